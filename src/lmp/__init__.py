@@ -1,0 +1,1 @@
+"""lmp: what every source line of a forward() costs."""

@@ -1,0 +1,114 @@
+"""Every error that lmp raises on purpose, and the exit code each one ends a command with.
+
+    LmpError
+    ├── UsageError                 2    an option, a class or a value that cannot be used as given
+    │   ├── FormulaError                a formula that cannot be read or evaluated
+    │   │   ├── FormulaSyntaxError      .. with the character at which reading stopped
+    │   │   ├── UnknownVariable         .. a name that has no value
+    │   │   └── EvaluationError         .. division by zero, a fraction where an integer is due
+    │   └── StorageError                a folder or disk that cannot be written
+    ├── NotFound                   3    source or class not found; SCRATCHPAD.md says what was looked for
+    │   └── TreeChanged                 a vendored tree that is not what vendor.lock says it is
+    ├── InvalidAnalysis            4    a result that does not parse, does not validate, or is of another schema
+    │   ├── UncountedOperator           an operator without a rule
+    │   ├── TraceFailed                 the module could not be executed or traced
+    │   └── VerificationFailed          the formulas differ from execution
+    └── AgentUnavailable           5    no credentials, no CLI, budget or turns spent
+
+A message is one or two lines and says what to do next. Anything that is not an LmpError is a bug: it keeps its
+traceback.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+class LmpError(Exception):
+    """Base of all errors that are answered with a message and an exit code instead of a traceback."""
+
+    exit_code = 1
+
+
+class UsageError(LmpError):
+    """The request cannot be carried out as it was made."""
+
+    exit_code = 2
+
+
+class FormulaError(UsageError):
+    """A formula cannot be read or evaluated."""
+
+
+class FormulaSyntaxError(FormulaError):
+    """A formula is not of the grammar. ``position`` is the 0-based index of the offending character in ``text``."""
+
+    def __init__(self, message: str, text: str, position: int) -> None:
+        self.text, self.position = text, position
+        # A window of the text with a caret under the character: long formulas stay readable on one terminal line.
+        start = max(0, position - 40)
+        window = text[start : position + 30].replace("\n", " ")
+        caret = " " * (position - start) + "^"
+        super().__init__(f"{message} at character {position + 1}\n  {window}\n  {caret}")
+
+
+class UnknownVariable(FormulaError):
+    """A formula uses a name that has no value."""
+
+
+class EvaluationError(FormulaError):
+    """A formula has no exact integer value at this point."""
+
+
+class StorageError(UsageError):
+    """A file or folder cannot be written."""
+
+
+@dataclass(frozen=True)
+class Search:
+    """One place that was looked at for a class: what SCRATCHPAD.md lists."""
+
+    looked_for: str
+    where: str
+    found: str
+
+
+@dataclass
+class NotFound(LmpError):
+    """The source or the class was not found. ``searched`` says what was looked for, where, and what was there."""
+
+    message: str
+    searched: list[Search] = field(default_factory=list)
+
+    exit_code = 3
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class TreeChanged(NotFound):
+    """A vendored tree differs from its lock."""
+
+
+class InvalidAnalysis(LmpError):
+    """A stored or handed-in analysis is not valid."""
+
+    exit_code = 4
+
+
+class UncountedOperator(InvalidAnalysis):
+    """Execution met an operator that has no rule."""
+
+
+class TraceFailed(InvalidAnalysis):
+    """The module could not be built or executed."""
+
+
+class VerificationFailed(InvalidAnalysis):
+    """Formulas and execution differ."""
+
+
+class AgentUnavailable(LmpError):
+    """The agent engine cannot run."""
+
+    exit_code = 5

@@ -1,0 +1,151 @@
+"""The FLOP table of everything that is not a matmul: scalar operations per element, with the definition counted.
+
+One principle: the scalar operations of the operator's textbook definition, each of ``+ - * /``, comparison in a max,
+exp, log, tanh, erf, sqrt, rsqrt, sin and cos being 1. Engine and judge both read this table; neither holds numbers of
+its own. Integer, boolean and indexing work is 0 FLOPs, whatever the operator.
+
+    flops = per_input * elements of the first floating input + per_output * elements of the first output + per_row * rows
+
+``rows`` is the number of normalised groups of a normalisation; it is 0 for all other operators.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class ScalarOps:
+    """Scalar operations of one operator, and the definition they are counted from."""
+
+    per_input: int = 0
+    per_output: int = 0
+    per_row: int = 0
+    definition: str = ""
+
+
+def _out(count: int, definition: str) -> ScalarOps:
+    return ScalarOps(per_output=count, definition=definition)
+
+
+def _each(count: int, definition: str, *, per_output: int = 0) -> ScalarOps:
+    return ScalarOps(per_input=count, per_output=per_output, definition=definition)
+
+
+FREE = ScalarOps(definition="moves, compares or selects values: no arithmetic")
+
+TABLE: dict[str, ScalarOps] = {
+    # one operation an element
+    "add": _out(1, "a + b (one more with alpha != 1)"),
+    "sub": _out(1, "a - b (one more with alpha != 1)"),
+    "rsub": _out(1, "b - a (one more with alpha != 1)"),
+    "mul": _out(1, "a * b"),
+    "div": _out(1, "a / b"),
+    "neg": _out(1, "0 - x"),
+    "abs": _out(1, "max(x, -x), the comparison"),
+    "reciprocal": _out(1, "1 / x"),
+    "sqrt": _out(1, "sqrt(x)"),
+    "rsqrt": _out(1, "rsqrt(x)"),
+    "exp": _out(1, "exp(x)"),
+    "exp2": _out(1, "exp2(x)"),
+    "expm1": _out(2, "exp(x) - 1"),
+    "log": _out(1, "log(x)"),
+    "log2": _out(1, "log2(x)"),
+    "log1p": _out(2, "log(1 + x)"),
+    "sin": _out(1, "sin(x)"),
+    "cos": _out(1, "cos(x)"),
+    "tanh": _out(1, "tanh(x)"),
+    "erf": _out(1, "erf(x)"),
+    "maximum": _out(1, "max(a, b)"),
+    "minimum": _out(1, "min(a, b)"),
+    "clamp": _out(1, "one comparison a bound"),
+    "clamp_min": _out(1, "max(x, low)"),
+    "clamp_max": _out(1, "min(x, high)"),
+    "fmod": _out(1, "remainder of a / b"),
+    "remainder": _out(1, "remainder of a / b"),
+    "addcmul": _out(3, "a + value * b * c"),
+    "addcdiv": _out(3, "a + value * b / c"),
+    "lerp": _out(3, "a + w * (b - a)"),
+    "pow": _out(1, "x * x; e - 1 products for a whole e from 2 to 4, else exp(e * log(x)), 3"),
+    "square": _out(1, "x * x"),
+    # activations
+    "relu": _out(1, "max(x, 0)"),
+    "relu6": _out(2, "min(max(x, 0), 6)"),
+    "threshold": _out(1, "x if x > t, one comparison"),
+    "hardtanh": _out(2, "min(max(x, low), high)"),
+    "leaky_relu": _out(2, "max(x, 0) or slope * x"),
+    "sigmoid": _out(4, "1 / (1 + exp(-x)): negate, exp, add, divide"),
+    "silu": _out(4, "x / (1 + exp(-x)): negate, exp, add, divide"),
+    "gelu": _out(5, "erf form: 0.5 * x * (1 + erf(x / sqrt(2))): divide, erf, add, two products; tanh form 9"),
+    "elu": _out(4, "max(x, 0) or a * (exp(x) - 1): compare, exp, subtract, product"),
+    "softplus": _out(3, "log(1 + exp(x)): exp, add, log"),
+    "log_sigmoid_forward": _out(4, "-log(1 + exp(-x)): negate, exp, add, log"),
+    "mish": _out(5, "x * tanh(log(1 + exp(x))): exp, add, log, tanh, product"),
+    "hardswish": _out(5, "x * min(max(x + 3, 0), 6) / 6"),
+    "hardsigmoid": _out(4, "min(max(x + 3, 0), 6) / 6"),
+    "glu": _out(5, "a * sigmoid(b)"),
+    "_prelu_kernel": _out(2, "max(x, 0) or slope * x"),
+    # softmax and reductions: counted on the elements that go in
+    "_softmax": _each(5, "max, subtract, exp, sum, divide"),
+    "_safe_softmax": _each(5, "max, subtract, exp, sum, divide"),
+    "_log_softmax": _each(5, "max, subtract, exp, sum, subtract the log (the log itself once a row, left out)"),
+    "logsumexp": _each(4, "max, subtract, exp, sum"),
+    "sum": _each(1, "one addition an element"),
+    "mean": _each(1, "one addition an element, one division a result", per_output=1),
+    "prod": _each(1, "one product an element"),
+    "cumsum": _each(1, "one addition an element"),
+    "cumprod": _each(1, "one product an element"),
+    "amax": _each(1, "one comparison an element"),
+    "amin": _each(1, "one comparison an element"),
+    "max": _each(1, "one comparison an element"),
+    "min": _each(1, "one comparison an element"),
+    "argmax": _each(1, "one comparison an element"),
+    "argmin": _each(1, "one comparison an element"),
+    "var": _each(4, "add, subtract the mean, square, add; two divisions a result", per_output=2),
+    "var_mean": _each(4, "add, subtract the mean, square, add; two divisions a result", per_output=2),
+    "std": _each(4, "as var, and a square root a result", per_output=3),
+    "linalg_vector_norm": _each(2, "square, add; a square root a result", per_output=1),
+    # normalisations: add, subtract, square, add, scale an element; divide, divide, add eps, rsqrt a group
+    "native_layer_norm": ScalarOps(5, 0, 4, "add, subtract, square, add, scale; a weight 1 more, a bias 1 more"),
+    "native_group_norm": ScalarOps(5, 0, 4, "add, subtract, square, add, scale; a weight 1 more, a bias 1 more"),
+    "_fused_rms_norm": ScalarOps(3, 0, 3, "square, add, scale; divide, add eps, rsqrt a row; a weight 1 more"),
+    "native_batch_norm": ScalarOps(2, 0, 2, "subtract, scale; add eps, rsqrt a channel; a weight 1 more, a bias 1 more"),
+    # pooling and resampling
+    "max_pool": ScalarOps(definition="one comparison an element of each window"),
+    "avg_pool": ScalarOps(definition="one addition an element of each window, one division a result"),
+    "_adaptive_avg_pool2d": _each(1, "one addition an element, one division a result", per_output=1),
+    "upsample_nearest": FREE,
+    # scatters that add
+    "index_add": ScalarOps(definition="one addition an added value"),
+    "scatter_add": ScalarOps(definition="one addition an added value"),
+    # moves, comparisons and selections
+    **dict.fromkeys(
+        (
+            "_to_copy", "clone", "copy", "cat", "stack", "contiguous", "where", "masked_fill", "fill", "zero", "tril",
+            "triu", "gather", "embedding", "index", "index_select", "index_put", "scatter", "index_copy", "topk",
+            "sort", "argsort", "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_not",
+            "bitwise_and", "bitwise_or", "bitwise_not", "isnan", "isinf", "any", "all", "histc", "bincount", "arange",
+            "zeros", "ones", "full", "zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full",
+            "scalar_tensor", "constant_pad_nd", "roll", "flip", "repeat", "floor", "ceil", "round", "trunc", "sign",
+            "floor_divide", "one_hot", "masked_select", "nonzero", "unique_consecutive", "repeat_interleave",
+            "upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d", "linspace", "eye", "lift_fresh_copy",
+        ),
+        FREE,
+    ),
+}  # fmt: skip
+
+
+def pow_operations(exponent: object) -> int:
+    """Operations of ``x ** exponent``: products for whole exponents from 2 to 4, else ``exp(e * log(x))``."""
+    if exponent in (0, 1):
+        return 0
+    if exponent in (2, 3, 4):
+        return int(exponent) - 1  # type: ignore[call-overload]
+    if exponent in (0.5, -0.5, -1):
+        return 1
+    return 3
+
+
+GELU_TANH = 9
+"""0.5 * x * (1 + tanh(c * (x + d * x**3))): two products for the cube, three more products and an addition inside,
+tanh, an addition, two products outside: 2 + 1 + 1 + 1 + 1 + 1 + 2 = 9."""

@@ -1,0 +1,126 @@
+"""The pydantic records: the only definition of what lmp's files hold. ``schemas/`` is generated from them.
+
+Formulas are kept as text here (see ``lmp.formula`` for the language); a record says nothing about their values.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+SCHEMA_VERSION = 1
+UNIVERSAL = ("w_bytes", "a_bytes")
+"""Variables that every formula may use without declaring them: bytes of a weight and of an activation element."""
+
+MATMUL_CATEGORIES = frozenset({"matmul", "attention", "convolution", "grouped_matmul"})
+"""Kernels of these categories make up ``matmul_flops``."""
+
+ClassPath = Annotated[str, Field(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$")]
+Formula = Annotated[str, Field(min_length=1)]
+
+
+class Record(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class Source(Record):
+    """Where the class stands. ``file`` is relative to the tree's root; ``lines`` is the span of ``forward()``."""
+
+    file: str
+    lines: tuple[int, int]
+    class_lines: tuple[int, int] | None = None
+    distribution: str
+    version: str
+    sha256: str
+
+
+class MemoryAccess(Record):
+    """Bytes read and written, as formulas."""
+
+    read: Formula
+    write: Formula
+
+
+class ConfigOrigin(Record):
+    """Which config an analysis is of: ``name`` is "default", or the part of the results folder after the ``@``."""
+
+    name: str
+    origin: str
+    sha256: str | None = None
+
+
+class Kernel(Record):
+    """One operator, or one call of a module, at one source line."""
+
+    kernel_type: Literal["basic", "composite"]
+    operation: str
+    line: int
+    code: str
+    file: str | None = Field(None, description="the file of `line`, when it is not that of the class")
+    function: str | None = Field(None, description="the plain function the line stands in, when it is not forward()")
+    analysis: str
+    category: str
+    repeat: int | Formula = 1
+    causal: bool = Field(False, description="attention with a causal mask; its FLOPs are counted in full all the same")
+    flops: Formula
+    memory_access: MemoryAccess
+
+
+class Finding(Record):
+    """One difference between the formulas and the executed module."""
+
+    line: int | None
+    file: str | None = None
+    quantity: str
+    point: str
+    claimed: str
+    counted: str
+
+
+class Verification(Record):
+    """What the judge found. ``failed`` carries findings, ``unverified`` carries a reason."""
+
+    status: Literal["verified", "failed", "unverified"]
+    points: int = 0
+    checks: list[str] = []
+    findings: list[Finding] = []
+    reason: str | None = None
+
+
+class ModuleAnalysis(Record):
+    """``module_analysis.json``: what each line of one ``forward()`` costs."""
+
+    schema_version: Literal[1] = 1
+    class_name: ClassPath
+    engine: str
+    source: Source
+    config: ConfigOrigin = ConfigOrigin(name="default", origin="the class's defaults")
+    attn_implementation: str | None = None
+    dtype: str = "bfloat16"
+    parameters: dict[str, str]
+    values: dict[str, int] = Field(default_factory=dict, description="value of each parameter at the analysis's config")
+    interface: dict[str, list[Formula]] = Field(
+        default_factory=dict, description="shape of each tensor that forward() takes, as formulas"
+    )
+    assumptions: list[Formula] = []
+    pinned: dict[str, int] = Field(default_factory=dict, description="config values that stand as numbers in formulas")
+    kernels: list[Kernel]
+    free_lines: list[int] = Field(default=[], description="lines of the class's file that run and cost nothing")
+    not_taken_lines: list[int] = Field(default=[], description="lines that the analysed inference path does not run")
+    uncounted: list[str] = Field(default=[], description="operators without a rule: their cost is not in the formulas")
+    compulsory: MemoryAccess | None = Field(None, description="inputs, weights and cache once; outputs once")
+    parameters_count: Formula | None = None
+    verification: Verification = Verification(status="unverified", reason="not verified yet")
+    fingerprint: dict[str, str] = Field(default_factory=dict, description="file or rule set -> sha256 it was made from")
+
+
+class Totals(Record):
+    """Formulas of a whole model."""
+
+    flops: Formula
+    matmul_flops: Formula
+    read: Formula
+    write: Formula
+    compulsory: Formula | None = None
+    parameters_count: Formula | None = None

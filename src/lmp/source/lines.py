@@ -1,0 +1,358 @@
+"""The lines of a function that may do tensor work, and the plain functions that a ``forward()`` calls."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from lmp.errors import NotFound, Search
+from lmp.source.locate import MODULE_CLASS, ClassSource, find_class, lineage_of, method_of
+from lmp.source.names import Definition, Found, Module, Names, dotted_name
+from lmp.source.parsed import FunctionNode, ParsedFile, parse
+from lmp.source.trees import Tree, Trees, check_file
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A simple statement, or the header of a compound one, that may do tensor work. Lines are inclusive."""
+
+    first: int
+    last: int
+    code: str
+    """The text of the first line, without its indentation."""
+
+
+@dataclass(frozen=True, eq=False)
+class FunctionSource:
+    """A function, and its computational statements in the order of their lines."""
+
+    path: Path
+    qualname: str
+    """As ``__qualname__``: LlamaMLP.forward, repeat_kv, f.<locals>.g."""
+    lines: tuple[int, int]
+    """The ``def`` line to the end of the body."""
+    statements: tuple[Statement, ...]
+    tree: Tree | None = None
+    file: str = ""
+    """Relative to the tree's root, where the tree is known."""
+
+    def statement_at(self, line: int) -> Statement | None:
+        """The computational statement that ``line`` belongs to."""
+        return next((s for s in self.statements if s.first <= line <= s.last), None)
+
+
+def line_text(path: Path, line: int) -> str:
+    """One line of a file, without its indentation."""
+    return parse(path).code(line)
+
+
+def function_lines(path: Path, function: str | FunctionNode) -> FunctionSource:
+    """The lines of ``function``, given by its qualified name in the file or by its node."""
+    parsed = parse(path)
+    if isinstance(function, str):
+        node = _find_function(parsed, function)
+        return _function(parsed, function, node)
+    return _function(parsed, function.name, function)
+
+
+def forward_lines(source: ClassSource) -> FunctionSource:
+    """The lines of a class's ``forward()``, wherever it is inherited from."""
+    found = function_lines(source.forward_path, source.forward_qualname)
+    return _placed(found, source.forward_tree)
+
+
+def _function(parsed: ParsedFile, qualname: str, node: FunctionNode) -> FunctionSource:
+    statements = tuple(
+        Statement(first, last, parsed.code(first)) for first, last in sorted(set(_computational(node.body)))
+    )
+    return FunctionSource(parsed.path, qualname, (node.lineno, node.end_lineno or node.lineno), statements)
+
+
+def _placed(function: FunctionSource, tree: Tree) -> FunctionSource:
+    return FunctionSource(
+        function.path, function.qualname, function.lines, function.statements, tree, tree.relative(function.path)
+    )
+
+
+def _find_function(parsed: ParsedFile, qualname: str) -> FunctionNode:
+    body: list[ast.stmt] = parsed.tree.body
+    node: ast.ClassDef | FunctionNode | None = None
+    for part in qualname.replace(".<locals>", "").split("."):
+        named = [
+            inner
+            for inner in _definitions(body)
+            if isinstance(inner, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and inner.name == part
+        ]
+        node = named[-1] if named else None  # the last definition is the one that counts, as in @overload
+        if node is None:
+            break
+        body = node.body
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        return node
+    raise NotFound(
+        f"{parsed.path} has no function {qualname}\nname it as Python does, as in LlamaMLP.forward or repeat_kv",
+        [Search(f"function {qualname}", str(parsed.path), "not defined")],
+    )
+
+
+def _definitions(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """The statements of a body and of its blocks, but not of the functions and classes in it."""
+    for statement in body:
+        yield statement
+        if not isinstance(statement, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            for block in _blocks(statement):
+                yield from _definitions(block)
+
+
+def _blocks(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
+    for name in ("body", "orelse", "finalbody"):
+        yield getattr(statement, name, [])
+    for part in (*getattr(statement, "handlers", []), *getattr(statement, "cases", [])):
+        yield part.body
+
+
+# --- which statements may do tensor work -----------------------------------------------------------------------------
+
+
+def _computational(body: list[ast.stmt]) -> Iterator[tuple[int, int]]:
+    for statement in _definitions(body):
+        if isinstance(statement, ast.AugAssign):
+            yield _span(statement)
+            continue
+        if isinstance(statement, ast.Match):
+            yield from (_span(case.guard) for case in statement.cases if case.guard and _may_compute(case.guard))
+        worked = _worked_expressions(statement)
+        if not any(_may_compute(expression) for expression in worked):
+            continue
+        if isinstance(statement, ast.If | ast.While | ast.For | ast.AsyncFor | ast.With | ast.AsyncWith | ast.Match):
+            yield statement.lineno, max(_span(expression)[1] for expression in worked)
+        else:
+            yield _span(statement)
+
+
+def _span(node: ast.stmt | ast.expr) -> tuple[int, int]:
+    return node.lineno, node.end_lineno or node.lineno
+
+
+def _worked_expressions(statement: ast.stmt) -> list[ast.expr]:
+    """The expressions that the statement itself evaluates: of a compound one its header, and of an assignment also
+    the targets, since ``x[i] = y`` writes into a tensor. Nothing of what only raises, imports or defines."""
+    match statement:
+        case ast.Assign():
+            return [*statement.targets, statement.value]
+        case ast.AnnAssign():
+            return [statement.target, statement.value] if statement.value is not None else []
+        case ast.Expr() if isinstance(statement.value, ast.Call) and _only_reports(statement.value):
+            return []
+        case ast.Expr():
+            return [statement.value]
+        case ast.Return():
+            return [statement.value] if statement.value is not None else []
+        case ast.If() | ast.While() | ast.Assert():
+            return [statement.test]
+        case ast.For() | ast.AsyncFor():
+            return [statement.iter]
+        case ast.With() | ast.AsyncWith():
+            return [item.context_expr for item in statement.items]
+        case ast.Match():
+            return [statement.subject]
+    return []
+
+
+_REPORTING = ("logger.", "logging.", "warnings.", "log.")
+_INSPECTING = frozenset({"isinstance", "issubclass", "hasattr", "callable", "len", "id", "type"})
+
+
+def _only_reports(call: ast.Call) -> bool:
+    """A log line or a warning: like a raise, it is no part of the computation, nor are its arguments."""
+    name = dotted_name(call.func) or ""
+    return name.startswith(_REPORTING) or name == "print"
+
+
+def _may_compute(expression: ast.expr) -> bool:
+    return any(_computes(node) for node in ast.walk(expression))
+
+
+def _computes(node: ast.AST) -> bool:
+    match node:
+        case ast.Call():
+            return not (isinstance(node.func, ast.Name) and node.func.id in _INSPECTING)
+        case ast.BinOp():
+            return not (_constant(node.left) and _constant(node.right))
+        case ast.UnaryOp():
+            return not isinstance(node.op, ast.Not) and not _constant(node.operand)
+        case ast.Compare():
+            # `x is None` compares objects; everything else may compare tensors.
+            return not all(isinstance(op, ast.Is | ast.IsNot) for op in node.ops)
+        case ast.Subscript():
+            return True
+    return False
+
+
+def _constant(node: ast.expr) -> bool:
+    return all(
+        isinstance(inner, ast.Constant | ast.BinOp | ast.UnaryOp | ast.operator | ast.unaryop)
+        for inner in ast.walk(node)
+    )
+
+
+# --- which plain functions a forward() calls -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _Called:
+    """A function met on the way: where it is, and the names that are local where it is defined."""
+
+    module: Module
+    node: FunctionNode
+    qualname: str
+    outer: frozenset[str] = frozenset()
+
+
+def called_functions(source: ClassSource, trees: Trees) -> list[FunctionSource]:
+    """The functions of the same tree that ``forward()`` calls, and those that they call, in the order they are met.
+
+    Approximate, on the side of too many: a function that is only named counts as called, which is how the attention
+    interface gets ``eager_attention_forward``. Modules that are called are not functions; nor is what a variable holds.
+    """
+    names = Names(trees)
+    holder = find_class(source.forward_class, names)
+    owner = find_class(source.class_path, names)
+    methods = _Methods(owner, names)
+    module, node = _home_of_forward(source, holder, names)
+    start = _Called(module, node, source.forward_qualname)
+    waiting, seen = [start], {node}
+    called: list[FunctionSource] = []
+    while waiting:
+        here = waiting.pop(0)
+        for found in _calls_of(here, methods, names):
+            if found.node in seen or found.module.path is None or found.module.tree != module.tree:
+                continue
+            seen.add(found.node)
+            check_file(found.module.tree, found.module.path)
+            function = _function(parse(found.module.path), found.qualname, found.node)
+            called.append(_placed(function, found.module.tree))
+            waiting.append(found)
+    return called
+
+
+def _home_of_forward(source: ClassSource, holder: Definition, names: Names) -> tuple[Module, FunctionNode]:
+    module = holder.module
+    if module.path != source.forward_path:  # an alias of a function in another file
+        inside = source.forward_path.relative_to(source.forward_tree.package_dir).with_suffix("").parts
+        parts = [part for part in inside if part != "__init__"]
+        module = names.module(".".join([source.forward_tree.import_name, *parts])) or holder.module
+    return module, _find_function(parse(source.forward_path), source.forward_qualname)
+
+
+@dataclass(frozen=True, eq=False)
+class _Expression:
+    """An expression, and the module whose names it uses."""
+
+    module: Module
+    node: ast.expr
+
+
+class _Methods:
+    """The methods and properties of a class, its bases' included; those of torch's Module itself are machinery."""
+
+    def __init__(self, owner: Definition, names: Names) -> None:
+        self.order = [e for e in lineage_of(owner, names).order if e.qualified != MODULE_CLASS]
+
+    def assigned(self, name: str) -> Iterator[_Expression]:
+        """What ``__init__`` puts into ``self.name``: a function may be kept there to be called later."""
+        for entry in self.order:
+            assert isinstance(entry.node, ast.ClassDef)
+            init = method_of(entry.node, "__init__")
+            for statement in ast.walk(init) if init is not None and not isinstance(init, str) else ():
+                if isinstance(statement, ast.Assign) and any(
+                    dotted_name(target) == f"self.{name}" for target in statement.targets
+                ):
+                    yield _Expression(entry.module, statement.value)
+
+    def find(self, name: str, after: str | None = None) -> _Called | None:
+        """The method ``self.name``; with ``after``, what ``super().name`` is in the class of that name."""
+        order = self.order
+        if after is not None:
+            place = next((i for i, entry in enumerate(order) if entry.node.name == after), -1)
+            order = order[place + 1 :]
+        for entry in order:
+            assert isinstance(entry.node, ast.ClassDef)
+            bound = method_of(entry.node, name)
+            if bound is not None and not isinstance(bound, str):
+                return _Called(entry.module, bound, f"{entry.node.name}.{name}")
+        return None
+
+
+def _calls_of(here: _Called, methods: _Methods, names: Names) -> Iterator[_Called]:
+    local = _local_names(here.node) | here.outer
+    nested = {inner.name: inner for inner in _definitions(here.node.body) if isinstance(inner, ast.FunctionDef)}
+    class_name = here.qualname.partition(".")[0]
+    inner_nodes = {id(part) for inner in nested.values() for part in ast.walk(inner)}
+    for node in _walk_in_order(here.node.body):
+        if id(node) in inner_nodes:
+            continue  # read when the nested function itself is
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            if node.id in nested:
+                yield _Called(here.module, nested[node.id], f"{here.qualname}.<locals>.{node.id}", local)
+            elif node.id not in local:
+                yield from _plain(names.dotted(here.module, node.id))
+        elif isinstance(node, ast.Attribute):
+            head = node.value
+            found = None
+            if isinstance(head, ast.Name) and head.id == "self":
+                found = methods.find(node.attr)
+                if found is None:
+                    for kept in methods.assigned(node.attr):
+                        yield from _named_functions(kept, names)
+            elif isinstance(head, ast.Call) and dotted_name(head.func) == "super":
+                found = methods.find(node.attr, after=class_name)
+            if found is not None:
+                yield found
+                continue
+            dotted = dotted_name(node) if not isinstance(head, ast.Subscript) else None
+            if dotted and dotted.partition(".")[0] not in local:
+                yield from _plain(names.dotted(here.module, dotted))
+
+
+def _named_functions(kept: _Expression, names: Names) -> Iterator[_Called]:
+    """The functions that an expression names and does not call: ``fast or slow``, ``partial(f, 1)``."""
+    called = {id(node.func) for node in ast.walk(kept.node) if isinstance(node, ast.Call)}
+    for node in ast.walk(kept.node):
+        if isinstance(node, ast.Name | ast.Attribute) and id(node) not in called:
+            dotted = dotted_name(node)
+            if dotted is not None:
+                yield from _plain(names.dotted(kept.module, dotted))
+
+
+_MACHINERY = frozenset({"torch.overrides", "transformers.utils.import_utils"})
+"""Modules whose functions dispatch calls or ask what is installed, and compute nothing."""
+
+
+def _plain(found: Found | None) -> Iterator[_Called]:
+    if not isinstance(found, Definition) or isinstance(found.node, ast.ClassDef):
+        return
+    if found.path.suffix == ".py" and found.module.name not in _MACHINERY:  # a stub has no lines that run
+        yield _Called(found.module, found.node, found.node.name)
+
+
+def _local_names(node: FunctionNode) -> frozenset[str]:
+    """Parameters and assigned names: they hide the module's names of the same spelling."""
+    arguments = node.args
+    names = {a.arg for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)}
+    names |= {a.arg for a in (arguments.vararg, arguments.kwarg) if a is not None}
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
+            names.add(inner.id)
+    return frozenset(names)
+
+
+def _walk_in_order(body: list[ast.stmt]) -> Iterator[ast.AST]:
+    """As ast.walk, but in the order of the text."""
+    stack: list[ast.AST] = list(reversed(body))
+    while stack:
+        node = stack.pop()
+        yield node
+        stack.extend(reversed(list(ast.iter_child_nodes(node))))

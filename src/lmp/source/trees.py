@@ -1,0 +1,330 @@
+"""The source trees that are read: where they are, which version they are, and whether they are what the lock says.
+
+A tree is a folder of the layout of a git clone: ``transformers/src/transformers`` or ``pytorch/torch``. The vendored
+trees of a project are pinned: ``vendor.lock`` holds one sha256 a tree, that of the tree's manifest, a text of the
+lines ``<sha256 of file>  <path>``. So one file is checked against the lock without reading the others.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from lmp.errors import NotFound, Search, TreeChanged
+
+LOCK_NAME = "vendor.lock"
+MANIFEST_NAME = ".lmp-manifest"
+SOURCE_SUFFIXES = (".py", ".pyi")
+UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What is fixed about a tree: its folder in a project, its package inside that, and where it comes from."""
+
+    name: str
+    package: str
+    """Posix path of the package inside the tree."""
+    distribution: str
+    pinned_version: str
+    """The version to download when the distribution is neither installed nor in vendor.lock."""
+
+    @property
+    def import_name(self) -> str:
+        return self.package.rpartition("/")[2]
+
+
+LAYOUTS = {
+    "transformers": Layout("transformers", "src/transformers", "transformers", "5.23.0"),
+    "pytorch": Layout("pytorch", "torch", "torch", "2.13.0"),
+}
+
+
+@dataclass(frozen=True)
+class Tree:
+    """One tree as it stands on disk."""
+
+    name: str
+    root: Path
+    package_dir: Path
+    distribution: str
+    version: str
+    pinned: bool = False
+    """True when this is the vendored tree of a project with a lock: then every file read is held against it."""
+    sha256: str | None = None
+    """The lock's hash of the manifest, when pinned."""
+
+    @property
+    def import_name(self) -> str:
+        return self.package_dir.name
+
+    @property
+    def manifest_path(self) -> Path:
+        return self.root / MANIFEST_NAME
+
+    def relative(self, path: Path) -> str:
+        """``path`` as results name it: posix, from the tree's root."""
+        return path.relative_to(self.root).as_posix()
+
+
+@dataclass(frozen=True)
+class Trees:
+    """The trees of one command. A tree that is not there is an error only for who needs it."""
+
+    transformers: Tree | None
+    pytorch: Tree | None
+    extra: tuple[Tree, ...] = ()
+    project: Path = Path()
+
+    def __iter__(self) -> Iterator[Tree]:
+        return iter([tree for tree in (self.transformers, self.pytorch, *self.extra) if tree is not None])
+
+    def of_package(self, import_name: str) -> Tree | None:
+        """The tree that holds the top-level package ``import_name``; extra trees come last."""
+        return next((tree for tree in self if tree.import_name == import_name), None)
+
+    def need(self, name: str) -> Tree:
+        """The tree ``name`` ("transformers" or "pytorch"), or NotFound saying how to get it."""
+        tree = self.transformers if name == "transformers" else self.pytorch
+        if tree is not None:
+            return tree
+        layout = LAYOUTS[name]
+        folder = self.project / layout.name / layout.package
+        raise NotFound(
+            f"the {name} sources are not in {folder}\n"
+            f"run `lmp vendor` to put them there, or give `--{name} DIR`, a clone of the project",
+            [Search(f"the {name} sources", str(folder), "no such package")],
+        )
+
+
+def project_root(start: Path | None = None) -> Path:
+    """The folder of the project: ``start`` (the working directory) or the nearest parent with a lock or sources."""
+    start = (start or Path.cwd()).absolute()
+    for folder in (start, *start.parents):
+        if (folder / LOCK_NAME).is_file() or (folder / LAYOUTS["transformers"].name / "src").is_dir():
+            return folder
+    return start
+
+
+def find_trees(
+    project: Path | None = None,
+    transformers: Path | None = None,
+    pytorch: Path | None = None,
+    extra: list[Path] | None = None,
+) -> Trees:
+    """The trees to read. ``extra`` are folders that hold packages, as entries of ``sys.path`` do."""
+    project = project_root() if project is None else project.absolute()
+    return Trees(
+        _find(project, LAYOUTS["transformers"], transformers),
+        _find(project, LAYOUTS["pytorch"], pytorch),
+        tuple(tree for folder in extra or [] for tree in _extra_trees(folder)),
+        project,
+    )
+
+
+def _find(project: Path, layout: Layout, given: Path | None) -> Tree | None:
+    vendored = project / layout.name
+    if given is not None:
+        tree = _given_tree(given, layout)
+        # The vendored tree named explicitly is the way to analyse a tree that was changed on purpose.
+        if not _same_folder(tree.root, vendored):
+            return tree
+        locked = _vendored_tree(project, layout)
+        return locked if locked is not None and not check_tree(locked) else tree
+    return _vendored_tree(project, layout)
+
+
+def _given_tree(given: Path, layout: Layout) -> Tree:
+    root = given.expanduser().absolute()
+    package_dir = root / layout.package
+    if not (package_dir / "__init__.py").is_file():
+        hint = f"--{layout.name} takes the folder of a git clone of {layout.name}"
+        up = Path(*root.parts[: len(root.parts) - len(layout.package.split("/"))])
+        if (up / layout.package) == root and (root / "__init__.py").is_file():
+            hint = f"give the folder above it: --{layout.name} {up}"
+        raise NotFound(
+            f"{given} has no {layout.package}/__init__.py\n{hint}",
+            [Search(f"the {layout.name} sources", str(package_dir), "no such package")],
+        )
+    return Tree(layout.name, root, package_dir, layout.distribution, source_version(root, package_dir))
+
+
+def _vendored_tree(project: Path, layout: Layout) -> Tree | None:
+    root = project / layout.name
+    package_dir = root / layout.package
+    if not (package_dir / "__init__.py").is_file():
+        return None
+    entry = read_lock(project).get(layout.name)
+    if entry is None:
+        return Tree(layout.name, root, package_dir, layout.distribution, source_version(root, package_dir))
+    return Tree(layout.name, root, package_dir, entry.distribution, entry.version, True, entry.sha256)
+
+
+def _extra_trees(folder: Path) -> list[Tree]:
+    root = folder.expanduser().absolute()
+    if not root.is_dir():
+        raise NotFound(f"{folder} is not a folder", [Search("Python packages", str(root), "no such folder")])
+    packages = [entry for entry in sorted(root.iterdir()) if (entry / "__init__.py").is_file()]
+    return [Tree(p.name, root, p, p.name, source_version(root, p)) for p in packages]
+
+
+def _same_folder(a: Path, b: Path) -> bool:
+    return a.resolve() == b.resolve()
+
+
+def source_version(root: Path, package_dir: Path) -> str:
+    """The version that a tree's own files state, read without importing them; "unknown" where they do not."""
+    for path in (package_dir / "__init__.py", package_dir / "version.py"):
+        version = _assigned_string(path, "__version__")
+        if version:
+            return public_version(version)
+    try:
+        text = (root / "version.txt").read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        return UNKNOWN
+    return public_version(text) or UNKNOWN
+
+
+def _assigned_string(path: Path, name: str) -> str | None:
+    try:
+        body = ast.parse(path.read_bytes()).body
+    except (OSError, SyntaxError, ValueError):
+        return None
+    for statement in body:
+        targets = statement.targets if isinstance(statement, ast.Assign) else []
+        value = getattr(statement, "value", None)
+        if any(isinstance(target, ast.Name) and target.id == name for target in targets):
+            return value.value if isinstance(value, ast.Constant) and isinstance(value.value, str) else None
+    return None
+
+
+def public_version(version: str) -> str:
+    """``version`` without its local part: 2.13.0+cpu is 2.13.0."""
+    return version.partition("+")[0]
+
+
+@dataclass(frozen=True)
+class LockEntry:
+    """One tree of vendor.lock."""
+
+    distribution: str
+    version: str
+    files: int
+    sha256: str
+
+
+def read_lock(project: Path) -> dict[str, LockEntry]:
+    """The trees of ``vendor.lock``; empty when there is none. A lock that cannot be read is a changed tree."""
+    path = project / LOCK_NAME
+    try:
+        trees = json.loads(path.read_text(encoding="utf-8"))["trees"]
+        return {name: LockEntry(**entry) for name, entry in trees.items()}
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise TreeChanged(
+            f"{path} cannot be read: {error}\nrun `lmp vendor` to write it again",
+            [Search("the lock of the vendored trees", str(path), "not readable")],
+        ) from error
+
+
+def sha256_of(data: bytes) -> str:
+    import hashlib  # loads OpenSSL, which a command that reads no source can do without
+
+    return hashlib.sha256(data).hexdigest()
+
+
+def manifest_text(hashes: dict[str, str]) -> str:
+    """The manifest of the files ``path -> sha256``; ``sha256sum -c`` reads it too."""
+    return "".join(sorted(f"{digest}  {path}\n" for path, digest in hashes.items()))
+
+
+@functools.lru_cache(maxsize=8)
+def _manifest(path: Path, stamp: tuple[int, int], expected: str) -> dict[str, str] | None:
+    """``path -> sha256`` of a manifest, or None when it is not the one that the lock names."""
+    data = path.read_bytes()
+    if sha256_of(data) != expected:
+        return None
+    return {line[66:]: line[:64] for line in data.decode("utf-8").splitlines()}
+
+
+def _read_manifest(tree: Tree) -> dict[str, str] | None:
+    try:
+        stat = tree.manifest_path.stat()
+        return _manifest(tree.manifest_path, (stat.st_mtime_ns, stat.st_size), tree.sha256 or "")
+    except OSError:
+        return None
+
+
+def check_file(tree: Tree, path: Path) -> None:
+    """Raise TreeChanged unless ``path`` is the file that the lock names. A tree without a lock has nothing to hold."""
+    if not tree.pinned:
+        return
+    relative = tree.relative(path)
+    manifest = _read_manifest(tree)
+    if manifest is None:
+        raise _changed(tree, f"{tree.manifest_path} is not the manifest that {LOCK_NAME} names")
+    expected = manifest.get(relative)
+    if expected is None:
+        raise _changed(tree, f"{path} is not one of the pinned files of {tree.distribution} {tree.version}")
+    try:
+        same = sha256_of(path.read_bytes()) == expected
+    except OSError as error:
+        raise _changed(tree, f"{path} cannot be read: {error.strerror}") from error
+    if not same:
+        raise _changed(tree, f"{path} differs from {tree.distribution} {tree.version} as {LOCK_NAME} pins it")
+
+
+def _changed(tree: Tree, what: str) -> TreeChanged:
+    return TreeChanged(
+        f"{what}\nrun `lmp vendor` to restore the pinned sources, "
+        f"or give `--{tree.name} DIR` to analyse a modified tree on purpose",
+        [Search(f"the pinned sources of {tree.distribution} {tree.version}", str(tree.root), what)],
+    )
+
+
+def check_tree(tree: Tree) -> list[str]:
+    """Every difference between a pinned tree and its lock, one line each; empty when they agree."""
+    if not tree.pinned:
+        return []
+    manifest = _read_manifest(tree)
+    if manifest is None:
+        return [f"{MANIFEST_NAME}: missing, or not the one that {LOCK_NAME} names"]
+    differences = []
+    seen = set()
+    for path in walk_sources(tree.package_dir, tree.root):
+        relative = tree.relative(path)
+        seen.add(relative)
+        if path.is_symlink():
+            differences.append(f"{relative}: a symbolic link")
+        elif path.is_dir():
+            differences.append(f"{relative}: a folder")
+        elif relative not in manifest:
+            differences.append(f"{relative}: not a pinned file")
+        elif _hash_or_none(path) != manifest[relative]:
+            differences.append(f"{relative}: changed")
+    differences += [f"{relative}: missing" for relative in manifest.keys() - seen]
+    return sorted(differences)
+
+
+def _hash_or_none(path: Path) -> str | None:
+    try:
+        return sha256_of(path.read_bytes())
+    except OSError:
+        return None
+
+
+def walk_sources(package_dir: Path, root: Path) -> Iterator[Path]:
+    """The Python sources and the symbolic links under ``package_dir``, sorted; no link is followed."""
+    for current, folders, files in os.walk(package_dir, followlinks=False):
+        here = Path(current)
+        yield from (here / folder for folder in folders if (here / folder).is_symlink())
+        folders[:] = sorted(folder for folder in folders if folder != "__pycache__")
+        for file in sorted(files):
+            if file.endswith(SOURCE_SUFFIXES) or (here / file).is_symlink():
+                yield here / file

@@ -1,0 +1,458 @@
+"""Deriving one formula for each cost of each line, by running the module.
+
+    run symbolically at one point                      -> formulas that hold on that path
+    run concretely at points on other paths            -> samples
+    where a sample contradicts the formulas            -> run symbolically there too, and split (lmp.trace.fit)
+
+What comes out holds at every sample; the judge then holds it against points that were not used here.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from lmp.errors import TraceFailed
+from lmp.formula import Condition, Expr, Num, eq, free_variables, ge, gt, num, simplify, var
+from lmp.trace.fit import Fitter, Point, Sample
+from lmp.trace.observe import Interface, Item, Key, Observation, Observer, attribute, forward_arguments
+from lmp.trace.recording import Recorder, Recording
+from lmp.trace.rules import Size
+from lmp.trace.sizes import Sizes
+from lmp.trace.symbols import ConcolicShapeEnv, expression, fake_mode
+from lmp.workload.base import RUNTIME, Workload
+from lmp.workload.calls import Call
+
+MAX_SYMBOLIC_RUNS = 12
+CACHE_PATH = "inputs.past_key_values.layers[0].keys.shape[2]"
+BYTES = {"w_bytes": 3, "a_bytes": 5}
+
+
+@dataclass
+class Run:
+    """One execution, symbolic or concrete. ``numbers`` are the values of all variables in it."""
+
+    numbers: dict[str, int]
+    values: dict[str, Any]
+    recording: Recording
+    size: Callable[[Any], Size]
+    sizes: Sizes | None
+    conditions: list[Any]
+    model: torch.nn.Module
+
+    def calls_of(self, class_path: str) -> list[Call]:
+        return [c for c in self.recording.calls if c.class_path == class_path]
+
+
+@dataclass
+class Derived:
+    """Formulas of one class: for each key its fields, and what is known of the variables in them."""
+
+    class_path: str
+    items: list[tuple[Item, dict[str, Expr]]]
+    parameters: dict[str, str]
+    numbers: dict[str, int]
+    assumptions: list[Condition]
+    calls: list[Call]
+    interface: dict[str, list[Size]] = field(default_factory=dict)
+    parameters_count: Expr | None = None
+
+
+class Deriver:
+    """Derives the classes of one workload. ``known`` holds the interfaces of classes that were analysed before."""
+
+    def __init__(
+        self,
+        workload: Workload,
+        known: Mapping[str, Interface],
+        ranks: Mapping[str, Mapping[str, int]],
+        source_root: str,
+    ) -> None:
+        self.workload, self.source_root = workload, source_root
+        self.interfaces: dict[str, Interface] = dict(known)
+        self.ranks = dict(ranks)
+        self.symbolic: list[Run] = []
+        self.concrete: list[Run] = []
+        self._done: set[tuple[tuple[str, int], ...]] = set()
+        self._base = {name: v.default for name, v in workload.variables.items()}
+
+    # -- running ---------------------------------------------------------------------------------------------------
+
+    def run(self, numbers: dict[str, int], *, symbolic: bool) -> Run:
+        """Execute the workload once at ``numbers``. Sizes that make a path of their own (1, no cache) stay numbers."""
+        env, sizes = None, None
+        values: dict[str, Any] = dict(numbers)
+        size: Callable[[Any], Size] = int
+        if symbolic:
+            env = ConcolicShapeEnv()
+            env.source_root = self.source_root
+            sizes = Sizes(env.values)
+            size = _symbolic_size(sizes)
+            for name, number in numbers.items():
+                if name in self.workload.flags or (name in RUNTIME and number <= 1):
+                    continue
+                values[name] = env.size(name, number)
+            with fake_mode(env):
+                model, recorder = self._execute(values, size)
+        else:
+            model, recorder = self._execute(values, size)
+        conditions = list(env.conditions.values()) if env else []
+        shown = {name: size(v) if not isinstance(v, int) else v for name, v in values.items()}
+        return Run(numbers, shown, recorder.recording, size, sizes, conditions, model)
+
+    def _execute(self, values: dict[str, Any], size: Callable[[Any], Size]) -> tuple[torch.nn.Module, Recorder]:
+        model = self.workload.build(values)
+        recorder = Recorder(model, self.workload.dtype, size)
+        self.workload.run(model, values, recorder, recorder.before)
+        return model, recorder
+
+    def explore(self, points: Iterable[dict[str, int]]) -> None:
+        """Run concretely at points (missing variables are the defaults); a point that cannot run is left out."""
+        for point in points:
+            numbers = {**self._base, **point}
+            key = tuple(sorted(numbers.items()))
+            if key in self._done:
+                continue
+            self._done.add(key)
+            try:
+                self.concrete.append(self.run(numbers, symbolic=False))
+            except (RuntimeError, ValueError, IndexError, TypeError, AssertionError):
+                continue
+
+    # -- deriving --------------------------------------------------------------------------------------------------
+
+    def derive(self, class_path: str) -> Derived:
+        """Formulas of one class that this workload runs. The classes that it calls must be derived before."""
+        variables = ClassVariables(class_path, self.symbolic[0], self.workload)
+        for _ in range(MAX_SYMBOLIC_RUNS):
+            table = Table(class_path, self.symbolic, self.concrete, self._observer, variables)
+            contradiction = table.contradiction()
+            if contradiction is None:
+                break
+            if any(r.numbers == contradiction.numbers for r in self.symbolic):
+                raise TraceFailed(table.explain(contradiction))
+            self.symbolic.append(self.run(contradiction.numbers, symbolic=True))
+        items = table.fitted()
+        self.interfaces[class_path] = table.parameters(items)
+        first = self.symbolic[0].calls_of(class_path)[0]
+        return Derived(
+            class_path,
+            items,
+            dict(self.interfaces[class_path]),
+            table.numbers(),
+            table.assumptions(items),
+            [first],
+            table.input_shapes(),
+            table.parameters_count(),
+        )
+
+    def _observer(self, run: Run) -> Observer:
+        return Observer(run.recording, run.values, run.size, self.interfaces, self.ranks, {})
+
+
+def _symbolic_size(sizes: Sizes) -> Callable[[Any], Size]:
+    def size(value: Any) -> Size:
+        return sizes.formula(expression(value))
+
+    return size
+
+
+class ClassVariables:
+    """Which attributes of a module make one instance cost other than another one of the same class.
+
+    ``overrides`` are variables that an instance may have its own value of (a shared expert's intermediate size);
+    ``switches`` are attributes that are there, or on, in some instances only (a sliding window, experts).
+    """
+
+    def __init__(self, class_path: str, base: Run, workload: Workload) -> None:
+        calls = base.calls_of(class_path)
+        if not calls:
+            raise TraceFailed(f"{class_path} is not executed by {type(base.model).__name__}.forward()")
+        primary = calls[0].module
+        self.paths: dict[str, str] = {}
+        self.switches: dict[str, str] = {}
+        others = [c.module for c in calls[1:]]
+        if not others:
+            return
+        for name, value in vars(primary).items():
+            expressions = {str(_plain(getattr(m, name, None), base.size)) for m in (primary, *others)}
+            if isinstance(value, (int, torch.SymInt)) and not isinstance(value, bool) and len(expressions) > 1:
+                own = base.size(value)
+                if isinstance(own, Expr) and len(free_variables(own)) == 1 and own == var(next(iter(free_variables(own)))):
+                    self.paths[next(iter(free_variables(own)))] = f"self.{name}"
+        self._find_switches(primary, others)
+
+    def _find_switches(self, primary: torch.nn.Module, others: Sequence[torch.nn.Module]) -> None:
+        """Attributes that are true or present in some instances and false or absent in others, nearest first."""
+        instances = (primary, *others)
+        for prefix, _ in [("", None), *((f"{n}.", None) for n, _ in primary.named_children())]:
+            names: dict[str, None] = {}
+            for instance in instances:
+                holder = attribute(instance, prefix[:-1]) if prefix else instance
+                names.update(dict.fromkeys([*vars(holder or object), *getattr(holder, "_modules", {})]) if holder else {})
+            for name in names:
+                if name.startswith("_") or name in ("training", "layer_idx"):
+                    continue
+                found = [attribute(i, prefix + name) for i in instances]
+                if not all(isinstance(v, (bool, int, type(None), torch.nn.Module, torch.SymInt)) for v in found):
+                    continue
+                present = [v is not None and v is not False for v in found]
+                if any(present) and not all(present):
+                    whole = any(isinstance(v, (int, torch.SymInt)) and not isinstance(v, bool) for v in found)
+                    known = name if whole or any(isinstance(v, bool) for v in found) else f"has_{name}"
+                    self.switches.setdefault(known, f"self.{prefix}{name}")
+
+    def numbers(self, run: Run, call: Call) -> dict[str, int]:
+        """Values of all variables at this call."""
+        found = dict(run.numbers)
+        for name, path in (*self.paths.items(), *self.switches.items()):
+            found[name] = _number(attribute(call.module, path.removeprefix("self.")), run)
+        return found
+
+
+def _plain(value: Any, size: Callable[[Any], Size]) -> Any:
+    return size(value) if isinstance(value, torch.SymInt) else value
+
+
+def _number(value: Any, run: Run) -> int:
+    if value is None:
+        return 0
+    if isinstance(value, torch.nn.Module):
+        return 1
+    if isinstance(value, torch.SymInt):
+        return int(value.node._hint) if value.node._hint is not None else int(value.node.shape_env._value(value.node.expr))
+    return int(value)
+
+
+class Table:
+    """All observations of one class: rows are keys, columns are points; symbolic runs give candidates for each cell."""
+
+    def __init__(
+        self,
+        class_path: str,
+        symbolic: Sequence[Run],
+        concrete: Sequence[Run],
+        observer: Callable[[Run], Observer],
+        variables: ClassVariables,
+    ) -> None:
+        self.class_path, self.variables = class_path, variables
+        self.symbolic, self.concrete = list(symbolic), list(concrete)
+        self.formulas = [(r, o) for r in symbolic for o in _observe(observer(r), r, class_path)]
+        self.samples: list[tuple[Run, Point, Observation]] = []
+        for run in concrete:
+            seen: set[str] = set()
+            for observation in _observe(observer(run), run, class_path):
+                numbers = {**variables.numbers(run, observation.call), **BYTES}
+                # Layers that are alike and cost the same are one sample.
+                content = f"{sorted(numbers.items())}{_content(observation)}"
+                if content not in seen:
+                    seen.add(content)
+                    self.samples.append((run, Point(numbers), observation))
+        self.rows = self._rows()
+        flags = frozenset(
+            name
+            for name, path in variables.switches.items()
+            if all(p.values[name] in (0, 1) for _, p, _ in self.samples)
+        )
+        self.fitter = Fitter(self._conditions(), flags | self._workload_flags())
+
+    def _workload_flags(self) -> frozenset[str]:
+        base = self.symbolic[0].numbers
+        return frozenset(n for n in base if n not in RUNTIME and isinstance(self.symbolic[0].values[n], int))
+
+    def _rows(self) -> dict[tuple[Key, int], Item]:
+        """Every key that any run saw, with the item that describes it; in the order of the first run that saw it."""
+        found: dict[tuple[Key, int], Item] = {}
+        for observation in (*(o for _, o in self.formulas), *(o for _, _, o in self.samples)):
+            previous: tuple[Key, int] | None = None
+            for key, item in observation.items.items():
+                if key not in found:
+                    found = _insert_after(found, previous, key, item)
+                previous = key
+        return found
+
+    def _conditions(self) -> list[Condition]:
+        """What formulas may be split by: flags, phases, single tokens, windows, and comparisons the source makes."""
+        numbers = self.symbolic[0].numbers
+        found: list[Condition] = [gt(var(n), 0) for n in (*self.variables.switches, *self._workload_flags())]
+        found += [eq(var("seq_len"), 1), eq(var("cache_len"), 0), eq(var("batch_size"), 1)]
+        found += [eq(var("batch_size") * var("seq_len"), 1)]
+        asked: list[Condition] = []
+        for run in self.symbolic:
+            for c in run.conditions:
+                condition = run.sizes.condition(c.expression) if run.sizes else None
+                if condition is not None and condition not in asked:
+                    asked.append(condition)
+        windows = sorted(
+            {n for c in asked for n in _condition_variables(c) if n in numbers and n not in RUNTIME}
+            & {n for c in asked if _condition_variables(c) & {"seq_len", "cache_len"} for n in _condition_variables(c)}
+        )
+        for name in windows:
+            found += [ge(var("cache_len"), var(name)), ge(var("seq_len"), var(name))]
+            found += [ge(var("seq_len") + var("cache_len"), var(name))]
+        return [*found, *asked]
+
+    def candidates(self, key: tuple[Key, int], name: str) -> list[Expr]:
+        found: dict[Expr, None] = {}
+        for _, observation in self.formulas:
+            item = observation.items.get(key)
+            if item is not None:
+                value = item.count if name == "count" else item.fields.get(name, 0)
+                found[simplify(value) if isinstance(value, Expr) else num(value)] = None
+        if name == "count" and len(self._column(key, name)) > 0:
+            counts = {s.value for s in self._column(key, name)}
+            if len(counts) > 1:
+                found.update(dict.fromkeys(_structural(self.symbolic[0].numbers, max(counts))))
+        return list(found)
+
+    def _column(self, key: tuple[Key, int], name: str) -> list[Sample]:
+        found = []
+        composite = key[0].composite
+        for _, point, observation in self.samples:
+            item = observation.items.get(key)
+            if item is not None:
+                value = item.count if name == "count" else item.fields.get(name, 0)
+                found.append(Sample(point, int(value)))
+            elif (name == "count") == composite:
+                # What does not run costs nothing: a call is repeated 0 times, an operator has 0 of everything.
+                found.append(Sample(point, 0))
+        return found
+
+    def fields(self, key: tuple[Key, int]) -> list[str]:
+        names: dict[str, None] = {}
+        for observation in (*(o for _, o in self.formulas), *(o for _, _, o in self.samples)):
+            if key in observation.items:
+                names.update(dict.fromkeys(observation.items[key].fields))
+        return [*names, "count"]
+
+    def contradiction(self) -> Run | None:
+        """A run that shows something that no formula explains yet."""
+        for key in self.rows:
+            for name in self.fields(key):
+                missing = self.fitter.unexplained(self._column(key, name), self.candidates(key, name))
+                if missing:
+                    return next(r for r, p, _ in self.samples if p is missing[0].point)
+        return None
+
+    def explain(self, run: Run) -> str:
+        for key in self.rows:
+            for name in self.fields(key):
+                missing = self.fitter.unexplained(self._column(key, name), self.candidates(key, name))
+                if missing:
+                    place = key[0].chain[0] if key[0].chain else None
+                    where = f"{os.path.basename(place.file)}:{place.line}" if place else "an unknown line"
+                    values = ", ".join(f"{k}={v}" for k, v in run.numbers.items() if k in RUNTIME)
+                    return (
+                        f"{self.class_path}: {name} of {key[0].name} at {where} is {missing[0].value} at {values}, "
+                        f"which no formula explains.\nThe path depends on values that lmp has no rule for."
+                    )
+        return f"{self.class_path}: not explained"
+
+    def fitted(self) -> list[tuple[Item, dict[str, Expr]]]:
+        """For each key the formulas of its fields. Keys that never cost anything are left out."""
+        result = []
+        for key, item in self.rows.items():
+            formulas: dict[str, Expr] = {}
+            for name in self.fields(key):
+                found = self.fitter.fit(self._column(key, name), self.candidates(key, name))
+                if found is None:
+                    raise TraceFailed(
+                        f"{self.class_path}: {name} of {key[0].name} takes several values that no condition tells apart."
+                    )
+                formulas[name] = simplify(found)
+            result.append((item, formulas))
+        return result
+
+    def parameters(self, items: list[tuple[Item, dict[str, Expr]]]) -> dict[str, str]:
+        """Free variables of the formulas -> where their values come from."""
+        used: dict[str, None] = {}
+        for _, formulas in items:
+            for formula in formulas.values():
+                used.update(dict.fromkeys(sorted(free_variables(formula))))
+        workload_paths = self._paths()
+        return {n: workload_paths[n] for n in sorted(used, key=_variable_order) if n not in BYTES}
+
+    def _paths(self) -> dict[str, str]:
+        run = self.symbolic[0]
+        found = {n: f"config.{n}" for n in run.numbers if n not in RUNTIME}
+        found.update(self.variables.paths)
+        found.update(self.variables.switches)
+        for name, shape in self.input_shapes().items():
+            for dim, size in enumerate(shape):
+                for runtime in RUNTIME:
+                    if size == var(runtime):
+                        found.setdefault(runtime, f"inputs.{name}.shape[{dim}]")
+        if "past_key_values" in forward_arguments(run.calls_of(self.class_path)[0]):
+            found["cache_len"] = CACHE_PATH
+        return found
+
+    def numbers(self) -> dict[str, int]:
+        run = self.symbolic[0]
+        return self.variables.numbers(run, run.calls_of(self.class_path)[0])
+
+    def assumptions(self, items: list[tuple[Item, dict[str, Expr]]]) -> list[Condition]:
+        return []
+
+    def input_shapes(self) -> dict[str, list[Size]]:
+        """Shapes of the tensors among forward()'s arguments, tuples of tensors included."""
+        run = self.symbolic[0]
+        found: dict[str, list[Size]] = {}
+        for name, value in forward_arguments(run.calls_of(self.class_path)[0]).items():
+            parts = enumerate(value) if isinstance(value, (list, tuple)) else [(None, value)]
+            for index, tensor in parts:
+                if isinstance(tensor, torch.Tensor):
+                    found[name if index is None else f"{name}[{index}]"] = [run.size(s) for s in tensor.shape]
+        return found
+
+    def parameters_count(self) -> Expr | None:
+        return None
+
+
+def _observe(observer: Observer, run: Run, class_path: str) -> list[Observation]:
+    return [observer.observe(call) for call in run.calls_of(class_path)]
+
+
+def _content(observation: Observation) -> str:
+    return str([(str(k[0].name), i.count, sorted(i.fields.items())) for k, i in observation.items.items()])
+
+
+def _insert_after(
+    found: dict[tuple[Key, int], Item], previous: tuple[Key, int] | None, key: tuple[Key, int], item: Item
+) -> dict[tuple[Key, int], Item]:
+    if previous is None or previous not in found:
+        return {**found, key: item} if found else {key: item}
+    result: dict[tuple[Key, int], Item] = {}
+    for old, old_item in found.items():
+        result[old] = old_item
+        if old == previous:
+            result[key] = item
+    return result
+
+
+def _condition_variables(condition: Condition) -> set[str]:
+    return set(free_variables(condition))
+
+
+def _structural(numbers: Mapping[str, int], most: int) -> list[Expr]:
+    """Counts that a model's structure gives: of its layers, of those before or after some layer, of every n-th."""
+    layers = var("num_hidden_layers")
+    small = [n for n, v in numbers.items() if n not in RUNTIME and n != "num_hidden_layers" and 0 < v <= most]
+    found: list[Expr] = [layers]
+    found += [var(n) for n in small]
+    found += [simplify(layers - var(n)) for n in small]
+    found += [layers // 2, (layers + 1) // 2]
+    found += [layers // var(n) for n in small]
+    found += [simplify(layers - layers // var(n)) for n in small]
+    found += [simplify(layers - k) for k in (1, 2, 3)]
+    return found
+
+
+def _variable_order(name: str) -> tuple[int, str]:
+    return (RUNTIME.index(name) if name in RUNTIME else len(RUNTIME), name)
+
+
+__all__ = ["Derived", "Deriver", "Num", "Run"]

@@ -1,0 +1,217 @@
+"""What one run showed of each module call: its own operators and the modules it called, with their lines.
+
+An item is identified by the chain of lines that led to it from ``forward()``, so that the same operator of the same
+line can be told from run to run, and two calls of one helper function from one another.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from lmp.trace.recording import Executed, Recording
+from lmp.trace.rules import Cost, Move, Size, cost
+from lmp.workload.arguments import constructor_arguments
+from lmp.workload.calls import Call, Place, Segment
+
+BYTE_UNITS = ("w_bytes", "a_bytes")
+
+SAME_WORK = {"addmm": "mm", "baddbmm": "bmm"}
+"""An operator that adds a bias to a product is that product and an addition: with and without bias it is one kernel."""
+
+
+@dataclass(frozen=True)
+class Key:
+    """Identity of a kernel across runs: where it stands, and what it is."""
+
+    chain: tuple[Place, ...]
+    name: str
+    composite: bool
+
+
+@dataclass
+class Item:
+    """One operator, or one call of a module, in one run. ``fields`` are its numbers (or formulas)."""
+
+    key: Key
+    order: int
+    fields: dict[str, Size]
+    category: str
+    count: int = 1
+    causal: bool = False
+    counted: bool = True
+    operator: Any = None
+    child: Call | None = None
+
+
+@dataclass
+class Observation:
+    """All items of one module call in one run, in the order in which they ran."""
+
+    call: Call
+    values: Mapping[str, Any]
+    items: dict[tuple[Key, int], Item] = field(default_factory=dict)
+
+
+Interface = Mapping[str, str]
+"""Parameters of an analysis: name -> path."""
+
+
+class Observer:
+    """Splits a recording by module call. ``interfaces`` says which parameters a called class wants bound."""
+
+    def __init__(
+        self,
+        recording: Recording,
+        values: Mapping[str, Any],
+        size: Callable[[Any], Size],
+        interfaces: Mapping[str, Interface],
+        ranks: Mapping[str, Mapping[str, int]],
+        weights: Mapping[str, Size],
+    ) -> None:
+        self.recording, self.values, self.size = recording, values, size
+        self.interfaces, self.ranks, self.weights = interfaces, ranks, weights
+
+    def observe(self, call: Call) -> Observation:
+        """The items of this call; equal items of one key (a loop) are one item with a count."""
+        found = Observation(call, self.values)
+        items = [self._basic(e, e.segments[0]) for e in self.recording.operators if e.segments[0].call is call]
+        items += [self._composite(c) for c in self.recording.calls if c.parent is call]
+        groups: dict[Key, dict[Any, Item]] = {}
+        for item in sorted((i for i in items if i is not None), key=lambda i: i.order):
+            same = groups.setdefault(item.key, {})
+            content = tuple(sorted((name, str(value)) for name, value in item.fields.items()))
+            if content in same:
+                same[content].count += 1
+                continue
+            found.items[item.key, len(same)] = item
+            same[content] = item
+        return found
+
+    def _basic(self, executed: Executed, segment: Segment) -> Item | None:
+        found = cost(executed.operator)
+        key = Key(_places(segment), SAME_WORK.get(executed.operator.name, executed.operator.name), composite=False)
+        fields = {
+            "matmul": found.matmul_flops,
+            "scalar": found.scalar_flops,
+            **{f"read:{unit}": amount for unit, amount in _by_unit(found.reads).items()},
+            **{f"write:{unit}": amount for unit, amount in _by_unit(found.writes).items()},
+        }
+        fields = {name: value for name, value in fields.items() if not (isinstance(value, int) and value == 0)}
+        return Item(
+            key, executed.order, fields, found.category, 1, executed.causal, found.counted, executed.operator
+        )
+
+    def _composite(self, call: Call) -> Item | None:
+        if call.site is None or call.class_path not in self.interfaces:
+            return None
+        key = Key(_places(call.site), call.class_path, composite=True)
+        order = self.recording.orders[call.index]
+        return Item(key, order, self.bindings(call), "module", child=call)
+
+    def bindings(self, call: Call) -> dict[str, Size]:
+        """Values of the called class's parameters at this call."""
+        interface = self.interfaces[call.class_path]
+        folded = self._leading(call) if "seq_len" in interface else {}
+        return {name: folded[name] if name in folded else self.resolve(path, call) for name, path in interface.items()}
+
+    def _leading(self, call: Call) -> dict[str, Size]:
+        """batch_size and seq_len of a module that was analysed with two leading dimensions, whatever this call has."""
+        ranks = self.ranks.get(call.class_path)
+        if not ranks:
+            return {}
+        name, rank = next(iter(ranks.items()))
+        tensor = forward_arguments(call).get(name)
+        if not isinstance(tensor, torch.Tensor):
+            return {}
+        shape = [self.size(s) for s in tensor.shape]
+        leading = shape[: len(shape) - (rank - 2)]
+        return {"batch_size": leading[0] if leading else 1, "seq_len": math.prod(leading[1:], start=1)}
+
+    def resolve(self, path: str, call: Call) -> Size:
+        """The value that a parameter's path has at this call. Raises LookupError when there is none."""
+        root, _, rest = path.partition(".")
+        if root == "config":
+            return self.values[self._canonical(rest)]
+        if path.startswith("inputs.past_key_values."):
+            return self.values["cache_len"]
+        if root == "self":
+            return _as_size(attribute(call.module, rest), self.size)
+        if root == "init":
+            arguments = constructor_arguments(call.module)
+            if rest.split("[")[0] not in arguments:
+                raise LookupError(f"{path}: no such constructor argument")
+            return _as_size(arguments[rest], self.size)
+        match = re.fullmatch(r"inputs\.(\w+)\.shape\[(-?\d+)\]", path)
+        if match:
+            tensor = forward_arguments(call).get(match[1])
+            if isinstance(tensor, torch.Tensor) and -tensor.dim() <= int(match[2]) < tensor.dim():
+                return self.size(tensor.shape[int(match[2])])
+        raise LookupError(f"{path}: cannot be resolved at this call")
+
+    def _canonical(self, name: str) -> str:
+        return {"num_attention_heads": "num_heads"}.get(name, name)
+
+
+def attribute(module: Any, path: str) -> Any:
+    """An attribute chain such as ``self_attn.sliding_window``; None where it ends early."""
+    for part in path.split("."):
+        module = getattr(module, part, None)
+    return module
+
+
+def _as_size(value: Any, size: Callable[[Any], Size]) -> Size:
+    """A value as a size: flags are 0 or 1, what is not there is 0, a module or tensor that is there is 1."""
+    if value is None:
+        return 0
+    if isinstance(value, bool):
+        return int(value)
+    if isinstance(value, (torch.nn.Module, torch.Tensor)):
+        return 1
+    if isinstance(value, (int, torch.SymInt)):
+        return size(value)
+    if isinstance(value, (list, tuple)) and value and all(isinstance(v, (int, torch.SymInt)) for v in value):
+        sizes = [size(v) for v in value]
+        if all(s == sizes[0] for s in sizes):
+            return sizes[0]
+    raise LookupError(f"{value!r} is no size")
+
+
+def forward_arguments(call: Call) -> dict[str, Any]:
+    """Arguments of ``forward()`` by name."""
+    try:
+        bound = inspect.signature(type(call.module).forward).bind_partial(call.module, *call.args, **call.kwargs)
+    except TypeError:
+        return dict(call.kwargs)
+    found = {name: value for name, value in bound.arguments.items() if name != "self"}
+    for name, parameter in inspect.signature(type(call.module).forward).parameters.items():
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD and isinstance(found.get(name), dict):
+            found.update(found.pop(name))
+    return found
+
+
+def _by_unit(moves: tuple[Move, ...]) -> dict[str, Size]:
+    """Elements by what each costs; of tensors in another dtype, their bytes."""
+    total: dict[str, Size] = {}
+    for move in moves:
+        unit, amount = (str(move.unit), move.elements) if move.unit in BYTE_UNITS else ("", move.elements * move.unit)
+        total[unit] = total[unit] + amount if unit in total else amount
+    return total
+
+
+def _places(segment: Segment) -> tuple[Place, ...]:
+    """The chain that attributes an operator: PyTorch's thin wrappers in nn.functional are the operator themselves."""
+    chain = segment.chain
+    if type(segment.call.module).__module__.startswith("torch."):
+        own = tuple(p for p in chain if "/torch/nn/modules/" in p.file)
+        return own or chain
+    return chain
+
+
+__all__ = ["Cost", "Interface", "Item", "Key", "Observation", "Observer", "attribute", "forward_arguments"]

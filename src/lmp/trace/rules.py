@@ -1,0 +1,352 @@
+"""What one operator costs: a registry of short rules over the shapes that go in and come out.
+
+A rule says how many matmul FLOPs an operator has, how many elements it reads and writes where that is not simply
+"every input once, every output once", and what kind of work it is. Shapes are tuples of sizes; a size is an integer
+or a formula, and a rule only multiplies and adds them, so it can be tested with plain numbers. Scalar FLOPs come from
+``lmp.flops``, the one table. Names are ATen's, without overload and without the underscore of in-place variants.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from lmp.flops import GELU_TANH, TABLE, pow_operations
+
+Size = Any
+"""An int, or an expression that can be multiplied and added."""
+
+Unit = str | int
+"""What an element costs: "w_bytes", "a_bytes", or its size in bytes."""
+
+
+@dataclass(frozen=True, eq=False)
+class Tensor:
+    """What a rule may know of a tensor. Two Tensor objects are two tensors, even with equal contents."""
+
+    shape: tuple[Size, ...]
+    unit: Unit
+    floating: bool = True
+    broadcast: frozenset[int] = frozenset()
+    """Dimensions of stride 0: all their elements are the same memory."""
+
+    @property
+    def elements(self) -> Size:
+        """Elements in memory: broadcast dimensions count once, 0-dimensional tensors are free."""
+        if not self.shape:
+            return 0
+        return product(size for dim, size in enumerate(self.shape) if dim not in self.broadcast)
+
+    @property
+    def results(self) -> Size:
+        """Elements as a computation sees them."""
+        return product(self.shape)
+
+
+@dataclass(frozen=True)
+class Operator:
+    """One operator as it was dispatched: its arguments by the names of its schema, tensors as ``Tensor``."""
+
+    name: str
+    arguments: Mapping[str, Any]
+    outputs: tuple[Tensor, ...]
+    in_place: bool = False
+
+    @property
+    def inputs(self) -> list[Tensor]:
+        """Distinct input tensors in the order of the schema."""
+        found: dict[int, Tensor] = {}
+        for value in self.arguments.values():
+            for item in value if isinstance(value, (list, tuple)) else (value,):
+                if isinstance(item, Tensor):
+                    found.setdefault(id(item), item)
+        return list(found.values())
+
+    def get(self, name: str, default: Any = None) -> Any:
+        value = self.arguments.get(name)
+        return default if value is None else value
+
+
+@dataclass(frozen=True)
+class Move:
+    """A number of elements moved, and what each costs."""
+
+    elements: Size
+    unit: Unit
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Cost of one operator. ``scalar_flops`` is everything that is not a matmul; ``counted`` is False without a rule."""
+
+    category: str
+    matmul_flops: Size = 0
+    scalar_flops: Size = 0
+    reads: tuple[Move, ...] = ()
+    writes: tuple[Move, ...] = ()
+    counted: bool = True
+
+
+@dataclass(frozen=True)
+class Rule:
+    category: str
+    matmul_flops: Callable[[Operator], Size] | None = None
+    scalar_flops: Callable[[Operator], Size] | None = None
+    reads: Callable[[Operator], list[Move]] | None = None
+    writes: Callable[[Operator], list[Move]] | None = None
+
+
+RULES: dict[str, Rule] = {}
+
+
+def product(sizes: Any) -> Size:
+    return math.prod(sizes, start=1)
+
+
+def register(*names: str, **rule: Any) -> None:
+    for name in names:
+        if name in RULES:
+            raise ValueError(f"operator {name} has two rules")
+        RULES[name] = Rule(**rule)
+
+
+def whole(tensor: Tensor | None) -> list[Move]:
+    """Every element of a tensor once."""
+    return [] if tensor is None or isinstance(tensor.elements, int) and tensor.elements == 0 else [_move(tensor)]
+
+
+def _move(tensor: Tensor) -> Move:
+    return Move(tensor.elements, tensor.unit)
+
+
+def cost(operator: Operator) -> Cost:
+    """What the operator costs by its rule, by the table of scalar operations, and by the general rule for bytes."""
+    rule = RULES.get(operator.name)
+    table = TABLE.get(operator.name)
+    reads = rule.reads(operator) if rule and rule.reads else _general_reads(operator)
+    writes = rule.writes(operator) if rule and rule.writes else [m for out in operator.outputs for m in whole(out)]
+    floating = any(t.floating for t in (*operator.inputs, *operator.outputs))
+    scalar: Size = 0
+    if rule and rule.scalar_flops:
+        scalar = rule.scalar_flops(operator)
+    elif table is not None:
+        scalar = _table_flops(operator, table)
+    return Cost(
+        category=rule.category if rule else CATEGORIES.get(operator.name, "elementwise"),
+        matmul_flops=rule.matmul_flops(operator) if rule and rule.matmul_flops else 0,
+        scalar_flops=scalar if floating else 0,
+        reads=tuple(reads),
+        writes=tuple(writes),
+        counted=table is not None or (rule is not None and bool(rule.matmul_flops or rule.scalar_flops)),
+    )
+
+
+def _general_reads(operator: Operator) -> list[Move]:
+    if operator.name in WRITE_ONLY or operator.name.endswith("_like") or operator.name.startswith("new_"):
+        return []
+    return [move for tensor in operator.inputs for move in whole(tensor)]
+
+
+def _table_flops(operator: Operator, table: Any) -> Size:
+    first = next((t for t in operator.inputs if t.floating), None)
+    count = table.per_output * operator.outputs[0].results if operator.outputs else 0
+    if first is not None and table.per_input:
+        count = count + table.per_input * first.results
+    return count
+
+
+# -- matmul-class operators, as torch.utils.flop_counter counts them ---------------------------------------------------
+
+
+def _mm(op: Operator, a: str = "self", b: str = "mat2") -> Size:
+    *batch, m, k = op.arguments[a].shape
+    return 2 * product(batch) * m * k * op.arguments[b].shape[-1]
+
+
+def _bias(op: Operator) -> Size:
+    """One addition a result; a scale other than 1 on either side is one product more."""
+    scales = (op.get("beta", 1) not in (0, 1)) + (op.get("alpha", 1) != 1)
+    return ((op.get("beta", 1) != 0) + scales) * op.outputs[0].results
+
+
+def _convolution(op: Operator) -> Size:
+    x, weight = op.arguments["input"], op.arguments["weight"]
+    positions = (x if op.get("transposed") else op.outputs[0]).shape[2:]
+    return 2 * x.shape[0] * product(positions) * product(weight.shape)
+
+
+def _convolution_bias(op: Operator) -> Size:
+    return op.outputs[0].results if op.get("bias") is not None else 0
+
+
+def _grouped_mm(op: Operator) -> Size:
+    *_, rows, k = op.arguments["self"].shape
+    return 2 * rows * k * op.arguments["mat2"].shape[-1]
+
+
+def _grouped_mm_reads(op: Operator) -> list[Move]:
+    rows, weight = op.arguments["self"], op.arguments["mat2"]
+    experts = smaller(weight.shape[0], rows.shape[0])
+    used = Move(experts * product(weight.shape[1:]), weight.unit)
+    return [*whole(rows), used, *whole(op.get("offs")), *whole(op.get("bias"))]
+
+
+def _attention(op: Operator) -> Size:
+    """query @ key and scores @ value; key and value heads are shared by groups of query heads."""
+    *batch, queries, qk_dim = op.arguments["query"].shape
+    *_, keys, v_dim = op.arguments["value"].shape
+    return 2 * product(batch) * queries * keys * (qk_dim + v_dim)
+
+
+def smaller(a: Size, b: Size) -> Size:
+    """min(a, b) of sizes that may be formulas."""
+    if isinstance(a, int) and isinstance(b, int):
+        return min(a, b)
+    from lmp.formula import minimum
+
+    return minimum(a, b)
+
+
+register("mm", category="matmul", matmul_flops=_mm)
+register("bmm", category="matmul", matmul_flops=_mm)
+register("addmm", category="matmul", matmul_flops=lambda op: _mm(op, "mat1"), scalar_flops=_bias)
+register("baddbmm", category="matmul", matmul_flops=lambda op: _mm(op, "batch1", "batch2"), scalar_flops=_bias)
+register("convolution", category="convolution", matmul_flops=_convolution, scalar_flops=_convolution_bias)
+register("_grouped_mm", category="grouped_matmul", matmul_flops=_grouped_mm, reads=_grouped_mm_reads)
+register("scaled_dot_product_attention", category="attention", matmul_flops=_attention)
+
+# -- gathers and scatters ----------------------------------------------------------------------------------------------
+
+
+def _gather(table: str, indices: str) -> Callable[[Operator], list[Move]]:
+    def reads(op: Operator) -> list[Move]:
+        index = op.arguments[indices]
+        read = [m for t in (index if isinstance(index, (list, tuple)) else [index]) if t is not None for m in whole(t)]
+        return [*read, Move(op.outputs[0].elements, op.arguments[table].unit)]
+
+    return reads
+
+
+def _scatter(values: str, indices: str, *, adds: bool = False) -> dict[str, Any]:
+    def sources(op: Operator) -> tuple[list[Tensor], Size, Tensor]:
+        index = op.arguments[indices]
+        index = [t for t in (index if isinstance(index, (list, tuple)) else [index]) if t is not None]
+        value = op.arguments.get(values)
+        # A scalar has no shape of its own: it is written once for every index.
+        count = value.results if isinstance(value, Tensor) and value.shape else index[0].results
+        return [*index, *([value] if isinstance(value, Tensor) else [])], count, op.arguments["self"]
+
+    def reads(op: Operator) -> list[Move]:
+        tensors, count, target = sources(op)
+        return [*(m for t in tensors for m in whole(t)), *([Move(count, target.unit)] if adds else [])]
+
+    def writes(op: Operator) -> list[Move]:
+        _, count, target = sources(op)
+        return [Move(count, target.unit)]
+
+    def flops(op: Operator) -> Size:
+        return sources(op)[1]
+
+    return {"category": "scatter", "reads": reads, "writes": writes, **({"scalar_flops": flops} if adds else {})}
+
+
+register("embedding", category="gather", reads=_gather("weight", "indices"))
+register("index", category="gather", reads=_gather("self", "indices"))
+register("index_select", category="gather", reads=_gather("self", "index"))
+register("gather", category="gather", reads=_gather("self", "index"))
+register("index_put", **_scatter("values", "indices"))
+register("scatter", **_scatter("src", "index"))
+register("index_copy", **_scatter("source", "index"))
+register("index_add", **_scatter("source", "index", adds=True))
+register("scatter_add", **_scatter("src", "index", adds=True))
+
+# -- operators whose scalar FLOPs depend on an argument ----------------------------------------------------------------
+
+
+def _binary(op: Operator) -> Size:
+    return (1 + (op.get("alpha", 1) != 1)) * op.outputs[0].results
+
+
+def _clamp(op: Operator) -> Size:
+    return sum(op.get(bound) is not None for bound in ("min", "max")) * op.outputs[0].results
+
+
+def _norm(rows: Callable[[Operator, Tensor], Size], name: str) -> Callable[[Operator], Size]:
+    def flops(op: Operator) -> Size:
+        x, table = op.arguments["input"], TABLE[name]
+        affine = sum(isinstance(op.get(part), Tensor) for part in ("weight", "bias"))
+        return (table.per_input + affine) * x.results + table.per_row * rows(op, x)
+
+    return flops
+
+
+def _normalised_rows(op: Operator, x: Tensor) -> Size:
+    return product(x.shape[: len(x.shape) - len(op.arguments["normalized_shape"])])
+
+
+def _window(op: Operator) -> Size:
+    size = op.arguments["kernel_size"]
+    spatial = len(op.arguments["self"].shape) - 2
+    return product(size if len(size) > 1 else [size[0]] * max(spatial, 1)) if isinstance(size, (list, tuple)) else size
+
+
+register("add", "sub", "rsub", category="elementwise", scalar_flops=_binary)
+register("clamp", category="elementwise", scalar_flops=_clamp)
+register(
+    "pow",
+    category="elementwise",
+    scalar_flops=lambda op: pow_operations(op.get("exponent")) * op.outputs[0].results,
+)
+register(
+    "gelu",
+    category="activation",
+    scalar_flops=lambda op: (GELU_TANH if op.get("approximate", "none") == "tanh" else TABLE["gelu"].per_output)
+    * op.outputs[0].results,
+)
+register("native_layer_norm", category="normalization", scalar_flops=_norm(_normalised_rows, "native_layer_norm"))
+register("_fused_rms_norm", category="normalization", scalar_flops=_norm(_normalised_rows, "_fused_rms_norm"))
+register(
+    "native_group_norm",
+    category="normalization",
+    scalar_flops=_norm(lambda op, x: x.shape[0] * op.arguments["group"], "native_group_norm"),
+)
+register(
+    "native_batch_norm",
+    "_native_batch_norm_legit_no_training",
+    category="normalization",
+    scalar_flops=_norm(lambda op, x: x.shape[1], "native_batch_norm"),
+)
+register(
+    "max_pool2d_with_indices",
+    "max_pool3d_with_indices",
+    category="pooling",
+    scalar_flops=lambda op: _window(op) * op.outputs[0].results,
+)
+register(
+    "avg_pool2d",
+    "avg_pool3d",
+    category="pooling",
+    scalar_flops=lambda op: (_window(op) + 1) * op.outputs[0].results,
+)
+
+# -- bytes that are not "every input once, every output once" ----------------------------------------------------------
+
+WRITE_ONLY = frozenset({"fill", "zero"})
+"""In-place operators that overwrite their tensor without reading it."""
+
+register("copy", category="copy", reads=lambda op: whole(op.arguments["src"]))
+
+CATEGORIES: dict[str, str] = {
+    **dict.fromkeys(("_to_copy", "clone", "cat", "stack", "repeat", "constant_pad_nd", "roll", "flip"), "copy"),
+    **dict.fromkeys(("silu", "relu", "sigmoid", "tanh", "elu", "softplus", "hardtanh", "leaky_relu", "mish", "glu"),
+                    "activation"),
+    **dict.fromkeys(("_softmax", "_safe_softmax", "_log_softmax"), "softmax"),
+    **dict.fromkeys(("sum", "mean", "prod", "amax", "amin", "max", "min", "argmax", "argmin", "var", "var_mean", "std",
+                     "cumsum", "cumprod", "logsumexp", "linalg_vector_norm", "any", "all"), "reduction"),
+    **dict.fromkeys(("topk", "sort", "argsort", "histc", "bincount"), "sort"),
+    **dict.fromkeys(("arange", "zeros", "ones", "full", "zeros_like", "ones_like", "full_like", "new_zeros",
+                     "new_ones", "new_full", "scalar_tensor", "eye", "linspace"), "factory"),
+    **dict.fromkeys(("_adaptive_avg_pool2d",), "pooling"),
+}  # fmt: skip

@@ -1,0 +1,116 @@
+"""From PyTorch's size expressions (sympy) to formulas, with the divisibility that the model relies on.
+
+A model writes ``hidden_size // num_heads`` and means an exact division. Where the sizes at hand divide, the quotient
+is written as the exact one and the divisibility becomes an assumption of every formula that it went into.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import sympy
+
+from lmp.formula import Condition, Expr, Num, as_polynomial, eq, maximum, minimum, num, simplify, var
+from lmp.formula import nodes as n
+
+
+class Sizes:
+    """Converts expressions over the symbols of one run; ``values`` are the numbers they stand for there."""
+
+    def __init__(self, values: Mapping[sympy.Symbol, int]) -> None:
+        self.values = values
+        self._cache: dict[sympy.Basic, Expr] = {}
+        self._assumed: set[Condition] = set()
+        self.relied: dict[Expr, set[Condition]] = {}
+        """Formula of a size -> the divisibility without which it would be another one."""
+
+    def formula(self, size: Any) -> Any:
+        """The size as a formula; a plain integer stays one."""
+        if not isinstance(size, sympy.Basic):
+            return size
+        if size.is_Integer:
+            return int(size)
+        found = self._cache.get(size)
+        if found is None:
+            self._assumed = set()
+            found = self._cache[size] = simplify(self._convert(size))
+            if self._assumed:
+                self.relied.setdefault(found, set()).update(self._assumed)
+        return int(found.value) if isinstance(found, Num) and isinstance(found.value, int) else found
+
+    def condition(self, relation: sympy.Basic) -> Condition | None:
+        """A comparison as a condition of the formula language; None when it is not one of integers."""
+        kinds = {
+            "Equality": n.eq, "Unequality": n.ne, "StrictLessThan": n.lt, "LessThan": n.le,
+            "StrictGreaterThan": n.gt, "GreaterThan": n.ge,
+        }  # fmt: skip
+        build = kinds.get(type(relation).__name__)
+        if build is None:
+            return None
+        try:
+            return build(simplify(self._convert(relation.args[0])), simplify(self._convert(relation.args[1])))
+        except TypeError:
+            return None
+
+    def _convert(self, e: Any) -> Expr:
+        if isinstance(e, int) or e.is_Integer:
+            return num(int(e))
+        if e.is_Symbol:
+            return var(e.name)
+        if e.is_Add:
+            return n.add(*(self._convert(a) for a in e.args))
+        if e.is_Mul:
+            return n.mul(*(self._convert(a) for a in e.args))
+        if e.is_Rational:
+            return num(int(e.p)) / int(e.q)
+        if e.is_Pow and e.exp.is_Integer:
+            base = self._convert(e.base)
+            return base ** int(e.exp) if int(e.exp) > 0 else num(1) / base ** int(-e.exp)
+        kind = type(e).__name__
+        if kind in ("FloorDiv", "CleanDiv"):
+            return self._divide(e.args[0], e.args[1])
+        if kind == "Max":
+            return self._extreme(maximum, e.args)
+        if kind == "Min":
+            return self._extreme(minimum, e.args)
+        if kind in ("Mod", "PythonMod"):
+            return self._convert(e.args[0]) % self._convert(e.args[1])
+        if kind in ("CeilToInt", "FloorToInt", "TruncToInt", "ToFloat", "Identity"):
+            inner = self._convert(e.args[0])
+            return n.ceil(inner) if kind == "CeilToInt" else n.floor(inner) if kind != "ToFloat" else inner
+        if kind in ("IntTrueDiv", "FloatTrueDiv"):
+            return self._convert(e.args[0]) / self._convert(e.args[1])
+        raise TypeError(f"no formula for {kind} in {e}")
+
+    def _value(self, e: Any) -> Any:
+        return int(sympy.sympify(e).xreplace({k: sympy.Integer(v) for k, v in self.values.items()}))
+
+    def _extreme(self, build: Any, arguments: Any) -> Expr:
+        """max(1, size) is a guard of PyTorch's for empty tensors: sizes here are positive."""
+        parts = [a for a in arguments if not (a.is_Integer and int(a) <= 1)] if build is maximum else list(arguments)
+        if build is maximum and len(parts) == 1 and parts[0].is_positive:
+            return self._convert(parts[0])
+        return build(*(self._convert(a) for a in arguments))
+
+    def _divide(self, numerator: Any, denominator: Any) -> Expr:
+        """``numerator // denominator``; exact where the sizes at hand make it so term by term."""
+        below = self._convert(denominator)
+        exact: list[Expr] = []
+        rest: list[Any] = []
+        bound = self._value(denominator)
+        for term in sympy.Add.make_args(sympy.expand(numerator) if numerator.is_Add else numerator):
+            (exact if not term.is_Integer and self._value(term) % bound == 0 else rest).append(term)
+        if not exact or (rest and not denominator.is_Integer):
+            return self._convert(numerator) // below
+        total = n.add(*(self._convert(t) for t in exact)) if exact else num(0)
+        quotient = simplify(total / below)
+        # heads * head_dim // heads divides whatever the sizes are; a fraction that stays needs the assumption.
+        if any(not isinstance(c, int) or any(e < 0 for _, e in m) for m, c in as_polynomial(quotient).items()):
+            self._assumed.add(eq(simplify(total) % below, 0))
+        if rest:
+            remainder = sympy.Add(*rest)
+            if not (remainder.is_Integer and denominator.is_Integer):
+                return self._convert(numerator) // below
+            quotient = quotient + int(remainder) // int(denominator)
+        return quotient

@@ -1,0 +1,105 @@
+"""Symbolic sizes that run: every size carries an expression and the number it stands for.
+
+PyTorch's SymInts go through its operators with an expression attached. Its own ShapeEnv solves each condition that the
+code under test asks about, merges symbols with equal hints and pins some to numbers. This one answers from the
+numbers at hand and solves nothing (concolic execution), so nothing is ever merged, and a pinned size is one that the
+code turned into a plain integer itself. What was asked in the analysed source is kept as the path's conditions.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import sympy
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.sym_node import SymNode
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A comparison of sizes that the analysed source decided on, and how it came out."""
+
+    expression: sympy.Basic
+    holds: bool
+    file: str
+    line: int
+
+
+class ConcolicShapeEnv(ShapeEnv):
+    """A ShapeEnv that answers every question about a size from the values its symbols have in this run."""
+
+    def __init__(self) -> None:
+        super().__init__(specialize_zero_one=False, duck_shape=False)
+        self.values: dict[sympy.Symbol, int] = {}
+        self.conditions: dict[sympy.Basic, Condition] = {}
+        self.pinned: dict[sympy.Basic, int] = {}
+        self.source_root = ""
+
+    def size(self, name: str, value: int) -> Any:
+        """A symbolic integer called ``name`` that has ``value`` in this run."""
+        symbol = sympy.Symbol(name, integer=True, positive=True)
+        self.values[symbol] = value
+        return torch.SymInt(SymNode(symbol, self, int, value))
+
+    def _value(self, expression: Any) -> Any:
+        found = expression.xreplace(self.values) if isinstance(expression, sympy.Basic) else expression
+        if isinstance(found, sympy.Basic) and not (found.is_number or found in (sympy.true, sympy.false)):
+            found = found.doit()
+        return found
+
+    def evaluate_sym_node(self, sym_node: SymNode, size_oblivious: bool = False, fallback_value: Any = None) -> Any:
+        return self.evaluate_expr(sym_node.expr, sym_node._hint)
+
+    def evaluate_expr(self, orig_expr: Any, hint: Any = None, *args: Any, **kwargs: Any) -> Any:
+        found = self._value(orig_expr) if hint is None else hint
+        if orig_expr.free_symbols:
+            frame = _asking_frame()
+            if frame is not None and self.source_root and frame.f_code.co_filename.startswith(self.source_root):
+                if bool(found) is found or found in (sympy.true, sympy.false):
+                    self.conditions.setdefault(
+                        orig_expr, Condition(orig_expr, bool(found), frame.f_code.co_filename, frame.f_lineno)
+                    )
+                elif not isinstance(found, (float, sympy.Float)):
+                    self.pinned[orig_expr] = int(found)
+        return sympy.sympify(found) if isinstance(found, (bool, int, float)) else found
+
+    def _maybe_evaluate_static(self, expr: Any, **kwargs: Any) -> Any:
+        return self._value(expr)
+
+    def guard_or_defer_runtime_assert(self, orig_expr: Any, msg: str, fx_node: Any = None) -> bool:
+        return bool(self._value(orig_expr))
+
+    def replace(self, expr: Any) -> Any:
+        return expr
+
+    def simplify(self, expr: Any, size_oblivious: bool = False) -> Any:
+        return expr
+
+    def is_unbacked_symint(self, symbol: Any) -> bool:
+        return False
+
+
+def _asking_frame() -> Any:
+    """The first frame outside of PyTorch's symbolic machinery: the code that asked for a plain value."""
+    frame = sys._getframe(2)
+    while frame is not None and frame.f_code.co_filename.endswith(
+        ("sym_node.py", "symbolic_shapes.py", "torch/__init__.py", "trace/symbols.py", "recording.py")
+    ):
+        frame = frame.f_back
+    return frame
+
+
+def fake_mode(env: ConcolicShapeEnv) -> FakeTensorMode:
+    """A mode in which tensors have shapes and no data, and shapes may be symbolic."""
+    mode = FakeTensorMode(shape_env=env, allow_non_fake_inputs=True, static_shapes=False)
+    mode.cache_enabled = False
+    return mode
+
+
+def expression(size: Any) -> Any:
+    """The sympy expression of a size; a plain integer is its own."""
+    return size.node.expr if isinstance(size, torch.SymInt) else size

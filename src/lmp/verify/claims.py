@@ -1,0 +1,95 @@
+"""What an analysis claims at one point: its kernels' formulas with numbers put in, references followed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+
+from lmp.errors import InvalidAnalysis
+from lmp.formula import Expr, Num, Ref, evaluate, map_references, parse, references
+from lmp.records import MATMUL_CATEGORIES, UNIVERSAL, Kernel, ModuleAnalysis
+
+Lookup = Callable[[str], ModuleAnalysis]
+
+
+@dataclass(frozen=True)
+class Amounts:
+    """The four quantities as exact integers, bytes at one pair of element sizes."""
+
+    flops: int = 0
+    matmul_flops: int = 0
+    read: int = 0
+    write: int = 0
+
+    def __add__(self, other: Amounts) -> Amounts:
+        return Amounts(*(getattr(self, field.name) + getattr(other, field.name) for field in fields(self)))
+
+    def __bool__(self) -> bool:
+        return self != Amounts()
+
+
+QUANTITIES = tuple(field.name for field in fields(Amounts))
+
+
+class Claims:
+    """Evaluates analyses by name. A referenced class sees only what its reference binds, and the element sizes."""
+
+    def __init__(self, lookup: Lookup) -> None:
+        self._lookup = lookup
+        self._parsed: dict[str, Expr] = {}
+        self._totals: dict[tuple[str, str, tuple[tuple[str, int], ...]], int] = {}
+        self._open: list[str] = []
+
+    def kernel(self, kernel: Kernel, values: Mapping[str, int]) -> Amounts:
+        """All quantities of one kernel, times its repeat."""
+        return Amounts(*(self.quantity(kernel, quantity, values) for quantity in QUANTITIES))
+
+    def quantity(self, kernel: Kernel, quantity: str, values: Mapping[str, int]) -> int:
+        repeat = kernel.repeat if isinstance(kernel.repeat, int) else self._value(kernel.repeat, "flops", values)
+        if quantity in ("read", "write"):
+            return repeat * self._value(getattr(kernel.memory_access, quantity), quantity, values)
+        if quantity == "flops":
+            return repeat * self._value(kernel.flops, "flops", values)
+        if not references(self._parse(kernel.flops)):
+            return repeat * self._value(kernel.flops, "flops", values) if kernel.category in MATMUL_CATEGORIES else 0
+        # Of a formula around references, only what the references contribute can be matmuls.
+        return repeat * (self._value(kernel.flops, "matmul_flops", values) - self._value(kernel.flops, None, values))
+
+    def _value(self, formula: str, quantity: str | None, values: Mapping[str, int]) -> int:
+        """The formula with every reference replaced by that quantity of the class it names, or by 0."""
+
+        def replace(ref: Ref) -> Expr:
+            return Num(self._reference(ref, quantity, values) if quantity is not None else 0)
+
+        return evaluate(map_references(self._parse(formula), replace), values)
+
+    def _reference(self, ref: Ref, quantity: str, values: Mapping[str, int]) -> int:
+        analysis = self._lookup(ref.target)
+        names = list(analysis.parameters)
+        if len(ref.arguments) > len(names):
+            raise InvalidAnalysis(f"a reference gives {ref.target} {len(ref.arguments)} arguments; it has {len(names)}")
+        bound = {name: evaluate(value, values) for name, value in zip(names, ref.arguments, strict=False)}
+        for name, value in ref.bindings:
+            if name not in analysis.parameters and name not in UNIVERSAL:
+                raise InvalidAnalysis(f"a reference binds {name}, which {ref.target} does not have")
+            bound[name] = evaluate(value, values)
+        inner = {name: values[name] for name in UNIVERSAL if name in values} | bound
+        return self._total(analysis, quantity, inner)
+
+    def _total(self, analysis: ModuleAnalysis, quantity: str, values: Mapping[str, int]) -> int:
+        name = analysis.class_name
+        key = (name, quantity, tuple(sorted(values.items())))
+        if key not in self._totals:
+            if name in self._open:
+                raise InvalidAnalysis(f"references run in a circle: {' -> '.join([*self._open, name])}")
+            self._open.append(name)
+            try:
+                self._totals[key] = sum(self.quantity(kernel, quantity, values) for kernel in analysis.kernels)
+            finally:
+                self._open.pop()
+        return self._totals[key]
+
+    def _parse(self, formula: str) -> Expr:
+        if formula not in self._parsed:
+            self._parsed[formula] = parse(formula)
+        return self._parsed[formula]

@@ -1,0 +1,197 @@
+"""Counting an executed module: every operator as ATen dispatches it, attention whole, each with the lines it is of.
+
+Used as the observer of a workload, which enters it around the measured call only::
+
+    counter = Counter(module, dtype=torch.bfloat16)
+    workload.run(module, values, counter)
+    counter.counts, counter.calls, counter.uncounted
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import FlopCounterMode
+
+from lmp.errors import UncountedOperator
+from lmp.verify.operators import FREE, NOTHING, Cost, Traffic, Units, attention_cost, cost_of, grouped_mm_mapping
+from lmp.workload.calls import Call, CallTracker, Segment
+
+Run = Callable[[AbstractContextManager[Any]], None]
+"""Executes the module once, with the given context manager around the part that is measured."""
+
+ATTENTION = "scaled_dot_product_attention"
+
+
+@dataclass(frozen=True)
+class OperatorCount:
+    """One executed operator: whose it is, and what it costs. ``known`` is False when it has no FLOP rule."""
+
+    operator: str
+    segments: tuple[Segment, ...]
+    flops: int = 0
+    matmul_flops: int = 0
+    read: Traffic = NOTHING
+    write: Traffic = NOTHING
+    known: bool = True
+
+
+class Counter:
+    """Context manager that counts each operator executed under it. Reusable: each entry starts from nothing."""
+
+    def __init__(self, module: torch.nn.Module, dtype: torch.dtype = torch.bfloat16) -> None:
+        self.module, self.dtype = module, dtype
+        self.counts: list[OperatorCount] = []
+        self.calls: list[Call] = []
+        self._tracker = CallTracker(module)
+        self._units = Units(module, dtype)
+        self._paused = False
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Counter:
+        self.counts = []
+        self._tracker = CallTracker(self.module)
+        self.calls = self._tracker.calls
+        self._units = Units(self.module, self.dtype)
+        self._paused = False
+        with ExitStack() as stack:
+            stack.enter_context(self._tracker)
+            stack.enter_context(_whole_attention(self._attend))
+            stack.enter_context(_Operators(self._operate))
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *exc: Any) -> None:
+        self._stack.__exit__(*exc)
+
+    @property
+    def uncounted(self) -> list[str]:
+        """Names of the operators that did floating-point work and have no rule for it."""
+        return sorted({count.operator for count in self.counts if not count.known})
+
+    @property
+    def flops(self) -> int:
+        return sum(count.flops for count in self.counts)
+
+    @property
+    def matmul_flops(self) -> int:
+        return sum(count.matmul_flops for count in self.counts)
+
+    @property
+    def read(self) -> Traffic:
+        return sum((count.read for count in self.counts), NOTHING)
+
+    @property
+    def write(self) -> Traffic:
+        return sum((count.write for count in self.counts), NOTHING)
+
+    def require_rules(self) -> None:
+        """Raise UncountedOperator when an operator ran that has no rule."""
+        if self.uncounted:
+            raise UncountedOperator(
+                f"no FLOP rule for {', '.join(self.uncounted)}, executed by {type(self.module).__name__}.\n"
+                "Add an entry to the table in lmp/flops.py."
+            )
+
+    def _record(self, operator: str, cost: Cost) -> None:
+        self.counts.append(
+            OperatorCount(
+                operator, self._tracker.segments(), cost.flops, cost.matmul_flops, cost.read, cost.write, cost.known
+            )
+        )
+
+    def _operate(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        result = func(*args, **kwargs)
+        if not self._paused:
+            cost = cost_of(func, args, kwargs, result, self._units)
+            if cost != FREE:
+                self._record(str(func), cost)
+        return result
+
+    def _attend(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if self._paused:
+            return function(*args, **kwargs)
+        self._paused = True
+        try:
+            output = function(*args, **kwargs)
+        finally:
+            self._paused = False
+        query, key, value, mask = _attention_arguments(*args, **kwargs)
+        self._record(ATTENTION, attention_cost(query, key, value, mask, output, self._units))
+        return output
+
+
+def _attention_arguments(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attn_mask: torch.Tensor | None = None, *rest: Any,
+    **options: Any,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor | None]:  # fmt: skip
+    return query, key, value, attn_mask
+
+
+class _Operators(TorchDispatchMode):
+    """Hands every operator below CompositeImplicit decomposition to ``operate``."""
+
+    def __init__(self, operate: Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]) -> None:
+        super().__init__()
+        self._operate = operate
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        # Where gradients are off for good (inference mode) composite operators arrive undecomposed.
+        if torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"):
+            with self:
+                result = func.decompose(*args, **(kwargs or {}))
+            if result is not NotImplemented:
+                return result
+        return self._operate(func, tuple(args), kwargs or {})
+
+
+class _AttentionMode(TorchFunctionMode):
+    def __init__(self, function: Any, attend: Callable[..., Any]) -> None:
+        super().__init__()
+        self._function, self._attend = function, attend
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is self._function:
+            return self._attend(func, tuple(args), kwargs or {})
+        return func(*args, **(kwargs or {}))
+
+
+@contextlib.contextmanager
+def _whole_attention(attend: Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]) -> Any:
+    """While active, scaled_dot_product_attention goes through ``attend``, whoever calls it and however.
+
+    A torch function mode is switched off inside the Python functions that it handles, so attention called by
+    ``multi_head_attention_forward`` would slip through it; that caller finds the name in ``torch.nn.functional``.
+    """
+    function = torch.nn.functional.scaled_dot_product_attention
+
+    def named(*args: Any, **kwargs: Any) -> Any:
+        return attend(function, args, kwargs)
+
+    with _AttentionMode(function, attend):
+        torch.nn.functional.scaled_dot_product_attention = named
+        try:
+            yield
+        finally:
+            torch.nn.functional.scaled_dot_product_attention = function
+
+
+def count(run: Run, module: torch.nn.Module, dtype: torch.dtype = torch.bfloat16) -> list[OperatorCount]:
+    """Execute once and return what each operator costs, in the order of execution."""
+    counter = Counter(module, dtype)
+    run(counter)
+    return counter.counts
+
+
+def flop_counter_total(run: Run) -> int:
+    """What torch's own FlopCounterMode counts in the same run, given the one rule that it lacks."""
+    mode = FlopCounterMode(display=False, custom_mapping=grouped_mm_mapping())
+    run(mode)
+    return int(mode.get_total_flops())

@@ -1,0 +1,288 @@
+"""Holding an analysis against execution, line by line, at points of any sizes. Exact integers: equal or not."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from lmp.errors import LmpError
+from lmp.formula import evaluate_condition
+from lmp.records import Finding, Kernel, ModuleAnalysis, Verification
+from lmp.verify.claims import QUANTITIES, Amounts, Claims, Lookup
+from lmp.verify.counter import Counter, OperatorCount, flop_counter_total
+from lmp.verify.resolve import resolve_all
+from lmp.workload.base import RUNTIME, Workload
+from lmp.workload.calls import Call, Place
+
+SIZES = ((2, 2), (3, 5))
+"""Pairs of w_bytes and a_bytes: the second tells a weight from an activation."""
+
+KEPT = 20
+"""Findings that are kept, the first of each line."""
+
+Line = tuple[str, int]
+"""A file relative to its tree, and a line of it."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """One executed run: what it was run with, and everything that was counted in it."""
+
+    label: str
+    values: Mapping[str, int]
+    counts: Sequence[OperatorCount]
+    calls: Sequence[Call]
+    config: Any = None
+    flop_counter: int | None = None
+    """What torch's own counter says of the same run; None if it was not asked."""
+
+    @cached_property
+    def by_call(self) -> dict[int, list[tuple[tuple[Place, ...], OperatorCount]]]:
+        """Index of a call -> the operators below it, each with its places in that call."""
+        found: dict[int, list[tuple[tuple[Place, ...], OperatorCount]]] = defaultdict(list)
+        for count in self.counts:
+            for segment in count.segments:
+                found[segment.call.index].append((segment.chain, count))
+        return found
+
+
+def observe(workload: Workload, values: Mapping[str, int], label: str = "", cross_check: bool = True) -> Point:
+    """Build the workload's module with these values, run it under the counter, and once under torch's own."""
+    module = workload.build(values)
+    counter = Counter(module, workload.dtype)
+    workload.run(module, values, counter)
+    total = flop_counter_total(lambda mode: workload.run(module, values, mode)) if cross_check else None
+    runtime = ", ".join(f"{name}={values[name]}" for name in RUNTIME if name in values)
+    config = getattr(module, "config", None)
+    return Point(f"{label}: {runtime}" if label else runtime, values, counter.counts, counter.calls, config, total)
+
+
+def judge(
+    analysis: ModuleAnalysis, points: Sequence[Point], lookup: Lookup, file_of: Callable[[str], str]
+) -> Verification:
+    """Compare every executed call of the analysis's class at every point.
+
+    ``file_of`` turns the path of an executed file into the path that analyses use; ``lookup`` finds the analysis
+    that a reference names.
+    """
+    return _Judge(analysis, Claims(lookup), file_of).verify(points)
+
+
+@dataclass
+class _Judge:
+    analysis: ModuleAnalysis
+    claims: Claims
+    file_of: Callable[[str], str]
+    findings: dict[tuple[Any, ...], Finding] = field(default_factory=dict)
+    checks: list[str] = field(default_factory=list)
+    held: int = 0
+    differences: int = 0
+
+    def __post_init__(self) -> None:
+        self.kernels: dict[Line, list[Kernel]] = defaultdict(list)
+        for kernel in self.analysis.kernels:
+            self.kernels[kernel.file or self.analysis.source.file, kernel.line].append(kernel)
+        self._files: dict[str, str] = {}
+
+    def verify(self, points: Sequence[Point]) -> Verification:
+        for point in points:
+            self.point(point)
+        findings = list(self.findings.values())[:KEPT]
+        if findings:
+            return Verification(status="failed", points=self.held, checks=self.checks, findings=findings)
+        if not self.held:
+            reason = "; ".join(self.checks) or f"no call of {self.analysis.class_name} was executed"
+            return Verification(status="unverified", checks=self.checks, reason=reason)
+        return Verification(status="verified", points=self.held, checks=self.checks)
+
+    # --- one point
+
+    def point(self, point: Point) -> None:
+        """Judge every call of the class at this point; add a sentence on how it went."""
+        before = self.differences
+        pinned = self._pinned_elsewhere(point)
+        if pinned:
+            self.checks.append(f"skipped {point.label}: {pinned}")
+            return
+        calls = [call for call in point.calls if call.class_path == self.analysis.class_name]
+        seen: set[Any] = set()
+        judged, skipped = 0, ""
+        for call in calls:
+            values, failed = resolve_all(self.analysis.parameters, call, point.values, point.config)
+            for name, why in failed.items():
+                self.find(None, None, f"parameter {name}", point, {}, self.analysis.parameters[name], why)
+            if failed:
+                continue
+            unmet = self._unmet_assumption(point, values)
+            if unmet is not None:
+                skipped = skipped or unmet
+                continue
+            judged += 1
+            counted = self.counted(point, call)
+            # Layers that are alike are judged once.
+            key = (tuple(values.items()), counted.summary())
+            if key not in seen:
+                seen.add(key)
+                self.call(point, values, counted)
+        if skipped:
+            self.checks.append(f"skipped {'some calls at ' if judged else ''}{point.label}: {skipped}")
+        if judged:
+            self._against_flop_counter(point)
+        if judged and self.differences == before:
+            self.held += 1
+            number = f"{judged} call{'s' if judged != 1 else ''}"
+            self.checks.append(f"line by line: FLOPs, matmul FLOPs, read and write equal at {point.label} ({number})")
+            if point.flop_counter is not None:
+                self.checks.append(f"matmul_flops of the whole run equal torch.utils.flop_counter at {point.label}")
+
+    def _pinned_elsewhere(self, point: Point) -> str:
+        """The analysis holds for one value of what is pinned in it; a point with another is none of its own."""
+        for name, value in self.analysis.pinned.items():
+            if point.values.get(name, value) != value:
+                return f"{name} is {point.values[name]}, and the formulas are for {value}"
+        return ""
+
+    def _unmet_assumption(self, point: Point, values: Mapping[str, int]) -> str | None:
+        w_bytes, a_bytes = SIZES[0]
+        for condition in self.analysis.assumptions:
+            try:
+                if not evaluate_condition(condition, {"w_bytes": w_bytes, "a_bytes": a_bytes, **values}):
+                    return f"the assumption {condition} does not hold"
+            except LmpError as error:
+                self.find(None, None, "assumption", point, values, condition, _first_line(error))
+        return None
+
+    def _against_flop_counter(self, point: Point) -> None:
+        own = sum(count.matmul_flops for count in point.counts)
+        if point.flop_counter is not None and own != point.flop_counter:
+            what = "matmul_flops of the whole run"
+            self.find(None, None, what, point, {}, f"{own} (lmp)", f"{point.flop_counter} (torch.utils.flop_counter)")
+
+    # --- one call
+
+    def counted(self, point: Point, call: Call) -> _Counted:
+        """The operators of the call, nested calls included, each at the innermost place that has a kernel."""
+        counted = _Counted()
+        for chain, count in point.by_call.get(call.index, ()):
+            places = [(self._relative(place.file), place.line) for place in chain]
+            home = next((place for place in places if place in self.kernels), None)
+            if not count.known:
+                counted.uncovered.append((home or (places[0] if places else None), "uncounted operator", count))
+            if home is not None:
+                counted.lines[home] = counted.lines.get(home, Costs()) + Costs.of(count)
+            elif any(Costs.of(count).at):
+                counted.uncovered.append((places[0] if places else None, "line without a kernel", count))
+        return counted
+
+    def call(self, point: Point, values: Mapping[str, int], counted: _Counted) -> None:
+        """Compare one call, line by line and then in sum."""
+        before = self.differences
+        for place, what, count in counted.uncovered:
+            self._uncovered(point, values, place, what, count)
+        for index, (w_bytes, a_bytes) in enumerate(SIZES):
+            sized = {**values, "w_bytes": w_bytes, "a_bytes": a_bytes}
+            claimed_total = Amounts()
+            for line, kernels in self.kernels.items():
+                claimed = self._claimed(point, sized, line, kernels)
+                if claimed is not None:
+                    claimed_total += claimed
+                    self._compare(point, sized, line, claimed, counted.at(line, index))
+            if self.differences == before:
+                whole = sum((counted.at(line, index) for line in counted.lines), Amounts())
+                self._compare(point, sized, None, claimed_total, whole)
+
+    def _claimed(self, point: Point, sized: Mapping[str, int], line: Line, kernels: list[Kernel]) -> Amounts | None:
+        claimed = Amounts()
+        for kernel in kernels:
+            try:
+                claimed += self.claims.kernel(kernel, sized)
+            except LmpError as error:
+                self.find(*line, f"formula of {kernel.operation}", point, sized, kernel.flops, _first_line(error))
+                return None
+        return claimed
+
+    def _compare(
+        self, point: Point, sized: Mapping[str, int], line: Line | None, claimed: Amounts, counted: Amounts
+    ) -> None:
+        file, number = line if line is not None else (None, None)
+        for quantity in QUANTITIES:
+            mine, theirs = getattr(claimed, quantity), getattr(counted, quantity)
+            if mine != theirs:
+                self.find(file, number, quantity if line else f"total {quantity}", point, sized, str(mine), str(theirs))
+
+    def _uncovered(
+        self, point: Point, values: Mapping[str, int], place: Line | None, what: str, count: OperatorCount
+    ) -> None:
+        file, number = place if place is not None else (None, None)
+        cost = Costs.of(count).at[0]
+        shown = ", ".join(f"{name} {getattr(cost, name)}" for name in QUANTITIES if getattr(cost, name))
+        self.find(file, number, what, point, values, "nothing", f"{count.operator}: {shown or 'no cost known'}")
+
+    def _relative(self, file: str) -> str:
+        if file not in self._files:
+            self._files[file] = self.file_of(file)
+        return self._files[file]
+
+    def find(
+        self,
+        file: str | None,
+        line: int | None,
+        quantity: str,
+        point: Point,
+        values: Mapping[str, int],
+        claimed: str,
+        counted: str,
+    ) -> None:
+        """Keep a finding, if it is the first of its line (or, where it has none, of its quantity)."""
+        self.differences += 1
+        key = (file, line) if line is not None else (None, None, quantity)
+        if key in self.findings or len(self.findings) >= KEPT:
+            return
+        shown = ", ".join(f"{name}={value}" for name, value in values.items() if name not in RUNTIME)
+        own = None if file == self.analysis.source.file else file
+        where = f"{point.label} ({shown})" if shown else point.label
+        self.findings[key] = Finding(
+            line=line, file=own, quantity=quantity, point=where, claimed=claimed, counted=counted
+        )
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What was counted, at each pair of `SIZES`."""
+
+    at: tuple[Amounts, ...] = tuple(Amounts() for _ in SIZES)
+
+    @staticmethod
+    def of(count: OperatorCount) -> Costs:
+        return Costs(
+            tuple(
+                Amounts(count.flops, count.matmul_flops, count.read.bytes(*sizes), count.write.bytes(*sizes))
+                for sizes in SIZES
+            )
+        )
+
+    def __add__(self, other: Costs) -> Costs:
+        return Costs(tuple(mine + theirs for mine, theirs in zip(self.at, other.at, strict=True)))
+
+
+@dataclass
+class _Counted:
+    """One call's operators: by line, and those without a home."""
+
+    lines: dict[Line, Costs] = field(default_factory=dict)
+    uncovered: list[tuple[Line | None, str, OperatorCount]] = field(default_factory=list)
+
+    def summary(self) -> Any:
+        """Equal for calls that cost the same on every line."""
+        homeless = tuple((place, what, count.operator, Costs.of(count)) for place, what, count in self.uncovered)
+        return frozenset(self.lines.items()), homeless
+
+    def at(self, line: Line, index: int) -> Amounts:
+        return self.lines.get(line, Costs()).at[index]
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0] if str(error) else type(error).__name__

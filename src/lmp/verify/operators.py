@@ -1,0 +1,432 @@
+"""What one ATen operator costs: the contract's byte rules and FLOP rules, written from the contract alone.
+
+A tensor is priced by `Units`: elements of the model's own dtype are counted apart from bytes, weights apart from
+activations, so that ``w_bytes`` and ``a_bytes`` can be told apart even when both are 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import torch
+from torch.utils.flop_counter import flop_registry
+
+from lmp import flops as table
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Bytes moved: elements that cost ``w_bytes``, elements that cost ``a_bytes``, and bytes of any other dtype."""
+
+    w: int = 0
+    a: int = 0
+    literal: int = 0
+
+    def bytes(self, w_bytes: int, a_bytes: int) -> int:
+        return self.w * w_bytes + self.a * a_bytes + self.literal
+
+    def __add__(self, other: Traffic) -> Traffic:
+        return Traffic(self.w + other.w, self.a + other.a, self.literal + other.literal)
+
+
+NOTHING = Traffic()
+
+
+@dataclass(frozen=True)
+class Cost:
+    """``known`` is False when no rule says how many FLOPs the operator has; its ``flops`` are then 0."""
+
+    flops: int = 0
+    matmul_flops: int = 0
+    read: Traffic = NOTHING
+    write: Traffic = NOTHING
+    known: bool = True
+
+
+FREE = Cost()
+
+
+def elements(tensor: torch.Tensor) -> int:
+    """Distinct elements: a broadcast (stride 0) dimension counts once, a 0-dimensional tensor is free."""
+    if tensor.dim() == 0 or tensor.numel() == 0:
+        return 0
+    return prod(size for size, stride in zip(tensor.shape, tensor.stride(), strict=True) if stride != 0)
+
+
+class Units:
+    """Prices tensors for one module: which storages are its weights, and which dtype is its own."""
+
+    def __init__(self, module: torch.nn.Module, dtype: torch.dtype) -> None:
+        self.dtype = dtype
+        self._kept = [*module.parameters(), *module.buffers()]  # an address means nothing once its owner is gone
+        self._weights = {tensor.untyped_storage()._cdata for tensor in self._kept}
+
+    def price(self, tensor: torch.Tensor, count: int) -> Traffic:
+        """``count`` elements like those of ``tensor``."""
+        if tensor.dtype != self.dtype:
+            return Traffic(literal=count * tensor.dtype.itemsize)
+        if tensor.untyped_storage()._cdata in self._weights:
+            return Traffic(w=count)
+        return Traffic(a=count)
+
+    def total(self, tensors: Iterable[torch.Tensor]) -> Traffic:
+        """Every distinct tensor object once."""
+        found = NOTHING
+        for tensor in {id(tensor): tensor for tensor in tensors}.values():
+            found += self.price(tensor, elements(tensor))
+        return found
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One dispatched operator with its arguments by schema name (defaults included) and its results."""
+
+    name: str
+    func: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    given: dict[str, Any]
+    outputs: tuple[torch.Tensor, ...]
+    result: Any
+
+    @property
+    def inputs(self) -> list[torch.Tensor]:
+        return list(tensors_of(self.given.values()))
+
+
+def tensors_of(value: Any) -> Iterator[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, dict):
+        yield from tensors_of(value.values())
+    elif isinstance(value, (list, tuple)) or type(value).__name__ == "dict_values":
+        for item in value:
+            yield from tensors_of(item)
+
+
+def operation(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Operation:
+    """Bind the arguments by name; what the operator wrote in place counts as one of its outputs."""
+    given: dict[str, Any] = {}
+    written: list[torch.Tensor] = []
+    for index, argument in enumerate(func._schema.arguments):
+        value = args[index] if index < len(args) else kwargs.get(argument.name, argument.default_value)
+        given[argument.name] = value
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            written.extend(tensors_of(value))
+    outputs = {id(tensor): tensor for tensor in (*written, *tensors_of([result]))}
+    name = func._schema.name.split("::")[-1]
+    return Operation(plain_name(name), func, args, kwargs, given, tuple(outputs.values()), result)
+
+
+def plain_name(name: str) -> str:
+    """The name without the underscore of an in-place operator."""
+    return name if name.endswith("__") else name.removesuffix("_")
+
+
+def is_view(func: Any) -> bool:
+    """Whether every result aliases an argument and none is written: ATen's own marks in the schema."""
+    returns = func._schema.returns
+    return bool(returns) and all(r.alias_info is not None and not r.alias_info.is_write for r in returns)
+
+
+UNMARKED_VIEWS = frozenset({"_unsafe_view", "unsafe_split", "unsafe_split_with_sizes"})
+"""Share their input's memory, though their schema does not say so."""
+
+ALLOCATIONS = frozenset(
+    {"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"},
+)
+
+HOST = frozenset({"_local_scalar_dense"})
+"""Hand a 0-dimensional tensor's value to Python."""
+
+
+def cost_of(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any, units: Units) -> Cost:
+    """Everything about one executed operator, from its schema, its arguments and its result."""
+    op = operation(func, args, kwargs, result)
+    if is_view(func) or op.name in UNMARKED_VIEWS or op.name in ALLOCATIONS or op.name in HOST:
+        return FREE
+    matmul = matmul_flops(op)
+    if matmul is not None:
+        flops: int | None = matmul + bias_flops(op)
+    else:
+        flops = other_flops(op)
+    read, write = traffic(op, units)
+    return Cost(flops or 0, matmul or 0, read, write, known=flops is not None)
+
+
+# --- bytes
+
+
+LIKE = frozenset(
+    {"zeros_like", "ones_like", "full_like", "rand_like", "randn_like", "randint_like"}
+    | {"new_zeros", "new_ones", "new_full", "fill", "zero"}
+)
+"""Take a tensor for its shape and dtype alone."""
+
+OVERWRITING = frozenset({"copy", "fill", "zero", "normal", "uniform", "random", "bernoulli", "exponential"})
+"""Write their first argument without reading it."""
+
+GATHERS = {"embedding": ("weight", "indices"), "index": ("self", "indices"), "index_select": ("self", "index"),
+           "gather": ("self", "index"), "take": ("self", "index")}  # fmt: skip
+"""Operator -> the argument that is the table, the argument that says which rows."""
+
+
+def traffic(op: Operation, units: Units) -> tuple[Traffic, Traffic]:
+    """What the operator reads and writes."""
+    if op.name in GATHERS and op.result is not None:
+        return gather_traffic(op, units)
+    if op.name in SCATTERS:
+        return scatter_traffic(op, units)
+    if op.name in GROUPED:
+        return grouped_traffic(op, units)
+    write = units.total(op.outputs)
+    if op.name in LIKE:
+        return NOTHING, write
+    inputs = [tensor for tensor in op.inputs if not _is_out(op, tensor)]
+    if op.name in OVERWRITING:
+        destination = op.given.get("self")
+        inputs = [tensor for tensor in inputs if tensor is not destination]
+    return units.total(inputs), write
+
+
+def _is_out(op: Operation, tensor: torch.Tensor) -> bool:
+    """Whether the tensor was given as ``out=``: it is written, not read."""
+    named = [a.name for a in op.func._schema.arguments if a.is_out]
+    return any(tensor is given for given in tensors_of([op.given[name] for name in named]))
+
+
+def gather_traffic(op: Operation, units: Units) -> tuple[Traffic, Traffic]:
+    """Indices and gathered rows are read, not the table."""
+    table_name, index_name = GATHERS[op.name]
+    source, out = op.given[table_name], op.outputs[-1]
+    rows = units.price(source, out.numel() if source.dim() else 0)
+    return units.total(tensors_of([op.given[index_name]])) + rows, units.total([out])
+
+
+@dataclass(frozen=True)
+class Scatter:
+    """A scatter's arguments: the indices, the values, and whether the destinations are read (to add to them)."""
+
+    index: str
+    values: tuple[str, ...]
+    adds: bool = False
+
+
+SCATTERS = {
+    "index_put": Scatter("indices", ("values",)),
+    "_index_put_impl": Scatter("indices", ("values",)),
+    "scatter": Scatter("index", ("src", "value")),
+    "index_copy": Scatter("index", ("source",)),
+    "index_fill": Scatter("index", ("value",)),
+    "index_add": Scatter("index", ("source",), adds=True),
+    "scatter_add": Scatter("index", ("src",), adds=True),
+}
+
+
+def scatter_traffic(op: Operation, units: Units) -> tuple[Traffic, Traffic]:
+    """Values and indices are read; as many elements are written as there are values, in place or not."""
+    rule = SCATTERS[op.name]
+    count = scattered(op)
+    values = next((op.given[name] for name in rule.values if name in op.given), None)
+    read = units.total(tensors_of([op.given[rule.index]]))
+    if isinstance(values, torch.Tensor):
+        read += units.price(values, min(elements(values), count))
+    destination = op.given["self"]
+    if destination.dim() == 0:
+        count = 0
+    if accumulates(op):
+        read += units.price(destination, count)
+    return read, units.price(op.outputs[-1], count)
+
+
+def accumulates(op: Operation) -> bool:
+    return SCATTERS[op.name].adds or bool(op.given.get("accumulate")) or op.given.get("reduce") is not None
+
+
+def scattered(op: Operation) -> int:
+    """How many elements the scatter writes."""
+    given = op.given
+    if op.name in ("scatter", "scatter_add"):
+        return given["index"].numel()
+    if op.name in ("index_copy", "index_add"):
+        return given["source"].numel()
+    if op.name == "index_fill":
+        size = given["self"].shape[given["dim"]]
+        return given["self"].numel() // size * given["index"].numel() if size else 0
+    return _indexed(given["self"], given["indices"], given["values"])
+
+
+def _indexed(destination: torch.Tensor, indices: list[torch.Tensor | None], values: torch.Tensor) -> int:
+    """Elements of ``destination[indices]``: a broadcast value is stored once for each of them."""
+    shapes: list[tuple[int, ...]] = []
+    rest, dim = 1, 0
+    for index in indices:
+        if index is None:
+            rest, dim = rest * destination.shape[dim], dim + 1
+        elif index.dtype in (torch.bool, torch.uint8):
+            dim += index.dim()
+            # Without data nobody knows how many are set: there it must be told from the values.
+            hits = None if index.is_meta else int(torch.count_nonzero(index))
+            shapes.append((hits,) if hits is not None else (values.numel() if values.dim() else index.numel(),))
+        else:
+            shapes.append(tuple(index.shape))
+            dim += 1
+    return prod(torch.broadcast_shapes(*shapes)) * rest * prod(destination.shape[dim:])
+
+
+def grouped_traffic(op: Operation, units: Units) -> tuple[Traffic, Traffic]:
+    """Rows, offsets, and the weights of as many experts as the rows can reach at most."""
+    rows, weights = op.args[0], op.args[1]
+    read = units.total(tensor for tensor in op.inputs if tensor is not weights)
+    if weights is not rows:
+        count = elements(weights)
+        if rows.dim() == 2 and weights.dim() == 3 and weights.shape[0]:
+            count = count // weights.shape[0] * min(weights.shape[0], rows.shape[0])
+        read += units.price(weights, count)
+    return read, units.total(op.outputs)
+
+
+# --- FLOPs
+
+
+def grouped_mm_flop(rows_shape: Any, weights_shape: Any, *args: Any, out_shape: Any = None, **kwargs: Any) -> int:
+    """``2 * M * K * N`` over all rows, whatever the routing. Also the rule that FlopCounterMode lacks."""
+    *_, n = weights_shape
+    return 2 * prod(rows_shape) * n
+
+
+GROUPED = frozenset({"_grouped_mm", "grouped_mm_fallback"})
+"""PyTorch's grouped matmul, and transformers' own operator for where it cannot run."""
+
+
+def grouped_mm_mapping() -> dict[Any, Callable[..., int]]:
+    """The extra rule in the form that FlopCounterMode takes as ``custom_mapping``."""
+    mapping: dict[Any, Callable[..., int]] = {torch.ops.aten._grouped_mm: grouped_mm_flop}
+    fallback = getattr(torch.ops.transformers, "grouped_mm_fallback", None)
+    if fallback is not None:
+        mapping[fallback] = grouped_mm_flop
+    return mapping
+
+
+def matmul_flops(op: Operation) -> int | None:
+    """What torch's flop counter says of this operator; None if it is not of the matmul class."""
+    if op.name in GROUPED:
+        return grouped_mm_flop(op.args[0].shape, op.args[1].shape)
+    formula = flop_registry.get(op.func._overloadpacket)
+    return int(formula(*op.args, **op.kwargs, out_val=op.result)) if formula is not None else None
+
+
+def bias_flops(op: Operation) -> int:
+    """What a matmul does beside its products: a bias is one addition an element, a scale one product."""
+    each = 0
+    if "beta" in op.given and op.given["beta"] != 0:
+        each += 1 + (op.given["beta"] != 1)
+    if op.given.get("alpha", 1) != 1:
+        each += 1
+    if op.given.get("bias") is not None:
+        each += 1
+    return each * op.outputs[-1].numel()
+
+
+SAME_AS = {"_native_batch_norm_legit_no_training": "native_batch_norm"}
+
+
+def other_flops(op: Operation) -> int | None:
+    """FLOPs by the one table; None if the operator is floating-point arithmetic without an entry."""
+    floating = [tensor for tensor in op.inputs if tensor.is_floating_point()]
+    if not floating and not any(tensor.is_floating_point() for tensor in op.outputs):
+        return 0
+    if op.name in SCATTERS and op.name in table.TABLE:
+        return scattered(op) * (accumulates(op) + (op.given.get("alpha", 1) != 1))
+    if op.name.startswith(("max_pool", "avg_pool")):
+        return pool_flops(op)
+    entry = table.TABLE.get(SAME_AS.get(op.name, op.name))
+    if entry is None:
+        return None
+    first = floating[0].numel() if floating else 0
+    out = op.outputs[0].numel() if op.outputs else 0
+    flops = entry.per_input * first + entry.per_output * out
+    special = SPECIAL.get(SAME_AS.get(op.name, op.name))
+    return flops + (special(op, first, out, entry) if special else 0)
+
+
+def _scaled(op: Operation, first: int, out: int, entry: table.ScalarOps) -> int:
+    return out if op.given.get("alpha", 1) != 1 else 0
+
+
+def _power(op: Operation, first: int, out: int, entry: table.ScalarOps) -> int:
+    exponent = op.given["exponent"]
+    known = not isinstance(exponent, torch.Tensor) and not isinstance(op.given["self"], (int, float))
+    return out * (table.pow_operations(exponent if known else None) - entry.per_output)
+
+
+def _gelu(op: Operation, first: int, out: int, entry: table.ScalarOps) -> int:
+    return out * (table.GELU_TANH - entry.per_output) if op.given.get("approximate") == "tanh" else 0
+
+
+def _bounds(op: Operation, first: int, out: int, entry: table.ScalarOps) -> int:
+    bounds = sum(op.given.get(name) is not None for name in ("min", "max"))
+    return out * (bounds - entry.per_output)
+
+
+def _normalised(rows: Callable[[Operation], int]) -> Callable[[Operation, int, int, table.ScalarOps], int]:
+    def extra(op: Operation, first: int, out: int, entry: table.ScalarOps) -> int:
+        affine = sum(op.given.get(name) is not None for name in ("weight", "bias"))
+        return entry.per_row * rows(op) + affine * first
+
+    return extra
+
+
+def _last_dims(op: Operation) -> int:
+    return op.given["input"].numel() // (prod(op.given["normalized_shape"]) or 1)
+
+
+def _groups(op: Operation) -> int:
+    return op.given["N"] * op.given["group"]
+
+
+def _channels(op: Operation) -> int:
+    return op.given["input"].shape[1]
+
+
+SPECIAL: dict[str, Callable[[Operation, int, int, table.ScalarOps], int]] = {
+    "add": _scaled,
+    "sub": _scaled,
+    "rsub": _scaled,
+    "pow": _power,
+    "gelu": _gelu,
+    "clamp": _bounds,
+    "native_layer_norm": _normalised(_last_dims),
+    "_fused_rms_norm": _normalised(_last_dims),
+    "native_group_norm": _normalised(_groups),
+    "native_batch_norm": _normalised(_channels),
+}
+"""What an operator's arguments add to (or take off) its entry in the table."""
+
+
+def pool_flops(op: Operation) -> int:
+    """A comparison, or an addition, for each element of each window; an average also divides once a result."""
+    dims = next(int(character) for character in op.name if character.isdigit())
+    kernel = list(op.given["kernel_size"])
+    window = prod(kernel if len(kernel) == dims else kernel * dims)
+    return op.outputs[0].numel() * (window + op.name.startswith("avg_pool"))
+
+
+# --- attention, seen whole
+
+
+def attention_cost(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    mask: torch.Tensor | None,
+    output: torch.Tensor,
+    units: Units,
+) -> Cost:
+    """``2 * B * Hq * Sq * Sk * (Dq + Dv)``, causal or not; q, k, v and the mask are read, the output is written."""
+    leading = prod(output.shape[:-2])
+    flops = 2 * leading * query.shape[-2] * key.shape[-2] * (query.shape[-1] + value.shape[-1])
+    return Cost(flops, flops, units.total(tensors_of([query, key, value, mask])), units.total([output]))

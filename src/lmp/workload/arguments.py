@@ -1,0 +1,46 @@
+"""Which arguments each module was constructed with, seen while a workload is built."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import weakref
+from collections.abc import Iterator, Mapping
+from types import FrameType
+from typing import Any
+
+import torch
+
+_recorded: weakref.WeakKeyDictionary[torch.nn.Module, dict[str, Any]] = weakref.WeakKeyDictionary()
+
+
+def constructor_arguments(module: torch.nn.Module) -> Mapping[str, Any]:
+    """The constructor's arguments by name, defaults included; empty if the module was not built under ``recording``."""
+    return _recorded.get(module, {})
+
+
+@contextlib.contextmanager
+def recording() -> Iterator[None]:
+    """While active, every nn.Module that is constructed has its constructor's arguments remembered.
+
+    ``nn.Module.__init__`` is the one function that every constructor calls, and at that moment the frame of the most
+    derived ``__init__`` still holds its arguments as they were given.
+    """
+    original = torch.nn.Module.__init__
+
+    def remember(self: torch.nn.Module, *args: Any, **kwargs: Any) -> None:
+        frame: FrameType | None = sys._getframe(1)
+        outermost = None
+        while frame is not None and frame.f_code.co_name == "__init__" and frame.f_locals.get("self") is self:
+            outermost, frame = frame, frame.f_back
+        original(self, *args, **kwargs)
+        if outermost is not None:
+            count = outermost.f_code.co_argcount + outermost.f_code.co_kwonlyargcount
+            names = outermost.f_code.co_varnames[1:count]
+            _recorded[self] = {name: outermost.f_locals[name] for name in names if name in outermost.f_locals}
+
+    torch.nn.Module.__init__ = remember  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        torch.nn.Module.__init__ = original  # type: ignore[method-assign]

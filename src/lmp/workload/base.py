@@ -1,0 +1,51 @@
+"""What every workload is: variables, a way to build the module with values for them, and a way to run it once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+
+RUNTIME = ("batch_size", "seq_len", "cache_len")
+"""Variables that belong to a call, not to the module."""
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A free variable of formulas: where its value comes from, and the value it has by default."""
+
+    name: str
+    path: str
+    default: int
+
+
+class Workload(Protocol):
+    """A module in the setting in which it is analysed. Sizes in ``values`` may be plain or symbolic integers."""
+
+    dtype: torch.dtype
+    variables: dict[str, Variable]
+    """The module's own integers; the runtime variables are not in it."""
+    flags: frozenset[str]
+    """Those of the variables that are 0 or 1."""
+    has_cache: bool
+    """Whether the module keeps a KV cache, so that decode and chunked prefill exist."""
+
+    def build(self, values: Mapping[str, Any]) -> torch.nn.Module:
+        """Construct the module on the meta device, in eval mode, with its integers set to ``values``."""
+        ...
+
+    def run(
+        self,
+        module: torch.nn.Module,
+        values: Mapping[str, Any],
+        observer: AbstractContextManager[Any],
+        before: AbstractContextManager[Any] | None = None,
+    ) -> None:
+        """Execute one call of ``batch_size`` x ``seq_len`` new tokens after ``cache_len`` cached ones under ``observer``.
+
+        ``before`` is entered around the call that fills the cache.
+        """
+        ...

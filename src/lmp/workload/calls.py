@@ -1,0 +1,143 @@
+"""Who called an operator: the stack of modules in flight, and the source lines that lead from each to the next.
+
+An operator that runs inside ``LlamaAttention`` inside ``LlamaDecoderLayer`` belongs to a line of the one and, as part
+of its call, to a line of the other. A segment is that answer for one module: the frames from the innermost one up to
+``forward()``, restricted to files of the tree the module's class comes from (helper functions included).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+import torch
+from torch.nn.modules import module as nn_module
+
+_CALL_CODE: CodeType = torch.nn.Module._call_impl.__code__
+_TORCH_NN = Path(torch.nn.__file__).parent
+
+
+@dataclass(eq=False)
+class Call:
+    """One execution of one module's ``forward()``; ``inputs`` and ``outputs`` are kept for the root of the call tree."""
+
+    module: torch.nn.Module
+    path: str
+    index: int
+    parent: Call | None
+    args: tuple[Any, ...] = ()
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    output: Any = None
+    site: Segment | None = None
+    """Where its parent called it; None for the outermost call."""
+
+    @property
+    def class_path(self) -> str:
+        cls = type(self.module)
+        return f"{cls.__module__}.{cls.__qualname__}"
+
+
+@dataclass(frozen=True)
+class Place:
+    """A line of a file, and the function it stands in. ``instruction`` tells two calls on one line apart."""
+
+    file: str
+    line: int
+    function: str
+    instruction: int = 0
+
+
+@dataclass(frozen=True)
+class Segment:
+    """The places of one module call, innermost first; the last is in ``forward()`` (or in a wrapper around it)."""
+
+    call: Call
+    chain: tuple[Place, ...]
+
+
+def package_dir(module: torch.nn.Module) -> str:
+    """Folder whose files count as source of this module's class; ``torch/nn`` for PyTorch's own modules."""
+    name = type(module).__module__.split(".")[0]
+    if name == "torch":
+        return str(_TORCH_NN) + "/"
+    package = sys.modules.get(name)
+    file = getattr(package, "__file__", None)
+    return str(Path(file).parent) + "/" if file else "<none>"
+
+
+class CallTracker:
+    """Context manager that follows module calls below ``root`` through PyTorch's global forward hooks."""
+
+    def __init__(self, root: torch.nn.Module, on_enter: Callable[[Call], None] | None = None) -> None:
+        self.calls: list[Call] = []
+        self.stack: list[Call] = []
+        self._paths = {id(module): name for name, module in root.named_modules(remove_duplicate=False)}
+        self._dirs: dict[str, str] = {}
+        self._on_enter = on_enter
+        self._handles: list[Any] = []
+
+    def __enter__(self) -> CallTracker:
+        self._handles = [
+            nn_module.register_module_forward_pre_hook(self._enter_call),
+            nn_module.register_module_forward_hook(self._leave_call, with_kwargs=True, always_call=True),
+        ]
+        # Global pre-hooks see no keyword arguments; the post-hook, which does, fills them in.
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        for handle in self._handles:
+            handle.remove()
+        self._handles = []
+        self.stack.clear()
+
+    def _enter_call(self, module: torch.nn.Module, args: tuple[Any, ...]) -> None:
+        path = self._paths.get(id(module), "")
+        site = next(iter(self.segments()), None)
+        call = Call(module, path, len(self.calls), self.stack[-1] if self.stack else None, args, site=site)
+        self.calls.append(call)
+        self.stack.append(call)
+        if self._on_enter is not None:
+            self._on_enter(call)
+
+    def _leave_call(self, module: torch.nn.Module, args: Any, kwargs: Any, output: Any = None) -> None:
+        # When forward() raised, PyTorch calls this without keyword arguments: the run is lost anyway.
+        if not self.stack or self.stack[-1].module is not module:
+            return
+        call = self.stack.pop()
+        call.kwargs, call.output = kwargs, output
+
+    def segments(self) -> tuple[Segment, ...]:
+        """Segments of the operator that is being dispatched right now, innermost module first."""
+        found: list[Segment] = []
+        chain: list[Place] = []
+        depth = len(self.stack) - 1
+        in_forward = True
+        prefix = self._prefix(depth)
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None and depth >= 0:
+            code = frame.f_code
+            if code is _CALL_CODE:
+                if frame.f_locals.get("self") is self.stack[depth].module:
+                    found.append(Segment(self.stack[depth], tuple(chain)))
+                    depth -= 1
+                    chain, in_forward, prefix = [], True, self._prefix(depth)
+            elif in_forward and code.co_filename.startswith(prefix) and code.co_name != "__call__":
+                chain.append(Place(code.co_filename, frame.f_lineno, code.co_name, frame.f_lasti))
+                # Decorators wrap forward() in functions of the same tree: their lines lie outside of it.
+                if code.co_name == "forward" and frame.f_locals.get("self") is self.stack[depth].module:
+                    in_forward = False
+            frame = frame.f_back
+        return tuple(found)
+
+    def _prefix(self, depth: int) -> str:
+        if depth < 0:
+            return "<none>"
+        module = self.stack[depth].module
+        name = type(module).__module__
+        if name not in self._dirs:
+            self._dirs[name] = package_dir(module)
+        return self._dirs[name]

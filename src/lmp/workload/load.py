@@ -1,0 +1,85 @@
+"""Importing the classes to analyse from the very trees whose lines are quoted."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from lmp.errors import NotFound, TraceFailed, UsageError
+
+
+def use_transformers_tree(source_root: Path) -> None:
+    """Make ``import transformers`` take the package below ``source_root`` (the folder that holds ``transformers/``).
+
+    Raises TraceFailed when another copy was imported before: one process can run one tree only.
+    """
+    # The hub is never asked for anything; nor are advisory warnings of transformers part of lmp's output.
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    wanted = str(source_root.resolve())
+    loaded = sys.modules.get("transformers")
+    if loaded is not None:
+        there = str(Path(str(loaded.__file__)).resolve().parent.parent)
+        if there != wanted:
+            raise TraceFailed(
+                f"transformers is already imported from {there}, not from {wanted}.\n"
+                "Run lmp as a command of its own, or import lmp before transformers."
+            )
+        return
+    sys.path[:] = [wanted, *(p for p in sys.path if p != wanted)]
+
+
+def check_torch_file(tree_file: Path, relative: str) -> None:
+    """PyTorch runs as installed (it is compiled): raise TraceFailed when the quoted file is not the installed one."""
+    import torch
+
+    installed = Path(torch.__file__).parent / relative
+    if not installed.is_file() or _digest(installed) != _digest(tree_file):
+        raise TraceFailed(
+            f"{tree_file} is not the file that the installed torch {torch.__version__} runs, so it cannot be executed.\n"
+            "Install the torch that this tree is of, or leave out --pytorch to use the pinned sources."
+        )
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def load_class(class_path: str) -> type[Any]:
+    """Import the class at its defining path.
+
+    Raises NotFound when it is not there, TraceFailed when its module cannot be executed here.
+    """
+    module_name, _, name = class_path.rpartition(".")
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        raise TraceFailed(
+            f"{module_name} cannot be imported: {error}.\nInstall what it needs; its source alone cannot be executed."
+        ) from error
+    except Exception as error:
+        raise TraceFailed(f"{module_name} cannot be executed with the installed torch: {error}") from error
+    found = getattr(module, name, None)
+    if found is None:
+        raise NotFound(f"{module_name} has no {name} when it is executed here (an optional dependency may be missing).")
+    import torch
+
+    if not (isinstance(found, type) and issubclass(found, torch.nn.Module)):
+        raise UsageError(f"{class_path} is not a torch.nn.Module.")
+    return found
+
+
+@contextlib.contextmanager
+def quiet_warnings() -> Iterator[None]:
+    """Keep the analysed code's own warnings off the user's terminal."""
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
