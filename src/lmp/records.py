@@ -59,6 +59,7 @@ class Kernel(Record):
     code: str
     file: str | None = Field(None, description="the file of `line`, when it is not that of the class")
     function: str | None = Field(None, description="the plain function the line stands in, when it is not forward()")
+    path: str | None = Field(None, description="of a composite kernel: the called module's attribute path, as gate_proj")
     analysis: str
     category: str
     repeat: int | Formula = 1
@@ -96,7 +97,8 @@ class ModuleAnalysis(Record):
     engine: str
     source: Source
     config: ConfigOrigin = ConfigOrigin(name="default", origin="the class's defaults")
-    attn_implementation: str | None = None
+    attn_implementation: str | None = Field(None, description="what the model was run with")
+    attn_requested: str = Field("sdpa", description="what was asked for: a model that lacks it runs with another")
     dtype: str = "bfloat16"
     parameters: dict[str, str]
     values: dict[str, int] = Field(default_factory=dict, description="value of each parameter at the analysis's config")
@@ -106,7 +108,13 @@ class ModuleAnalysis(Record):
     assumptions: list[Formula] = []
     pinned: dict[str, int] = Field(default_factory=dict, description="config values that stand as numbers in formulas")
     kernels: list[Kernel]
+    fixed: dict[str, str] = Field(
+        default_factory=dict, description="constructor arguments that are no variables -> the value the formulas are for"
+    )
     free_lines: list[int] = Field(default=[], description="lines of the class's file that run and cost nothing")
+    free_lines_elsewhere: dict[str, list[int]] = Field(
+        default_factory=dict, description="the same of functions in other files that forward() calls"
+    )
     not_taken_lines: list[int] = Field(default=[], description="lines that the analysed inference path does not run")
     uncounted: list[str] = Field(default=[], description="operators without a rule: their cost is not in the formulas")
     compulsory: MemoryAccess | None = Field(None, description="inputs, weights and cache once; outputs once")

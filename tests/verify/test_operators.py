@@ -164,7 +164,7 @@ def test_gathers_read_rows_not_tables() -> None:
 
 def test_scatters_write_as_many_as_there_are_values() -> None:
     x, rows, values = new(9, 4), new(5, dtype=torch.int64), new(5, 4)
-    put = {"read": Traffic(a=20, literal=40), "write": Traffic(a=20)}
+    put: dict[str, Any] = {"read": Traffic(a=20, literal=40), "write": Traffic(a=20)}
     check(counted(lambda m: x.index_put_((rows,), values)), **put)
     check(counted(lambda m: x.index_put((rows,), values)), **put)
     check(counted(lambda m: x.index_copy_(0, rows, values)), **put)
@@ -179,7 +179,7 @@ def test_scatters_write_as_many_as_there_are_values() -> None:
 def test_scatters_that_add_read_their_destinations() -> None:
     x, rows, values = new(9, 4), new(5, dtype=torch.int64), new(5, 4)
     # 20 values and 20 destinations read, 5 indices of 8 bytes; 20 additions
-    added = {"flops": 20, "read": Traffic(a=40, literal=40), "write": Traffic(a=20)}
+    added: dict[str, Any] = {"flops": 20, "read": Traffic(a=40, literal=40), "write": Traffic(a=20)}
     check(counted(lambda m: x.index_add_(0, rows, values)), **added)
     check(counted(lambda m: x.index_add(0, rows, values)), **added)
     check(counted(lambda m: x.index_put_((rows,), values, accumulate=True)), **added)
@@ -302,10 +302,14 @@ def test_pooling_counts_its_windows() -> None:
 def test_an_operator_without_a_rule_is_named() -> None:
     counter = counted(lambda m, x: torch.linalg.matrix_exp(x), new(4, 4, dtype=torch.float32))
     assert counter.uncounted == ["aten.linalg_matrix_exp.default"]
-    with pytest.raises(
-        UncountedOperator, match="no FLOP rule for .*matrix_exp.*, executed by Holder"
-    ):
+    with pytest.raises(UncountedOperator, match=r"no FLOP rule for .*matrix_exp.*, executed by Holder"):
         counter.require_rules()
+
+
+def test_complex_arithmetic_is_no_silent_zero() -> None:
+    x = new(3, 4, dtype=torch.complex64)
+    assert counted(lambda m: x * x).uncounted == ["aten.mul.Tensor"]
+    check(counted(lambda m: x.clone()), read=Traffic(literal=96), write=Traffic(literal=96))
 
 
 def test_integer_work_needs_no_rule() -> None:

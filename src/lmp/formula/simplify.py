@@ -56,7 +56,7 @@ Monomial = tuple[tuple[Expr, int], ...]
 """Atoms with their exponents (negative where the atom divides), in the order in which they are printed."""
 Polynomial = dict[Monomial, Number]
 
-MAX_TERMS = 4096
+MAX_TERMS = 2000
 """A product of sums with more terms than this stays a product: equality is then that of the factors."""
 
 MAX_EXPONENT = 8
@@ -147,6 +147,8 @@ def _product(parts: Iterable[Polynomial]) -> Polynomial:
         for atom, exponent in monomial:
             exponents[atom] = exponents.get(atom, 0) + exponent
     product: Polynomial = {_monomial(exponents): coefficient}
+    if math.prod(map(len, sums)) > MAX_TERMS:
+        return _product([product, *map(_opaque, sums)])
     for part in sums:
         product = _times(product, part)
     return product
@@ -202,7 +204,7 @@ def _cancelled(polynomial: Polynomial) -> Polynomial:
             coefficient, monomial, rest = _primitive(over)
             if exponent < 0 and rest == as_polynomial(divisor):
                 gone = {_join(m, ((divisor, exponent),)): -c for m, c in over.items()}
-                left = {_join(monomial, ((divisor, exponent + 1),)): coefficient}
+                left = {_join(monomial, _monomial({divisor: exponent + 1})): coefficient}
                 return _cancelled(_total([polynomial, gone, left]))
     return polynomial
 
@@ -404,7 +406,7 @@ def _join(left: Monomial, right: Monomial) -> Monomial:
 
 
 def _without(monomial: Monomial, factor: Monomial) -> Monomial:
-    return _join(monomial, tuple((atom, -exponent) for atom, exponent in factor))
+    return _join(monomial, tuple((atom, -exponent) for atom, exponent in factor if exponent))
 
 
 def _place(monomial: Monomial) -> tuple[int, tuple[tuple[tuple[int, int, str], int], ...]]:

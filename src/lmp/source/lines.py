@@ -57,6 +57,28 @@ def function_lines(path: Path, function: str | FunctionNode) -> FunctionSource:
     return _function(parsed, function.name, function)
 
 
+def enclosing_function(path: Path, line: int) -> FunctionSource | None:
+    """The innermost function of a file that a line (its decorators' lines included) stands in."""
+    parsed = parse(path)
+    found: tuple[str, FunctionNode] | None = None
+    todo: list[tuple[str, ast.AST]] = [("", parsed.tree)]
+    while todo:
+        prefix, node = todo.pop()
+        for child in ast.iter_child_nodes(node):
+            if not isinstance(child, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                todo.append((prefix, child))
+                continue
+            first = min([child.lineno, *(d.lineno for d in child.decorator_list)])
+            if first <= line <= (child.end_lineno or child.lineno):
+                name = f"{prefix}{child.name}"
+                if not isinstance(child, ast.ClassDef):
+                    found = name, child
+                    name += ".<locals>"
+                todo = [(f"{name}.", child)]
+                break
+    return _function(parsed, *found) if found else None
+
+
 def forward_lines(source: ClassSource) -> FunctionSource:
     """The lines of a class's ``forward()``, wherever it is inherited from."""
     found = function_lines(source.forward_path, source.forward_qualname)

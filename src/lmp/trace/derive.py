@@ -9,6 +9,7 @@ What comes out holds at every sample; the judge then holds it against points tha
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,8 +18,20 @@ from typing import Any
 import torch
 
 from lmp.errors import TraceFailed
-from lmp.formula import Condition, Expr, Num, eq, free_variables, ge, gt, num, simplify, var
-from lmp.trace.fit import Fitter, Point, Sample
+from lmp.formula import (
+    Condition,
+    Expr,
+    evaluate_condition,
+    free_variables,
+    ge,
+    gt,
+    num,
+    simplify,
+    substitute,
+    to_text,
+    var,
+)
+from lmp.trace.fit import Fitter, Point, Sample, negated
 from lmp.trace.observe import Interface, Item, Key, Observation, Observer, attribute, forward_arguments
 from lmp.trace.recording import Recorder, Recording
 from lmp.trace.rules import Size
@@ -30,6 +43,9 @@ from lmp.workload.calls import Call
 MAX_SYMBOLIC_RUNS = 12
 CACHE_PATH = "inputs.past_key_values.layers[0].keys.shape[2]"
 BYTES = {"w_bytes": 3, "a_bytes": 5}
+
+
+ZERO = num(0)
 
 
 @dataclass
@@ -59,26 +75,27 @@ class Derived:
     assumptions: list[Condition]
     calls: list[Call]
     interface: dict[str, list[Size]] = field(default_factory=dict)
-    parameters_count: Expr | None = None
+    parameters_count: Expr = ZERO
+    compulsory: dict[str, Expr] = field(default_factory=dict)
 
 
 class Deriver:
-    """Derives the classes of one workload. ``known`` holds the interfaces of classes that were analysed before."""
+    """Derives the classes of one workload. ``interfaces`` are the parameters of classes that may be referred to."""
 
     def __init__(
         self,
         workload: Workload,
-        known: Mapping[str, Interface],
-        ranks: Mapping[str, Mapping[str, int]],
         source_root: str,
     ) -> None:
         self.workload, self.source_root = workload, source_root
-        self.interfaces: dict[str, Interface] = dict(known)
-        self.ranks = dict(ranks)
+        self.interfaces: dict[str, Interface] = {}
+        self.ranks: dict[str, Mapping[str, int]] = {}
         self.symbolic: list[Run] = []
         self.concrete: list[Run] = []
+        self.compared: dict[str, None] = {}
+        """Sizes of the config that the source compares with one another."""
         self._done: set[tuple[tuple[str, int], ...]] = set()
-        self._base = {name: v.default for name, v in workload.variables.items()}
+        self._base = dict(workload.hints)
 
     # -- running ---------------------------------------------------------------------------------------------------
 
@@ -123,35 +140,101 @@ class Deriver:
             except (RuntimeError, ValueError, IndexError, TypeError, AssertionError):
                 continue
 
+    def prepare(self) -> None:
+        """The base run, and the points at which other paths may be taken: phases, windows, switches of the config."""
+        start = {**self._base, "batch_size": 2, "seq_len": 5, "cache_len": 7 if self.workload.has_cache else 0}
+        self.symbolic.append(self.run(start, symbolic=True))
+        self.explore(self.corners({}))
+        for changed in self._other_settings():
+            self.explore(self.corners(changed))
+        for window in self._windows():
+            self.explore(window)
+
+    def explore_layers(self) -> None:
+        """Points with other numbers of layers, for the classes that hold lists of them."""
+        start = self.symbolic[0].numbers
+        if "num_hidden_layers" in self._base:
+            for more in (1, 2, 5):
+                self.explore([{**start, "num_hidden_layers": start["num_hidden_layers"] + more}])
+            self.explore(
+                {**start, name: start[name] - 1}
+                for name in self._base
+                if 1 < start[name] < start["num_hidden_layers"] and name != "num_hidden_layers"
+            )
+
+    def corners(self, changed: dict[str, int]) -> list[dict[str, int]]:
+        """Batches and sequences of one and of several, with and without a cache."""
+        cached = (7, 0) if self.workload.has_cache else (0,)
+        return [
+            {**changed, "batch_size": b, "seq_len": s, "cache_len": c} for b in (2, 1) for s in (5, 1) for c in cached
+        ]
+
+    def _other_settings(self) -> list[dict[str, int]]:
+        """Values of flags, and of sizes that the source compares, under which another path is taken."""
+        flags = sorted(self.workload.flags)
+        found = [
+            dict(zip(flags, chosen, strict=True))
+            for chosen in itertools.product((1, 0), repeat=len(flags))
+            if 0 < len(flags) <= 3 or sum(c != self._base[f] for c, f in zip(chosen, flags, strict=True)) == 1
+        ]
+        if not self.workload.has_cache:
+            found += [{n: v * 2} for n, v in self._base.items() if n not in flags]
+            found += [{n: v.default} for n, v in self.workload.variables.items() if v.default != self._base[n]]
+        first = self.symbolic[0]
+        for asked in first.conditions:
+            condition = first.sizes.condition(asked.expression) if first.sizes else None
+            names = free_variables(condition) if condition is not None else frozenset()
+            if condition is None or not names or names & set(RUNTIME):
+                continue
+            for name, value in ((n, v) for n in sorted(names) for v in _nearby(first.numbers[n])):
+                if evaluate_condition(condition, {**first.numbers, name: value}) != asked.holds:
+                    # One value on the other side, and 1: a dimension of one element broadcasts and needs no copy.
+                    found += [{name: value}, {name: 1}]
+                    self.compared[name] = None
+                    break
+        return [dict(t) for t in dict.fromkeys(tuple(sorted(f.items())) for f in found)]
+
+    def _windows(self) -> list[list[dict[str, int]]]:
+        """Points on both sides of every size that the source compares a number of tokens with."""
+        first = self.symbolic[0]
+        names: dict[str, None] = {}
+        for asked in first.conditions:
+            condition = first.sizes.condition(asked.expression) if first.sizes else None
+            if condition is not None and free_variables(condition) & {"seq_len", "cache_len"}:
+                names.update(dict.fromkeys(n for n in sorted(free_variables(condition)) if n not in RUNTIME))
+        return [
+            [
+                {"batch_size": 2, "seq_len": s, "cache_len": c}
+                for s in (1, 5, w - 1, w, w + 3)
+                for c in (0, 7, w - 2, w - 1, w, w + 6)
+                if s >= w - 1 or c >= w - 2
+            ]
+            for w in (first.numbers[n] for n in names)
+        ]
+
     # -- deriving --------------------------------------------------------------------------------------------------
 
     def derive(self, class_path: str) -> Derived:
         """Formulas of one class that this workload runs. The classes that it calls must be derived before."""
-        variables = ClassVariables(class_path, self.symbolic[0], self.workload)
+        variables = ClassVariables(class_path, self.symbolic[0])
+        paths = {name: v.path for name, v in self.workload.variables.items()}
         for _ in range(MAX_SYMBOLIC_RUNS):
-            table = Table(class_path, self.symbolic, self.concrete, self._observer, variables)
+            table = Table(class_path, self.symbolic, self.concrete, self._observer, variables, paths, self.compared)
             contradiction = table.contradiction()
             if contradiction is None:
                 break
             if any(r.numbers == contradiction.numbers for r in self.symbolic):
                 raise TraceFailed(table.explain(contradiction))
             self.symbolic.append(self.run(contradiction.numbers, symbolic=True))
-        items = table.fitted()
-        self.interfaces[class_path] = table.parameters(items)
-        first = self.symbolic[0].calls_of(class_path)[0]
-        return Derived(
-            class_path,
-            items,
-            dict(self.interfaces[class_path]),
-            table.numbers(),
-            table.assumptions(items),
-            [first],
-            table.input_shapes(),
-            table.parameters_count(),
-        )
+        derived = table.derived()
+        self.interfaces[class_path] = derived.parameters
+        shapes = [s for s in derived.interface.values() if s[:2] == [var("batch_size"), var("seq_len")]]
+        if shapes and not self.workload.has_cache:
+            self.ranks[class_path] = {n: len(s) for n, s in derived.interface.items() if s is shapes[0]}
+        return derived
 
     def _observer(self, run: Run) -> Observer:
-        return Observer(run.recording, run.values, run.size, self.interfaces, self.ranks, {})
+        return Observer(run.recording, run.values, run.size, self.interfaces, self.ranks)
 
 
 def _symbolic_size(sizes: Sizes) -> Callable[[Any], Size]:
@@ -161,6 +244,11 @@ def _symbolic_size(sizes: Sizes) -> Callable[[Any], Size]:
     return size
 
 
+def _nearby(value: int) -> list[int]:
+    """Other values to try for a size: halves and multiples keep most of what a config promises."""
+    return [v for v in dict.fromkeys((value // 2, value * 2, value // 4, 1, value + 1)) if v > 0 and v != value]
+
+
 class ClassVariables:
     """Which attributes of a module make one instance cost other than another one of the same class.
 
@@ -168,7 +256,7 @@ class ClassVariables:
     ``switches`` are attributes that are there, or on, in some instances only (a sliding window, experts).
     """
 
-    def __init__(self, class_path: str, base: Run, workload: Workload) -> None:
+    def __init__(self, class_path: str, base: Run) -> None:
         calls = base.calls_of(class_path)
         if not calls:
             raise TraceFailed(f"{class_path} is not executed by {type(base.model).__name__}.forward()")
@@ -238,8 +326,11 @@ class Table:
         concrete: Sequence[Run],
         observer: Callable[[Run], Observer],
         variables: ClassVariables,
+        own_paths: Mapping[str, str],
+        compared: Iterable[str],
     ) -> None:
-        self.class_path, self.variables = class_path, variables
+        self.class_path, self.variables, self.own_paths = class_path, variables, own_paths
+        self.compared = list(compared)
         self.symbolic, self.concrete = list(symbolic), list(concrete)
         self.formulas = [(r, o) for r in symbolic for o in _observe(observer(r), r, class_path)]
         self.samples: list[tuple[Run, Point, Observation]] = []
@@ -279,8 +370,8 @@ class Table:
         """What formulas may be split by: flags, phases, single tokens, windows, and comparisons the source makes."""
         numbers = self.symbolic[0].numbers
         found: list[Condition] = [gt(var(n), 0) for n in (*self.variables.switches, *self._workload_flags())]
-        found += [eq(var("seq_len"), 1), eq(var("cache_len"), 0), eq(var("batch_size"), 1)]
-        found += [eq(var("batch_size") * var("seq_len"), 1)]
+        found += [gt(var("seq_len"), 1), gt(var("cache_len"), 0), gt(var("batch_size"), 1)]
+        found += [gt(var("batch_size") * var("seq_len"), 1)]
         asked: list[Condition] = []
         for run in self.symbolic:
             for c in run.conditions:
@@ -294,7 +385,7 @@ class Table:
         for name in windows:
             found += [ge(var("cache_len"), var(name)), ge(var("seq_len"), var(name))]
             found += [ge(var("seq_len") + var("cache_len"), var(name))]
-        return [*found, *asked]
+        return [*found, *asked, *(gt(var(name), 1) for name in self.compared)]
 
     def candidates(self, key: tuple[Key, int], name: str) -> list[Expr]:
         found: dict[Expr, None] = {}
@@ -367,21 +458,71 @@ class Table:
             result.append((item, formulas))
         return result
 
-    def parameters(self, items: list[tuple[Item, dict[str, Expr]]]) -> dict[str, str]:
-        """Free variables of the formulas -> where their values come from."""
-        used: dict[str, None] = {}
-        for _, formulas in items:
-            for formula in formulas.values():
-                used.update(dict.fromkeys(sorted(free_variables(formula))))
-        workload_paths = self._paths()
-        return {n: workload_paths[n] for n in sorted(used, key=_variable_order) if n not in BYTES}
+    def derived(self) -> Derived:
+        """Everything that is known of the class, in its own variables."""
+        items = self.fitted()
+        shapes = self.input_shapes()
+        paths = self._paths(shapes)
+        items, paths, shapes = self._in_own_variables(items, paths, shapes)
+        used: set[str] = {n for _, formulas in items for f in formulas.values() for n in free_variables(f)}
+        kernels = [(item, f) for item, f in items if item.category not in ("parameters", "compulsory")]
+        count = [f["elements"] * f["count"] for item, f in items if item.category == "parameters"]
+        compulsory = next((f for item, f in items if item.category == "compulsory"), {})
+        missing = sorted(n for n in used if n not in paths and n not in BYTES)
+        if missing:
+            raise TraceFailed(
+                f"{self.class_path}: its cost depends on {', '.join(missing)}, which cannot be told from its inputs."
+            )
+        return Derived(
+            self.class_path,
+            kernels,
+            {n: paths[n] for n in sorted(used, key=_variable_order) if n not in BYTES},
+            self.numbers(),
+            self.assumptions(kernels),
+            [self.symbolic[0].calls_of(self.class_path)[0]],
+            shapes,
+            simplify(sum(count, start=ZERO)),
+            compulsory,
+        )
 
-    def _paths(self) -> dict[str, str]:
+    def _in_own_variables(
+        self,
+        items: list[tuple[Item, dict[str, Expr]]],
+        paths: dict[str, str],
+        shapes: dict[str, list[Size]],
+    ) -> tuple[list[tuple[Item, dict[str, Expr]]], dict[str, str], dict[str, list[Size]]]:
+        """A module that sees tokens flat, [batch_size * seq_len, ...], has batch_size for all of them, seq_len 1."""
+        tokens = simplify(var("batch_size") * var("seq_len"))
+        used = {n for _, formulas in items for f in formulas.values() for n in free_variables(f)}
+        flat = [(n, d) for n, shape in shapes.items() for d, size in enumerate(shape) if size == tokens]
+        if not flat or not used & {"batch_size", "seq_len"} - set(paths):
+            return items, paths, shapes
+        name, dim = flat[0]
+
+        def flatten(formula: Any) -> Any:
+            if not isinstance(formula, Expr):
+                return formula
+            return simplify(substitute(formula, {"seq_len": num(1)}))
+
+        points = [p for _, p, _ in self.samples]
+        for _, formulas in items:
+            for field_name, formula in formulas.items():
+                own = flatten(formula)
+                for point in points:
+                    at = Point({**point.values, "batch_size": point.values["batch_size"] * point.values["seq_len"]})
+                    if self.fitter.value(own, at) != self.fitter.value(formula, point):
+                        raise TraceFailed(f"{self.class_path}: {field_name} depends on more than the number of tokens.")
+                formulas[field_name] = own
+        paths = {**{n: p for n, p in paths.items() if n != "seq_len"}, "batch_size": f"inputs.{name}.shape[{dim}]"}
+        return items, paths, {n: [flatten(s) for s in shape] for n, shape in shapes.items()}
+
+    def _paths(self, shapes: dict[str, list[Size]]) -> dict[str, str]:
+        """Where the value of each variable comes from, for a module of this class wherever it is called."""
         run = self.symbolic[0]
-        found = {n: f"config.{n}" for n in run.numbers if n not in RUNTIME}
+        found = dict(self.own_paths)
         found.update(self.variables.paths)
         found.update(self.variables.switches)
-        for name, shape in self.input_shapes().items():
+        for name, shape in shapes.items():
             for dim, size in enumerate(shape):
                 for runtime in RUNTIME:
                     if size == var(runtime):
@@ -395,7 +536,24 @@ class Table:
         return self.variables.numbers(run, run.calls_of(self.class_path)[0])
 
     def assumptions(self, items: list[tuple[Item, dict[str, Expr]]]) -> list[Condition]:
-        return []
+        """Divisibility of the sizes that the formulas went through, and decisions of the source seen one way only."""
+        found: dict[Condition, None] = {}
+        for run, observation in self.formulas:
+            if run.sizes is None:
+                continue
+            sizes = {s for item in observation.items.values() for s in _sizes_of(item) if isinstance(s, Expr)}
+            for size in sorted(sizes, key=to_text):
+                found.update(dict.fromkeys(sorted(run.sizes.relied.get(size, ()), key=to_text)))
+        lines = {(p.file, p.line) for item, _ in items for p in item.key.chain}
+        for run in self.symbolic:
+            for asked in run.conditions:
+                condition = run.sizes.condition(asked.expression) if run.sizes else None
+                if condition is None or (asked.file, asked.line) not in lines:
+                    continue
+                met = {self.fitter.holds(condition, p) for _, p, _ in self.samples}
+                if len(met) == 1:
+                    found[condition if asked.holds else negated(condition)] = None
+        return list(found)
 
     def input_shapes(self) -> dict[str, list[Size]]:
         """Shapes of the tensors among forward()'s arguments, tuples of tensors included."""
@@ -408,8 +566,12 @@ class Table:
                     found[name if index is None else f"{name}[{index}]"] = [run.size(s) for s in tensor.shape]
         return found
 
-    def parameters_count(self) -> Expr | None:
-        return None
+
+def _sizes_of(item: Item) -> list[Size]:
+    """Every size that an item's numbers were made from."""
+    if item.operator is None:
+        return list(item.fields.values())
+    return [s for t in (*item.operator.inputs, *item.operator.outputs) for s in t.shape]
 
 
 def _observe(observer: Observer, run: Run, class_path: str) -> list[Observation]:
@@ -454,5 +616,3 @@ def _structural(numbers: Mapping[str, int], most: int) -> list[Expr]:
 def _variable_order(name: str) -> tuple[int, str]:
     return (RUNTIME.index(name) if name in RUNTIME else len(RUNTIME), name)
 
-
-__all__ = ["Derived", "Deriver", "Num", "Run"]

@@ -12,7 +12,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from lmp.errors import FormulaError
-from lmp.formula import Compare, Condition, Expr, Num, Var, evaluate, evaluate_condition, num, simplify, where
+from lmp.formula import (
+    Compare,
+    Condition,
+    Expr,
+    Not,
+    Num,
+    Var,
+    Where,
+    all_of,
+    any_of,
+    evaluate,
+    evaluate_condition,
+    num,
+    simplify,
+    simplify_condition,
+    where,
+)
 
 MAX_DEPTH = 4
 
@@ -99,4 +115,23 @@ class Fitter:
         match condition:
             case Compare(">", Var(name), Num(0)) if name in self.flags:
                 return simplify(outside + Var(name) * (inside - outside))
-        return where(condition, simplify(inside), simplify(outside))
+        return joined(condition, simplify(inside), simplify(outside))
+
+
+def joined(condition: Condition, inside: Expr, outside: Expr) -> Expr:
+    """``where(condition, inside, outside)``, nested ones with an equal side joined into one condition."""
+    match inside, outside:
+        case _, Where(second, same, rest) if same == inside:
+            return where(simplify_condition(any_of(condition, second)), inside, rest)
+        case _, Where(second, other, same) if same == inside:
+            return where(simplify_condition(all_of(negated(condition), second)), other, inside)
+        case Where(second, same, other), _ if same == outside:
+            return where(simplify_condition(all_of(condition, negated(second))), other, outside)
+        case Where(second, other, same), _ if same == outside:
+            return where(simplify_condition(all_of(condition, second)), other, outside)
+    return where(condition, inside, outside)
+
+
+def negated(condition: Condition) -> Condition:
+    """The opposite condition."""
+    return simplify_condition(Not(condition))

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from lmp.trace.recording import Executed, Recording
-from lmp.trace.rules import Cost, Move, Size, cost
+from lmp.trace.rules import Move, Size, smaller
 from lmp.workload.arguments import constructor_arguments
 from lmp.workload.calls import Call, Place, Segment
 
@@ -73,16 +73,16 @@ class Observer:
         size: Callable[[Any], Size],
         interfaces: Mapping[str, Interface],
         ranks: Mapping[str, Mapping[str, int]],
-        weights: Mapping[str, Size],
     ) -> None:
         self.recording, self.values, self.size = recording, values, size
-        self.interfaces, self.ranks, self.weights = interfaces, ranks, weights
+        self.interfaces, self.ranks = interfaces, ranks
 
     def observe(self, call: Call) -> Observation:
         """The items of this call; equal items of one key (a loop) are one item with a count."""
         found = Observation(call, self.values)
         items = [self._basic(e, e.segments[0]) for e in self.recording.operators if e.segments[0].call is call]
         items += [self._composite(c) for c in self.recording.calls if c.parent is call]
+        items += [*weight_items(call, self.size), self._compulsory(call)]
         groups: dict[Key, dict[Any, Item]] = {}
         for item in sorted((i for i in items if i is not None), key=lambda i: i.order):
             same = groups.setdefault(item.key, {})
@@ -95,8 +95,8 @@ class Observer:
         return found
 
     def _basic(self, executed: Executed, segment: Segment) -> Item | None:
-        found = cost(executed.operator)
-        key = Key(_places(segment), SAME_WORK.get(executed.operator.name, executed.operator.name), composite=False)
+        found = executed.cost
+        key = Key(segment.chain, SAME_WORK.get(executed.operator.name, executed.operator.name), composite=False)
         fields = {
             "matmul": found.matmul_flops,
             "scalar": found.scalar_flops,
@@ -111,9 +111,51 @@ class Observer:
     def _composite(self, call: Call) -> Item | None:
         if call.site is None or call.class_path not in self.interfaces:
             return None
-        key = Key(_places(call.site), call.class_path, composite=True)
+        key = Key(call.site.chain, call.class_path, composite=True)
         order = self.recording.orders[call.index]
         return Item(key, order, self.bindings(call), "module", child=call)
+
+    def _compulsory(self, call: Call) -> Item:
+        """Memory that a fusion of the whole call would still have to move: what comes from outside, what leaves."""
+        executed = [e for e in self.recording.operators if any(s.call is call for s in e.segments)]
+        described = {t.storage: t for t in map(self.recording.describe, tensors_in((call.args, call.kwargs)))}
+        made: set[int] = set()
+        read: dict[int, list[Move]] = {}
+        for e in executed:
+            for move in e.cost.reads:
+                if move.tensor is not None and move.tensor.storage not in made:
+                    read.setdefault(move.tensor.storage, []).append(move)
+            made.update(t.storage for t in e.operator.outputs)
+        moves = []
+        for storage, parts in read.items():
+            given = described.get(storage)
+            if given is not None:
+                moves.append(Move(given.elements, given.unit))
+            elif any(m.whole for m in parts):
+                moves.append(next(m for m in parts if m.whole))
+            else:
+                table = parts[0].tensor
+                gathered = parts[0].elements
+                moves.append(Move(smaller(gathered, table.elements) if table else gathered, parts[0].unit))
+        written = {t.storage: Move(t.elements, t.unit) for t in map(self.recording.describe, tensors_in(call.output))}
+        leaving = [move for storage, move in written.items() if storage in made]
+        cache = forward_arguments(call).get("past_key_values")
+        leaving += self._new_entries(cache, made - set(written))
+        fields = {f"read:{u}": a for u, a in _by_unit(tuple(moves)).items()}
+        fields |= {f"write:{u}": a for u, a in _by_unit(tuple(leaving)).items()}
+        return Item(Key((), "compulsory", composite=False), -1, fields, "compulsory")
+
+    def _new_entries(self, cache: Any, made: set[int]) -> list[Move]:
+        """The part of the cache's tensors that this call added: its new tokens."""
+        found = []
+        for layer in getattr(cache, "layers", []):
+            for tensor in vars(layer).values():
+                if isinstance(tensor, torch.Tensor) and tensor.dim() >= 3:
+                    entry = self.recording.describe(tensor)
+                    if entry.storage in made:
+                        rest = math.prod((*entry.shape[:-2], entry.shape[-1]), start=1)
+                        found.append(Move(rest * self.values["seq_len"], entry.unit))
+        return found
 
     def bindings(self, call: Call) -> dict[str, Size]:
         """Values of the called class's parameters at this call."""
@@ -196,6 +238,32 @@ def forward_arguments(call: Call) -> dict[str, Any]:
     return found
 
 
+def tensors_in(value: Any) -> list[torch.Tensor]:
+    """Tensors in nested tuples, lists and mappings (a model's outputs are mappings); caches are not looked into."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    return [t for v in value for t in tensors_in(v)] if isinstance(value, (list, tuple)) else []
+
+
+def weight_items(call: Call, size: Callable[[Any], Size]) -> list[Item]:
+    """Numbers of parameters: of each element of the module's lists of layers, and of the rest; tied ones once."""
+    seen: set[int] = set()
+
+    def count(module: torch.nn.Module) -> Size:
+        new = [p for p in module.parameters() if id(p) not in seen]
+        seen.update(map(id, new))
+        return sum((math.prod([size(s) for s in p.shape], start=1) for p in new), start=0)
+
+    lists = [m for m in call.module.modules() if isinstance(m, torch.nn.ModuleList)]
+    key = Key((), "parameters", composite=True)
+    layers = [
+        Item(key, -3, {"elements": count(layer)}, "parameters") for modules in lists for layer in modules
+    ]
+    return [Item(Key((), "parameters:rest", composite=True), -2, {"elements": count(call.module)}, "parameters"), *layers]
+
+
 def _by_unit(moves: tuple[Move, ...]) -> dict[str, Size]:
     """Elements by what each costs; of tensors in another dtype, their bytes."""
     total: dict[str, Size] = {}
@@ -205,13 +273,4 @@ def _by_unit(moves: tuple[Move, ...]) -> dict[str, Size]:
     return total
 
 
-def _places(segment: Segment) -> tuple[Place, ...]:
-    """The chain that attributes an operator: PyTorch's thin wrappers in nn.functional are the operator themselves."""
-    chain = segment.chain
-    if type(segment.call.module).__module__.startswith("torch."):
-        own = tuple(p for p in chain if "/torch/nn/modules/" in p.file)
-        return own or chain
-    return chain
-
-
-__all__ = ["Cost", "Interface", "Item", "Key", "Observation", "Observer", "attribute", "forward_arguments"]
+__all__ = ["Interface", "Item", "Key", "Observation", "Observer", "attribute", "forward_arguments"]

@@ -5,7 +5,7 @@ The same recorder serves symbolic runs (sizes are expressions) and concrete ones
 
 from __future__ import annotations
 
-import weakref
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,7 +14,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from lmp.trace.rules import Operator, Tensor
+from lmp.trace.rules import Cost, Operator, Tensor, cost
 from lmp.trace.symbols import expression
 from lmp.workload.calls import Call, CallTracker, Segment
 
@@ -28,6 +28,10 @@ class Executed:
     order: int
     causal: bool = False
 
+    @functools.cached_property
+    def cost(self) -> Cost:
+        return cost(self.operator)
+
 
 @dataclass
 class Recording:
@@ -37,6 +41,8 @@ class Recording:
     calls: list[Call] = field(default_factory=list)
     orders: dict[int, int] = field(default_factory=dict)
     """Call index -> its order."""
+    describe: Callable[[torch.Tensor], Tensor] = field(default=lambda tensor: Tensor((), 0))
+    """What rules know of a tensor of this run."""
 
 
 class Recorder:
@@ -48,7 +54,8 @@ class Recorder:
         self.tracker = CallTracker(module, on_enter=self._entered)
         self._order = 0
         self._weights = {_storage(t) for t in (*module.parameters(), *module.buffers())}
-        self._known: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+        # Tensors are kept alive while recording, so that no identity is given out twice.
+        self._known: dict[int, torch.Tensor] = {}
         self._tensors: dict[int, Tensor] = {}
         self._function_mode = _Attention(self)
         self.before = _Attention(None)
@@ -66,6 +73,7 @@ class Recorder:
         self._function_mode.__exit__(*exc)
         self.tracker.__exit__(*exc)
         self.recording.calls = self.tracker.calls
+        self.recording.describe = self._tensor
 
     def _entered(self, call: Call) -> None:
         self._order += 1
@@ -89,9 +97,9 @@ class Recorder:
         return self.size(value) if isinstance(value, torch.SymInt) else value
 
     def _tensor(self, tensor: torch.Tensor) -> Tensor:
-        """The same description for the same tensor object while it lives."""
+        """The same description for the same tensor object."""
         key = id(tensor)
-        if self._known.get(key) is tensor:
+        if key in self._known:
             return self._tensors[key]
         if tensor.dtype == self.dtype:
             unit: str | int = "w_bytes" if _storage(tensor) in self._weights else "a_bytes"
@@ -99,7 +107,7 @@ class Recorder:
             unit = tensor.dtype.itemsize
         shape = tuple(self.size(s) for s in tensor.shape)
         broadcast = frozenset(d for d, s in enumerate(tensor.stride()) if isinstance(s, int) and s == 0)
-        described = Tensor(shape, unit, tensor.dtype.is_floating_point, broadcast)
+        described = Tensor(shape, unit, tensor.dtype.is_floating_point, broadcast, _storage(tensor))
         self._known[key], self._tensors[key] = tensor, described
         return described
 
@@ -151,17 +159,33 @@ class _Dispatch(TorchDispatchMode):
         return out
 
 
+_sdpa = torch.nn.functional.scaled_dot_product_attention
+
+
 class _Attention(TorchFunctionMode):
-    """Sees scaled_dot_product_attention whole, before it is decomposed into the operators of one backend."""
+    """Sees scaled_dot_product_attention whole, before it is decomposed into the operators of one backend.
+
+    PyTorch switches function modes off inside Python functions that handle them (multi_head_attention_forward), so
+    the name in ``torch.nn.functional`` is replaced as well while this is active.
+    """
 
     def __init__(self, recorder: Recorder | None) -> None:
         super().__init__()
         self.recorder = recorder
 
+    def __enter__(self) -> Any:
+        torch.nn.functional.scaled_dot_product_attention = lambda *args, **kwargs: self._attend(args, kwargs)
+        return super().__enter__()
+
+    def __exit__(self, *exc: Any) -> None:
+        torch.nn.functional.scaled_dot_product_attention = _sdpa
+        super().__exit__(*exc)
+
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if func is not torch.nn.functional.scaled_dot_product_attention:
-            return func(*args, **kwargs)
+        return self._attend(args, kwargs) if func is _sdpa else func(*args, **kwargs)
+
+    def _attend(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor:
         names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
         arguments = {**dict(zip(names, args, strict=False)), **kwargs}
         query, value = arguments["query"], arguments["value"]

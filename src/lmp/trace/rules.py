@@ -31,6 +31,8 @@ class Tensor:
     floating: bool = True
     broadcast: frozenset[int] = frozenset()
     """Dimensions of stride 0: all their elements are the same memory."""
+    storage: int = 0
+    """Identity of the memory that this tensor is a view of."""
 
     @property
     def elements(self) -> Size:
@@ -75,6 +77,9 @@ class Move:
 
     elements: Size
     unit: Unit
+    tensor: Tensor | None = None
+    whole: bool = True
+    """False where only gathered parts of the tensor are moved."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +123,7 @@ def whole(tensor: Tensor | None) -> list[Move]:
 
 
 def _move(tensor: Tensor) -> Move:
-    return Move(tensor.elements, tensor.unit)
+    return Move(tensor.elements, tensor.unit, tensor)
 
 
 def cost(operator: Operator) -> Cost:
@@ -189,7 +194,7 @@ def _grouped_mm(op: Operator) -> Size:
 def _grouped_mm_reads(op: Operator) -> list[Move]:
     rows, weight = op.arguments["self"], op.arguments["mat2"]
     experts = smaller(weight.shape[0], rows.shape[0])
-    used = Move(experts * product(weight.shape[1:]), weight.unit)
+    used = Move(experts * product(weight.shape[1:]), weight.unit, weight)
     return [*whole(rows), used, *whole(op.get("offs")), *whole(op.get("bias"))]
 
 
@@ -224,7 +229,8 @@ def _gather(table: str, indices: str) -> Callable[[Operator], list[Move]]:
     def reads(op: Operator) -> list[Move]:
         index = op.arguments[indices]
         read = [m for t in (index if isinstance(index, (list, tuple)) else [index]) if t is not None for m in whole(t)]
-        return [*read, Move(op.outputs[0].elements, op.arguments[table].unit)]
+        source = op.arguments[table]
+        return [*read, Move(op.outputs[0].elements, source.unit, source, whole=False)]
 
     return reads
 
@@ -240,11 +246,11 @@ def _scatter(values: str, indices: str, *, adds: bool = False) -> dict[str, Any]
 
     def reads(op: Operator) -> list[Move]:
         tensors, count, target = sources(op)
-        return [*(m for t in tensors for m in whole(t)), *([Move(count, target.unit)] if adds else [])]
+        return [*(m for t in tensors for m in whole(t)), *([Move(count, target.unit, target, whole=False)] if adds else [])]
 
     def writes(op: Operator) -> list[Move]:
         _, count, target = sources(op)
-        return [Move(count, target.unit)]
+        return [Move(count, target.unit, target, whole=False)]
 
     def flops(op: Operator) -> Size:
         return sources(op)[1]

@@ -49,9 +49,14 @@ class Sizes:
         if build is None:
             return None
         try:
-            return build(simplify(self._convert(relation.args[0])), simplify(self._convert(relation.args[1])))
+            left, right = (self._convert(a) for a in relation.args)
         except TypeError:
             return None
+        # Sizes are positive: heads / kv_heads > 1 is heads > kv_heads.
+        divisors = [a ** -e for m in as_polynomial(left) for a, e in m if e < 0]
+        for divisor in divisors:
+            left, right = left * divisor, right * divisor
+        return build(simplify(left), simplify(right))
 
     def _convert(self, e: Any) -> Expr:
         if isinstance(e, int) or e.is_Integer:

@@ -84,13 +84,20 @@ class ConcolicShapeEnv(ShapeEnv):
 
 
 def _asking_frame() -> Any:
-    """The first frame outside of PyTorch's symbolic machinery: the code that asked for a plain value."""
+    """The frame of Python code that asked for a plain value, by ``if``, ``int()`` or ``range()``.
+
+    PyTorch's own kernels ask as well (is this dimension 1, is that tensor contiguous), without Python's protocol
+    methods in between: those questions are not the source's, and what they lead to shows in the operators' costs.
+    """
     frame = sys._getframe(2)
-    while frame is not None and frame.f_code.co_filename.endswith(
-        ("sym_node.py", "symbolic_shapes.py", "torch/__init__.py", "trace/symbols.py", "recording.py")
-    ):
+    asked = False
+    while frame is not None and frame.f_code.co_filename.endswith(_MACHINERY):
+        asked |= frame.f_code.co_name in ("__bool__", "__int__", "__index__")
         frame = frame.f_back
-    return frame
+    return frame if asked else None
+
+
+_MACHINERY = ("sym_node.py", "symbolic_shapes.py", "torch/__init__.py", "trace/symbols.py", "trace/recording.py")
 
 
 def fake_mode(env: ConcolicShapeEnv) -> FakeTensorMode:

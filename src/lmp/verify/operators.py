@@ -337,6 +337,9 @@ SAME_AS = {"_native_batch_norm_legit_no_training": "native_batch_norm"}
 def other_flops(op: Operation) -> int | None:
     """FLOPs by the one table; None if the operator is floating-point arithmetic without an entry."""
     floating = [tensor for tensor in op.inputs if tensor.is_floating_point()]
+    if any(tensor.is_complex() for tensor in (*op.inputs, *op.outputs)):
+        # The table counts real numbers: what moves complex ones costs nothing, their arithmetic has no rule.
+        return 0 if table.TABLE.get(op.name) == table.FREE else None
     if not floating and not any(tensor.is_floating_point() for tensor in op.outputs):
         return 0
     if op.name in SCATTERS and op.name in table.TABLE:

@@ -28,6 +28,10 @@ class Workload(Protocol):
     dtype: torch.dtype
     variables: dict[str, Variable]
     """The module's own integers; the runtime variables are not in it."""
+    hints: dict[str, int]
+    """Values of the variables to run at: sizes that show in the result."""
+    required: frozenset[str]
+    """Variables that have no default: whoever evaluates a formula must give them."""
     flags: frozenset[str]
     """Those of the variables that are 0 or 1."""
     has_cache: bool

@@ -45,11 +45,13 @@ class ModelWorkload:
         self.full_layers = getattr(config, "num_hidden_layers", None)
         self.variables = config_variables(config)
         self.flags: frozenset[str] = frozenset()
+        self.required: frozenset[str] = frozenset()
         self.has_cache = True
         cut = self._layers_of_each_kind()
         if cut is not None:
             self.variables["num_hidden_layers"] = Variable("num_hidden_layers", "config.num_hidden_layers", cut)
         self.defaults = {name: variable.default for name, variable in self.variables.items()}
+        self.hints = self.defaults
         self._probe_cache()
 
     def build(self, values: Mapping[str, Any]) -> torch.nn.Module:

@@ -1,0 +1,6 @@
+"""``python -m lmp``."""
+
+from lmp.cli.main import run
+
+if __name__ == "__main__":
+    run()

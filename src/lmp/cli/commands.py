@@ -1,0 +1,305 @@
+"""The commands. Each imports what it needs when it runs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lmp.cli import options as o
+
+if TYPE_CHECKING:
+    from lmp.pipeline.module import Options
+
+DISAGREES = 4
+UNUSABLE = 3
+
+
+def register(app: typer.Typer) -> None:
+    """In the order in which they are used."""
+    app.command("vendor")(vendor)
+    app.command("analyze-module")(analyze_module)
+    app.command("verify")(verify)
+    app.command("evaluate")(evaluate)
+    app.command("doctor")(doctor)
+    app.command("schema")(schema)
+
+
+def vendor(as_json: o.Json = False, quiet: o.Quiet = False, debug: o.Debug = False) -> None:
+    """Put the pinned Python sources into the project."""
+    from dataclasses import asdict
+
+    from lmp.source.trees import project_root
+    from lmp.source.vendor import vendor as put
+
+    result = put(project_root(), log=(lambda line: None) if quiet else _note)
+    if as_json:
+        trees = [asdict(tree) for tree in result.trees]
+        _print_json({"root": str(result.root), "changed": result.changed, "trees": trees})
+    elif not quiet:
+        _note("vendored" if result.changed else "nothing changed")
+
+
+def analyze_module(
+    classes: o.ClassPaths = None,
+    module: o.ModulePaths = None,
+    engine: o.EngineName = o.Engine.auto,
+    results: o.Results = None,
+    transformers: o.Transformers = None,
+    pytorch: o.Pytorch = None,
+    config: o.Config = None,
+    model_id: o.ModelId = None,
+    attn: o.Attn = None,
+    dtype: o.DtypeName = o.Dtype.bfloat16,
+    fresh: o.Fresh = False,
+    as_json: o.Json = False,
+    quiet: o.Quiet = False,
+    debug: o.Debug = False,
+) -> None:
+    """Say what each line of forward() costs."""
+    paths = list(dict.fromkeys([*(classes or []), *(module or [])]))
+    options = _options(engine, results, transformers, pytorch, config, model_id, attn, dtype, fresh)
+    with _watched(paths, options, quiet) as progress:
+        from lmp.pipeline.module import analyze_modules
+
+        outcomes = analyze_modules(paths, options, progress)
+    requested = [outcome for outcome in outcomes if outcome.requested]
+    if as_json:
+        from lmp.store.results import to_data
+
+        _print_json([to_data(outcome.analysis) for outcome in requested])
+    else:
+        from lmp.cli.tables import console, print_outcomes
+
+        print_outcomes(console(), outcomes, str(engine))
+    _exit_if_failed([outcome.analysis for outcome in outcomes])
+
+
+def verify(
+    class_path: o.ClassPath = None,
+    module: o.ModulePath = None,
+    engine: o.EngineName = o.Engine.auto,
+    results: o.Results = None,
+    transformers: o.Transformers = None,
+    pytorch: o.Pytorch = None,
+    config: o.Config = None,
+    model_id: o.ModelId = None,
+    attn: o.Attn = None,
+    dtype: o.DtypeName = o.Dtype.bfloat16,
+    as_json: o.Json = False,
+    quiet: o.Quiet = False,
+    debug: o.Debug = False,
+) -> None:
+    """Hold the formulas against execution again."""
+    path = _one_class(class_path, module)
+    options = _options(engine, results, transformers, pytorch, config, model_id, attn, dtype)
+    with _watched([path], options, quiet) as progress:
+        from lmp.pipeline.module import verify_module
+
+        progress(path, "verifying")
+        outcome = verify_module(path, options)
+    verification = outcome.analysis.verification
+    if as_json:
+        about = {"class_name": outcome.analysis.class_name, "file": str(outcome.file)}
+        _print_json({**about, "verification": verification.model_dump(mode="json", exclude_none=True)})
+    else:
+        from lmp.cli.tables import console, print_verification
+
+        print_verification(console(), outcome.analysis, outcome.file)
+    _exit_if_failed([outcome.analysis])
+
+
+def evaluate(
+    class_path: o.ClassPath = None,
+    module: o.ModulePath = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A value; several times, or with commas.")
+    ] = None,
+    engine: o.EngineName = o.Engine.auto,
+    results: o.Results = None,
+    transformers: o.Transformers = None,
+    pytorch: o.Pytorch = None,
+    config: o.Config = None,
+    model_id: o.ModelId = None,
+    attn: o.Attn = None,
+    dtype: o.DtypeName = o.Dtype.bfloat16,
+    as_json: o.Json = False,
+    quiet: o.Quiet = False,
+    debug: o.Debug = False,
+) -> None:
+    """Put numbers into the formulas.
+
+    As in: lmp evaluate torch.nn.Linear --set batch_size=2 --set seq_len=16
+    """
+    from lmp.expand.point import parse_settings
+
+    path = _one_class(class_path, module)
+    given = parse_settings(settings or [])
+    options = _options(engine, results, transformers, pytorch, config, model_id, attn, dtype)
+    with _watched([path], options, quiet) as progress:
+        from lmp.expand.evaluation import evaluate_analysis
+        from lmp.pipeline.module import load_for_evaluation
+
+        analysis, lookup = load_for_evaluation(path, options, progress)
+        evaluation = evaluate_analysis(analysis, lookup, given)
+    from lmp.cli.tables import console, evaluation_warnings, print_evaluation
+
+    if as_json:
+        _print_json(evaluation.model_dump(mode="json"))
+    else:
+        print_evaluation(console(), evaluation, analysis)
+    for warning in evaluation_warnings(evaluation):
+        _note(f"warning: {warning}")
+
+
+def doctor(
+    results: o.Results = None,
+    transformers: o.Transformers = None,
+    pytorch: o.Pytorch = None,
+    as_json: o.Json = False,
+    debug: o.Debug = False,
+) -> None:
+    """Say what is there, what is missing, what to do."""
+    from dataclasses import asdict
+
+    from lmp.cli.doctor import examine, usable
+
+    checks = examine(_results_folder(results), transformers, pytorch)
+    if as_json:
+        _print_json({"usable": usable(checks), "checks": [asdict(check) for check in checks]})
+    else:
+        from lmp.cli.tables import console, print_checks
+
+        print_checks(console(), checks)
+    if not usable(checks):
+        raise typer.Exit(UNUSABLE)
+
+
+def schema(
+    name: Annotated[str | None, typer.Argument(help="The schema to print; without it, all are listed.")] = None,
+    write: Annotated[bool, typer.Option("--write", help="Write all of them as files.")] = False,
+    folder: Annotated[
+        Path | None, typer.Option("--folder", metavar="DIR", help="Where --write puts them [default: schemas].")
+    ] = None,
+    as_json: o.Json = False,
+    debug: o.Debug = False,
+) -> None:
+    """The JSON Schemas of lmp's files."""
+    from lmp.store import schemas
+
+    if write:
+        from lmp.source.trees import project_root
+
+        for path in schemas.write_schemas(folder or project_root() / "schemas"):
+            _note(f"wrote {path}")
+    elif name is not None:
+        _print(schemas.schema_text(name))
+    elif as_json:
+        _print_json({name: schemas.schema(name) for name in schemas.DESCRIBED})
+    else:
+        for entry in schemas.DESCRIBED.values():
+            _print(f"{entry.name:<16} {entry.what}\n")
+
+
+# --- what they have in common ----------------------------------------------------------------------------------------
+
+
+def _one_class(class_path: str | None, module: str | None) -> str:
+    from lmp.errors import UsageError
+
+    if class_path is None and module is None:
+        raise UsageError("no class is given\nname one, as in transformers.models.llama.modeling_llama.LlamaMLP")
+    if class_path is not None and module is not None and class_path != module:
+        raise UsageError(f"two classes are given: {class_path} and, with --module, {module}\ngive one")
+    return class_path or module or ""
+
+
+def _options(
+    engine: o.Engine,
+    results: Path | None,
+    transformers: Path | None,
+    pytorch: Path | None,
+    config: Path | None,
+    model_id: str | None,
+    attn: o.Attention | None,
+    dtype: o.Dtype,
+    fresh: bool = False,
+) -> Options:
+    from lmp.errors import AgentUnavailable, UsageError
+
+    if engine is o.Engine.agent:
+        raise AgentUnavailable(
+            "the agent engine is not part of this version; leave out --engine, or use --engine trace"
+        )
+    if model_id is not None:
+        raise UsageError("--model-id is not part of this version\nuse --config FILE with the model's config.json")
+    from lmp.pipeline.module import Options
+
+    return Options(
+        results=_results_folder(results),
+        transformers=transformers,
+        pytorch=pytorch,
+        config_file=config,
+        attention=None if attn is None else str(attn),
+        dtype=str(dtype),
+        fresh=fresh,
+        engine=str(engine),
+    )
+
+
+def _results_folder(given: Path | None) -> Path:
+    """The given folder, or the project's own: so a command finds its results from any folder of the project."""
+    if given is not None:
+        return given
+    from lmp.source.trees import project_root
+
+    return project_root() / o.DEFAULT_RESULTS
+
+
+@contextmanager
+def _watched(paths: list[str], options: Options, quiet: bool) -> Iterator[Any]:
+    """Progress while the block runs; a search that fails in it leaves SCRATCHPAD.md in the results folder."""
+    from lmp.cli.progress import watch
+    from lmp.errors import NotFound, StorageError, UsageError
+
+    if not paths:
+        raise UsageError("no class is given\nname one, as in transformers.models.llama.modeling_llama.LlamaMLP")
+    with watch(paths, quiet) as progress:
+        try:
+            yield progress
+        except NotFound as error:
+            from lmp.source.scratchpad import write_scratchpad
+
+            try:
+                page = write_scratchpad(options.results, progress.current or " ".join(paths), error)
+            except StorageError as failure:
+                error.message += f"\n({str(failure).splitlines()[0]})"
+            else:
+                error.message += f" (what was looked for: {page})"
+            raise
+
+
+def _exit_if_failed(analyses: list[Any]) -> None:
+    failed = [analysis.class_name for analysis in analyses if analysis.verification.status == "failed"]
+    if failed:
+        _note(f"error: the formulas do not agree with execution: {', '.join(failed)}")
+        _note("do not use them; `lmp verify CLASS` says where they differ")
+        raise typer.Exit(DISAGREES)
+
+
+def _print_json(data: object) -> None:
+    import json
+
+    _print(json.dumps(data, indent=2, ensure_ascii=False) + "\n")
+
+
+def _print(text: str) -> None:
+    sys.stdout.write(text)
+
+
+def _note(text: str) -> None:
+    print(text, file=sys.stderr)

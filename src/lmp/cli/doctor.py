@@ -1,0 +1,119 @@
+"""What `lmp doctor` looks at. Packages are asked for their version, never imported; no secret is read out."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lmp.errors import LmpError
+
+if TYPE_CHECKING:
+    from lmp.source.trees import Tree
+
+CREDENTIALS = ("ANTHROPIC_API_KEY", "CLAUDE_CODE_OAUTH_TOKEN")
+PYTHON = (3, 11)
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at."""
+
+    name: str
+    ok: bool
+    found: str
+    mend: str = ""
+    """The command, or the deed, that puts it right; empty where nothing is wrong."""
+    needed: bool = True
+    """Whether lmp is of use without it."""
+
+
+def usable(checks: list[Check]) -> bool:
+    return all(check.ok for check in checks if check.needed)
+
+
+def examine(results: Path, transformers: Path | None = None, pytorch: Path | None = None) -> list[Check]:
+    return [
+        _python(),
+        _package("torch", "2.13", "the trace engine and the judge execute with it"),
+        _package("transformers", "5.23", "its models are what is executed"),
+        _package("claude-agent-sdk", "", "for the agent engine, which is not part of this version", needed=False),
+        *_sources(transformers, pytorch),
+        _results(results),
+        *_credentials(),
+    ]
+
+
+def _python() -> Check:
+    version = ".".join(map(str, sys.version_info[:3]))
+    return Check("python", sys.version_info >= PYTHON, version, "" if sys.version_info >= PYTHON else "use Python 3.11")
+
+
+def _package(name: str, series: str, why: str, needed: bool = True) -> Check:
+    from importlib import metadata
+
+    mend = f"make setup, or: pip install -c constraints.txt {name}"
+    try:
+        version = metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return Check(name, False, f"not installed ({why})", mend, needed)
+    if series and not version.startswith(f"{series}."):
+        return Check(name, False, f"{version}, but lmp is made for {series}", mend, needed)
+    return Check(name, True, version, needed=needed)
+
+
+def _sources(transformers: Path | None, pytorch: Path | None) -> Iterator[Check]:
+    from lmp.source.trees import LAYOUTS, find_trees
+
+    for layout in LAYOUTS.values():
+        name = f"{layout.name} sources"
+        given = {"transformers": transformers, "pytorch": pytorch}[layout.name]
+        try:
+            trees = find_trees(**{layout.name: given})  # type: ignore[arg-type]
+            yield _tree(name, trees.need(layout.name))
+        except LmpError as error:
+            what, _, then = str(error).partition("\n")
+            yield Check(name, False, what, then)
+
+
+def _tree(name: str, tree: Tree) -> Check:
+    from lmp.source.trees import LOCK_NAME, check_tree
+
+    about = f"{tree.distribution} {tree.version} in {tree.root}"
+    if not tree.pinned:
+        return Check(name, True, f"{about}, not pinned by {LOCK_NAME}")
+    differences = check_tree(tree)
+    if differences:
+        more = f" and {len(differences) - 1} more" if len(differences) > 1 else ""
+        return Check(name, False, f"{about} differs from {LOCK_NAME}: {differences[0]}{more}", "lmp vendor")
+    return Check(name, True, f"{about}, as {LOCK_NAME} says")
+
+
+def _results(folder: Path) -> Check:
+    """By writing a file: permissions alone do not say it. Nothing is left behind."""
+    import contextlib
+
+    from lmp.store.files import storage_errors, write_whole
+
+    there = folder.exists()
+    probe = folder / f".lmp-doctor-{os.getpid()}"
+    try:
+        with storage_errors(folder):
+            write_whole(probe, "")
+            probe.unlink()
+    except LmpError as error:
+        what, _, then = str(error).partition("\n")
+        return Check("results", False, what, then)
+    if not there:
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+    return Check("results", True, f"{folder} can be written")
+
+
+def _credentials() -> Iterator[Check]:
+    for name in CREDENTIALS:
+        given = bool(os.environ.get(name))
+        yield Check(name, given, "set" if given else "not set (the trace engine needs none)", needed=False)

@@ -1,0 +1,337 @@
+"""What people read: the lines of a forward() with their kernels and formulas, and their values at a point.
+
+Sources and formulas are other people's text: they are put into cells as `Text`, never as rich's markup.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console, Group
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from lmp.cli.doctor import Check
+    from lmp.expand.records import Evaluation
+    from lmp.pipeline.module import Outcome
+    from lmp.records import Kernel, ModuleAnalysis, Verification
+
+PIPED_WIDTH = 120
+WIDE = 120
+"""From this width on the three formulas of a kernel stand side by side; below it they stand under one another."""
+
+STYLES = {"verified": "green", "failed": "bold red", "unverified": "yellow"}
+
+
+def console() -> Console:
+    if sys.stdout.isatty():
+        return Console(highlight=False)
+    return Console(highlight=False, width=PIPED_WIDTH)
+
+
+def short(class_path: str) -> str:
+    return class_path.rpartition(".")[2]
+
+
+def shown(formula: str) -> str:
+    """The formula with the classes that it refers to under their short names."""
+    from lmp.errors import FormulaError
+    from lmp.formula import Ref, parse, rewrite
+
+    if "$" not in formula:
+        return formula
+    try:
+        node = parse(formula)
+    except FormulaError:
+        return formula
+    shortened = rewrite(node, lambda n: Ref(short(n.target), n.arguments, n.bindings) if isinstance(n, Ref) else n)
+    return str(shortened).replace("${{", "").replace("}}(", "(")
+
+
+# --- one analysis ----------------------------------------------------------------------------------------------------
+
+
+def print_outcomes(out: Console, outcomes: Sequence[Outcome], engine: str) -> None:
+    """Every requested analysis in full, and the names of those that were made on the way."""
+    for outcome in outcomes:
+        if outcome.requested:
+            print_analysis(out, outcome.analysis, outcome.file, outcome.reused, engine)
+    on_the_way = [outcome for outcome in outcomes if not outcome.requested]
+    if on_the_way:
+        out.print(Text("analysed too, because the above refer to them:", style="bold"))
+        for outcome in on_the_way:
+            status = outcome.analysis.verification.status
+            state = f"  {status}{', from the store' if outcome.reused else ''}"
+            out.print(Text.assemble(f"  {outcome.analysis.class_name}", (state, STYLES[status])), soft_wrap=True)
+
+
+def print_analysis(out: Console, analysis: ModuleAnalysis, file: Path, reused: bool, engine: str) -> None:
+    out.print(_heading(analysis, engine, reused, file))
+    for (source, function), kernels in _by_place(analysis.kernels):
+        if source or function:
+            where = f"in {function or 'a helper'}(), {source or analysis.source.file}"
+            out.print(Padding(Text(where, style="italic"), (0, 0, 0, 1)))
+        out.print(_kernel_table(kernels, out.width))
+    for name, texts in _footnotes(analysis):
+        out.print(_labelled(name, texts))
+    out.print()
+
+
+def _heading(analysis: ModuleAnalysis, engine: str, reused: bool, file: Path) -> Group:
+    source, config = analysis.source, analysis.config
+    lines = f"{source.file}:{source.lines[0]}-{source.lines[1]}"
+    how = f"{analysis.engine} (auto)" if engine == "auto" else analysis.engine
+    facts = [f"{source.distribution} {source.version}", f"config: {config.name} ({config.origin})", f"engine: {how}"]
+    if analysis.attn_implementation:
+        facts.append(f"attention: {analysis.attn_implementation}")
+    facts.append(analysis.dtype)
+    return Group(
+        Text(analysis.class_name, style="bold"),
+        Text(f"  {lines}  forward()"),
+        Text(f"  {' · '.join(facts)}"),
+        Text.assemble("  ", _verdict(analysis.verification)),
+        Text(f"  {file}{', from the store' if reused else ''}", style="dim"),
+    )
+
+
+def _verdict(verification: Verification) -> Text:
+    status = verification.status
+    if status == "verified":
+        return Text(f"verified at {verification.points} points", style=STYLES[status])
+    if status == "failed":
+        count = len(verification.findings)
+        return Text(f"FAILED: {count} difference{'s' if count != 1 else ''} from execution", style=STYLES[status])
+    return Text(f"UNVERIFIED: {verification.reason or 'no reason given'}", style=STYLES[status])
+
+
+Place = tuple[str, str]
+
+
+def _by_place(kernels: Sequence[Kernel]) -> list[tuple[Place, list[Kernel]]]:
+    """The kernels of forward() first, then those of each helper function; each by line."""
+
+    def place(kernel: Kernel) -> Place:
+        return kernel.file or "", kernel.function or ""
+
+    places = list(dict.fromkeys([("", ""), *map(place, kernels)]))
+    found = {p: sorted((k for k in kernels if place(k) == p), key=lambda k: k.line) for p in places}
+    return [(p, ks) for p, ks in found.items() if ks]
+
+
+def _kernel_table(kernels: Sequence[Kernel], width: int) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, show_lines=False, width=min(width, 200) - 1)
+    wide = width >= WIDE
+    table.add_column("line", justify="right", no_wrap=True, min_width=4)
+    table.add_column("code", ratio=3, overflow="fold")
+    table.add_column("kernel", ratio=2 if wide else 3, overflow="fold")
+    if wide:
+        for name in ("FLOPs", "read bytes", "write bytes"):
+            table.add_column(name, ratio=3, overflow="fold")
+    else:
+        table.add_column("FLOPs, bytes", ratio=6, overflow="fold")
+    for line, group in groupby(kernels, key=lambda kernel: kernel.line):
+        for index, kernel in enumerate(group):
+            head = [Text(str(line)), Text(kernel.code.strip())] if index == 0 else [Text(), Text()]
+            table.add_row(*head, _kernel_name(kernel), *(_side_by_side(kernel) if wide else [_stacked(kernel)]))
+    return table
+
+
+def _kernel_name(kernel: Kernel) -> Text:
+    times = "" if kernel.repeat == 1 else f" (x {kernel.repeat})"
+    causal = " (causal, counted in full)" if kernel.causal else ""
+    return Text.assemble((kernel.operation, "cyan"), (f"{times}{causal}", "dim"))
+
+
+def _side_by_side(kernel: Kernel) -> list[Text]:
+    if _is_one_reference(kernel):
+        return [Text(shown(kernel.flops)), Text("same", style="dim"), Text("same", style="dim")]
+    return [Text(shown(formula)) for formula in _formulas(kernel)]
+
+
+def _stacked(kernel: Kernel) -> Table:
+    table = Table.grid(padding=(0, 1, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    if _is_one_reference(kernel):
+        table.add_row(Text("all", style="dim"), Text(shown(kernel.flops)))
+        return table
+    for name, formula in zip(("flops", "read", "write"), _formulas(kernel), strict=True):
+        table.add_row(Text(name, style="dim"), Text(shown(formula)))
+    return table
+
+
+def _formulas(kernel: Kernel) -> tuple[str, str, str]:
+    return kernel.flops, kernel.memory_access.read, kernel.memory_access.write
+
+
+def _is_one_reference(kernel: Kernel) -> bool:
+    return "$" in kernel.flops and len(set(_formulas(kernel))) == 1
+
+
+def _footnotes(analysis: ModuleAnalysis) -> Iterator[tuple[str, list[str]]]:
+    if analysis.compulsory is not None:
+        both = (shown(analysis.compulsory.read), shown(analysis.compulsory.write))
+        yield "compulsory bytes", [f"read {both[0]}", f"write {both[1]}"]
+    if analysis.parameters_count is not None:
+        yield "parameters", [shown(analysis.parameters_count)]
+    values = analysis.values
+    given = [f"{n} = {p}" + (f" = {values[n]}" if n in values else "") for n, p in analysis.parameters.items()]
+    for name, texts in (
+        ("variables", given),
+        ("holds where", analysis.assumptions),
+        ("pinned", [f"{name} = {value}" for name, value in analysis.pinned.items()]),
+        ("free lines", [_ranges(analysis.free_lines)]),
+        ("lines not taken", [_ranges(analysis.not_taken_lines)]),
+        ("UNCOUNTED", analysis.uncounted),
+    ):
+        if any(texts):
+            yield name, texts
+
+
+def _labelled(name: str, texts: Iterable[str]) -> Table:
+    table = Table.grid(padding=(0, 1, 0, 0))
+    table.add_column(width=17, no_wrap=True)
+    table.add_column(overflow="fold")
+    style = "bold red" if name.isupper() else "dim"
+    for index, text in enumerate(texts):
+        table.add_row(Text(name if index == 0 else "", style=style), Text(text))
+    return table
+
+
+def _ranges(lines: Iterable[int]) -> str:
+    """``3-5, 8``."""
+    spans: list[list[int]] = []
+    for line in sorted(set(lines)):
+        if spans and spans[-1][1] == line - 1:
+            spans[-1][1] = line
+        else:
+            spans.append([line, line])
+    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in spans)
+
+
+# --- verification ----------------------------------------------------------------------------------------------------
+
+
+def print_verification(out: Console, analysis: ModuleAnalysis, file: Path) -> None:
+    verification = analysis.verification
+    out.print(Text(analysis.class_name, style="bold"), Text.assemble("  ", _verdict(verification)), sep="\n")
+    for check in verification.checks:
+        out.print(Text(f"  {check}"))
+    if verification.findings:
+        table = _plain_table(("line", "quantity", "at", "formula says", "executed"), numbers=(0, 3, 4))
+        for finding in verification.findings:
+            where = "-" if finding.line is None else str(finding.line)
+            if finding.file:
+                where = f"{finding.file}:{where}"
+            table.add_row(*map(Text, (where, finding.quantity, finding.point, finding.claimed, finding.counted)))
+        out.print(table)
+    out.print(Text(f"  {file}", style="dim"))
+
+
+# --- one evaluation --------------------------------------------------------------------------------------------------
+
+
+def evaluation_warnings(evaluation: Evaluation) -> Iterator[str]:
+    """What the reader of the numbers has to know, one line each."""
+    for name, status in evaluation.not_verified.items():
+        yield f"the formulas of {name} are {'NOT in agreement with execution' if status == 'failed' else status}"
+    for name, operators in evaluation.uncounted.items():
+        yield f"{name} has operators without a rule, whose cost is missing: {', '.join(operators)}"
+    seen = set()
+    for violated in evaluation.violated_assumptions:
+        values = ", ".join(f"{name} = {value}" for name, value in violated.values.items())
+        text = (
+            f"assumption {violated.assumption} of {short(violated.class_name)} does not hold ({values}): "
+            "the formulas were derived for where it does"
+        )
+        if text not in seen:
+            seen.add(text)
+            yield text
+
+
+def print_evaluation(out: Console, evaluation: Evaluation, analysis: ModuleAnalysis) -> None:
+    totals = evaluation.totals
+    values = ", ".join(f"{name} = {value:,}" for name, value in evaluation.values.items())
+    status = evaluation.verification
+    out.print(Text(evaluation.class_name, style="bold"))
+    out.print(Text(f"  config: {analysis.config.name} · {values}"))
+    out.print(Text.assemble("  ", (status if status == "verified" else status.upper(), STYLES[status])))
+    table = _plain_table(
+        ("line", "kernel", "repeat", "FLOPs", "read bytes", "write bytes", "share"), (0, 2, 3, 4, 5, 6)
+    )
+    for kernel in evaluation.kernels:
+        line = f"{kernel.line}" if not kernel.path else f"{short(kernel.class_name)}:{kernel.line}"
+        name = Text.assemble((f"{kernel.path} " if kernel.path else "", "dim"), (kernel.operation, "cyan"))
+        share = _share(kernel.repeat * kernel.flops, totals.flops)
+        costs = [f"{cost:,}" for cost in (kernel.repeat, kernel.flops, kernel.read, kernel.write)]
+        table.add_row(Text(line), name, *map(Text, costs), Text(share))
+    out.print(table)
+    if any(kernel.repeat != 1 for kernel in evaluation.kernels):
+        out.print(Text("  a kernel's figures are those of one run; the share and the totals count every repeat"))
+    out.print(_totals(evaluation))
+
+
+def _totals(evaluation: Evaluation) -> Table:
+    totals = evaluation.totals
+    moved = totals.read + totals.write
+    rows: list[tuple[str, str]] = [
+        ("FLOPs", f"{totals.flops:,}"),
+        ("  of it matmul", f"{totals.matmul_flops:,}"),
+        ("bytes read", f"{totals.read:,}"),
+        ("bytes written", f"{totals.write:,}"),
+        ("compulsory bytes", "unknown" if totals.compulsory is None else f"{totals.compulsory:,}"),
+        ("FLOPs a byte", _ratio(totals.flops, moved)),
+    ]
+    if totals.parameters_count is not None:
+        rows.append(("parameters", f"{totals.parameters_count:,}"))
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(justify="right", overflow="fold")
+    for name, value in rows:
+        table.add_row(Text(name, style="bold"), Text(value))
+    return table
+
+
+def _share(part: int, whole: int) -> str:
+    """In integers: a quotient of floats fails beyond 10^308."""
+    if whole == 0:
+        return "-"
+    tenths = (part * 1000 + whole // 2) // whole
+    return f"{tenths // 10}.{tenths % 10}%"
+
+
+def _ratio(part: int, whole: int) -> str:
+    if whole == 0:
+        return "-"
+    hundredths = (part * 100 + whole // 2) // whole
+    return f"{hundredths // 100:,}.{hundredths % 100:02d}"
+
+
+# --- doctor ----------------------------------------------------------------------------------------------------------
+
+
+def print_checks(out: Console, checks: Iterable[Check]) -> None:
+    table = Table.grid(padding=(0, 2, 0, 0))
+    for _ in range(2):
+        table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for check in checks:
+        mark, style = ("ok", "green") if check.ok else ("missing", "bold red") if check.needed else ("-", "dim")
+        table.add_row(Text(mark, style=style), Text(check.name), Text(check.found))
+        if not check.ok and check.mend:
+            table.add_row(Text(), Text(), Text(f"-> {check.mend}", style="bold"))
+    out.print(table)
+
+
+def _plain_table(columns: Sequence[str], numbers: Sequence[int]) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    for index, name in enumerate(columns):
+        options: dict[str, Any] = {"justify": "right"} if index in numbers else {}
+        table.add_column(name, overflow="fold", **options)
+    return table

@@ -1,0 +1,199 @@
+"""Running the engine and the judge for one class and those it calls. Imports torch: only when something is made."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from lmp.errors import LmpError, TraceFailed, UsageError, VerificationFailed
+from lmp.pipeline.points import held_out_points
+from lmp.records import ConfigOrigin, ModuleAnalysis, Verification
+from lmp.source.locate import ClassSource
+from lmp.store.fingerprint import fingerprint
+from lmp.trace.engine import Setting, TraceEngine
+from lmp.verify.judge import Point, judge, observe
+from lmp.workload.base import Workload
+from lmp.workload.load import check_torch_file, load_class, quiet_warnings, use_transformers_tree
+from lmp.workload.model import find_host, takes_config
+from lmp.workload.standalone import StandaloneWorkload
+
+if TYPE_CHECKING:
+    from lmp.pipeline.module import Outcome, Session
+    from lmp.source.trees import Tree
+
+
+class Making:
+    """Analyses one class in the workload it belongs to."""
+
+    def __init__(self, session: Session, source: ClassSource) -> None:
+        self.session, self.source = session, source
+        self.options = session.options
+        self.torch_dir = Path(torch.__file__).parent
+        self._use_trees()
+
+    def _use_trees(self) -> None:
+        """Run the very sources that are quoted. Raises TraceFailed when the given tree cannot be executed here."""
+        transformers = self.session.trees.transformers
+        if transformers is not None:
+            use_transformers_tree(transformers.package_dir.parent)
+        self._check(self.source.tree, self.source.path)
+        self._check(self.source.forward_tree, self.source.forward_path)
+
+    def _check(self, tree: Tree, path: Path) -> None:
+        if tree.name == "pytorch":
+            check_torch_file(path, path.relative_to(tree.package_dir).as_posix())
+
+    # -- analysing -------------------------------------------------------------------------------------------------
+
+    def outcomes(self) -> list[Outcome]:
+        """Analyse the class and those it calls, verify them, and store them."""
+        from lmp.pipeline.module import Outcome
+
+        session, name = self.session, self.source.class_path
+        session.progress(name, "tracing")
+        with quiet_warnings():
+            engine = self.engine()
+            engine.prepare()
+            if any(isinstance(m, torch.nn.ModuleList) for c in self._own_calls(engine) for m in c.module.modules()):
+                engine.deriver.explore_layers()
+            found: list[Outcome] = []
+            for class_path in self._called_first(engine):
+                if class_path != name and self._is_elsewhere(class_path):
+                    for outcome in session.outcomes(class_path):
+                        session._fresh[outcome.analysis.class_name] = outcome.analysis
+                        found.append(Outcome(outcome.analysis, outcome.file, outcome.reused, requested=False))
+                    engine.know(session.lookup(class_path))
+                    continue
+                source = self.source if class_path == name else session.locate(class_path)
+                analysis = engine.analyse(class_path, source.record())
+                session.progress(class_path, "verifying")
+                session._fresh[class_path] = analysis
+                verification = self.judged(analysis)
+                files = fingerprint(self._files(engine, source))
+                analysis = analysis.model_copy(update={"verification": verification, "fingerprint": files})
+                if verification.status == "failed":
+                    first = verification.findings[0]
+                    raise VerificationFailed(
+                        f"{class_path}: {first.quantity} of line {first.line} is {first.claimed} by formula and "
+                        f"{first.counted} executed, at {first.point}.\nNothing was stored; please report this class."
+                    )
+                session._fresh[class_path] = analysis
+                file = session.store.save(analysis)
+                session.progress(class_path, "stored")
+                found.append(Outcome(analysis, file, reused=False, requested=class_path == name))
+        return found
+
+    def engine(self) -> TraceEngine:
+        transformers = self.session.trees.transformers
+        roots = [str(self.torch_dir / "nn") + "/"]
+        if transformers is not None:
+            roots.insert(0, str(transformers.package_dir.resolve()) + "/")
+        config = self.session.origin if self._in_model else ConfigOrigin(name="default", origin="the class's defaults")
+        setting = Setting(config, self.options.attention or "sdpa", self.options.dtype, tuple(roots), self.file_of)
+        return TraceEngine(self.workload, setting)
+
+    @cached_property
+    def workload(self) -> Workload:
+        """The smallest model of the class's file that contains it, or the class alone if it takes no config."""
+        cls = load_class(self.source.class_path)
+        if not takes_config(cls):
+            try:
+                return StandaloneWorkload(cls, self._dtype)
+            except TraceFailed:
+                if cls.__module__.startswith("torch."):
+                    raise
+        return find_host(cls, self._config(cls), dtype=self._dtype, attention=self.options.attention or "sdpa")
+
+    @property
+    def _in_model(self) -> bool:
+        return not isinstance(self.workload, StandaloneWorkload)
+
+    @property
+    def _dtype(self) -> torch.dtype:
+        found = getattr(torch, self.options.dtype, None)
+        if not isinstance(found, torch.dtype) or not found.is_floating_point:
+            raise UsageError(f"--dtype {self.options.dtype} is no floating dtype of torch; use bfloat16, float16 or float32.")
+        return found
+
+    def _config(self, cls: type[Any]) -> Any:
+        content = self.session._config
+        if content is None:
+            return None
+        from lmp.workload.model import config_from
+
+        return config_from(cls, content)
+
+    def _own_calls(self, engine: TraceEngine) -> list[Any]:
+        calls = [c for c in engine.calls() if c.class_path == self.source.class_path]
+        if not calls:
+            raise TraceFailed(
+                f"{self.source.class_path} is in the model, but its forward() is not executed on the inference path."
+            )
+        return calls
+
+    def _called_first(self, engine: TraceEngine) -> list[str]:
+        """Classes that the requested one calls, directly or not, called ones before callers; it is the last."""
+        own = {id(c) for c in self._own_calls(engine)}
+        below: dict[str, int] = {}
+        for call in engine.calls():
+            depth, ancestor = 0, call
+            while ancestor is not None and id(ancestor) not in own:
+                ancestor, depth = ancestor.parent, depth + 1
+            if ancestor is not None:
+                below[call.class_path] = max(below.get(call.class_path, 0), depth)
+        return sorted(below, key=lambda name: -below[name])
+
+    def _is_elsewhere(self, class_path: str) -> bool:
+        """Whether a called class is analysed by itself: it is stored already, or it takes plain numbers."""
+        if class_path in self.session._fresh or self.session._stored_or_none(class_path) is not None:
+            return True
+        cls = load_class(class_path)
+        if takes_config(cls):
+            return False
+        try:
+            StandaloneWorkload(cls, self._dtype)
+        except LmpError:
+            return False
+        return True
+
+    # -- judging ---------------------------------------------------------------------------------------------------
+
+    def judged(self, analysis: ModuleAnalysis) -> Verification:
+        """What execution says of the analysis, at points that it was not derived from."""
+        with quiet_warnings():
+            return judge(analysis, self.points, self.session.lookup, self.file_of)
+
+    @cached_property
+    def points(self) -> list[Point]:
+        return [observe(self.workload, values, label) for label, values in held_out_points(self.workload)]
+
+    def file_of(self, path: str) -> str:
+        """The path of an executed file as analyses write it: relative to the root of its tree."""
+        file = Path(path).resolve()
+        for tree in self.session.trees:
+            if file.is_relative_to(tree.package_dir.resolve()):
+                return file.relative_to(tree.root.resolve()).as_posix()
+        if file.is_relative_to(self.torch_dir):
+            return "torch/" + file.relative_to(self.torch_dir).as_posix()
+        return file.name
+
+    def _files(self, engine: TraceEngine, source: ClassSource) -> Iterator[tuple[Tree, Path]]:
+        """Files of the trees that the result depends on: those that ran, and that of the config."""
+        paths = {Path(file) for file, _ in engine.coverage.lines} | {source.path, source.forward_path}
+        config = getattr(self.workload, "config", None)
+        if config is not None:
+            paths.add(Path(inspect.getfile(type(config))))
+        trees: Mapping[str, Tree] = {tree.name: tree for tree in self.session.trees}
+        for path in sorted(paths):
+            if path.is_relative_to(self.torch_dir) and "pytorch" in trees:
+                yield trees["pytorch"], trees["pytorch"].package_dir / path.relative_to(self.torch_dir)
+                continue
+            for tree in trees.values():
+                if path.resolve().is_relative_to(tree.package_dir.resolve()):
+                    yield tree, tree.package_dir / path.resolve().relative_to(tree.package_dir.resolve())
+

@@ -1,0 +1,77 @@
+"""Points to verify at: sizes that no formula was derived from, in every phase, at other config values too."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+from lmp.workload.base import Workload
+
+FACTORS = (3, 2, 5, 4, 7, 6)
+
+
+def held_out_points(workload: Workload) -> list[tuple[str, dict[str, int]]]:
+    """Labelled values of all variables: the workload's own, and ones in which as many as possible are changed."""
+    own = dict(workload.hints)
+    other = changed(workload)
+    if not workload.has_cache:
+        shapes = ((3, 11, 0), (1, 9, 0), (4, 1, 0))
+        return [
+            *(_point("other sizes" if v is other else "", v, shape) for v in (own, other) for shape in shapes),
+            *(("flags changed", _point("", v, (3, 9, 0))[1]) for v in _flag_settings(workload, other)),
+        ]
+    points = [
+        _point("prefill", own, (3, 11, 0)),
+        _point("decode", own, (4, 1, 13)),
+        _point("chunked prefill", own, (2, 6, 9)),
+        _point("prefill of one sequence", own, (1, 17, 0)),
+        _point("first token", own, (3, 1, 0)),
+        _point("prefill, other config", other, (2, 9, 0)),
+        _point("decode, other config", other, (1, 1, 23)),
+        _point("chunked prefill, other config", other, (3, 8, 19)),
+    ]
+    window = next((v for n, v in own.items() if "window" in n or "chunk" in n), None)
+    if window is not None and window > 1:
+        points += [
+            _point("prefill beyond the window", own, (2, window + 11, 0)),
+            _point("decode beyond the window", own, (2, 1, window + 29)),
+            _point("chunked prefill across the window", own, (2, 12, window - 5)),
+        ]
+    return points
+
+
+def _point(label: str, values: dict[str, int], shape: tuple[int, int, int]) -> tuple[str, dict[str, int]]:
+    return label, {**values, "batch_size": shape[0], "seq_len": shape[1], "cache_len": shape[2]}
+
+
+def changed(workload: Workload) -> dict[str, int]:
+    """Every variable times a factor of its own, as far as the module still runs."""
+    values = dict(workload.hints)
+    for index, name in enumerate(values):
+        if name in workload.flags:
+            continue
+        before = values[name]
+        # A number of layers costs time and shows nothing more when it is multiplied.
+        tries: list[Any] = [before + 1] if name == "num_hidden_layers" else [before * FACTORS[index % len(FACTORS)]]
+        for value in (*tries, before * 2, before // 2):
+            values[name] = value
+            if value > 0 and _runs(workload, values):
+                break
+        else:
+            values[name] = before
+    return values
+
+
+def _runs(workload: Workload, values: dict[str, int]) -> bool:
+    point = {**values, "batch_size": 2, "seq_len": 3, "cache_len": 4 if workload.has_cache else 0}
+    try:
+        workload.run(workload.build(point), point, contextlib.nullcontext())
+    except Exception:
+        return False
+    return True
+
+
+def _flag_settings(workload: Workload, values: dict[str, int]) -> list[dict[str, int]]:
+    """Each flag switched by itself, where the module runs like that."""
+    settings = [{**values, flag: 1 - values[flag]} for flag in sorted(workload.flags)]
+    return [s for s in settings if _runs(workload, s)]

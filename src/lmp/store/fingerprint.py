@@ -1,0 +1,68 @@
+"""What a result was made from: sha256 of the source files that were read, and of the rules that lmp applied."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+
+from lmp.source.trees import sha256_of
+
+if TYPE_CHECKING:
+    from lmp.records import ModuleAnalysis
+    from lmp.source.trees import Tree, Trees
+
+RULES = "lmp"
+"""The key of lmp's own rules in a fingerprint; every other key is a file, relative to its tree's root."""
+
+RULE_SOURCES = ("trace", "workload", "formula", "flops.py", "records.py")
+"""The parts of the package whose change may change a formula."""
+
+
+def fingerprint(files: Iterable[tuple[Tree, Path]]) -> dict[str, str]:
+    """The fingerprint of a result that was made from these files, now."""
+    hashes = {tree.relative(path): sha256_of(path.read_bytes()) for tree, path in files}
+    return {RULES: rules_fingerprint(), **dict(sorted(hashes.items()))}
+
+
+def is_current(analysis: ModuleAnalysis, trees: Trees) -> bool:
+    """Whether everything that the analysis was made from is still what it was. Without a fingerprint it is not."""
+    expected = dict(analysis.fingerprint)
+    if expected.pop(RULES, None) != rules_fingerprint():
+        return False
+    return bool(expected) and all(_hash_in(trees, file) == digest for file, digest in expected.items())
+
+
+def _hash_in(trees: Trees, file: str) -> str | None:
+    """The hash of a tree's file; None where no tree has it."""
+    relative = PurePosixPath(file)
+    if relative.is_absolute() or ".." in relative.parts:
+        return None
+    for tree in trees:
+        path = tree.root / relative
+        if not path.is_relative_to(tree.package_dir):
+            continue
+        try:
+            stat = path.stat()
+            return _file_hash(path, stat.st_mtime_ns, stat.st_size)
+        except OSError:
+            return None
+    return None
+
+
+@functools.lru_cache(maxsize=4096)
+def _file_hash(path: Path, modified: int, size: int) -> str:
+    return sha256_of(path.read_bytes())
+
+
+@functools.cache
+def rules_fingerprint() -> str:
+    """sha256 over lmp's own sources that decide what formulas come out."""
+    package = Path(__file__).resolve().parents[1]
+    files: list[Path] = []
+    for name in RULE_SOURCES:
+        path = package / name
+        files += sorted(path.rglob("*.py")) if path.is_dir() else [path]
+    lines = [f"{sha256_of(file.read_bytes())}  {file.relative_to(package).as_posix()}\n" for file in files]
+    return sha256_of("".join(lines).encode())

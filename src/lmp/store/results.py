@@ -1,0 +1,222 @@
+"""The results folder: one folder a class and config, one ``module_analysis.json`` in it.
+
+RESULTS/<class>/module_analysis.json             at the class's default config
+RESULTS/<class>@<config>/module_analysis.json    at another
+RESULTS/.locks/                                  one lock a folder above, held while it is written
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lmp.errors import InvalidAnalysis, StorageError, UsageError
+from lmp.store.files import remove_left_behind, storage_errors, write_whole
+
+if TYPE_CHECKING:
+    from lmp.records import ModuleAnalysis
+
+FILE_NAME = "module_analysis.json"
+INVALID_SUFFIX = ".invalid"
+LOCKS = ".locks"
+DEFAULT = "default"
+
+_CLASS_PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
+_MAX_NAME = 240
+"""Bytes of a folder's name. File systems allow 255; the lock's name is a little longer than the folder's."""
+
+
+def config_name(config_file: Path | None = None, model_id: str | None = None) -> str:
+    """The name under which results of this config are kept: the file's stem, or the id with ``/`` written ``--``."""
+    if config_file is None and model_id is None:
+        return DEFAULT
+    name = config_file.stem if config_file is not None else str(model_id).replace("/", "--")
+    if not name or name == DEFAULT:
+        raise UsageError(
+            f"a config named {name!r} cannot be told from the class's own defaults\n"
+            "give the config file another name: results are stored under it"
+        )
+    return name
+
+
+def to_data(analysis: ModuleAnalysis) -> dict[str, Any]:
+    """The analysis as its file holds it, in the records' order.
+
+    An optional field that is null is left out, and of a kernel every field that has its default.
+    """
+    from lmp.records import Kernel, Record
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, Record):
+            fields = type(value).model_fields
+            return {
+                name: plain(item)
+                for name, field in fields.items()
+                if (item := getattr(value, name)) is not None or field.is_required()
+                if field.is_required() or not isinstance(value, Kernel) or item != field.default
+            }
+        if isinstance(value, dict):
+            return {key: plain(item) for key, item in value.items()}
+        return [plain(item) for item in value] if isinstance(value, list | tuple) else value
+
+    data: dict[str, Any] = plain(analysis)
+    return data
+
+
+def to_text(analysis: ModuleAnalysis) -> str:
+    return json.dumps(to_data(analysis), indent=2, ensure_ascii=False) + "\n"
+
+
+class Store:
+    """The results under one folder. Nothing is created before something is saved."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root.absolute()
+
+    def folder(self, class_path: str, config: str = DEFAULT) -> Path:
+        """Where the results of a class are kept. A name that leads out of the results folder is refused."""
+        if not _CLASS_PATH.fullmatch(class_path):
+            raise UsageError(
+                f"{class_path!r} is not a class path\n"
+                "give dotted names only, as in transformers.models.llama.modeling_llama.LlamaMLP"
+            )
+        name = class_path if config == DEFAULT else f"{class_path}@{_as_file_name(config)}"
+        if len(name.encode()) > _MAX_NAME:
+            raise UsageError(f"{name[:60]}... is too long for the name of a folder\nuse a shorter class path or config")
+        folder = self.root / name
+        if not folder.resolve().is_relative_to(self.root.resolve()):
+            raise StorageError(
+                f"{folder} is a link that leads out of the results folder, to {folder.resolve()}\nremove the link"
+            )
+        return folder
+
+    def file(self, class_path: str, config: str = DEFAULT) -> Path:
+        return self.folder(class_path, config) / FILE_NAME
+
+    def load(self, class_path: str, config: str = DEFAULT) -> ModuleAnalysis | None:
+        """The stored analysis, or None where there is none. Raises InvalidAnalysis for a file that is not one."""
+        file = self.file(class_path, config)
+        data = self._read(file)
+        return None if data is None else _checked(file, data, class_path, config)
+
+    def save(self, analysis: ModuleAnalysis) -> Path:
+        """Write the analysis to its place, whole or not at all; returns the file.
+
+        A file that is there and not valid is kept beside it, with ``.invalid`` after its name.
+        """
+        from lmp.records import ModuleAnalysis
+        from lmp.store.schemas import problem
+
+        class_path, config = analysis.class_name, analysis.config.name
+        file = self.file(class_path, config)
+        wrong = problem(ModuleAnalysis, to_data(analysis))
+        if wrong is not None:
+            raise InvalidAnalysis(f"the analysis of {class_path} is not valid and was not stored: {wrong}")
+        text = to_text(analysis)
+        with storage_errors(file), self._locked(file.parent.name):
+            remove_left_behind(file)
+            old = self._read(file)
+            if old == text.encode():
+                return file
+            if old is not None:
+                _keep_if_invalid(file, old, class_path, config)
+            write_whole(file, text)
+        return file
+
+    def _read(self, file: Path) -> bytes | None:
+        with storage_errors(file):
+            if self.root.exists() and not self.root.is_dir():
+                raise StorageError(f"{self.root} is a file where a folder is due\ngive another folder with `--results`")
+            try:
+                return file.read_bytes()
+            except FileNotFoundError:
+                return None
+
+    @contextlib.contextmanager
+    def _locked(self, name: str) -> Iterator[None]:
+        from filelock import FileLock, Timeout
+
+        locks = self.root / LOCKS
+        locks.mkdir(parents=True, exist_ok=True)
+        try:
+            with FileLock(locks / f"{name}.lock", timeout=60):
+                yield
+        except Timeout as error:
+            raise StorageError(
+                f"another lmp has been writing {self.root / name} for a minute\nwait for it to end, and run again"
+            ) from error
+
+
+def _checked(file: Path, content: bytes, class_path: str, config: str) -> ModuleAnalysis:
+    from lmp.records import SCHEMA_VERSION, ModuleAnalysis
+    from lmp.store.schemas import problem
+
+    redo = f"run `lmp analyze-module {class_path} --fresh` to make it again (the file is kept as {FILE_NAME}.invalid)"
+
+    def invalid(what: str, then: str = redo) -> InvalidAnalysis:
+        return InvalidAnalysis(f"{file} {what}\n{then}")
+
+    try:
+        data = json.loads(content.decode("utf-8"), parse_constant=_no_constant, object_pairs_hook=_no_duplicates)
+    except (ValueError, RecursionError) as error:
+        raise invalid(f"is not valid JSON: {error}") from error
+    if not isinstance(data, dict):
+        raise invalid("is not an analysis: it does not hold a JSON object")
+    version = data.get("schema_version")
+    if isinstance(version, int) and version != SCHEMA_VERSION:
+        if version > SCHEMA_VERSION:
+            newer = f"install the newer lmp, or {redo}"
+            raise invalid(
+                f"was written by a newer lmp: schema version {version}, this one reads {SCHEMA_VERSION}", newer
+            )
+        raise invalid(f"was written by an older lmp: schema version {version}, this one reads {SCHEMA_VERSION}")
+    wrong = "schema_version: missing" if version is None else problem(ModuleAnalysis, data)
+    if wrong is not None:
+        raise invalid(f"is not a valid analysis: {wrong}")
+    analysis = ModuleAnalysis.model_validate(data)
+    if analysis.class_name != class_path:
+        raise invalid(f"is an analysis of another class: {analysis.class_name}")
+    if analysis.config.name != config:
+        raise invalid(f"is an analysis at another config: {analysis.config.name}")
+    return analysis
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"{next(n for n in names if names.count(n) > 1)!r} stands twice in one object")
+    return found
+
+
+def _keep_if_invalid(file: Path, old: bytes, class_path: str, config: str) -> None:
+    """Nothing is lost: what cannot be read as an analysis may still be worth something to its owner."""
+    try:
+        _checked(file, old, class_path, config)
+        return
+    except InvalidAnalysis:
+        pass
+    number = 1
+    while True:
+        aside = file.with_name(f"{file.name}{INVALID_SUFFIX}{'' if number == 1 else f'.{number}'}")
+        if not aside.exists():
+            write_whole(aside, old)
+            return
+        if aside.read_bytes() == old:
+            return
+        number += 1
+
+
+def _as_file_name(config: str) -> str:
+    """The config's name with everything that a folder's name should not hold written as %XX, so that none collide."""
+    if not config:
+        raise UsageError("a config needs a name: results are stored under it")
+    return re.sub(r"[^\w.+-]", lambda found: "".join(f"%{byte:02X}" for byte in found[0].encode()), config)

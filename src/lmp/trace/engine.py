@@ -1,0 +1,305 @@
+"""The trace engine: from a class to its ``ModuleAnalysis``, by deriving formulas and writing them down by line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lmp.errors import UncountedOperator
+from lmp.formula import Expr, Num, num, ref, simplify, to_text, var
+from lmp.records import UNIVERSAL, ConfigOrigin, Kernel, MemoryAccess, ModuleAnalysis, Source
+from lmp.source.lines import FunctionSource, enclosing_function, line_text
+from lmp.trace.coverage import LineCoverage
+from lmp.trace.derive import Derived, Deriver
+from lmp.trace.observe import Item
+from lmp.trace.words import explanation, operation
+from lmp.workload.base import RUNTIME, Workload
+from lmp.workload.calls import Call, Place
+
+NN_MODULES = "/torch/nn/modules/"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What an analysis is of, beside the class: the config, and how the model is run."""
+
+    config: ConfigOrigin
+    attention: str
+    dtype: str
+    roots: tuple[str, ...]
+    """Folders whose files are quoted, absolute, with a closing slash."""
+    file_of: Callable[[str], str]
+    """Path of an executed file -> the path that analyses use."""
+
+
+class TraceEngine:
+    """Analyses the classes that one workload runs, called ones before callers."""
+
+    def __init__(
+        self,
+        workload: Workload,
+        setting: Setting,
+    ) -> None:
+        self.workload, self.setting = workload, setting
+        self.deriver = Deriver(workload, setting.roots[0])
+        self.coverage = LineCoverage(*setting.roots)
+
+    def know(self, analysis: ModuleAnalysis) -> None:
+        """Let references to an analysed class be bound."""
+        self.deriver.interfaces[analysis.class_name] = analysis.parameters
+        ranks = {n: len(shape) for n, shape in analysis.interface.items() if shape[:2] == LEADING}
+        if ranks and "cache_len" not in analysis.parameters:
+            self.deriver.ranks[analysis.class_name] = ranks
+
+    def calls(self) -> list[Call]:
+        """The module calls of the base run."""
+        return self.deriver.symbolic[0].recording.calls
+
+    def prepare(self) -> None:
+        """Run the workload at the points that the formulas are derived from."""
+        self.deriver.prepare()
+        start = dict(self.deriver.symbolic[0].numbers)
+        cached = (start["cache_len"], 0) if self.workload.has_cache else (0,)
+        with self.coverage:
+            for new in (start["seq_len"], 1):
+                for cache in cached:
+                    self.deriver.run({**start, "seq_len": new, "cache_len": cache}, symbolic=False)
+
+    def analyse(self, class_path: str, source: Source) -> ModuleAnalysis:
+        """The analysis of one class; those that it calls must be analysed or known."""
+        derived = self.deriver.derive(class_path)
+        lines = _Lines(derived, source, self.setting, self.coverage.lines)
+        uncounted = sorted({i.operator.name for i, _ in derived.items if i.operator is not None and not i.counted})
+        if uncounted:
+            raise UncountedOperator(
+                f"{class_path} runs operators that have no rule: {', '.join(uncounted)}.\n"
+                "Their FLOPs are unknown; please report this with the class's name."
+            )
+        return ModuleAnalysis(
+            class_name=class_path,
+            engine="trace",
+            source=source,
+            config=self.setting.config,
+            attn_implementation=getattr(self.workload, "attention", None),
+            attn_requested=self.setting.attention,
+            dtype=self.setting.dtype,
+            parameters=derived.parameters,
+            values={n: v for n, v in self._values(derived).items() if n in derived.parameters},
+            interface={n: [_text(s) for s in shape] for n, shape in derived.interface.items()},
+            assumptions=[to_text(c) for c in derived.assumptions],
+            fixed=dict(getattr(self.workload, "fixed", {})),
+            kernels=lines.kernels(),
+            free_lines=lines.free_lines(),
+            free_lines_elsewhere=lines.free_lines_elsewhere(),
+            not_taken_lines=lines.not_taken(),
+            compulsory=MemoryAccess(
+                read=_text(_bytes(derived.compulsory, "read")), write=_text(_bytes(derived.compulsory, "write"))
+            ),
+            parameters_count=_text(derived.parameters_count),
+        )
+
+    def _values(self, derived: Derived) -> dict[str, int]:
+        """Config values of the analysis: those of the config itself, not of the sizes it was traced at."""
+        full = getattr(self.workload, "full_layers", None)
+        values = {n: v.default for n, v in self.workload.variables.items()}
+        values.update({n: v for n, v in derived.numbers.items() if n not in values})
+        if full and "num_hidden_layers" in values:
+            values["num_hidden_layers"] = full
+        given = {*RUNTIME, *UNIVERSAL, *self.workload.required}
+        return {n: v for n, v in values.items() if n not in given}
+
+
+LEADING = ["{batch_size}", "{seq_len}"]
+
+
+class _Lines:
+    """Writes derived formulas down as kernels at their lines, and says what the other lines are."""
+
+    def __init__(
+        self, derived: Derived, source: Source, setting: Setting, executed: Iterable[tuple[str, int]]
+    ) -> None:
+        self.derived, self.source, self.setting = derived, source, setting
+        self.executed = set(executed)
+        self.places = {id(item): self._place(item) for item, _ in derived.items}
+
+    def _place(self, item: Item) -> Place:
+        """The line that a kernel stands at: the innermost one, but PyTorch's thin wrappers are the operator itself."""
+        chain = item.key.chain
+        own = next((p for p in chain if NN_MODULES in p.file), None)
+        if own is None or chain[0] == own:
+            return chain[0]
+        inside = {i.key.chain[0] for i, _ in self.derived.items if own in i.key.chain}
+        return own if len(inside) == 1 else chain[0]
+
+    def kernels(self) -> list[Kernel]:
+        """Kernels in the order in which they run, each call of a helper function before what it does."""
+        found: list[Kernel] = []
+        announced: set[tuple[str, int]] = {(p.file, p.line) for p in self.places.values()}
+        for item, formulas in self.derived.items:
+            place = self.places[id(item)]
+            chain = item.key.chain
+            for caller in reversed(chain[chain.index(place) + 1 :]):
+                if (caller.file, caller.line) not in announced:
+                    announced.add((caller.file, caller.line))
+                    inner = chain[chain.index(caller) - 1]
+                    found.append(self._call(caller, inner))
+            found += self._composite(item, place, formulas) if item.key.composite else self._basic(item, place, formulas)
+        return found
+
+    def _call(self, place: Place, inner: Place) -> Kernel:
+        where = self.setting.file_of(inner.file)
+        at = f"from line {inner.line}" if where == self.source.file else f"{where}, from line {inner.line}"
+        return self._kernel(
+            place,
+            kernel_type="basic",
+            operation=f"call of {inner.function}()",
+            analysis=f"costs nothing itself; the operators of {inner.function}() stand at their own lines ({at})",
+            category="call",
+        )
+
+    def _basic(self, item: Item, place: Place, formulas: dict[str, Expr]) -> list[Kernel]:
+        matmul, scalar = formulas.get("matmul", num(0)), formulas.get("scalar", num(0))
+        read, write = _bytes(formulas, "read"), _bytes(formulas, "write")
+        if all(f == num(0) for f in (matmul, scalar, read, write)):
+            return []
+        is_matmul = matmul != num(0)
+        shared: dict[str, Any] = {
+            "kernel_type": "basic",
+            "operation": operation(item.operator, item.causal),
+            "analysis": explanation(item.operator),
+            "category": item.category,
+            "repeat": _repeat(formulas["count"]),
+            "causal": item.causal,
+        }
+        main = self._kernel(
+            place,
+            flops=_text(matmul if is_matmul else scalar),
+            memory_access=MemoryAccess(read=_text(read), write=_text(write)),
+            **shared,
+        )
+        if not is_matmul or scalar == num(0):
+            return [main]
+        shared |= {
+            "operation": "bias addition",
+            "category": "elementwise",
+            "analysis": f"the addition inside aten.{item.operator.name}; its bytes are in the kernel above",
+        }
+        return [main, self._kernel(place, flops=_text(scalar), **shared)]
+
+    def _composite(self, item: Item, place: Place, formulas: dict[str, Expr]) -> list[Kernel]:
+        if formulas["count"] == num(0) or item.child is None:
+            return []
+        call = item.child
+        parent = call.parent.path if call.parent is not None else ""
+        path = call.path.removeprefix(parent).lstrip(".") if call.path.startswith(parent) else call.path
+        bindings = {n: f for n, f in formulas.items() if n != "count"}
+        reference = to_text(ref(call.class_path, **bindings))
+        name = call.class_path.rpartition(".")[2]
+        return [
+            self._kernel(
+                place,
+                kernel_type="composite",
+                operation=f"{path}: {name}" if path else name,
+                analysis=f"calls {name}.forward(); its own analysis says what it costs",
+                category="module",
+                path=path or None,
+                repeat=_repeat(formulas["count"]),
+                flops=reference,
+                memory_access=MemoryAccess(read=reference, write=reference),
+            )
+        ]
+
+    def _kernel(self, place: Place, **fields: Any) -> Kernel:
+        file = self.setting.file_of(place.file)
+        nothing = {"flops": "0", "memory_access": MemoryAccess(read="0", write="0")}
+        return Kernel(
+            **{
+                **nothing,
+                "line": place.line,
+                "code": line_text(Path(place.file), place.line),
+                "file": None if file == self.source.file else file,
+                "function": None if place.function == "forward" else place.function,
+                **fields,
+            }
+        )
+
+    # -- lines without a kernel ------------------------------------------------------------------------------------
+
+    def _functions(self) -> list[FunctionSource]:
+        """``forward()`` and the plain functions that led to an operator or a module, where their source is known."""
+        names: dict[tuple[str, str, int], None] = {}
+        for item, _ in self.derived.items:
+            for place in item.key.chain:
+                names.setdefault((place.file, place.function, place.line))
+        found: dict[tuple[str, str], FunctionSource] = {}
+        for call in self.derived.calls:
+            forward = type(call.module).forward
+            code = getattr(_unwrapped(forward), "__code__", None)
+            if code is not None:
+                source = _at_line(code.co_filename, code.co_firstlineno)
+                if source is not None:
+                    found[code.co_filename, source.qualname] = source
+        for file, function, line in names:
+            if function not in ("<listcomp>", "<genexpr>", "<lambda>", "forward"):
+                source = _at_line(file, line)
+                if source is not None:
+                    found[file, source.qualname] = source
+        return list(found.values())
+
+    def _split(self) -> tuple[dict[str, list[int]], list[int]]:
+        """Free lines by file, and lines of the class's own file that were not taken."""
+        with_kernel = {(p.file, p.line) for item, _ in self.derived.items for p in item.key.chain}
+        free: dict[str, set[int]] = {}
+        missed: set[int] = set()
+        for function in self._functions():
+            path = str(function.path)
+            file = self.setting.file_of(path)
+            for statement in function.statements:
+                span = range(statement.first, statement.last + 1)
+                if any((path, line) in with_kernel for line in span):
+                    continue
+                if any((path, line) in self.executed for line in span):
+                    free.setdefault(file, set()).add(statement.first)
+                elif file == self.source.file:
+                    missed.add(statement.first)
+        return {f: sorted(lines) for f, lines in free.items()}, sorted(missed)
+
+    def free_lines(self) -> list[int]:
+        return self._split()[0].get(self.source.file, [])
+
+    def free_lines_elsewhere(self) -> dict[str, list[int]]:
+        return {f: lines for f, lines in sorted(self._split()[0].items()) if f != self.source.file}
+
+    def not_taken(self) -> list[int]:
+        return self._split()[1]
+
+
+def _unwrapped(function: Any) -> Any:
+    while hasattr(function, "__wrapped__"):
+        function = function.__wrapped__
+    return function
+
+
+def _at_line(file: str, line: int) -> FunctionSource | None:
+    """The innermost function of a file that a line stands in."""
+    return enclosing_function(Path(file), line)
+
+
+def _bytes(formulas: Mapping[str, Expr], direction: str) -> Expr:
+    """Bytes moved: elements times what each costs, and the bytes of other dtypes."""
+    total: Expr = num(0)
+    for name, formula in formulas.items():
+        kind, _, unit = name.partition(":")
+        if kind == direction:
+            total = total + (formula * var(unit) if unit else formula)
+    return simplify(total)
+
+
+def _repeat(count: Expr) -> int | str:
+    return count.value if isinstance(count, Num) and isinstance(count.value, int) else to_text(count)
+
+
+def _text(size: Any) -> str:
+    return to_text(simplify(size)) if isinstance(size, Expr) else str(size)

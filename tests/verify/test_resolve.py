@@ -1,0 +1,99 @@
+"""Where the values of parameters come from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from lmp.verify.resolve import Unresolvable, resolve, resolve_all
+from lmp.workload.arguments import recording
+from lmp.workload.calls import Call
+
+
+class Config:
+    attribute_map = {"hidden_size": "n_embd"}  # noqa: RUF012 - as transformers has it
+    n_embd = 48
+    tie = True
+    sliding_window = None
+    rope: dict[str, Any] = {"dim": 6}  # noqa: RUF012
+
+
+class Block(torch.nn.Module):
+    def __init__(self, width: int, kernel: tuple[int, int] = (3, 5), bias: bool = False) -> None:
+        super().__init__()
+        self.config = Config()
+        self.groups = 4
+        self.inner = torch.nn.Linear(width, 2, device="meta")
+
+    def forward(self, x: Any, positions: Any = None, scale: int = 7, **kwargs: Any) -> Any:
+        return x
+
+
+@pytest.fixture
+def call() -> Call:
+    with recording():
+        block = Block(32)
+    x, a, b = torch.empty(2, 3), torch.empty(1, 9), torch.empty(4)
+    return Call(block, "block", 0, None, (x,), {"positions": (a, b), "mask": torch.empty(5, 6)})
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("config.n_embd", 48),
+        ("config.hidden_size", 48),
+        ("config.tie", 1),
+        ("config.sliding_window", 0),
+        ("config.rope.dim", 6),
+        ("self.groups", 4),
+        ("self.inner.out_features", 2),
+        ("self.inner.weight.shape[1]", 32),
+        ("self.inner.bias", 1),
+        ("init.width", 32),
+        ("init.kernel[1]", 5),
+        ("init.bias", 0),
+        ("inputs.x.shape[0]", 2),
+        ("inputs.x.shape[-1]", 3),
+        ("inputs.positions[0].shape[1]", 9),
+        ("inputs.scale", 7),
+        ("inputs.mask.shape[1]", 6),
+        ("cache_len", 11),
+    ],
+)
+def test_paths(path: str, value: int, call: Call) -> None:
+    assert resolve("name", path, call, {"cache_len": 11}) == value
+
+
+def test_a_module_without_config_takes_the_points_value_then_the_models_config() -> None:
+    call = Call(torch.nn.Linear(2, 2), "", 0, None)
+    assert resolve("vocab_size", "config.vocab_size", call, {"vocab_size": 100}) == 100
+    assert resolve("hidden_size", "config.hidden_size", call, {}, Config()) == 48
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("config.missing", "config.missing: there is no .missing in a Config"),
+        ("self.inner.nothing", "self.inner.nothing: there is no .nothing in a Linear"),
+        ("init.nothing", "init.nothing: Block was not constructed with nothing (arguments: width, kernel, bias)"),
+        ("inputs.y.shape[0]", "inputs.y.shape[0]: this call has no input y (inputs: x, positions, scale, mask)"),
+        ("inputs.x.shape[2]", "inputs.x.shape[2]: there is no [2] in a Size"),
+        ("inputs.x.dtype", "inputs.x.dtype is torch.float32, not an integer"),
+        ("elsewhere.x", "elsewhere.x starts with elsewhere: expected config, self, init or inputs"),
+        ("config", "config names nothing: expected config.X, self.X, init.X or inputs.NAME.shape[I]"),
+        ("inputs.x.shape[n]", "inputs.x.shape[n] cannot be read at '[n]'"),
+        ("seq_len", "seq_len is not given at this point"),
+    ],
+)
+def test_a_path_that_leads_nowhere_says_where_it_ends(path: str, message: str, call: Call) -> None:
+    with pytest.raises(Unresolvable) as caught:
+        resolve("name", path, call, {})
+    assert str(caught.value) == message
+
+
+def test_resolve_all_keeps_what_it_can(call: Call) -> None:
+    found, failed = resolve_all({"a": "self.groups", "b": "self.none"}, call, {})
+    assert found == {"a": 4}
+    assert failed == {"b": "self.none: there is no .none in a Block"}
