@@ -101,7 +101,7 @@ def _results(folder: Path) -> Check:
     there = folder.exists()
     probe = folder / f".lmp-doctor-{os.getpid()}"
     try:
-        with storage_errors(folder):
+        with storage_errors(probe):
             write_whole(probe, "")
             probe.unlink()
     except LmpError as error:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any, NoReturn
+from collections.abc import Sequence
+from typing import Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
@@ -24,20 +25,29 @@ BUG = 1
 class Lmp(TyperGroup):
     """The commands, with lmp's own answers to errors."""
 
-    def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
-        if not standalone_mode:
-            return super().main(*args, standalone_mode=False, **extra)
+    def main(  # type: ignore[override]
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        standalone_mode: bool = True,
+        **extra: Any,
+    ) -> Any:
         try:
-            code = super().main(*args, standalone_mode=False, **extra)
+            code = super().main(args, prog_name, standalone_mode=False, **extra)
         except Exception as error:
             show, exit_code = getattr(error, "format_message", None), getattr(error, "exit_code", None)
-            if show is None or exit_code is None:
+            if not standalone_mode or show is None or exit_code is None:
                 raise
+            if type(error).__name__ == "NoArgsIsHelpError":
+                _say(show())
+                sys.exit(exit_code)
             # typer's own complaints about options take four lines; what counts is in one.
             _say(f"error: {show()}".replace("Value error, ", "").rstrip("."))
             context = getattr(error, "ctx", None)
             _say(f"see `{context.command_path if context else 'lmp'} --help`")
             sys.exit(exit_code)
+        if not standalone_mode:
+            return code
         sys.exit(code if isinstance(code, int) else 0)
 
     def invoke(self, ctx: Any) -> Any:
@@ -65,7 +75,6 @@ class Lmp(TyperGroup):
 app = typer.Typer(
     cls=Lmp,
     name="lmp",
-    help="What every source line of a PyTorch forward() costs: FLOPs and bytes as formulas, proven against execution.",
     no_args_is_help=True,
     add_completion=False,
     # typer's rich help imports half of rich: it would double the time of `lmp --help`.
@@ -74,6 +83,23 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 commands.register(app)
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        from importlib import metadata
+
+        print(f"lmp {metadata.version('lmp')}")
+        raise typer.Exit()
+
+
+@app.callback()
+def lmp(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", callback=_show_version, is_eager=True)
+    ] = False,
+) -> None:
+    """What every source line of a PyTorch forward() costs: FLOPs and bytes as formulas, proven against execution."""
 
 
 def run() -> NoReturn:

@@ -11,8 +11,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console, Group
-from rich.padding import Padding
+from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -23,8 +22,11 @@ if TYPE_CHECKING:
     from lmp.records import Kernel, ModuleAnalysis, Verification
 
 PIPED_WIDTH = 120
-WIDE = 120
+WIDE = 110
 """From this width on the three formulas of a kernel stand side by side; below it they stand under one another."""
+
+_LINE, _GAP = 4, 2
+"""Width of a line number, and of the space between columns."""
 
 STYLES = {"verified": "green", "failed": "bold red", "unverified": "yellow"}
 
@@ -73,11 +75,13 @@ def print_outcomes(out: Console, outcomes: Sequence[Outcome], engine: str) -> No
 
 def print_analysis(out: Console, analysis: ModuleAnalysis, file: Path, reused: bool, engine: str) -> None:
     out.print(_heading(analysis, engine, reused, file))
+    out.print(_header_row(out.width))
     for (source, function), kernels in _by_place(analysis.kernels):
         if source or function:
             where = f"in {function or 'a helper'}(), {source or analysis.source.file}"
-            out.print(Padding(Text(where, style="italic"), (0, 0, 0, 1)))
-        out.print(_kernel_table(kernels, out.width))
+            out.print(Text(where, style="italic"))
+        for row in _kernel_rows(kernels, out.width):
+            out.print(row)
     for name, texts in _footnotes(analysis):
         out.print(_labelled(name, texts))
     out.print()
@@ -124,22 +128,35 @@ def _by_place(kernels: Sequence[Kernel]) -> list[tuple[Place, list[Kernel]]]:
     return [(p, ks) for p, ks in found.items() if ks]
 
 
-def _kernel_table(kernels: Sequence[Kernel], width: int) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, show_lines=False, width=min(width, 200) - 1)
-    wide = width >= WIDE
-    table.add_column("line", justify="right", no_wrap=True, min_width=4)
-    table.add_column("code", ratio=3, overflow="fold")
-    table.add_column("kernel", ratio=2 if wide else 3, overflow="fold")
-    if wide:
-        for name in ("FLOPs", "read bytes", "write bytes"):
-            table.add_column(name, ratio=3, overflow="fold")
-    else:
-        table.add_column("FLOPs, bytes", ratio=6, overflow="fold")
+def _kernel_rows(kernels: Sequence[Kernel], width: int) -> Iterator[RenderableType]:
+    """The code of each line once, over the whole width, and its kernels under it."""
     for line, group in groupby(kernels, key=lambda kernel: kernel.line):
-        for index, kernel in enumerate(group):
-            head = [Text(str(line)), Text(kernel.code.strip())] if index == 0 else [Text(), Text()]
-            table.add_row(*head, _kernel_name(kernel), *(_side_by_side(kernel) if wide else [_stacked(kernel)]))
+        rows = list(group)
+        yield _row(width, [(_LINE, Text(str(line), justify="right")), (0, Text(rows[0].code.strip(), style="bold"))])
+        for kernel in rows:
+            yield _row(width, [(_LINE, ""), (_kernel_width(width), _kernel_name(kernel)), (0, _costs(kernel, width))])
+
+
+def _header_row(width: int) -> RenderableType:
+    costs: RenderableType = Text("FLOPs, bytes read, bytes written", style="dim")
+    if width >= WIDE:
+        costs = _thirds([Text(name, style="dim") for name in ("FLOPs", "read bytes", "write bytes")])
+    head = Text("code, kernel", style="dim")
+    return _row(width, [(_LINE, Text("line", style="dim", justify="right")), (_kernel_width(width), head), (0, costs)])
+
+
+def _row(width: int, cells: Sequence[tuple[int, RenderableType]]) -> Table:
+    """Cells of fixed widths; the last one, of width 0, takes what is left. One table a row, so that rows can differ."""
+    taken = sum(cell_width + _GAP for cell_width, _ in cells if cell_width)
+    table = Table.grid(padding=(0, _GAP, 0, 0))
+    for cell_width, _ in cells:
+        table.add_column(width=cell_width or max(10, width - taken), overflow="fold")
+    table.add_row(*(cell for _, cell in cells))
     return table
+
+
+def _kernel_width(width: int) -> int:
+    return max(16, min(36, width // 5))
 
 
 def _kernel_name(kernel: Kernel) -> Text:
@@ -148,21 +165,26 @@ def _kernel_name(kernel: Kernel) -> Text:
     return Text.assemble((kernel.operation, "cyan"), (f"{times}{causal}", "dim"))
 
 
-def _side_by_side(kernel: Kernel) -> list[Text]:
+def _costs(kernel: Kernel, width: int) -> RenderableType:
+    """A reference stands for all three at once; formulas stand side by side, or under one another."""
     if _is_one_reference(kernel):
-        return [Text(shown(kernel.flops)), Text("same", style="dim"), Text("same", style="dim")]
-    return [Text(shown(formula)) for formula in _formulas(kernel)]
-
-
-def _stacked(kernel: Kernel) -> Table:
+        return Text(shown(kernel.flops))
+    formulas = [Text(shown(formula)) for formula in _formulas(kernel)]
+    if width >= WIDE:
+        return _thirds(formulas)
     table = Table.grid(padding=(0, 1, 0, 0))
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
-    if _is_one_reference(kernel):
-        table.add_row(Text("all", style="dim"), Text(shown(kernel.flops)))
-        return table
-    for name, formula in zip(("flops", "read", "write"), _formulas(kernel), strict=True):
-        table.add_row(Text(name, style="dim"), Text(shown(formula)))
+    for name, formula in zip(("flops", "read", "write"), formulas, strict=True):
+        table.add_row(Text(name, style="dim"), formula)
+    return table
+
+
+def _thirds(cells: Sequence[Text]) -> Table:
+    table = Table.grid(padding=(0, _GAP, 0, 0), expand=True)
+    for _ in cells:
+        table.add_column(ratio=1, overflow="fold")
+    table.add_row(*cells)
     return table
 
 
@@ -265,14 +287,18 @@ def print_evaluation(out: Console, evaluation: Evaluation, analysis: ModuleAnaly
     table = _plain_table(
         ("line", "kernel", "repeat", "FLOPs", "read bytes", "write bytes", "share"), (0, 2, 3, 4, 5, 6)
     )
-    for kernel in evaluation.kernels:
+    costly = [kernel for kernel in evaluation.kernels if kernel.flops or kernel.read or kernel.write]
+    for kernel in costly:
         line = f"{kernel.line}" if not kernel.path else f"{short(kernel.class_name)}:{kernel.line}"
         name = Text.assemble((f"{kernel.path} " if kernel.path else "", "dim"), (kernel.operation, "cyan"))
         share = _share(kernel.repeat * kernel.flops, totals.flops)
         costs = [f"{cost:,}" for cost in (kernel.repeat, kernel.flops, kernel.read, kernel.write)]
         table.add_row(Text(line), name, *map(Text, costs), Text(share))
     out.print(table)
-    if any(kernel.repeat != 1 for kernel in evaluation.kernels):
+    free = len(evaluation.kernels) - len(costly)
+    if free:
+        out.print(Text(f"  {free} more cost{'s' if free == 1 else ''} nothing at these values"))
+    if any(kernel.repeat != 1 for kernel in costly):
         out.print(Text("  a kernel's figures are those of one run; the share and the totals count every repeat"))
     out.print(_totals(evaluation))
 

@@ -76,8 +76,10 @@ def point(analysis: ModuleAnalysis, given: Mapping[str, int]) -> dict[str, int]:
     missing = [name for name in analysis.parameters if name not in values]
     if missing:
         example = " ".join(f"--set {name}={2 if name == 'batch_size' else 16}" for name in missing)
-        verb = "has no value" if len(missing) == 1 else "have no value"
-        raise UsageError(f"{' and '.join(missing)} {verb}: {analysis.class_name} depends on it\ngive {example}")
+        have, it = ("has", "it") if len(missing) == 1 else ("have", "them")
+        raise UsageError(
+            f"{' and '.join(missing)} {have} no value: {analysis.class_name} depends on {it}\ngive {example}"
+        )
     return {name: values[name] for name in known if name in values}
 
 

@@ -47,9 +47,28 @@ def number(value: Number) -> Number:
 
 
 class Node:
-    """What Expr and Condition share: children, in reading order, and a copy with other children."""
+    """What Expr and Condition share: equality, children in reading order, and a copy with other children."""
 
-    __slots__ = ()
+    __slots__ = ("_hash",)
+    _hash: int
+    __match_args__: tuple[str, ...] = ()
+
+    def _contents(self) -> tuple[object, ...]:
+        return tuple([getattr(self, name) for name in self.__match_args__])
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        return type(self) is type(other) and hash(self) == hash(other) and self._contents() == other._contents()
+
+    def __hash__(self) -> int:
+        # Kept, because a formula is looked up in a dictionary for each formula that contains it.
+        try:
+            return self._hash
+        except AttributeError:
+            found = hash((type(self).__name__, self._contents()))
+            object.__setattr__(self, "_hash", found)
+            return found
 
     @property
     def children(self) -> tuple[Node, ...]:
@@ -123,7 +142,7 @@ class Expr(Node):
 Operand = Expr | int | Fraction
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Num(Expr):
     value: Number
 
@@ -137,6 +156,9 @@ class Var(Expr):
 
     name: str
 
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
     def __new__(cls, name: str) -> Var:
         found = _variables.get(name)
         return found if found is not None else _variables.setdefault(name, object.__new__(cls))
@@ -148,7 +170,7 @@ class Var(Expr):
 _variables: dict[str, Var] = {}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Add(Expr):
     terms: tuple[Expr, ...]
 
@@ -160,7 +182,7 @@ class Add(Expr):
         return add(*children)  # type: ignore[arg-type]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Mul(Expr):
     factors: tuple[Expr, ...]
 
@@ -172,7 +194,7 @@ class Mul(Expr):
         return mul(*children)  # type: ignore[arg-type]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Binary(Expr):
     left: Expr
     right: Expr
@@ -185,27 +207,27 @@ class _Binary(Expr):
         return type(self)(*children)  # type: ignore[arg-type]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Div(_Binary):
     """Exact quotient."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class FloorDiv(_Binary):
     """Quotient rounded towards minus infinity, as in Python."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Mod(_Binary):
     """``left - right * (left // right)``: has the sign of the divisor, as in Python."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Pow(_Binary):
     """``left ** right``; the exponent is an integer."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Call(Expr):
     function: str
     arguments: tuple[Expr, ...]
@@ -218,7 +240,7 @@ class Call(Expr):
         return Call(self.function, children)  # type: ignore[arg-type]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Where(Expr):
     """``then`` where the condition holds, else ``otherwise``; only the taken side needs to have a value."""
 
@@ -234,7 +256,7 @@ class Where(Expr):
         return Where(*children)  # type: ignore[arg-type]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Ref(Expr):
     """What another class costs. ``arguments`` are positional (an older spelling, for a linker to bind by name)."""
 
@@ -252,7 +274,7 @@ class Ref(Expr):
         return Ref(self.target, children[:count], tuple(zip(names, children[count:], strict=True)))  # type: ignore[arg-type]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Compare(Condition):
     relation: str
     left: Expr
@@ -266,7 +288,7 @@ class Compare(Condition):
         return Compare(self.relation, *children)  # type: ignore[arg-type]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Junction(Condition):
     parts: tuple[Condition, ...]
 
@@ -278,17 +300,17 @@ class _Junction(Condition):
         return type(self)(children)  # type: ignore[arg-type]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class And(_Junction):
     pass
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Or(_Junction):
     pass
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Not(Condition):
     part: Condition
 

@@ -299,7 +299,8 @@ class _Reader:
             arguments, _ = self.arguments(keywords=False)
             arity = FUNCTIONS[token.text]
             if len(arguments) != arity and (arity or not arguments):
-                self.fail(f"{token.text} takes {arity or 'one or more'} arguments, not {len(arguments)}", start)
+                expected = "1 argument" if arity else "one or more arguments"
+                self.fail(f"{token.text} takes {expected}, not {len(arguments)}", start)
             return Call(token.text, tuple(arguments))
         if self.next.text == "(":
             known = "min, max, ceil, floor, where"

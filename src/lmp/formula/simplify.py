@@ -20,7 +20,7 @@ import math
 from collections.abc import Callable, Iterable
 from fractions import Fraction
 from functools import lru_cache
-from itertools import chain
+from itertools import chain, islice
 
 from lmp.errors import EvaluationError
 from lmp.formula.evaluate import RELATION, power
@@ -51,6 +51,7 @@ from lmp.formula.nodes import (
     var,
 )
 from lmp.formula.text import to_text, without_sign
+from lmp.formula.walk import walk
 
 Monomial = tuple[tuple[Expr, int], ...]
 """Atoms with their exponents (negative where the atom divides), in the order in which they are printed."""
@@ -63,6 +64,8 @@ MAX_EXPONENT = 8
 """A sum to a higher power stays one."""
 MAX_SUM = 100_000
 """Terms of the largest sum that is simplified at all."""
+MAX_SIZE = 5000
+"""Operators and names in the largest atom."""
 
 FIRST = ("batch_size", "seq_len", "cache_len")
 LAST = ("w_bytes", "a_bytes")
@@ -119,8 +122,11 @@ def as_polynomial(expr: Expr) -> Polynomial:
     raise TypeError(f"not a formula: {expr!r}")
 
 
-def _atom(expr: Node) -> Polynomial:
-    return {((expr, 1),): 1}  # type: ignore[dict-item]
+def _atom(expr: Expr) -> Polynomial:
+    # Multiplying out copies atoms, in each level again: only this keeps a small nested formula from a huge result.
+    if next(islice(walk(expr), MAX_SIZE, None), None) is not None:
+        raise EvaluationError(f"the formula multiplies out to parts of more than {MAX_SIZE} operators and names")
+    return {((expr, 1),): 1}
 
 
 def _total(parts: Iterable[Polynomial]) -> Polynomial:
@@ -162,12 +168,18 @@ def _times(left: Polynomial, right: Polynomial) -> Polynomial:
     return _total({_join(m, n): a * b} for m, a in left.items() for n, b in right.items())
 
 
+@lru_cache(maxsize=4096)
+def _terms(atom: Expr) -> Polynomial:
+    """The terms of a sum that is an atom. Kept, because sums are divided by sums that divide by sums."""
+    return as_polynomial(atom)
+
+
 def _opaque(polynomial: Polynomial) -> Polynomial:
     """A sum as one atom, times the factor that all its terms share."""
     if len(polynomial) <= 1:
         return polynomial
     coefficient, monomial, rest = _primitive(polynomial)
-    return {_join(monomial, ((from_polynomial(rest), 1),)): coefficient}
+    return {_join(monomial, atom): coefficient for atom in _atom(from_polynomial(rest))}
 
 
 def _power(base: Polynomial, exponent: Polynomial) -> Polynomial:
@@ -202,7 +214,7 @@ def _cancelled(polynomial: Polynomial) -> Polynomial:
             by_exponent.setdefault(exponent, {})[_without(monomial, ((divisor, exponent),))] = coefficient
         for exponent, over in by_exponent.items():
             coefficient, monomial, rest = _primitive(over)
-            if exponent < 0 and rest == as_polynomial(divisor):
+            if exponent < 0 and rest == _terms(divisor):
                 gone = {_join(m, ((divisor, exponent),)): -c for m, c in over.items()}
                 left = {_join(monomial, _monomial({divisor: exponent + 1})): coefficient}
                 return _cancelled(_total([polynomial, gone, left]))
@@ -214,7 +226,7 @@ def _inverse(polynomial: Polynomial) -> Polynomial:
         polynomial = _opaque(polynomial)
     ((monomial, coefficient),) = polynomial.items()
     # A sum that stood in a denominator comes back up as terms.
-    raised = [_power(as_polynomial(a), {(): -e}) for a, e in monomial if isinstance(a, Add) and e < 0]
+    raised = [_power(_terms(a), {(): -e}) for a, e in monomial if isinstance(a, Add) and e < 0]
     lowered = tuple((a, -e) for a, e in monomial if not (isinstance(a, Add) and e < 0))
     return _product([{lowered: number(Fraction(1) / coefficient)}, *raised])
 
@@ -289,7 +301,7 @@ def _raised(polynomial: Polynomial) -> Polynomial:
         return polynomial
 
     def raised(atom: Expr, exponent: int) -> Polynomial:
-        return _power(as_polynomial(atom) if isinstance(atom, Add) else _atom(atom), {(): exponent})
+        return _power(_terms(atom) if isinstance(atom, Add) else _atom(atom), {(): exponent})
 
     return _total(_product([_number(c), *(raised(a, e) for a, e in m)]) for m, c in polynomial.items())
 
@@ -378,7 +390,7 @@ def _condition(condition: Condition) -> Condition | bool:
 # Monomials
 
 
-@lru_cache(maxsize=65536)
+@lru_cache(maxsize=16384)
 def _key(atom: Expr) -> tuple[int, int, str]:
     """The place of an atom in a product."""
     match atom:
@@ -523,7 +535,8 @@ def _with_key_length(rest: Polynomial) -> Polynomial:
     merged = dict(rest)
     for monomial in sorted(rest, key=_place):
         exponents = dict(monomial)
-        if exponents.get(_OLD) != 1 or len(exponents) == 1 or monomial not in merged:
+        alone = len(exponents) == 1 and abs(rest[monomial]) == 1  # a plain `seq_len + cache_len + ...` reads well
+        if exponents.get(_OLD) != 1 or alone or monomial not in merged:
             continue
         others = _without(monomial, ((_OLD, 1),))
         partner = _join(others, ((_NEW, 1),))

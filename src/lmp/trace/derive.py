@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import itertools
 import os
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import sympy
 import torch
 
 from lmp.errors import TraceFailed
@@ -36,7 +38,7 @@ from lmp.trace.observe import Interface, Item, Key, Observation, Observer, attri
 from lmp.trace.recording import Recorder, Recording
 from lmp.trace.rules import Size
 from lmp.trace.sizes import Sizes
-from lmp.trace.symbols import ConcolicShapeEnv, expression, fake_mode
+from lmp.trace.symbols import ConcolicShapeEnv, expression, fake_mode, symbolic_int
 from lmp.workload.base import RUNTIME, Workload
 from lmp.workload.calls import Call
 
@@ -94,6 +96,7 @@ class Deriver:
         self.concrete: list[Run] = []
         self.compared: dict[str, None] = {}
         """Sizes of the config that the source compares with one another."""
+        self._flipped: set[Condition] = set()
         self._done: set[tuple[tuple[str, int], ...]] = set()
         self._base = dict(workload.hints)
 
@@ -113,13 +116,18 @@ class Deriver:
                 if name in self.workload.flags or (name in RUNTIME and number <= 1):
                     continue
                 values[name] = env.size(name, number)
-            with fake_mode(env):
+            with fake_mode(env), symbolic_int(self._source_modules()):
                 model, recorder = self._execute(values, size)
         else:
             model, recorder = self._execute(values, size)
         conditions = list(env.conditions.values()) if env else []
         shown = {name: size(v) if not isinstance(v, int) else v for name, v in values.items()}
         return Run(numbers, shown, recorder.recording, size, sizes, conditions, model)
+
+    def _source_modules(self) -> list[str]:
+        """Python modules of the analysed tree that are loaded and define modules."""
+        prefix = os.path.basename(self.source_root.rstrip("/"))
+        return [n for n in sys.modules if n.startswith(f"{prefix}.") and ".modeling_" in n]
 
     def _execute(self, values: dict[str, Any], size: Callable[[Any], Size]) -> tuple[torch.nn.Module, Recorder]:
         model = self.workload.build(values)
@@ -147,6 +155,7 @@ class Deriver:
         self.explore(self.corners({}))
         for changed in self._other_settings():
             self.explore(self.corners(changed))
+        self._explore_comparisons(self.symbolic[0])
         for window in self._windows():
             self.explore(window)
 
@@ -180,19 +189,27 @@ class Deriver:
         if not self.workload.has_cache:
             found += [{n: v * 2} for n, v in self._base.items() if n not in flags]
             found += [{n: v.default} for n, v in self.workload.variables.items() if v.default != self._base[n]]
-        first = self.symbolic[0]
-        for asked in first.conditions:
-            condition = first.sizes.condition(asked.expression) if first.sizes else None
-            names = free_variables(condition) if condition is not None else frozenset()
-            if condition is None or not names or names & set(RUNTIME):
-                continue
-            for name, value in ((n, v) for n in sorted(names) for v in _nearby(first.numbers[n])):
-                if evaluate_condition(condition, {**first.numbers, name: value}) != asked.holds:
-                    # One value on the other side, and 1: a dimension of one element broadcasts and needs no copy.
-                    found += [{name: value}, {name: 1}]
-                    self.compared[name] = None
-                    break
         return [dict(t) for t in dict.fromkeys(tuple(sorted(f.items())) for f in found)]
+
+    def _explore_comparisons(self, run: Run) -> None:
+        """Settings in which a comparison of the config's sizes comes out the other way than in this run."""
+        here = {n: v for n, v in run.numbers.items() if n not in RUNTIME and v != self._base[n]}
+        for asked in run.conditions:
+            condition = run.sizes.condition(asked.expression) if run.sizes else None
+            names = free_variables(condition) if condition is not None else frozenset()
+            if condition is None or condition in self._flipped or not names or names & set(RUNTIME):
+                continue
+            self._flipped.add(condition)
+            bounds = [int(c) for c in asked.expression.atoms(sympy.Integer)]
+            for name, value in ((n, v) for n in sorted(names) for v in _nearby(run.numbers[n], bounds)):
+                if evaluate_condition(condition, {**run.numbers, name: value}) != asked.holds:
+                    before = len(self.concrete)
+                    # One value on the other side, and 1: a dimension of one element broadcasts and needs no copy.
+                    self.explore(self.corners({**here, name: value}))
+                    self.explore(self.corners({**here, name: 1}))
+                    self.compared[name] = None
+                    if len(self.concrete) > before:
+                        break
 
     def _windows(self) -> list[list[dict[str, int]]]:
         """Points on both sides of every size that the source compares a number of tokens with."""
@@ -226,6 +243,7 @@ class Deriver:
             if any(r.numbers == contradiction.numbers for r in self.symbolic):
                 raise TraceFailed(table.explain(contradiction))
             self.symbolic.append(self.run(contradiction.numbers, symbolic=True))
+            self._explore_comparisons(self.symbolic[-1])
         derived = table.derived()
         self.interfaces[class_path] = derived.parameters
         shapes = [s for s in derived.interface.values() if s[:2] == [var("batch_size"), var("seq_len")]]
@@ -244,9 +262,10 @@ def _symbolic_size(sizes: Sizes) -> Callable[[Any], Size]:
     return size
 
 
-def _nearby(value: int) -> list[int]:
-    """Other values to try for a size: halves and multiples keep most of what a config promises."""
-    return [v for v in dict.fromkeys((value // 2, value * 2, value // 4, 1, value + 1)) if v > 0 and v != value]
+def _nearby(value: int, bounds: Sequence[int]) -> list[int]:
+    """Other values to try for a size: halves and multiples keep most of what a config promises; then the bounds."""
+    tries = (value // 2, value * 2, value // 4, 1, value + 1, *(b * 2 for b in bounds), *(b + d for b in bounds for d in (1, -1)))
+    return [v for v in dict.fromkeys(tries) if v > 0 and v != value]
 
 
 class ClassVariables:
@@ -267,8 +286,10 @@ class ClassVariables:
         if not others:
             return
         for name, value in vars(primary).items():
+            if not isinstance(value, (int, torch.SymInt)) or isinstance(value, bool):
+                continue
             expressions = {str(_plain(getattr(m, name, None), base.size)) for m in (primary, *others)}
-            if isinstance(value, (int, torch.SymInt)) and not isinstance(value, bool) and len(expressions) > 1:
+            if len(expressions) > 1:
                 own = base.size(value)
                 if isinstance(own, Expr) and len(free_variables(own)) == 1 and own == var(next(iter(free_variables(own)))):
                     self.paths[next(iter(free_variables(own)))] = f"self.{name}"
@@ -467,7 +488,11 @@ class Table:
         used: set[str] = {n for _, formulas in items for f in formulas.values() for n in free_variables(f)}
         kernels = [(item, f) for item, f in items if item.category not in ("parameters", "compulsory")]
         count = [f["elements"] * f["count"] for item, f in items if item.category == "parameters"]
-        compulsory = next((f for item, f in items if item.category == "compulsory"), {})
+        compulsory: dict[str, Expr] = {}
+        for item, formulas in items:
+            for name, formula in formulas.items() if item.category == "compulsory" else ():
+                if name != "count":
+                    compulsory[name] = simplify(compulsory.get(name, ZERO) + formula * formulas["count"])
         missing = sorted(n for n in used if n not in paths and n not in BYTES)
         if missing:
             raise TraceFailed(
@@ -478,7 +503,7 @@ class Table:
             kernels,
             {n: paths[n] for n in sorted(used, key=_variable_order) if n not in BYTES},
             self.numbers(),
-            self.assumptions(kernels),
+            [c for c in self.assumptions(kernels) if free_variables(c) <= used],
             [self.symbolic[0].calls_of(self.class_path)[0]],
             shapes,
             simplify(sum(count, start=ZERO)),

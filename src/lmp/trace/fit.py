@@ -8,8 +8,8 @@ itself: the formula becomes ``where(condition, ..., ...)``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from lmp.errors import FormulaError
 from lmp.formula import (
@@ -30,7 +30,7 @@ from lmp.formula import (
     where,
 )
 
-MAX_DEPTH = 4
+MAX_DEPTH = 6
 
 
 @dataclass(frozen=True)
@@ -80,35 +80,23 @@ class Fitter:
         return self._truth[key]
 
     def fit(self, samples: Sequence[Sample], candidates: Sequence[Expr]) -> Expr | None:
-        """One formula for all samples, or None when the candidates cannot explain them."""
+        """One formula for all samples with as few conditions as possible; None when the candidates cannot explain them."""
         distinct = list(dict.fromkeys([*candidates, num(0)]))
-        for depth in range(MAX_DEPTH + 1):
-            found = self._split(list(samples), distinct, depth)
-            if found is not None:
-                return found
-        return None
+        # Sets of samples are bits of an integer: what a candidate explains, where a condition holds.
+        explained = [sum(1 << i for i, s in enumerate(samples) if self.value(c, s.point) == s.value) for c in distinct]
+        everything = (1 << len(samples)) - 1
+        for candidate, covered in zip(distinct, explained, strict=True):
+            if covered == everything:
+                return candidate
+        met = [(c, sum(1 << i for i, s in enumerate(samples) if self.holds(c, s.point))) for c in self.conditions]
+        splits = list({mask: (c, mask) for c, mask in reversed(met) if 0 < mask < everything}.values())[::-1]
+        search = _Search(list(zip(distinct, explained, strict=True)), splits, self._choose)
+        return next((f for d in range(1, MAX_DEPTH + 1) if (f := search.split(everything, d)) is not None), None)
 
     def unexplained(self, samples: Sequence[Sample], candidates: Sequence[Expr]) -> list[Sample]:
         """Samples that no candidate explains: where another symbolic run is needed."""
         distinct = [*dict.fromkeys([*candidates, num(0)])]
         return [s for s in samples if all(self.value(c, s.point) != s.value for c in distinct)]
-
-    def _split(self, samples: list[Sample], candidates: list[Expr], depth: int) -> Expr | None:
-        for candidate in candidates:
-            if all(self.value(candidate, s.point) == s.value for s in samples):
-                return candidate
-        if depth == 0:
-            return None
-        for condition in self.conditions:
-            met = [s for s in samples if self.holds(condition, s.point)]
-            if not met or len(met) == len(samples):
-                continue
-            missed = [s for s in samples if not self.holds(condition, s.point)]
-            inside = self._split(met, candidates, depth - 1)
-            outside = self._split(missed, candidates, depth - 1) if inside is not None else None
-            if inside is not None and outside is not None:
-                return self._choose(condition, inside, outside)
-        return None
 
     def _choose(self, condition: Condition, inside: Expr, outside: Expr) -> Expr:
         """``where(condition, inside, outside)``; a flag, which is 0 or 1, multiplies what it switches on instead."""
@@ -116,6 +104,38 @@ class Fitter:
             case Compare(">", Var(name), Num(0)) if name in self.flags:
                 return simplify(outside + Var(name) * (inside - outside))
         return joined(condition, simplify(inside), simplify(outside))
+
+
+@dataclass
+class _Search:
+    """The shallowest tree of conditions whose leaves are candidates, over sets of samples."""
+
+    candidates: list[tuple[Expr, int]]
+    splits: list[tuple[Condition, int]]
+    choose: Callable[[Condition, Expr, Expr], Expr]
+    known: dict[tuple[int, int], Expr | None] = field(default_factory=dict)
+
+    def split(self, samples: int, depth: int) -> Expr | None:
+        key = samples, depth
+        if key not in self.known:
+            self.known[key] = self._find(samples, depth)
+        return self.known[key]
+
+    def _find(self, samples: int, depth: int) -> Expr | None:
+        for candidate, covered in self.candidates:
+            if samples & ~covered == 0:
+                return candidate
+        if depth == 0:
+            return None
+        for condition, met in self.splits:
+            inside, outside = samples & met, samples & ~met
+            if not inside or not outside:
+                continue
+            then = self.split(inside, depth - 1)
+            otherwise = self.split(outside, depth - 1) if then is not None else None
+            if then is not None and otherwise is not None:
+                return self.choose(condition, then, otherwise)
+        return None
 
 
 def joined(condition: Condition, inside: Expr, outside: Expr) -> Expr:

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from lmp.trace.recording import Executed, Recording
-from lmp.trace.rules import Move, Size, smaller
+from lmp.trace.rules import Move, Size, Tensor, smaller
 from lmp.workload.arguments import constructor_arguments
 from lmp.workload.calls import Call, Place, Segment
 
@@ -82,7 +82,7 @@ class Observer:
         found = Observation(call, self.values)
         items = [self._basic(e, e.segments[0]) for e in self.recording.operators if e.segments[0].call is call]
         items += [self._composite(c) for c in self.recording.calls if c.parent is call]
-        items += [*weight_items(call, self.size), self._compulsory(call)]
+        items += [*weight_items(call, self.size), *self._compulsory(call)]
         groups: dict[Key, dict[Any, Item]] = {}
         for item in sorted((i for i in items if i is not None), key=lambda i: i.order):
             same = groups.setdefault(item.key, {})
@@ -115,46 +115,63 @@ class Observer:
         order = self.recording.orders[call.index]
         return Item(key, order, self.bindings(call), "module", child=call)
 
-    def _compulsory(self, call: Call) -> Item:
-        """Memory that a fusion of the whole call would still have to move: what comes from outside, what leaves."""
-        executed = [e for e in self.recording.operators if any(s.call is call for s in e.segments)]
-        described = {t.storage: t for t in map(self.recording.describe, tensors_in((call.args, call.kwargs)))}
-        made: set[int] = set()
+    def _compulsory(self, call: Call) -> list[Item]:
+        """Memory that a fusion of the whole call would still have to move: what comes from outside, what leaves.
+
+        What belongs to one element of a list of layers is an item of its own, so that layers can be counted.
+        """
+        prefix = f"{call.path}." if call.path else ""
+        lists = [f"{prefix}{n}." for n, m in call.module.named_modules() if isinstance(m, torch.nn.ModuleList)]
+
+        def owner(e: Executed) -> str:
+            path = e.segments[0].call.path
+            inside = next((name for name in lists if path.startswith(name)), None)
+            return inside + path.removeprefix(inside).split(".")[0] if inside else ""
+
+        given = {t.storage: t for t in map(self.recording.describe, tensors_in((call.args, call.kwargs)))}
+        made: dict[int, str] = {}
         read: dict[int, list[Move]] = {}
-        for e in executed:
+        readers: dict[int, str] = {}
+        for e in self.recording.operators:
+            if not any(s.call is call for s in e.segments):
+                continue
             for move in e.cost.reads:
                 if move.tensor is not None and move.tensor.storage not in made:
                     read.setdefault(move.tensor.storage, []).append(move)
-            made.update(t.storage for t in e.operator.outputs)
-        moves = []
+                    readers.setdefault(move.tensor.storage, owner(e))
+            for tensor in e.operator.outputs:
+                made.setdefault(tensor.storage, owner(e))
+        moved: dict[str, tuple[list[Move], list[Move]]] = {"": ([], [])}
         for storage, parts in read.items():
-            given = described.get(storage)
-            if given is not None:
-                moves.append(Move(given.elements, given.unit))
-            elif any(m.whole for m in parts):
-                moves.append(next(m for m in parts if m.whole))
-            else:
-                table = parts[0].tensor
-                gathered = parts[0].elements
-                moves.append(Move(smaller(gathered, table.elements) if table else gathered, parts[0].unit))
-        written = {t.storage: Move(t.elements, t.unit) for t in map(self.recording.describe, tensors_in(call.output))}
-        leaving = [move for storage, move in written.items() if storage in made]
-        cache = forward_arguments(call).get("past_key_values")
-        leaving += self._new_entries(cache, made - set(written))
-        fields = {f"read:{u}": a for u, a in _by_unit(tuple(moves)).items()}
-        fields |= {f"write:{u}": a for u, a in _by_unit(tuple(leaving)).items()}
-        return Item(Key((), "compulsory", composite=False), -1, fields, "compulsory")
+            who = "" if storage in given else readers[storage]
+            moved.setdefault(who, ([], []))[0].append(_least(given.get(storage), parts))
+        written = {t.storage: t for t in map(self.recording.describe, tensors_in(call.output))}
+        for storage, tensor in written.items():
+            if storage in made:
+                moved[""][1].append(Move(tensor.elements, tensor.unit))
+        for storage, move in self._new_entries(forward_arguments(call).get("past_key_values")):
+            if storage in made and storage not in written:
+                moved.setdefault(made[storage], ([], []))[1].append(move)
+        return [
+            Item(
+                Key((), "compulsory:layer" if who else "compulsory:rest", composite=True),
+                -1,
+                {f"read:{u}": a for u, a in _by_unit(tuple(reads)).items()}
+                | {f"write:{u}": a for u, a in _by_unit(tuple(writes)).items()},
+                "compulsory",
+            )
+            for who, (reads, writes) in moved.items()
+        ]
 
-    def _new_entries(self, cache: Any, made: set[int]) -> list[Move]:
-        """The part of the cache's tensors that this call added: its new tokens."""
+    def _new_entries(self, cache: Any) -> list[tuple[int, Move]]:
+        """The part of each of the cache's tensors that the new tokens make, with the tensor's storage."""
         found = []
         for layer in getattr(cache, "layers", []):
             for tensor in vars(layer).values():
                 if isinstance(tensor, torch.Tensor) and tensor.dim() >= 3:
                     entry = self.recording.describe(tensor)
-                    if entry.storage in made:
-                        rest = math.prod((*entry.shape[:-2], entry.shape[-1]), start=1)
-                        found.append(Move(rest * self.values["seq_len"], entry.unit))
+                    rest = math.prod((*entry.shape[:-2], entry.shape[-1]), start=1)
+                    found.append((entry.storage, Move(rest * self.values["seq_len"], entry.unit)))
         return found
 
     def bindings(self, call: Call) -> dict[str, Size]:
@@ -174,7 +191,12 @@ class Observer:
             return {}
         shape = [self.size(s) for s in tensor.shape]
         leading = shape[: len(shape) - (rank - 2)]
-        return {"batch_size": leading[0] if leading else 1, "seq_len": math.prod(leading[1:], start=1)}
+        found = {"batch_size": leading[0] if leading else 1, "seq_len": math.prod(leading[1:], start=1)}
+        for own, path in self.interfaces[call.class_path].items():
+            trailing = re.fullmatch(rf"inputs\.{name}\.shape\[(\d+)\]", path)
+            if trailing and int(trailing[1]) >= 2:
+                found[own] = shape[int(trailing[1]) - rank]
+        return found
 
     def resolve(self, path: str, call: Call) -> Size:
         """The value that a parameter's path has at this call. Raises LookupError when there is none."""
@@ -236,6 +258,17 @@ def forward_arguments(call: Call) -> dict[str, Any]:
         if parameter.kind is inspect.Parameter.VAR_KEYWORD and isinstance(found.get(name), dict):
             found.update(found.pop(name))
     return found
+
+
+def _least(given: Tensor | None, parts: list[Move]) -> Move:
+    """The least of one memory that must be read: an input or a weight once, of a table the rows that are looked up."""
+    if given is not None:
+        return Move(given.elements, given.unit)
+    whole = next((m for m in parts if m.whole), None)
+    if whole is not None:
+        return whole
+    table = parts[0].tensor
+    return Move(smaller(parts[0].elements, table.elements) if table else parts[0].elements, parts[0].unit)
 
 
 def tensors_in(value: Any) -> list[torch.Tensor]:

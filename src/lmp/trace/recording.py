@@ -55,6 +55,10 @@ class Recorder:
         self._order = 0
         self._weights = {_storage(t) for t in (*module.parameters(), *module.buffers())}
         # Tensors are kept alive while recording, so that no identity is given out twice.
+        self.given: dict[int, torch.SymInt] = {}
+        """Symbolic sizes that the function being called was given, by their numbers."""
+        self.stands_for: dict[int, torch.Tensor] = {}
+        """Storage of a result that got symbolic sizes back -> the operator's own result."""
         self._known: dict[int, torch.Tensor] = {}
         self._tensors: dict[int, Tensor] = {}
         self._function_mode = _Attention(self)
@@ -89,6 +93,10 @@ class Recorder:
         operator = Operator(name, known, made, in_place)
         self.recording.operators.append(Executed(operator, segments, self._order, causal))
 
+    def _memory(self, tensor: torch.Tensor) -> int:
+        storage = _storage(tensor)
+        return _storage(self.stands_for[storage]) if storage in self.stands_for else storage
+
     def _describe(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor):
             return self._tensor(value)
@@ -105,9 +113,9 @@ class Recorder:
             unit: str | int = "w_bytes" if _storage(tensor) in self._weights else "a_bytes"
         else:
             unit = tensor.dtype.itemsize
-        shape = tuple(self.size(s) for s in tensor.shape)
+        shape = tuple(self.size(self.given.get(s, s) if type(s) is int else s) for s in tensor.shape)
         broadcast = frozenset(d for d, s in enumerate(tensor.stride()) if isinstance(s, int) and s == 0)
-        described = Tensor(shape, unit, tensor.dtype.is_floating_point, broadcast, _storage(tensor))
+        described = Tensor(shape, unit, tensor.dtype.is_floating_point, broadcast, self._memory(tensor))
         self._known[key], self._tensors[key] = tensor, described
         return described
 
@@ -183,7 +191,31 @@ class _Attention(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        return self._attend(args, kwargs) if func is _sdpa else func(*args, **kwargs)
+        if func is _sdpa:
+            return self._attend(args, kwargs)
+        sizes = [a for a in (*args, *kwargs.values()) if isinstance(a, torch.SymInt)]
+        return self._with_sizes(func, args, kwargs, sizes) if sizes else func(*args, **kwargs)
+
+    def _with_sizes(self, func: Any, args: Any, kwargs: Any, sizes: list[torch.SymInt]) -> Any:
+        """Call a function that takes symbolic sizes. Some (histc) turn them into numbers: their result gets them back."""
+        env = sizes[0].node.shape_env
+        before = dict(env.pinned)
+        if self.recorder is not None:
+            self.recorder.given = {int(s.node._hint): s for s in sizes if s.node._hint is not None}
+        try:
+            out = func(*args, **kwargs)
+        finally:
+            if self.recorder is not None:
+                self.recorder.given = {}
+        turned = {n: s for s in sizes if (n := env.pinned.get(s.node.expr)) is not None and s.node.expr not in before}
+        if not turned or not isinstance(out, torch.Tensor) or not any(d in turned for d in out.shape if type(d) is int):
+            return out
+        for s in turned.values():
+            env.pinned.pop(s.node.expr, None)
+        resized = out.new_empty(tuple(turned.get(d, d) if type(d) is int else d for d in out.shape))
+        if self.recorder is not None:
+            self.recorder.stands_for[_storage(resized)] = out
+        return resized
 
     def _attend(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor:
         names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")

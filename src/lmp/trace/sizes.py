@@ -82,7 +82,11 @@ class Sizes:
         if kind in ("Mod", "PythonMod"):
             return self._convert(e.args[0]) % self._convert(e.args[1])
         if kind in ("CeilToInt", "FloorToInt", "TruncToInt", "ToFloat", "Identity"):
-            inner = self._convert(e.args[0])
+            inside = e.args[0]
+            if kind == "TruncToInt" and type(inside).__name__ in ("IntTrueDiv", "FloatTrueDiv"):
+                # int(a / b) of sizes is a // b.
+                return self._divide(*(a.args[0] if type(a).__name__ == "ToFloat" else a for a in inside.args))
+            inner = self._convert(inside)
             return n.ceil(inner) if kind == "CeilToInt" else n.floor(inner) if kind != "ToFloat" else inner
         if kind in ("IntTrueDiv", "FloatTrueDiv"):
             return self._convert(e.args[0]) / self._convert(e.args[1])

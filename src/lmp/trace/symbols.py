@@ -8,7 +8,10 @@ code turned into a plain integer itself. What was asked in the analysed source i
 
 from __future__ import annotations
 
+import contextlib
+import numbers
 import sys
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +20,12 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.sym_node import SymNode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.utils._sympy.numbers import int_oo
+from torch.utils._sympy.value_ranges import ValueRanges
+
+
+# nn.LayerNorm and others tell a size from a sequence of sizes by asking for an Integral.
+numbers.Integral.register(torch.SymInt)
 
 
 @dataclass(frozen=True)
@@ -37,6 +46,7 @@ class ConcolicShapeEnv(ShapeEnv):
         self.values: dict[sympy.Symbol, int] = {}
         self.conditions: dict[sympy.Basic, Condition] = {}
         self.pinned: dict[sympy.Basic, int] = {}
+        """Sizes that some code turned into plain numbers."""
         self.source_root = ""
 
     def size(self, name: str, value: int) -> Any:
@@ -57,14 +67,14 @@ class ConcolicShapeEnv(ShapeEnv):
     def evaluate_expr(self, orig_expr: Any, hint: Any = None, *args: Any, **kwargs: Any) -> Any:
         found = self._value(orig_expr) if hint is None else hint
         if orig_expr.free_symbols:
+            if type(found) is int or isinstance(found, sympy.Integer):
+                self.pinned[orig_expr] = int(found)
             frame = _asking_frame()
             if frame is not None and self.source_root and frame.f_code.co_filename.startswith(self.source_root):
-                if bool(found) is found or found in (sympy.true, sympy.false):
+                if isinstance(found, bool) or found in (sympy.true, sympy.false):
                     self.conditions.setdefault(
                         orig_expr, Condition(orig_expr, bool(found), frame.f_code.co_filename, frame.f_lineno)
                     )
-                elif not isinstance(found, (float, sympy.Float)):
-                    self.pinned[orig_expr] = int(found)
         return sympy.sympify(found) if isinstance(found, (bool, int, float)) else found
 
     def _maybe_evaluate_static(self, expr: Any, **kwargs: Any) -> Any:
@@ -72,6 +82,10 @@ class ConcolicShapeEnv(ShapeEnv):
 
     def guard_or_defer_runtime_assert(self, orig_expr: Any, msg: str, fx_node: Any = None) -> bool:
         return bool(self._value(orig_expr))
+
+    def bound_sympy(self, expr: Any, size_oblivious: bool = False) -> Any:
+        """Sizes are not negative; nothing else is promised."""
+        return ValueRanges(sympy.Integer(0), int_oo)
 
     def replace(self, expr: Any) -> Any:
         return expr
@@ -110,3 +124,37 @@ def fake_mode(env: ConcolicShapeEnv) -> FakeTensorMode:
 def expression(size: Any) -> Any:
     """The sympy expression of a size; a plain integer is its own."""
     return size.node.expr if isinstance(size, torch.SymInt) else size
+
+
+class _IntegerType(type):
+    """isinstance(x, int) holds for symbolic integers too, in sources whose ``int`` this stands for."""
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, (int, torch.SymInt))
+
+    def __subclasscheck__(cls, subclass: type) -> bool:
+        return issubclass(subclass, int)
+
+
+class SymbolicInteger(int, metaclass=_IntegerType):
+    """``int`` for symbolic runs: ``int(hidden_size / num_heads)`` stays an expression instead of becoming a number."""
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        if args and isinstance(args[0], torch.SymInt):
+            return args[0]
+        if args and isinstance(args[0], torch.SymFloat):
+            return torch.sym_int(args[0])
+        return int(*args, **kwargs)
+
+
+@contextlib.contextmanager
+def symbolic_int(module_names: Iterable[str]) -> Iterator[None]:
+    """While active, ``int`` means SymbolicInteger in these modules. They are left as they were."""
+    modules = [m for m in (sys.modules.get(n) for n in module_names) if m is not None and "int" not in vars(m)]
+    for module in modules:
+        vars(module)["int"] = SymbolicInteger
+    try:
+        yield
+    finally:
+        for module in modules:
+            vars(module).pop("int", None)

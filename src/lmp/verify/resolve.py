@@ -48,16 +48,23 @@ def resolve(name: str, path: str, call: Call, values: Mapping[str, int], config:
     steps = _steps(path)
     origin, rest = steps[0], steps[1:]
     if path in RUNTIME:
-        # A sum over cached tokens is nowhere to be read once the call has run: its cache has grown.
         if path not in values:
             raise Unresolvable(f"{path} is not given at this point")
         return values[path]
+    if origin == "inputs" and rest[:1] == ["past_key_values"] and "cache_len" in values:
+        # The cache's tensors have grown once the call has run: their length before it is the point's.
+        return values["cache_len"]
     if not rest:
         raise Unresolvable(f"{path} names nothing: expected config.X, self.X, init.X or inputs.NAME.shape[I]")
     if origin == "config":
         return _config_value(name, path, rest, call, values, config)
     if origin == "self":
-        return _integer(_follow(call.module, rest, path), path)
+        try:
+            return _integer(_follow(call.module, rest, path), path)
+        except Unresolvable:
+            if name.startswith("has_"):
+                return 0  # the variable asks whether it is there
+            raise
     if origin == "init":
         return _integer(_argument(call.module, rest, path), path)
     if origin == "inputs":

@@ -1,0 +1,39 @@
+# make setup   .venv, dependencies and vendored sources; does nothing when nothing changed
+# make demo    what each line of a few modules costs
+# make test    everything that CI runs
+# make clean   removes what can be made again, results included
+
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/.lmp-setup
+
+LLAMA := transformers.models.llama.modeling_llama
+DEMO := $(addprefix $(LLAMA).,LlamaRMSNorm LlamaMLP LlamaAttention LlamaDecoderLayer) torch.nn.Linear
+
+.PHONY: setup demo test clean
+
+setup: $(STAMP)
+	@$(BIN)/lmp vendor --quiet
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo 'lmp needs Python 3.11 or newer: make setup PYTHON=/path/to/python3.11' >&2; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $(STAMP)
+
+demo: setup
+	@$(BIN)/lmp analyze-module $(DEMO)
+	@for class in $(DEMO); do $(BIN)/lmp verify --quiet $$class || exit; done
+
+test: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/pytest
+
+clean:
+	rm -rf .venv build src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf transformers/src pytorch/torch transformers/.lmp-* pytorch/.lmp-*
+	find analysis_results reports -mindepth 1 ! -name README.md -delete
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,37 @@
+"""The command line in an empty project."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from fakes import FakePipeline, Lmp
+from typer.testing import CliRunner, Result
+
+from lmp.cli.main import app
+from lmp.pipeline import module as pipeline
+
+# The small analyses of the store's tests.
+sys.path.insert(0, str(Path(__file__).parents[1] / "store"))
+
+import analyses
+
+
+@pytest.fixture
+def lmp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lmp:
+    """Runs a command in an empty project."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments: str) -> Result:
+        return CliRunner().invoke(app, list(arguments))
+
+    return call
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> FakePipeline:
+    found = FakePipeline({a.class_name: a for a in (analyses.mlp(), analyses.linear())})
+    for name in ("analyze_modules", "verify_module", "load_for_evaluation"):
+        monkeypatch.setattr(pipeline, name, getattr(found, name))
+    return found

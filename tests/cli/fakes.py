@@ -1,0 +1,48 @@
+"""In place of the real pipeline: one that does what a test tells it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from typer.testing import Result
+
+from lmp.pipeline import module as pipeline
+from lmp.records import ModuleAnalysis
+
+Lmp = Callable[..., Result]
+
+
+@dataclass
+class FakePipeline:
+    """Knows its analyses, does what it is told, and remembers how it was called."""
+
+    analyses: dict[str, ModuleAnalysis]
+    raises: BaseException | None = None
+    reused: bool = False
+    options: pipeline.Options | None = None
+    asked: list[str] = field(default_factory=list)
+
+    def _outcome(self, class_path: str, options: pipeline.Options, requested: bool = True) -> pipeline.Outcome:
+        if self.raises is not None:
+            raise self.raises
+        file = options.results / class_path / "module_analysis.json"
+        return pipeline.Outcome(self.analyses[class_path], file, self.reused, requested)
+
+    def analyze_modules(self, class_paths, options, progress):  # type: ignore[no-untyped-def]
+        self.options, self.asked = options, list(class_paths)
+        outcomes = []
+        for class_path in class_paths:
+            for stage in ("reading", "tracing", "verifying", "stored"):
+                progress(class_path, stage)
+            outcomes.append(self._outcome(class_path, options))
+        others = [name for name in self.analyses if name not in class_paths]
+        return outcomes + [self._outcome(name, options, requested=False) for name in others]
+
+    def verify_module(self, class_path, options):  # type: ignore[no-untyped-def]
+        self.options, self.asked = options, [class_path]
+        return self._outcome(class_path, options)
+
+    def load_for_evaluation(self, class_path, options, progress):  # type: ignore[no-untyped-def]
+        self.options, self.asked = options, [class_path]
+        return self._outcome(class_path, options).analysis, self.analyses.__getitem__

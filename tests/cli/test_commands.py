@@ -1,0 +1,181 @@
+"""What each command asks of the pipeline, and what it prints."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import analyses
+import pytest
+from analyses import LINEAR, MLP
+from fakes import FakePipeline, Lmp
+from jsonschema import Draft202012Validator
+
+from lmp.records import Finding, Verification
+from lmp.store.schemas import schema
+
+POINT = ("--set", "batch_size=2", "--set", "seq_len=16")
+
+
+def test_analyze_prints_the_requested_and_names_the_rest(lmp: Lmp, fake: FakePipeline) -> None:
+    result = lmp("analyze-module", MLP)
+    assert result.exit_code == 0
+    assert fake.asked == [MLP]
+    assert "modeling_llama.py:160-176  forward()" in result.stdout
+    assert "engine: trace (auto)" in result.stdout
+    assert "verified at 5 points" in result.stdout
+    # The code of line 175 stands once; its three calls and two operators under it.
+    assert result.stdout.count("down_proj = self.down_proj(") == 1
+    assert result.stdout.count("Linear(batch_size={batch_size}, seq_len={seq_len}") == 3
+    assert "free lines        176" in result.stdout
+    assert f"analysed too, because the above refer to them:\n  {LINEAR}  verified\n" in result.stdout
+
+
+def test_analyze_reports_progress_as_lines_on_stderr(lmp: Lmp, fake: FakePipeline) -> None:
+    result = lmp("analyze-module", MLP)
+    assert result.stderr == "".join(f"{MLP}: {stage}\n" for stage in ("reading", "tracing", "verifying", "stored"))
+    assert lmp("analyze-module", MLP, "--quiet").stderr == ""
+
+
+def test_analyze_json_is_a_list_of_what_was_requested(lmp: Lmp, fake: FakePipeline) -> None:
+    result = lmp("analyze-module", MLP, "--json")
+    (only,) = json.loads(result.stdout)
+    assert only["class_name"] == MLP
+    Draft202012Validator(schema("module_analysis")).validate(only)
+
+
+def test_several_classes_and_both_forms(lmp: Lmp, fake: FakePipeline) -> None:
+    lmp("analyze-module", MLP, "--module", LINEAR, "--module", MLP)
+    assert fake.asked == [MLP, LINEAR]
+
+
+def test_options_reach_the_pipeline(lmp: Lmp, fake: FakePipeline) -> None:
+    arguments = ["--results", "out", "--transformers", "t", "--pytorch", "p", "--config", "c.json", "--attn", "eager"]
+    lmp("analyze-module", MLP, *arguments, "--dtype", "float32", "--fresh", "--engine", "trace")
+    assert fake.options is not None
+    found = vars(fake.options)
+    assert found == {
+        "results": Path("out"),
+        "transformers": Path("t"),
+        "pytorch": Path("p"),
+        "config_file": Path("c.json"),
+        "attention": "eager",
+        "dtype": "float32",
+        "fresh": True,
+        "engine": "trace",
+    }
+    assert type(found["attention"]) is type(found["dtype"]) is str
+
+
+def test_results_are_the_projects_from_any_folder_of_it(
+    lmp: Lmp, fake: FakePipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "vendor.lock").write_text('{"trees": {}}')
+    (tmp_path / "notes").mkdir()
+    monkeypatch.chdir(tmp_path / "notes")
+    lmp("analyze-module", MLP)
+    assert fake.options is not None
+    assert fake.options.results == tmp_path / "analysis_results"
+
+
+def test_a_failed_analysis_ends_with_4(lmp: Lmp, fake: FakePipeline) -> None:
+    finding = Finding(line=175, quantity="read", point="seq_len=3", claimed="10", counted="12")
+    failed = analyses.mlp(verification=Verification(status="failed", points=5, findings=[finding]))
+    fake.analyses[MLP] = failed
+    result = lmp("analyze-module", MLP, "--quiet")
+    assert result.exit_code == 4
+    assert "FAILED: 1 difference from execution" in result.stdout
+    assert result.stderr == (
+        f"error: the formulas do not agree with execution: {MLP}\n"
+        "do not use them; `lmp verify CLASS` says where they differ\n"
+    )
+    result = lmp("verify", MLP, "--quiet")
+    assert result.exit_code == 4
+    row = next(line for line in result.stdout.splitlines() if "175" in line)
+    assert row.split() == ["175", "read", "seq_len=3", "10", "12"]
+
+
+def test_verify(lmp: Lmp, fake: FakePipeline) -> None:
+    result = lmp("verify", MLP)
+    assert result.exit_code == 0
+    assert result.stdout.startswith(f"{MLP}\n  verified at 5 points\n  matmul_flops equal FlopCounterMode\n")
+    found = json.loads(lmp("verify", "--module", MLP, "--json").stdout)
+    assert found["class_name"] == MLP
+    assert found["verification"]["status"] == "verified"
+
+
+def test_evaluate_json_is_the_contracts(lmp: Lmp, fake: FakePipeline) -> None:
+    result = lmp("evaluate", MLP, *POINT, "--json")
+    assert result.exit_code == 0
+    found = json.loads(result.stdout)
+    Draft202012Validator(schema("evaluation")).validate(found)
+    # 3 * 2*2*16*8*32 for the Linears, 5 * 2*16*32 for activation and product: see tests/expand
+    assert found["totals"]["flops"] == 54_272
+    assert set(found["totals"]) == {"flops", "matmul_flops", "read", "write", "compulsory", "parameters_count"}
+    assert found["values"] == {
+        **{"batch_size": 2, "seq_len": 16, "cache_len": 0, "w_bytes": 2, "a_bytes": 2},
+        **{"hidden_size": 8, "intermediate_size": 32},
+    }
+    keys = ["path", "class_name", "line", "operation", "category", "repeat", "flops", "read", "write"]
+    assert list(found["kernels"][0]) == keys
+
+
+def test_evaluate_table(lmp: Lmp, fake: FakePipeline) -> None:
+    fake.analyses = {a.class_name: a for a in (analyses.layer(), analyses.mlp(), analyses.linear())}
+    out = lmp("evaluate", analyses.LAYER, "--set", "batch_size=2,seq_len=16").stdout
+    row = next(line for line in out.splitlines() if "mlp.gate_proj" in line)
+    # 3 * 16,384 of 2*16*8 + 3 * 54,272 = 163,072 FLOPs are 30.1%
+    assert row.split()[-5:] == ["3", "16,384", "1,024", "2,048", "30.1%"]
+    assert "FLOPs             163,072" in out
+    assert "FLOPs a byte         2.72" in out  # 163,072 / (33,280 + 26,624) = 2.722
+    assert "a kernel's figures are those of one run" in out
+
+
+def test_kernels_without_a_cost_are_only_counted(lmp: Lmp, fake: FakePipeline) -> None:
+    kernels = [*analyses.linear().kernels, analyses.kernel(134, "0", "0", "0", operation="bias addition")]
+    fake.analyses[LINEAR] = analyses.linear(kernels=kernels)
+    arguments = ("evaluate", LINEAR, *POINT, "--set", "in_features=8,out_features=32")
+    out = lmp(*arguments).stdout
+    assert "bias addition" not in out
+    assert "1 more costs nothing at these values" in out
+    assert len(json.loads(lmp(*arguments, "--json").stdout)["kernels"]) == 2
+
+
+def test_evaluate_warns_on_stderr(lmp: Lmp, fake: FakePipeline) -> None:
+    unverified = Verification(status="unverified", reason="no time")
+    fake.analyses[MLP] = analyses.mlp(
+        verification=unverified, assumptions=["{seq_len} < {hidden_size}"], uncounted=["aten::frob"]
+    )
+    result = lmp("evaluate", MLP, *POINT)
+    assert result.exit_code == 0
+    assert "UNVERIFIED" in result.stdout
+    assert result.stderr == (
+        f"warning: the formulas of {MLP} are unverified\n"
+        f"warning: {MLP} has operators without a rule, whose cost is missing: aten::frob\n"
+        "warning: assumption {seq_len} < {hidden_size} of LlamaMLP does not hold (hidden_size = 8, seq_len = 16): "
+        "the formulas were derived for where it does\n"
+    )
+    found = json.loads(lmp("evaluate", MLP, *POINT, "--json").stdout)
+    assert found["verification"] == "unverified"
+    assert found["violated_assumptions"][0]["assumption"] == "{seq_len} < {hidden_size}"
+
+
+def test_schema(lmp: Lmp, tmp_path: Path) -> None:
+    assert [line.split()[0] for line in lmp("schema").stdout.splitlines()] == ["module_analysis", "evaluation"]
+    assert json.loads(lmp("schema", "module_analysis").stdout) == schema("module_analysis")
+    assert set(json.loads(lmp("schema", "--json").stdout)) == {"module_analysis", "evaluation"}
+    assert lmp("schema", "--write").exit_code == 0
+    assert json.loads((tmp_path / "schemas" / "evaluation.schema.json").read_text()) == schema("evaluation")
+
+
+def test_version(lmp: Lmp, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.metadata.version", lambda name: f"0.0 of {name}")
+    assert lmp("--version").stdout == "lmp 0.0 of lmp\n"
+
+
+def test_help_is_shown_without_a_command(lmp: Lmp) -> None:
+    assert lmp().stderr == lmp("--help").stdout
+    assert lmp().exit_code == 2
+    for command in ("vendor", "analyze-module", "verify", "evaluate", "doctor", "schema"):
+        assert f"\n  {command} " in lmp("--help").stdout
+        assert lmp(command, "--help").exit_code == 0

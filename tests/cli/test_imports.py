@@ -1,0 +1,84 @@
+"""Nothing imports torch before it must: it takes two seconds, and most commands never need it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SLOW = ("torch", "transformers", "sympy", "claude_agent_sdk")
+
+PROBE = """
+import json, sys
+sys.argv = ["lmp", *sys.argv[1:]]
+try:
+    {body}
+except SystemExit as end:
+    code = end.code or 0
+print("IMPORTED", json.dumps([code, sorted({{name.partition(".")[0] for name in sys.modules}})]), file=sys.stderr)
+"""
+
+
+def imported(*arguments: str, body: str = "from lmp.cli.main import run; run()", cwd: Path = ROOT) -> set[str]:
+    """Top-level packages that are loaded when the command ends; it has to end well."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    command = [sys.executable, "-c", PROBE.format(body=body), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment, check=False)
+    marked = [line for line in done.stderr.splitlines() if line.startswith("IMPORTED ")]
+    assert marked, done.stderr
+    code, names = json.loads(marked[-1].removeprefix("IMPORTED "))
+    assert code == 0, done.stderr
+    return set(names)
+
+
+def slow(names: set[str]) -> set[str]:
+    return names & set(SLOW)
+
+
+def test_the_probe_sees_an_import() -> None:
+    assert slow(imported(body="import torch; code = 0")) >= {"torch"}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("--help",), ("analyze-module", "--help"), ("schema",), ("schema", "module_analysis"), ("schema", "--json")],
+)
+def test_commands_that_need_no_module(arguments: tuple[str, ...]) -> None:
+    assert slow(imported(*arguments)) == set()
+
+
+def test_help_imports_neither_records_nor_rich_tables() -> None:
+    assert imported("--help") & {"pydantic", "jsonschema", "numpy", "rich"} == set()
+
+
+def test_doctor() -> None:
+    environment = "import lmp.cli.doctor as d; d.usable = lambda checks: True; from lmp.cli.main import run; run()"
+    assert slow(imported("doctor", body=environment)) == set()
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which torch.nn.Linear is analysed already: by the real engine, which imports torch."""
+    if not (ROOT / "pytorch" / "torch").is_dir():
+        pytest.skip("nothing is vendored here")
+    folder = tmp_path_factory.mktemp("results")
+    names = imported("analyze-module", "torch.nn.Linear", "--results", str(folder), "--quiet")
+    assert "torch" in names
+    return folder
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("analyze-module", "torch.nn.Linear"),
+        ("analyze-module", "torch.nn.Linear", "--json"),
+        ("evaluate", "torch.nn.Linear", "--set", "batch_size=2,seq_len=16,in_features=8,out_features=32,bias=0"),
+    ],
+)
+def test_commands_on_a_stored_result(results: Path, arguments: tuple[str, ...]) -> None:
+    assert slow(imported(*arguments, "--results", str(results))) == set()
