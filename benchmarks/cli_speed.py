@@ -36,7 +36,11 @@ class Timed:
 
 
 def main() -> int:
-    results = ["--results", tempfile.mkdtemp(prefix="lmp-speed-"), "--quiet"]
+    with tempfile.TemporaryDirectory(prefix="lmp-speed-") as folder:
+        return measure(["--results", folder, "--quiet"])
+
+
+def measure(results: list[str]) -> int:
     libraries = Timed("import typer, rich", [sys.executable, "-c", "import typer, rich"])
     help_page = Timed("lmp --help", [*LMP, "--help"])
     _interleaved(20, libraries, help_page)

@@ -66,6 +66,10 @@ TABLE: dict[str, ScalarOps] = {
     "addcmul": _out(3, "a + value * b * c"),
     "addcdiv": _out(3, "a + value * b / c"),
     "lerp": _out(3, "a + w * (b - a)"),
+    "polar": _out(4, "(r * cos(t), r * sin(t)): cos, sin, two products"),
+    # products of vectors: torch's flop counter has no rule for them, so they are no matmuls here
+    "mv": _each(2, "a product and an addition an element of the matrix"),
+    "dot": _each(2, "a product and an addition an element of one vector"),
     "pow": _out(1, "x * x; e - 1 products for a whole e from 2 to 4, else exp(e * log(x)), 3"),
     "square": _out(1, "x * x"),
     # activations
@@ -115,6 +119,7 @@ TABLE: dict[str, ScalarOps] = {
     "avg_pool": ScalarOps(definition="one addition an element of each window, one division a result"),
     "_adaptive_avg_pool2d": _each(1, "one addition an element, one division a result", per_output=1),
     "upsample_nearest": FREE,
+    "_trilinear": ScalarOps(definition="two products and an addition for each term of sum_ij x_i * W_ij * y_j"),
     # scatters that add
     "index_add": ScalarOps(definition="one addition an added value"),
     "scatter_add": ScalarOps(definition="one addition an added value"),
@@ -122,7 +127,8 @@ TABLE: dict[str, ScalarOps] = {
     **dict.fromkeys(
         (
             "_to_copy", "clone", "copy", "cat", "stack", "contiguous", "where", "masked_fill", "fill", "zero", "tril",
-            "triu", "gather", "embedding", "index", "index_select", "index_put", "scatter", "index_copy", "topk",
+            "triu", "gather", "embedding", "index", "index_select", "take", "index_put", "index_fill", "masked_scatter",
+            "scatter", "index_copy", "topk",
             "sort", "argsort", "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_not",
             "bitwise_and", "bitwise_or", "bitwise_not", "isnan", "isinf", "any", "all", "histc", "bincount", "arange",
             "zeros", "ones", "full", "zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full",

@@ -132,24 +132,24 @@ def _given(name: str, value: Any) -> _Values:
 
 def _exact(expr: Expr, points: _Points) -> _Values:
     match expr:
-        case Num(value):
-            return _Values(value, value, value, isinstance(value, int))
+        case Num(int() as value):
+            return _point(value)
         case Var(name):
             return points[name] if name in points else unknown(name, points)
-        case Add(terms):
-            return reduce(_plus, (_exact(term, points) for term in terms))
-        case Mul(factors):
-            return _product(expr, factors, points)
-        case Div(left, right) | FloorDiv(left, right) | Mod(left, right):
-            return _quotient(expr, _exact(left, points), _exact(right, points))
+        case Num() | Add() | Mul() | Div():
+            return _over(*_ratio(expr, points))
+        case FloorDiv(left, right) | Mod(left, right):
+            divisor = _ratio(right, points)
+            _refuse_zero(expr, divisor[0])
+            if isinstance(expr, FloorDiv):
+                return _floored(_ratio(left, points), divisor)
+            return _remainder(_exact(left, points), _over(*divisor))
         case Pow(left, right):
             return _power(_exact(left, points), _exact(right, points))
         case Call("min" | "max" as function, arguments):
             return reduce(_EXTREME[function], (_exact(argument, points) for argument in arguments))
-        case Call(function, (Div() as argument,)):
-            return _rounded_quotient(function, argument, points)
         case Call(function, (argument,)):
-            return _rounded(function, _exact(argument, points))
+            return _rounded(function, _ratio(argument, points))
         case Where():
             return _where(expr, points)
         case Ref():
@@ -231,29 +231,78 @@ def _times(left: _Values, right: _Values) -> _Values:
     return _step(np.multiply, lambda a, b: times((a, b)), bounds, left, right)
 
 
-def _product(expr: Expr, factors: tuple[Expr, ...], points: _Points) -> _Values:
-    """Everything above the lines over everything below them: fractions that cancel out never arise."""
-    above = reduce(_times, (_exact(f.left if isinstance(f, Div) else f, points) for f in factors))
-    below = [_exact(f.right, points) for f in factors if isinstance(f, Div)]
-    return _quotient(expr, above, reduce(_times, below)) if below else above
+_Ratio = tuple[_Values, _Values | None]
+"""What is above the line and what, if anything, below it: fractions that cancel out in the end never arise."""
 
 
-def _quotient(expr: Expr, left: _Values, right: _Values) -> _Values:
+def _ratio(expr: Expr, points: _Points) -> _Ratio:
+    match expr:
+        case Num(Fraction() as value):
+            return _point(value.numerator), _point(value.denominator)
+        case Add(terms):
+            return reduce(_ratio_plus, (_ratio(term, points) for term in terms))
+        case Mul(factors):
+            return reduce(_ratio_times, (_ratio(factor, points) for factor in factors))
+        case Div(left, right):
+            above, below = _ratio(right, points)
+            _refuse_zero(expr, above)
+            return _ratio_times(_ratio(left, points), (_point(1) if below is None else below, above))
+    return _exact(expr, points), None
+
+
+def _ratio_plus(left: _Ratio, right: _Ratio) -> _Ratio:
+    (a, b), (c, d) = left, right
+    if b is None and d is None:
+        return _plus(a, c), None
+    if b is not None and d is not None and not b.is_array and not d.is_array and b.data == d.data:
+        return _plus(a, c), b
+    above = _plus(a if d is None else _times(a, d), c if b is None else _times(c, b))
+    return _ratio_times((above, b), (_point(1), d))
+
+
+def _ratio_times(left: _Ratio, right: _Ratio) -> _Ratio:
+    (a, b), (c, d) = left, right
+    above, below = _times(a, c), d if b is None else b if d is None else _times(b, d)
+    if below is not None and max(above.largest, below.largest).bit_length() > MAX_BITS // 2:
+        return _over(above, below), None
+    return above, below
+
+
+def _over(above: _Values, below: _Values | None) -> _Values:
+    """The quotient, as integers where every division is exact."""
     import numpy as np
 
-    zero = right.low <= 0 <= right.high and np.any(np.equal(right.data, 0))
-    if zero:
+    if below is None:
+        return above
+    if not above.is_array and not below.is_array:
+        return _point(divided(above.data, below.data))
+    if above.whole and below.whole:
+        rest = _step(np.remainder, QUOTIENT[Mod], _mod_bounds, above, below)
+        if not np.any(rest.data):
+            return _step(np.floor_divide, QUOTIENT[FloorDiv], _floor_bounds, above, below)
+    return _collected(np.frompyfunc(divided, 2, 1)(_as_objects(above), _as_objects(below)))
+
+
+def _floored(left: _Ratio, right: _Ratio) -> _Values:
+    """``left // right``; (a / b) // (c / d) is (a * d) // (b * c)."""
+    import numpy as np
+
+    (a, b), (c, d) = left, right
+    above, below = a if d is None else _times(a, d), c if b is None else _times(c, b)
+    return _step(np.floor_divide, QUOTIENT[FloorDiv], _floor_bounds, above, below)
+
+
+def _remainder(left: _Values, right: _Values) -> _Values:
+    import numpy as np
+
+    return _step(np.remainder, QUOTIENT[Mod], _mod_bounds, left, right)
+
+
+def _refuse_zero(expr: Expr, divisor: _Values) -> None:
+    import numpy as np
+
+    if divisor.low <= 0 <= divisor.high and np.any(np.equal(divisor.data, 0)):
         raise division_by_zero(expr)
-    match expr:
-        case FloorDiv():
-            return _step(np.floor_divide, QUOTIENT[FloorDiv], _floor_bounds, left, right)
-        case Mod():
-            return _step(np.remainder, QUOTIENT[Mod], _mod_bounds, left, right)
-    if not left.is_array and not right.is_array:
-        return _point(divided(left.data, right.data))
-    if left.fits and right.fits and not np.any(np.remainder(left.data, right.data)):
-        return _step(np.floor_divide, QUOTIENT[FloorDiv], _floor_bounds, left, right)
-    return _collected(np.frompyfunc(divided, 2, 1)(_as_objects(left), _as_objects(right)))
 
 
 def _floor_bounds(a: _Values, b: _Values) -> tuple[int, int]:
@@ -302,27 +351,15 @@ def _chosen(ufunc: Callable[..., Array], choose: Callable[..., Any], left: _Valu
     return _step(ufunc, choose, bounds, left, right)
 
 
-def _rounded(function: str, values: _Values) -> _Values:
-    import numpy as np
-
-    if values.whole:
-        return values
-    exactly = {"ceil": math.ceil, "floor": math.floor}[function]
-    if not values.is_array:
-        return _point(exactly(values.data))
-    return _collected(np.frompyfunc(exactly, 1, 1)(values.data))
-
-
-def _rounded_quotient(function: str, quotient: Div, points: _Points) -> _Values:
-    """``ceil(a / b)`` and ``floor(a / b)`` without the fraction where a and b are integers."""
-    left, right = _exact(quotient.left, points), _exact(quotient.right, points)
-    if not (left.whole and right.whole):
-        return _rounded(function, _quotient(quotient, left, right))
-    down = FloorDiv(quotient.left, quotient.right)
+def _rounded(function: str, ratio: _Ratio) -> _Values:
+    """``floor(a / b)`` is a // b, ``ceil(a / b)`` is -(-a // b)."""
+    (above, below), one = ratio, (_point(1), None)
+    if above.whole and below is None:
+        return above
     if function == "floor":
-        return _quotient(down, left, right)
+        return _floored(ratio, one)
     minus = _point(-1)
-    return _times(minus, _quotient(down, _times(minus, left), right))
+    return _times(minus, _floored((_times(minus, above), below), one))
 
 
 # Conditions: only the points that need a side are given to it

@@ -52,41 +52,69 @@ class Making:
 
     def outcomes(self) -> list[Outcome]:
         """Analyse the class and those it calls, verify them, and store them."""
+        self.session.progress(self.source.class_path, "tracing")
+        with quiet_warnings():
+            if not isinstance(self.workload, StandaloneWorkload):
+                return self._made()
+            return self._made_with_flags(self.workload)
+
+    def _made_with_flags(self, workload: StandaloneWorkload) -> list[Outcome]:
+        """A module alone, with its flags as variables; those that no formula covers stay at their defaults."""
+        flags = sorted(workload.flags)
+        attempts = [(), *((f,) for f in flags), tuple(flags)]
+        for fixed in attempts:
+            for flag in fixed:
+                workload.fix(flag)
+            try:
+                return self._made()
+            except (TraceFailed, VerificationFailed):
+                if fixed == attempts[-1]:
+                    raise
+                del self.workload, self.__dict__["points"]
+                workload = StandaloneWorkload(workload.cls, self._dtype)
+                self.__dict__["workload"] = workload
+        raise AssertionError("the last attempt returns or raises")
+
+    def _made(self) -> list[Outcome]:
         from lmp.pipeline.module import Outcome
 
         session, name = self.session, self.source.class_path
-        session.progress(name, "tracing")
-        with quiet_warnings():
-            engine = self.engine()
-            engine.prepare()
-            if any(isinstance(m, torch.nn.ModuleList) for c in self._own_calls(engine) for m in c.module.modules()):
-                engine.deriver.explore_layers()
-            found: list[Outcome] = []
-            for class_path in self._called_first(engine):
-                if class_path != name and self._is_elsewhere(class_path):
-                    for outcome in session.outcomes(class_path):
-                        session._fresh[outcome.analysis.class_name] = outcome.analysis
-                        found.append(Outcome(outcome.analysis, outcome.file, outcome.reused, requested=False))
-                    engine.know(session.lookup(class_path))
-                    continue
-                source = self.source if class_path == name else session.locate(class_path)
-                analysis = engine.analyse(class_path, source.record())
-                session.progress(class_path, "verifying")
-                session._fresh[class_path] = analysis
-                verification = self.judged(analysis)
-                files = fingerprint(self._files(engine, source))
-                analysis = analysis.model_copy(update={"verification": verification, "fingerprint": files})
-                if verification.status == "failed":
-                    first = verification.findings[0]
-                    raise VerificationFailed(
-                        f"{class_path}: {first.quantity} of line {first.line} is {first.claimed} by formula and "
-                        f"{first.counted} executed, at {first.point}.\nNothing was stored; please report this class."
-                    )
-                session._fresh[class_path] = analysis
-                file = session.store.save(analysis)
-                session.progress(class_path, "stored")
-                found.append(Outcome(analysis, file, reused=False, requested=class_path == name))
+        engine = self.engine()
+        engine.prepare()
+        if any(isinstance(m, torch.nn.ModuleList) for c in self._own_calls(engine) for m in c.module.modules()):
+            engine.deriver.explore_layers()
+        found: list[Outcome] = []
+        for class_path in self._called_first(engine):
+            if class_path != name and self._is_elsewhere(class_path):
+                for outcome in session.outcomes(class_path):
+                    session._fresh[outcome.analysis.class_name] = outcome.analysis
+                    found.append(Outcome(outcome.analysis, outcome.file, outcome.reused, requested=False))
+                engine.know(session.lookup(class_path))
+                continue
+            source = self.source if class_path == name else session.locate(class_path)
+            analysis = self._verified(engine.analyse(class_path, source.record()))
+            files = fingerprint(self._files(engine, source))
+            analysis = analysis.model_copy(update={"fingerprint": files})
+            session._fresh[class_path] = analysis
+            file = session.store.save(analysis)
+            session.progress(class_path, "stored")
+            found.append(Outcome(analysis, file, reused=False, requested=class_path == name))
         return found
+
+    def _verified(self, analysis: ModuleAnalysis) -> ModuleAnalysis:
+        """The analysis with what execution says of it. Raises VerificationFailed when that differs."""
+        name = analysis.class_name
+        self.session.progress(name, "verifying")
+        self.session._fresh[name] = analysis
+        verification = self.judged(analysis)
+        if verification.status == "failed":
+            self.session._fresh.pop(name)
+            first = verification.findings[0]
+            raise VerificationFailed(
+                f"{name}: {first.quantity} of line {first.line} is {first.claimed} by formula and "
+                f"{first.counted} executed, at {first.point}.\nNothing was stored; please report this class."
+            )
+        return analysis.model_copy(update={"verification": verification})
 
     def engine(self) -> TraceEngine:
         transformers = self.session.trees.transformers

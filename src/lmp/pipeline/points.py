@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any
-
 from lmp.workload.base import Workload
 
-FACTORS = (3, 2, 5, 4, 7, 6)
+FACTORS = (8, 2, 4, 16)
+"""Powers of two: they change the sizes apart and keep most of what divides."""
 
 
 def held_out_points(workload: Workload) -> list[tuple[str, dict[str, int]]]:
@@ -45,20 +44,19 @@ def _point(label: str, values: dict[str, int], shape: tuple[int, int, int]) -> t
 
 
 def changed(workload: Workload) -> dict[str, int]:
-    """Every variable times a factor of its own, as far as the module still runs."""
+    """Every variable times a factor of its own, as far as the module still runs and what divided still divides."""
+    own = {n: v for n, v in workload.hints.items() if n not in workload.flags}
+    divides = [(a, b) for a in own for b in own if a != b and own[b] > 1 and own[a] % own[b] == 0]
     values = dict(workload.hints)
-    for index, name in enumerate(values):
-        if name in workload.flags:
-            continue
-        before = values[name]
+    for index, (name, before) in enumerate(own.items()):
+        factor = FACTORS[index % len(FACTORS)]
         # A number of layers costs time and shows nothing more when it is multiplied.
-        tries: list[Any] = [before + 1] if name == "num_hidden_layers" else [before * FACTORS[index % len(FACTORS)]]
-        for value in (*tries, before * 2, before // 2):
-            values[name] = value
-            if value > 0 and _runs(workload, values):
+        tries = (before + 1,) if name == "num_hidden_layers" else (before * factor, before * 2, before // 2)
+        for value in tries:
+            tried = {**values, name: value}
+            if value > 0 and all(tried[a] % tried[b] == 0 for a, b in divides if name in (a, b)) and _runs(workload, tried):
+                values = tried
                 break
-        else:
-            values[name] = before
     return values
 
 

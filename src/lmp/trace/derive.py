@@ -27,6 +27,8 @@ from lmp.formula import (
     free_variables,
     ge,
     gt,
+    maximum,
+    minimum,
     num,
     simplify,
     substitute,
@@ -34,7 +36,18 @@ from lmp.formula import (
     var,
 )
 from lmp.trace.fit import Fitter, Point, Sample, negated
-from lmp.trace.observe import Interface, Item, Key, Observation, Observer, attribute, forward_arguments
+from lmp.trace.observe import (
+    CallSite,
+    Interface,
+    Item,
+    Key,
+    Observation,
+    Observer,
+    attribute,
+    call_site,
+    differs,
+    forward_arguments,
+)
 from lmp.trace.recording import Recorder, Recording
 from lmp.trace.rules import Size
 from lmp.trace.sizes import Sizes
@@ -96,6 +109,9 @@ class Deriver:
         self.concrete: list[Run] = []
         self.compared: dict[str, None] = {}
         """Sizes of the config that the source compares with one another."""
+        self.alone: set[str] = set()
+        """Classes whose analysis was made on inputs of their own, not in this workload."""
+        self.written_out: set[CallSite] = set()
         self._flipped: set[Condition] = set()
         self._done: set[tuple[tuple[str, int], ...]] = set()
         self._base = dict(workload.hints)
@@ -165,11 +181,9 @@ class Deriver:
         if "num_hidden_layers" in self._base:
             for more in (1, 2, 5):
                 self.explore([{**start, "num_hidden_layers": start["num_hidden_layers"] + more}])
-            self.explore(
-                {**start, name: start[name] - 1}
-                for name in self._base
-                if 1 < start[name] < start["num_hidden_layers"] and name != "num_hidden_layers"
-            )
+            small = [n for n in self._base if 0 < start[n] < start["num_hidden_layers"] and n != "num_hidden_layers"]
+            for other in (start["num_hidden_layers"] - 2, start["num_hidden_layers"] + 2):
+                self.explore({**start, name: other} for name in small if other > 0)
 
     def corners(self, changed: dict[str, int]) -> list[dict[str, int]]:
         """Batches and sequences of one and of several, with and without a cache."""
@@ -233,6 +247,7 @@ class Deriver:
 
     def derive(self, class_path: str) -> Derived:
         """Formulas of one class that this workload runs. The classes that it calls must be derived before."""
+        self._find_written_out(class_path)
         variables = ClassVariables(class_path, self.symbolic[0])
         paths = {name: v.path for name, v in self.workload.variables.items()}
         for _ in range(MAX_SYMBOLIC_RUNS):
@@ -251,8 +266,18 @@ class Deriver:
             self.ranks[class_path] = {n: len(s) for n, s in derived.interface.items() if s is shapes[0]}
         return derived
 
+    def _find_written_out(self, class_path: str) -> None:
+        """Calls of modules that are analysed by themselves, with inputs for which those analyses do not hold."""
+        for run in (*self.symbolic, *self.concrete):
+            for call in run.recording.calls:
+                inner = call.parent is not None and call.parent.class_path == class_path
+                site = call_site(call)
+                if inner and site is not None and call.class_path in self.alone and site not in self.written_out:
+                    if differs(call, run.recording):
+                        self.written_out.add(site)
+
     def _observer(self, run: Run) -> Observer:
-        return Observer(run.recording, run.values, run.size, self.interfaces, self.ranks)
+        return Observer(run.recording, run.values, run.size, self.interfaces, self.ranks, self.written_out)
 
 
 def _symbolic_size(sizes: Sizes) -> Callable[[Any], Size]:
@@ -306,14 +331,20 @@ class ClassVariables:
             for name in names:
                 if name.startswith("_") or name in ("training", "layer_idx"):
                     continue
-                found = [attribute(i, prefix + name) for i in instances]
-                if not all(isinstance(v, (bool, int, type(None), torch.nn.Module, torch.SymInt)) for v in found):
+                found = [_attribute_or_missing(i, prefix + name) for i in instances]
+                if not all(isinstance(v, (bool, int, type(None), torch.nn.Module, torch.SymInt, _Missing)) for v in found):
                     continue
-                present = [v is not None and v is not False for v in found]
-                if any(present) and not all(present):
-                    whole = any(isinstance(v, (int, torch.SymInt)) and not isinstance(v, bool) for v in found)
-                    known = name if whole or any(isinstance(v, bool) for v in found) else f"has_{name}"
-                    self.switches.setdefault(known, f"self.{prefix}{name}")
+                present = [not (v is None or v is False or isinstance(v, _Missing)) for v in found]
+                if all(present) or not any(present):
+                    continue
+                missing = any(isinstance(v, _Missing) for v in found)
+                if any(isinstance(v, torch.nn.Module) for v in found):
+                    self.switches.setdefault(f"has_{name}", f"self.{prefix}{name}")
+                elif not missing:
+                    self.switches.setdefault(name, f"self.{prefix}{name}")
+        # What the first instance lacks says best what is special about the others.
+        first = {n: attribute(primary, p.removeprefix("self.")) for n, p in self.switches.items()}
+        self.switches = dict(sorted(self.switches.items(), key=lambda kv: bool(first[kv[0]])))
 
     def numbers(self, run: Run, call: Call) -> dict[str, int]:
         """Values of all variables at this call."""
@@ -321,6 +352,18 @@ class ClassVariables:
         for name, path in (*self.paths.items(), *self.switches.items()):
             found[name] = _number(attribute(call.module, path.removeprefix("self.")), run)
         return found
+
+
+class _Missing:
+    """Stands for an attribute that is not there."""
+
+
+def _attribute_or_missing(instance: Any, path: str) -> Any:
+    for part in path.split("."):
+        if instance is None or not hasattr(instance, part):
+            return _Missing()
+        instance = getattr(instance, part)
+    return instance
 
 
 def _plain(value: Any, size: Callable[[Any], Size]) -> Any:
@@ -417,7 +460,7 @@ class Table:
                 found[simplify(value) if isinstance(value, Expr) else num(value)] = None
         if name == "count" and len(self._column(key, name)) > 0:
             counts = {s.value for s in self._column(key, name)}
-            if len(counts) > 1:
+            if len(counts) > 1 and max(counts) > 1:
                 found.update(dict.fromkeys(_structural(self.symbolic[0].numbers, max(counts))))
         return list(found)
 
@@ -630,7 +673,9 @@ def _structural(numbers: Mapping[str, int], most: int) -> list[Expr]:
     small = [n for n, v in numbers.items() if n not in RUNTIME and n != "num_hidden_layers" and 0 < v <= most]
     found: list[Expr] = [layers]
     found += [var(n) for n in small]
+    found += [minimum(layers, var(n)) for n in small]
     found += [simplify(layers - var(n)) for n in small]
+    found += [maximum(simplify(layers - var(n)), num(0)) for n in small]
     found += [layers // 2, (layers + 1) // 2]
     found += [layers // var(n) for n in small]
     found += [simplify(layers - layers // var(n)) for n in small]

@@ -18,8 +18,6 @@ from lmp.trace.words import explanation, operation
 from lmp.workload.base import RUNTIME, Workload
 from lmp.workload.calls import Call, Place
 
-NN_MODULES = "/torch/nn/modules/"
-
 
 @dataclass(frozen=True)
 class Setting:
@@ -47,7 +45,8 @@ class TraceEngine:
         self.coverage = LineCoverage(*setting.roots)
 
     def know(self, analysis: ModuleAnalysis) -> None:
-        """Let references to an analysed class be bound."""
+        """Let references to a class that was analysed by itself be bound."""
+        self.deriver.alone.add(analysis.class_name)
         self.deriver.interfaces[analysis.class_name] = analysis.parameters
         ranks = {n: len(shape) for n, shape in analysis.interface.items() if shape[:2] == LEADING}
         if ranks and "cache_len" not in analysis.parameters:
@@ -122,16 +121,7 @@ class _Lines:
     ) -> None:
         self.derived, self.source, self.setting = derived, source, setting
         self.executed = set(executed)
-        self.places = {id(item): self._place(item) for item, _ in derived.items}
-
-    def _place(self, item: Item) -> Place:
-        """The line that a kernel stands at: the innermost one, but PyTorch's thin wrappers are the operator itself."""
-        chain = item.key.chain
-        own = next((p for p in chain if NN_MODULES in p.file), None)
-        if own is None or chain[0] == own:
-            return chain[0]
-        inside = {i.key.chain[0] for i, _ in self.derived.items if own in i.key.chain}
-        return own if len(inside) == 1 else chain[0]
+        self.places = {id(item): item.key.chain[0] for item, _ in derived.items}
 
     def kernels(self) -> list[Kernel]:
         """Kernels in the order in which they run, each call of a helper function before what it does."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +18,7 @@ import torch
 from lmp.trace.recording import Executed, Recording
 from lmp.trace.rules import Move, Size, Tensor, smaller
 from lmp.workload.arguments import constructor_arguments
-from lmp.workload.calls import Call, Place, Segment
+from lmp.workload.calls import Call, Place
 
 BYTE_UNITS = ("w_bytes", "a_bytes")
 
@@ -33,6 +33,8 @@ class Key:
     chain: tuple[Place, ...]
     name: str
     composite: bool
+    within: tuple[Place, ...] = ()
+    """Of an operator of a called module that is written out at the call: its places inside that module."""
 
 
 @dataclass
@@ -59,6 +61,9 @@ class Observation:
     items: dict[tuple[Key, int], Item] = field(default_factory=dict)
 
 
+CallSite = tuple[tuple[Place, ...], str]
+"""Where a module is called, and its class."""
+
 Interface = Mapping[str, str]
 """Parameters of an analysis: name -> path."""
 
@@ -73,14 +78,15 @@ class Observer:
         size: Callable[[Any], Size],
         interfaces: Mapping[str, Interface],
         ranks: Mapping[str, Mapping[str, int]],
+        written_out: Set[CallSite] = frozenset(),
     ) -> None:
         self.recording, self.values, self.size = recording, values, size
-        self.interfaces, self.ranks = interfaces, ranks
+        self.interfaces, self.ranks, self.written_out = interfaces, ranks, written_out
 
     def observe(self, call: Call) -> Observation:
         """The items of this call; equal items of one key (a loop) are one item with a count."""
         found = Observation(call, self.values)
-        items = [self._basic(e, e.segments[0]) for e in self.recording.operators if e.segments[0].call is call]
+        items = _without_wrappers([i for e in self.recording.operators if (i := self._basic(e, call)) is not None])
         items += [self._composite(c) for c in self.recording.calls if c.parent is call]
         items += [*weight_items(call, self.size), *self._compulsory(call)]
         groups: dict[Key, dict[Any, Item]] = {}
@@ -94,9 +100,15 @@ class Observer:
             same[content] = item
         return found
 
-    def _basic(self, executed: Executed, segment: Segment) -> Item | None:
+    def _basic(self, executed: Executed, call: Call) -> Item | None:
+        """The operator as an item of this call, if it is its own or that of a called module that is written out."""
+        depth = next((d for d, s in enumerate(executed.segments) if s.call is call), None)
+        if depth is None or (depth > 0 and call_site(executed.segments[depth - 1].call) not in self.written_out):
+            return None
         found = executed.cost
-        key = Key(segment.chain, SAME_WORK.get(executed.operator.name, executed.operator.name), composite=False)
+        name = SAME_WORK.get(executed.operator.name, executed.operator.name)
+        within = tuple(p for s in executed.segments[:depth] for p in s.chain)
+        key = Key(executed.segments[depth].chain, name, composite=False, within=within)
         fields = {
             "matmul": found.matmul_flops,
             "scalar": found.scalar_flops,
@@ -104,12 +116,11 @@ class Observer:
             **{f"write:{unit}": amount for unit, amount in _by_unit(found.writes).items()},
         }
         fields = {name: value for name, value in fields.items() if not (isinstance(value, int) and value == 0)}
-        return Item(
-            key, executed.order, fields, found.category, 1, executed.causal, found.counted, executed.operator
-        )
+        return Item(key, executed.order, fields, found.category, 1, executed.causal, found.counted, executed.operator)
 
     def _composite(self, call: Call) -> Item | None:
-        if call.site is None or call.class_path not in self.interfaces:
+        site = call_site(call)
+        if call.site is None or call.class_path not in self.interfaces or site in self.written_out:
             return None
         key = Key(call.site.chain, call.class_path, composite=True)
         order = self.recording.orders[call.index]
@@ -258,6 +269,41 @@ def forward_arguments(call: Call) -> dict[str, Any]:
         if parameter.kind is inspect.Parameter.VAR_KEYWORD and isinstance(found.get(name), dict):
             found.update(found.pop(name))
     return found
+
+
+NN_MODULES = "/torch/nn/modules/"
+
+
+def _without_wrappers(items: list[Item]) -> list[Item | None]:
+    """PyTorch's thin functions around one operator are the operator: its line is the one in the module.
+
+    A function of nn.functional that does more (multi_head_attention_forward) has lines of its own.
+    """
+    by_line: dict[Place, list[Item]] = {}
+    for item in items:
+        own = next((p for p in item.key.chain if NN_MODULES in p.file), None)
+        if own is not None and item.key.chain[0] != own:
+            by_line.setdefault(own, []).append(item)
+    for own, inside in by_line.items():
+        if len(inside) == 1:
+            key = inside[0].key
+            inside[0].key = Key(key.chain[key.chain.index(own) :], key.name, key.composite, key.within)
+    return list(items)
+
+
+def call_site(call: Call) -> CallSite | None:
+    """Where a module was called, by line; None for the outermost one."""
+    return (call.site.chain, call.class_path) if call.site is not None else None
+
+
+def differs(call: Call, recording: Recording) -> bool:
+    """Whether a call's inputs cost other than dense tensors of the model's dtype, which an analysis assumes."""
+    for tensor in map(recording.describe, tensors_in((call.args, call.kwargs))):
+        if any(tensor.shape[d] != 1 for d in tensor.broadcast):
+            return True
+        if tensor.floating and tensor.unit not in BYTE_UNITS:
+            return True
+    return False
 
 
 def _least(given: Tensor | None, parts: list[Move]) -> Move:

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from lmp.trace.rules import Cost, Operator, Tensor, cost
 from lmp.trace.symbols import expression
@@ -89,6 +89,8 @@ class Recorder:
             return
         known = {key: self._describe(value) for key, value in arguments.items()}
         made = tuple(self._tensor(t) for t in _tensors(outputs))
+        if not made:
+            return  # a question about a tensor (its size, one of its values) moves nothing that counts
         self._order += 1
         operator = Operator(name, known, made, in_place)
         self.recording.operators.append(Executed(operator, segments, self._order, causal))
@@ -96,6 +98,12 @@ class Recorder:
     def _memory(self, tensor: torch.Tensor) -> int:
         storage = _storage(tensor)
         return _storage(self.stands_for[storage]) if storage in self.stands_for else storage
+
+    def _argument(self, name: str, value: Any) -> Any:
+        """An argument as rules see it; a number of groups that was passed on as a number is the size it stood for."""
+        if name == "group" and type(value) is int and value in self.given:
+            return self.size(self.given[value])
+        return self._describe(value)
 
     def _describe(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor):
@@ -144,6 +152,30 @@ def _is_free(func: Any) -> bool:
     return bool(returns) and all(r.alias_info is not None and not r.alias_info.is_write for r in returns)
 
 
+def _run(func: Any, args: Any, kwargs: Any) -> Any:
+    """Run an operator; one that fails on symbolic shapes is run on the numbers, and its sizes are found again.
+
+    A size of the result is that of an argument's dimension with the same number; one that is none stays a number.
+    """
+    try:
+        return func(*args, **kwargs)
+    except RuntimeError as error:
+        tensors = _tensors(args)
+        symbolic = [s for t in tensors for s in t.shape if isinstance(s, torch.SymInt)]
+        if not symbolic or "INTERNAL ASSERT" not in str(error):
+            raise
+        with _disable_current_modes():
+            plain = [
+                torch.empty([number_of(s) if isinstance(s, torch.SymInt) else s for s in a.shape], dtype=a.dtype, device="meta")
+                if isinstance(a, torch.Tensor)
+                else as_numbers(a)
+                for a in args
+            ]
+            shape = func(*plain, **as_numbers(kwargs)).shape
+        sizes = {number_of(s): s for s in reversed(symbolic)}
+        return tensors[0].new_empty(tuple(sizes.get(d, d) for d in shape))
+
+
 class _Dispatch(TorchDispatchMode):
     """Sees every ATen operator below the decomposition of composite ones."""
 
@@ -161,10 +193,48 @@ class _Dispatch(TorchDispatchMode):
         name = schema.name.split("::")[1]
         in_place = name.endswith("_") and not name.startswith("__")
         # Described before it runs: an in-place operator may change what its arguments look like.
-        described = {key: recorder._describe(value) for key, value in arguments.items()}
-        out = func(*args, **kwargs)
+        described = {key: recorder._argument(key, value) for key, value in arguments.items()}
+        out = _run(func, args, kwargs)
         recorder.record(name.rstrip("_") if in_place else name, described, out, in_place=in_place, causal=False)
         return out
+
+
+POOLS = {
+    **{f"max_pool{d}d": ("input", "kernel_size", "stride", "padding", "dilation", "ceil_mode") for d in (2, 3)},
+    **{f"avg_pool{d}d": ("input", "kernel_size", "stride", "padding", "ceil_mode") for d in (2, 3)},
+}
+"""Functions -> their arguments by position."""
+
+
+def number_of(size: torch.SymInt) -> int:
+    """The number that a symbolic size stands for in this run."""
+    hint = size.node._hint
+    return int(hint) if hint is not None else int(size.node.shape_env._value(size.node.expr))
+
+
+def symbolic_in(value: Any) -> list[torch.SymInt]:
+    """Symbolic sizes among arguments, in lists too."""
+    if isinstance(value, torch.SymInt):
+        return [value]
+    if isinstance(value, dict):
+        value = list(value.values())
+    return [s for v in value for s in symbolic_in(v)] if isinstance(value, (list, tuple)) else []
+
+
+def as_numbers(value: Any) -> Any:
+    """The same arguments with numbers in place of symbolic sizes."""
+    if isinstance(value, torch.SymInt):
+        return number_of(value)
+    if isinstance(value, dict):
+        return {k: as_numbers(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)) and not isinstance(value, torch.Size):
+        return type(value)(as_numbers(v) for v in value)
+    return value
+
+
+def _spread(size: Any, dimensions: int) -> tuple[Any, ...]:
+    sizes = tuple(size) if isinstance(size, (list, tuple)) else (size,)
+    return sizes if len(sizes) == dimensions else sizes * dimensions
 
 
 _sdpa = torch.nn.functional.scaled_dot_product_attention
@@ -193,22 +263,34 @@ class _Attention(TorchFunctionMode):
         kwargs = kwargs or {}
         if func is _sdpa:
             return self._attend(args, kwargs)
-        sizes = [a for a in (*args, *kwargs.values()) if isinstance(a, torch.SymInt)]
-        return self._with_sizes(func, args, kwargs, sizes) if sizes else func(*args, **kwargs)
+        sizes = symbolic_in((args, kwargs))
+        if not sizes:
+            return func(*args, **kwargs)
+        pool = POOLS.get(getattr(func, "__name__", ""))
+        if pool is not None and isinstance(args[0], torch.Tensor):
+            return self._pool(pool, func.__name__, args, kwargs)
+        return self._with_sizes(func, args, kwargs, sizes)
 
     def _with_sizes(self, func: Any, args: Any, kwargs: Any, sizes: list[torch.SymInt]) -> Any:
-        """Call a function that takes symbolic sizes. Some (histc) turn them into numbers: their result gets them back."""
+        """Call a function that takes symbolic sizes. Some turn them into numbers: their result gets them back."""
         env = sizes[0].node.shape_env
         before = dict(env.pinned)
+        numbers = {number_of(s): s for s in sizes}
         if self.recorder is not None:
-            self.recorder.given = {int(s.node._hint): s for s in sizes if s.node._hint is not None}
+            self.recorder.given = numbers
         try:
             out = func(*args, **kwargs)
+            turned = {n: s for n, s in numbers.items() if s.node.expr in env.pinned and s.node.expr not in before}
+        except RuntimeError as error:
+            # Operators without symbolic sizes (interpolate) say so and take the numbers.
+            if "concrete integers" not in str(error):
+                raise
+            out = func(*as_numbers(args), **as_numbers(kwargs))
+            turned = numbers
         finally:
             if self.recorder is not None:
                 self.recorder.given = {}
-        turned = {n: s for s in sizes if (n := env.pinned.get(s.node.expr)) is not None and s.node.expr not in before}
-        if not turned or not isinstance(out, torch.Tensor) or not any(d in turned for d in out.shape if type(d) is int):
+        if not turned or not isinstance(out, torch.Tensor) or not any(type(d) is int and d in turned for d in out.shape):
             return out
         for s in turned.values():
             env.pinned.pop(s.node.expr, None)
@@ -216,6 +298,31 @@ class _Attention(TorchFunctionMode):
         if self.recorder is not None:
             self.recorder.stands_for[_storage(resized)] = out
         return resized
+
+    def _pool(self, names: tuple[str, ...], function: str, args: Any, kwargs: Any) -> torch.Tensor:
+        """Pooling, whose kernels take plain numbers only: the shape of its result by PyTorch's own formula for it."""
+        from torch._meta_registrations import pooling_output_shape
+
+        given = {**dict(zip(names, args, strict=False)), **kwargs}
+        x = given["input"]
+        spatial = int(function[-2])
+        kernel, padding, dilation = (
+            _spread(given.get(n) if given.get(n) is not None else d, spatial)
+            for n, d in (("kernel_size", 1), ("padding", 0), ("dilation", 1))
+        )
+        stride = _spread(given["stride"], spatial) if given.get("stride") not in (None, []) else kernel
+        lengths = [
+            pooling_output_shape(*sizes, bool(given.get("ceil_mode")))
+            for sizes in zip(x.shape[-spatial:], kernel, padding, stride, dilation, strict=True)
+        ]
+        out = x.new_empty((*x.shape[:-spatial], *lengths))
+        if self.recorder is not None:
+            maximum = function.startswith("max")
+            outputs = [out, out.new_empty(out.shape, dtype=torch.int64)] if maximum else out
+            name = f"{function}_with_indices" if maximum else function
+            arguments = {"self": self.recorder._describe(x), "kernel_size": self.recorder._describe(list(kernel))}
+            self.recorder.record(name, arguments, outputs, in_place=False, causal=False)
+        return out
 
     def _attend(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor:
         names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from lmp.flops import GELU_TANH, TABLE, pow_operations
+from lmp.flops import FREE, GELU_TANH, TABLE, pow_operations
 
 Size = Any
 """An int, or an expression that can be multiplied and added."""
@@ -33,6 +33,7 @@ class Tensor:
     """Dimensions of stride 0: all their elements are the same memory."""
     storage: int = 0
     """Identity of the memory that this tensor is a view of."""
+    complex: bool = False
 
     @property
     def elements(self) -> Size:
@@ -144,8 +145,18 @@ def cost(operator: Operator) -> Cost:
         scalar_flops=scalar if floating else 0,
         reads=tuple(reads),
         writes=tuple(writes),
-        counted=table is not None or (rule is not None and bool(rule.matmul_flops or rule.scalar_flops)),
+        counted=_has_rule(operator, rule, floating),
     )
+
+
+def _has_rule(operator: Operator, rule: Rule | None, floating: bool) -> bool:
+    """Integer work needs no rule. The table counts real numbers: complex ones may be moved, and made by polar."""
+    table = TABLE.get(operator.name)
+    if any(t.complex for t in (*operator.inputs, *operator.outputs)):
+        return table == FREE or operator.name == "polar"
+    if not floating or table is not None:
+        return True
+    return rule is not None and bool(rule.matmul_flops or rule.scalar_flops)
 
 
 def _general_reads(operator: Operator) -> list[Move]:
@@ -187,15 +198,16 @@ def _convolution_bias(op: Operator) -> Size:
 
 
 def _grouped_mm(op: Operator) -> Size:
-    *_, rows, k = op.arguments["self"].shape
-    return 2 * rows * k * op.arguments["mat2"].shape[-1]
+    return 2 * op.arguments["self"].results * op.arguments["mat2"].shape[-1]
 
 
 def _grouped_mm_reads(op: Operator) -> list[Move]:
+    """Each row reaches one expert: of stacked weights, no more are read than there are rows."""
     rows, weight = op.arguments["self"], op.arguments["mat2"]
-    experts = smaller(weight.shape[0], rows.shape[0])
-    used = Move(experts * product(weight.shape[1:]), weight.unit, weight)
-    return [*whole(rows), used, *whole(op.get("offs")), *whole(op.get("bias"))]
+    used = whole(weight)
+    if len(rows.shape) == 2 and len(weight.shape) == 3:
+        used = [Move(smaller(weight.shape[0], rows.shape[0]) * product(weight.shape[1:]), weight.unit, weight)]
+    return [*whole(rows), *used, *whole(op.get("offs")), *whole(op.get("bias"))]
 
 
 def _attention(op: Operator) -> Size:
@@ -209,6 +221,8 @@ def smaller(a: Size, b: Size) -> Size:
     """min(a, b) of sizes that may be formulas."""
     if isinstance(a, int) and isinstance(b, int):
         return min(a, b)
+    if a == b:
+        return a
     from lmp.formula import minimum
 
     return minimum(a, b)
@@ -225,48 +239,95 @@ register("scaled_dot_product_attention", category="attention", matmul_flops=_att
 # -- gathers and scatters ----------------------------------------------------------------------------------------------
 
 
+def _tensors(value: Any) -> list[Tensor]:
+    """The distinct tensors of an argument that is a tensor, a list of optional ones, or neither."""
+    items = value if isinstance(value, (list, tuple)) else [value]
+    return list({id(t): t for t in items if isinstance(t, Tensor)}.values())
+
+
 def _gather(table: str, indices: str) -> Callable[[Operator], list[Move]]:
     def reads(op: Operator) -> list[Move]:
-        index = op.arguments[indices]
-        read = [m for t in (index if isinstance(index, (list, tuple)) else [index]) if t is not None for m in whole(t)]
+        read = [m for t in _tensors(op.arguments[indices]) for m in whole(t)]
         source = op.arguments[table]
         return [*read, Move(op.outputs[0].elements, source.unit, source, whole=False)]
 
     return reads
 
 
-def _scatter(values: str, indices: str, *, adds: bool = False) -> dict[str, Any]:
-    def sources(op: Operator) -> tuple[list[Tensor], Size, Tensor]:
-        index = op.arguments[indices]
-        index = [t for t in (index if isinstance(index, (list, tuple)) else [index]) if t is not None]
-        value = op.arguments.get(values)
-        # A scalar has no shape of its own: it is written once for every index.
-        count = value.results if isinstance(value, Tensor) and value.shape else index[0].results
-        return [*index, *([value] if isinstance(value, Tensor) else [])], count, op.arguments["self"]
+def _scatter(
+    values: str, indices: str, count: Callable[[Operator], Size], *, adds: bool = False, partial: bool = False
+) -> dict[str, Any]:
+    """A rule that writes ``count`` elements. ``partial``: of the values, no more are read than are written."""
+
+    def accumulates(op: Operator) -> bool:
+        return adds or bool(op.get("accumulate")) or op.get("reduce") is not None
 
     def reads(op: Operator) -> list[Move]:
-        tensors, count, target = sources(op)
-        return [*(m for t in tensors for m in whole(t)), *([Move(count, target.unit, target, whole=False)] if adds else [])]
+        read = [m for t in _tensors(op.arguments[indices]) for m in whole(t)]
+        for value in _tensors(op.arguments.get(values)):
+            elements = smaller(value.elements, count(op)) if partial else value.elements
+            read += [Move(elements, value.unit, value, whole=not partial)] if value.shape else []
+        target = op.arguments["self"]
+        return [*read, Move(count(op), target.unit, target, whole=False)] if accumulates(op) else read
 
     def writes(op: Operator) -> list[Move]:
-        _, count, target = sources(op)
-        return [Move(count, target.unit, target, whole=False)]
+        out = op.outputs[0]
+        return [Move(count(op), out.unit, out, whole=False)]
 
     def flops(op: Operator) -> Size:
-        return sources(op)[1]
+        return (accumulates(op) + (op.get("alpha", 1) != 1)) * count(op)
 
-    return {"category": "scatter", "reads": reads, "writes": writes, **({"scalar_flops": flops} if adds else {})}
+    return {"category": "scatter", "reads": reads, "writes": writes, "scalar_flops": flops}
+
+
+def _indexed(op: Operator) -> Size:
+    """Elements of ``self[indices]``: a broadcast value is stored once for each of them."""
+    target, value = op.arguments["self"], op.arguments["values"]
+    shapes: list[tuple[Size, ...]] = []
+    rest: list[Size] = []
+    dim = 0
+    for index in op.arguments["indices"]:
+        if index is None:
+            rest, dim = [*rest, target.shape[dim]], dim + 1
+        elif index.unit == 1:
+            # A boolean mask: nobody knows how many are set, except from as many values.
+            if value.shape:
+                return value.results
+            shapes, dim = [*shapes, (index.results,)], dim + len(index.shape)
+        else:
+            shapes, dim = [*shapes, index.shape], dim + 1
+    return product(broadcast(shapes)) * product(rest) * product(target.shape[dim:])
+
+
+def broadcast(shapes: list[tuple[Size, ...]]) -> tuple[Size, ...]:
+    """The shape that all of them are broadcast to; sizes that differ are 1 on one side."""
+    rank = max(map(len, shapes), default=0)
+    padded = [(1,) * (rank - len(shape)) + shape for shape in shapes]
+    return tuple(next((size for size in sizes if size != 1), 1) for sizes in zip(*padded, strict=True))
+
+
+def _filled(op: Operator) -> Size:
+    """Elements of the slices along ``dim`` that the indices name."""
+    shape = op.arguments["self"].shape
+    dim = op.arguments["dim"] % len(shape)
+    return product(shape[:dim] + shape[dim + 1 :]) * op.arguments["index"].results
+
+
+def _as_many_as(name: str) -> Callable[[Operator], Size]:
+    return lambda op: op.arguments[name].results
 
 
 register("embedding", category="gather", reads=_gather("weight", "indices"))
 register("index", category="gather", reads=_gather("self", "indices"))
 register("index_select", category="gather", reads=_gather("self", "index"))
 register("gather", category="gather", reads=_gather("self", "index"))
-register("index_put", **_scatter("values", "indices"))
-register("scatter", **_scatter("src", "index"))
-register("index_copy", **_scatter("source", "index"))
-register("index_add", **_scatter("source", "index", adds=True))
-register("scatter_add", **_scatter("src", "index", adds=True))
+register("take", category="gather", reads=_gather("self", "index"))
+register("index_put", **_scatter("values", "indices", _indexed))
+register("scatter", **_scatter("src", "index", _as_many_as("index"), partial=True))
+register("index_copy", **_scatter("source", "index", _as_many_as("source")))
+register("index_fill", **_scatter("value", "index", _filled))
+register("index_add", **_scatter("source", "index", _as_many_as("source"), adds=True))
+register("scatter_add", **_scatter("src", "index", _as_many_as("index"), adds=True, partial=True))
 
 # -- operators whose scalar FLOPs depend on an argument ----------------------------------------------------------------
 
@@ -293,9 +354,10 @@ def _normalised_rows(op: Operator, x: Tensor) -> Size:
 
 
 def _window(op: Operator) -> Size:
-    size = op.arguments["kernel_size"]
-    spatial = len(op.arguments["self"].shape) - 2
-    return product(size if len(size) > 1 else [size[0]] * max(spatial, 1)) if isinstance(size, (list, tuple)) else size
+    """Elements of one window; a kernel that is given by one size has it in every dimension."""
+    kernel, dims = op.arguments["kernel_size"], 3 if "3d" in op.name else 2
+    sizes = kernel if isinstance(kernel, (list, tuple)) else [kernel]
+    return product(sizes if len(sizes) == dims else [sizes[0]] * dims)
 
 
 register("add", "sub", "rsub", category="elementwise", scalar_flops=_binary)
@@ -323,6 +385,11 @@ register(
     "_native_batch_norm_legit_no_training",
     category="normalization",
     scalar_flops=_norm(lambda op, x: x.shape[1], "native_batch_norm"),
+)
+register(
+    "_trilinear",
+    category="elementwise",
+    scalar_flops=lambda op: 3 * op.arguments["i1"].shape[0] * op.arguments["i2"].results,
 )
 register(
     "max_pool2d_with_indices",

@@ -116,7 +116,9 @@ class Sizes:
         quotient = simplify(total / below)
         # heads * head_dim // heads divides whatever the sizes are; a fraction that stays needs the assumption.
         if any(not isinstance(c, int) or any(e < 0 for _, e in m) for m, c in as_polynomial(quotient).items()):
-            self._assumed.add(eq(simplify(total) % below, 0))
+            for atom, power in {a: e for m in as_polynomial(total) for a, e in m if e < 0}.items():
+                total, below = total * atom**-power, below * atom**-power
+            self._assumed.add(eq(simplify(total) % simplify(below), 0))
         if rest:
             remainder = sympy.Add(*rest)
             if not (remainder.is_Integer and denominator.is_Integer):

@@ -395,6 +395,12 @@ def _channels(op: Operation) -> int:
     return op.given["input"].shape[1]
 
 
+def _bilinear(op: Operation, first: int, out: int, entry: table.ScalarOps) -> int:
+    # x1 is [rows, in1], W is [out, in1, in2]: a row meets every element of W.
+    rows, _ = op.given["i1"].shape
+    return rows * op.given["i2"].numel() * 3
+
+
 SPECIAL: dict[str, Callable[[Operation, int, int, table.ScalarOps], int]] = {
     "add": _scaled,
     "sub": _scaled,
@@ -406,6 +412,7 @@ SPECIAL: dict[str, Callable[[Operation, int, int, table.ScalarOps], int]] = {
     "_fused_rms_norm": _normalised(_last_dims),
     "native_group_norm": _normalised(_groups),
     "native_batch_norm": _normalised(_channels),
+    "_trilinear": _bilinear,
 }
 """What an operator's arguments add to (or take off) its entry in the table."""
 

@@ -111,6 +111,8 @@ def _integer(value: Any, path: str) -> int:
         return int(value)
     if isinstance(value, (torch.Tensor, torch.nn.Module)):
         return 1
+    if isinstance(value, (list, tuple)) and value and all(type(v) is int and v == value[0] for v in value):
+        return int(value[0])  # one size for all dimensions, written out
     raise Unresolvable(f"{path} is {value!r}, not an integer")
 
 

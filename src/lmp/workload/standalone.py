@@ -91,6 +91,13 @@ class StandaloneWorkload:
         """Constructor arguments that are no variables: the formulas hold for these values of them."""
         return {name: repr(value) for name, value in self._fixed.items()}
 
+    def fix(self, flag: str) -> None:
+        """Take a flag out of the variables: it stays at its default."""
+        self._fixed[flag] = self._flags.pop(flag)
+        self.flags -= {flag}
+        self.variables.pop(flag)
+        self.hints.pop(flag)
+
     def build(self, values: Mapping[str, Any]) -> torch.nn.Module:
         arguments = dict(self._fixed)
         for name in self._integers:
