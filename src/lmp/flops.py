@@ -4,7 +4,8 @@ One principle: the scalar operations of the operator's textbook definition, each
 exp, log, tanh, erf, sqrt, rsqrt, sin and cos being 1. Engine and judge both read this table; neither holds numbers of
 its own. Integer, boolean and indexing work is 0 FLOPs, whatever the operator.
 
-    flops = per_input * elements of the first floating input + per_output * elements of the first output + per_row * rows
+    flops = per_input * elements of the first floating input + per_output * elements of the first output
+            + per_row * rows
 
 ``rows`` is the number of normalised groups of a normalisation; it is 0 for all other operators.
 """
@@ -113,7 +114,7 @@ TABLE: dict[str, ScalarOps] = {
     "native_layer_norm": ScalarOps(5, 0, 4, "add, subtract, square, add, scale; a weight 1 more, a bias 1 more"),
     "native_group_norm": ScalarOps(5, 0, 4, "add, subtract, square, add, scale; a weight 1 more, a bias 1 more"),
     "_fused_rms_norm": ScalarOps(3, 0, 3, "square, add, scale; divide, add eps, rsqrt a row; a weight 1 more"),
-    "native_batch_norm": ScalarOps(2, 0, 2, "subtract, scale; add eps, rsqrt a channel; a weight 1 more, a bias 1 more"),
+    "native_batch_norm": ScalarOps(2, 0, 2, "subtract, scale; add eps, rsqrt a channel; weight and bias 1 more each"),
     # pooling and resampling
     "max_pool": ScalarOps(definition="one comparison an element of each window"),
     "avg_pool": ScalarOps(definition="one addition an element of each window, one division a result"),
@@ -146,7 +147,7 @@ def pow_operations(exponent: object) -> int:
     if exponent in (0, 1):
         return 0
     if exponent in (2, 3, 4):
-        return int(exponent) - 1  # type: ignore[call-overload]
+        return int(exponent) - 1
     if exponent in (0.5, -0.5, -1):
         return 1
     return 3

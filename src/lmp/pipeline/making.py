@@ -80,9 +80,9 @@ class Making:
 
         session, name = self.session, self.source.class_path
         engine = self.engine()
-        engine.prepare()
+        engine.prepare(name)
         if any(isinstance(m, torch.nn.ModuleList) for c in self._own_calls(engine) for m in c.module.modules()):
-            engine.deriver.explore_layers()
+            engine.deriver.runs.explore_layers()
         found: list[Outcome] = []
         for class_path in self._called_first(engine):
             if class_path != name and self._is_elsewhere(class_path):

@@ -12,8 +12,9 @@ from lmp.formula import Expr, Num, num, ref, simplify, to_text, var
 from lmp.records import UNIVERSAL, ConfigOrigin, Kernel, MemoryAccess, ModuleAnalysis, Source
 from lmp.source.lines import FunctionSource, enclosing_function, line_text
 from lmp.trace.coverage import LineCoverage
-from lmp.trace.derive import Derived, Deriver
+from lmp.trace.derive import Deriver
 from lmp.trace.observe import Item
+from lmp.trace.table import Derived
 from lmp.trace.words import explanation, operation
 from lmp.workload.base import RUNTIME, Workload
 from lmp.workload.calls import Call, Place
@@ -54,17 +55,17 @@ class TraceEngine:
 
     def calls(self) -> list[Call]:
         """The module calls of the base run."""
-        return self.deriver.symbolic[0].recording.calls
+        return self.deriver.runs.symbolic[0].recording.calls
 
-    def prepare(self) -> None:
-        """Run the workload at the points that the formulas are derived from."""
-        self.deriver.prepare()
-        start = dict(self.deriver.symbolic[0].numbers)
+    def prepare(self, target: str) -> None:
+        """Run the workload at the points that the formulas of ``target`` are derived from."""
+        self.deriver.runs.start(target)
+        start = self.deriver.runs.start_point()
         cached = (start["cache_len"], 0) if self.workload.has_cache else (0,)
         with self.coverage:
             for new in (start["seq_len"], 1):
                 for cache in cached:
-                    self.deriver.run({**start, "seq_len": new, "cache_len": cache}, symbolic=False)
+                    self.deriver.runs.run({**start, "seq_len": new, "cache_len": cache}, symbolic=False)
 
     def analyse(self, class_path: str, source: Source) -> ModuleAnalysis:
         """The analysis of one class; those that it calls must be analysed or known."""

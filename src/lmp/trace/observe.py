@@ -86,7 +86,7 @@ class Observer:
     def observe(self, call: Call) -> Observation:
         """The items of this call; equal items of one key (a loop) are one item with a count."""
         found = Observation(call, self.values)
-        items = _without_wrappers([i for e in self.recording.operators if (i := self._basic(e, call)) is not None])
+        items = _without_wrappers([i for e in self.recording.below(call) if (i := self._basic(e, call)) is not None])
         items += [self._composite(c) for c in self.recording.calls if c.parent is call]
         items += [*weight_items(call, self.size), *self._compulsory(call)]
         groups: dict[Key, dict[Any, Item]] = {}
@@ -143,9 +143,7 @@ class Observer:
         made: dict[int, str] = {}
         read: dict[int, list[Move]] = {}
         readers: dict[int, str] = {}
-        for e in self.recording.operators:
-            if not any(s.call is call for s in e.segments):
-                continue
+        for e in self.recording.below(call):
             for move in e.cost.reads:
                 if move.tensor is not None and move.tensor.storage not in made:
                     read.setdefault(move.tensor.storage, []).append(move)

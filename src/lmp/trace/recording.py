@@ -44,6 +44,18 @@ class Recording:
     describe: Callable[[torch.Tensor], Tensor] = field(default=lambda tensor: Tensor((), 0))
     """What rules know of a tensor of this run."""
 
+    def below(self, call: Call) -> list[Executed]:
+        """Operators that ran during a call, those of called modules included."""
+        return self._by_call.get(call.index, [])
+
+    @functools.cached_property
+    def _by_call(self) -> dict[int, list[Executed]]:
+        found: dict[int, list[Executed]] = {}
+        for executed in self.operators:
+            for segment in executed.segments:
+                found.setdefault(segment.call.index, []).append(executed)
+        return found
+
 
 class Recorder:
     """Context manager to be entered around one call of ``module``; afterwards ``recording`` holds what ran."""

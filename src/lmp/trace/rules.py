@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from lmp.flops import FREE, GELU_TANH, TABLE, pow_operations
@@ -85,7 +85,7 @@ class Move:
 
 @dataclass(frozen=True)
 class Cost:
-    """Cost of one operator. ``scalar_flops`` is everything that is not a matmul; ``counted`` is False without a rule."""
+    """Cost of one operator. ``scalar_flops`` is all that is not a matmul; ``counted`` is False without a rule."""
 
     category: str
     matmul_flops: Size = 0
@@ -120,7 +120,7 @@ def register(*names: str, **rule: Any) -> None:
 
 def whole(tensor: Tensor | None) -> list[Move]:
     """Every element of a tensor once."""
-    return [] if tensor is None or isinstance(tensor.elements, int) and tensor.elements == 0 else [_move(tensor)]
+    return [] if tensor is None or (isinstance(tensor.elements, int) and tensor.elements == 0) else [_move(tensor)]
 
 
 def _move(tensor: Tensor) -> Move:
@@ -197,13 +197,13 @@ def _convolution_bias(op: Operator) -> Size:
     return op.outputs[0].results if op.get("bias") is not None else 0
 
 
-def _grouped_mm(op: Operator) -> Size:
-    return 2 * op.arguments["self"].results * op.arguments["mat2"].shape[-1]
+def _grouped_mm(op: Operator, rows: str = "self", weight: str = "mat2") -> Size:
+    return 2 * op.arguments[rows].results * op.arguments[weight].shape[-1]
 
 
-def _grouped_mm_reads(op: Operator) -> list[Move]:
+def _grouped_mm_reads(op: Operator, rows_name: str = "self", weight_name: str = "mat2") -> list[Move]:
     """Each row reaches one expert: of stacked weights, no more are read than there are rows."""
-    rows, weight = op.arguments["self"], op.arguments["mat2"]
+    rows, weight = op.arguments[rows_name], op.arguments[weight_name]
     used = whole(weight)
     if len(rows.shape) == 2 and len(weight.shape) == 3:
         used = [Move(smaller(weight.shape[0], rows.shape[0]) * product(weight.shape[1:]), weight.unit, weight)]
@@ -234,6 +234,12 @@ register("addmm", category="matmul", matmul_flops=lambda op: _mm(op, "mat1"), sc
 register("baddbmm", category="matmul", matmul_flops=lambda op: _mm(op, "batch1", "batch2"), scalar_flops=_bias)
 register("convolution", category="convolution", matmul_flops=_convolution, scalar_flops=_convolution_bias)
 register("_grouped_mm", category="grouped_matmul", matmul_flops=_grouped_mm, reads=_grouped_mm_reads)
+register(
+    "grouped_mm_fallback",  # transformers' own operator, for dtypes that PyTorch's does not take
+    category="grouped_matmul",
+    matmul_flops=lambda op: _grouped_mm(op, "input", "weight"),
+    reads=lambda op: _grouped_mm_reads(op, "input", "weight"),
+)
 register("scaled_dot_product_attention", category="attention", matmul_flops=_attention)
 
 # -- gathers and scatters ----------------------------------------------------------------------------------------------
@@ -370,8 +376,9 @@ register(
 register(
     "gelu",
     category="activation",
-    scalar_flops=lambda op: (GELU_TANH if op.get("approximate", "none") == "tanh" else TABLE["gelu"].per_output)
-    * op.outputs[0].results,
+    scalar_flops=lambda op: (
+        (GELU_TANH if op.get("approximate", "none") == "tanh" else TABLE["gelu"].per_output) * op.outputs[0].results
+    ),
 )
 register("native_layer_norm", category="normalization", scalar_flops=_norm(_normalised_rows, "native_layer_norm"))
 register("_fused_rms_norm", category="normalization", scalar_flops=_norm(_normalised_rows, "_fused_rms_norm"))

@@ -11,7 +11,7 @@ from typing import Any
 
 import sympy
 
-from lmp.formula import Condition, Expr, Num, as_polynomial, eq, maximum, minimum, num, simplify, var
+from lmp.formula import Condition, Expr, Num, as_polynomial, eq, from_polynomial, maximum, minimum, num, simplify, var
 from lmp.formula import nodes as n
 
 
@@ -56,7 +56,7 @@ class Sizes:
         divisors = [a ** -e for m in as_polynomial(left) for a, e in m if e < 0]
         for divisor in divisors:
             left, right = left * divisor, right * divisor
-        return build(simplify(left), simplify(right))
+        return build(*_balanced(simplify(left), simplify(right)))
 
     def _convert(self, e: Any) -> Expr:
         if isinstance(e, int) or e.is_Integer:
@@ -125,3 +125,11 @@ class Sizes:
                 return self._convert(numerator) // below
             quotient = quotient + int(remainder) // int(denominator)
         return quotient
+
+
+def _balanced(left: Expr, right: Expr) -> tuple[Expr, Expr]:
+    """Both sides without subtractions: ``1 - window < 0`` is ``1 < window``."""
+    difference = as_polynomial(left - right)
+    above = {m: c for m, c in difference.items() if c > 0}
+    below = {m: -c for m, c in difference.items() if c < 0}
+    return from_polynomial(above), from_polynomial(below)

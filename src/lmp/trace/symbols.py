@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import numbers
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,6 +36,8 @@ class Condition:
     holds: bool
     file: str
     line: int
+    within: frozenset[str] = frozenset()
+    """Classes whose forward() was running."""
 
 
 class ConcolicShapeEnv(ShapeEnv):
@@ -48,6 +50,8 @@ class ConcolicShapeEnv(ShapeEnv):
         self.pinned: dict[sympy.Basic, int] = {}
         """Sizes that some code turned into plain numbers."""
         self.source_root = ""
+        self.where: Callable[[], frozenset[str]] = frozenset
+        """Classes whose forward() is running."""
 
     def size(self, name: str, value: int) -> Any:
         """A symbolic integer called ``name`` that has ``value`` in this run."""
@@ -73,7 +77,7 @@ class ConcolicShapeEnv(ShapeEnv):
             if frame is not None and self.source_root and frame.f_code.co_filename.startswith(self.source_root):
                 if isinstance(found, bool) or found in (sympy.true, sympy.false):
                     self.conditions.setdefault(
-                        orig_expr, Condition(orig_expr, bool(found), frame.f_code.co_filename, frame.f_lineno)
+                        orig_expr, Condition(orig_expr, bool(found), frame.f_code.co_filename, frame.f_lineno, self.where()),
                     )
         return sympy.sympify(found) if isinstance(found, (bool, int, float)) else found
 

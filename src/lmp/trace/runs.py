@@ -1,0 +1,226 @@
+"""Executing a workload, symbolically or with numbers, and choosing the points at which other paths may be taken."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sympy
+import torch
+
+from lmp.formula import Condition, evaluate_condition, free_variables
+from lmp.trace.recording import Recorder, Recording
+from lmp.trace.rules import Size
+from lmp.trace.sizes import Sizes
+from lmp.trace.symbols import ConcolicShapeEnv, expression, fake_mode, symbolic_int
+from lmp.trace.symbols import Condition as Asked
+from lmp.workload.base import RUNTIME, Workload
+from lmp.workload.calls import Call
+
+MAX_SETTINGS = 12
+"""Combinations of config values under which paths are looked for."""
+
+
+@dataclass(eq=False)
+class Run:
+    """One execution. ``numbers`` are the values of all variables in it, ``values`` the same as formulas."""
+
+    numbers: dict[str, int]
+    values: dict[str, Any]
+    recording: Recording
+    size: Callable[[Any], Size]
+    sizes: Sizes | None
+    asked: list[Asked]
+    model: torch.nn.Module
+
+    def calls_of(self, class_path: str) -> list[Call]:
+        return [c for c in self.recording.calls if c.class_path == class_path]
+
+    def conditions(self) -> list[tuple[Asked, Condition]]:
+        """What the source asked about sizes on this path, as far as the formula language can say it."""
+        if self.sizes is None:
+            return []
+        found = ((a, self.sizes.condition(a.expression)) for a in self.asked)
+        return [(a, c) for a, c in found if c is not None]
+
+
+class Runs:
+    """The runs of one workload: symbolic ones give formulas, concrete ones show where those do not hold."""
+
+    def __init__(self, workload: Workload, source_root: str) -> None:
+        self.workload, self.source_root = workload, source_root
+        self.symbolic: list[Run] = []
+        self.concrete: list[Run] = []
+        self.compared: dict[str, None] = {}
+        """Sizes of the config that the source divides by one another: 1 is a case of its own for them."""
+        self.base = dict(workload.hints)
+        self._settings: list[dict[str, int]] = [{}]
+        self._flipped: set[Condition] = set()
+        self._known: dict[tuple[tuple[str, int], ...], Run | None] = {}
+
+    # -- one run -----------------------------------------------------------------------------------------------------
+
+    def run(self, numbers: dict[str, int], *, symbolic: bool) -> Run:
+        """Execute the workload once at ``numbers``. Sizes that make a path of their own (1, no cache) stay numbers."""
+        if not symbolic:
+            model, recorder = self._execute(dict(numbers), int)
+            return Run(numbers, dict(numbers), recorder.recording, int, None, [], model)
+        env = ConcolicShapeEnv()
+        env.source_root = self.source_root
+        sizes = Sizes(env.values)
+
+        def size(value: Any) -> Size:
+            return sizes.formula(expression(value))
+
+        plain = {n for n, v in numbers.items() if n in self.workload.flags or (n in RUNTIME and v <= 1)}
+        values = {n: v if n in plain else env.size(n, v) for n, v in numbers.items()}
+        with fake_mode(env), symbolic_int(self._source_modules()):
+            model, recorder = self._execute(values, size, env)
+        shown = {n: v if n in plain else size(v) for n, v in values.items()}
+        return Run(numbers, shown, recorder.recording, size, sizes, list(env.conditions.values()), model)
+
+    def _execute(
+        self, values: dict[str, Any], size: Callable[[Any], Size], env: ConcolicShapeEnv | None = None
+    ) -> tuple[torch.nn.Module, Recorder]:
+        model = self.workload.build(values)
+        recorder = Recorder(model, self.workload.dtype, size)
+        if env is not None:
+            env.where = lambda: frozenset(c.class_path for c in recorder.tracker.stack)
+        self.workload.run(model, values, recorder, recorder.before)
+        return model, recorder
+
+    def _source_modules(self) -> list[str]:
+        """Python modules of the analysed tree that are loaded and define models."""
+        prefix = os.path.basename(self.source_root.rstrip("/"))
+        return [n for n in sys.modules if n.startswith(f"{prefix}.") and ".modeling_" in n]
+
+    def at(self, point: dict[str, int]) -> Run | None:
+        """The concrete run at a point (missing variables have their base values); None where it cannot run."""
+        numbers = {**self.base, **point}
+        key = tuple(sorted(numbers.items()))
+        if key not in self._known:
+            self._known[key] = None
+            with contextlib.suppress(RuntimeError, ValueError, IndexError, TypeError, AssertionError, ZeroDivisionError):
+                self._known[key] = self.run(numbers, symbolic=False)
+        return self._known[key]
+
+    # -- where to look -----------------------------------------------------------------------------------------------
+
+    def explore(self, points: Iterable[dict[str, int]]) -> bool:
+        """Run at points; whether any of them could run."""
+        any_ran = False
+        for point in points:
+            run = self.at(point)
+            any_ran |= run is not None
+            if run is not None and run not in self.concrete:
+                self.concrete.append(run)
+        return any_ran
+
+    def start(self, target: str) -> None:
+        """The base run, and points on other paths: phases, windows, flags, and comparisons that ``target`` depends on."""
+        self.symbolic.append(self.run(self.start_point(), symbolic=True))
+        self._explore_setting({})
+        for changed in self._other_values():
+            self.explore(self._corners(changed))
+        self.follow(self.symbolic[0], target)
+
+    def start_point(self) -> dict[str, int]:
+        return {**self.base, "batch_size": 2, "seq_len": 5, "cache_len": 7 if self.workload.has_cache else 0}
+
+    def add_symbolic(self, numbers: dict[str, int], target: str) -> None:
+        """One more path, and the points that its own comparisons point to."""
+        self.symbolic.append(self.run(numbers, symbolic=True))
+        self.follow(self.symbolic[-1], target)
+
+    def explore_layers(self) -> None:
+        """Points with other numbers of layers, for the classes that hold lists of them."""
+        if "num_hidden_layers" not in self.base:
+            return
+        start = self.start_point()
+        layers = start["num_hidden_layers"]
+        self.explore({**start, "num_hidden_layers": layers + more} for more in (1, 2, 5))
+        small = [n for n in self.base if 0 < start[n] < layers and n != "num_hidden_layers"]
+        self.explore({**start, n: other} for n in small for other in (layers - 2, layers + 2) if other > 0)
+
+    def _explore_setting(self, setting: dict[str, int]) -> bool:
+        return self.explore([*self._corners(setting), *self._window_points(setting)])
+
+    def _corners(self, setting: dict[str, int]) -> list[dict[str, int]]:
+        """Batches and sequences of one and of several, with and without a cache."""
+        cached = (7, 0) if self.workload.has_cache else (0,)
+        return [
+            {**setting, "batch_size": b, "seq_len": s, "cache_len": c} for b in (2, 1) for s in (5, 1) for c in cached
+        ]
+
+    def _window_points(self, setting: dict[str, int]) -> list[dict[str, int]]:
+        """Points on both sides of every size that the source compares a number of tokens with."""
+        names: dict[str, None] = {}
+        for _, condition in self.symbolic[0].conditions():
+            if free_variables(condition) & {"seq_len", "cache_len"}:
+                names.update(dict.fromkeys(n for n in sorted(free_variables(condition)) if n not in RUNTIME))
+        found = []
+        for name in names:
+            w = setting.get(name, self.base[name])
+            shapes = ((w - 1, 0), (w, 0), (w + 3, 0), (1, w - 2), (1, w - 1), (1, w), (1, w + 6), (5, w - 3), (5, w - 1))
+            shapes += ((5, w + 6), (w + 3, 7), (w + 3, w + 6), (w - 1, 7))
+            found += [{**setting, "batch_size": 2, "seq_len": s, "cache_len": c} for s, c in shapes if s > 0 and c >= 0]
+        return found if self.workload.has_cache else [p for p in found if p["cache_len"] == 0]
+
+    def _other_values(self) -> list[dict[str, int]]:
+        """For a module alone: every combination of flags (of many flags each by itself), every size doubled."""
+        flags = sorted(self.workload.flags)
+        found = [
+            dict(zip(flags, chosen, strict=True))
+            for chosen in itertools.product((1, 0), repeat=len(flags))
+            if 0 < len(flags) <= 3 or sum(c != self.base[f] for c, f in zip(chosen, flags, strict=True)) == 1
+        ]
+        if self.workload.required:
+            found += [{n: v * 2} for n, v in self.base.items() if n not in flags]
+            found += [{n: v.default} for n, v in self.workload.variables.items() if v.default != self.base[n]]
+        return [dict(t) for t in dict.fromkeys(tuple(sorted(f.items())) for f in found)]
+
+    def follow(self, run: Run, target: str) -> None:
+        """Look at settings in which a comparison of the config's sizes comes out the other way than in this run."""
+        here = {n: v for n, v in run.numbers.items() if n not in RUNTIME and v != self.base[n]}
+        for asked, condition in run.conditions():
+            names = free_variables(condition)
+            if condition in self._flipped or not names or names & set(RUNTIME) or target not in asked.within:
+                continue
+            self._flipped.add(condition)
+            bounds = [int(c) for c in asked.expression.atoms(sympy.Integer)]
+            for name, value in ((n, v) for n in sorted(names) for v in _nearby(run.numbers[n], bounds)):
+                if evaluate_condition(condition, {**run.numbers, name: value}) == asked.holds:
+                    continue
+                if not self._add_setting({**here, name: value}):
+                    continue
+                self._add_setting({name: value})
+                # A size that others are divided by may be 1: that dimension then broadcasts and needs no copy.
+                divisors = {s.name for q in asked.expression.atoms(sympy.Function) for s in q.args[-1].free_symbols}
+                for divisor in sorted(divisors & names):
+                    if self._add_setting({divisor: 1}):
+                        self.compared[divisor] = None
+                break
+
+    def _add_setting(self, change: dict[str, int]) -> bool:
+        """Explore a change of the config by itself and together with those found before; whether it can run."""
+        ran = False
+        for setting in list(self._settings):
+            merged = {**setting, **change}
+            if merged in self._settings:
+                ran = True
+            elif len(self._settings) < MAX_SETTINGS and self._explore_setting(merged):
+                self._settings.append(merged)
+                ran = True
+        return ran
+
+
+def _nearby(value: int, bounds: Sequence[int]) -> list[int]:
+    """Other values to try for a size: halves and multiples keep most of what a config promises; then the bounds."""
+    powers = (value // 2, value * 2, value // 4, value * 4, value // 8)
+    tries = (*powers, value + 1, *(b * 2 for b in bounds), *(b + d for b in bounds for d in (1, -1)))
+    return [v for v in dict.fromkeys(tries) if v > 1 and v != value]

@@ -1,0 +1,368 @@
+"""All that runs showed of one class, and the formulas that explain it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from lmp.errors import TraceFailed
+from lmp.formula import (
+    Condition,
+    Expr,
+    free_variables,
+    ge,
+    gt,
+    maximum,
+    minimum,
+    num,
+    simplify,
+    substitute,
+    to_text,
+    var,
+)
+from lmp.trace.fit import Fitter, Point, Sample, negated
+from lmp.trace.observe import Item, Key, Observation, forward_arguments
+from lmp.trace.rules import Size
+from lmp.trace.runs import Run, Runs
+from lmp.trace.variables import ClassVariables
+from lmp.workload.base import RUNTIME
+from lmp.workload.calls import Call
+
+CACHE_PATH = "inputs.past_key_values.layers[0].keys.shape[2]"
+BYTES = {"w_bytes": 3, "a_bytes": 5}
+ZERO = num(0)
+
+
+@dataclass
+class Derived:
+    """Formulas of one class: for each kernel its quantities, and what is known of the variables in them."""
+
+    class_path: str
+    items: list[tuple[Item, dict[str, Expr]]]
+    parameters: dict[str, str]
+    numbers: dict[str, int]
+    assumptions: list[Condition]
+    calls: list[Call]
+    interface: dict[str, list[Size]] = field(default_factory=dict)
+    parameters_count: Expr = ZERO
+    compulsory: dict[str, Expr] = field(default_factory=dict)
+
+
+class Table:
+    """All observations of one class: rows are keys, columns are points; symbolic runs give candidates for each cell."""
+
+    def __init__(
+        self,
+        class_path: str,
+        runs: Runs,
+        observe: Callable[[Run], list[Observation]],
+        variables: ClassVariables,
+    ) -> None:
+        self.class_path, self.runs, self.variables = class_path, runs, variables
+        self.symbolic = list(runs.symbolic)
+        self.formulas = [(r, o) for r in self.symbolic for o in observe(r)]
+        self.samples = [s for run in runs.concrete for s in self.samples_of(run, observe(run))]
+        self.rows = self._rows()
+        flags = frozenset(
+            name
+            for name, path in variables.switches.items()
+            if all(p.values[name] in (0, 1) for _, p, _ in self.samples)
+        )
+        self.fitter = Fitter(self._conditions(), flags | self._workload_flags())
+
+    def samples_of(self, run: Run, observations: list[Observation]) -> list[tuple[Run, Point, Observation]]:
+        """The calls of one run as samples. Layers that are alike and cost the same are one sample."""
+        found: dict[str, tuple[Run, Point, Observation]] = {}
+        for observation in observations:
+            numbers = {**self.variables.numbers(run, observation.call), **BYTES}
+            found.setdefault(f"{sorted(numbers.items())}{_content(observation)}", (run, Point(numbers), observation))
+        return list(found.values())
+
+    def _workload_flags(self) -> frozenset[str]:
+        base = self.symbolic[0].numbers
+        return frozenset(n for n in base if n not in RUNTIME and isinstance(self.symbolic[0].values[n], int))
+
+    def _rows(self) -> dict[tuple[Key, int], Item]:
+        """Every key that any run saw, with the item that describes it; in the order of the first run that saw it."""
+        found: dict[tuple[Key, int], Item] = {}
+        for observation in (*(o for _, o in self.formulas), *(o for _, _, o in self.samples)):
+            previous: tuple[Key, int] | None = None
+            for key, item in observation.items.items():
+                if key not in found:
+                    found = _insert_after(found, previous, key, item)
+                previous = key
+        return found
+
+    def _conditions(self) -> list[Condition]:
+        """What formulas may be split by: flags, phases, single tokens, windows, and comparisons the source makes."""
+        numbers = self.symbolic[0].numbers
+        found: list[Condition] = [gt(var(n), 0) for n in (*self.variables.switches, *self._workload_flags())]
+        found += [gt(var("seq_len"), 1), gt(var("cache_len"), 0), gt(var("batch_size"), 1)]
+        found += [gt(var("batch_size") * var("seq_len"), 1)]
+        asked = list(dict.fromkeys(c for run in self.symbolic for _, c in run.conditions()))
+        for name in self._windows():
+            found += [ge(var("cache_len"), var(name)), ge(var("seq_len"), var(name))]
+            found += [ge(var("seq_len") + var("cache_len"), var(name))]
+        return [*found, *asked, *(gt(var(name), 1) for name in self.runs.compared)]
+
+    def _windows(self) -> list[str]:
+        """Config values that the source compares a number of tokens with."""
+        conditions = [free_variables(c) for run in self.symbolic for _, c in run.conditions()]
+        return sorted({n for names in conditions if names & {"seq_len", "cache_len"} for n in names} - set(RUNTIME))
+
+    def candidates(self, key: tuple[Key, int], name: str) -> list[Expr]:
+        found: dict[Expr, None] = {}
+        for _, observation in self.formulas:
+            item = observation.items.get(key)
+            if item is not None:
+                value = item.count if name == "count" else item.fields.get(name, 0)
+                found[simplify(value) if isinstance(value, Expr) else num(value)] = None
+        # A window keeps the last window - 1 tokens: what holds with few cached tokens may hold with min() of both.
+        for window in self._windows():
+            kept = minimum(var("cache_len"), var(window) - 1)
+            for formula in list(found):
+                if "cache_len" in free_variables(formula):
+                    found[simplify(substitute(formula, {"cache_len": kept}))] = None
+        if name == "count":
+            counts = {s.value for s in self._column(key, name)}
+            if len(counts) > 1 and max(counts) > 1:
+                found.update(dict.fromkeys(_structural(self.symbolic[0].numbers, max(counts))))
+        return list(found)
+
+    def _column(self, key: tuple[Key, int], name: str) -> list[Sample]:
+        found = []
+        composite = key[0].composite
+        for _, point, observation in self.samples:
+            item = observation.items.get(key)
+            if item is not None:
+                value = item.count if name == "count" else item.fields.get(name, 0)
+                found.append(Sample(point, int(value)))
+            elif (name == "count") == composite:
+                # What does not run costs nothing: a call is repeated 0 times, an operator has 0 of everything.
+                found.append(Sample(point, 0))
+        return found
+
+    def fields(self, key: tuple[Key, int]) -> list[str]:
+        names: dict[str, None] = {}
+        for observation in (*(o for _, o in self.formulas), *(o for _, _, o in self.samples)):
+            if key in observation.items:
+                names.update(dict.fromkeys(observation.items[key].fields))
+        return [*names, "count"]
+
+    def unexplained(self) -> Iterator[tuple[Key, str, Sample]]:
+        """What no formula explains yet: the kernel, its quantity, and the sample."""
+        for key in self.rows:
+            for name in self.fields(key):
+                for sample in self.fitter.unexplained(self._column(key, name), self.candidates(key, name)):
+                    yield key[0], name, sample
+
+    def contradiction(self) -> Run | None:
+        """A run that shows something that no formula explains yet."""
+        for _, _, sample in self.unexplained():
+            return next(r for r, p, _ in self.samples if p is sample.point)
+        return None
+
+    def explain(self) -> str:
+        """What is not explained, as a message."""
+        key, name, sample = next(self.unexplained())
+        place = key.chain[0] if key.chain else None
+        where = f"{os.path.basename(place.file)}:{place.line}" if place else "no line"
+        values = ", ".join(f"{k}={v}" for k, v in sample.point.values.items() if k in RUNTIME)
+        return (
+            f"{self.class_path}: {name} of {key.name} at {where} is {sample.value} at {values}, "
+            "which no formula explains.\nThe path depends on values that lmp has no rule for."
+        )
+
+    def holds_at(self, items: list[tuple[Item, dict[str, Expr]]], run: Run, observations: list[Observation]) -> bool:
+        """Whether fitted formulas say what a run that they were not fitted to shows."""
+        keys = {id(item): key for key, item in self.rows.items()}
+        for _, point, observation in self.samples_of(run, observations):
+            if any(k not in self.rows for k in observation.items):
+                return False
+            for item, formulas in items:
+                seen = observation.items.get(keys[id(item)])
+                for name, formula in formulas.items():
+                    if item.category == "compulsory":
+                        continue
+                    if seen is None:
+                        wanted = 0 if (name == "count") == keys[id(item)][0].composite else None
+                    else:
+                        wanted = seen.count if name == "count" else int(seen.fields.get(name, 0))
+                    if wanted is not None and self.fitter.value(formula, point) != wanted:
+                        return False
+        return True
+
+    def fitted(self) -> list[tuple[Item, dict[str, Expr]]]:
+        """For each key the formulas of its fields. Keys that never cost anything are left out."""
+        result = []
+        for key, item in self.rows.items():
+            formulas: dict[str, Expr] = {}
+            for name in self.fields(key):
+                found = self.fitter.fit(self._column(key, name), self.candidates(key, name))
+                if found is None:
+                    raise TraceFailed(
+                        f"{self.class_path}: {name} of {key[0].name} takes several values that no condition tells apart."
+                    )
+                formulas[name] = simplify(found)
+            result.append((item, formulas))
+        return result
+
+    def derived(self, degenerate: Callable[[Table, list[tuple[Item, dict[str, Expr]]]], list[Condition]]) -> Derived:
+        """Everything that is known of the class, in its own variables."""
+        items = self.fitted()
+        degenerated = degenerate(self, items)
+        shapes = self.input_shapes()
+        paths = self._paths(shapes)
+        items, paths, shapes = self._in_own_variables(items, paths, shapes)
+        used: set[str] = {n for _, formulas in items for f in formulas.values() for n in free_variables(f)}
+        kernels = [(item, f) for item, f in items if item.category not in ("parameters", "compulsory")]
+        count = [f["elements"] * f["count"] for item, f in items if item.category == "parameters"]
+        compulsory: dict[str, Expr] = {}
+        for item, formulas in items:
+            for name, formula in formulas.items() if item.category == "compulsory" else ():
+                if name != "count":
+                    compulsory[name] = simplify(compulsory.get(name, ZERO) + formula * formulas["count"])
+        missing = sorted(n for n in used if n not in paths and n not in BYTES)
+        if missing:
+            raise TraceFailed(
+                f"{self.class_path}: its cost depends on {', '.join(missing)}, which cannot be told from its inputs."
+            )
+        return Derived(
+            self.class_path,
+            kernels,
+            {n: paths[n] for n in sorted(used, key=_variable_order) if n not in BYTES},
+            self.numbers(),
+            [c for c in [*self.assumptions(kernels), *degenerated] if free_variables(c) <= used],
+            [self.symbolic[0].calls_of(self.class_path)[0]],
+            shapes,
+            simplify(sum(count, start=ZERO)),
+            compulsory,
+        )
+
+    def _in_own_variables(
+        self,
+        items: list[tuple[Item, dict[str, Expr]]],
+        paths: dict[str, str],
+        shapes: dict[str, list[Size]],
+    ) -> tuple[list[tuple[Item, dict[str, Expr]]], dict[str, str], dict[str, list[Size]]]:
+        """A module that sees tokens flat, [batch_size * seq_len, ...], has batch_size for all of them, seq_len 1."""
+        tokens = simplify(var("batch_size") * var("seq_len"))
+        used = {n for _, formulas in items for f in formulas.values() for n in free_variables(f)}
+        flat = [(n, d) for n, shape in shapes.items() for d, size in enumerate(shape) if size == tokens]
+        if not flat or not used & {"batch_size", "seq_len"} - set(paths):
+            return items, paths, shapes
+        name, dim = flat[0]
+
+        def flatten(formula: Any) -> Any:
+            if not isinstance(formula, Expr):
+                return formula
+            return simplify(substitute(formula, {"seq_len": num(1)}))
+
+        points = [p for _, p, _ in self.samples]
+        for _, formulas in items:
+            for field_name, formula in formulas.items():
+                own = flatten(formula)
+                for point in points:
+                    at = Point({**point.values, "batch_size": point.values["batch_size"] * point.values["seq_len"]})
+                    if self.fitter.value(own, at) != self.fitter.value(formula, point):
+                        raise TraceFailed(f"{self.class_path}: {field_name} depends on more than the number of tokens.")
+                formulas[field_name] = own
+        paths = {**{n: p for n, p in paths.items() if n != "seq_len"}, "batch_size": f"inputs.{name}.shape[{dim}]"}
+        return items, paths, {n: [flatten(s) for s in shape] for n, shape in shapes.items()}
+
+    def _paths(self, shapes: dict[str, list[Size]]) -> dict[str, str]:
+        """Where the value of each variable comes from, for a module of this class wherever it is called."""
+        run = self.symbolic[0]
+        found = {name: v.path for name, v in self.runs.workload.variables.items()}
+        found.update(self.variables.paths)
+        found.update(self.variables.switches)
+        for name, shape in shapes.items():
+            for dim, size in enumerate(shape):
+                for runtime in RUNTIME:
+                    if size == var(runtime):
+                        found.setdefault(runtime, f"inputs.{name}.shape[{dim}]")
+        if "past_key_values" in forward_arguments(run.calls_of(self.class_path)[0]):
+            found["cache_len"] = CACHE_PATH
+        return found
+
+    def numbers(self) -> dict[str, int]:
+        run = self.symbolic[0]
+        return self.variables.numbers(run, run.calls_of(self.class_path)[0])
+
+    def assumptions(self, items: list[tuple[Item, dict[str, Expr]]]) -> list[Condition]:
+        """Divisibility of the sizes that the formulas went through, and decisions of the source seen one way only."""
+        found: dict[Condition, None] = {}
+        for run, observation in self.formulas:
+            if run.sizes is None:
+                continue
+            sizes = {s for item in observation.items.values() for s in _sizes_of(item) if isinstance(s, Expr)}
+            for size in sorted(sizes, key=to_text):
+                found.update(dict.fromkeys(sorted(run.sizes.relied.get(size, ()), key=to_text)))
+        lines = {(p.file, p.line) for item, _ in items for p in item.key.chain}
+        for run in self.symbolic:
+            for asked, condition in run.conditions():
+                if (asked.file, asked.line) in lines:
+                    met = {self.fitter.holds(condition, p) for _, p, _ in self.samples}
+                    if len(met) == 1:
+                        found[condition if asked.holds else negated(condition)] = None
+        return list(found)
+
+    def input_shapes(self) -> dict[str, list[Size]]:
+        """Shapes of the tensors among forward()'s arguments, tuples of tensors included."""
+        run = self.symbolic[0]
+        found: dict[str, list[Size]] = {}
+        for name, value in forward_arguments(run.calls_of(self.class_path)[0]).items():
+            parts = enumerate(value) if isinstance(value, (list, tuple)) else [(None, value)]
+            for index, tensor in parts:
+                if isinstance(tensor, torch.Tensor):
+                    found[name if index is None else f"{name}[{index}]"] = [run.size(s) for s in tensor.shape]
+        return found
+
+
+def _sizes_of(item: Item) -> list[Size]:
+    """Every size that an item's numbers were made from."""
+    if item.operator is None:
+        return list(item.fields.values())
+    return [s for t in (*item.operator.inputs, *item.operator.outputs) for s in t.shape]
+
+
+def _content(observation: Observation) -> str:
+    return str([(str(k[0].name), i.count, sorted(i.fields.items())) for k, i in observation.items.items()])
+
+
+def _insert_after(
+    found: dict[tuple[Key, int], Item], previous: tuple[Key, int] | None, key: tuple[Key, int], item: Item
+) -> dict[tuple[Key, int], Item]:
+    if previous is None or previous not in found:
+        return {**found, key: item} if found else {key: item}
+    result: dict[tuple[Key, int], Item] = {}
+    for old, old_item in found.items():
+        result[old] = old_item
+        if old == previous:
+            result[key] = item
+    return result
+
+
+def _structural(numbers: Mapping[str, int], most: int) -> list[Expr]:
+    """Counts that a model's structure gives: of its layers, of those before or after some layer, of every n-th."""
+    layers = var("num_hidden_layers")
+    small = [n for n, v in numbers.items() if n not in RUNTIME and n != "num_hidden_layers" and 0 < v <= most]
+    found: list[Expr] = [layers]
+    found += [var(n) for n in small]
+    found += [minimum(layers, var(n)) for n in small]
+    found += [simplify(layers - var(n)) for n in small]
+    found += [maximum(simplify(layers - var(n)), num(0)) for n in small]
+    found += [layers // 2, (layers + 1) // 2]
+    found += [layers // var(n) for n in small]
+    found += [simplify(layers - layers // var(n)) for n in small]
+    found += [simplify(layers - k) for k in (1, 2, 3)]
+    return found
+
+
+def _variable_order(name: str) -> tuple[int, str]:
+    return (RUNTIME.index(name) if name in RUNTIME else len(RUNTIME), name)
+
