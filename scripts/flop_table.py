@@ -54,15 +54,14 @@ column says.
 
 No FLOPs, only bytes: {free}.
 
-`x ** e` is {square} for a square, {cube} for a cube, {fourth} for `e` = 4, 1 for a square root, its reciprocal or `1
-/ x`, 0 for `e` of 0 or 1, and {other} for any other exponent. GELU in its tanh form is {gelu_tanh}: two products for
+`x ** e` is {square} for a square, {cube} for a cube, {fourth} for `e` = 4, 1 for a square root, its reciprocal or
+`1 / x`, 0 for `e` of 0 or 1, and {other} for any other exponent. GELU in its tanh form is {gelu_tanh}: two products for
 the cube, three more products and an addition inside, tanh, an addition, two products outside.
 
 ## Why, and how others count
 
-The principle is that of the page's first sentence taken literally, so that every number can be recomputed from the
-definition that stands beside it. No convention is shared by all tools; whoever compares figures should know which one
-made them.
+The principle is taken literally, so that every number can be recomputed from the definition that stands beside it. No
+convention is shared by all tools; whoever compares figures should know which one made them.
 
 | | multiply-add | bias of a linear layer | softmax | layer norm | GELU | SiLU |
 | --- | --- | --- | --- | --- | --- | --- |

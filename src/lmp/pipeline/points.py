@@ -33,7 +33,9 @@ def held_out_points(workload: Workload) -> list[tuple[str, dict[str, int]]]:
     if window is not None and window > 1:
         points += [
             _point("prefill beyond the window", own, (2, window + 11, 0)),
+            _point("prefill of one sequence beyond the window", own, (1, window + 8, 0)),
             _point("decode beyond the window", own, (2, 1, window + 29)),
+            _point("decode of one sequence beyond the window", own, (1, 1, window + 41)),
             _point("chunked prefill across the window", own, (2, 12, window - 5)),
         ]
     return points

@@ -22,6 +22,7 @@ from lmp.formula import (
     Where,
     all_of,
     any_of,
+    eq,
     evaluate,
     evaluate_condition,
     num,
@@ -31,6 +32,9 @@ from lmp.formula import (
 )
 
 MAX_DEPTH = 6
+LEAST = {"batch_size": 1, "seq_len": 1, "cache_len": 0}
+MOST_JOINED = 9
+"""Conditions that are tried joined in pairs: the first ones, which decide most."""
 
 
 @dataclass(frozen=True)
@@ -90,8 +94,21 @@ class Fitter:
                 return candidate
         met = [(c, sum(1 << i for i, s in enumerate(samples) if self.holds(c, s.point))) for c in self.conditions]
         splits = list({mask: (c, mask) for c, mask in reversed(met) if 0 < mask < everything}.values())[::-1]
-        search = _Search(list(zip(distinct, explained, strict=True)), splits, self._choose)
-        return next((f for d in range(1, MAX_DEPTH + 1) if (f := search.split(everything, d)) is not None), None)
+        labelled = list(zip(distinct, explained, strict=True))
+        for depth in range(1, MAX_DEPTH + 1):
+            trees = [_Search(labelled, splits).split(everything, depth)]
+            if depth <= 2:
+                # One condition or another: a mask is made after a cache, or beyond a window.
+                trees.append(_Search(labelled, [*splits, *_either(splits)]).split(everything, depth))
+            known = [t for t in trees if t is not None]
+            if known:
+                return self._written(min(known, key=lambda t: t.leaves))
+        return None
+
+    def _written(self, tree: _Tree) -> Expr:
+        if tree.condition is None or tree.inside is None or tree.outside is None:
+            return tree.formula
+        return self._choose(tree.condition, self._written(tree.inside), self._written(tree.outside))
 
     def unexplained(self, samples: Sequence[Sample], candidates: Sequence[Expr]) -> list[Sample]:
         """Samples that no candidate explains: where another symbolic run is needed."""
@@ -106,36 +123,70 @@ class Fitter:
         return joined(condition, simplify(inside), simplify(outside))
 
 
+def _either(splits: list[tuple[Condition, int]]) -> list[tuple[Condition, int]]:
+    """Pairs of conditions joined by ``or``, the second one or its opposite; each set of samples once."""
+    known = {mask for _, mask in splits} | {0}
+    found = []
+    every = 0
+    for _, mask in splits:
+        every |= mask
+    for i, (first, a) in enumerate(splits[:MOST_JOINED]):
+        for second, b in splits[i + 1 : MOST_JOINED]:
+            for condition, mask in (((first, second), a | b), ((first, negated(second)), a | (every & ~b))):
+                if mask not in known:
+                    known.add(mask)
+                    found.append((any_of(*condition), mask))
+    return found
+
+
+@dataclass(frozen=True)
+class _Tree:
+    """A formula, or a condition with a tree on either side."""
+
+    formula: Expr = num(0)
+    condition: Condition | None = None
+    inside: _Tree | None = None
+    outside: _Tree | None = None
+    leaves: int = 1
+
+
 @dataclass
 class _Search:
-    """The shallowest tree of conditions whose leaves are candidates, over sets of samples."""
+    """The tree of conditions with fewest leaves, all of them candidates, down to a depth, over sets of samples."""
 
     candidates: list[tuple[Expr, int]]
     splits: list[tuple[Condition, int]]
-    choose: Callable[[Condition, Expr, Expr], Expr]
-    known: dict[tuple[int, int], Expr | None] = field(default_factory=dict)
+    known: dict[tuple[int, int], _Tree | None] = field(default_factory=dict)
 
-    def split(self, samples: int, depth: int) -> Expr | None:
+    def split(self, samples: int, depth: int) -> _Tree | None:
         key = samples, depth
         if key not in self.known:
             self.known[key] = self._find(samples, depth)
         return self.known[key]
 
-    def _find(self, samples: int, depth: int) -> Expr | None:
+    def _find(self, samples: int, depth: int) -> _Tree | None:
         for candidate, covered in self.candidates:
             if samples & ~covered == 0:
-                return candidate
+                return _Tree(candidate)
         if depth == 0:
             return None
+        best: _Tree | None = None
+        tried: set[int] = set()
         for condition, met in self.splits:
             inside, outside = samples & met, samples & ~met
-            if not inside or not outside:
+            if not inside or not outside or inside in tried:
                 continue
+            tried.update((inside, outside))
             then = self.split(inside, depth - 1)
             otherwise = self.split(outside, depth - 1) if then is not None else None
-            if then is not None and otherwise is not None:
-                return self.choose(condition, then, otherwise)
-        return None
+            if then is None or otherwise is None:
+                continue
+            leaves = then.leaves + otherwise.leaves
+            if best is None or leaves < best.leaves:
+                best = _Tree(condition=condition, inside=then, outside=otherwise, leaves=leaves)
+                if leaves == 2:
+                    break
+        return best
 
 
 def joined(condition: Condition, inside: Expr, outside: Expr) -> Expr:
@@ -153,5 +204,8 @@ def joined(condition: Condition, inside: Expr, outside: Expr) -> Expr:
 
 
 def negated(condition: Condition) -> Condition:
-    """The opposite condition."""
+    """The opposite condition; of "more than the least" it is "the least", as in ``{seq_len} == 1``."""
+    match condition:
+        case Compare(">", Var(name), Num(bound)) if LEAST.get(name) == bound:
+            return eq(Var(name), bound)
     return simplify_condition(Not(condition))

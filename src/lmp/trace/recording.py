@@ -191,6 +191,11 @@ def _run(func: Any, args: Any, kwargs: Any) -> Any:
 class _Dispatch(TorchDispatchMode):
     """Sees every ATen operator below the decomposition of composite ones."""
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Nothing is compiled here: without this, the first operator would import all of torch._dynamo (1.5 s)."""
+        return False
+
     def __init__(self, recorder: Recorder) -> None:
         super().__init__()
         self.recorder = recorder

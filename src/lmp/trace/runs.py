@@ -166,9 +166,14 @@ class Runs:
         found = []
         for name in names:
             w = setting.get(name, self.base[name])
-            shapes = ((w - 1, 0), (w, 0), (w + 3, 0), (1, w - 2), (1, w - 1), (1, w), (1, w + 6), (5, w - 3), (5, w - 1))
-            shapes += ((5, w + 6), (w + 3, 7), (w + 3, w + 6), (w - 1, 7))
-            found += [{**setting, "batch_size": 2, "seq_len": s, "cache_len": c} for s, c in shapes if s > 0 and c >= 0]
+            beyond = ((w + 3, 0), (w + 3, 7), (1, w + 6), (5, w + 6))
+            shapes = [(b, s, c) for b in (2, 1) for s, c in beyond]
+            if not setting:
+                edge = ((w - 1, 0), (w, 0), (1, w - 2), (1, w - 1), (1, w), (5, w - 3), (5, w - 1), (w + 3, w + 6), (w - 1, 7))
+                shapes += [(2, s, c) for s, c in edge]
+            found += [
+                {**setting, "batch_size": b, "seq_len": s, "cache_len": c} for b, s, c in shapes if s > 0 and c >= 0
+            ]
         return found if self.workload.has_cache else [p for p in found if p["cache_len"] == 0]
 
     def _other_values(self) -> list[dict[str, int]]:

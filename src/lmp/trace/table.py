@@ -101,13 +101,14 @@ class Table:
         """What formulas may be split by: flags, phases, single tokens, windows, and comparisons the source makes."""
         numbers = self.symbolic[0].numbers
         found: list[Condition] = [gt(var(n), 0) for n in (*self.variables.switches, *self._workload_flags())]
-        found += [gt(var("seq_len"), 1), gt(var("cache_len"), 0), gt(var("batch_size"), 1)]
-        found += [gt(var("batch_size") * var("seq_len"), 1)]
+        found += [gt(var("seq_len"), 1), gt(var("cache_len"), 0)]
         asked = list(dict.fromkeys(c for run in self.symbolic for _, c in run.conditions()))
         for name in self._windows():
             found += [ge(var("cache_len"), var(name)), ge(var("seq_len"), var(name))]
             found += [ge(var("seq_len") + var("cache_len"), var(name))]
-        return [*found, *asked, *(gt(var(name), 1) for name in self.runs.compared)]
+        found += [*asked, *(gt(var(name), 1) for name in self.runs.compared)]
+        # The batch decides on little: it comes last, so that nothing else is explained by it.
+        return [*found, gt(var("batch_size"), 1), gt(var("batch_size") * var("seq_len"), 1)]
 
     def _windows(self) -> list[str]:
         """Config values that the source compares a number of tokens with."""

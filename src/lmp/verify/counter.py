@@ -138,6 +138,10 @@ def _attention_arguments(
 class _Operators(TorchDispatchMode):
     """Hands every operator below CompositeImplicit decomposition to ``operate``."""
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # nothing is compiled here; True would import all of torch._dynamo (1.5 s)
+
     def __init__(self, operate: Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]) -> None:
         super().__init__()
         self._operate = operate

@@ -1,0 +1,169 @@
+"""From PyTorch's size expressions to formulas, and the divisibility that was relied on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import sympy
+from torch.utils._sympy.functions import (
+    CeilToInt,
+    CleanDiv,
+    FloorDiv,
+    FloorToInt,
+    IntTrueDiv,
+    Max,
+    Min,
+    Mod,
+    PythonMod,
+    ToFloat,
+    TruncToInt,
+)
+
+from lmp.formula import equal, evaluate, evaluate_condition, num, parse, parse_condition, to_text
+from lmp.trace.sizes import Sizes
+
+NUMBERS = {"hidden_size": 48, "num_heads": 4, "num_key_value_heads": 2, "head_dim": 12, "seq_len": 5, "batch_size": 2}
+H, N, K, D, S, B = (sympy.Symbol(name, integer=True, positive=True) for name in NUMBERS)
+
+
+@pytest.fixture
+def sizes() -> Sizes:
+    return Sizes({symbol: NUMBERS[symbol.name] for symbol in (H, N, K, D, S, B)})
+
+
+def text(formula: Any) -> str:
+    return to_text(formula) if not isinstance(formula, int) else str(formula)
+
+
+def assumed(sizes: Sizes, formula: Any) -> set[str]:
+    return {str(condition) for condition in sizes.relied.get(formula, set())}
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"),
+    [
+        (7, "7"),
+        (sympy.Integer(7), "7"),
+        (S, "{seq_len}"),
+        (B * S, "{batch_size} * {seq_len}"),
+        (2 * S + 1, "2 * {seq_len} + 1"),
+        (S - 1, "{seq_len} - 1"),
+        (S**2, "{seq_len} ** 2"),
+        (H - H + 3, "3"),
+        (ToFloat(S), "{seq_len}"),
+        (Max(S, D), "max({seq_len}, {head_dim})"),
+        (Min(S, 4), "min({seq_len}, 4)"),
+        (Min(S, D, H), "min({seq_len}, {head_dim}, {hidden_size})"),
+        (Mod(S, 4), "{seq_len} % 4"),
+        (PythonMod(S, 4), "{seq_len} % 4"),
+        (CeilToInt(IntTrueDiv(S, 4)), "ceil({seq_len} / 4)"),
+        (FloorToInt(IntTrueDiv(S, 4)), "{seq_len} // 4"),
+        (TruncToInt(IntTrueDiv(S, 4)), "{seq_len} // 4"),  # int(seq_len / 4)
+    ],
+)
+def test_a_size_is_a_formula(sizes: Sizes, size: Any, expected: str):
+    found = sizes.formula(size)
+    assert equal(num(found) if isinstance(found, int) else found, parse(expected))
+    assert not assumed(sizes, found)
+
+
+def test_plain_numbers_stay_plain(sizes: Sizes):
+    assert sizes.formula(7) == 7
+    assert type(sizes.formula(sympy.Integer(7))) is int
+    assert type(sizes.formula(S - S + 2)) is int
+
+
+@pytest.mark.parametrize("kind", [FloorDiv, CleanDiv])
+def test_a_division_that_comes_out_is_exact_and_says_so(sizes: Sizes, kind: Any):
+    found = sizes.formula(kind(H, N))
+    assert text(found) == "{hidden_size} / {num_heads}"
+    assert assumed(sizes, found) == {"{hidden_size} % {num_heads} == 0"}
+    # and not the other way round
+    assert evaluate_condition(next(iter(sizes.relied[found])), {**NUMBERS, "hidden_size": 49}) is False
+
+
+def test_int_of_a_quotient_is_that_division(sizes: Sizes):
+    found = sizes.formula(TruncToInt(IntTrueDiv(H, N)))
+    assert text(found) == "{hidden_size} / {num_heads}"
+    assert assumed(sizes, found) == {"{hidden_size} % {num_heads} == 0"}
+    floats = sizes.formula(TruncToInt(IntTrueDiv(ToFloat(H), ToFloat(K))))
+    assert text(floats) == "{hidden_size} / {num_key_value_heads}"
+
+
+def test_a_division_that_always_comes_out_assumes_nothing(sizes: Sizes):
+    found = sizes.formula(FloorDiv(N * D, N))
+    assert text(found) == "{head_dim}"
+    assert not assumed(sizes, found)
+
+
+def test_a_division_that_leaves_a_remainder_is_rounded_down(sizes: Sizes):
+    found = sizes.formula(FloorDiv(S, 2))  # 5 // 2
+    assert text(found) == "{seq_len} // 2"
+    assert not assumed(sizes, found)
+    assert [evaluate(found, {**NUMBERS, "seq_len": n}) for n in (4, 5, 6)] == [2, 2, 3]
+
+
+def test_half_of_an_even_size_rounded_up_is_its_half(sizes: Sizes):
+    # torch.arange(0, head_dim, 2) has (head_dim + 1) // 2 elements
+    found = sizes.formula(FloorDiv(D + 1, 2))
+    assert text(found) == "{head_dim} / 2"
+    assert assumed(sizes, found) == {"{head_dim} % 2 == 0"}
+
+
+def test_terms_that_do_not_divide_stay_under_the_division(sizes: Sizes):
+    # 12 + 5 over 4: the 5 is a size of its own, nothing is exact
+    found = sizes.formula(FloorDiv(D + S, N))
+    assert evaluate(found, NUMBERS) == 17 // 4
+    assert evaluate(found, {**NUMBERS, "seq_len": 8}) == 20 // 4
+
+
+def test_a_quotient_of_a_quotient(sizes: Sizes):
+    inner = FloorDiv(H, N)  # the head's size
+    found = sizes.formula(FloorDiv(inner, 2))
+    assert evaluate(found, NUMBERS) == 6
+    assert all("/" not in c.split("%")[0] for c in assumed(sizes, found))  # a condition of whole numbers
+    for condition in sizes.relied[found]:
+        assert evaluate_condition(condition, NUMBERS)
+        assert not evaluate_condition(condition, {**NUMBERS, "hidden_size": 44})  # 11 a head has no half
+
+
+def test_the_guard_for_empty_tensors_is_no_part_of_a_size(sizes: Sizes):
+    assert text(sizes.formula(Max(sympy.Integer(1), S))) == "{seq_len}"
+    assert text(sizes.formula(Max(sympy.Integer(0), S))) == "{seq_len}"
+    assert text(sizes.formula(Max(sympy.Integer(2), S))) in ("max(2, {seq_len})", "max({seq_len}, 2)")
+
+
+def test_the_same_size_is_the_same_formula(sizes: Sizes):
+    assert sizes.formula(FloorDiv(H, N)) is sizes.formula(FloorDiv(H, N))
+
+
+@pytest.mark.parametrize(
+    ("relation", "expected"),
+    [
+        (sympy.Eq(S, 1), "{seq_len} == 1"),
+        (sympy.Ne(S, D), "{seq_len} != {head_dim}"),
+        (sympy.Gt(S, D), "{seq_len} > {head_dim}"),
+        (sympy.Le(S + 1, D), "{seq_len} + 1 <= {head_dim}"),
+        # a quotient of sizes is compared by its products
+        (sympy.Gt(FloorDiv(N, K), 1), "{num_heads} > {num_key_value_heads}"),
+    ],
+)
+def test_conditions(sizes: Sizes, relation: Any, expected: str):
+    found = sizes.condition(relation)
+    assert found is not None
+    wanted = parse_condition(expected)
+    for s in (1, 2, 5, 12, 30):
+        for n in (2, 4, 8):
+            point = {**NUMBERS, "seq_len": s, "num_heads": n}
+            assert evaluate_condition(found, point) == evaluate_condition(wanted, point)
+
+
+def test_what_is_no_comparison_of_sizes_is_no_condition(sizes: Sizes):
+    assert sizes.condition(sympy.true) is None
+    assert sizes.condition(sympy.And(sympy.Gt(S, 1), sympy.Gt(D, 1))) is None
+
+
+def test_an_expression_without_a_formula_is_refused(sizes: Sizes):
+    with pytest.raises(TypeError, match="no formula for"):
+        sizes.formula(sympy.sin(S))
