@@ -50,6 +50,9 @@ class ConfigOrigin(Record):
     sha256: str | None = None
 
 
+DEFAULT_CONFIG = ConfigOrigin(name="default", origin="the class's defaults")
+
+
 class Kernel(Record):
     """One operator, or one call of a module, at one source line."""
 
@@ -59,7 +62,9 @@ class Kernel(Record):
     code: str
     file: str | None = Field(None, description="the file of `line`, when it is not that of the class")
     function: str | None = Field(None, description="the plain function the line stands in, when it is not forward()")
-    path: str | None = Field(None, description="of a composite kernel: the called module's attribute path, as gate_proj")
+    path: str | None = Field(
+        None, description="of a composite kernel: the called module's attribute path, as gate_proj"
+    )
     analysis: str
     category: str
     repeat: int | Formula = 1
@@ -96,7 +101,7 @@ class ModuleAnalysis(Record):
     class_name: ClassPath
     engine: str
     source: Source
-    config: ConfigOrigin = ConfigOrigin(name="default", origin="the class's defaults")
+    config: ConfigOrigin = DEFAULT_CONFIG
     attn_implementation: str | None = Field(None, description="what the model was run with")
     attn_requested: str = Field("sdpa", description="what was asked for: a model that lacks it runs with another")
     dtype: str = "bfloat16"
@@ -109,7 +114,8 @@ class ModuleAnalysis(Record):
     pinned: dict[str, int] = Field(default_factory=dict, description="config values that stand as numbers in formulas")
     kernels: list[Kernel]
     fixed: dict[str, str] = Field(
-        default_factory=dict, description="constructor arguments that are no variables -> the value the formulas are for"
+        default_factory=dict,
+        description="constructor arguments that are no variables -> the value the formulas are for",
     )
     free_lines: list[int] = Field(default=[], description="lines of the class's file that run and cost nothing")
     free_lines_elsewhere: dict[str, list[int]] = Field(

@@ -243,15 +243,6 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "an operator without a rule": lambda m, a: torch.linalg.matrix_exp(a.square.float()),
 }  # fmt: skip
 
-DIFFERENT = {
-    ("index_put by a mask of rows", "meta"): "the judge takes all elements of the values for numbers of rows",
-    ("complex product", "cpu"): "the recorder does not say which tensors are complex, so the engine counts nothing",
-    ("complex product", "meta"): "the recorder does not say which tensors are complex, so the engine counts nothing",
-    ("polar", "cpu"): "the judge has no rule for anything that makes complex numbers, the table has one for polar",
-    ("polar", "meta"): "the judge has no rule for anything that makes complex numbers, the table has one for polar",
-}
-"""Where the two differ, and why: each of these fails as soon as they agree."""
-
 
 class Arguments:
     """Small tensors of every kind, made anew for each execution: some operators change them."""
@@ -271,8 +262,7 @@ class Arguments:
 
 
 def case(name: str, device: str) -> Any:
-    reason = DIFFERENT.get((name, device))
-    return pytest.param(name, device, marks=[pytest.mark.xfail(reason=reason, strict=True)] if reason else [])
+    return pytest.param(name, device)
 
 
 @pytest.mark.filterwarnings("ignore:The reduce argument of torch.scatter")

@@ -12,14 +12,17 @@ import torch
 
 from lmp.errors import LmpError, TraceFailed, UsageError, VerificationFailed
 from lmp.pipeline.points import held_out_points
-from lmp.records import ConfigOrigin, ModuleAnalysis, Verification
+from lmp.records import DEFAULT_CONFIG as DEFAULT
+from lmp.records import ModuleAnalysis, Verification
 from lmp.source.locate import ClassSource
 from lmp.store.fingerprint import fingerprint
 from lmp.trace.engine import Setting, TraceEngine
 from lmp.verify.judge import Point, judge, observe
+from lmp.workload.arguments import constructor_arguments
 from lmp.workload.base import Workload
+from lmp.workload.calls import Call
 from lmp.workload.load import check_torch_file, load_class, quiet_warnings, use_transformers_tree
-from lmp.workload.model import find_host, takes_config
+from lmp.workload.model import config_from, find_host, takes_config
 from lmp.workload.standalone import StandaloneWorkload
 
 if TYPE_CHECKING:
@@ -92,7 +95,12 @@ class Making:
                 engine.know(session.lookup(class_path))
                 continue
             source = self.source if class_path == name else session.locate(class_path)
-            analysis = self._verified(engine.analyse(class_path, source.record()))
+            analysis = engine.analyse(class_path, source.record())
+            if class_path == name:
+                analysis = analysis.model_copy(
+                    update={"values": {**analysis.values, **self._values_in_model(analysis)}}
+                )
+            analysis = self._verified(analysis)
             files = fingerprint(self._files(engine, source))
             analysis = analysis.model_copy(update={"fingerprint": files})
             session._fresh[class_path] = analysis
@@ -116,12 +124,27 @@ class Making:
             )
         return analysis.model_copy(update={"verification": verification})
 
+    def _values_in_model(self, analysis: ModuleAnalysis) -> dict[str, int]:
+        """For a module that is constructed from numbers: those that the model of its file constructs it with."""
+        cls = load_class(self.source.class_path)
+        if not isinstance(self.workload, StandaloneWorkload) or cls.__module__.startswith("torch."):
+            return {}
+        try:
+            host = find_host(cls, self._config(cls), dtype=self._dtype)
+        except LmpError:
+            return {}
+        instance = next(m for m in host.build(host.defaults).modules() if type(m) is cls)
+        given = constructor_arguments(instance)
+        paths = {n: p.removeprefix("init.") for n, p in analysis.parameters.items() if p.startswith("init.")}
+        return {n: int(given[p]) for n, p in paths.items() if isinstance(given.get(p), int)}
+
     def engine(self) -> TraceEngine:
         transformers = self.session.trees.transformers
         roots = [str(self.torch_dir / "nn") + "/"]
         if transformers is not None:
             roots.insert(0, str(transformers.package_dir.resolve()) + "/")
-        config = self.session.origin if self._in_model else ConfigOrigin(name="default", origin="the class's defaults")
+        is_torch = self.source.class_path.startswith("torch.")
+        config = DEFAULT if is_torch else self.session.origin
         setting = Setting(config, self.options.attention or "sdpa", self.options.dtype, tuple(roots), self.file_of)
         return TraceEngine(self.workload, setting)
 
@@ -138,25 +161,19 @@ class Making:
         return find_host(cls, self._config(cls), dtype=self._dtype, attention=self.options.attention or "sdpa")
 
     @property
-    def _in_model(self) -> bool:
-        return not isinstance(self.workload, StandaloneWorkload)
-
-    @property
     def _dtype(self) -> torch.dtype:
         found = getattr(torch, self.options.dtype, None)
         if not isinstance(found, torch.dtype) or not found.is_floating_point:
-            raise UsageError(f"--dtype {self.options.dtype} is no floating dtype of torch; use bfloat16, float16 or float32.")
+            raise UsageError(
+                f"--dtype {self.options.dtype} is no floating dtype of torch; use bfloat16, float16 or float32."
+            )
         return found
 
     def _config(self, cls: type[Any]) -> Any:
-        content = self.session._config
-        if content is None:
-            return None
-        from lmp.workload.model import config_from
+        content = self.session.config
+        return None if content is None else config_from(cls, content)
 
-        return config_from(cls, content)
-
-    def _own_calls(self, engine: TraceEngine) -> list[Any]:
+    def _own_calls(self, engine: TraceEngine) -> list[Call]:
         calls = [c for c in engine.calls() if c.class_path == self.source.class_path]
         if not calls:
             raise TraceFailed(
@@ -169,7 +186,8 @@ class Making:
         own = {id(c) for c in self._own_calls(engine)}
         below: dict[str, int] = {}
         for call in engine.calls():
-            depth, ancestor = 0, call
+            depth = 0
+            ancestor: Call | None = call
             while ancestor is not None and id(ancestor) not in own:
                 ancestor, depth = ancestor.parent, depth + 1
             if ancestor is not None:
@@ -178,7 +196,7 @@ class Making:
 
     def _is_elsewhere(self, class_path: str) -> bool:
         """Whether a called class is analysed by itself: it is stored already, or it takes plain numbers."""
-        if class_path in self.session._fresh or self.session._stored_or_none(class_path) is not None:
+        if class_path in self.session._fresh or self.session.reusable(class_path) is not None:
             return True
         cls = load_class(class_path)
         if takes_config(cls):
@@ -224,4 +242,3 @@ class Making:
             for tree in trees.values():
                 if path.resolve().is_relative_to(tree.package_dir.resolve()):
                     yield tree, tree.package_dir / path.resolve().relative_to(tree.package_dir.resolve())
-

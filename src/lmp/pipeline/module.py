@@ -9,17 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lmp.errors import AgentUnavailable, LmpError, UsageError
-from lmp.records import ConfigOrigin, ModuleAnalysis
+from lmp.errors import AgentUnavailable, UsageError
+from lmp.records import DEFAULT_CONFIG, ConfigOrigin, ModuleAnalysis
 from lmp.source.locate import ClassSource, locate
 from lmp.source.trees import Trees, find_trees
 from lmp.store.fingerprint import is_current
-from lmp.store.results import Store
+from lmp.store.results import Store, config_name
 
 Progress = Callable[[str, str], None]
 """Called with a class and what is being done with it: reading, tracing, verifying, stored."""
-
-DEFAULT = ConfigOrigin(name="default", origin="the class's defaults")
 
 
 @dataclass(frozen=True)
@@ -67,7 +65,7 @@ def verify_module(class_path: str, options: Options) -> Outcome:
     session = Session(options, lambda name, stage: None)
     source = session.locate(class_path)
     stored = session.stored(source.class_path)
-    if stored is None:
+    if stored is None or options.fresh:
         return next(o for o in session.outcomes(class_path) if o.requested)
     return session.verified_again(source, stored)
 
@@ -92,7 +90,7 @@ class Session:
         self.options, self.progress = options, progress
         self.trees: Trees = find_trees(None, options.transformers, options.pytorch)
         self.store = Store(options.results)
-        self.origin, self._config = _config_of(options.config_file)
+        self.origin, self.config = _config_of(options.config_file)
         self._fresh: dict[str, ModuleAnalysis] = {}
 
     # -- the store -------------------------------------------------------------------------------------------------
@@ -129,21 +127,20 @@ class Session:
         self.progress(class_path, "reading")
         source = self.locate(class_path)
         name = source.class_path
-        stored = self._stored_or_none(name)
+        stored = self.reusable(name)
         if stored is not None:
             return [Outcome(stored, self.store.file(name, self._names(name)), reused=True, requested=True)]
         return self._analyse(source)
 
-    def _stored_or_none(self, name: str) -> ModuleAnalysis | None:
-        """A result that cannot be read is made again (the store keeps the unreadable file)."""
+    def reusable(self, name: str) -> ModuleAnalysis | None:
+        """The stored analysis, if those that it refers to are stored and true as well.
+
+        Raises InvalidAnalysis when a stored file cannot be read: it is not overwritten without being told to.
+        """
         if self.options.fresh and name not in self._fresh:
             return None
-        try:
-            stored = self.stored(name)
-        except LmpError:
-            return None
-        # A result is whole with those it refers to.
-        if stored is not None and all(self._stored_or_none(r) is not None for r in references_of(stored)):
+        stored = self.stored(name)
+        if stored is not None and all(self.reusable(r) is not None for r in references_of(stored)):
             return stored
         return None
 
@@ -168,13 +165,15 @@ def references_of(analysis: ModuleAnalysis) -> list[str]:
     """Classes that an analysis refers to."""
     from lmp.formula import parse, references
 
-    return sorted({r.target for k in analysis.kernels if k.kernel_type == "composite" for r in references(parse(k.flops))})
+    return sorted(
+        {r.target for k in analysis.kernels if k.kernel_type == "composite" for r in references(parse(k.flops))}
+    )
 
 
 def _config_of(file: Path | None) -> tuple[ConfigOrigin, dict[str, Any] | None]:
     """The config file's origin and contents. Raises UsageError when it is not a JSON object."""
     if file is None:
-        return DEFAULT, None
+        return DEFAULT_CONFIG, None
     try:
         text = file.read_bytes()
         content = json.loads(text)
@@ -184,5 +183,4 @@ def _config_of(file: Path | None) -> tuple[ConfigOrigin, dict[str, Any] | None]:
         raise UsageError(f"{file} is not JSON: {error}\nGive a Hugging Face config.json.") from error
     if not isinstance(content, dict):
         raise UsageError(f"{file} holds no JSON object.\nGive a Hugging Face config.json.")
-    name = "".join(c if c.isalnum() or c in "-_." else "-" for c in file.stem)
-    return ConfigOrigin(name=name, origin=file.name, sha256=hashlib.sha256(text).hexdigest()), content
+    return ConfigOrigin(name=config_name(file), origin=file.name, sha256=hashlib.sha256(text).hexdigest()), content

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+
 from lmp.workload.base import Workload
 
 FACTORS = (8, 2, 4, 16)
@@ -56,7 +57,11 @@ def changed(workload: Workload) -> dict[str, int]:
         tries = (before + 1,) if name == "num_hidden_layers" else (before * factor, before * 2, before // 2)
         for value in tries:
             tried = {**values, name: value}
-            if value > 0 and all(tried[a] % tried[b] == 0 for a, b in divides if name in (a, b)) and _runs(workload, tried):
+            if (
+                value > 0
+                and all(tried[a] % tried[b] == 0 for a, b in divides if name in (a, b))
+                and _runs(workload, tried)
+            ):
                 values = tried
                 break
     return values

@@ -67,7 +67,7 @@ class Deriver:
         return derived
 
     def _degenerate(self, table: Table, items: list[tuple[Item, dict[str, Expr]]]) -> list[Condition]:
-        """Sizes of the config that must not be 1 for the formulas to hold: such dimensions broadcast or need no copy."""
+        """Sizes of the config that must not be 1 for the formulas to hold: they would broadcast, or need no copy."""
         used = {n for _, formulas in items for f in formulas.values() for n in free_variables(f)}
         found = []
         for name in sorted(used & set(self.runs.base) - set(self.workload.flags) - set(RUNTIME)):

@@ -117,9 +117,7 @@ LEADING = ["{batch_size}", "{seq_len}"]
 class _Lines:
     """Writes derived formulas down as kernels at their lines, and says what the other lines are."""
 
-    def __init__(
-        self, derived: Derived, source: Source, setting: Setting, executed: Iterable[tuple[str, int]]
-    ) -> None:
+    def __init__(self, derived: Derived, source: Source, setting: Setting, executed: Iterable[tuple[str, int]]) -> None:
         self.derived, self.source, self.setting = derived, source, setting
         self.executed = set(executed)
         self.places = {id(item): item.key.chain[0] for item, _ in derived.items}
@@ -136,7 +134,9 @@ class _Lines:
                     announced.add((caller.file, caller.line))
                     inner = chain[chain.index(caller) - 1]
                     found.append(self._call(caller, inner))
-            found += self._composite(item, place, formulas) if item.key.composite else self._basic(item, place, formulas)
+            found += (
+                self._composite(item, place, formulas) if item.key.composite else self._basic(item, place, formulas)
+            )
         return found
 
     def _call(self, place: Place, inner: Place) -> Kernel:

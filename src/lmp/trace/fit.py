@@ -8,7 +8,7 @@ itself: the formula becomes ``where(condition, ..., ...)``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lmp.errors import FormulaError
@@ -84,7 +84,7 @@ class Fitter:
         return self._truth[key]
 
     def fit(self, samples: Sequence[Sample], candidates: Sequence[Expr]) -> Expr | None:
-        """One formula for all samples with as few conditions as possible; None when the candidates cannot explain them."""
+        """One formula for all samples, with as few cases as possible; None when the candidates cannot explain them."""
         distinct = list(dict.fromkeys([*candidates, num(0)]))
         # Sets of samples are bits of an integer: what a candidate explains, where a condition holds.
         explained = [sum(1 << i for i, s in enumerate(samples) if self.value(c, s.point) == s.value) for c in distinct]
@@ -106,9 +106,10 @@ class Fitter:
         return None
 
     def _written(self, tree: _Tree) -> Expr:
-        if tree.condition is None or tree.inside is None or tree.outside is None:
+        if tree.formula is not None:
             return tree.formula
-        return self._choose(tree.condition, self._written(tree.inside), self._written(tree.outside))
+        condition, inside, outside = tree.parts
+        return self._choose(condition, self._written(inside), self._written(outside))
 
     def unexplained(self, samples: Sequence[Sample], candidates: Sequence[Expr]) -> list[Sample]:
         """Samples that no candidate explains: where another symbolic run is needed."""
@@ -143,11 +144,9 @@ def _either(splits: list[tuple[Condition, int]]) -> list[tuple[Condition, int]]:
 class _Tree:
     """A formula, or a condition with a tree on either side."""
 
-    formula: Expr = num(0)
-    condition: Condition | None = None
-    inside: _Tree | None = None
-    outside: _Tree | None = None
     leaves: int = 1
+    formula: Expr | None = None
+    parts: tuple[Condition, _Tree, _Tree] = field(default=())  # type: ignore[assignment]
 
 
 @dataclass
@@ -167,7 +166,7 @@ class _Search:
     def _find(self, samples: int, depth: int) -> _Tree | None:
         for candidate, covered in self.candidates:
             if samples & ~covered == 0:
-                return _Tree(candidate)
+                return _Tree(formula=candidate)
         if depth == 0:
             return None
         best: _Tree | None = None
@@ -183,7 +182,7 @@ class _Search:
                 continue
             leaves = then.leaves + otherwise.leaves
             if best is None or leaves < best.leaves:
-                best = _Tree(condition=condition, inside=then, outside=otherwise, leaves=leaves)
+                best = _Tree(leaves, parts=(condition, then, otherwise))
                 if leaves == 2:
                     break
         return best

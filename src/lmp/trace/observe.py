@@ -335,10 +335,11 @@ def weight_items(call: Call, size: Callable[[Any], Size]) -> list[Item]:
 
     lists = [m for m in call.module.modules() if isinstance(m, torch.nn.ModuleList)]
     key = Key((), "parameters", composite=True)
-    layers = [
-        Item(key, -3, {"elements": count(layer)}, "parameters") for modules in lists for layer in modules
+    layers = [Item(key, -3, {"elements": count(layer)}, "parameters") for modules in lists for layer in modules]
+    return [
+        Item(Key((), "parameters:rest", composite=True), -2, {"elements": count(call.module)}, "parameters"),
+        *layers,
     ]
-    return [Item(Key((), "parameters:rest", composite=True), -2, {"elements": count(call.module)}, "parameters"), *layers]
 
 
 def _by_unit(moves: tuple[Move, ...]) -> dict[str, Size]:

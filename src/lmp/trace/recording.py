@@ -135,7 +135,14 @@ class Recorder:
             unit = tensor.dtype.itemsize
         shape = tuple(self.size(self.given.get(s, s) if type(s) is int else s) for s in tensor.shape)
         broadcast = frozenset(d for d, s in enumerate(tensor.stride()) if isinstance(s, int) and s == 0)
-        described = Tensor(shape, unit, tensor.dtype.is_floating_point, broadcast, self._memory(tensor))
+        described = Tensor(
+            shape,
+            unit,
+            tensor.dtype.is_floating_point,
+            broadcast,
+            storage=self._memory(tensor),
+            complex=tensor.is_complex(),
+        )
         self._known[key], self._tensors[key] = tensor, described
         return described
 
@@ -178,7 +185,9 @@ def _run(func: Any, args: Any, kwargs: Any) -> Any:
             raise
         with _disable_current_modes():
             plain = [
-                torch.empty([number_of(s) if isinstance(s, torch.SymInt) else s for s in a.shape], dtype=a.dtype, device="meta")
+                torch.empty(
+                    [number_of(s) if isinstance(s, torch.SymInt) else s for s in a.shape], dtype=a.dtype, device="meta"
+                )
                 if isinstance(a, torch.Tensor)
                 else as_numbers(a)
                 for a in args
@@ -307,7 +316,11 @@ class _Attention(TorchFunctionMode):
         finally:
             if self.recorder is not None:
                 self.recorder.given = {}
-        if not turned or not isinstance(out, torch.Tensor) or not any(type(d) is int and d in turned for d in out.shape):
+        if (
+            not turned
+            or not isinstance(out, torch.Tensor)
+            or not any(type(d) is int and d in turned for d in out.shape)
+        ):
             return out
         for s in turned.values():
             env.pinned.pop(s.node.expr, None)

@@ -105,7 +105,9 @@ class Runs:
         key = tuple(sorted(numbers.items()))
         if key not in self._known:
             self._known[key] = None
-            with contextlib.suppress(RuntimeError, ValueError, IndexError, TypeError, AssertionError, ZeroDivisionError):
+            with contextlib.suppress(
+                RuntimeError, ValueError, IndexError, TypeError, AssertionError, ZeroDivisionError
+            ):
                 self._known[key] = self.run(numbers, symbolic=False)
         return self._known[key]
 
@@ -122,7 +124,7 @@ class Runs:
         return any_ran
 
     def start(self, target: str) -> None:
-        """The base run, and points on other paths: phases, windows, flags, and comparisons that ``target`` depends on."""
+        """The base run, and points on other paths: phases, windows, flags, comparisons that ``target`` depends on."""
         self.symbolic.append(self.run(self.start_point(), symbolic=True))
         self._explore_setting({})
         for changed in self._other_values():
@@ -169,7 +171,17 @@ class Runs:
             beyond = ((w + 3, 0), (w + 3, 7), (1, w + 6), (5, w + 6))
             shapes = [(b, s, c) for b in (2, 1) for s, c in beyond]
             if not setting:
-                edge = ((w - 1, 0), (w, 0), (1, w - 2), (1, w - 1), (1, w), (5, w - 3), (5, w - 1), (w + 3, w + 6), (w - 1, 7))
+                edge = (
+                    (w - 1, 0),
+                    (w, 0),
+                    (1, w - 2),
+                    (1, w - 1),
+                    (1, w),
+                    (5, w - 3),
+                    (5, w - 1),
+                    (w + 3, w + 6),
+                    (w - 1, 7),
+                )
                 shapes += [(2, s, c) for s, c in edge]
             found += [
                 {**setting, "batch_size": b, "seq_len": s, "cache_len": c} for b, s, c in shapes if s > 0 and c >= 0

@@ -53,7 +53,7 @@ class Sizes:
         except TypeError:
             return None
         # Sizes are positive: heads / kv_heads > 1 is heads > kv_heads.
-        divisors = [a ** -e for m in as_polynomial(left) for a, e in m if e < 0]
+        divisors = [a**-e for m in as_polynomial(left) for a, e in m if e < 0]
         for divisor in divisors:
             left, right = left * divisor, right * divisor
         return build(*_balanced(simplify(left), simplify(right)))

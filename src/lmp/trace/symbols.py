@@ -23,7 +23,6 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.value_ranges import ValueRanges
 
-
 # nn.LayerNorm and others tell a size from a sequence of sizes by asking for an Integral.
 numbers.Integral.register(torch.SymInt)
 
@@ -74,11 +73,10 @@ class ConcolicShapeEnv(ShapeEnv):
             if type(found) is int or isinstance(found, sympy.Integer):
                 self.pinned[orig_expr] = int(found)
             frame = _asking_frame()
-            if frame is not None and self.source_root and frame.f_code.co_filename.startswith(self.source_root):
-                if isinstance(found, bool) or found in (sympy.true, sympy.false):
-                    self.conditions.setdefault(
-                        orig_expr, Condition(orig_expr, bool(found), frame.f_code.co_filename, frame.f_lineno, self.where()),
-                    )
+            inside = frame is not None and self.source_root and frame.f_code.co_filename.startswith(self.source_root)
+            if inside and (isinstance(found, bool) or found in (sympy.true, sympy.false)):
+                asked = Condition(orig_expr, bool(found), frame.f_code.co_filename, frame.f_lineno, self.where())
+                self.conditions.setdefault(orig_expr, asked)
         return sympy.sympify(found) if isinstance(found, (bool, int, float)) else found
 
     def _maybe_evaluate_static(self, expr: Any, **kwargs: Any) -> Any:
@@ -107,7 +105,7 @@ def _asking_frame() -> Any:
     PyTorch's own kernels ask as well (is this dimension 1, is that tensor contiguous), without Python's protocol
     methods in between: those questions are not the source's, and what they lead to shows in the operators' costs.
     """
-    frame = sys._getframe(2)
+    frame: Any = sys._getframe(2)
     asked = False
     while frame is not None and frame.f_code.co_filename.endswith(_MACHINERY):
         asked |= frame.f_code.co_name in ("__bool__", "__int__", "__index__")

@@ -99,7 +99,6 @@ class Table:
 
     def _conditions(self) -> list[Condition]:
         """What formulas may be split by: flags, phases, single tokens, windows, and comparisons the source makes."""
-        numbers = self.symbolic[0].numbers
         found: list[Condition] = [gt(var(n), 0) for n in (*self.variables.switches, *self._workload_flags())]
         found += [gt(var("seq_len"), 1), gt(var("cache_len"), 0)]
         asked = list(dict.fromkeys(c for run in self.symbolic for _, c in run.conditions()))
@@ -206,7 +205,7 @@ class Table:
                 found = self.fitter.fit(self._column(key, name), self.candidates(key, name))
                 if found is None:
                     raise TraceFailed(
-                        f"{self.class_path}: {name} of {key[0].name} takes several values that no condition tells apart."
+                        f"{self.class_path}: {name} of {key[0].name} has several values that no condition tells apart."
                     )
                 formulas[name] = simplify(found)
             result.append((item, formulas))
@@ -366,4 +365,3 @@ def _structural(numbers: Mapping[str, int], most: int) -> list[Expr]:
 
 def _variable_order(name: str) -> tuple[int, str]:
     return (RUNTIME.index(name) if name in RUNTIME else len(RUNTIME), name)
-

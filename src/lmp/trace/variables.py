@@ -39,7 +39,11 @@ class ClassVariables:
             expressions = {str(_plain(getattr(m, name, None), base.size)) for m in (primary, *others)}
             if len(expressions) > 1:
                 own = base.size(value)
-                if isinstance(own, Expr) and len(free_variables(own)) == 1 and own == var(next(iter(free_variables(own)))):
+                if (
+                    isinstance(own, Expr)
+                    and len(free_variables(own)) == 1
+                    and own == var(next(iter(free_variables(own))))
+                ):
                     self.paths[next(iter(free_variables(own)))] = f"self.{name}"
         self._find_switches(primary, others)
 
@@ -50,12 +54,16 @@ class ClassVariables:
             names: dict[str, None] = {}
             for instance in instances:
                 holder = attribute(instance, prefix[:-1]) if prefix else instance
-                names.update(dict.fromkeys([*vars(holder or object), *getattr(holder, "_modules", {})]) if holder else {})
+                names.update(
+                    dict.fromkeys([*vars(holder or object), *getattr(holder, "_modules", {})]) if holder else {}
+                )
             for name in names:
                 if name.startswith("_") or name in ("training", "layer_idx"):
                     continue
                 found = [_attribute_or_missing(i, prefix + name) for i in instances]
-                if not all(isinstance(v, (bool, int, type(None), torch.nn.Module, torch.SymInt, _Missing)) for v in found):
+                if not all(
+                    isinstance(v, (bool, int, type(None), torch.nn.Module, torch.SymInt, _Missing)) for v in found
+                ):
                     continue
                 present = [not (v is None or v is False or isinstance(v, _Missing)) for v in found]
                 if all(present) or not any(present):

@@ -270,7 +270,10 @@ def _indexed(destination: torch.Tensor, indices: list[torch.Tensor | None], valu
             dim += index.dim()
             # Without data nobody knows how many are set: there it must be told from the values.
             hits = None if index.is_meta else int(torch.count_nonzero(index))
-            shapes.append((hits,) if hits is not None else (values.numel() if values.dim() else index.numel(),))
+            if hits is None:
+                # A value a hit comes before those of the dimensions that the mask leaves whole.
+                hits = values.shape[0] if values.dim() else index.numel()
+            shapes.append((hits,))
         else:
             shapes.append(tuple(index.shape))
             dim += 1
@@ -339,6 +342,8 @@ def other_flops(op: Operation) -> int | None:
     floating = [tensor for tensor in op.inputs if tensor.is_floating_point()]
     if any(tensor.is_complex() for tensor in (*op.inputs, *op.outputs)):
         # The table counts real numbers: what moves complex ones costs nothing, their arithmetic has no rule.
+        if op.name == "polar":
+            return table.TABLE[op.name].per_output * op.outputs[0].numel()
         return 0 if table.TABLE.get(op.name) == table.FREE else None
     if not floating and not any(tensor.is_floating_point() for tensor in op.outputs):
         return 0

@@ -39,8 +39,8 @@ def recording() -> Iterator[None]:
             names = outermost.f_code.co_varnames[1:count]
             _recorded[self] = {name: outermost.f_locals[name] for name in names if name in outermost.f_locals}
 
-    torch.nn.Module.__init__ = remember  # type: ignore[method-assign]
+    torch.nn.Module.__init__ = remember
     try:
         yield
     finally:
-        torch.nn.Module.__init__ = original  # type: ignore[method-assign]
+        torch.nn.Module.__init__ = original

@@ -48,7 +48,7 @@ class Workload(Protocol):
         observer: AbstractContextManager[Any],
         before: AbstractContextManager[Any] | None = None,
     ) -> None:
-        """Execute one call of ``batch_size`` x ``seq_len`` new tokens after ``cache_len`` cached ones under ``observer``.
+        """Execute one call of ``batch_size`` x ``seq_len`` new tokens after ``cache_len`` cached ones, observed.
 
         ``before`` is entered around the call that fills the cache.
         """

@@ -23,7 +23,7 @@ _TORCH_NN = Path(torch.nn.__file__).parent
 
 @dataclass(eq=False)
 class Call:
-    """One execution of one module's ``forward()``; ``inputs`` and ``outputs`` are kept for the root of the call tree."""
+    """One execution of one module's ``forward()``, with what went in and came out."""
 
     module: torch.nn.Module
     path: str
@@ -91,6 +91,8 @@ class CallTracker:
     def __exit__(self, *exc: object) -> None:
         for handle in self._handles:
             handle.remove()
+            # PyTorch forgets the hook but not that it took keyword arguments.
+            nn_module._global_forward_hooks_with_kwargs.pop(handle.id, None)
         self._handles = []
         self.stack.clear()
 

@@ -42,7 +42,7 @@ def check_torch_file(tree_file: Path, relative: str) -> None:
     installed = Path(torch.__file__).parent / relative
     if not installed.is_file() or _digest(installed) != _digest(tree_file):
         raise TraceFailed(
-            f"{tree_file} is not the file that the installed torch {torch.__version__} runs, so it cannot be executed.\n"
+            f"{tree_file} is not the file that the installed torch {torch.__version__} runs: it cannot be executed.\n"
             "Install the torch that this tree is of, or leave out --pytorch to use the pinned sources."
         )
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from lmp.errors import LmpError, TraceFailed
+from lmp.errors import LmpError, TraceFailed, UsageError
 from lmp.workload.arguments import recording
 from lmp.workload.base import RUNTIME, Variable
 
@@ -21,7 +21,7 @@ STANDARD_NAMES = {"num_attention_heads": "num_heads"}
 
 
 def takes_config(cls: type[Any]) -> bool:
-    """Whether the class is constructed from a config (then it is run inside a model), by its constructor's signature."""
+    """Whether the constructor's signature asks for a config: then the class is run inside a model."""
     from transformers import PreTrainedConfig
 
     for parameter in inspect.signature(cls.__init__).parameters.values():
@@ -150,7 +150,12 @@ def config_variables(config: Any) -> dict[str, Variable]:
     found = {}
     for attribute, value in vars(config).items():
         # Token ids, booleans and switches that are off (0) are no sizes; private attributes belong to transformers.
-        if type(value) is not int or value <= 0 or attribute.startswith("_") or attribute.endswith(("token_id", "token_ids")):
+        if (
+            type(value) is not int
+            or value <= 0
+            or attribute.startswith("_")
+            or attribute.endswith(("token_id", "token_ids"))
+        ):
             continue
         standard = canonical.get(attribute, attribute)
         name = STANDARD_NAMES.get(standard, standard)
@@ -165,7 +170,8 @@ def host_models(cls: type[Any]) -> Iterator[type[Any]]:
     if issubclass(cls, PreTrainedModel):
         yield cls
         return
-    for candidate in list(vars(sys.modules[cls.__module__]).values()):
+    defined: list[Any] = list(vars(sys.modules[cls.__module__]).values())
+    for candidate in defined:
         if (
             isinstance(candidate, type)
             and issubclass(candidate, PreTrainedModel)
@@ -174,6 +180,28 @@ def host_models(cls: type[Any]) -> Iterator[type[Any]]:
             and candidate.forward is not PreTrainedModel.forward
         ):
             yield candidate
+
+
+def config_from(cls: type[Any], content: dict[str, Any]) -> Any:
+    """The config that a config.json holds, for the models of the class's file. Raises UsageError if it is another's."""
+    wanted = content.get("model_type")
+    known = []
+    for model_class in host_models(cls):
+        config_class = model_class.config_class
+        if config_class.model_type != wanted:
+            known.append(str(config_class.model_type))
+            continue
+        try:
+            return config_class.from_dict(content)
+        except Exception as error:
+            reason = str(error).strip().splitlines()
+            why = reason[0] if reason else type(error).__name__
+            raise UsageError(f"the config cannot be used for {config_class.__name__}: {why}") from error
+    types = ", ".join(sorted(set(known))) or "no model"
+    raise UsageError(
+        f"the config is of model_type {wanted!r}, but {cls.__name__} belongs to {types}.\n"
+        "Give the config of a model of that type."
+    )
 
 
 def find_host(cls: type[Any], config: Any = None, **options: Any) -> ModelWorkload:
@@ -190,7 +218,9 @@ def find_host(cls: type[Any], config: Any = None, **options: Any) -> ModelWorklo
         except LmpError:
             raise
         except Exception as error:
-            tried.append(f"{model_class.__name__}: {str(error).splitlines()[0] if str(error) else type(error).__name__}")
+            tried.append(
+                f"{model_class.__name__}: {str(error).splitlines()[0] if str(error) else type(error).__name__}"
+            )
             continue
         if any(type(module) is cls for module in model.modules()):
             return workload

@@ -24,7 +24,8 @@ from lmp.workload.base import Variable
 
 NOT_SIZES = frozenset({"device", "dtype", "args", "kwargs"})
 
-REQUIRED_HINTS = {
+REQUIRED_HINTS: dict[int, list[tuple[int, ...]]] = {
+    0: [()],
     1: [(6,), (3,)],
     2: [(6, 24), (24, 6), (12, 12)],
     3: [(6, 24, 3), (24, 6, 3), (6, 3, 24)],
@@ -36,7 +37,8 @@ OPTIONAL_HINTS = (2, 3, 1)
 """Values to try for an integer that has a default: one that shows in the result, where the module takes one."""
 
 DIMENSION_HINTS = {
-    "batch_size": 2, "seq_len": 5, "hidden_size": 48, "channels": 8, "length": 29, "source_len": 7, "height": 31, "width": 37, "depth": 23,
+    "batch_size": 2, "seq_len": 5, "hidden_size": 48, "channels": 8,
+    "length": 29, "source_len": 7, "height": 31, "width": 37, "depth": 23,
 }  # fmt: skip
 
 DOCSTRING_LETTERS = {
@@ -151,8 +153,9 @@ class StandaloneWorkload:
         self._fixed = {n: v for n, v in optional.items() if n not in self._flags and n not in whole}
         failure = "it was never constructed"
         # Where the defaults alone do not run (Upsample wants a size), one of the absent arguments is given a value.
-        for extra in ([], *([name] for name in absent)):
-            for hints in REQUIRED_HINTS.get(len(required), [()] if not required else []):
+        extras: list[list[str]] = [[], *([name] for name in absent)]
+        for extra in extras:
+            for hints in REQUIRED_HINTS[len(required)] if len(required) in REQUIRED_HINTS else []:
                 self._integers = {**dict(zip(required, hints, strict=False)), **whole, **dict.fromkeys(extra, 6)}
                 self._fixed = {n: v for n, v in optional.items() if n not in self._flags and n not in self._integers}
                 for shapes in self._input_candidates(required + extra):
@@ -228,8 +231,10 @@ def _docstring_shapes(text: str, argument: str) -> list[tuple[str, ...]]:
     section = text[match.start() : match.start() + 400]
     found: list[tuple[str, ...]] = []
     for body in re.findall(r":math:`\(([^`]*?)\)`", section):
-        letters = [re.sub(r"[^A-Za-z*]", "", part.replace("\\text", ""))[:1] for part in body.split(",") if part.strip()]
-        if not letters or len(letters) < 3 and "*" not in letters:
+        letters = [
+            re.sub(r"[^A-Za-z*]", "", part.replace("\\text", ""))[:1] for part in body.split(",") if part.strip()
+        ]
+        if not letters or (len(letters) < 3 and "*" not in letters):
             continue
         found.append(_dimensions(letters))
     # Batched before unbatched; images before signals and volumes; then the one with most dimensions.
