@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import os
 import sys
@@ -41,6 +42,7 @@ class Run:
     def calls_of(self, class_path: str) -> list[Call]:
         return [c for c in self.recording.calls if c.class_path == class_path]
 
+    @functools.cached_property
     def conditions(self) -> list[tuple[Asked, Condition]]:
         """What the source asked about sizes on this path, as far as the formula language can say it."""
         if self.sizes is None:
@@ -162,7 +164,7 @@ class Runs:
     def _window_points(self, setting: dict[str, int]) -> list[dict[str, int]]:
         """Points on both sides of every size that the source compares a number of tokens with."""
         names: dict[str, None] = {}
-        for _, condition in self.symbolic[0].conditions():
+        for _, condition in self.symbolic[0].conditions:
             if free_variables(condition) & {"seq_len", "cache_len"}:
                 names.update(dict.fromkeys(n for n in sorted(free_variables(condition)) if n not in RUNTIME))
         found = []
@@ -204,7 +206,7 @@ class Runs:
     def follow(self, run: Run, target: str) -> None:
         """Look at settings in which a comparison of the config's sizes comes out the other way than in this run."""
         here = {n: v for n, v in run.numbers.items() if n not in RUNTIME and v != self.base[n]}
-        for asked, condition in run.conditions():
+        for asked, condition in run.conditions:
             names = free_variables(condition)
             if condition in self._flipped or not names or names & set(RUNTIME) or target not in asked.within:
                 continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -101,17 +102,18 @@ class Table:
         """What formulas may be split by: flags, phases, single tokens, windows, and comparisons the source makes."""
         found: list[Condition] = [gt(var(n), 0) for n in (*self.variables.switches, *self._workload_flags())]
         found += [gt(var("seq_len"), 1), gt(var("cache_len"), 0)]
-        asked = list(dict.fromkeys(c for run in self.symbolic for _, c in run.conditions()))
-        for name in self._windows():
+        asked = list(dict.fromkeys(c for run in self.symbolic for _, c in run.conditions))
+        for name in self._windows:
             found += [ge(var("cache_len"), var(name)), ge(var("seq_len"), var(name))]
             found += [ge(var("seq_len") + var("cache_len"), var(name))]
         found += [*asked, *(gt(var(name), 1) for name in self.runs.compared)]
         # The batch decides on little: it comes last, so that nothing else is explained by it.
         return [*found, gt(var("batch_size"), 1), gt(var("batch_size") * var("seq_len"), 1)]
 
+    @functools.cached_property
     def _windows(self) -> list[str]:
         """Config values that the source compares a number of tokens with."""
-        conditions = [free_variables(c) for run in self.symbolic for _, c in run.conditions()]
+        conditions = [free_variables(c) for run in self.symbolic for _, c in run.conditions]
         return sorted({n for names in conditions if names & {"seq_len", "cache_len"} for n in names} - set(RUNTIME))
 
     def candidates(self, key: tuple[Key, int], name: str) -> list[Expr]:
@@ -122,7 +124,7 @@ class Table:
                 value = item.count if name == "count" else item.fields.get(name, 0)
                 found[simplify(value) if isinstance(value, Expr) else num(value)] = None
         # A window keeps the last window - 1 tokens: what holds with few cached tokens may hold with min() of both.
-        for window in self._windows():
+        for window in self._windows:
             kept = minimum(var("cache_len"), var(window) - 1)
             for formula in list(found):
                 if "cache_len" in free_variables(formula):
@@ -304,7 +306,7 @@ class Table:
                 found.update(dict.fromkeys(sorted(run.sizes.relied.get(size, ()), key=to_text)))
         lines = {(p.file, p.line) for item, _ in items for p in item.key.chain}
         for run in self.symbolic:
-            for asked, condition in run.conditions():
+            for asked, condition in run.conditions:
                 if (asked.file, asked.line) in lines:
                     met = {self.fitter.holds(condition, p) for _, p, _ in self.samples}
                     if len(met) == 1:

@@ -69,6 +69,8 @@ class ModelWorkload:
                 object.__setattr__(config, aliases.get(attribute, attribute), values.get(name, self.defaults[name]))
         with torch.device("meta"), initialization.no_init_weights(), recording():
             model = self.model_class._from_config(config, dtype=self.dtype, attn_implementation=self.attention)
+            # Skipping the initialisation skips the tying of weights, which decides what counts as a parameter.
+            model.tie_weights()
         return model.eval()
 
     def run(
@@ -176,8 +178,7 @@ def host_models(cls: type[Any]) -> Iterator[type[Any]]:
             isinstance(candidate, type)
             and issubclass(candidate, PreTrainedModel)
             and candidate.__module__ == cls.__module__
-            and candidate.config_class is not None
-            and candidate.forward is not PreTrainedModel.forward
+            and getattr(candidate, "config_class", None) is not None
         ):
             yield candidate
 

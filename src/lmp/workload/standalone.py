@@ -155,7 +155,7 @@ class StandaloneWorkload:
         # Where the defaults alone do not run (Upsample wants a size), one of the absent arguments is given a value.
         extras: list[list[str]] = [[], *([name] for name in absent)]
         for extra in extras:
-            for hints in REQUIRED_HINTS[len(required)] if len(required) in REQUIRED_HINTS else []:
+            for hints in REQUIRED_HINTS.get(len(required), []):
                 self._integers = {**dict(zip(required, hints, strict=False)), **whole, **dict.fromkeys(extra, 6)}
                 self._fixed = {n: v for n, v in optional.items() if n not in self._flags and n not in self._integers}
                 for shapes in self._input_candidates(required + extra):
