@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-import torch
 from lmp.expand.evaluation import evaluate_analysis
 from lmp.pipeline.module import Options, analyze_modules, load_for_evaluation
 from lmp.records import ModuleAnalysis

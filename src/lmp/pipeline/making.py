@@ -73,7 +73,8 @@ class Making:
             except (TraceFailed, VerificationFailed):
                 if fixed == attempts[-1]:
                     raise
-                del self.workload, self.__dict__["points"]
+                for made in ("workload", "_labelled", "points"):
+                    self.__dict__.pop(made, None)
                 workload = StandaloneWorkload(workload.cls, self._dtype)
                 self.__dict__["workload"] = workload
         raise AssertionError("the last attempt returns or raises")
@@ -95,12 +96,12 @@ class Making:
                 engine.know(session.lookup(class_path))
                 continue
             source = self.source if class_path == name else session.locate(class_path)
-            analysis = engine.analyse(class_path, source.record())
+            analysis = engine.analyse(class_path, source.record(), self.held_out)
             if class_path == name:
                 analysis = analysis.model_copy(
                     update={"values": {**analysis.values, **self._values_in_model(analysis)}}
                 )
-            analysis = self._verified(analysis)
+            analysis = self._verified(analysis, engine.pinned())
             files = fingerprint(self._files(engine, source))
             analysis = analysis.model_copy(update={"fingerprint": files})
             session._fresh[class_path] = analysis
@@ -109,12 +110,21 @@ class Making:
             found.append(Outcome(analysis, file, reused=False, requested=class_path == name))
         return found
 
-    def _verified(self, analysis: ModuleAnalysis) -> ModuleAnalysis:
-        """The analysis with what execution says of it. Raises VerificationFailed when that differs."""
+    def _verified(self, analysis: ModuleAnalysis, pinned: dict[str, int]) -> ModuleAnalysis:
+        """The analysis with what execution says of it. Raises VerificationFailed when that differs.
+
+        Where it holds only for the numbers that some sizes were turned into, those are ``pinned``, and said to be.
+        """
         name = analysis.class_name
         self.session.progress(name, "verifying")
         self.session._fresh[name] = analysis
+        if analysis.uncounted:
+            reason = f"operators without a rule: {', '.join(analysis.uncounted)}; their FLOPs are not in the formulas"
+            return analysis.model_copy(update={"verification": Verification(status="unverified", reason=reason)})
         verification = self.judged(analysis)
+        if verification.status == "failed" and pinned:
+            analysis = analysis.model_copy(update={"pinned": pinned})
+            verification = self.judged(analysis)
         if verification.status == "failed":
             self.session._fresh.pop(name)
             first = verification.findings[0]
@@ -215,8 +225,17 @@ class Making:
             return judge(analysis, self.points, self.session.lookup, self.file_of)
 
     @cached_property
+    def _labelled(self) -> list[tuple[str, dict[str, int]]]:
+        return held_out_points(self.workload)
+
+    @property
+    def held_out(self) -> list[dict[str, int]]:
+        """Values of all variables at the points to verify at."""
+        return [values for _, values in self._labelled]
+
+    @cached_property
     def points(self) -> list[Point]:
-        return [observe(self.workload, values, label) for label, values in held_out_points(self.workload)]
+        return [observe(self.workload, values, label) for label, values in self._labelled]
 
     def file_of(self, path: str) -> str:
         """The path of an executed file as analyses write it: relative to the root of its tree."""

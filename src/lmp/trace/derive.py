@@ -9,7 +9,7 @@ What comes out holds at every sample; the judge then holds it against points tha
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from lmp.errors import TraceFailed
 from lmp.formula import Condition, Expr, free_variables, gt, var
@@ -66,12 +66,21 @@ class Deriver:
         self.interfaces[class_path] = derived.parameters
         return derived
 
+    def compulsory_holds(self, derived: Derived, points: Iterable[Mapping[str, int]]) -> bool:
+        """Whether compulsory traffic is what the runs at these points show, where they can run."""
+        runs = [run for point in points if (run := self.runs.at(dict(point))) is not None]
+        return all(
+            derived.compulsory_holds(run, [self._observer(run).observe(c) for c in run.calls_of(derived.class_path)])
+            for run in runs
+        )
+
     def _degenerate(self, table: Table, items: list[tuple[Item, dict[str, Expr]]]) -> list[Condition]:
         """Sizes of the config that must not be 1 for the formulas to hold: they would broadcast, or need no copy."""
         used = {n for _, formulas in items for f in formulas.values() for n in free_variables(f)}
         found = []
         for name in sorted(used & set(self.runs.base) - set(self.workload.flags) - set(RUNTIME)):
-            if self.runs.base[name] <= 1 or name in self.runs.compared or name == "num_hidden_layers":
+            own = name in table.variables.switches or name in table.variables.paths
+            if self.runs.base[name] <= 1 or name in self.runs.compared or name == "num_hidden_layers" or own:
                 continue
             for phase in ({}, {"seq_len": 1}, {"cache_len": 0}):
                 run = self.runs.at({**self.runs.start_point(), **phase, name: 1})
@@ -79,7 +88,8 @@ class Deriver:
                     continue
                 observer = self._observer(run)
                 observed = [observer.observe(call) for call in run.calls_of(table.class_path)]
-                if not table.holds_at(items, run, observed):
+                kernels = [(item, f) for item, f in items if item.category != "compulsory"]
+                if not table.holds_at(kernels, run, observed):
                     found.append(gt(var(name), 1))
                     break
         return found

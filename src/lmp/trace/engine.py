@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lmp.errors import UncountedOperator
 from lmp.formula import Expr, Num, num, ref, simplify, to_text, var
 from lmp.records import UNIVERSAL, ConfigOrigin, Kernel, MemoryAccess, ModuleAnalysis, Source
 from lmp.source.lines import FunctionSource, enclosing_function, line_text
@@ -57,6 +56,11 @@ class TraceEngine:
         """The module calls of the base run."""
         return self.deriver.runs.symbolic[0].recording.calls
 
+    def pinned(self) -> dict[str, int]:
+        """Config values that the base run turned into numbers; the number of layers aside, which is counted by."""
+        found = self.deriver.runs.symbolic[0].pinned
+        return {n: v for n, v in found.items() if n not in (*RUNTIME, "num_hidden_layers")}
+
     def prepare(self, target: str) -> None:
         """Run the workload at the points that the formulas of ``target`` are derived from."""
         self.deriver.runs.start(target)
@@ -67,16 +71,19 @@ class TraceEngine:
                 for cache in cached:
                     self.deriver.runs.run({**start, "seq_len": new, "cache_len": cache}, symbolic=False)
 
-    def analyse(self, class_path: str, source: Source) -> ModuleAnalysis:
-        """The analysis of one class; those that it calls must be analysed or known."""
+    def analyse(self, class_path: str, source: Source, held_out: Iterable[Mapping[str, int]]) -> ModuleAnalysis:
+        """The analysis of one class; those that it calls must be analysed or known.
+
+        Compulsory traffic that does not hold at the ``held_out`` points either is left out: no number is better than a
+        wrong one.
+        """
         derived = self.deriver.derive(class_path)
+        compulsory = None
+        if self.deriver.compulsory_holds(derived, held_out):
+            read, write = (_text(_bytes(derived.compulsory, direction)) for direction in ("read", "write"))
+            compulsory = MemoryAccess(read=read, write=write)
         lines = _Lines(derived, source, self.setting, self.coverage.lines)
         uncounted = sorted({i.operator.name for i, _ in derived.items if i.operator is not None and not i.counted})
-        if uncounted:
-            raise UncountedOperator(
-                f"{class_path} runs operators that have no rule: {', '.join(uncounted)}.\n"
-                "Their FLOPs are unknown; please report this with the class's name."
-            )
         return ModuleAnalysis(
             class_name=class_path,
             engine="trace",
@@ -94,9 +101,8 @@ class TraceEngine:
             free_lines=lines.free_lines(),
             free_lines_elsewhere=lines.free_lines_elsewhere(),
             not_taken_lines=lines.not_taken(),
-            compulsory=MemoryAccess(
-                read=_text(_bytes(derived.compulsory, "read")), write=_text(_bytes(derived.compulsory, "write"))
-            ),
+            uncounted=uncounted,
+            compulsory=compulsory,
             parameters_count=_text(derived.parameters_count),
         )
 

@@ -158,7 +158,9 @@ class Observer:
         for storage, tensor in written.items():
             if storage in made:
                 moved[""][1].append(Move(tensor.elements, tensor.unit))
-        for storage, move in self._new_entries(forward_arguments(call).get("past_key_values")):
+        # A model that was given no cache makes one and returns it.
+        cache = forward_arguments(call).get("past_key_values") or getattr(call.output, "past_key_values", None)
+        for storage, move in self._new_entries(cache):
             if storage in made and storage not in written:
                 moved.setdefault(made[storage], ([], []))[1].append(move)
         return [

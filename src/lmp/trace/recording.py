@@ -225,8 +225,10 @@ class _Dispatch(TorchDispatchMode):
         return out
 
 
+_MAX_POOL = ("input", "kernel_size", "stride", "padding", "dilation", "ceil_mode")
+
 POOLS = {
-    **{f"max_pool{d}d": ("input", "kernel_size", "stride", "padding", "dilation", "ceil_mode") for d in (2, 3)},
+    **{f"max_pool{d}d{variant}": _MAX_POOL for d in (2, 3) for variant in ("", "_with_indices")},
     **{f"avg_pool{d}d": ("input", "kernel_size", "stride", "padding", "ceil_mode") for d in (2, 3)},
 }
 """Functions -> their arguments by position."""
@@ -329,13 +331,13 @@ class _Attention(TorchFunctionMode):
             self.recorder.stands_for[_storage(resized)] = out
         return resized
 
-    def _pool(self, names: tuple[str, ...], function: str, args: Any, kwargs: Any) -> torch.Tensor:
+    def _pool(self, names: tuple[str, ...], function: str, args: Any, kwargs: Any) -> Any:
         """Pooling, whose kernels take plain numbers only: the shape of its result by PyTorch's own formula for it."""
         from torch._meta_registrations import pooling_output_shape
 
         given = {**dict(zip(names, args, strict=False)), **kwargs}
         x = given["input"]
-        spatial = int(function[-2])
+        spatial = int(function.partition("pool")[2][0])
         kernel, padding, dilation = (
             _spread(given.get(n) if given.get(n) is not None else d, spatial)
             for n, d in (("kernel_size", 1), ("padding", 0), ("dilation", 1))
@@ -346,13 +348,15 @@ class _Attention(TorchFunctionMode):
             for sizes in zip(x.shape[-spatial:], kernel, padding, stride, dilation, strict=True)
         ]
         out = x.new_empty((*x.shape[:-spatial], *lengths))
+        indices = out.new_empty(out.shape, dtype=torch.int64)
+        maximum = function.startswith("max")
         if self.recorder is not None:
-            maximum = function.startswith("max")
-            outputs = [out, out.new_empty(out.shape, dtype=torch.int64)] if maximum else out
-            name = f"{function}_with_indices" if maximum else function
+            # PyTorch finds the indices of maxima whether or not it returns them.
+            name = f"{function.removesuffix('_with_indices')}_with_indices" if maximum else function
             arguments = {"self": self.recorder._describe(x), "kernel_size": self.recorder._describe(list(kernel))}
+            outputs = [out, indices] if maximum else out
             self.recorder.record(name, arguments, outputs, in_place=False, causal=False)
-        return out
+        return (out, indices) if function.endswith("_with_indices") else out
 
     def _attend(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor:
         names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")

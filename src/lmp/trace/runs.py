@@ -8,7 +8,7 @@ import itertools
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import sympy
@@ -38,6 +38,8 @@ class Run:
     sizes: Sizes | None
     asked: list[Asked]
     model: torch.nn.Module
+    pinned: dict[str, int] = field(default_factory=dict)
+    """Config values that the code turned into plain numbers: formulas may hold for these numbers only."""
 
     def calls_of(self, class_path: str) -> list[Call]:
         return [c for c in self.recording.calls if c.class_path == class_path]
@@ -84,7 +86,8 @@ class Runs:
         with fake_mode(env), symbolic_int(self._source_modules()):
             model, recorder = self._execute(values, size, env)
         shown = {n: v if n in plain else size(v) for n, v in values.items()}
-        return Run(numbers, shown, recorder.recording, size, sizes, list(env.conditions.values()), model)
+        pinned = {e.name: n for e, n in env.pinned.items() if isinstance(e, sympy.Symbol)}
+        return Run(numbers, shown, recorder.recording, size, sizes, list(env.conditions.values()), model, pinned)
 
     def _execute(
         self, values: dict[str, Any], size: Callable[[Any], Size], env: ConcolicShapeEnv | None = None

@@ -12,13 +12,18 @@ import torch
 
 from lmp.errors import TraceFailed
 from lmp.formula import (
+    Compare,
     Condition,
     Expr,
+    Mod,
+    Num,
+    eq,
     free_variables,
     ge,
     gt,
     maximum,
     minimum,
+    ne,
     num,
     simplify,
     substitute,
@@ -51,6 +56,8 @@ class Derived:
     interface: dict[str, list[Size]] = field(default_factory=dict)
     parameters_count: Expr = ZERO
     compulsory: dict[str, Expr] = field(default_factory=dict)
+    compulsory_holds: Callable[[Run, list[Observation]], bool] = field(default=lambda run, seen: True)
+    """Whether the compulsory traffic is what a run shows that it was not derived from."""
 
 
 class Table:
@@ -188,8 +195,6 @@ class Table:
             for item, formulas in items:
                 seen = observation.items.get(keys[id(item)])
                 for name, formula in formulas.items():
-                    if item.category == "compulsory":
-                        continue
                     if seen is None:
                         wanted = 0 if (name == "count") == keys[id(item)][0].composite else None
                     else:
@@ -217,6 +222,7 @@ class Table:
         """Everything that is known of the class, in its own variables."""
         items = self.fitted()
         degenerated = degenerate(self, items)
+        outside = [(item, dict(formulas)) for item, formulas in items if item.category == "compulsory"]
         shapes = self.input_shapes()
         paths = self._paths(shapes)
         items, paths, shapes = self._in_own_variables(items, paths, shapes)
@@ -238,11 +244,12 @@ class Table:
             kernels,
             {n: paths[n] for n in sorted(used, key=_variable_order) if n not in BYTES},
             self.numbers(),
-            [c for c in [*self.assumptions(kernels), *degenerated] if free_variables(c) <= used],
+            [c for c in [*self.assumptions(kernels), *degenerated] if free_variables(c) <= used | set(BYTES)],
             [self.symbolic[0].calls_of(self.class_path)[0]],
             shapes,
             simplify(sum(count, start=ZERO)),
             compulsory,
+            lambda run, seen: self.holds_at(outside, run, seen),
         )
 
     def _in_own_variables(
@@ -303,7 +310,14 @@ class Table:
                 continue
             sizes = {s for item in observation.items.values() for s in _sizes_of(item) if isinstance(s, Expr)}
             for size in sorted(sizes, key=to_text):
-                found.update(dict.fromkeys(sorted(run.sizes.relied.get(size, ()), key=to_text)))
+                relied = sorted(run.sizes.relied.get(size, ()), key=to_text)
+                found.update(dict.fromkeys(_named(condition, run.pinned) for condition in relied))
+        # A conversion to float32 would not run in a float32 model, whose elements have 4 bytes.
+        upcasts = [i.operator for i, _ in items if i.operator is not None and i.operator.name == "_to_copy"]
+        if any(
+            o.inputs and o.inputs[0].unit in BYTES and o.outputs[0].unit == 4 and o.outputs[0].floating for o in upcasts
+        ):
+            found[ne(var("a_bytes"), 4)] = None
         lines = {(p.file, p.line) for item, _ in items for p in item.key.chain}
         for run in self.symbolic:
             for asked, condition in run.conditions:
@@ -330,6 +344,15 @@ def _sizes_of(item: Item) -> list[Size]:
     if item.operator is None:
         return list(item.fields.values())
     return [s for t in (*item.operator.inputs, *item.operator.outputs) for s in t.shape]
+
+
+def _named(condition: Condition, pinned: Mapping[str, int]) -> Condition:
+    """A divisor that PyTorch was handed as a plain number, by the name of the size that it was."""
+    match condition:
+        case Compare("==", Mod(left, Num(divisor)), right) if divisor in pinned.values():
+            name = next(n for n, v in pinned.items() if v == divisor)
+            return eq(left % var(name), right)
+    return condition
 
 
 def _content(observation: Observation) -> str:

@@ -78,6 +78,9 @@ class _Judge:
     file_of: Callable[[str], str]
     findings: dict[tuple[Any, ...], Finding] = field(default_factory=dict)
     checks: list[str] = field(default_factory=list)
+    judged: set[str] = field(default_factory=set)
+    never: dict[str, str] = field(default_factory=dict)
+    """Module paths of calls that were passed over, and why."""
     held: int = 0
     differences: int = 0
 
@@ -96,6 +99,11 @@ class _Judge:
         if not self.held:
             reason = "; ".join(self.checks) or f"no call of {self.analysis.class_name} was executed"
             return Verification(status="unverified", checks=self.checks, reason=reason)
+        unseen = {path: why for path, why in self.never.items() if path not in self.judged}
+        if unseen:
+            path, why = next(iter(unseen.items()))
+            reason = f"{len(unseen)} module(s) of this class, as {path}, are never judged: {why}"
+            return Verification(status="unverified", points=self.held, checks=self.checks, reason=reason)
         return Verification(status="verified", points=self.held, checks=self.checks)
 
     # --- one point
@@ -119,8 +127,10 @@ class _Judge:
             unmet = self._unmet_assumption(point, values)
             if unmet is not None:
                 skipped = skipped or unmet
+                self.never.setdefault(call.path, unmet)
                 continue
             judged += 1
+            self.judged.add(call.path)
             counted = self.counted(point, call)
             # Layers that are alike are judged once.
             key = (tuple(values.items()), counted.summary())

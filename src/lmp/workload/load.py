@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import importlib
+import logging
 import os
 import sys
 from collections.abc import Iterator
@@ -80,6 +81,13 @@ def quiet_warnings() -> Iterator[None]:
     """Keep the analysed code's own warnings off the user's terminal."""
     import warnings
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
+    # PyTorch logs an operator that fails on symbolic shapes before it raises; lmp runs it another way.
+    log = logging.getLogger("torch._subclasses.fake_tensor")
+    before = log.level
+    log.setLevel(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        log.setLevel(before)
