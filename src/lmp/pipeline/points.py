@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 
 from lmp.workload.base import Workload
 
@@ -77,6 +78,8 @@ def _runs(workload: Workload, values: dict[str, int]) -> bool:
 
 
 def _flag_settings(workload: Workload, values: dict[str, int]) -> list[dict[str, int]]:
-    """Each flag switched by itself, where the module runs like that."""
-    settings = [{**values, flag: 1 - values[flag]} for flag in sorted(workload.flags)]
+    """Each flag switched by itself, each pair, and all of them, where the module runs like that."""
+    flags = sorted(workload.flags)
+    chosen = {*((f,) for f in flags), *itertools.combinations(flags, 2), tuple(flags)} - {()}
+    settings = [{**values, **{f: 1 - values[f] for f in some}} for some in sorted(chosen)]
     return [s for s in settings if _runs(workload, s)]

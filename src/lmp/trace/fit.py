@@ -22,6 +22,7 @@ from lmp.formula import (
     Where,
     all_of,
     any_of,
+    as_polynomial,
     eq,
     evaluate,
     evaluate_condition,
@@ -120,7 +121,10 @@ class Fitter:
         """``where(condition, inside, outside)``; a flag, which is 0 or 1, multiplies what it switches on instead."""
         match condition:
             case Compare(">", Var(name), Num(0)) if name in self.flags:
-                return simplify(outside + Var(name) * (inside - outside))
+                # Where each side has work of its own, a person writes the two apart.
+                more = as_polynomial(inside - outside)
+                if inside == num(0) or all(c > 0 for c in more.values()):
+                    return simplify(outside + Var(name) * (inside - outside))
         return joined(condition, simplify(inside), simplify(outside))
 
 

@@ -194,12 +194,12 @@ class Runs:
         return found if self.workload.has_cache else [p for p in found if p["cache_len"] == 0]
 
     def _other_values(self) -> list[dict[str, int]]:
-        """For a module alone: every combination of flags (of many flags each by itself), every size doubled."""
+        """For a module alone: every combination of flags (of more than four, each pair), every size doubled."""
         flags = sorted(self.workload.flags)
         found = [
             dict(zip(flags, chosen, strict=True))
             for chosen in itertools.product((1, 0), repeat=len(flags))
-            if 0 < len(flags) <= 3 or sum(c != self.base[f] for c, f in zip(chosen, flags, strict=True)) == 1
+            if 0 < len(flags) <= 4 or 0 < sum(c != self.base[f] for c, f in zip(chosen, flags, strict=True)) <= 2
         ]
         if self.workload.required:
             found += [{n: v * 2} for n, v in self.base.items() if n not in flags]
