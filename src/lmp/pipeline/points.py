@@ -11,6 +11,10 @@ FACTORS = (8, 2, 4, 16)
 """Powers of two: they change the sizes apart and keep most of what divides."""
 
 
+MOST_COUNTED = 256
+"""Config values up to this are taken for counts (heads, experts, groups), larger ones for widths."""
+
+
 def held_out_points(workload: Workload) -> list[tuple[str, dict[str, int]]]:
     """Labelled values of all variables: the workload's own, and ones in which as many as possible are changed."""
     own = dict(workload.hints)
@@ -31,6 +35,12 @@ def held_out_points(workload: Workload) -> list[tuple[str, dict[str, int]]]:
         _point("decode, other config", other, (1, 1, 23)),
         _point("chunked prefill, other config", other, (3, 8, 19)),
     ]
+    equal = equalised(workload)
+    points += [
+        _point("chunked prefill, other ratios", equal, (2, 7, 15)),
+        _point("prefill, other ratios", equal, (2, 10, 0)),
+        _point("decode, other ratios", equal, (2, 1, 15)),
+    ]
     window = next((v for n, v in own.items() if "window" in n or "chunk" in n), None)
     if window is not None and window > 1:
         points += [
@@ -50,12 +60,21 @@ def _point(label: str, values: dict[str, int], shape: tuple[int, int, int]) -> t
 def changed(workload: Workload) -> dict[str, int]:
     """Every variable times a factor of its own, as far as the module still runs and what divided still divides."""
     own = {n: v for n, v in workload.hints.items() if n not in workload.flags}
-    divides = [(a, b) for a in own for b in own if a != b and own[b] > 1 and own[a] % own[b] == 0]
+    # Sizes that are equal by default need not stay equal: the first of two must stay a multiple of the second.
+    names = list(own)
+    divides = [
+        (a, b)
+        for a in own
+        for b in own
+        if own[b] > 1 and own[a] % own[b] == 0 and (own[a] != own[b] or names.index(a) < names.index(b))
+    ]
     values = dict(workload.hints)
     for index, (name, before) in enumerate(own.items()):
         factor = FACTORS[index % len(FACTORS)]
         # A number of layers costs time and shows nothing more when it is multiplied.
-        tries = (before + 1,) if name == "num_hidden_layers" else (before * factor, before * 2, before // 2)
+        tries = (
+            (before + 1,) if name == "num_hidden_layers" else (before * factor, before * 2, before // 2, before // 4)
+        )
         for value in tries:
             tried = {**values, name: value}
             if (
@@ -63,6 +82,27 @@ def changed(workload: Workload) -> dict[str, int]:
                 and all(tried[a] % tried[b] == 0 for a, b in divides if name in (a, b))
                 and _runs(workload, tried)
             ):
+                values = tried
+                break
+    return values
+
+
+def equalised(workload: Workload) -> dict[str, int]:
+    """Counts that divide another one by default equal to it, and equal ones apart, where the module still runs.
+
+    Heads that share keys and values, and experts that are all chosen, are paths of their own.
+    """
+    values = dict(workload.hints)
+    fixed = {*workload.flags, "num_hidden_layers"}
+    counts = {n: v for n, v in workload.hints.items() if 1 < v <= MOST_COUNTED and n not in fixed}
+    for small, before in counts.items():
+        for large, above in counts.items():
+            if small == large or above % before != 0:
+                continue
+            if above == before and list(counts).index(small) < list(counts).index(large):
+                continue
+            tried = {**values, small: above if above > before else before // 4 or 1}
+            if tried[small] > 1 and _runs(workload, tried):
                 values = tried
                 break
     return values

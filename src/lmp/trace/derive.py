@@ -9,7 +9,7 @@ What comes out holds at every sample; the judge then holds it against points tha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 
 from lmp.errors import TraceFailed
 from lmp.formula import Condition, Expr, free_variables, gt, var
@@ -77,15 +77,16 @@ class Deriver:
     def _degenerate(self, table: Table, items: list[tuple[Item, dict[str, Expr]]]) -> list[Condition]:
         """Sizes of the config that must not be 1 for the formulas to hold: they would broadcast, or need no copy."""
         used = {n for _, formulas in items for f in formulas.values() for n in free_variables(f)}
+        used |= table.sizes_used(items)
         found = []
         for name in sorted(used & set(self.runs.base) - set(self.workload.flags) - set(RUNTIME)):
             own = name in table.variables.switches or name in table.variables.paths
             if self.runs.base[name] <= 1 or name in self.runs.compared or name == "num_hidden_layers" or own:
                 continue
-            for phase in ({}, {"seq_len": 1}, {"cache_len": 0}):
-                run = self.runs.at({**self.runs.start_point(), **phase, name: 1})
+            for phase in ({}, {"seq_len": 1}, {"cache_len": 0}, {"batch_size": 1}):
+                run = self._run_with_one(name, phase, used)
                 if run is None:
-                    continue
+                    break
                 observer = self._observer(run)
                 observed = [observer.observe(call) for call in run.calls_of(table.class_path)]
                 kernels = [(item, f) for item, f in items if item.category != "compulsory"]
@@ -93,6 +94,13 @@ class Deriver:
                     found.append(gt(var(name), 1))
                     break
         return found
+
+    def _run_with_one(self, name: str, phase: Mapping[str, int], used: Set[str]) -> Run | None:
+        """The run in which a size is 1; together with one that must not be larger, where it does not run alone."""
+        point = {**self.runs.start_point(), **phase, name: 1}
+        smaller = [n for n, v in self.runs.base.items() if n in used and 1 < v <= self.runs.base[name] and n != name]
+        tries = [point, *({**point, other: 1} for other in smaller if other != "num_hidden_layers")]
+        return next((run for p in tries if (run := self.runs.at(p)) is not None), None)
 
     def _find_written_out(self, class_path: str) -> bool:
         """Calls of modules that are analysed by themselves, with inputs for which those analyses do not hold."""

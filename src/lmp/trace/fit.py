@@ -94,7 +94,11 @@ class Fitter:
             if covered == everything:
                 return candidate
         met = [(c, sum(1 << i for i, s in enumerate(samples) if self.holds(c, s.point))) for c in self.conditions]
-        splits = list({mask: (c, mask) for c, mask in reversed(met) if 0 < mask < everything}.values())[::-1]
+        splits: list[tuple[Condition, int]] = []
+        for condition, mask in met:
+            # Of two conditions that tell the same samples apart the first one is kept: it is the more natural.
+            if 0 < mask < everything and not any(known in (mask, everything & ~mask) for _, known in splits):
+                splits.append((condition, mask))
         labelled = list(zip(distinct, explained, strict=True))
         for depth in range(1, MAX_DEPTH + 1):
             trees = [_Search(labelled, splits).split(everything, depth)]

@@ -163,9 +163,13 @@ class Observer:
         for storage, move in self._new_entries(cache):
             if storage in made and storage not in written:
                 moved.setdefault(made[storage], ([], []))[1].append(move)
+        # Layers of different kinds are counted apart, also where they move the same.
+        layers = {f"{prefix}{n}": layer_kind(m) for n, m in call.module.named_modules()}
+        order = list(dict.fromkeys(layers[who] for who in moved if who))
+        kinds = {who: order.index(layers[who]) for who in moved if who}
         return [
             Item(
-                Key((), "compulsory:layer" if who else "compulsory:rest", composite=True),
+                Key((), f"compulsory:{kinds[who]}" if who else "compulsory:rest", composite=True),
                 -1,
                 {f"read:{u}": a for u, a in _by_unit(tuple(reads)).items()}
                 | {f"write:{u}": a for u, a in _by_unit(tuple(writes)).items()},
@@ -342,6 +346,18 @@ def weight_items(call: Call, size: Callable[[Any], Size]) -> list[Item]:
         Item(Key((), "parameters:rest", composite=True), -2, {"elements": count(call.module)}, "parameters"),
         *layers,
     ]
+
+
+def layer_kind(layer: torch.nn.Module) -> Any:
+    """What makes a layer the kind it is: the classes in it, its switches, and which of its attributes are there."""
+
+    def mark(value: Any) -> Any:
+        return value if isinstance(value, (bool, str, type(None))) else type(value) in (int, torch.SymInt)
+
+    return tuple(
+        (name, type(module).__qualname__, tuple((k, mark(v)) for k, v in vars(module).items() if not k.startswith("_")))
+        for name, module in layer.named_modules()
+    )
 
 
 def _by_unit(moves: tuple[Move, ...]) -> dict[str, Size]:

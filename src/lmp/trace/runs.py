@@ -23,7 +23,7 @@ from lmp.trace.symbols import Condition as Asked
 from lmp.workload.base import RUNTIME, Workload
 from lmp.workload.calls import Call
 
-MAX_SETTINGS = 12
+MAX_SETTINGS = 16
 """Combinations of config values under which paths are looked for."""
 
 
@@ -134,10 +134,21 @@ class Runs:
         self._explore_setting({})
         for changed in self._other_values():
             self.explore(self._corners(changed))
+        if any(target in asked.within for asked, _ in self.symbolic[0].conditions):
+            self._scout({}, target)
         self.follow(self.symbolic[0], target)
 
     def start_point(self) -> dict[str, int]:
         return {**self.base, "batch_size": 2, "seq_len": 5, "cache_len": 7 if self.workload.has_cache else 0}
+
+    def _scout(self, setting: dict[str, int], target: str) -> None:
+        """Symbolic runs of the other phases under a setting: the source may ask there what it does not ask here."""
+        if not self.workload.has_cache:
+            return
+        start = {**self.start_point(), **setting}
+        for phase in ({"cache_len": 0}, {"seq_len": 1}):
+            if self.at({**start, **phase}) is not None:
+                self.add_symbolic({**start, **phase}, target)
 
     def add_symbolic(self, numbers: dict[str, int], target: str) -> None:
         """One more path, and the points that its own comparisons point to."""
@@ -173,7 +184,7 @@ class Runs:
         found = []
         for name in names:
             w = setting.get(name, self.base[name])
-            beyond = ((w + 3, 0), (w + 3, 7), (1, w + 6), (5, w + 6))
+            beyond = ((w + 3, 0), (w + 3, 7), (1, w + 6), (5, w + 6), (w + 3, w + 6))
             shapes = [(b, s, c) for b in (2, 1) for s, c in beyond]
             if not setting:
                 edge = (
@@ -184,7 +195,6 @@ class Runs:
                     (1, w),
                     (5, w - 3),
                     (5, w - 1),
-                    (w + 3, w + 6),
                     (w - 1, 7),
                 )
                 shapes += [(2, s, c) for s, c in edge]
@@ -208,25 +218,32 @@ class Runs:
 
     def follow(self, run: Run, target: str) -> None:
         """Look at settings in which a comparison of the config's sizes comes out the other way than in this run."""
-        here = {n: v for n, v in run.numbers.items() if n not in RUNTIME and v != self.base[n]}
         for asked, condition in run.conditions:
             names = free_variables(condition)
             if condition in self._flipped or not names or names & set(RUNTIME) or target not in asked.within:
                 continue
             self._flipped.add(condition)
             bounds = [int(c) for c in asked.expression.atoms(sympy.Integer)]
-            for name, value in ((n, v) for n in sorted(names) for v in _nearby(run.numbers[n], bounds)):
-                if evaluate_condition(condition, {**run.numbers, name: value}) == asked.holds:
-                    continue
-                if not self._add_setting({**here, name: value}):
-                    continue
-                self._add_setting({name: value})
-                # A size that others are divided by may be 1: that dimension then broadcasts and needs no copy.
-                divisors = {s.name for q in asked.expression.atoms(sympy.Function) for s in q.args[-1].free_symbols}
-                for divisor in sorted(divisors & names):
-                    if self._add_setting({divisor: 1}):
-                        self.compared[divisor] = None
-                break
+            for name in sorted(names):
+                self._flip(name, asked, condition, run, target, _nearby(run.numbers[name], bounds))
+
+    def _flip(
+        self, name: str, asked: Asked, condition: Condition, run: Run, target: str, values: Sequence[int]
+    ) -> None:
+        """Explore the first value of one size under which a comparison comes out the other way, and what that asks."""
+        here = {n: v for n, v in run.numbers.items() if n not in RUNTIME and v != self.base[n]}
+        for value in values:
+            if evaluate_condition(condition, {**run.numbers, name: value}) == asked.holds:
+                continue
+            if not self._add_setting({**here, name: value}):
+                continue
+            self._add_setting({name: value})
+            self._scout({**here, name: value}, target)
+            # A size that others are divided by may be 1: that dimension then broadcasts and needs no copy.
+            divisors = {s.name for q in asked.expression.atoms(sympy.Function) for s in q.args[-1].free_symbols}
+            if name in divisors and self._add_setting({name: 1}):
+                self.compared[name] = None
+            return
 
     def _add_setting(self, change: dict[str, int]) -> bool:
         """Explore a change of the config by itself and together with those found before; whether it can run."""

@@ -75,8 +75,10 @@ class ConcolicShapeEnv(ShapeEnv):
             frame = _asking_frame()
             inside = frame is not None and self.source_root and frame.f_code.co_filename.startswith(self.source_root)
             if inside and (isinstance(found, bool) or found in (sympy.true, sympy.false)):
-                asked = Condition(orig_expr, bool(found), frame.f_code.co_filename, frame.f_lineno, self.where())
-                self.conditions.setdefault(orig_expr, asked)
+                before = self.conditions.get(orig_expr)
+                within = self.where() | (before.within if before else frozenset())
+                place = (frame.f_code.co_filename, frame.f_lineno)
+                self.conditions[orig_expr] = Condition(orig_expr, bool(found), *place, within)
         return sympy.sympify(found) if isinstance(found, (bool, int, float)) else found
 
     def _maybe_evaluate_static(self, expr: Any, **kwargs: Any) -> Any:

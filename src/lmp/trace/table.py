@@ -21,6 +21,7 @@ from lmp.formula import (
     free_variables,
     ge,
     gt,
+    le,
     maximum,
     minimum,
     ne,
@@ -80,7 +81,8 @@ class Table:
             for name, path in variables.switches.items()
             if all(p.values[name] in (0, 1) for _, p, _ in self.samples)
         )
-        self.fitter = Fitter(self._conditions(), flags | self._workload_flags())
+        self.flags = flags | self._workload_flags()
+        self.fitter = Fitter(self._conditions(), self.flags)
 
     def samples_of(self, run: Run, observations: list[Observation]) -> list[tuple[Run, Point, Observation]]:
         """The calls of one run as samples. Layers that are alike and cost the same are one sample."""
@@ -234,6 +236,12 @@ class Table:
             for name, formula in formulas.items() if item.category == "compulsory" else ():
                 if name != "count":
                     compulsory[name] = simplify(compulsory.get(name, ZERO) + formula * formulas["count"])
+        assumptions = [*self.assumptions(kernels), *degenerated]
+        # A condition may be on a size that cancelled out of the formulas: it is a variable of the class all the same.
+        known = used | set(BYTES) | self.sizes_used(kernels)
+        assumptions = [c for c in dict.fromkeys(assumptions) if free_variables(c) <= known]
+        used |= {n for c in assumptions for n in free_variables(c)}
+        assumptions += [le(var(n), 1) for n in sorted(used & self.flags)]
         missing = sorted(n for n in used if n not in paths and n not in BYTES)
         if missing:
             raise TraceFailed(
@@ -244,7 +252,7 @@ class Table:
             kernels,
             {n: paths[n] for n in sorted(used, key=_variable_order) if n not in BYTES},
             self.numbers(),
-            [c for c in [*self.assumptions(kernels), *degenerated] if free_variables(c) <= used | set(BYTES)],
+            assumptions,
             [self.symbolic[0].calls_of(self.class_path)[0]],
             shapes,
             simplify(sum(count, start=ZERO)),
@@ -311,7 +319,8 @@ class Table:
             sizes = {s for item in observation.items.values() for s in _sizes_of(item) if isinstance(s, Expr)}
             for size in sorted(sizes, key=to_text):
                 relied = sorted(run.sizes.relied.get(size, ()), key=to_text)
-                found.update(dict.fromkeys(_named(condition, run.pinned) for condition in relied))
+                pinned = {n: v for n, v in run.pinned.items() if n in self.runs.workload.required}
+                found.update(dict.fromkeys(_named(condition, pinned) for condition in relied))
         # A conversion to float32 would not run in a float32 model, whose elements have 4 bytes.
         upcasts = [i.operator for i, _ in items if i.operator is not None and i.operator.name == "_to_copy"]
         if any(
@@ -326,6 +335,11 @@ class Table:
                     if len(met) == 1:
                         found[condition if asked.holds else negated(condition)] = None
         return list(found)
+
+    def sizes_used(self, items: list[tuple[Item, dict[str, Expr]]]) -> set[str]:
+        """Variables in the shapes that the class's own operators work on."""
+        shapes = (s for item, _ in items for s in _sizes_of(item) if isinstance(s, Expr))
+        return {n for s in shapes for n in free_variables(s)}
 
     def input_shapes(self) -> dict[str, list[Size]]:
         """Shapes of the tensors among forward()'s arguments, tuples of tensors included."""
