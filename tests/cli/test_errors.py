@@ -209,3 +209,12 @@ def test_a_closed_pipe_is_quiet_in_a_real_process() -> None:
     done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, env=environment, check=False)
     os.close(writer)
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize(("redirect", "code"), [(">&-", 0), (">/dev/full", 2)])
+def test_an_output_that_takes_nothing(redirect: str, code: int) -> None:
+    command = f"{sys.executable} -m lmp schema module_analysis {redirect}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert done.returncode == code
+    assert "Traceback" not in done.stderr
+    assert "bug" not in done.stderr

@@ -38,11 +38,6 @@ FAMILIES = {
 SHAPES = [(5, 13, 0), (3, 1, 29), (2, 4, 17)]
 
 
-@pytest.fixture(scope="module")
-def options(tmp_path_factory: pytest.TempPathFactory, transformers_tree: Any) -> Options:
-    return Options(results=tmp_path_factory.mktemp("results"))
-
-
 def executed_classes(model: torch.nn.Module) -> set[str]:
     """Classes whose forward() runs when the model does."""
     found: set[str] = set()
@@ -68,9 +63,9 @@ def build(model_class: Any, layers: int) -> torch.nn.Module:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_every_class_of_the_family_is_verified(family: str, options: Options) -> None:
+def test_every_class_of_the_family_is_verified(family: str, shared_options: Options) -> None:
     path = f"transformers.models.{family}.modeling_{family}.{FAMILIES[family]}"
-    outcomes = analyze_modules([path], options, lambda name, stage: None)
+    outcomes = analyze_modules([path], shared_options, lambda name, stage: None)
     analyses = {o.analysis.class_name: o.analysis for o in outcomes}
     model_class = getattr(importlib.import_module(path.rpartition(".")[0]), FAMILIES[family])
     layers = 4  # deepseek_v3 has its first sparse layer at index 3
@@ -82,7 +77,7 @@ def test_every_class_of_the_family_is_verified(family: str, options: Options) ->
         assert analysis.verification.points >= 5, analysis.class_name
         assert not analysis.uncounted
         check_lines(analysis)
-    check_matmul_flops(path, options, model, layers)
+    check_matmul_flops(path, shared_options, model, layers)
 
 
 def check_lines(analysis: ModuleAnalysis) -> None:
@@ -100,9 +95,9 @@ def check_lines(analysis: ModuleAnalysis) -> None:
         assert known & set(lines), f"{analysis.class_name}: line {statement.first} {statement.code}"
 
 
-def check_matmul_flops(path: str, options: Options, model: torch.nn.Module, layers: int) -> None:
+def check_matmul_flops(path: str, shared_options: Options, model: torch.nn.Module, layers: int) -> None:
     """Evaluated matmul_flops equal what FlopCounterMode counts, and parameters_count what the model has."""
-    analysis, lookup = load_for_evaluation(path, options, lambda name, stage: None)
+    analysis, lookup = load_for_evaluation(path, shared_options, lambda name, stage: None)
     for batch, new, cached in SHAPES:
         if cached and "cache_len" not in analysis.parameters:
             continue
@@ -122,10 +117,10 @@ def check_matmul_flops(path: str, options: Options, model: torch.nn.Module, laye
     assert totals.parameters_count == sum(p.numel() for p in model.parameters())
 
 
-def test_formulas_name_what_the_config_names(options: Options) -> None:
+def test_formulas_name_what_the_config_names(shared_options: Options) -> None:
     """2 * B * S * H * I for each of three projections, as a person would write it."""
     path = "transformers.models.llama.modeling_llama.LlamaMLP"
-    analysis, lookup = load_for_evaluation(path, options, lambda name, stage: None)
+    analysis, lookup = load_for_evaluation(path, shared_options, lambda name, stage: None)
     linear = lookup("torch.nn.modules.linear.Linear")
     assert linear.kernels[0].flops == "2 * {batch_size} * {seq_len} * {in_features} * {out_features}"
     assert set(analysis.parameters) == {"batch_size", "seq_len", "hidden_size", "intermediate_size"}
@@ -138,9 +133,9 @@ def test_formulas_name_what_the_config_names(options: Options) -> None:
     assert found.totals.flops == found.totals.matmul_flops + 5 * 2 * 16 * 11008
 
 
-def test_no_formula_holds_a_size_of_the_config_as_a_number(options: Options) -> None:
+def test_no_formula_holds_a_size_of_the_config_as_a_number(shared_options: Options) -> None:
     """Numbers in formulas are factors of operators and bytes of dtypes: none is a size of a default config."""
-    stored = sorted(Path(options.results).glob("*/module_analysis.json"))
+    stored = sorted(Path(shared_options.results).glob("*/module_analysis.json"))
     assert stored
     for file in stored:
         analysis = ModuleAnalysis.model_validate_json(file.read_text())

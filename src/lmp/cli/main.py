@@ -6,6 +6,7 @@ An LmpError is a message of one or two lines and its exit code. Anything else is
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -20,6 +21,8 @@ from lmp.errors import LmpError
 
 INTERRUPTED = 130
 BUG = 1
+UNWRITABLE = 2
+OUTPUT_FULL = (errno.ENOSPC, errno.EIO)
 
 
 class Lmp(TyperGroup):
@@ -69,6 +72,9 @@ class Lmp(TyperGroup):
         except Exception as error:
             if type(error).__module__.startswith("typer"):
                 raise
+            if isinstance(error, OSError) and error.errno in OUTPUT_FULL:
+                _say(f"error: the output cannot be written: {error.strerror}")
+                raise typer.Exit(UNWRITABLE) from error
             _bug(error, bool(ctx.meta.get(DEBUG)))
 
 
@@ -104,6 +110,9 @@ def lmp(
 
 def run() -> NoReturn:
     """What the ``lmp`` script calls."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by the caller: what is written goes nowhere
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         # Sources may hold any character, a terminal's encoding not: better a \\u2026 than no table.
         getattr(stream, "reconfigure", lambda **_: None)(errors="backslashreplace")
@@ -121,6 +130,10 @@ def run() -> NoReturn:
         sys.stdout.flush()
     except BrokenPipeError:
         _close_stdout()
+    except OSError as error:
+        _say(f"error: the output cannot be written: {error.strerror}")
+        _close_stdout()
+        code = UNWRITABLE
     sys.exit(code if isinstance(code, int) else BUG)
 
 
