@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lmp.errors import AgentUnavailable, UsageError
 from lmp.records import DEFAULT_CONFIG, ConfigOrigin, ModuleAnalysis
@@ -15,6 +15,10 @@ from lmp.source.locate import ClassSource, locate
 from lmp.source.trees import Trees, find_trees
 from lmp.store.fingerprint import is_current
 from lmp.store.results import Store, config_name
+from lmp.workload.imports import collected_later
+
+if TYPE_CHECKING:
+    from lmp.pipeline.making import Making
 
 Progress = Callable[[str, str], None]
 """Called with a class and what is being done with it: reading, tracing, verifying, stored."""
@@ -147,16 +151,16 @@ class Session:
     # -- making ----------------------------------------------------------------------------------------------------
 
     def _analyse(self, source: ClassSource) -> list[Outcome]:
-        from lmp.pipeline.making import Making
+        return self._making(source).outcomes()
 
-        making = Making(self, source)
-        return making.outcomes()
+    def _making(self, source: ClassSource) -> Making:
+        """What runs engine and judge; importing it imports torch."""
+        with collected_later():
+            from lmp.pipeline.making import Making
+        return Making(self, source)
 
     def verified_again(self, source: ClassSource, stored: ModuleAnalysis) -> Outcome:
-        from lmp.pipeline.making import Making
-
-        making = Making(self, source)
-        verification = making.judged(stored)
+        verification = self._making(source).judged(stored)
         updated = stored.model_copy(update={"verification": verification})
         return Outcome(updated, self.store.save(updated), reused=False, requested=True)
 

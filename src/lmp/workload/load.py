@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from lmp.errors import NotFound, TraceFailed, UsageError
+from lmp.workload.imports import collected_later
 
 
 def use_transformers_tree(source_root: Path) -> None:
@@ -59,7 +60,8 @@ def load_class(class_path: str) -> type[Any]:
     """
     module_name, _, name = class_path.rpartition(".")
     try:
-        module = importlib.import_module(module_name)
+        with collected_later():
+            module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         raise TraceFailed(
             f"{module_name} cannot be imported: {error}.\nInstall what it needs; its source alone cannot be executed."
