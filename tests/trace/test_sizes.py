@@ -20,7 +20,7 @@ from torch.utils._sympy.functions import (
     TruncToInt,
 )
 
-from lmp.formula import equal, evaluate, evaluate_condition, num, parse, parse_condition, to_text
+from lmp.formula import equal, evaluate, evaluate_condition, num, parse, parse_condition, to_text, var
 from lmp.trace.sizes import Sizes
 
 NUMBERS = {"hidden_size": 48, "num_heads": 4, "num_key_value_heads": 2, "head_dim": 12, "seq_len": 5, "batch_size": 2}
@@ -176,3 +176,13 @@ def test_what_is_no_comparison_of_sizes_is_no_condition(sizes: Sizes):
 def test_an_expression_without_a_formula_is_refused(sizes: Sizes):
     with pytest.raises(TypeError, match="no formula for"):
         sizes.formula(sympy.sin(S))
+
+
+def test_a_share_of_a_size_is_a_fraction() -> None:
+    """partial_rotary_factor: int(head_dim * 0.75) with a factor that is written as a decimal."""
+    size = sympy.Symbol("head_dim", integer=True, positive=True)
+    sizes = Sizes({size: 128})
+    assert sizes.formula(size * sympy.Float(1.0)) == var("head_dim")
+    assert to_text(sizes.formula(size * sympy.Float(0.75))) == "3 * {head_dim} / 4"
+    with pytest.raises(TypeError, match="no exact formula"):
+        sizes.formula(size * sympy.Float(0.1234567))

@@ -7,6 +7,7 @@ import functools
 import itertools
 import os
 import sys
+import traceback
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import sympy
 import torch
 
+from lmp.errors import LmpError, TraceFailed
 from lmp.formula import Condition, evaluate_condition, free_variables
 from lmp.trace.recording import Recorder, Recording
 from lmp.trace.rules import Size
@@ -83,8 +85,21 @@ class Runs:
 
         plain = {n for n, v in numbers.items() if n in self.workload.flags or (n in RUNTIME and v <= 1)}
         values = {n: v if n in plain else env.size(n, v) for n, v in numbers.items()}
-        with fake_mode(env), symbolic_int(self._source_modules()):
-            model, recorder = self._execute(values, size, env)
+        try:
+            with fake_mode(env), symbolic_int(self._source_modules()):
+                model, recorder = self._execute(values, size, env)
+        except LmpError:
+            raise
+        except Exception as error:
+            # Whatever the analysed code raises on symbolic sizes is its own, and no bug of lmp's to be reported so.
+            place = traceback.extract_tb(error.__traceback__)
+            inside = [f for f in place if self.source_root and f.filename.startswith(self.source_root)]
+            where = f" at {os.path.basename(inside[-1].filename)}:{inside[-1].lineno}" if inside else ""
+            first = (str(error).splitlines() or [""])[0]
+            raise TraceFailed(
+                f"the module cannot be run with symbolic sizes{where}: {type(error).__name__}: {first[:160]}\n"
+                "lmp has no rule for what happens there; please report the class."
+            ) from error
         shown = {n: v if n in plain else size(v) for n, v in values.items()}
         pinned = {e.name: n for e, n in env.pinned.items() if isinstance(e, sympy.Symbol)}
         return Run(numbers, shown, recorder.recording, size, sizes, list(env.conditions.values()), model, pinned)

@@ -7,6 +7,7 @@ is written as the exact one and the divisibility becomes an assumption of every 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from fractions import Fraction
 from typing import Any
 
 import sympy
@@ -69,6 +70,12 @@ class Sizes:
             return n.mul(*(self._convert(a) for a in e.args))
         if e.is_Rational:
             return num(int(e.p)) / int(e.q)
+        if e.is_Float:
+            # A share of a size, as partial_rotary_factor is: written as the fraction that it stands for.
+            share = Fraction(float(e)).limit_denominator(1024)
+            if float(share) != float(e):
+                raise TypeError(f"no exact formula for the factor {e}")
+            return num(share.numerator) / share.denominator
         if e.is_Pow and e.exp.is_Integer:
             base = self._convert(e.base)
             return base ** int(e.exp) if int(e.exp) > 0 else num(1) / base ** int(-e.exp)
