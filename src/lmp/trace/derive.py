@@ -49,9 +49,6 @@ class Deriver:
                 self._observed[id(run)] = [observer.observe(call) for call in run.calls_of(class_path)]
             return self._observed[id(run)]
 
-        def degenerate(table: Table, items: list[tuple[Item, dict[str, Expr]]]) -> list[Condition]:
-            return self._degenerate(table, items)
-
         for _ in range(MAX_SYMBOLIC_RUNS):
             if self._find_written_out(class_path):
                 self._observed = {}
@@ -62,7 +59,7 @@ class Deriver:
             if any(r.numbers == contradiction.numbers for r in self.runs.symbolic):
                 raise TraceFailed(table.explain())
             self.runs.add_symbolic(contradiction.numbers, class_path)
-        derived = table.derived(degenerate)
+        derived = table.derived(self._degenerate)
         self.interfaces[class_path] = derived.parameters
         return derived
 

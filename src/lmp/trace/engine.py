@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -232,19 +234,19 @@ class _Lines:
                 names.setdefault((place.file, place.function, place.line))
         found: dict[tuple[str, str], FunctionSource] = {}
         for call in self.derived.calls:
-            forward = type(call.module).forward
-            code = getattr(_unwrapped(forward), "__code__", None)
+            code = getattr(inspect.unwrap(type(call.module).forward), "__code__", None)
             if code is not None:
-                source = _at_line(code.co_filename, code.co_firstlineno)
+                source = enclosing_function(Path(code.co_filename), code.co_firstlineno)
                 if source is not None:
                     found[code.co_filename, source.qualname] = source
         for file, function, line in names:
             if function not in ("<listcomp>", "<genexpr>", "<lambda>", "forward"):
-                source = _at_line(file, line)
+                source = enclosing_function(Path(file), line)
                 if source is not None:
                     found[file, source.qualname] = source
         return list(found.values())
 
+    @functools.cached_property
     def _split(self) -> tuple[dict[str, list[int]], list[int]]:
         """Free lines by file, and lines of the class's own file that were not taken."""
         with_kernel = {(p.file, p.line) for item, _ in self.derived.items for p in item.key.chain}
@@ -264,24 +266,13 @@ class _Lines:
         return {f: sorted(lines) for f, lines in free.items()}, sorted(missed)
 
     def free_lines(self) -> list[int]:
-        return self._split()[0].get(self.source.file, [])
+        return self._split[0].get(self.source.file, [])
 
     def free_lines_elsewhere(self) -> dict[str, list[int]]:
-        return {f: lines for f, lines in sorted(self._split()[0].items()) if f != self.source.file}
+        return {f: lines for f, lines in sorted(self._split[0].items()) if f != self.source.file}
 
     def not_taken(self) -> list[int]:
-        return self._split()[1]
-
-
-def _unwrapped(function: Any) -> Any:
-    while hasattr(function, "__wrapped__"):
-        function = function.__wrapped__
-    return function
-
-
-def _at_line(file: str, line: int) -> FunctionSource | None:
-    """The innermost function of a file that a line stands in."""
-    return enclosing_function(Path(file), line)
+        return self._split[1]
 
 
 def _bytes(formulas: Mapping[str, Expr], direction: str) -> Expr:

@@ -19,6 +19,7 @@ from lmp.trace.recording import Executed, Recording
 from lmp.trace.rules import Move, Size, Tensor, smaller
 from lmp.workload.arguments import constructor_arguments
 from lmp.workload.calls import Call, Place
+from lmp.workload.model import STANDARD_NAMES
 
 BYTE_UNITS = ("w_bytes", "a_bytes")
 
@@ -217,7 +218,7 @@ class Observer:
         """The value that a parameter's path has at this call. Raises LookupError when there is none."""
         root, _, rest = path.partition(".")
         if root == "config":
-            return self.values[self._canonical(rest)]
+            return self.values[STANDARD_NAMES.get(rest, rest)]
         if path.startswith("inputs.past_key_values."):
             return self.values["cache_len"]
         if root == "self":
@@ -233,9 +234,6 @@ class Observer:
             if isinstance(tensor, torch.Tensor) and -tensor.dim() <= int(match[2]) < tensor.dim():
                 return self.size(tensor.shape[int(match[2])])
         raise LookupError(f"{path}: cannot be resolved at this call")
-
-    def _canonical(self, name: str) -> str:
-        return {"num_attention_heads": "num_heads"}.get(name, name)
 
 
 def attribute(module: Any, path: str) -> Any:

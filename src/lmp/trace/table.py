@@ -77,11 +77,9 @@ class Table:
         self.samples = [s for run in runs.concrete for s in self.samples_of(run, observe(run))]
         self.rows = self._rows()
         flags = frozenset(
-            name
-            for name, path in variables.switches.items()
-            if all(p.values[name] in (0, 1) for _, p, _ in self.samples)
+            name for name in variables.switches if all(p.values[name] in (0, 1) for _, p, _ in self.samples)
         )
-        self.flags = flags | self._workload_flags()
+        self.flags = flags | runs.workload.flags
         self.fitter = Fitter(self._conditions(), self.flags)
 
     def samples_of(self, run: Run, observations: list[Observation]) -> list[tuple[Run, Point, Observation]]:
@@ -91,10 +89,6 @@ class Table:
             numbers = {**self.variables.numbers(run, observation.call), **BYTES}
             found.setdefault(f"{sorted(numbers.items())}{_content(observation)}", (run, Point(numbers), observation))
         return list(found.values())
-
-    def _workload_flags(self) -> frozenset[str]:
-        base = self.symbolic[0].numbers
-        return frozenset(n for n in base if n not in RUNTIME and isinstance(self.symbolic[0].values[n], int))
 
     def _rows(self) -> dict[tuple[Key, int], Item]:
         """Every key that any run saw, with the item that describes it; in the order of the first run that saw it."""
@@ -109,7 +103,9 @@ class Table:
 
     def _conditions(self) -> list[Condition]:
         """What formulas may be split by: flags, phases, single tokens, windows, and comparisons the source makes."""
-        found: list[Condition] = [gt(var(n), 0) for n in (*self.variables.switches, *self._workload_flags())]
+        # In one order whatever the process: the same class must give the same formulas.
+        flags = (*self.variables.switches, *sorted(self.runs.workload.flags))
+        found: list[Condition] = [gt(var(n), 0) for n in flags]
         found += [gt(var("seq_len"), 1), gt(var("cache_len"), 0)]
         asked = list(dict.fromkeys(c for run in self.symbolic for _, c in run.conditions))
         for name in self._windows:

@@ -19,7 +19,7 @@ from lmp.workload.calls import Call
 class ClassVariables:
     """Which attributes of a module make one instance cost other than another one of the same class.
 
-    ``overrides`` are variables that an instance may have its own value of (a shared expert's intermediate size);
+    ``paths`` are variables that an instance may have its own value of (a shared expert's intermediate size);
     ``switches`` are attributes that are there, or on, in some instances only (a sliding window, experts).
     """
 
@@ -50,7 +50,7 @@ class ClassVariables:
     def _find_switches(self, primary: torch.nn.Module, others: Sequence[torch.nn.Module]) -> None:
         """Attributes that are true or present in some instances and false or absent in others, nearest first."""
         instances = (primary, *others)
-        for prefix, _ in [("", None), *((f"{n}.", None) for n, _ in primary.named_children())]:
+        for prefix in ("", *(f"{n}." for n, _ in primary.named_children())):
             names: dict[str, None] = {}
             for instance in instances:
                 holder = attribute(instance, prefix[:-1]) if prefix else instance
