@@ -5,7 +5,7 @@ Formulas are kept as text here (see ``lmp.formula`` for the language); a record 
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -53,8 +53,8 @@ class ConfigOrigin(Record):
 DEFAULT_CONFIG = ConfigOrigin(name="default", origin="the class's defaults")
 
 
-class Kernel(Record):
-    """One operator, or one call of a module, at one source line."""
+class Step(Record):
+    """What every kernel says: one operator, or one call of a module, at one source line."""
 
     kernel_type: Literal["basic", "composite"]
     operation: str
@@ -69,8 +69,26 @@ class Kernel(Record):
     category: str
     repeat: int | Formula = 1
     causal: bool = Field(False, description="attention with a causal mask; its FLOPs are counted in full all the same")
+
+
+class Kernel(Step):
+    """A kernel of one module: the formulas of a composite one are references."""
+
     flops: Formula
     memory_access: MemoryAccess
+
+
+class ModelKernel(Step):
+    """A kernel of a whole model, in the variables of its root.
+
+    A basic one has formulas. A composite one has the class that it calls, that module's ``path`` from the root, and
+    what runs inside of it, once: its ``repeat`` says how often.
+    """
+
+    class_name: ClassPath | None = None
+    flops: Formula | None = None
+    memory_access: MemoryAccess | None = None
+    kernels: list[ModelKernel] = []
 
 
 class Finding(Record):
@@ -94,8 +112,11 @@ class Verification(Record):
     reason: str | None = None
 
 
-class ModuleAnalysis(Record):
-    """``module_analysis.json``: what each line of one ``forward()`` costs."""
+KernelType = TypeVar("KernelType", Kernel, ModelKernel)
+
+
+class Analysis(Record, Generic[KernelType]):
+    """What the analyses of a module and of a model have in common: everything but the kernels' kind."""
 
     schema_version: Literal[1] = 1
     class_name: ClassPath
@@ -112,7 +133,7 @@ class ModuleAnalysis(Record):
     )
     assumptions: list[Formula] = []
     pinned: dict[str, int] = Field(default_factory=dict, description="config values that stand as numbers in formulas")
-    kernels: list[Kernel]
+    kernels: list[KernelType]
     fixed: dict[str, str] = Field(
         default_factory=dict,
         description="constructor arguments that are no variables -> the value the formulas are for",
@@ -129,12 +150,33 @@ class ModuleAnalysis(Record):
     fingerprint: dict[str, str] = Field(default_factory=dict, description="file or rule set -> sha256 it was made from")
 
 
+class ModuleAnalysis(Analysis[Kernel]):
+    """``module_analysis.json``: what each line of one ``forward()`` costs."""
+
+
 class Totals(Record):
-    """Formulas of a whole model."""
+    """Formulas of one call of a whole model, each kernel counted as often as it runs."""
 
     flops: Formula
     matmul_flops: Formula
     read: Formula
     write: Formula
-    compulsory: Formula | None = None
     parameters_count: Formula | None = None
+
+
+class Part(Record):
+    """A class that a model was linked from. ``sha256`` is that of its ``module_analysis.json``."""
+
+    status: Literal["verified", "failed", "unverified"]
+    sha256: str
+    uncounted: list[str] = []
+
+
+class ModelAnalysis(Analysis[ModelKernel]):
+    """``model_analysis.json``: a class with everything it calls in place, and no reference left.
+
+    ``assumptions`` are those of every class in it, in the root's variables; ``compulsory`` is that of the root.
+    """
+
+    totals: Totals
+    parts: dict[ClassPath, Part] = Field(description="every class in it, the root included")

@@ -48,7 +48,7 @@ def to_data(analysis: ModuleAnalysis) -> dict[str, Any]:
 
     An optional field that is null is left out, and of a kernel every field that has its default.
     """
-    from lmp.records import Kernel, Record
+    from lmp.records import Record, Step
 
     def plain(value: Any) -> Any:
         if isinstance(value, Record):
@@ -57,7 +57,7 @@ def to_data(analysis: ModuleAnalysis) -> dict[str, Any]:
                 name: plain(item)
                 for name, field in fields.items()
                 if (item := getattr(value, name)) is not None or field.is_required()
-                if field.is_required() or not isinstance(value, Kernel) or item != field.default
+                if field.is_required() or not isinstance(value, Step) or item != field.default
             }
         if isinstance(value, dict):
             return {key: plain(item) for key, item in value.items()}

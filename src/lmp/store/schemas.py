@@ -36,6 +36,7 @@ DESCRIBED = {
     entry.name: entry
     for entry in (
         Described("module_analysis", "lmp.records", "ModuleAnalysis", "RESULTS/<class>/module_analysis.json"),
+        Described("model_analysis", "lmp.records", "ModelAnalysis", "RESULTS/<class>/model_analysis.json"),
         Described("evaluation", "lmp.expand.records", "Evaluation", "what `lmp evaluate --json` prints"),
     )
 }
