@@ -73,7 +73,7 @@ def changed(workload: Workload) -> dict[str, int]:
         factor = FACTORS[index % len(FACTORS)]
         # A number of layers costs time and shows nothing more when it is multiplied.
         tries = (
-            (before + 1,) if name == "num_hidden_layers" else (before * factor, before * 2, before // 2, before // 4)
+            (before + 1,) if name in workload.full_layers else (before * factor, before * 2, before // 2, before // 4)
         )
         for value in tries:
             tried = {**values, name: value}
@@ -93,7 +93,7 @@ def equalised(workload: Workload) -> dict[str, int]:
     Heads that share keys and values, and experts that are all chosen, are paths of their own.
     """
     values = dict(workload.hints)
-    fixed = {*workload.flags, "num_hidden_layers"}
+    fixed = {*workload.flags, *workload.full_layers}
     counts = {n: v for n, v in workload.hints.items() if 1 < v <= MOST_COUNTED and n not in fixed}
     for small, before in counts.items():
         for large, above in counts.items():
