@@ -151,10 +151,9 @@ class Inputs:
     """What a model is called with: token ids, or what its encoder reads and then the decoder's token ids."""
 
     def __init__(self, model_class: type[Any], config: Any, dtype: torch.dtype) -> None:
-        parameters = inspect.signature(model_class.forward).parameters
         self.config, self.dtype = config, dtype
         self.main = getattr(model_class, "main_input_name", "input_ids")
-        self.has_decoder = bool(getattr(config, "is_encoder_decoder", False)) and "decoder_input_ids" in parameters
+        self.has_decoder = bool(getattr(config, "is_encoder_decoder", False)) and has_decoder_inputs(model_class)
         self.encoder_length = self.has_decoder and self.main == "input_ids"
 
     def first(self, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -246,21 +245,36 @@ def config_variables(config: Any) -> dict[str, Variable]:
 
 
 def host_models(cls: type[Any]) -> Iterator[type[Any]]:
-    """Models defined in the class's own file, in the order of the file (smaller ones come first in transformers)."""
+    """Models that the class may be run in: those of its own file, in its order (smaller ones come first there).
+
+    A class that an encoder and a decoder share is run where both run; any other model is run by itself.
+    """
     from transformers import PreTrainedModel
 
-    if issubclass(cls, PreTrainedModel):
-        yield cls
-        return
     defined: list[Any] = list(vars(sys.modules[cls.__module__]).values())
-    for candidate in defined:
-        if (
-            isinstance(candidate, type)
-            and issubclass(candidate, PreTrainedModel)
-            and candidate.__module__ == cls.__module__
-            and getattr(candidate, "config_class", None) is not None
-        ):
-            yield candidate
+    models = [
+        candidate
+        for candidate in defined
+        if isinstance(candidate, type)
+        and issubclass(candidate, PreTrainedModel)
+        and candidate.__module__ == cls.__module__
+        and getattr(candidate, "config_class", None) is not None
+    ]
+    if issubclass(cls, PreTrainedModel):
+        both = [] if has_decoder_inputs(cls) else list(filter(has_decoder_inputs, models))
+        yield from (*both, cls)
+        return
+    yield from sorted(models, key=lambda model: not has_decoder_inputs(model))
+
+
+def has_decoder_inputs(model_class: type[Any]) -> bool:
+    """Whether a model's encoder and decoder are given inputs of their own."""
+    return "decoder_input_ids" in inspect.signature(model_class.forward).parameters
+
+
+def shared_with_encoder(cls: type[Any]) -> bool:
+    """Whether a model of the class's file runs an encoder and a decoder."""
+    return any(map(has_decoder_inputs, host_models(cls)))
 
 
 def config_from(cls: type[Any], content: dict[str, Any]) -> Any:
