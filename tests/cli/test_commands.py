@@ -63,8 +63,21 @@ def test_options_reach_the_pipeline(lmp: Lmp, fake: FakePipeline) -> None:
         "dtype": "float32",
         "fresh": True,
         "engine": "trace",
+        "model_id": None,
     }
     assert type(found["attention"]) is type(found["dtype"]) is str
+
+
+def test_the_class_is_the_configs_where_none_is_given(
+    lmp: Lmp, fake: FakePipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lmp.pipeline.module.class_of_config", lambda options: MLP if options.model_id else LINEAR)
+    assert lmp("analyze-module", "--model-id", "org/name").exit_code == 0
+    assert fake.asked == [MLP]
+    assert lmp("verify", "--config", "c.json").exit_code == 0
+    assert fake.asked == [LINEAR]
+    assert lmp("evaluate", "--model-id", "org/name", *POINT).exit_code == 0
+    assert fake.asked == [MLP]
 
 
 def test_results_are_the_projects_from_any_folder_of_it(
