@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lmp.cli import options as o
+from lmp.cli.inspect import catalogue, inspect
 
 if TYPE_CHECKING:
     from lmp.pipeline.module import Options
@@ -25,6 +26,8 @@ def register(app: typer.Typer) -> None:
     app.command("analyze-module")(analyze_module)
     app.command("verify")(verify)
     app.command("evaluate")(evaluate)
+    app.command("inspect")(inspect)
+    app.command("catalogue")(catalogue)
     app.command("doctor")(doctor)
     app.command("schema")(schema)
 
@@ -275,6 +278,7 @@ def _watched(paths: list[str], options: Options, quiet: bool) -> Iterator[Any]:
 
 @contextmanager
 def _scratchpad(options: Options, looked_for: Callable[[], str]) -> Iterator[None]:
+    """A search that fails in the block leaves SCRATCHPAD.md in the results folder."""
     from lmp.errors import NotFound, StorageError
 
     try:
@@ -300,6 +304,7 @@ def _exit_if_failed(analyses: list[Any]) -> None:
 
 
 def _print_json(data: object) -> None:
+    """JSON on stdout, as every ``--json`` prints it."""
     import json
 
     _print(json.dumps(data, indent=2, ensure_ascii=False) + "\n")
