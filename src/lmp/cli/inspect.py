@@ -40,7 +40,7 @@ def inspect(
         raise UsageError(f"two classes are given: {class_path} and, with --model, {model}\ngive one")
     path = class_path or model
     options = Options(_results_folder(results), transformers, pytorch, config_file=config, model_id=model_id)
-    looked_for = path or model_id or str(config)
+    looked_for = path or model_id or str(config or "a model")
     with watch([looked_for], quiet) as progress, _scratchpad(options, lambda: looked_for):
         progress(looked_for, "reading")
         from lmp.pipeline.inspecting import inspect_model
