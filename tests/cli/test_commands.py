@@ -63,8 +63,21 @@ def test_options_reach_the_pipeline(lmp: Lmp, fake: FakePipeline) -> None:
         "dtype": "float32",
         "fresh": True,
         "engine": "trace",
+        "model_id": None,
     }
     assert type(found["attention"]) is type(found["dtype"]) is str
+
+
+def test_the_class_is_the_configs_where_none_is_given(
+    lmp: Lmp, fake: FakePipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lmp.pipeline.module.class_of_config", lambda options: MLP if options.model_id else LINEAR)
+    assert lmp("analyze-module", "--model-id", "org/name").exit_code == 0
+    assert fake.asked == [MLP]
+    assert lmp("verify", "--config", "c.json").exit_code == 0
+    assert fake.asked == [LINEAR]
+    assert lmp("evaluate", "--model-id", "org/name", *POINT).exit_code == 0
+    assert fake.asked == [MLP]
 
 
 def test_results_are_the_projects_from_any_folder_of_it(
@@ -161,9 +174,10 @@ def test_evaluate_warns_on_stderr(lmp: Lmp, fake: FakePipeline) -> None:
 
 
 def test_schema(lmp: Lmp, tmp_path: Path) -> None:
-    assert [line.split()[0] for line in lmp("schema").stdout.splitlines()] == ["module_analysis", "evaluation"]
+    names = ["module_analysis", "model_analysis", "evaluation", "inspection"]
+    assert [line.split()[0] for line in lmp("schema").stdout.splitlines()] == names
     assert json.loads(lmp("schema", "module_analysis").stdout) == schema("module_analysis")
-    assert set(json.loads(lmp("schema", "--json").stdout)) == {"module_analysis", "evaluation"}
+    assert list(json.loads(lmp("schema", "--json").stdout)) == names
     assert lmp("schema", "--write").exit_code == 0
     assert json.loads((tmp_path / "schemas" / "evaluation.schema.json").read_text()) == schema("evaluation")
 
@@ -176,6 +190,6 @@ def test_version(lmp: Lmp, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_help_is_shown_without_a_command(lmp: Lmp) -> None:
     assert lmp().stderr == lmp("--help").stdout
     assert lmp().exit_code == 2
-    for command in ("vendor", "analyze-module", "verify", "evaluate", "doctor", "schema"):
+    for command in ("vendor", "analyze-module", "verify", "evaluate", "inspect", "catalogue", "doctor", "schema"):
         assert f"\n  {command} " in lmp("--help").stdout
         assert lmp(command, "--help").exit_code == 0

@@ -84,12 +84,23 @@ def test_the_agent_engine(lmp: Lmp, fake: FakePipeline) -> None:
         )
 
 
-def test_a_model_id(lmp: Lmp, fake: FakePipeline) -> None:
-    result = lmp(*QUIET, "--model-id", "meta-llama/Llama-3.1-8B")
+def test_a_model_id_and_a_file(lmp: Lmp) -> None:
+    result = lmp(*QUIET, "--model-id", "meta-llama/Llama-3.1-8B", "--config", "mine.json")
     assert result.exit_code == 2
     assert result.stderr == (
-        "error: --model-id is not part of this version\nuse --config FILE with the model's config.json\n"
+        "error: two configs are given: mine.json and, with --model-id, meta-llama/Llama-3.1-8B\ngive one\n"
     )
+
+
+def test_a_config_of_no_known_class_leaves_a_scratchpad(lmp: Lmp, tmp_path: Path) -> None:
+    package = tmp_path / "transformers" / "src" / "transformers"
+    (package / "models").mkdir(parents=True)
+    (package / "__init__.py").write_text("__version__ = '7.0.0'\n")
+    (tmp_path / "mine.json").write_text('{"architectures": ["NoSuchModel"]}')
+    result = lmp("evaluate", "--config", "mine.json")
+    assert result.exit_code == 3
+    assert result.stderr.startswith("error: transformers 7.0.0 has no class NoSuchModel, which the config is of\n")
+    assert "NoSuchModel" in (tmp_path / "analysis_results" / "SCRATCHPAD.md").read_text()
 
 
 @pytest.mark.parametrize("command", ["analyze-module", "verify", "evaluate"])

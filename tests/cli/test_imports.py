@@ -46,7 +46,14 @@ def test_the_probe_sees_an_import() -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [("--help",), ("analyze-module", "--help"), ("schema",), ("schema", "module_analysis"), ("schema", "--json")],
+    [
+        ("--help",),
+        ("analyze-module", "--help"),
+        ("schema",),
+        ("schema", "module_analysis"),
+        ("schema", "--json"),
+        ("catalogue",),
+    ],
 )
 def test_commands_that_need_no_module(arguments: tuple[str, ...]) -> None:
     assert slow(imported(*arguments)) == set()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lmp.cli import options as o
+from lmp.cli.inspect import catalogue, inspect
 
 if TYPE_CHECKING:
     from lmp.pipeline.module import Options
@@ -28,6 +29,8 @@ def register(app: typer.Typer) -> None:
     app.command("verify")(verify)
     app.command("expand")(expand)
     app.command("evaluate")(evaluate)
+    app.command("inspect")(inspect)
+    app.command("catalogue")(catalogue)
     app.command("doctor")(doctor)
     app.command("schema")(schema)
 
@@ -64,8 +67,8 @@ def analyze_module(
     debug: o.Debug = False,
 ) -> None:
     """Say what each line of forward() costs."""
-    paths = list(dict.fromkeys([*(classes or []), *(module or [])]))
     options = _options(engine, results, transformers, pytorch, config, model_id, attn, dtype, fresh)
+    paths = list(dict.fromkeys([*(classes or []), *(module or [])])) or [_class_of_config(options)]
     with _watched(paths, options, quiet) as progress:
         from lmp.pipeline.module import analyze_modules
 
@@ -98,8 +101,8 @@ def verify(
     debug: o.Debug = False,
 ) -> None:
     """Hold the formulas against execution again."""
-    path = _one_class(class_path, module)
     options = _options(engine, results, transformers, pytorch, config, model_id, attn, dtype)
+    path = _one_class(class_path, module, options)
     with _watched([path], options, quiet) as progress:
         from lmp.pipeline.module import verify_module
 
@@ -140,9 +143,9 @@ def evaluate(
     """
     from lmp.expand.point import parse_settings
 
-    path = _one_class(class_path, module)
     given = parse_settings(settings or [])
     options = _options(engine, results, transformers, pytorch, config, model_id, attn, dtype)
+    path = _one_class(class_path, module, options)
     with _watched([path], options, quiet) as progress:
         from lmp.expand.evaluation import evaluate_analysis
         from lmp.pipeline.module import load_for_evaluation
@@ -211,14 +214,19 @@ def schema(
 # --- what they have in common ----------------------------------------------------------------------------------------
 
 
-def _one_class(class_path: str | None, module: str | None) -> str:
+def _one_class(class_path: str | None, module: str | None, options: Options) -> str:
     from lmp.errors import UsageError
 
-    if class_path is None and module is None:
-        raise UsageError("no class is given\nname one, as in transformers.models.llama.modeling_llama.LlamaMLP")
     if class_path is not None and module is not None and class_path != module:
         raise UsageError(f"two classes are given: {class_path} and, with --module, {module}\ngive one")
-    return class_path or module or ""
+    return class_path or module or _class_of_config(options)
+
+
+def _class_of_config(options: Options) -> str:
+    from lmp.pipeline.module import class_of_config
+
+    with _scratchpad(options, lambda: options.model_id or str(options.config_file)):
+        return class_of_config(options)
 
 
 def _options(
@@ -232,14 +240,12 @@ def _options(
     dtype: o.Dtype,
     fresh: bool = False,
 ) -> Options:
-    from lmp.errors import AgentUnavailable, UsageError
+    from lmp.errors import AgentUnavailable
 
     if engine is o.Engine.agent:
         raise AgentUnavailable(
             "the agent engine is not part of this version; leave out --engine, or use --engine trace"
         )
-    if model_id is not None:
-        raise UsageError("--model-id is not part of this version\nuse --config FILE with the model's config.json")
     from lmp.pipeline.module import Options
 
     return Options(
@@ -251,6 +257,7 @@ def _options(
         dtype=str(dtype),
         fresh=fresh,
         engine=str(engine),
+        model_id=model_id,
     )
 
 
@@ -267,23 +274,28 @@ def _results_folder(given: Path | None) -> Path:
 def _watched(paths: list[str], options: Options, quiet: bool) -> Iterator[Any]:
     """Progress while the block runs; a search that fails in it leaves SCRATCHPAD.md in the results folder."""
     from lmp.cli.progress import watch
-    from lmp.errors import NotFound, StorageError, UsageError
 
-    if not paths:
-        raise UsageError("no class is given\nname one, as in transformers.models.llama.modeling_llama.LlamaMLP")
-    with watch(paths, quiet) as progress:
+    with watch(paths, quiet) as progress, _scratchpad(options, lambda: progress.current or " ".join(paths)):
+        yield progress
+
+
+@contextmanager
+def _scratchpad(options: Options, looked_for: Callable[[], str]) -> Iterator[None]:
+    """A search that fails in the block leaves SCRATCHPAD.md in the results folder."""
+    from lmp.errors import NotFound, StorageError
+
+    try:
+        yield
+    except NotFound as error:
+        from lmp.source.scratchpad import write_scratchpad
+
         try:
-            yield progress
-        except NotFound as error:
-            from lmp.source.scratchpad import write_scratchpad
-
-            try:
-                page = write_scratchpad(options.results, progress.current or " ".join(paths), error)
-            except StorageError as failure:
-                error.message += f"\n({str(failure).splitlines()[0]})"
-            else:
-                error.message += f" (what was looked for: {page})"
-            raise
+            page = write_scratchpad(options.results, looked_for(), error)
+        except StorageError as failure:
+            error.message += f"\n({str(failure).splitlines()[0]})"
+        else:
+            error.message += f" (what was looked for: {page})"
+        raise
 
 
 def _exit_if_failed(analyses: list[Any]) -> None:
@@ -295,6 +307,7 @@ def _exit_if_failed(analyses: list[Any]) -> None:
 
 
 def _print_json(data: object) -> None:
+    """JSON on stdout, as every ``--json`` prints it."""
     import json
 
     _print(json.dumps(data, indent=2, ensure_ascii=False) + "\n")

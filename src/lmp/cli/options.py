@@ -54,7 +54,9 @@ Transformers = Annotated[
 ]
 Pytorch = Annotated[Path | None, typer.Option("--pytorch", metavar="DIR", help="A clone of pytorch to read instead.")]
 Config = Annotated[Path | None, typer.Option("--config", metavar="FILE", help="A config.json to analyse at.")]
-ModelId = Annotated[str | None, typer.Option("--model-id", metavar="ID", help="Not yet: use --config.")]
+ModelId = Annotated[
+    str | None, typer.Option("--model-id", metavar="ID", help="A model on the hub, org/name, to analyse at.")
+]
 Attn = Annotated[Attention | None, typer.Option("--attn", help="Attention implementation [default: sdpa].")]
 DtypeName = Annotated[Dtype, typer.Option("--dtype", help="The dtype that the module is executed in.")]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Analyse again, whatever is stored.")]

@@ -282,7 +282,9 @@ def print_evaluation(out: Console, evaluation: Evaluation, analysis: ModuleAnaly
     values = ", ".join(f"{name} = {value:,}" for name, value in evaluation.values.items())
     status = evaluation.verification
     out.print(Text(evaluation.class_name, style="bold"))
-    out.print(Text(f"  config: {analysis.config.name} · {values}"))
+    config = analysis.config
+    where = "" if config.sha256 is None else f" ({config.origin})"
+    out.print(Text(f"  config: {config.name}{where} · {values}"))
     out.print(Text.assemble("  ", (status if status == "verified" else status.upper(), STYLES[status])))
     table = _plain_table(
         ("line", "kernel", "repeat", "FLOPs", "read bytes", "write bytes", "share"), (0, 2, 3, 4, 5, 6)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lmp.errors import AgentUnavailable, UsageError
 from lmp.records import DEFAULT_CONFIG, ConfigOrigin, ModuleAnalysis
+from lmp.source.configs import FoundConfig, class_of, resolve_config
 from lmp.source.locate import ClassSource, locate
 from lmp.source.trees import Trees, find_trees
 from lmp.store.fingerprint import is_current
@@ -36,6 +36,12 @@ class Options:
     dtype: str = "bfloat16"
     fresh: bool = False
     engine: str = "auto"
+    model_id: str | None = None
+
+    @cached_property
+    def found_config(self) -> FoundConfig | None:
+        """The config that was asked for, looked for once; None where that is the class's own defaults."""
+        return resolve_config(self.config_file, self.model_id)
 
 
 @dataclass(frozen=True)
@@ -94,7 +100,8 @@ class Session:
         self.options, self.progress = options, progress
         self.trees: Trees = find_trees(None, options.transformers, options.pytorch)
         self.store = Store(options.results)
-        self.origin, self.config = _config_of(options.config_file)
+        found = options.found_config
+        self.origin, self.config = origin_of(found), None if found is None else found.content
         self._fresh: dict[str, ModuleAnalysis] = {}
 
     # -- the store -------------------------------------------------------------------------------------------------
@@ -114,7 +121,8 @@ class Session:
     def is_true(self, found: ModuleAnalysis) -> bool:
         """Whether an analysis is still true of the sources, the config, the options and lmp's rules."""
         class_path, wanted = found.class_name, self.options
-        same_config = class_path.startswith("torch.") or found.config == self.origin
+        # By content: a config from the hub is from the cache the next time.
+        same_config = class_path.startswith("torch.") or found.config.sha256 == self.origin.sha256
         same_attention = found.attn_requested == (wanted.attention or "sdpa")
         return same_config and same_attention and found.dtype == wanted.dtype and is_current(found, self.trees)
 
@@ -176,17 +184,22 @@ def references_of(analysis: ModuleAnalysis) -> list[str]:
     )
 
 
-def _config_of(file: Path | None) -> tuple[ConfigOrigin, dict[str, Any] | None]:
-    """The config file's origin and contents. Raises UsageError when it is not a JSON object."""
-    if file is None:
-        return DEFAULT_CONFIG, None
-    try:
-        text = file.read_bytes()
-        content = json.loads(text)
-    except OSError as error:
-        raise UsageError(f"{file} cannot be read: {error.strerror}\nGive a Hugging Face config.json.") from error
-    except ValueError as error:
-        raise UsageError(f"{file} is not JSON: {error}\nGive a Hugging Face config.json.") from error
-    if not isinstance(content, dict):
-        raise UsageError(f"{file} holds no JSON object.\nGive a Hugging Face config.json.")
-    return ConfigOrigin(name=config_name(file), origin=file.name, sha256=hashlib.sha256(text).hexdigest()), content
+def origin_of(found: FoundConfig | None) -> ConfigOrigin:
+    """Which config results are of: its name in the results folder, and where it comes from."""
+    if found is None:
+        return DEFAULT_CONFIG
+    return ConfigOrigin(name=config_name(found.file, found.model_id), origin=found.origin, sha256=found.sha256)
+
+
+def class_of_config(options: Options) -> str:
+    """The class that the config is of, for a command that was given no class.
+
+    Raises UsageError when no config is given either, or it names no class; NotFound when the sources have none such.
+    """
+    found = options.found_config
+    if found is None:
+        raise UsageError(
+            "no class is given\n"
+            "name one, as in transformers.models.llama.modeling_llama.LlamaMLP, or give --model-id or --config"
+        )
+    return class_of(found.content, find_trees(None, options.transformers, options.pytorch))

@@ -124,7 +124,8 @@ def find_class(class_path: str, names: Names) -> Definition:
     module, rest = _longest_module(class_path, names)
     if not rest:
         raise _not_found(f"{class_path} is a module, not a class", names, class_path, module, "a module")
-    found: Found | None = _lazy_name(module, rest[0], names) if len(rest) == 1 else None
+    is_top = module.name == "transformers" and len(rest) == 1
+    found: Found | None = class_offered_by_models(rest[0], names) if is_top else None
     found = found or _attributes(module, rest, names)
     if isinstance(found, Definition) and isinstance(found.node, ast.ClassDef):
         return found
@@ -168,10 +169,14 @@ def _attributes(module: Module, rest: Sequence[str], names: Names) -> Found | No
     return found
 
 
-def _lazy_name(module: Module, name: str, names: Names) -> Definition | None:
-    """transformers' top level is lazy: it offers every name in an ``__all__`` under models/. Those are 2500 files, so
-    the few that define the name are found by their text before the star imports are followed one by one."""
-    if module.name != "transformers" or module.folder is None:
+def class_offered_by_models(name: str, names: Names) -> Definition | None:
+    """The class that transformers' top level offers under a name, or None.
+
+    It is lazy: it offers every name in an ``__all__`` under models/. Those are 2500 files, so the few that define the
+    name are found by their text before the star imports are followed one by one.
+    """
+    module = names.module("transformers")
+    if module is None or module.folder is None:
         return None
     models = module.folder / "models"
     for path in _files_defining(models, name):

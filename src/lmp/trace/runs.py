@@ -285,14 +285,23 @@ class Runs:
             if condition in self._flipped or not names or names & set(RUNTIME) or target not in asked.within:
                 continue
             self._flipped.add(condition)
+            settings = ({**run.numbers, **self.base, **setting} for setting in self._settings)
+            if any(evaluate_condition(condition, numbers) != asked.holds for numbers in settings):
+                continue  # a setting that another comparison led to shows the other side of this one too
             bounds = [int(c) for c in asked.expression.atoms(sympy.Integer)]
+            flipped = False
             for name in sorted(names):
-                self._flip(name, asked, condition, run, target, _nearby(run.numbers[name], bounds))
+                values = _nearby(run.numbers[name], bounds)
+                # Whichever size makes it come out the other way, the source asks the same there.
+                flipped |= self._flip(name, asked, condition, run, "" if flipped else target, values)
 
     def _flip(
         self, name: str, asked: Asked, condition: Condition, run: Run, target: str, values: Sequence[int]
-    ) -> None:
-        """Explore the first value of one size under which a comparison comes out the other way, and what that asks."""
+    ) -> bool:
+        """Explore the first value of one size under which a comparison comes out the other way; whether there is one.
+
+        With a ``target``, look at what is asked there as well.
+        """
         here = {n: v for n, v in run.numbers.items() if n not in RUNTIME and v != self.base[n]}
         for value in values:
             if evaluate_condition(condition, {**run.numbers, name: value}) == asked.holds:
@@ -300,12 +309,14 @@ class Runs:
             if not self._add_setting({**here, name: value}):
                 continue
             self._add_setting({name: value})
-            self._scout({**here, name: value}, target)
+            if target:
+                self._scout({**here, name: value}, target)
             # A size that others are divided by may be 1: that dimension then broadcasts and needs no copy.
             divisors = {s.name for q in asked.expression.atoms(sympy.Function) for s in q.args[-1].free_symbols}
             if name in divisors and self._add_setting({name: 1}):
                 self.compared[name] = None
-            return
+            return True
+        return False
 
     def _add_setting(self, change: dict[str, int]) -> bool:
         """Explore a change of the config by itself and together with those found before; whether it can run."""

@@ -39,6 +39,55 @@ class Condition:
     """Classes whose forward() was running."""
 
 
+class SizeNode(SymNode):
+    """A size whose arithmetic is done once: PyTorch computes the same strides and asks the same questions many times.
+
+    Nothing is ever replaced or pinned in a ConcolicShapeEnv, so equal expressions stay equal for the whole run.
+    """
+
+    def wrap_int(self, num: int) -> SymNode:
+        known = self.shape_env.results
+        if num not in known:
+            known[num] = SizeNode(sympy.Integer(num), self.shape_env, int, num, constant=num, fx_node=num)
+        return known[num]
+
+
+def _once(name: str) -> Callable[[SymNode, SymNode], SymNode]:
+    operation = getattr(SymNode, name)
+
+    def method(self: SymNode, other: SymNode) -> SymNode:
+        key = (name, self._expr, other._expr, self.pytype, other.pytype)
+        known = self.shape_env.results
+        if key not in known:
+            result = operation(self, other)
+            if type(result) is SymNode:
+                result.__class__ = SizeNode
+            known[key] = result
+        return known[key]
+
+    return method
+
+
+for _name in (
+    "add",
+    "sub",
+    "mul",
+    "int_floordiv",
+    "floordiv",
+    "mod",
+    "eq",
+    "ne",
+    "lt",
+    "le",
+    "gt",
+    "ge",
+    "and_",
+    "or_",
+):
+    if hasattr(SymNode, _name):
+        setattr(SizeNode, _name, _once(_name))
+
+
 class ConcolicShapeEnv(ShapeEnv):
     """A ShapeEnv that answers every question about a size from the values its symbols have in this run."""
 
@@ -48,6 +97,8 @@ class ConcolicShapeEnv(ShapeEnv):
         self.conditions: dict[sympy.Basic, Condition] = {}
         self.pinned: dict[sympy.Basic, int] = {}
         """Sizes that some code turned into plain numbers."""
+        self.results: dict[Any, SymNode] = {}
+        """What SizeNodes have computed."""
         self.source_root = ""
         self.where: Callable[[], frozenset[str]] = frozenset
         """Classes whose forward() is running."""
@@ -56,7 +107,7 @@ class ConcolicShapeEnv(ShapeEnv):
         """A symbolic integer called ``name`` that has ``value`` in this run."""
         symbol = sympy.Symbol(name, integer=True, positive=True)
         self.values[symbol] = value
-        return torch.SymInt(SymNode(symbol, self, int, value))
+        return torch.SymInt(SizeNode(symbol, self, int, value))
 
     def _value(self, expression: Any) -> Any:
         found = expression.xreplace(self.values) if isinstance(expression, sympy.Basic) else expression

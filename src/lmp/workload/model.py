@@ -45,6 +45,7 @@ class ModelWorkload:
         if attention == "sdpa" and not getattr(model_class, "_supports_sdpa", True):
             self.attention = "eager"  # as transformers itself chooses; the analysis says so
         self.variables = config_variables(config)
+        self._built: dict[tuple[tuple[str, Any], ...], torch.nn.Module] = {}
         self.asked: dict[Question, bool] = {}
         """Questions about data that runs were answered."""
         self.flags: frozenset[str] = frozenset()
@@ -61,6 +62,17 @@ class ModelWorkload:
         self._probe_cache()
 
     def build(self, values: Mapping[str, Any]) -> torch.nn.Module:
+        """The model with its integers set to ``values``; the last ones that were built from plain numbers are kept."""
+        own = tuple((name, values[name]) for name in self.variables if name in values)
+        if not all(type(value) is int for _, value in own):
+            return self._build(values)
+        if own not in self._built:
+            if len(self._built) >= KEPT:
+                self._built.pop(next(iter(self._built)))
+            self._built[own] = self._build(values)
+        return self._built[own]
+
+    def _build(self, values: Mapping[str, Any]) -> torch.nn.Module:
         from transformers import initialization
 
         config = copy.deepcopy(self.config)
@@ -148,6 +160,9 @@ ENCODER_LENGTH = "encoder_seq_len"
 """Tokens that the encoder reads; ``seq_len`` is the decoder's."""
 
 LAYERS = "num_hidden_layers"
+
+KEPT = 4
+"""Models without weights that are kept to be run again."""
 
 
 class Inputs:
@@ -281,25 +296,46 @@ def shared_with_encoder(cls: type[Any]) -> bool:
 
 
 def config_from(cls: type[Any], content: dict[str, Any]) -> Any:
-    """The config that a config.json holds, for the models of the class's file. Raises UsageError if it is another's."""
-    wanted = content.get("model_type")
-    known = []
-    for model_class in host_models(cls):
-        config_class = model_class.config_class
-        if config_class.model_type != wanted:
-            known.append(str(config_class.model_type))
-            continue
-        try:
-            return config_class.from_dict(content)
-        except Exception as error:
-            reason = str(error).strip().splitlines()
-            why = reason[0] if reason else type(error).__name__
-            raise UsageError(f"the config cannot be used for {config_class.__name__}: {why}") from error
-    types = ", ".join(sorted(set(known))) or "no model"
+    """The config that a config.json holds, for the models of the class's file.
+
+    That is the whole of it where its ``model_type`` is that of a model there; else the part of it that is, as a
+    ``text_config``; else the whole again where one of its ``architectures`` is defined there. Raises UsageError when
+    it is another model's, cannot be used, or contradicts itself.
+    """
+    hosts = list(host_models(cls))
+    wholes = [h for h in hosts if h.config_class.model_type == content.get("model_type")]
+    if wholes:
+        return _config_of_class(wholes[0].config_class, content)
+    parts = [part for part in content.values() if isinstance(part, dict) and "model_type" in part]
+    for host in hosts:
+        for part in parts:
+            if host.config_class.model_type == part["model_type"]:
+                return _config_of_class(host.config_class, part)
+    architectures = content.get("architectures") or []
+    for host in hosts:
+        if any(getattr(sys.modules[cls.__module__], str(name), None) is host for name in architectures):
+            return _config_of_class(host.config_class, content)
+    types = ", ".join(sorted({str(h.config_class.model_type) for h in hosts})) or "no model"
     raise UsageError(
-        f"the config is of model_type {wanted!r}, but {cls.__name__} belongs to {types}.\n"
+        f"the config is of model_type {content.get('model_type')!r}, but {cls.__name__} belongs to {types}.\n"
         "Give the config of a model of that type."
     )
+
+
+def _config_of_class(config_class: Any, content: dict[str, Any]) -> Any:
+    from lmp.workload.contradictions import contradiction
+
+    try:
+        config = config_class.from_dict(content)
+    except Exception as error:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        # Validators say first who they are, and then what they found.
+        why = " ".join(lines[:2]) or type(error).__name__
+        raise UsageError(f"the config cannot be used for {config_class.__name__}: {why}") from error
+    wrong = contradiction(config, content)
+    if wrong is not None:
+        raise UsageError(f"the config contradicts itself: {wrong}\ncorrect it, and run again")
+    return config
 
 
 def find_host(cls: type[Any], config: Any = None, **options: Any) -> ModelWorkload:
