@@ -38,13 +38,11 @@ class Cost(NamedTuple):
 
 
 def intensity(flops: int, moved: int) -> float | None:
-    """FLOPs a byte; None where no byte is moved."""
-    if not moved:
-        return None
+    """FLOPs a byte; None where no byte is moved, and beyond what a float holds."""
     try:
-        return flops / moved
-    except OverflowError:  # beyond 10^308 there is nothing after the point that would matter
-        return flops // moved
+        return flops / moved if moved else None
+    except OverflowError:
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +158,14 @@ class ModelNumbers:
         if min(found[count:], default=0) < 0:
             raise self._blamed(values, EvaluationError(f"{self.model.class_name}: a kernel runs less than 0 times"))
         named = dict(zip(self.quantities, found, strict=False))
-        return EvaluatedTotals.model_construct(**{"compulsory": None, "parameters_count": None, **named})
+        return EvaluatedTotals.model_construct(
+            flops=named["flops"],
+            matmul_flops=named["matmul_flops"],
+            read=named["read"],
+            write=named["write"],
+            compulsory=named.get("compulsory"),
+            parameters_count=named.get("parameters_count"),
+        )
 
     def tree(self, values: Mapping[str, int]) -> ModuleNumbers:
         """The root module with everything in it that runs at these values."""

@@ -80,7 +80,7 @@ def _settings(text: str) -> list[tuple[str, str]]:
 def parse_values(name: str, text: str, option: str = "") -> Values:
     """The whole numbers that a text names.
 
-    ``16`` · ``1,2,4`` · ``1:64`` and ``1:64:+1`` in steps of 1 · ``8:64:8`` in steps of 8 · ``128:32768:*2`` by doubling.
+    ``16`` · ``1,2,4`` · ``1:64`` or ``1:64:+1`` in steps of 1 · ``8:64:8`` in steps of 8 · ``128:4096:*2`` by doubling.
     Both ends belong to a range; parts of a list may be ranges.
     """
     option = option or f"--set {name}="

@@ -1,7 +1,7 @@
 """A model at every combination of several values: in chunks, so that memory does not grow with the number of points.
 
-The last axis runs fastest. A chunk is a block of the product: its axes stay apart until the numbers are there, so a part
-of a formula that depends on one axis is computed for that axis alone.
+The last axis runs fastest. A chunk is a block of the product: its axes stay apart until the numbers are there, so a
+part of a formula that depends on one axis is computed for that axis alone.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Sweep:
             for own, (name, values) in enumerate(picked.items())
         }
         costs, conditions = compiled.at(placed, shape)
-        holds = np.ones(math.prod(shape), dtype=bool)
+        holds: Array = np.ones(math.prod(shape), dtype=bool)
         broken = {}
         for text, held in conditions.items():
             holds &= held
@@ -169,7 +169,7 @@ def _at(placed: Mapping[str, Array], shape: tuple[int, ...], index: int) -> str:
 
 
 def _blocks(lengths: Sequence[int], most: int) -> Iterator[tuple[slice, ...]]:
-    """Slices of the axes that cover the product in order, the last axis fastest, none with more than ``most`` points."""
+    """Slices of the axes that cover the product in order, the last axis fastest; ``most`` points each at most."""
     if not lengths:
         yield ()
         return
