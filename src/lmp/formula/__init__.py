@@ -60,6 +60,7 @@ from lmp.formula.simplify import (
     as_polynomial,
     equal,
     from_polynomial,
+    is_integer,
     simplify,
     simplify_condition,
 )
@@ -111,6 +112,7 @@ __all__ = [
     "from_polynomial",
     "ge",
     "gt",
+    "is_integer",
     "le",
     "lt",
     "map_references",
