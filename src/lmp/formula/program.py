@@ -73,8 +73,14 @@ class _NoValue:
         return self
 
     __add__ = __radd__ = __mul__ = __rmul__ = __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = _same
+    __neg__ = _same
     __lt__ = __le__ = __gt__ = __ge__ = _same
     __eq__ = __ne__ = _same  # type: ignore[assignment]
+
+    def __divmod__(self, _: object) -> tuple[_NoValue, _NoValue]:
+        return self, self
+
+    __rdivmod__ = __divmod__
     __hash__ = object.__hash__
 
 
@@ -219,6 +225,8 @@ class _Builder:
                 return self._quotient(node, self.slot(node.left), self.slot(node.right))
             case Pow(left, right):
                 return self._power(self.slot(left), self.slot(right), right)
+            case Call("ceil" | "floor" as function, (Div(left, right),)):
+                return self._rounded(node, function, self.slot(left), self.slot(right))
             case Call(function, arguments):
                 return self._call(function, [self.slot(argument) for argument in arguments])
             case Where(condition, then, otherwise):
@@ -282,16 +290,28 @@ class _Builder:
         return self._slots[key]
 
     def _quotient(self, node: Div | FloorDiv | Mod, left: _Slot, right: _Slot) -> _Slot:
-        compute = QUOTIENT[type(node)]
-        never_zero = isinstance(node.right, Num) and node.right.value != 0
-        whole, total = left.whole and right.whole, never_zero and left.total
-        if isinstance(node, Div) or not whole or left.bits is None or right.bits is None:
-            whole = isinstance(node, FloorDiv) or (isinstance(node, Mod) and whole)
+        a, b, compute = left.index, right.index, QUOTIENT[type(node)]
+        if not (left.whole and right.whole) or left.bits is None or right.bits is None:
+            whole = isinstance(node, FloorDiv)
             return self._measured(lambda a, b: compute(a, b) if b else _NO_VALUE, (left, right), whole, False)
+        if isinstance(node, Div):
+
+            def exactly(registers: Registers) -> Any:
+                """An int, or nothing: what then becomes of the fraction is for `evaluate` to say."""
+                divisor = registers[b]
+                if not divisor:
+                    return _NO_VALUE
+                found, rest = divmod(registers[a], divisor)
+                return _NO_VALUE if rest else found
+
+            return self._add(exactly, left.bits + 1, True, False)
+        return self._division(operator.mod if isinstance(node, Mod) else operator.floordiv, node.right, left, right)
+
+    def _division(self, divide: Callable[[Any, Any], Any], written: Expr, left: _Slot, right: _Slot) -> _Slot:
+        """``divide`` gives an int that is no larger than an operand."""
         a, b = left.index, right.index
-        bits = right.bits if isinstance(node, Mod) else left.bits + 1
-        divide = operator.mod if isinstance(node, Mod) else operator.floordiv
-        if total:
+        bits = _most([left.bits, right.bits], more=1)
+        if left.total and isinstance(written, Num) and written.value != 0:
             return self._add(lambda registers: divide(registers[a], registers[b]), bits, True, True)
 
         def step(registers: Registers) -> Any:
@@ -299,6 +319,15 @@ class _Builder:
             return divide(registers[a], divisor) if divisor else _NO_VALUE
 
         return self._add(step, bits, True, False)
+
+    def _rounded(self, node: Call, function: str, left: _Slot, right: _Slot) -> _Slot:
+        """``floor(a / b)`` is a // b and ``ceil(a / b)`` is -(-a // b): no fraction is needed for them."""
+        if not (left.whole and right.whole) or left.bits is None or right.bits is None:
+            return self._call(function, [self.slot(node.arguments[0])])
+        divide: Callable[[Any, Any], Any] = operator.floordiv if function == "floor" else lambda a, b: -(-a // b)
+        (quotient,) = node.arguments
+        assert isinstance(quotient, Div)
+        return self._division(divide, quotient.right, left, right)
 
     def _power(self, base: _Slot, exponent: _Slot, written: Expr) -> _Slot:
         if isinstance(written, Num) and isinstance(written.value, int) and base.whole and base.bits is not None:

@@ -20,6 +20,7 @@ from lmp.formula import (
     And,
     Call,
     Compare,
+    Condition,
     Div,
     Expr,
     FloorDiv,
@@ -32,7 +33,6 @@ from lmp.formula import (
     Pow,
     Var,
     Where,
-    to_text,
 )
 from lmp.report.formats.base import Format
 
@@ -103,6 +103,9 @@ class _Writer:
         if isinstance(formula, Add):
             return "(\n            " + "\n            + ".join(self._terms(formula.terms)) + "\n        )"
         return self._at(formula, CHOICE)
+
+    def condition(self, condition: Condition) -> str:
+        return self._at(condition, CHOICE)
 
     def _terms(self, terms: Sequence[Expr]) -> list[str]:
         texts = [self._at(term, PRODUCT) for term in terms]
@@ -222,11 +225,12 @@ def _about(numbers: ModelNumbers) -> list[str]:
 
 def _what(numbers: ModelNumbers, names: Mapping[str, str]) -> list[str]:
     analysis = numbers.model
+    write = _Writer(names)
     lines = ["FLOPs, and bytes of eager execution, of one forward(): exact integers.", ""]
     lines += [f"{names[name]}: {origin}" for name, origin in analysis.parameters.items() if name in names]
     lines += ["w_bytes, a_bytes: bytes of a weight and of an activation element"]
     if numbers.assumptions:
-        lines += ["", "Holds where:", *(f"    {to_text(condition)}" for condition in numbers.assumptions.values())]
+        lines += ["", "Holds where:", *(f"    {write.condition(c)}" for c in numbers.assumptions.values())]
     return lines
 
 

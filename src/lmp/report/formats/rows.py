@@ -14,7 +14,9 @@ from lmp.report.formats.base import Show, weighed
 
 DEPTH = 3
 FEW = 40
-"""Operators are shown one by one where a table has no more rows than that with them."""
+"""Operators are shown one by one where all of the tree takes no more rows than that."""
+
+_ALL = 10**6
 
 Part = ModuleNumbers | KernelNumbers
 
@@ -42,15 +44,15 @@ class Row:
 def rows(model: ModelAnalysis, tree: ModuleNumbers, show: Show) -> list[Row]:
     """The root first, then what is in it. The parts of a module that are shown add up to it."""
     depth = DEPTH if show.depth is None else show.depth
-    if show.kernels is None:
-        with_kernels = list(_Rows(model, tree, show, depth, True, False).all())
-        return with_kernels if len(with_kernels) <= FEW else list(_Rows(model, tree, show, depth, False, False).all())
-    return list(_Rows(model, tree, show, depth, show.kernels, False).all())
+    kernels = show.kernels
+    if kernels is None:
+        kernels = sum(1 for _ in _Rows(model, tree, show, _ALL, True, False).all()) <= FEW
+    return list(_Rows(model, tree, show, depth, kernels, False).all())
 
 
 def everything(model: ModelAnalysis, tree: ModuleNumbers, show: Show) -> list[Row]:
     """All levels and all operators, those that cost nothing as well, unless ``show`` says otherwise."""
-    depth = 10**6 if show.depth is None else show.depth
+    depth = _ALL if show.depth is None else show.depth
     return list(_Rows(model, tree, show, depth, show.kernels is not False, True).all())
 
 

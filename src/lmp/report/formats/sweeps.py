@@ -11,7 +11,7 @@ from lmp.expand.point import GIVEN, UNIVERSAL_DEFAULTS
 from lmp.expand.sweep import Chunk
 from lmp.report.formats.base import SweepResult
 
-COSTS = ("flops", "matmul_flops", "read", "write", "compulsory", "parameters_count")
+COSTS = ("flops", "matmul_flops", "read", "write", "compulsory")
 CALL = (*GIVEN, *UNIVERSAL_DEFAULTS, "kv_bytes")
 """Values that every row has, whether they change or not."""
 
@@ -20,9 +20,14 @@ PAGE = 1000
 
 
 def columns(result: SweepResult) -> list[str]:
-    """The values of the call and those that change, the costs, and whether all assumptions hold."""
-    values = [name for name in result.sweep.names if name in CALL or name in result.sweep.axes]
-    return [*values, *COSTS, "intensity", "assumptions_hold"]
+    """The values of the call and those that change, the costs, and whether all assumptions hold.
+
+    Parameters are counted where the config changes.
+    """
+    axes = result.sweep.axes
+    values = [name for name in result.sweep.names if name in CALL or name in axes]
+    config_changes = any(name not in CALL for name in axes)
+    return [*values, *COSTS, *(["parameters_count"] if config_changes else []), "intensity", "assumptions_hold"]
 
 
 def arrays(names: list[str], chunk: Chunk) -> list[Any]:

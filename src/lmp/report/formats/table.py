@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import IO, Any
 
 from rich.console import Console, RenderableType
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -123,7 +124,7 @@ def notes(result: Result, shown: Sequence[Row], show: Show) -> list[str]:
             f"{'is' if free == 1 else 'are'} not shown"
         )
     if any(row.repeat not in (None, 1) for row in shown):
-        found.append("figures count every repeat")
+        found.append("figures count every repeat, of a module and of those around it")
     if show.by != "flops":
         found.append(f"shares are of the {_OF[show.by]}")
     return found
@@ -132,13 +133,12 @@ def notes(result: Result, shown: Sequence[Row], show: Show) -> list[str]:
 _OF = {"bytes": "bytes read and written", "read": "bytes read", "write": "bytes written"}
 
 
-def _cells(row: Row, show: Show) -> list[Text]:
-    indent = "  " * row.depth
+def _cells(row: Row, show: Show) -> list[RenderableType]:
     if row.kind == "kernel":
-        name = Text.assemble(indent, (row.operation, "cyan"), (f" {row.place}", "dim"))
+        name = Text.assemble((row.operation, "cyan"), (f" {row.place}", "dim"))
     else:
-        name = Text(indent + row.name, style="dim" if row.kind == "rest" else "bold" if row.depth == 0 else "")
-    return [name, *map(Text, figures(row, show))]
+        name = Text(row.name, style="dim" if row.kind == "rest" else "bold" if row.depth == 0 else "")
+    return [Padding(name, (0, 0, 0, 2 * row.depth)), *map(Text, figures(row, show))]
 
 
 def figures(row: Row, show: Show) -> list[str]:
