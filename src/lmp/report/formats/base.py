@@ -78,3 +78,8 @@ class Format:
 def weighed(cost: Cost, weight: Weight) -> int:
     """FLOPs, or bytes."""
     return int(getattr(cost, weight))
+
+
+def one_line(text: str) -> str:
+    """The text without line ends and other signs that cannot be printed."""
+    return " ".join("".join(sign if sign.isprintable() else " " for sign in text).split())

@@ -5,27 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import IO, Any
 
-from lmp.report.formats.base import Format, Result, Show, SweepResult
+from lmp.report.formats.base import Format, Result, Show, SweepResult, one_line
 from lmp.report.formats.rows import Row, rows
 from lmp.report.formats.sweeps import every_row
-from lmp.report.formats.table import figures, heading, notes, sweep_heads, sweep_texts, totals
+from lmp.report.formats.table import HEADS, figures, heading, notes, sweep_heads, sweep_texts, totals
 
 _SPECIAL = {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    '"': r"\textquotedbl{}",
-    "·": r"\textperiodcentered{}",
+    "·": r"$\cdot$",
+    **{sign: f"${sign}$" for sign in "<>|"},
     **{sign: f"\\{sign}" for sign in "&%$#_{}"},
 }
 
 
 def point(result: Result, show: Show, out: IO[Any]) -> None:
     shown = rows(result.model, result.tree, show)
-    heads = ("module", "repeat", "share", "FLOPs", "matmul FLOPs", "read", "written", "FLOPs/byte")
     named = [
         (
             r"\quad " * row.depth + escaped(f"{row.name} ({row.place})" if row.place else row.name),
@@ -33,10 +29,10 @@ def point(result: Result, show: Show, out: IO[Any]) -> None:
         )
         for row, row_figures in ((row, figures(row, show)) for row in shown)
     ]
-    pairs = [(escaped(name.strip()), *[""] * (len(heads) - 2), escaped(value)) for name, value in totals(result, show)]
+    pairs = [(escaped(name.strip()), *[""] * (len(HEADS) - 2), escaped(value)) for name, value in totals(result, show)]
     about = [line.plain.strip() for line in heading(result)]
     below = [*notes(result, shown, show), *(f"warning: {warning}" for warning in result.warnings)]
-    _write(out, heads, [named, pairs], 1, about, below)
+    _write(out, HEADS, [named, pairs], 1, about, below)
 
 
 def sweep(result: SweepResult, show: Show, out: IO[Any]) -> None:
@@ -50,7 +46,7 @@ FORMAT = Format(point, sweep)
 
 def escaped(text: str) -> str:
     """The text as it is: nothing in it is a command, and it stays on one line."""
-    return "".join(_SPECIAL.get(sign, sign) for sign in " ".join(text.split()))
+    return "".join(_SPECIAL.get(sign, sign) for sign in one_line(text))
 
 
 def _name(row: Row) -> str:
@@ -71,7 +67,7 @@ def _write(
 ) -> None:
     """``groups`` of rows of escaped cells, with a rule between them."""
     out.write("% needs \\usepackage{booktabs}\n")
-    out.write("".join(f"% {' '.join(line.split())}\n" for line in about))
+    out.write("".join(f"% {one_line(line)}\n" for line in about))
     out.write(f"\\begin{{tabular}}{{{'l' * numbers}{'r' * (len(heads) - numbers)}}}\n\\toprule\n")
     out.write(" & ".join(_escaped(heads)) + " \\\\\n")
     for group in groups:

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import IO, Any
 
-from lmp.report.formats.base import Format, Result, Show, SweepResult
+from lmp.report.formats.base import Format, Result, Show, SweepResult, one_line
 from lmp.report.formats.rows import rows
 from lmp.report.formats.sweeps import every_row
-from lmp.report.formats.table import figures, heading, notes, sweep_heads, sweep_texts, totals
+from lmp.report.formats.table import HEADS, figures, heading, notes, sweep_heads, sweep_texts, totals
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~!&])")
 
@@ -20,9 +20,8 @@ def point(result: Result, show: Show, out: IO[Any]) -> None:
     for line in more:
         out.write(f"{escaped(line.plain.strip())}\n\n")
     shown = rows(result.model, result.tree, show)
-    heads = ("module", "repeat", "share", "FLOPs", "matmul FLOPs", "read", "written", "FLOPs/byte")
     named = [("\u2003" * row.depth + escaped(_name(row.name, row.place)), *figures(row, show)) for row in shown]
-    out.write(table(heads, named, 1))
+    out.write(table(HEADS, named, 1))
     items = [*notes(result, shown, show), *(f"{name.strip()}: {value}" for name, value in totals(result, show))]
     _list(out, [*items, *(f"warning: {warning}" for warning in result.warnings)])
 
@@ -45,7 +44,7 @@ def table(heads: Sequence[str], found: Iterable[Sequence[str]], numbers: int) ->
 
 def escaped(text: str) -> str:
     """The text as it is: nothing in it is markup, and it stays on one line."""
-    return _SPECIAL.sub(r"\\\1", " ".join(text.split()))
+    return _SPECIAL.sub(r"\\\1", one_line(text))
 
 
 def _name(name: str, place: str) -> str:

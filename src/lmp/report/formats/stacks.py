@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from lmp.expand.numbers import KernelNumbers, ModuleNumbers
 from lmp.records import ModelAnalysis
-from lmp.report.formats.base import Weight, weighed
+from lmp.report.formats.base import Weight, one_line, weighed
 from lmp.report.formats.rows import place_of, short
 
 UNITS = {"flops": "none", "bytes": "bytes", "read": "bytes", "write": "bytes"}
@@ -51,4 +50,4 @@ def _name(child: ModuleNumbers, around: ModuleNumbers) -> str:
 
 def plain(name: str) -> str:
     """The name on one line and without a semicolon, which the folded format separates frames by."""
-    return re.sub(r"[;\s]+", " ", name).strip() or "?"
+    return one_line(name.replace(";", " ")) or "?"

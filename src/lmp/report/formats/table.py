@@ -16,6 +16,11 @@ from lmp.report.formats.rows import Row, rows
 from lmp.report.formats.sweeps import columns, first_and_last
 
 STYLES = {"verified": "green", "failed": "bold red", "unverified": "yellow"}
+HEADS = ("module", "repeat", "share", "FLOPs", "matmul FLOPs", "read", "written", "FLOPs/byte")
+WIDE = 110
+"""From this width on all columns are there; below it repeats stand with the names."""
+
+_NARROW = ("module", "share", "FLOPs", "read", "written", "FLOPs/byte")
 ENDS = 8
 """Rows of a sweep that are shown from each end."""
 
@@ -25,9 +30,10 @@ def point(result: Result, show: Show, out: IO[Any]) -> None:
     for line in heading(result):
         console.print(line)
     shown = rows(result.model, result.tree, show)
-    table = _table(("module", "repeat", "share", "FLOPs", "matmul FLOPs", "read", "written", "FLOPs/byte"), numbers=1)
+    narrow = show.width < WIDE
+    table = _table(_NARROW if narrow else HEADS, numbers=1)
     for row in shown:
-        table.add_row(*_cells(row, show))
+        table.add_row(*_cells(row, show, narrow))
     console.print(table)
     for note in notes(result, shown, show):
         console.print(Text(f"  {note}", style="dim"))
@@ -133,12 +139,17 @@ def notes(result: Result, shown: Sequence[Row], show: Show) -> list[str]:
 _OF = {"bytes": "bytes read and written", "read": "bytes read", "write": "bytes written"}
 
 
-def _cells(row: Row, show: Show) -> list[RenderableType]:
+def _cells(row: Row, show: Show, narrow: bool) -> list[RenderableType]:
+    texts = dict(zip(HEADS[1:], figures(row, show), strict=True))
+    times = f" x{texts['repeat']}" if narrow and texts["repeat"] not in ("", "1") else ""
     if row.kind == "kernel":
-        name = Text.assemble((row.operation, "cyan"), (f" {row.place}", "dim"))
+        name = Text.assemble((row.operation, "cyan"), (f" {row.place}{times}", "dim"))
     else:
-        name = Text(row.name, style="dim" if row.kind == "rest" else "bold" if row.depth == 0 else "")
-    return [Padding(name, (0, 0, 0, 2 * row.depth)), *map(Text, figures(row, show))]
+        name = Text(row.name + times, style="dim" if row.kind == "rest" else "bold" if row.depth == 0 else "")
+    return [
+        Padding(name, (0, 0, 0, 2 * row.depth)),
+        *(Text(texts[head]) for head in (_NARROW if narrow else HEADS)[1:]),
+    ]
 
 
 def figures(row: Row, show: Show) -> list[str]:
@@ -175,7 +186,10 @@ def _table(heads: Sequence[str], numbers: int) -> Table:
     """``numbers`` is the first column of figures."""
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
     for index, head in enumerate(heads):
-        table.add_column(head, justify="right" if index >= numbers else "left", overflow="fold")
+        if index < numbers:
+            table.add_column(head, overflow="fold", min_width=16)
+        else:
+            table.add_column(head, overflow="fold", justify="right")
     return table
 
 
