@@ -22,9 +22,12 @@ UNUSABLE = 3
 
 def register(app: typer.Typer) -> None:
     """In the order in which they are used."""
+    from lmp.cli.expand import expand
+
     app.command("vendor")(vendor)
     app.command("analyze-module")(analyze_module)
     app.command("verify")(verify)
+    app.command("expand")(expand)
     app.command("evaluate")(evaluate)
     app.command("doctor")(doctor)
     app.command("schema")(schema)

@@ -90,6 +90,8 @@ _RANK: tuple[Status, ...] = ("verified", "unverified", "failed")
 _SUMMED = ("flops", "matmul_flops", "read", "write")
 MAX_NODES = 20_000
 """Operators and names in one formula. Those of real models have a few hundred."""
+MAX_TOTAL_NODES = 200_000
+"""The same of a total. Those of real models have a few thousand."""
 _TOO_LARGE = (
     f"with references replaced, a formula has more than {MAX_DEPTH} levels or {MAX_NODES:,} operators and names"
 )
@@ -350,7 +352,7 @@ class _Linker:
 
     def _total(self, analysis: ModuleAnalysis, runs: Iterable[_Run], index: int, place: Place) -> Expr:
         try:
-            return _tidy(analysis, add(*(_times(run.repeat, run.totals[index]) for run in runs)), place)
+            return _tidy(analysis, add(*(_times(run.repeat, run.totals[index]) for run in runs)), place, MAX_TOTAL_NODES)
         except RecursionError as error:
             raise invalid(analysis, place, _TOO_LARGE) from error
 
@@ -391,23 +393,23 @@ class _Writer:
         return self._texts[formula]
 
 
-def _tidy(analysis: ModuleAnalysis, formula: Expr, here: Place) -> Expr:
+def _tidy(analysis: ModuleAnalysis, formula: Expr, here: Place, nodes: int = MAX_NODES) -> Expr:
     """The formula simplified, if it stays one that can be written and read again."""
-    if _fits(formula, 2 * MAX_DEPTH):
+    if _fits(formula, 2 * MAX_DEPTH, nodes):
         formula = simplified(formula)
-    if _fits(formula, MAX_DEPTH):
+    if _fits(formula, MAX_DEPTH, nodes):
         return formula
     raise invalid(analysis, here, _TOO_LARGE)
 
 
-def _fits(formula: Node, levels: int) -> bool:
-    """Whether the formula has at most so many levels, and at most MAX_NODES operators and names."""
+def _fits(formula: Node, levels: int, nodes: int) -> bool:
+    """Whether the formula has at most so many levels, and so many operators and names."""
     pending: list[tuple[Node, int]] = [(formula, 1)]
     seen = 0
     while pending:
         node, level = pending.pop()
         seen += 1
-        if level > levels or seen > MAX_NODES:
+        if level > levels or seen > nodes:
             return False
         pending += [(child, level + 1) for child in node.children]
     return True
