@@ -133,20 +133,18 @@ def evaluate(
     show = _show(depth, kernels, sort, top, by, weight, exact, output)
     options = _options(engine, results, transformers, pytorch, config, model_id, attn, o.Dtype.bfloat16)
     with _watched([path], options, quiet) as progress:
-        model = _model(path, options, progress)
+        from lmp.pipeline.model import expand_model
+
+        outcome = expand_model(path, options, progress, keep=False)
+    model = outcome.model
+    for warning in outcome.warnings:
+        if warning not in (model.verification.reason or ""):
+            _note(f"warning: {warning}")
     _with_dtype(given, dtype, model)
     say: Callable[[str], None] = (lambda text: None) if quiet else _note
     _write(found, str(form), model, given, show, max_points, output)
     if output is not None:
         say(f"wrote {output}")
-
-
-def _model(path: str, options: Any, progress: Any) -> ModelAnalysis:
-    """The class with everything that it calls in place."""
-    from lmp.expand.link import link
-    from lmp.pipeline.module import load_for_evaluation
-
-    return link(*load_for_evaluation(path, options, progress))
 
 
 # --- what is asked for -----------------------------------------------------------------------------------------------

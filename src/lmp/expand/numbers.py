@@ -197,7 +197,7 @@ class ModelNumbers:
             values=dict(values),
             totals=self.totals(values),
             kernels=[_record(kernel) for kernel in tree.kernels()],
-            verification=max(statuses.values(), key=_RANK.index, default="unverified"),
+            verification=max(self.model.verification.status, *statuses.values(), key=_RANK.index),
             not_verified={name: status for name, status in statuses.items() if status != "verified"},
             uncounted={name: part.uncounted for name, part in self.model.parts.items() if part.uncounted},
             violated_assumptions=self.violated(values),

@@ -14,6 +14,10 @@ def of_the_model(model: ModelAnalysis) -> Iterator[str]:
         if part.status != "verified":
             failed = part.status == "failed"
             yield f"the formulas of {name} are {'NOT in agreement with execution' if failed else part.status}"
+    whole = model.verification
+    if whole.status != "verified" and all(part.status == "verified" for part in model.parts.values()):
+        why = f": {whole.reason}" if whole.reason else ""
+        yield f"the formulas of {model.class_name} as a whole are {whole.status}{why}"
     for name, part in model.parts.items():
         if part.uncounted:
             yield f"{name} has operators without a rule, whose cost is missing: {', '.join(part.uncounted)}"
