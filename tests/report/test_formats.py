@@ -359,6 +359,8 @@ def test_speedscope_with_any_names(written: Any) -> None:
 
 def test_perfetto(written: Any) -> None:
     found = json.loads(written("perfetto"))
+    for event in found["traceEvents"]:  # what npm's @tracerbench/trace-model reads of every event, labels included
+        assert {"ph", "name", "cat", "ts", "pid", "tid", "args"} <= set(event)
     slices = [event for event in found["traceEvents"] if event["ph"] == "X"]
     root, layer, add, proj, product = slices
     assert [event["name"] for event in slices][:2] == ["Root", "layers.0 Layer x3"]

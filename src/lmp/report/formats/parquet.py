@@ -6,14 +6,14 @@ A column is int64 where that holds all of its values, else a decimal of up to 76
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import IO, Any
 
 from lmp.errors import UsageError
 from lmp.report.formats.base import Format, Result, Show, SweepResult
 from lmp.report.formats.csv import COLUMNS, cells
 from lmp.report.formats.rows import everything
-from lmp.report.formats.sweeps import columns, lists
+from lmp.report.formats.sweeps import arrays, columns
 
 _TEXTS = ("kind", "path", "class_name", "place", "operation", "category")
 _FLOATS = ("intensity", "share")
@@ -56,13 +56,24 @@ def sweep(result: SweepResult, show: Show, out: IO[Any]) -> None:
 FORMAT = Format(point, sweep, binary=True)
 
 
-def _columns(result: SweepResult, names: list[str]) -> Iterator[dict[str, list[Any]]]:
+def _columns(result: SweepResult, names: list[str]) -> Iterator[dict[str, Any]]:
+    """Numpy arrays of int64 and bool, and lists of everything else."""
     for chunk in result.chunks():
-        yield dict(zip(names, lists(names, chunk), strict=True))
+        found = zip(names, arrays(names, chunk), strict=True)
+        yield {
+            name: array if array is not None and array.dtype.kind in "ib" else _listed(array, len(chunk))
+            for name, array in found
+        }
 
 
-def _digits(values: Sequence[Any]) -> int:
+def _listed(array: Any, count: int) -> list[Any]:
+    return [None] * count if array is None else [None if v != v else v for v in array.tolist()]
+
+
+def _digits(values: Any) -> int:
     """Of the longest integer."""
+    if not isinstance(values, list):
+        return max(len(str(abs(int(values.min())))), len(str(abs(int(values.max())))))
     whole = [v for v in values if isinstance(v, int)]
     return len(str(max(map(abs, whole)))) if whole else 0
 
@@ -81,9 +92,12 @@ def _type(pa: Any, name: str, digits: int) -> Any:
     return (pa.int64(), pa.decimal128(38, 0), pa.decimal256(76, 0), pa.string())[_step(digits)]
 
 
-def _column(pa: Any, field: Any, values: list[Any]) -> Any:
+def _column(pa: Any, field: Any, values: Any) -> Any:
     from decimal import Decimal
 
+    if pa.types.is_int64(field.type) or pa.types.is_boolean(field.type):
+        return pa.array(values, type=field.type)
+    values = values if isinstance(values, list) else values.tolist()
     if pa.types.is_decimal(field.type):
         values = [None if v is None else Decimal(v) for v in values]
     elif pa.types.is_string(field.type):

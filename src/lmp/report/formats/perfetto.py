@@ -20,8 +20,8 @@ _EXACT = 2**53
 
 def point(result: Result, show: Show, out: IO[Any]) -> None:
     events: list[dict[str, Any]] = [
-        {"ph": "M", "name": "process_name", "pid": 1, "tid": 1, "args": {"name": result.model.class_name}},
-        {"ph": "M", "name": "thread_name", "pid": 1, "tid": 1, "args": {"name": NAMES[show.weight]}},
+        _label("process_name", result.model.class_name),
+        _label("thread_name", NAMES[show.weight]),
         *_events(result, show),
     ]
     about = {"class_name": result.model.class_name, "weight": show.weight}
@@ -30,6 +30,10 @@ def point(result: Result, show: Show, out: IO[Any]) -> None:
 
 
 FORMAT = Format(point)
+
+
+def _label(what: str, name: str) -> dict[str, Any]:
+    return {"ph": "M", "name": what, "cat": "__metadata", "ts": 0, "pid": 1, "tid": 1, "args": {"name": name}}
 
 
 def _events(result: Result, show: Show) -> Iterator[dict[str, Any]]:
