@@ -112,7 +112,7 @@ def test_both_forms_and_the_alias_of_results(lmp: Lmp, results: Path, tmp_path: 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((), "error: no model is given\n"),
+        ((), "error: no class is given\n"),
         ((LINEAR, "--model", MLP), f"error: two models are given: {LINEAR} and, with --model, {MLP}\ngive one\n"),
         ((LINEAR, "--results", "a", "--module-analysis", "b"), "error: two folders are given: --results a and"),
         ((LINEAR, "--depth", "-1"), "error: Invalid value for '--depth'"),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lmp.cli import options as o
+from lmp.cli.evaluate import evaluate
 from lmp.cli.inspect import catalogue, inspect
 
 if TYPE_CHECKING:
@@ -117,49 +118,6 @@ def verify(
 
         print_verification(console(), outcome.analysis, outcome.file)
     _exit_if_failed([outcome.analysis])
-
-
-def evaluate(
-    class_path: o.ClassPath = None,
-    module: o.ModulePath = None,
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A value; several times, or with commas.")
-    ] = None,
-    engine: o.EngineName = o.Engine.auto,
-    results: o.Results = None,
-    transformers: o.Transformers = None,
-    pytorch: o.Pytorch = None,
-    config: o.Config = None,
-    model_id: o.ModelId = None,
-    attn: o.Attn = None,
-    dtype: o.DtypeName = o.Dtype.bfloat16,
-    as_json: o.Json = False,
-    quiet: o.Quiet = False,
-    debug: o.Debug = False,
-) -> None:
-    """Put numbers into the formulas.
-
-    As in: lmp evaluate torch.nn.Linear --set batch_size=2 --set seq_len=16
-    """
-    from lmp.expand.point import parse_settings
-
-    given = parse_settings(settings or [])
-    options = _options(engine, results, transformers, pytorch, config, model_id, attn, dtype)
-    path = _one_class(class_path, module, options)
-    with _watched([path], options, quiet) as progress:
-        from lmp.expand.evaluation import evaluate_analysis
-        from lmp.pipeline.module import load_for_evaluation
-
-        analysis, lookup = load_for_evaluation(path, options, progress)
-        evaluation = evaluate_analysis(analysis, lookup, given)
-    from lmp.cli.tables import console, evaluation_warnings, print_evaluation
-
-    if as_json:
-        _print_json(evaluation.model_dump(mode="json"))
-    else:
-        print_evaluation(console(), evaluation, analysis)
-    for warning in evaluation_warnings(evaluation):
-        _note(f"warning: {warning}")
 
 
 def doctor(

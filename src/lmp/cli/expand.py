@@ -12,6 +12,7 @@ from lmp.cli import options as o
 from lmp.cli.commands import DISAGREES, _note, _options, _print_json, _watched
 
 if TYPE_CHECKING:
+    from lmp.pipeline.module import Options
     from lmp.records import Part
 
 ModelPath = Annotated[
@@ -45,9 +46,9 @@ def expand(
     debug: o.Debug = False,
 ) -> None:
     """Put the analyses of a model's classes together."""
-    path = _one_model(model_path, model)
     folder = _one_folder(results, module_analysis)
     options = _options(engine, folder, transformers, pytorch, config, model_id, attn, dtype, fresh)
+    path = _one_model(model_path, model, options)
     with _watched([path], options, quiet) as progress:
         from lmp.pipeline.model import expand_model
 
@@ -66,17 +67,13 @@ def expand(
     _exit_if_a_part_failed(outcome.model.parts)
 
 
-def _one_model(model_path: str | None, model: str | None) -> str:
+def _one_model(model_path: str | None, model: str | None, options: Options) -> str:
     from lmp.errors import UsageError
+    from lmp.pipeline.module import class_of_config
 
     if model_path is not None and model is not None and model_path != model:
         raise UsageError(f"two models are given: {model_path} and, with --model, {model}\ngive one")
-    path = model_path or model
-    if path is None:
-        raise UsageError(
-            "no model is given\nname its class, as in transformers.models.llama.modeling_llama.LlamaForCausalLM"
-        )
-    return path
+    return model_path or model or class_of_config(options)
 
 
 def _one_folder(results: Path | None, module_analysis: Path | None) -> Path | None:

@@ -546,4 +546,5 @@ def _verification(root: ModuleAnalysis, met: Mapping[str, ModuleAnalysis]) -> Ve
 
 def _part(analysis: ModuleAnalysis) -> Part:
     digest = hashlib.sha256(file_text(analysis).encode()).hexdigest()
-    return Part(status=analysis.verification.status, sha256=digest, uncounted=analysis.uncounted)
+    status, file = analysis.verification.status, analysis.source.file
+    return Part(status=status, sha256=digest, file=file, uncounted=analysis.uncounted)

@@ -28,8 +28,10 @@ class ModelOutcome:
     """What its reader has to know, one sentence each."""
 
 
-def expand_model(class_path: str, options: Options, progress: Progress) -> ModelOutcome:
+def expand_model(class_path: str, options: Options, progress: Progress, keep: bool = True) -> ModelOutcome:
     """The class with everything it calls in place, from the store while that is still true.
+
+    What is linked now is stored, unless ``keep`` is False.
 
     Raises NotFound, with the path through the tree, for a class that is neither in the results folder nor in the
     source trees; InvalidAnalysis where analyses cannot be read or do not fit together.
@@ -44,7 +46,7 @@ def expand_model(class_path: str, options: Options, progress: Progress) -> Model
         stored = session.stored_model(root.class_name)
         if stored is not None:
             return session.outcome(stored, reused=True)
-    return session.outcome(session.linked(root), reused=False)
+    return session.outcome(session.linked(root, keep), reused=False)
 
 
 class ModelSession(Session):
@@ -113,7 +115,7 @@ class ModelSession(Session):
         same = all(self._hash(name) == part.sha256 for name, part in model.parts.items())
         return model if same else None
 
-    def linked(self, root: ModuleAnalysis) -> ModelAnalysis:
+    def linked(self, root: ModuleAnalysis, keep: bool = True) -> ModelAnalysis:
         from lmp.expand.link import link
 
         self.progress(root.class_name, "linking")
@@ -139,8 +141,9 @@ class ModelSession(Session):
             reason = "; ".join([*([verification.reason] if verification.reason else []), *others])
             verification = verification.model_copy(update={"status": status, "reason": reason})
         model = model.model_copy(update={"parts": parts, "fingerprint": fingerprint, "verification": verification})
-        self.store.save_model(model)
-        self.progress(root.class_name, "stored")
+        if keep:
+            self.store.save_model(model)
+            self.progress(root.class_name, "stored")
         return model
 
     def outcome(self, model: ModelAnalysis, reused: bool) -> ModelOutcome:
