@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from lmp.errors import LmpError, TraceFailed, UsageError, VerificationFailed
-from lmp.pipeline.points import held_out_points, structural
+from lmp.pipeline.points import held_out_points, structural, with_layers
 from lmp.records import DEFAULT_CONFIG as DEFAULT
 from lmp.records import ModuleAnalysis, Verification
 from lmp.source.locate import ClassSource
@@ -38,6 +38,7 @@ class Making:
         self.options = session.options
         self.torch_dir = Path(torch.__file__).parent
         self.held: set[str] = set()
+        self._points: dict[tuple[Any, ...], Point] = {}
         self._use_trees()
 
     def _use_trees(self) -> None:
@@ -74,8 +75,9 @@ class Making:
             except (TraceFailed, VerificationFailed):
                 if fixed == attempts[-1]:
                     raise
-                for made in ("workload", "_labelled", "points"):
+                for made in ("workload", "_labelled"):
                     self.__dict__.pop(made, None)
+                self._points.clear()
                 workload = StandaloneWorkload(workload.cls, self._dtype)
                 self.__dict__["workload"] = workload
         raise AssertionError("the last attempt returns or raises")
@@ -118,7 +120,8 @@ class Making:
         those are ``pinned``, and said to be.
         """
         name = source.class_path
-        analysis = engine.analyse(name, source.record(), self.held_out)
+        in_order = engine.deriver.runs.holds_layers(name)
+        analysis = engine.analyse(name, source.record(), lambda full: self.held_out(in_order, full))
         if name == self.source.class_path:
             analysis = analysis.model_copy(update={"values": {**analysis.values, **self._values_in_model(analysis)}})
         self.session.progress(name, "verifying")
@@ -126,7 +129,8 @@ class Making:
         if analysis.uncounted:
             reason = f"operators without a rule: {', '.join(analysis.uncounted)}; their FLOPs are not in the formulas"
             return analysis.model_copy(update={"verification": Verification(status="unverified", reason=reason)})
-        analysis = analysis.model_copy(update={"pinned": {n: self.workload.hints[n] for n in self.held}})
+        held = {n: self.workload.hints[n] for n in self.held}
+        analysis = analysis.model_copy(update={"pinned": {**analysis.pinned, **held}})
         verification = self.judged(analysis)
         if verification.status == "failed" and engine.pinned():
             analysis = analysis.model_copy(update={"pinned": {**analysis.pinned, **engine.pinned()}})
@@ -144,10 +148,10 @@ class Making:
 
     def _hold_structure(self) -> bool:
         """Keep the values that decide which modules there are: formulas may hold for one structure only."""
-        names = structural(self.workload, self.held_out).keys() - self.held
+        names = structural(self.workload, self.held_out()).keys() - self.held
         self.held |= names
-        for made in ("_labelled", "points") if names else ():
-            self.__dict__.pop(made, None)
+        if names:
+            self.__dict__.pop("_labelled", None)
         return bool(names)
 
     def _values_in_model(self, analysis: ModuleAnalysis) -> dict[str, int]:
@@ -237,21 +241,33 @@ class Making:
 
     def judged(self, analysis: ModuleAnalysis) -> Verification:
         """What execution says of the analysis, at points that it was not derived from."""
+        stacks = self.workload.stacks
         with quiet_warnings():
-            return judge(analysis, self.points, self.session.lookup, self.file_of)
+            full = any(name in analysis.pinned for name in self.workload.full_layers)
+            points = self.points(full=full)
+            calls = [c.path for p in points for c in p.calls if c.class_path == analysis.class_name]
+            if not full and any(s.startswith(f"{path}." if path else "") for s in stacks for path in calls):
+                points = self.points(in_order=True)
+            return judge(analysis, points, self.session.lookup, self.file_of)
 
     @cached_property
     def _labelled(self) -> list[tuple[str, dict[str, int]]]:
         return held_out_points(self.workload, self.held)
 
-    @property
-    def held_out(self) -> list[dict[str, int]]:
+    def held_out(self, in_order: bool = False, full: bool = False) -> list[dict[str, int]]:
         """Values of all variables at the points to verify at."""
-        return [values for _, values in self._labelled]
+        return [with_layers(self.workload, values, in_order, full) for _, values in self._labelled]
 
-    @cached_property
-    def points(self) -> list[Point]:
-        return [observe(self.workload, values, label) for label, values in self._labelled]
+    def points(self, in_order: bool = False, full: bool = False) -> list[Point]:
+        """What is executed at the held-out points; where the layers' order counts, with the model's first layers."""
+        found = []
+        for label, values in self._labelled:
+            numbers = with_layers(self.workload, values, in_order, full)
+            key = (label, *sorted(numbers.items()))
+            if key not in self._points:
+                self._points[key] = observe(self.workload, numbers, label)
+            found.append(self._points[key])
+        return found
 
     def file_of(self, path: str) -> str:
         """The path of an executed file as analyses write it: relative to the root of its tree."""

@@ -49,19 +49,31 @@ class Deriver:
                 self._observed[id(run)] = [observer.observe(call) for call in run.calls_of(class_path)]
             return self._observed[id(run)]
 
-        for _ in range(MAX_SYMBOLIC_RUNS):
-            if self._find_written_out(class_path):
-                self._observed = {}
-            table = Table(class_path, self.runs, observe, variables)
-            contradiction = table.contradiction()
-            if contradiction is None:
-                break
-            if any(r.numbers == contradiction.numbers for r in self.runs.symbolic):
-                if table.give_up_compulsory():
+        def explained(all_layers: bool) -> Derived:
+            for _ in range(MAX_SYMBOLIC_RUNS):
+                if self._find_written_out(class_path):
+                    self._observed = {}
+                table = Table(class_path, self.runs, observe, variables, all_layers)
+                contradiction = table.contradiction()
+                if contradiction is None:
                     break
-                raise TraceFailed(table.explain())
-            self.runs.add_symbolic(contradiction.numbers, class_path)
-        derived = table.derived(self._degenerate)
+                # Formulas are looked for in few layers: how many there are is counted.
+                few = {name: self.runs.base[name] for name in (*self.workload.in_order, *self.workload.full_layers)}
+                numbers = {**contradiction.numbers, **few}
+                if any(r.numbers == numbers for r in self.runs.symbolic):
+                    if table.give_up_compulsory():
+                        break
+                    raise TraceFailed(table.explain())
+                self.runs.add_symbolic(numbers, class_path)
+            return table.derived(self._degenerate)
+
+        try:
+            derived = explained(all_layers=False)
+        except TraceFailed:
+            if not (self.workload.stacks and self.runs.holds_layers(class_path)):
+                raise
+            self.runs.explore_all_layers()
+            derived = explained(all_layers=True)
         self.interfaces[class_path] = derived.parameters
         return derived
 

@@ -273,9 +273,12 @@ class Observer:
 
 
 def attribute(module: Any, path: str) -> Any:
-    """An attribute chain such as ``self_attn.sliding_window``; None where it ends early."""
+    """An attribute chain such as ``self_attn.sliding_window``; None where it ends early, or refuses to be read."""
     for part in path.split("."):
-        module = getattr(module, part, None)
+        try:
+            module = getattr(module, part, None)
+        except Exception:
+            return None  # a config whose layers differ has no one value
     return module
 
 

@@ -71,6 +71,8 @@ class StandaloneWorkload:
     def __init__(self, cls: type[Any], dtype: torch.dtype = torch.bfloat16) -> None:
         self.cls, self.dtype = cls, dtype
         self.full_layers: dict[str, int] = {}
+        self.in_order: dict[str, int] = {}
+        self.stacks: set[str] = set()
         self._fixed: dict[str, Any] = {}
         self._integers: dict[str, int] = {}
         self._defaults: dict[str, int] = {}
