@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -55,6 +56,9 @@ def analyze_module(
     model_id: o.ModelId = None,
     attn: o.Attn = None,
     dtype: o.DtypeName = o.Dtype.bfloat16,
+    inputs: o.Inputs = None,
+    init: o.Init = None,
+    path: o.Paths = None,
     fresh: o.Fresh = False,
     as_json: o.Json = False,
     quiet: o.Quiet = False,
@@ -63,6 +67,7 @@ def analyze_module(
     """Say what each line of forward() costs."""
     paths = list(dict.fromkeys([*(classes or []), *(module or [])]))
     options = _options(engine, results, transformers, pytorch, config, model_id, attn, dtype, fresh)
+    options = replace(options, inputs=inputs, init=init, paths=tuple(path or ()))
     with _watched(paths, options, quiet) as progress:
         from lmp.pipeline.module import analyze_modules
 
@@ -90,18 +95,22 @@ def verify(
     model_id: o.ModelId = None,
     attn: o.Attn = None,
     dtype: o.DtypeName = o.Dtype.bfloat16,
+    inputs: o.Inputs = None,
+    init: o.Init = None,
+    path: o.Paths = None,
     as_json: o.Json = False,
     quiet: o.Quiet = False,
     debug: o.Debug = False,
 ) -> None:
     """Hold the formulas against execution again."""
-    path = _one_class(class_path, module)
+    name = _one_class(class_path, module)
     options = _options(engine, results, transformers, pytorch, config, model_id, attn, dtype)
-    with _watched([path], options, quiet) as progress:
+    options = replace(options, inputs=inputs, init=init, paths=tuple(path or ()))
+    with _watched([name], options, quiet) as progress:
         from lmp.pipeline.module import verify_module
 
-        progress(path, "verifying")
-        outcome = verify_module(path, options)
+        progress(name, "verifying")
+        outcome = verify_module(name, options)
     verification = outcome.analysis.verification
     if as_json:
         about = {"class_name": outcome.analysis.class_name, "file": str(outcome.file)}
@@ -127,6 +136,9 @@ def evaluate(
     model_id: o.ModelId = None,
     attn: o.Attn = None,
     dtype: o.DtypeName = o.Dtype.bfloat16,
+    inputs: o.Inputs = None,
+    init: o.Init = None,
+    path: o.Paths = None,
     as_json: o.Json = False,
     quiet: o.Quiet = False,
     debug: o.Debug = False,
@@ -137,14 +149,15 @@ def evaluate(
     """
     from lmp.expand.point import parse_settings
 
-    path = _one_class(class_path, module)
+    name = _one_class(class_path, module)
     given = parse_settings(settings or [])
     options = _options(engine, results, transformers, pytorch, config, model_id, attn, dtype)
-    with _watched([path], options, quiet) as progress:
+    options = replace(options, inputs=inputs, init=init, paths=tuple(path or ()))
+    with _watched([name], options, quiet) as progress:
         from lmp.expand.evaluation import evaluate_analysis
         from lmp.pipeline.module import load_for_evaluation
 
-        analysis, lookup = load_for_evaluation(path, options, progress)
+        analysis, lookup = load_for_evaluation(name, options, progress)
         evaluation = evaluate_analysis(analysis, lookup, given)
     from lmp.cli.tables import console, evaluation_warnings, print_evaluation
 

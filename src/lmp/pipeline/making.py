@@ -80,9 +80,7 @@ class Making:
         raise AssertionError("the last attempt returns or raises")
 
     def _made(self) -> list[Outcome]:
-        from lmp.pipeline.module import Outcome
-
-        session, name = self.session, self.source.class_path
+        name = self.source.class_path
         engine = self.engine()
         engine.prepare(name)
         if any(isinstance(m, torch.nn.ModuleList) for c in self._own_calls(engine) for m in c.module.modules()):
@@ -90,25 +88,40 @@ class Making:
         found: list[Outcome] = []
         for class_path in self._called_first(engine):
             if class_path != name and self._is_elsewhere(class_path):
-                for outcome in session.outcomes(class_path):
-                    session._fresh[outcome.analysis.class_name] = outcome.analysis
-                    found.append(Outcome(outcome.analysis, outcome.file, outcome.reused, requested=False))
-                engine.know(session.lookup(class_path))
-                continue
-            source = self.source if class_path == name else session.locate(class_path)
-            analysis = engine.analyse(class_path, source.record(), self.held_out)
-            if class_path == name:
-                analysis = analysis.model_copy(
-                    update={"values": {**analysis.values, **self._values_in_model(analysis)}}
-                )
-            analysis = self._verified(analysis, engine.pinned())
-            files = fingerprint(self._files(engine, source))
-            analysis = analysis.model_copy(update={"fingerprint": files})
-            session._fresh[class_path] = analysis
-            file = session.store.save(analysis)
-            session.progress(class_path, "stored")
-            found.append(Outcome(analysis, file, reused=False, requested=class_path == name))
+                found += self._known(engine, class_path)
+            else:
+                found.append(self._here(engine, class_path))
         return found
+
+    def _known(self, engine: TraceEngine, class_path: str) -> list[Outcome]:
+        """A called class that is analysed by itself, and those that it calls; references to it can then be bound."""
+        from lmp.pipeline.module import Outcome
+
+        found = self.session.outcomes(class_path)
+        self.session._fresh.update({o.analysis.class_name: o.analysis for o in found})
+        engine.know(self.session.lookup(class_path))
+        return [Outcome(o.analysis, o.file, o.reused, requested=False) for o in found]
+
+    def _here(self, engine: TraceEngine, class_path: str) -> Outcome:
+        """Analyse a class in this workload, verify it and store it."""
+        from lmp.pipeline.module import Outcome
+
+        session, name = self.session, self.source.class_path
+        source = self.source if class_path == name else session.locate(class_path)
+        analysis = engine.analyse(class_path, source.record(), self.held_out)
+        if class_path == name:
+            analysis = analysis.model_copy(update=self._about(analysis))
+        analysis = self._verified(analysis, engine.pinned())
+        files = fingerprint(self._files(engine, source))
+        analysis = analysis.model_copy(update={"fingerprint": files})
+        session._fresh[class_path] = analysis
+        file = session.store.save(analysis)
+        session.progress(class_path, "stored")
+        return Outcome(analysis, file, reused=False, requested=class_path == name)
+
+    def _about(self, analysis: ModuleAnalysis) -> dict[str, Any]:
+        """What is said of the requested class beyond what its formulas are."""
+        return {"values": {**analysis.values, **self._values_in_model(analysis)}}
 
     def _verified(self, analysis: ModuleAnalysis, pinned: dict[str, int]) -> ModuleAnalysis:
         """The analysis with what execution says of it. Raises VerificationFailed when that differs.

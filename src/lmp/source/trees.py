@@ -58,10 +58,12 @@ class Tree:
     """True when this is the vendored tree of a project with a lock: then every file read is held against it."""
     sha256: str | None = None
     """The lock's hash of the manifest, when pinned."""
+    module: str | None = None
+    """The name that its package is imported by, where that is not the folder's: of a single file, or ``__main__``."""
 
     @property
     def import_name(self) -> str:
-        return self.package_dir.name
+        return self.module or self.package_dir.name
 
     @property
     def manifest_path(self) -> Path:
@@ -169,8 +171,29 @@ def _extra_trees(folder: Path) -> list[Tree]:
     root = folder.expanduser().absolute()
     if not root.is_dir():
         raise NotFound(f"{folder} is not a folder", [Search("Python packages", str(root), "no such folder")])
-    packages = [entry for entry in sorted(root.iterdir()) if (entry / "__init__.py").is_file()]
-    return [Tree(p.name, root, p, p.name, source_version(root, p)) for p in packages]
+    entries = [entry for entry in sorted(root.iterdir()) if entry.stem.isidentifier() and not entry.is_symlink()]
+    packages = [entry for entry in entries if (entry / "__init__.py").is_file()]
+    files = [entry for entry in entries if entry.suffix == ".py" and entry.is_file()]
+    # A folder without __init__.py is a package too, but one with it is preferred, as Python does.
+    plain = [entry for entry in entries if entry.is_dir() and entry not in packages and any(entry.glob("*.py"))]
+    return [
+        *(Tree(p.name, root, p, p.name, source_version(root, p)) for p in packages),
+        *(Tree(p.stem, root, p, p.stem, UNKNOWN, module=p.stem) for p in files),
+        *(Tree(p.name, root, p, p.name, UNKNOWN) for p in plain),
+    ]
+
+
+def installed_tree(name: str) -> Tree | None:
+    """The installed package of a layout, as a tree that is read and never written; None where it is not installed."""
+    from importlib.util import find_spec
+
+    layout = LAYOUTS[name]
+    spec = find_spec(layout.import_name)  # of a top-level name: it is found, not imported
+    if spec is None or spec.origin is None:
+        return None
+    package_dir = Path(spec.origin).parent
+    version = source_version(package_dir.parent, package_dir)
+    return Tree(name, package_dir.parent, package_dir, layout.distribution, version)
 
 
 def _same_folder(a: Path, b: Path) -> bool:

@@ -9,7 +9,7 @@ What comes out holds at every sample; the judge then holds it against points tha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 
 from lmp.errors import TraceFailed
 from lmp.formula import Condition, Expr, free_variables, gt, var
@@ -18,6 +18,7 @@ from lmp.trace.runs import Run, Runs
 from lmp.trace.table import Derived, Table
 from lmp.trace.variables import ClassVariables
 from lmp.workload.base import RUNTIME, Workload
+from lmp.workload.calls import Call
 
 MAX_SYMBOLIC_RUNS = 12
 
@@ -32,6 +33,8 @@ class Deriver:
         self.ranks: dict[str, Mapping[str, int]] = {}
         self.alone: set[str] = set()
         """Classes whose analysis was made on inputs of their own, not in this workload."""
+        self.unlike: dict[str, Callable[[Call], bool]] = {}
+        """Of those, what tells a call for which the analysis does not hold: of an instance of another kind."""
         self.written_out: set[CallSite] = set()
         self._observed: dict[int, list[Observation]] = {}
 
@@ -107,9 +110,19 @@ class Deriver:
                 site = call_site(call)
                 if site is None or call.class_path not in self.alone or site in self.written_out:
                     continue
-                if call.parent is not None and call.parent.class_path == class_path and differs(call, run.recording):
+                unlike = self.unlike.get(call.class_path)
+                if self._written_in(call, class_path) and (
+                    differs(call, run.recording) or (unlike is not None and unlike(call))
+                ):
                     self.written_out.add(site)
         return len(self.written_out) > before
+
+    def _written_in(self, call: Call, class_path: str) -> bool:
+        """Whether a call is made by the class, or inside of calls that are written out in it."""
+        parent = call.parent
+        while parent is not None and parent.class_path != class_path and call_site(parent) in self.written_out:
+            parent = parent.parent
+        return parent is not None and parent.class_path == class_path
 
     def _observer(self, run: Run) -> Observer:
         return Observer(run.recording, run.values, run.size, self.interfaces, self.ranks, self.written_out)

@@ -116,6 +116,9 @@ class Runs:
 
     def _source_modules(self) -> list[str]:
         """Python modules of the analysed tree that are loaded and define models."""
+        own: Sequence[str] | None = getattr(self.workload, "source_modules", None)
+        if own is not None:
+            return list(own)
         prefix = os.path.basename(self.source_root.rstrip("/"))
         return [n for n in sys.modules if n.startswith(f"{prefix}.") and ".modeling_" in n]
 
@@ -226,7 +229,7 @@ class Runs:
             for chosen in itertools.product((1, 0), repeat=len(flags))
             if 0 < len(flags) <= 4 or 0 < sum(c != self.base[f] for c, f in zip(chosen, flags, strict=True)) <= 2
         ]
-        if self.workload.required:
+        if self.workload.required or getattr(self.workload, "vary", False):
             found += [{n: v * 2} for n, v in self.base.items() if n not in flags]
             found += [{n: v.default} for n, v in self.workload.variables.items() if v.default != self.base[n]]
         return [dict(t) for t in dict.fromkeys(tuple(sorted(f.items())) for f in found)]

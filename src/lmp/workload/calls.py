@@ -7,6 +7,7 @@ of its call, to a line of the other. A segment is that answer for one module: th
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -64,9 +65,26 @@ def package_dir(module: torch.nn.Module) -> str:
     name = type(module).__module__.split(".")[0]
     if name == "torch":
         return str(_TORCH_NN) + "/"
-    package = sys.modules.get(name)
+    return folder_of(type(module))
+
+
+def folder_of(cls: type[Any]) -> str:
+    """Folder of the top-level package that a class is in, of the script, or what its notebook's cells begin with."""
+    package = sys.modules.get(cls.__module__.split(".")[0])
     file = getattr(package, "__file__", None)
-    return str(Path(file).parent) + "/" if file else "<none>"
+    if file:
+        return str(Path(file).parent) + "/"
+    own = str(getattr(sys.modules.get(cls.__module__), "__file__", None) or _code_file(cls))
+    for folder in getattr(package, "__path__", ()):  # a package without __init__.py may be several folders
+        if own.startswith(f"{folder}/"):
+            return f"{folder}/"
+    head, slash, _ = own.rpartition("/")
+    return head + slash if slash else own.split("-")[0] or "<none>"
+
+
+def _code_file(cls: type[Any]) -> str:
+    code = getattr(inspect.unwrap(cls.forward), "__code__", None)
+    return code.co_filename if code is not None else "<none>"
 
 
 class CallTracker:
