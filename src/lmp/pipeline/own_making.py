@@ -221,14 +221,16 @@ class OwnMaking(Making):
         except LmpError:
             return None
         analysis = self.session.lookup(name)
-        engine.deriver.unlike[name] = lambda c: not _binds(analysis, c, exact=False)
+        engine.deriver.unlike[name] = lambda c: not (_binds(analysis, c, exact=False) and _called_alike(analysis, c))
         return found
 
     def _stands_alone(self, name: str) -> bool:
         """Whether a class of PyTorch or transformers is analysed on inputs of its own."""
+        cls = load_class(name)
+        if any(p.kind is p.VAR_POSITIONAL for p in inspect.signature(cls.__init__).parameters.values()):
+            return False  # nn.Sequential is what it holds
         if self.session.reusable(name) is not None:
             return True
-        cls = load_class(name)
         if not name.startswith("torch."):
             return self._is_elsewhere(name)
         StandaloneWorkload(cls, self._dtype)
@@ -370,6 +372,20 @@ def _binds(analysis: ModuleAnalysis, call: Call, *, exact: bool) -> bool:
         if repr(value) != text:
             return False
     return True
+
+
+def _called_alike(analysis: ModuleAnalysis, call: Call) -> bool:
+    """Whether a call is like the one that a class was analysed on by itself: tensors only, equal shapes where equal."""
+    parameters = inspect.signature(type(call.module).forward).parameters
+    shapes: dict[str, torch.Size] = {}
+    for name, value in forward_arguments(call).items():
+        flat = dict(_flat(name, value))
+        if not flat and name in parameters and value != parameters[name].default:
+            return False
+        shapes |= {n: t.shape for n, t in flat.items()}
+    if set(shapes) != set(analysis.interface):
+        return False
+    return all(shapes[a] == shapes[b] for a in shapes for b in shapes if analysis.interface[a] == analysis.interface[b])
 
 
 def _inside(arguments: Mapping[str, Any], path: str) -> Any:

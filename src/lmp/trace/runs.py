@@ -152,6 +152,8 @@ class Runs:
         self._explore_setting({})
         for changed in self._other_values():
             self.explore(self._corners(changed))
+        if getattr(self.workload, "vary", False):
+            self.explore([{**self.start_point(), "seq_len": 9}, {**self.start_point(), "batch_size": 3}])
         if any(target in asked.within for asked, _ in self.symbolic[0].conditions):
             self._scout({}, target)
         self.follow(self.symbolic[0], target)

@@ -138,6 +138,8 @@ class Table:
             counts = {s.value for s in self._column(key, name)}
             if len(counts) > 1 and max(counts) > 1:
                 found.update(dict.fromkeys(_structural(self.symbolic[0].numbers, max(counts))))
+                if getattr(self.runs.workload, "vary", False):  # one's own loop over the tokens
+                    found.update(dict.fromkeys(simplify(var(n) - k) for n in RUNTIME for k in (0, 1)))
         return list(found)
 
     def _column(self, key: tuple[Key, int], name: str) -> list[Sample]:
