@@ -59,6 +59,7 @@ from lmp.formula.simplify import (
     as_polynomial,
     equal,
     from_polynomial,
+    is_integer,
     simplify,
     simplify_condition,
 )
@@ -108,6 +109,7 @@ __all__ = [
     "from_polynomial",
     "ge",
     "gt",
+    "is_integer",
     "le",
     "lt",
     "map_references",

@@ -91,6 +91,11 @@ def equal(left: Expr, right: Expr) -> bool:
     return left == right or as_polynomial(left) == as_polynomial(right)
 
 
+def is_integer(expr: Expr) -> bool:
+    """Whether the value is an integer wherever there is one. True is proof; False is none."""
+    return _is_integer(as_polynomial(expr))
+
+
 # Polynomials
 
 
