@@ -13,7 +13,7 @@ from lmp.errors import AgentUnavailable, UsageError
 from lmp.pipeline.own import OwnCall, asked_for, identity, is_of, stored_call
 from lmp.records import DEFAULT_CONFIG, ConfigOrigin, ModuleAnalysis
 from lmp.source.locate import ClassSource, locate
-from lmp.source.trees import LAYOUTS, Trees, find_trees
+from lmp.source.trees import LAYOUTS, Trees, completed, find_trees
 from lmp.store.fingerprint import is_current
 from lmp.store.results import Store, config_name
 from lmp.workload.imports import collected_later
@@ -120,10 +120,20 @@ class Session:
             return locate_class(self.classes[class_path], self.trees)
         top = class_path.partition(".")[0]
         known = any(top == layout.import_name for layout in LAYOUTS.values())
-        if not known and not self.options.paths and self.trees.of_package(top) is None:
-            # As Python does, the current folder is looked at too.
-            self.trees = replace(self.trees, extra=find_trees(Path.cwd(), extra=[Path.cwd()]).extra)
+        if not known:
+            self._use_what_is_there(class_path)
         return locate(class_path, self.trees)
+
+    def _use_what_is_there(self, class_path: str) -> None:
+        """For a class of one's own: the current folder, as Python does, and installed sources if none are vendored."""
+        if not self.options.paths and self.trees.of_package(class_path.partition(".")[0]) is None:
+            self.trees = replace(self.trees, extra=find_trees(Path.cwd(), extra=[Path.cwd()]).extra)
+        trees = completed(self.trees)
+        if trees != self.trees:
+            self.trees = trees
+            self.progress(
+                class_path, "reading, with the installed torch and transformers: no sources are vendored here"
+            )
 
     def ask(self, class_paths: Sequence[str]) -> None:
         """Take ``--inputs`` and ``--init`` for what they say of the one class that is asked for."""

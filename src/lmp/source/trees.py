@@ -12,7 +12,7 @@ import functools
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lmp.errors import NotFound, Search, TreeChanged
@@ -183,15 +183,30 @@ def _extra_trees(folder: Path) -> list[Tree]:
     ]
 
 
-def installed_tree(name: str) -> Tree | None:
+def siblings(tree: Tree) -> list[Tree]:
+    """What else Python can import from the folder that holds a tree."""
+    return [other for other in _extra_trees(tree.root) if other.package_dir != tree.package_dir]
+
+
+def completed(trees: Trees) -> Trees:
+    """The trees, with the installed packages in place of those that are not there."""
+    return replace(
+        trees,
+        transformers=trees.transformers or installed_tree("transformers"),
+        pytorch=trees.pytorch or installed_tree("pytorch"),
+    )
+
+
+def installed_tree(name: str, package_dir: Path | None = None) -> Tree | None:
     """The installed package of a layout, as a tree that is read and never written; None where it is not installed."""
     from importlib.util import find_spec
 
     layout = LAYOUTS[name]
-    spec = find_spec(layout.import_name)  # of a top-level name: it is found, not imported
-    if spec is None or spec.origin is None:
-        return None
-    package_dir = Path(spec.origin).parent
+    if package_dir is None:
+        spec = find_spec(layout.import_name)  # of a top-level name: it is found, not imported
+        if spec is None or spec.origin is None:
+            return None
+        package_dir = Path(spec.origin).parent
     version = source_version(package_dir.parent, package_dir)
     return Tree(name, package_dir.parent, package_dir, layout.distribution, version)
 

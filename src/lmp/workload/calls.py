@@ -19,6 +19,8 @@ import torch
 from torch.nn.modules import module as nn_module
 
 _CALL_CODE: CodeType = torch.nn.Module._call_impl.__code__
+_CALLING = _CALL_CODE.co_filename
+"""The file of the functions between a call of a module and its ``forward()``."""
 _TORCH_NN = Path(torch.nn.__file__).parent
 
 
@@ -145,7 +147,12 @@ class CallTracker:
                     found.append(Segment(self.stack[depth], tuple(chain)))
                     depth -= 1
                     chain, in_forward, prefix = [], True, self._prefix(depth)
-            elif in_forward and code.co_filename.startswith(prefix) and code.co_name != "__call__":
+            elif (
+                in_forward
+                and code.co_filename.startswith(prefix)
+                and code.co_name != "__call__"
+                and code.co_filename != _CALLING
+            ):
                 chain.append(Place(code.co_filename, frame.f_lineno, code.co_name, frame.f_lasti))
                 # Decorators wrap forward() in functions of the same tree: their lines lie outside of it.
                 if code.co_name == "forward" and frame.f_locals.get("self") is self.stack[depth].module:

@@ -126,7 +126,8 @@ def kind(module: torch.nn.Module) -> Any:
     """What makes two instances cost the same: their classes, plain attributes, and the shapes of their tensors."""
     found = []
     for name, inner in module.named_modules():
-        plain = {k: repr(v) for k, v in vars(inner).items() if isinstance(v, PLAIN) and not k.startswith("_")}
+        own = {k: v for k, v in vars(inner).items() if k != "training" and not k.startswith("_")}
+        plain = {k: repr(v) for k, v in own.items() if isinstance(v, PLAIN)}
         kept = (*inner.named_parameters(recurse=False), *inner.named_buffers(recurse=False))
         shapes = tuple((n, tuple(t.shape), t.dtype) for n, t in kept)
         where = f"{type(inner).__module__}.{type(inner).__qualname__}"
