@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import lmp.expand as package
 from lmp.errors import UsageError
@@ -81,6 +81,8 @@ class Analysis:
     """Class path -> its analysis, for every class that is referred to."""
     sources: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Distribution -> the folder whose lines are quoted."""
+    module: ModuleAnalysis | None = field(default=None, repr=False)
+    """Of an expanded model, the analysis of its root: each class evaluated by itself comes to the same."""
 
     @property
     def class_name(self) -> str:
@@ -119,7 +121,7 @@ class Analysis:
         given = {"batch_size": batch_size, "seq_len": seq_len, **values}
         point = {name: value for name, value in given.items() if value is not None}
         sizes = {"w_bytes": w_bytes or width, "a_bytes": a_bytes or width}
-        evaluation = evaluate_analysis(self.record, self._part, {**point, "cache_len": cache_len, **sizes})
+        evaluation = evaluate_analysis(self._root, self._part, {**point, "cache_len": cache_len, **sizes})
         return Evaluated(evaluation)
 
     def to_frame(self) -> pandas.DataFrame:
@@ -137,7 +139,7 @@ class Analysis:
         """The record as JSON, of the schema ``module_analysis`` or ``model_analysis``."""
         from lmp.store.results import to_data
 
-        return json.dumps(to_data(self.record), indent=2, ensure_ascii=False) + "\n"
+        return json.dumps(to_data(cast("ModuleAnalysis", self.record)), indent=2, ensure_ascii=False) + "\n"
 
     def save(self, results: str | Path) -> Path:
         """Write the analysis, and those that it refers to, into a results folder; returns its file.
@@ -151,6 +153,10 @@ class Analysis:
         for part in self.parts.values():
             store.save(part)
         return _saved(store, self.record)
+
+    @property
+    def _root(self) -> ModuleAnalysis:
+        return self.module if self.module is not None else cast("ModuleAnalysis", self.record)
 
     def _part(self, class_path: str) -> ModuleAnalysis:
         return self.parts[class_path]
@@ -228,7 +234,7 @@ def expand(
         analysis = module_or_class
     else:
         analysis = analyze(module_or_class, inputs, init, **options)
-    return replace(analysis, record=link(analysis.record, analysis._part))
+    return replace(analysis, record=link(analysis._root, analysis._part), module=analysis._root)
 
 
 class _Expand(types.ModuleType):
@@ -378,7 +384,6 @@ def _own_call(target: Any, inputs: Inputs | None, init: Init | None, session: Se
         raise UsageError("init is given with a live module\nleave it out, or give the module's class")
     _hand_over([type(m) for m in module.modules()], session)
     name = path_of(type(module))
-    session.classes[name] = type(module)
     return name, OwnCall(_spec(inputs, None, module), module)
 
 

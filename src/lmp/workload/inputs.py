@@ -19,7 +19,7 @@ from lmp.errors import LmpError, TraceFailed, UsageError
 from lmp.workload.arguments import recording
 from lmp.workload.base import RUNTIME, Variable
 from lmp.workload.decisions import Answering, Decisions, UndecidedError
-from lmp.workload.spec import Construct, Input, Spec, TensorInput, TupleInput, tensors
+from lmp.workload.spec import Construct, Input, Spec, TensorInput, TupleInput, is_plain, tensors
 from lmp.workload.standalone import NOT_SIZES, no_initialisation
 
 BYTE_NAMES = ("w_bytes", "a_bytes", "kv_bytes")
@@ -46,6 +46,8 @@ class InputsWorkload:
     Raises UsageError when the spec does not fit the class, with what its constructor or ``forward()`` said.
     """
 
+    _defaults: Mapping[str, Any] = {}
+    """What the constructor takes for arguments that are not given."""
     source_modules: Sequence[str] = ()
     """Loaded modules of the user's own, in which ``int()`` keeps symbolic sizes."""
     vary = True
@@ -83,7 +85,8 @@ class InputsWorkload:
         """Constructor's arguments that are no variables: the formulas hold for these values of them."""
         taken = set(self.leaves.values())
         found = {".".join(w): repr(v) for w, v in _values(self.init, ()) if w not in taken}
-        return found | {n: repr(v) for n, v in self.spec.inputs.items() if not isinstance(v, Input)}
+        left_out = {n: repr(v) for n, v in self._defaults.items() if n not in self.init}
+        return left_out | found | {n: repr(v) for n, v in self.spec.inputs.items() if not isinstance(v, Input)}
 
     def fix(self, name: str) -> None:
         """Take an argument out of the variables: it stays what was given."""
@@ -201,6 +204,7 @@ class InputsWorkload:
                 f"{self.name}() needs {' and '.join(missing)}, which --init does not name\n"
                 f'give a value, as in --init "{missing[0]}=256"'
             )
+        self._defaults = {n: p.default for n, p in wanted.items() if is_plain(p.default) and n not in NOT_SIZES}
         found = dict(self.spec.init)
         for name, parameter in wanted.items():
             default = parameter.default
@@ -278,9 +282,12 @@ class InputsWorkload:
             raise
         except Exception as error:
             reason = (str(error).splitlines() or [""])[0][:160] or type(error).__name__
-            if isinstance(error, NotImplementedError) and "data-dep" in str(error):
-                reason = "the size of a result depends on the values of a tensor, which no formula can say"
             where = _innermost(error, self.folder)
+            if isinstance(error, NotImplementedError) and "data-independent" in str(error):
+                raise TraceFailed(
+                    f"{self.name}.forward(): the size of a result depends on the values of a tensor{where}\n"
+                    "no formula in sizes can say what that costs; select by a mask that keeps the shape, or by topk()"
+                ) from error
             if "constructed" in step:
                 shown = self.spec.init_text() or "no arguments"
                 return UsageError(f"{step} with {shown}: {reason}{where}\ngive arguments with which it is, in --init")
@@ -307,23 +314,15 @@ class InputsWorkload:
                 f"{self.name} decides on the values of a tensor at {Path(file).name}:{line}, and is too large to be "
                 f"run with values here ({weights:,} weights)\ngive smaller sizes: the formulas hold for all of them"
             )
-        try:
-            with torch.random.fork_rng(devices=[]), torch.no_grad():
-                torch.manual_seed(0)
-                module = self._real(point)
-                given = {
-                    n: self._tensor(v, {**self._fixed_names, **point}, "cpu") if isinstance(v, Input) else v
-                    for n, v in self.spec.inputs.items()
-                }
-                self._call(module, given, "cpu", contextlib.nullcontext())
-            self.decisions.answers = {**self._rehearsed.answers, **self.decisions.answers}
-        except Exception as error:
-            reason = (str(error).splitlines() or [""])[0][:160]
-            raise TraceFailed(
-                f"{self.name} decides on the values of a tensor at {Path(file).name}:{line}, and does not run with "
-                f"random ones{_innermost(error, self.folder)}: {reason}\n"
-                "lmp cannot tell which path is taken; write the decision so that it depends on sizes"
-            ) from error
+        with torch.random.fork_rng(devices=[]), torch.no_grad():
+            torch.manual_seed(0)
+            module = self._real(point)
+            given = {
+                n: self._tensor(v, {**self._fixed_names, **point}, "cpu") if isinstance(v, Input) else v
+                for n, v in self.spec.inputs.items()
+            }
+            self._call(module, given, "cpu", contextlib.nullcontext())
+        self.decisions.answers = {**self._rehearsed.answers, **self.decisions.answers}
 
     def _weights(self, point: Mapping[str, int]) -> Iterator[torch.Tensor]:
         try:
