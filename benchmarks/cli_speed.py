@@ -15,6 +15,7 @@ import time
 from dataclasses import dataclass, field
 
 CLASS = "transformers.models.llama.modeling_llama.LlamaMLP"
+MODEL = "transformers.models.llama.modeling_llama.LlamaForCausalLM"
 IMPORTS = "import torch, transformers.models.llama.modeling_llama"
 LMP = [sys.executable, "-m", "lmp"]
 
@@ -51,6 +52,10 @@ def measure(results: list[str]) -> int:
         again = Timed("the same from the store", [*LMP, "analyze-module", CLASS, *results])
         _interleaved(5, imports, cold, again)
         ratios += [(cold, imports, 2.0), (again, imports, 0.25)]
+        whole = Timed("expand LlamaForCausalLM, cold", [*LMP, "expand", MODEL, "--fresh", *results])
+        stored = Timed("the same from the store", [*LMP, "expand", MODEL, *results])
+        _interleaved(3, imports, whole, stored)
+        ratios += [(whole, imports, 2.5), (stored, imports, 0.25)]
     met = True
     for timed, base, limit in ratios:
         ratio = timed.best / base.best

@@ -195,6 +195,7 @@ class Part(Record):
 
     status: Literal["verified", "failed", "unverified"]
     sha256: str
+    file: str | None = Field(None, description="where the class stands, relative to its tree's root")
     uncounted: list[str] = []
 
 

@@ -32,6 +32,7 @@ def lmp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lmp:
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> FakePipeline:
     found = FakePipeline({a.class_name: a for a in (analyses.mlp(), analyses.linear())})
-    for name in ("analyze_modules", "verify_module", "load_for_evaluation"):
+    for name in ("analyze_modules", "verify_module"):
         monkeypatch.setattr(pipeline, name, getattr(found, name))
+    monkeypatch.setattr("lmp.pipeline.model.expand_model", found.expand_model)
     return found

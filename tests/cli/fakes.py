@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 
 from typer.testing import Result
 
+from lmp.expand.link import link
 from lmp.pipeline import module as pipeline
+from lmp.pipeline.model import ModelOutcome
 from lmp.records import ModuleAnalysis
 
 Lmp = Callable[..., Result]
@@ -43,6 +45,8 @@ class FakePipeline:
         self.options, self.asked = options, [class_path]
         return self._outcome(class_path, options)
 
-    def load_for_evaluation(self, class_path, options, progress):  # type: ignore[no-untyped-def]
+    def expand_model(self, class_path, options, progress, keep=True):  # type: ignore[no-untyped-def]
         self.options, self.asked = options, [class_path]
-        return self._outcome(class_path, options).analysis, self.analyses.__getitem__
+        found = self._outcome(class_path, options)
+        model = link(found.analysis, self.analyses.__getitem__)
+        return ModelOutcome(model, found.file.with_name("model_analysis.json"), self.reused, ())

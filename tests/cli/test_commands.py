@@ -14,8 +14,6 @@ from jsonschema import Draft202012Validator
 from lmp.records import Finding, Verification
 from lmp.store.schemas import schema
 
-POINT = ("--set", "batch_size=2", "--set", "seq_len=16")
-
 
 def test_analyze_prints_the_requested_and_names_the_rest(lmp: Lmp, fake: FakePipeline) -> None:
     result = lmp("analyze-module", MLP)
@@ -104,66 +102,14 @@ def test_verify(lmp: Lmp, fake: FakePipeline) -> None:
     assert found["verification"]["status"] == "verified"
 
 
-def test_evaluate_json_is_the_contracts(lmp: Lmp, fake: FakePipeline) -> None:
-    result = lmp("evaluate", MLP, *POINT, "--json")
-    assert result.exit_code == 0
-    found = json.loads(result.stdout)
-    Draft202012Validator(schema("evaluation")).validate(found)
-    # 3 * 2*2*16*8*32 for the Linears, 5 * 2*16*32 for activation and product: see tests/expand
-    assert found["totals"]["flops"] == 54_272
-    assert set(found["totals"]) == {"flops", "matmul_flops", "read", "write", "compulsory", "parameters_count"}
-    assert found["values"] == {
-        **{"batch_size": 2, "seq_len": 16, "cache_len": 0, "w_bytes": 2, "a_bytes": 2},
-        **{"hidden_size": 8, "intermediate_size": 32},
-    }
-    keys = ["path", "class_name", "line", "operation", "category", "repeat", "flops", "read", "write"]
-    assert list(found["kernels"][0]) == keys
-
-
-def test_evaluate_table(lmp: Lmp, fake: FakePipeline) -> None:
-    fake.analyses = {a.class_name: a for a in (analyses.layer(), analyses.mlp(), analyses.linear())}
-    out = lmp("evaluate", analyses.LAYER, "--set", "batch_size=2,seq_len=16").stdout
-    row = next(line for line in out.splitlines() if "mlp.gate_proj" in line)
-    # 3 * 16,384 of 2*16*8 + 3 * 54,272 = 163,072 FLOPs are 30.1%
-    assert row.split()[-5:] == ["3", "16,384", "1,024", "2,048", "30.1%"]
-    assert "FLOPs             163,072" in out
-    assert "FLOPs a byte         2.72" in out  # 163,072 / (33,280 + 26,624) = 2.722
-    assert "a kernel's figures are those of one run" in out
-
-
-def test_kernels_without_a_cost_are_only_counted(lmp: Lmp, fake: FakePipeline) -> None:
-    kernels = [*analyses.linear().kernels, analyses.kernel(134, "0", "0", "0", operation="bias addition")]
-    fake.analyses[LINEAR] = analyses.linear(kernels=kernels)
-    arguments = ("evaluate", LINEAR, *POINT, "--set", "in_features=8,out_features=32")
-    out = lmp(*arguments).stdout
-    assert "bias addition" not in out
-    assert "1 more costs nothing at these values" in out
-    assert len(json.loads(lmp(*arguments, "--json").stdout)["kernels"]) == 2
-
-
-def test_evaluate_warns_on_stderr(lmp: Lmp, fake: FakePipeline) -> None:
-    unverified = Verification(status="unverified", reason="no time")
-    fake.analyses[MLP] = analyses.mlp(
-        verification=unverified, assumptions=["{seq_len} < {hidden_size}"], uncounted=["aten::frob"]
-    )
-    result = lmp("evaluate", MLP, *POINT)
-    assert result.exit_code == 0
-    assert "UNVERIFIED" in result.stdout
-    assert result.stderr == (
-        f"warning: the formulas of {MLP} are unverified\n"
-        f"warning: {MLP} has operators without a rule, whose cost is missing: aten::frob\n"
-        "warning: assumption {seq_len} < {hidden_size} of LlamaMLP does not hold (hidden_size = 8, seq_len = 16): "
-        "the formulas were derived for where it does\n"
-    )
-    found = json.loads(lmp("evaluate", MLP, *POINT, "--json").stdout)
-    assert found["verification"] == "unverified"
-    assert found["violated_assumptions"][0]["assumption"] == "{seq_len} < {hidden_size}"
-
-
 def test_schema(lmp: Lmp, tmp_path: Path) -> None:
-    assert [line.split()[0] for line in lmp("schema").stdout.splitlines()] == ["module_analysis", "evaluation"]
+    assert [line.split()[0] for line in lmp("schema").stdout.splitlines()] == [
+        "module_analysis",
+        "model_analysis",
+        "evaluation",
+    ]
     assert json.loads(lmp("schema", "module_analysis").stdout) == schema("module_analysis")
-    assert set(json.loads(lmp("schema", "--json").stdout)) == {"module_analysis", "evaluation"}
+    assert set(json.loads(lmp("schema", "--json").stdout)) == {"module_analysis", "model_analysis", "evaluation"}
     assert lmp("schema", "--write").exit_code == 0
     assert json.loads((tmp_path / "schemas" / "evaluation.schema.json").read_text()) == schema("evaluation")
 

@@ -77,6 +77,8 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [
         ("analyze-module", "torch.nn.Linear"),
         ("analyze-module", "torch.nn.Linear", "--json"),
+        ("expand", "torch.nn.Linear"),
+        ("expand", "torch.nn.modules.linear.Linear", "--json"),
         ("evaluate", "torch.nn.Linear", "--set", "batch_size=2,seq_len=16,in_features=8,out_features=32,bias=0"),
     ],
 )

@@ -105,13 +105,3 @@ def test_repeats_and_causal_attention_are_marked() -> None:
     assert "attention (x {n})" in text
     assert "(causal," in text
     assert "in full)" in text
-
-
-def test_shares_and_ratios_are_exact_at_any_size() -> None:
-    assert tables._share(1, 3) == "33.3%"
-    assert tables._share(2, 3) == "66.7%"
-    assert tables._share(10**400, 10**400) == "100.0%"
-    assert tables._share(1, 0) == "-"
-    assert tables._ratio(5, 2) == "2.50"
-    assert tables._ratio(10**400, 10**399) == "10.00"
-    assert tables._ratio(1, 0) == "-"

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 from analyses import LAYER, LINEAR, MLP, analysis, call, kernel, layer, linear, mlp
+from direct_walk import evaluate_analysis
 
 from lmp.errors import InvalidAnalysis, LmpError, NotFound, Search
 from lmp.expand import link as module
-from lmp.expand.evaluation import evaluate_analysis
 from lmp.expand.link import link
 from lmp.expand.references import MAX_LEVELS
 from lmp.formula import evaluate, evaluate_condition, parse, references

@@ -8,10 +8,11 @@ from pathlib import Path
 import analyses
 import pytest
 
-from lmp.records import ModuleAnalysis
+from lmp.expand.link import link
+from lmp.records import ModelAnalysis, ModuleAnalysis
 from lmp.source.trees import Tree, Trees
 from lmp.store import fingerprint as fingerprints
-from lmp.store.fingerprint import fingerprint, is_current
+from lmp.store.fingerprint import LINKED, fingerprint, is_current, is_model_current, linked_fingerprint
 
 
 @pytest.fixture
@@ -67,3 +68,32 @@ def test_without_a_fingerprint_nothing_is_current(trees: Trees) -> None:
 def test_every_source_of_rules_is_there() -> None:
     package = Path(fingerprints.__file__).parents[1]
     assert [name for name in fingerprints.RULE_SOURCES if not (package / name).exists()] == []
+
+
+def linked(trees: Trees, **more: object) -> ModelAnalysis:
+    files = fingerprint((tree, tree.package_dir / "a.py") for tree in trees)
+    made_with = {LINKED: linked_fingerprint("sdpa", "bfloat16")}
+    return link(analyses.linear(), {}.__getitem__).model_copy(update={"fingerprint": files | made_with | more})
+
+
+def test_a_model_is_current_until_a_file_or_what_was_asked_changes(trees: Trees) -> None:
+    model = linked(trees)
+    asked = linked_fingerprint("sdpa", "bfloat16")
+    assert is_model_current(model, trees, asked)
+    assert not is_model_current(model, trees, linked_fingerprint("eager", "bfloat16"))
+    assert not is_model_current(linked(trees, lmp="other rules"), trees, asked)
+    assert trees.pytorch is not None
+    (trees.pytorch.package_dir / "a.py").write_text("# other\n")
+    assert not is_model_current(model, trees, asked)
+
+
+def test_a_model_of_parts_without_sources_is_current(trees: Trees) -> None:
+    asked = linked_fingerprint()
+    model = linked(trees)
+    assert is_model_current(model.model_copy(update={"fingerprint": {LINKED: asked}}), trees, asked)
+    assert not is_model_current(model.model_copy(update={"fingerprint": {}}), trees, asked)
+
+
+def test_linking_and_deriving_have_rules_of_their_own() -> None:
+    assert linked_fingerprint() != linked_fingerprint("")
+    assert fingerprints._sources_fingerprint(("expand",)) != fingerprints._sources_fingerprint(("trace",))

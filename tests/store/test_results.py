@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import multiprocessing
 import os
@@ -13,7 +14,8 @@ import analyses
 import pytest
 
 from lmp.errors import InvalidAnalysis, StorageError, UsageError
-from lmp.records import ConfigOrigin, Finding, ModuleAnalysis, Verification
+from lmp.expand.link import link
+from lmp.records import ConfigOrigin, Finding, ModelAnalysis, ModuleAnalysis, Verification
 from lmp.store import files
 from lmp.store.results import Store, config_name, to_text
 
@@ -299,3 +301,84 @@ def test_two_processes_at_once(store: Store) -> None:
     allowed = [to_text(analyses.mlp(free_lines=lines)) for lines in ([176], *versions)]
     assert all(found is not None and to_text(found) in allowed for found in seen)
     assert left_behind(store) == []
+
+
+# --- whole models ----------------------------------------------------------------------------------------------------
+
+
+def model(**more: Any) -> ModelAnalysis:
+    known = {a.class_name: a for a in (analyses.mlp(), analyses.linear())}
+    return link(known[MLP], known.__getitem__).model_copy(update=more)
+
+
+def test_a_model_stands_beside_the_analysis_of_its_class(store: Store) -> None:
+    assert store.load_model(MLP) is None
+    store.save(analyses.mlp())
+    file = store.save_model(model())
+    assert file == store.model_file(MLP) == store.root / MLP / "model_analysis.json"
+    assert store.load_model(MLP) == model()
+    assert store.load(MLP) == analyses.mlp()
+    data = json.loads(file.read_text())
+    assert data["kernels"][0]["kernels"][0]["flops"].startswith("2 * {batch_size}")
+    assert not {"flops", "memory_access", "repeat"} & data["kernels"][0].keys()
+    big = model(config=ConfigOrigin(name="big", origin="big.json"))
+    assert store.save_model(big).parent.name == f"{MLP}@big"
+    assert store.load_model(MLP, "big") == big
+
+
+def test_equal_models_are_equal_bytes(store: Store, tmp_path: Path) -> None:
+    first = store.save_model(model()).read_bytes()
+    loaded = store.load_model(MLP)
+    assert loaded is not None
+    assert Store(tmp_path / "other").save_model(loaded).read_bytes() == first
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "is not valid JSON"),
+        ("[]", "is not a model analysis: it does not hold a JSON object"),
+        ('{"schema_version": 0}', "was written by an older lmp: schema version 0, this one reads 1"),
+        ('{"schema_version": 1}', "is not a valid model analysis: "),
+    ],
+)
+def test_a_corrupt_model(store: Store, text: str, message: str) -> None:
+    file = store.save_model(model())
+    file.write_text(text)
+    with pytest.raises(InvalidAnalysis) as caught:
+        store.load_model(MLP)
+    first, second = str(caught.value).splitlines()
+    assert first.startswith(f"{file} {message}")
+    assert f"lmp expand {MLP} --fresh" in second
+    store.save_model(model())
+    assert file.with_name("model_analysis.json.invalid").read_text() == text
+
+
+def test_the_analysis_of_a_class_is_no_model(store: Store) -> None:
+    store.model_file(MLP).parent.mkdir(parents=True)
+    store.model_file(MLP).write_text(to_text(analyses.mlp()))
+    with pytest.raises(InvalidAnalysis, match="is not a valid model analysis"):
+        store.load_model(MLP)
+
+
+def test_a_model_that_is_not_valid_is_not_stored(store: Store) -> None:
+    with pytest.raises(InvalidAnalysis, match=r"the model analysis of .* is not valid and was not stored: engine"):
+        store.save_model(model(engine=5))
+    assert not store.root.exists()
+
+
+def test_a_full_disk_keeps_the_model_that_was_there(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.save_model(model())
+    monkeypatch.setattr(files.os, "fsync", no_space)
+    with pytest.raises(StorageError, match="the disk is full"):
+        store.save_model(model(free_lines=[]))
+    monkeypatch.undo()
+    assert store.load_model(MLP) == model()
+
+
+def test_the_hash_is_that_of_the_files_bytes(store: Store) -> None:
+    assert store.file_hash(MLP) is None
+    file = store.save(analyses.mlp())
+    assert store.file_hash(MLP) == hashlib.sha256(file.read_bytes()).hexdigest() == model().parts[MLP].sha256
+    file.write_bytes(b"\xff not even text")
+    assert store.file_hash(MLP) == hashlib.sha256(b"\xff not even text").hexdigest()

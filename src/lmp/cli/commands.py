@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lmp.cli import options as o
+from lmp.cli.evaluate import evaluate
 
 if TYPE_CHECKING:
     from lmp.pipeline.module import Options
@@ -22,9 +23,12 @@ UNUSABLE = 3
 
 def register(app: typer.Typer) -> None:
     """In the order in which they are used."""
+    from lmp.cli.expand import expand
+
     app.command("vendor")(vendor)
     app.command("analyze-module")(analyze_module)
     app.command("verify")(verify)
+    app.command("expand")(expand)
     app.command("evaluate")(evaluate)
     app.command("doctor")(doctor)
     app.command("schema")(schema)
@@ -120,53 +124,6 @@ def verify(
 
         print_verification(console(), outcome.analysis, outcome.file)
     _exit_if_failed([outcome.analysis])
-
-
-def evaluate(
-    class_path: o.ClassPath = None,
-    module: o.ModulePath = None,
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A value; several times, or with commas.")
-    ] = None,
-    engine: o.EngineName = o.Engine.auto,
-    results: o.Results = None,
-    transformers: o.Transformers = None,
-    pytorch: o.Pytorch = None,
-    config: o.Config = None,
-    model_id: o.ModelId = None,
-    attn: o.Attn = None,
-    dtype: o.DtypeName = o.Dtype.bfloat16,
-    inputs: o.Inputs = None,
-    init: o.Init = None,
-    path: o.Paths = None,
-    as_json: o.Json = False,
-    quiet: o.Quiet = False,
-    debug: o.Debug = False,
-) -> None:
-    """Put numbers into the formulas.
-
-    As in: lmp evaluate torch.nn.Linear --set batch_size=2 --set seq_len=16
-    """
-    from lmp.expand.point import parse_settings
-
-    name = _one_class(class_path, module)
-    given = parse_settings(settings or [])
-    options = _options(engine, results, transformers, pytorch, config, model_id, attn, dtype)
-    options = replace(options, inputs=inputs, init=init, paths=tuple(path or ()))
-    with _watched([name], options, quiet) as progress:
-        from lmp.expand.evaluation import evaluate_analysis
-        from lmp.pipeline.module import load_for_evaluation
-
-        analysis, lookup = load_for_evaluation(name, options, progress)
-        evaluation = evaluate_analysis(analysis, lookup, given)
-    from lmp.cli.tables import console, evaluation_warnings, print_evaluation
-
-    if as_json:
-        _print_json(evaluation.model_dump(mode="json"))
-    else:
-        print_evaluation(console(), evaluation, analysis)
-    for warning in evaluation_warnings(evaluation):
-        _note(f"warning: {warning}")
 
 
 def doctor(

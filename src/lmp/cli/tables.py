@@ -19,7 +19,6 @@ from lmp.source.trees import UNKNOWN
 
 if TYPE_CHECKING:
     from lmp.cli.doctor import Check
-    from lmp.expand.records import Evaluation
     from lmp.pipeline.module import Outcome
     from lmp.records import Kernel, ModuleAnalysis, Verification
 
@@ -264,89 +263,6 @@ def print_verification(out: Console, analysis: ModuleAnalysis, file: Path) -> No
             table.add_row(*map(Text, (where, finding.quantity, finding.point, finding.claimed, finding.counted)))
         out.print(table)
     out.print(Text(f"  {file}", style="dim"))
-
-
-# --- one evaluation --------------------------------------------------------------------------------------------------
-
-
-def evaluation_warnings(evaluation: Evaluation) -> Iterator[str]:
-    """What the reader of the numbers has to know, one line each."""
-    for name, status in evaluation.not_verified.items():
-        yield f"the formulas of {name} are {'NOT in agreement with execution' if status == 'failed' else status}"
-    for name, operators in evaluation.uncounted.items():
-        yield f"{name} has operators without a rule, whose cost is missing: {', '.join(operators)}"
-    seen = set()
-    for violated in evaluation.violated_assumptions:
-        values = ", ".join(f"{name} = {value}" for name, value in violated.values.items())
-        text = (
-            f"assumption {violated.assumption} of {short(violated.class_name)} does not hold ({values}): "
-            "the formulas were derived for where it does"
-        )
-        if text not in seen:
-            seen.add(text)
-            yield text
-
-
-def print_evaluation(out: Console, evaluation: Evaluation, analysis: ModuleAnalysis) -> None:
-    totals = evaluation.totals
-    values = ", ".join(f"{name} = {value:,}" for name, value in evaluation.values.items())
-    status = evaluation.verification
-    out.print(Text(evaluation.class_name, style="bold"))
-    out.print(Text(f"  config: {analysis.config.name} · {values}"))
-    out.print(Text.assemble("  ", (status if status == "verified" else status.upper(), STYLES[status])))
-    table = _plain_table(
-        ("line", "kernel", "repeat", "FLOPs", "read bytes", "write bytes", "share"), (0, 2, 3, 4, 5, 6)
-    )
-    costly = [kernel for kernel in evaluation.kernels if kernel.flops or kernel.read or kernel.write]
-    for kernel in costly:
-        line = f"{kernel.line}" if not kernel.path else f"{short(kernel.class_name)}:{kernel.line}"
-        name = Text.assemble((f"{kernel.path} " if kernel.path else "", "dim"), (kernel.operation, "cyan"))
-        share = _share(kernel.repeat * kernel.flops, totals.flops)
-        costs = [f"{cost:,}" for cost in (kernel.repeat, kernel.flops, kernel.read, kernel.write)]
-        table.add_row(Text(line), name, *map(Text, costs), Text(share))
-    out.print(table)
-    free = len(evaluation.kernels) - len(costly)
-    if free:
-        out.print(Text(f"  {free} more cost{'s' if free == 1 else ''} nothing at these values"))
-    if any(kernel.repeat != 1 for kernel in costly):
-        out.print(Text("  a kernel's figures are those of one run; the share and the totals count every repeat"))
-    out.print(_totals(evaluation))
-
-
-def _totals(evaluation: Evaluation) -> Table:
-    totals = evaluation.totals
-    moved = totals.read + totals.write
-    rows: list[tuple[str, str]] = [
-        ("FLOPs", f"{totals.flops:,}"),
-        ("  of it matmul", f"{totals.matmul_flops:,}"),
-        ("bytes read", f"{totals.read:,}"),
-        ("bytes written", f"{totals.write:,}"),
-        ("compulsory bytes", "unknown" if totals.compulsory is None else f"{totals.compulsory:,}"),
-        ("FLOPs a byte", _ratio(totals.flops, moved)),
-    ]
-    if totals.parameters_count is not None:
-        rows.append(("parameters", f"{totals.parameters_count:,}"))
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(no_wrap=True)
-    table.add_column(justify="right", overflow="fold")
-    for name, value in rows:
-        table.add_row(Text(name, style="bold"), Text(value))
-    return table
-
-
-def _share(part: int, whole: int) -> str:
-    """In integers: a quotient of floats fails beyond 10^308."""
-    if whole == 0:
-        return "-"
-    tenths = (part * 1000 + whole // 2) // whole
-    return f"{tenths // 10}.{tenths % 10}%"
-
-
-def _ratio(part: int, whole: int) -> str:
-    if whole == 0:
-        return "-"
-    hundredths = (part * 100 + whole // 2) // whole
-    return f"{hundredths // 100:,}.{hundredths % 100:02d}"
 
 
 # --- doctor ----------------------------------------------------------------------------------------------------------

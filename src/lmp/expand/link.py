@@ -90,6 +90,8 @@ _RANK: tuple[Status, ...] = ("verified", "unverified", "failed")
 _SUMMED = ("flops", "matmul_flops", "read", "write")
 MAX_NODES = 20_000
 """Operators and names in one formula. Those of real models have a few hundred."""
+MAX_TOTAL_NODES = 200_000
+"""The same of a total. Those of real models have a few thousand."""
 _TOO_LARGE = (
     f"with references replaced, a formula has more than {MAX_DEPTH} levels or {MAX_NODES:,} operators and names"
 )
@@ -121,11 +123,18 @@ def link(analysis: ModuleAnalysis, lookup: Lookup) -> ModelAnalysis:
         "pinned": _pinned(analysis, met),
         "uncounted": list(dict.fromkeys(operator for part in met.values() for operator in part.uncounted)),
         "verification": _verification(analysis, met),
+        "decisions": _decisions(met),
         "fingerprint": {file: digest for part in met.values() for file, digest in part.fingerprint.items()},
         "parts": {name: _part(part) for name, part in met.items()},
     }
     carried = {name: getattr(analysis, name) for name in Analysis.model_fields if name not in merged}
     return ModelAnalysis(**carried, **merged)
+
+
+def _decisions(met: Mapping[str, ModuleAnalysis]) -> list[Decision]:
+    """Those of every class in it, each line once."""
+    found = {(d.file, d.line): d for part in met.values() for d in part.decisions}
+    return [found[place] for place in sorted(found)]
 
 
 @dataclass(frozen=True)
@@ -350,7 +359,9 @@ class _Linker:
 
     def _total(self, analysis: ModuleAnalysis, runs: Iterable[_Run], index: int, place: Place) -> Expr:
         try:
-            return _tidy(analysis, add(*(_times(run.repeat, run.totals[index]) for run in runs)), place)
+            return _tidy(
+                analysis, add(*(_times(run.repeat, run.totals[index]) for run in runs)), place, MAX_TOTAL_NODES
+            )
         except RecursionError as error:
             raise invalid(analysis, place, _TOO_LARGE) from error
 
@@ -391,23 +402,23 @@ class _Writer:
         return self._texts[formula]
 
 
-def _tidy(analysis: ModuleAnalysis, formula: Expr, here: Place) -> Expr:
+def _tidy(analysis: ModuleAnalysis, formula: Expr, here: Place, nodes: int = MAX_NODES) -> Expr:
     """The formula simplified, if it stays one that can be written and read again."""
-    if _fits(formula, 2 * MAX_DEPTH):
+    if _fits(formula, 2 * MAX_DEPTH, nodes):
         formula = simplified(formula)
-    if _fits(formula, MAX_DEPTH):
+    if _fits(formula, MAX_DEPTH, nodes):
         return formula
     raise invalid(analysis, here, _TOO_LARGE)
 
 
-def _fits(formula: Node, levels: int) -> bool:
-    """Whether the formula has at most so many levels, and at most MAX_NODES operators and names."""
+def _fits(formula: Node, levels: int, nodes: int) -> bool:
+    """Whether the formula has at most so many levels, and so many operators and names."""
     pending: list[tuple[Node, int]] = [(formula, 1)]
     seen = 0
     while pending:
         node, level = pending.pop()
         seen += 1
-        if level > levels or seen > MAX_NODES:
+        if level > levels or seen > nodes:
             return False
         pending += [(child, level + 1) for child in node.children]
     return True
@@ -543,4 +554,5 @@ def _verification(root: ModuleAnalysis, met: Mapping[str, ModuleAnalysis]) -> Ve
 
 def _part(analysis: ModuleAnalysis) -> Part:
     digest = hashlib.sha256(file_text(analysis).encode()).hexdigest()
-    return Part(status=analysis.verification.status, sha256=digest, uncounted=analysis.uncounted)
+    status, file = analysis.verification.status, analysis.source.file
+    return Part(status=status, sha256=digest, file=file, uncounted=analysis.uncounted)

@@ -12,7 +12,15 @@ from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import TypeVar
 
-from lmp.errors import EvaluationError, FormulaSyntaxError, InvalidAnalysis, LmpError, NotFound, UnknownVariable
+from lmp.errors import (
+    EvaluationError,
+    FormulaSyntaxError,
+    InvalidAnalysis,
+    LmpError,
+    NotFound,
+    UnknownVariable,
+    UsageError,
+)
 from lmp.expand.point import canonical
 from lmp.formula import (
     Add,
@@ -101,6 +109,9 @@ class References:
                 raise type(error)(f"{inside}: {error.message}", error.searched) from error
             except InvalidAnalysis as error:
                 raise type(error)(f"{inside}: {error}") from error
+            except UsageError as error:
+                # Of a class that is asked for it would be the user's mistake; here it is the analysis's.
+                raise (InvalidAnalysis if type(error) is UsageError else type(error))(f"{inside}: {error}") from error
             except KeyError as error:
                 raise InvalidAnalysis(
                     f"{inside}: there is no analysis of {class_path}\nrun `lmp analyze-module {class_path}`"

@@ -53,6 +53,7 @@ from lmp.formula.nodes import (
     where,
 )
 from lmp.formula.parse import parse, parse_condition
+from lmp.formula.program import Program, settled
 from lmp.formula.simplify import (
     Monomial,
     Polynomial,
@@ -64,7 +65,7 @@ from lmp.formula.simplify import (
     simplify_condition,
 )
 from lmp.formula.text import to_text
-from lmp.formula.vectorised import evaluate_many
+from lmp.formula.vectorised import evaluate_all, evaluate_many
 from lmp.formula.walk import free_variables, map_references, references, rewrite, substitute, walk
 
 __all__ = [
@@ -90,6 +91,7 @@ __all__ = [
     "Or",
     "Polynomial",
     "Pow",
+    "Program",
     "Ref",
     "Var",
     "Where",
@@ -102,6 +104,7 @@ __all__ = [
     "eq",
     "equal",
     "evaluate",
+    "evaluate_all",
     "evaluate_condition",
     "evaluate_many",
     "floor",
@@ -124,6 +127,7 @@ __all__ = [
     "ref",
     "references",
     "rewrite",
+    "settled",
     "simplify",
     "simplify_condition",
     "substitute",

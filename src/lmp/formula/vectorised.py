@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import reduce
@@ -84,7 +84,13 @@ class _Values:
         return math.ceil(max(-self.low, self.high))
 
 
-_Points = dict[str, _Values]
+class _Points(dict[str, _Values]):
+    """The values of the variables, and of the nodes that stand in several places."""
+
+    def __init__(self, values: Mapping[str, _Values], several: frozenset[Node]) -> None:
+        super().__init__(values)
+        self.several = several
+        self.found: dict[Node, _Values] = {}
 
 
 def evaluate_many(formula: Expr | str, values: Mapping[str, Any]) -> Array:
@@ -92,23 +98,55 @@ def evaluate_many(formula: Expr | str, values: Mapping[str, Any]) -> Array:
 
     An int64 array, or one of Python ints where int64 is too small. Raises what `evaluate` raises at any of the points.
     """
+    (found,) = evaluate_all([parse(formula) if isinstance(formula, str) else formula], values)
+    return found
+
+
+def evaluate_all(formulas: Sequence[Expr | Condition], values: Mapping[str, Any]) -> list[Array]:
+    """What `evaluate_many` gives for each formula, and an array of bool for each condition.
+
+    What stands in several places is computed once.
+    """
     import numpy as np
 
-    expr = parse(formula) if isinstance(formula, str) else formula
-    points = {name: _given(name, value) for name, value in values.items()}
+    points = _Points({name: _given(name, value) for name, value in values.items()}, _standing_twice(formulas))
     try:
         shape = np.broadcast_shapes(*(np.shape(p.data) for p in points.values()))
     except ValueError:
         shapes = ", ".join(f"{name} {np.shape(p.data)}" for name, p in points.items() if p.is_array)
         raise EvaluationError(f"the arrays do not broadcast against one another: {shapes}") from None
+    return [_everywhere(formula, points, shape) for formula in formulas]
+
+
+def _everywhere(formula: Expr | Condition, points: _Points, shape: tuple[int, ...]) -> Array:
+    import numpy as np
+
     if math.prod(shape) == 0:
-        return np.empty(shape, dtype=np.int64)
-    result = _tight(guarded(lambda: _exact(expr, points)))
+        return np.empty(shape, dtype=bool if isinstance(formula, Condition) else np.int64)
+    if isinstance(formula, Condition):
+        return np.broadcast_to(guarded(lambda: _holds(formula, points)), shape).copy()
+    result = _tight(guarded(lambda: _exact(formula, points)))
     if not result.whole:
         flat = np.ravel(np.asarray(result.data, dtype=object))
-        raise not_an_integer(expr, next(v for v in flat if not isinstance(v, int)))
+        raise not_an_integer(formula, next(v for v in flat if not isinstance(v, int)))
     narrow = _within(result.low, result.high)
     return np.broadcast_to(np.asarray(result.data, dtype=np.int64 if narrow else object), shape).copy()
+
+
+def _standing_twice(formulas: Iterable[Node]) -> frozenset[Node]:
+    """The nodes, other than numbers and variables, that more than one node has below it."""
+    seen: set[Node] = set()
+    twice: set[Node] = set()
+    pending: list[Node] = list(formulas)
+    while pending:
+        node = pending.pop()
+        if node in seen:
+            if node.children:
+                twice.add(node)
+        else:
+            seen.add(node)
+            pending.extend(node.children)
+    return frozenset(twice)
 
 
 def _given(name: str, value: Any) -> _Values:
@@ -131,6 +169,15 @@ def _given(name: str, value: Any) -> _Values:
 
 
 def _exact(expr: Expr, points: _Points) -> _Values:
+    found = points.found.get(expr)
+    if found is None:
+        found = _computed(expr, points)
+        if expr in points.several:
+            points.found[expr] = found
+    return found
+
+
+def _computed(expr: Expr, points: _Points) -> _Values:
     match expr:
         case Num(int() as value):
             return _point(value)
@@ -362,7 +409,7 @@ def _rounded(function: str, ratio: _Ratio) -> _Values:
     return _times(minus, _floored((_times(minus, above), below), one))
 
 
-# Conditions: only the points that need a side are given to it
+# Conditions: a side that fails at points that do not need it is given those that do
 
 
 def _where(expr: Where, points: _Points) -> _Values:
@@ -373,6 +420,19 @@ def _where(expr: Where, points: _Points) -> _Values:
         return _exact(expr.then, points)
     if not np.any(taken):
         return _exact(expr.otherwise, points)
+    try:
+        then, otherwise = _exact(expr.then, points), _exact(expr.otherwise, points)
+    except EvaluationError:
+        return _where_needed(expr, taken, points)
+    fast = then.fits and otherwise.fits
+    data = np.where(taken, *(v.data if fast else _as_objects(v) for v in (then, otherwise)))
+    low, high = min(then.low, otherwise.low), max(then.high, otherwise.high)
+    return _Values(data, low, high, then.whole and otherwise.whole)
+
+
+def _where_needed(expr: Where, taken: Array, points: _Points) -> _Values:
+    import numpy as np
+
     taken = np.broadcast_to(taken, _shape(expr, points))
     sides = [(taken, expr.then), (~taken, expr.otherwise)]
     found = [(mask, _exact(side, _at(mask, side, points))) for mask, side in sides]
@@ -428,4 +488,5 @@ def _at(mask: Array, node: Node, points: _Points) -> _Points:
     def masked(values: _Values) -> _Values:
         return replace(values, data=np.broadcast_to(values.data, mask.shape)[mask]) if values.is_array else values
 
-    return {name: masked(values) if name in needed else _point(0) for name, values in points.items()}
+    below = {name: masked(values) if name in needed else _point(0) for name, values in points.items()}
+    return _Points(below, points.several)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from lmp.errors import LmpError, TraceFailed, UsageError, VerificationFailed
-from lmp.pipeline.points import held_out_points
+from lmp.pipeline.points import held_out_points, structural
 from lmp.records import DEFAULT_CONFIG as DEFAULT
 from lmp.records import ModuleAnalysis, Verification
 from lmp.source.locate import ClassSource
@@ -22,7 +22,7 @@ from lmp.workload.arguments import constructor_arguments
 from lmp.workload.base import Workload
 from lmp.workload.calls import Call
 from lmp.workload.load import check_torch_file, load_class, quiet_warnings, use_transformers_tree
-from lmp.workload.model import config_from, find_host, takes_config
+from lmp.workload.model import config_from, find_host, shared_with_encoder, takes_config
 from lmp.workload.standalone import StandaloneWorkload
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ class Making:
         self.session, self.source = session, source
         self.options = session.options
         self.torch_dir = Path(torch.__file__).parent
+        self.held: set[str] = set()
         self._use_trees()
 
     def _use_trees(self) -> None:
@@ -86,7 +87,12 @@ class Making:
         if any(isinstance(m, torch.nn.ModuleList) for c in self._own_calls(engine) for m in c.module.modules()):
             engine.deriver.runs.explore_layers()
         found: list[Outcome] = []
-        for class_path in self._called_first(engine):
+        called = self._called_first(engine)
+        # Where the encoder and the decoder of another model share classes, one run of that model serves them all.
+        for class_path in reversed(called[:-1]):
+            if takes_config(load_class(class_path)) and self._is_elsewhere(class_path):
+                self.session.lookup(class_path)
+        for class_path in called:
             if class_path != name and self._is_elsewhere(class_path):
                 found += self._known(engine, class_path)
             else:
@@ -108,10 +114,7 @@ class Making:
 
         session, name = self.session, self.source.class_path
         source = self.source if class_path == name else session.locate(class_path)
-        analysis = engine.analyse(class_path, source.record(), self.held_out)
-        if class_path == name:
-            analysis = analysis.model_copy(update=self._about(analysis))
-        analysis = self._verified(analysis, engine.pinned())
+        analysis = self._verified(engine, source)
         files = fingerprint(self._files(engine, source))
         analysis = analysis.model_copy(update={"fingerprint": files})
         session._fresh[class_path] = analysis
@@ -123,21 +126,28 @@ class Making:
         """What is said of the requested class beyond what its formulas are."""
         return {"values": {**analysis.values, **self._values_in_model(analysis)}}
 
-    def _verified(self, analysis: ModuleAnalysis, pinned: dict[str, int]) -> ModuleAnalysis:
-        """The analysis with what execution says of it. Raises VerificationFailed when that differs.
+    def _verified(self, engine: TraceEngine, source: ClassSource) -> ModuleAnalysis:
+        """The engine's analysis with what execution says of it. Raises VerificationFailed when that differs.
 
-        Where it holds only for the numbers that some sizes were turned into, those are ``pinned``, and said to be.
+        Where it holds only for the numbers that some sizes were turned into, or for the modules that some sizes make,
+        those are ``pinned``, and said to be.
         """
-        name = analysis.class_name
+        name = source.class_path
+        analysis = engine.analyse(name, source.record(), self.held_out)
+        if name == self.source.class_path:
+            analysis = analysis.model_copy(update=self._about(analysis))
         self.session.progress(name, "verifying")
         self.session._fresh[name] = analysis
         if analysis.uncounted:
             reason = f"operators without a rule: {', '.join(analysis.uncounted)}; their FLOPs are not in the formulas"
             return analysis.model_copy(update={"verification": Verification(status="unverified", reason=reason)})
+        analysis = analysis.model_copy(update={"pinned": {n: self.workload.hints[n] for n in self.held}})
         verification = self.judged(analysis)
-        if verification.status == "failed" and pinned:
-            analysis = analysis.model_copy(update={"pinned": pinned})
+        if verification.status == "failed" and engine.pinned():
+            analysis = analysis.model_copy(update={"pinned": {**analysis.pinned, **engine.pinned()}})
             verification = self.judged(analysis)
+        if verification.status == "failed" and self._hold_structure():
+            return self._verified(engine, source)
         if verification.status == "failed":
             self.session._fresh.pop(name)
             first = verification.findings[0]
@@ -146,6 +156,14 @@ class Making:
                 f"{first.counted} executed, at {first.point}.\nNothing was stored; please report this class."
             )
         return analysis.model_copy(update={"verification": verification})
+
+    def _hold_structure(self) -> bool:
+        """Keep the values that decide which modules there are: formulas may hold for one structure only."""
+        names = structural(self.workload, self.held_out).keys() - self.held
+        self.held |= names
+        for made in ("_labelled", "points") if names else ():
+            self.__dict__.pop(made, None)
+        return bool(names)
 
     def _values_in_model(self, analysis: ModuleAnalysis) -> dict[str, int]:
         """For a module that is constructed from numbers: those that the model of its file constructs it with."""
@@ -223,7 +241,7 @@ class Making:
             return True
         cls = load_class(class_path)
         if takes_config(cls):
-            return False
+            return not self.workload.has_encoder and shared_with_encoder(cls)
         try:
             StandaloneWorkload(cls, self._dtype)
         except LmpError:
@@ -239,7 +257,7 @@ class Making:
 
     @cached_property
     def _labelled(self) -> list[tuple[str, dict[str, int]]]:
-        return held_out_points(self.workload)
+        return held_out_points(self.workload, self.held)
 
     @property
     def held_out(self) -> list[dict[str, int]]:

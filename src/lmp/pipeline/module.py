@@ -161,15 +161,17 @@ class Session:
     def stored(self, class_path: str) -> ModuleAnalysis | None:
         """The stored analysis if it is valid and still true of the sources, the config, the options and lmp's rules."""
         found = self.store.load(class_path, self._names(class_path))
-        if found is None or not is_current(found, self.trees):
-            return None
-        wanted = self.options
+        return found if found is not None and self.is_true(found) else None
+
+    def is_true(self, found: ModuleAnalysis) -> bool:
+        """Whether an analysis is still true of the sources, the config, the options and lmp's rules."""
+        class_path, wanted = found.class_name, self.options
         own = self.own.get(class_path)
         if own is not None and not is_of(found, own):
-            return None
+            return False
         same_config = class_path.startswith("torch.") or found.config == self.origin
         same_attention = found.attn_requested == (wanted.attention or "sdpa")
-        return found if same_config and same_attention and found.dtype == wanted.dtype else None
+        return same_config and same_attention and found.dtype == wanted.dtype and is_current(found, self.trees)
 
     def lookup(self, class_path: str) -> ModuleAnalysis:
         """The analysis of a referenced class, made now if it is missing."""

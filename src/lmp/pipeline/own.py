@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lmp.errors import UsageError
-from lmp.records import ModuleAnalysis
+from lmp.records import ModelAnalysis, ModuleAnalysis
 from lmp.workload.spec import Spec, parse_init, parse_inputs
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def stored_call(analysis: ModuleAnalysis) -> OwnCall:
     return OwnCall(Spec(parse_inputs(analysis.given.inputs), parse_init(analysis.given.init)))
 
 
-def is_of(analysis: ModuleAnalysis, call: OwnCall) -> bool:
+def is_of(analysis: ModuleAnalysis | ModelAnalysis, call: OwnCall) -> bool:
     """Whether a stored analysis is of this call."""
     given = analysis.given
     if given is None or given.live or call.module is not None:

@@ -119,6 +119,7 @@ class OwnMaking(Making):
                 tried.add(fixed)
                 for made in ("workload", "_labelled", "points"):
                     self.__dict__.pop(made, None)
+                self.held = set()
                 for name in fixed:
                     self.workload.fix(name)
                 try:
@@ -163,20 +164,21 @@ class OwnMaking(Making):
             found.append(Decision(file=self.file_of(place[0]), line=place[1], code=code, taken=taken))
         return found
 
-    def _verified(self, analysis: ModuleAnalysis, pinned: dict[str, int]) -> ModuleAnalysis:
+    def _verified(self, engine: TraceEngine, source: ClassSource) -> ModuleAnalysis:
         if len(self._labelled) < FEWEST_POINTS:
             raise TraceFailed(
                 f"{self.source.class_path} runs at {len(self._labelled)} of the sizes to verify at only\n"
                 "give it inputs that it takes in any batch and length"
             )
-        return super()._verified(analysis, pinned)
+        return super()._verified(engine, source)
 
     @cached_property
     def _labelled(self) -> list[tuple[str, dict[str, int]]]:
         """The points at which the module runs: one's own code may refuse sizes."""
         from lmp.pipeline.points import _runs, held_out_points
 
-        return [(label, values) for label, values in held_out_points(self.workload) if _runs(self.workload, values)]
+        held = held_out_points(self.workload, self.held)
+        return [(label, values) for label, values in held if _runs(self.workload, values)]
 
     @cached_property
     def points(self) -> list[Point]:
@@ -201,7 +203,7 @@ class OwnMaking(Making):
                     decided[name] = made is not None
                     found += made or []
                     if made is None:
-                        deriver.alone.add(name)
+                        deriver.alone[name] = frozenset()
                         deriver.unlike[name] = lambda call: True
                 if not decided[name] or deriver.unlike[name](call) or differs(call, run.recording):
                     open_calls.add(call.index)

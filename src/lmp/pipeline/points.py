@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+from collections.abc import Collection, Iterable
 
 from lmp.workload.base import Workload
 
@@ -15,10 +16,13 @@ MOST_COUNTED = 256
 """Config values up to this are taken for counts (heads, experts, groups), larger ones for widths."""
 
 
-def held_out_points(workload: Workload) -> list[tuple[str, dict[str, int]]]:
-    """Labelled values of all variables: the workload's own, and ones in which as many as possible are changed."""
+def held_out_points(workload: Workload, held: Collection[str] = ()) -> list[tuple[str, dict[str, int]]]:
+    """Labelled values of all variables: the workload's own, and ones in which as many as possible are changed.
+
+    Those that are ``held`` keep their values.
+    """
     own = dict(workload.hints)
-    other = changed(workload)
+    other = changed(workload, held)
     if not workload.has_cache:
         shapes = ((3, 11, 0), (1, 9, 0), (4, 1, 0))
         return [
@@ -35,7 +39,7 @@ def held_out_points(workload: Workload) -> list[tuple[str, dict[str, int]]]:
         _point("decode, other config", other, (1, 1, 23)),
         _point("chunked prefill, other config", other, (3, 8, 19)),
     ]
-    equal = equalised(workload)
+    equal = equalised(workload, held)
     points += [
         _point("chunked prefill, other ratios", equal, (2, 7, 15)),
         _point("prefill, other ratios", equal, (2, 10, 0)),
@@ -57,7 +61,7 @@ def _point(label: str, values: dict[str, int], shape: tuple[int, int, int]) -> t
     return label, {**values, "batch_size": shape[0], "seq_len": shape[1], "cache_len": shape[2]}
 
 
-def changed(workload: Workload) -> dict[str, int]:
+def changed(workload: Workload, held: Collection[str] = ()) -> dict[str, int]:
     """Every variable times a factor of its own, as far as the module still runs and what divided still divides."""
     own = {n: v for n, v in workload.hints.items() if n not in workload.flags}
     # Sizes that are equal by default need not stay equal: the first of two must stay a multiple of the second.
@@ -70,10 +74,12 @@ def changed(workload: Workload) -> dict[str, int]:
     ]
     values = dict(workload.hints)
     for index, (name, before) in enumerate(own.items()):
+        if name in held:
+            continue
         factor = FACTORS[index % len(FACTORS)]
         # A number of layers costs time and shows nothing more when it is multiplied.
         tries = (
-            (before + 1,) if name == "num_hidden_layers" else (before * factor, before * 2, before // 2, before // 4)
+            (before + 1,) if name in workload.full_layers else (before * factor, before * 2, before // 2, before // 4)
         )
         for value in tries:
             tried = {**values, name: value}
@@ -87,13 +93,13 @@ def changed(workload: Workload) -> dict[str, int]:
     return values
 
 
-def equalised(workload: Workload) -> dict[str, int]:
+def equalised(workload: Workload, held: Collection[str] = ()) -> dict[str, int]:
     """Counts that divide another one by default equal to it, and equal ones apart, where the module still runs.
 
     Heads that share keys and values, and experts that are all chosen, are paths of their own.
     """
     values = dict(workload.hints)
-    fixed = {*workload.flags, "num_hidden_layers"}
+    fixed = {*workload.flags, *workload.full_layers, *held}
     counts = {n: v for n, v in workload.hints.items() if 1 < v <= MOST_COUNTED and n not in fixed}
     for small, before in counts.items():
         for large, above in counts.items():
@@ -106,6 +112,25 @@ def equalised(workload: Workload) -> dict[str, int]:
                 values = tried
                 break
     return values
+
+
+def structural(workload: Workload, points: Iterable[dict[str, int]]) -> dict[str, int]:
+    """Variables that decide which modules there are, among those that any of the points changes, with their values.
+
+    Numbers of layers are none: a model has the same kinds of layers with more of them.
+    """
+    own = workload.hints
+    other = {n: p[n] for p in points for n in own if p[n] != own[n] and n not in workload.full_layers}
+    modules = _modules(workload, own)
+    return {n: own[n] for n, value in other.items() if _modules(workload, {**own, n: value}) not in (None, modules)}
+
+
+def _modules(workload: Workload, values: dict[str, int]) -> list[tuple[str, str]] | None:
+    """Path and class of each module; None where it cannot be built."""
+    try:
+        return [(path, type(module).__qualname__) for path, module in workload.build(values).named_modules()]
+    except Exception:
+        return None
 
 
 def _runs(workload: Workload, values: dict[str, int]) -> bool:

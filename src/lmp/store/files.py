@@ -8,6 +8,7 @@ import os
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from lmp.errors import StorageError
 
@@ -19,12 +20,19 @@ def write_whole(path: Path, content: str | bytes) -> None:
 
     Folders that were made for it and stayed empty are removed again.
     """
+    with whole_file(path) as handle:
+        handle.write(content.encode() if isinstance(content, str) else content)
+
+
+@contextlib.contextmanager
+def whole_file(path: Path) -> Iterator[BinaryIO]:
+    """The same for what is written piece by piece: ``path`` changes when the block has ended well."""
     made = _missing_parents(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with open(temporary, "xb") as handle:
-            handle.write(content.encode() if isinstance(content, str) else content)
+            yield handle
             handle.flush()
             os.fsync(handle.fileno())
         os.replace(temporary, path)

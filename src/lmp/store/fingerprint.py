@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from lmp.source.trees import sha256_of
 
 if TYPE_CHECKING:
-    from lmp.records import ModuleAnalysis
+    from lmp.records import ModelAnalysis, ModuleAnalysis
     from lmp.source.trees import Tree, Trees
 
 RULES = "lmp"
@@ -18,6 +18,11 @@ RULES = "lmp"
 
 RULE_SOURCES = ("trace", "workload", "formula", "flops.py", "records.py")
 """The parts of the package whose change may change a formula."""
+
+LINKED = "lmp.expand"
+"""The key of the rules by which analyses were linked to a model, and of what was asked for."""
+
+LINK_SOURCES = ("expand", "formula", "records.py")
 
 
 def fingerprint(files: Iterable[tuple[Tree, Path]]) -> dict[str, str]:
@@ -32,6 +37,22 @@ def is_current(analysis: ModuleAnalysis, trees: Trees) -> bool:
     if expected.pop(RULES, None) != rules_fingerprint():
         return False
     return bool(expected) and all(_hash_in(trees, file) == digest for file, digest in expected.items())
+
+
+def linked_fingerprint(*asked: str) -> str:
+    """sha256 over lmp's linking and over what was asked for: versions of the sources, config, attention, dtype."""
+    return sha256_of("\n".join([_sources_fingerprint(LINK_SOURCES), *asked]).encode())
+
+
+def is_model_current(model: ModelAnalysis, trees: Trees, linked: str) -> bool:
+    """Whether a model was linked so, and the sources of its parts are what they were.
+
+    Parts that were not made from sources have no fingerprint: whether their files are the same is for the store to say.
+    """
+    expected = dict(model.fingerprint)
+    if expected.pop(LINKED, None) != linked or expected.pop(RULES, rules_fingerprint()) != rules_fingerprint():
+        return False
+    return all(_hash_in(trees, file) == digest for file, digest in expected.items())
 
 
 def _hash_in(trees: Trees, file: str) -> str | None:
@@ -56,12 +77,16 @@ def _file_hash(path: Path, modified: int, size: int) -> str:
     return sha256_of(path.read_bytes())
 
 
-@functools.cache
 def rules_fingerprint() -> str:
     """sha256 over lmp's own sources that decide what formulas come out."""
+    return _sources_fingerprint(RULE_SOURCES)
+
+
+@functools.cache
+def _sources_fingerprint(names: tuple[str, ...]) -> str:
     package = Path(__file__).resolve().parents[1]
     files: list[Path] = []
-    for name in RULE_SOURCES:
+    for name in names:
         path = package / name
         files += sorted(path.rglob("*.py")) if path.is_dir() else [path]
     lines = [f"{sha256_of(file.read_bytes())}  {file.relative_to(package).as_posix()}\n" for file in files]

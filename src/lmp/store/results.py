@@ -1,7 +1,8 @@
-"""The results folder: one folder a class and config, one ``module_analysis.json`` in it.
+"""The results folder: one folder a class and config.
 
 RESULTS/<class>/module_analysis.json             at the class's default config
-RESULTS/<class>@<config>/module_analysis.json    at another
+RESULTS/<class>/model_analysis.json              the same with everything that it calls in place
+RESULTS/<class>@<config>/module_analysis.json    at another config
 RESULTS/.locks/                                  one lock a folder above, held while it is written
 """
 
@@ -11,6 +12,7 @@ import contextlib
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,9 +20,10 @@ from lmp.errors import InvalidAnalysis, StorageError, UsageError
 from lmp.store.files import remove_left_behind, storage_errors, write_whole
 
 if TYPE_CHECKING:
-    from lmp.records import ModuleAnalysis
+    from lmp.records import ModelAnalysis, ModuleAnalysis
 
 FILE_NAME = "module_analysis.json"
+MODEL_FILE_NAME = "model_analysis.json"
 INVALID_SUFFIX = ".invalid"
 LOCKS = ".locks"
 DEFAULT = "default"
@@ -43,7 +46,7 @@ def config_name(config_file: Path | None = None, model_id: str | None = None) ->
     return name
 
 
-def to_data(analysis: ModuleAnalysis) -> dict[str, Any]:
+def to_data(analysis: ModuleAnalysis | ModelAnalysis) -> dict[str, Any]:
     """The analysis as its file holds it, in the records' order.
 
     An optional field that is null is left out, and of a kernel every field that has its default.
@@ -67,8 +70,33 @@ def to_data(analysis: ModuleAnalysis) -> dict[str, Any]:
     return data
 
 
-def to_text(analysis: ModuleAnalysis) -> str:
-    return json.dumps(to_data(analysis), indent=2, ensure_ascii=False) + "\n"
+def to_text(analysis: ModuleAnalysis | ModelAnalysis) -> str:
+    return _text(to_data(analysis))
+
+
+def _text(data: dict[str, Any]) -> str:
+    return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """One of the files in a folder of results."""
+
+    file_name: str
+    record_name: str
+    what: str
+    redo: str
+    """The command that makes it again."""
+
+    @property
+    def record(self) -> Any:
+        import lmp.records
+
+        return getattr(lmp.records, self.record_name)
+
+
+_MODULE = _Kind(FILE_NAME, "ModuleAnalysis", "analysis", "lmp analyze-module {} --fresh")
+_MODEL = _Kind(MODEL_FILE_NAME, "ModelAnalysis", "model analysis", "lmp expand {} --fresh")
 
 
 class Store:
@@ -97,33 +125,59 @@ class Store:
     def file(self, class_path: str, config: str = DEFAULT) -> Path:
         return self.folder(class_path, config) / FILE_NAME
 
+    def model_file(self, class_path: str, config: str = DEFAULT) -> Path:
+        return self.folder(class_path, config) / MODEL_FILE_NAME
+
     def load(self, class_path: str, config: str = DEFAULT) -> ModuleAnalysis | None:
         """The stored analysis, or None where there is none. Raises InvalidAnalysis for a file that is not one."""
-        file = self.file(class_path, config)
-        data = self._read(file)
-        return None if data is None else _checked(file, data, class_path, config)
+        found: ModuleAnalysis | None = self._load(_MODULE, class_path, config)
+        return found
+
+    def load_model(self, class_path: str, config: str = DEFAULT) -> ModelAnalysis | None:
+        """The stored analysis of the whole model, as `load` gives that of the class alone."""
+        found: ModelAnalysis | None = self._load(_MODEL, class_path, config)
+        return found
 
     def save(self, analysis: ModuleAnalysis) -> Path:
         """Write the analysis to its place, whole or not at all; returns the file.
 
         A file that is there and not valid is kept beside it, with ``.invalid`` after its name.
         """
-        from lmp.records import ModuleAnalysis
+        return self._save(_MODULE, analysis)
+
+    def save_model(self, model: ModelAnalysis) -> Path:
+        """Write the analysis of a whole model, as `save` writes that of a class alone."""
+        return self._save(_MODEL, model)
+
+    def file_hash(self, class_path: str, config: str = DEFAULT) -> str | None:
+        """sha256 of the bytes of a stored analysis, which are not looked into; None where there is none."""
+        from lmp.source.trees import sha256_of
+
+        content = self._read(self.file(class_path, config))
+        return None if content is None else sha256_of(content)
+
+    def _load(self, kind: _Kind, class_path: str, config: str) -> Any:
+        file = self.folder(class_path, config) / kind.file_name
+        data = self._read(file)
+        return None if data is None else _checked(kind, file, data, class_path, config)
+
+    def _save(self, kind: _Kind, analysis: ModuleAnalysis | ModelAnalysis) -> Path:
         from lmp.store.schemas import problem
 
         class_path, config = analysis.class_name, analysis.config.name
-        file = self.file(class_path, config)
-        wrong = problem(ModuleAnalysis, to_data(analysis))
+        file = self.folder(class_path, config) / kind.file_name
+        data = to_data(analysis)
+        wrong = problem(kind.record, data)
         if wrong is not None:
-            raise InvalidAnalysis(f"the analysis of {class_path} is not valid and was not stored: {wrong}")
-        text = to_text(analysis)
+            raise InvalidAnalysis(f"the {kind.what} of {class_path} is not valid and was not stored: {wrong}")
+        text = _text(data)
         with storage_errors(file), self._locked(file.parent.name):
             remove_left_behind(file)
             old = self._read(file)
             if old == text.encode():
                 return file
             if old is not None:
-                _keep_if_invalid(file, old, class_path, config)
+                _keep_if_invalid(kind, file, old, class_path, config)
             write_whole(file, text)
         return file
 
@@ -151,11 +205,13 @@ class Store:
             ) from error
 
 
-def _checked(file: Path, content: bytes, class_path: str, config: str) -> ModuleAnalysis:
-    from lmp.records import SCHEMA_VERSION, ModuleAnalysis
+def _checked(kind: _Kind, file: Path, content: bytes, class_path: str, config: str) -> Any:
+    from lmp.records import SCHEMA_VERSION
     from lmp.store.schemas import problem
 
-    redo = f"run `lmp analyze-module {class_path} --fresh` to make it again (the file is kept as {FILE_NAME}.invalid)"
+    command = kind.redo.format(class_path)
+    redo = f"run `{command}` to make it again (the file is kept as {kind.file_name}.invalid)"
+    a = f"{'an' if kind.what[0] in 'aeiou' else 'a'} {kind.what}"
 
     def invalid(what: str, then: str = redo) -> InvalidAnalysis:
         return InvalidAnalysis(f"{file} {what}\n{then}")
@@ -165,7 +221,7 @@ def _checked(file: Path, content: bytes, class_path: str, config: str) -> Module
     except (ValueError, RecursionError) as error:
         raise invalid(f"is not valid JSON: {error}") from error
     if not isinstance(data, dict):
-        raise invalid("is not an analysis: it does not hold a JSON object")
+        raise invalid(f"is not {a}: it does not hold a JSON object")
     version = data.get("schema_version")
     if isinstance(version, int) and version != SCHEMA_VERSION:
         if version > SCHEMA_VERSION:
@@ -174,14 +230,14 @@ def _checked(file: Path, content: bytes, class_path: str, config: str) -> Module
                 f"was written by a newer lmp: schema version {version}, this one reads {SCHEMA_VERSION}", newer
             )
         raise invalid(f"was written by an older lmp: schema version {version}, this one reads {SCHEMA_VERSION}")
-    wrong = "schema_version: missing" if version is None else problem(ModuleAnalysis, data)
+    wrong = "schema_version: missing" if version is None else problem(kind.record, data)
     if wrong is not None:
-        raise invalid(f"is not a valid analysis: {wrong}")
-    analysis = ModuleAnalysis.model_validate(data)
+        raise invalid(f"is not a valid {kind.what}: {wrong}")
+    analysis = kind.record.model_validate(data)
     if analysis.class_name != class_path:
-        raise invalid(f"is an analysis of another class: {analysis.class_name}")
+        raise invalid(f"is {a} of another class: {analysis.class_name}")
     if analysis.config.name != config:
-        raise invalid(f"is an analysis at another config: {analysis.config.name}")
+        raise invalid(f"is {a} at another config: {analysis.config.name}")
     return analysis
 
 
@@ -197,10 +253,10 @@ def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _keep_if_invalid(file: Path, old: bytes, class_path: str, config: str) -> None:
+def _keep_if_invalid(kind: _Kind, file: Path, old: bytes, class_path: str, config: str) -> None:
     """Nothing is lost: what cannot be read as an analysis may still be worth something to its owner."""
     try:
-        _checked(file, old, class_path, config)
+        _checked(kind, file, old, class_path, config)
         return
     except InvalidAnalysis:
         pass

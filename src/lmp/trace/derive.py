@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Set
 
 from lmp.errors import TraceFailed
 from lmp.formula import Compare, Condition, Expr, Mod, Num, Var, free_variables, gt, var
-from lmp.trace.observe import CallSite, Interface, Item, Observation, Observer, call_site, differs
+from lmp.trace.observe import CallSite, Interface, Item, Observation, Observer, call_site, differs, input_tensors
 from lmp.trace.runs import Run, Runs
 from lmp.trace.table import Derived, Table
 from lmp.trace.variables import ClassVariables
@@ -32,8 +32,8 @@ class Deriver:
         self.runs = Runs(workload, source_root)
         self.interfaces: dict[str, Interface] = {}
         self.ranks: dict[str, Mapping[str, int]] = {}
-        self.alone: set[str] = set()
-        """Classes whose analysis was made on inputs of their own, not in this workload."""
+        self.alone: dict[str, Set[str]] = {}
+        """Classes whose analysis was made on inputs of their own, not in this workload -> the tensors they took."""
         self.unlike: dict[str, Callable[[Call], bool]] = {}
         """Of those, what tells a call for which the analysis does not hold: of an instance of another kind."""
         self.written_out: set[CallSite] = set()
@@ -45,7 +45,7 @@ class Deriver:
         Raises TraceFailed when no formula explains what the runs show.
         """
         self._observed = {}
-        variables = ClassVariables(class_path, self.runs.symbolic[0])
+        variables = ClassVariables(class_path, self.runs.symbolic[0], self.runs.lengths)
 
         def observe(run: Run) -> list[Observation]:
             if id(run) not in self._observed:
@@ -82,7 +82,13 @@ class Deriver:
         found: list[Condition] = []
         for name in sorted(used & set(self.runs.base) - set(self.workload.flags) - set(RUNTIME)):
             own = name in table.variables.switches or name in table.variables.paths
-            if self.runs.base[name] <= 1 or name in self.runs.compared or name == "num_hidden_layers" or own:
+            if (
+                self.runs.base[name] <= 1
+                or name in self.runs.lengths
+                or name in self.runs.compared
+                or name in self.workload.full_layers
+                or own
+            ):
                 continue
             with_one = functools.partial(self._run_with_one, name, used)
             if not self._holds_with_phases(table, items, with_one):
@@ -128,7 +134,7 @@ class Deriver:
         """The run in which a size is 1; together with one that must not be larger, where it does not run alone."""
         point = {**self.runs.start_point(), **phase, name: 1}
         smaller = [n for n, v in self.runs.base.items() if n in used and 1 < v <= self.runs.base[name] and n != name]
-        tries = [point, *({**point, other: 1} for other in smaller if other != "num_hidden_layers")]
+        tries = [point, *({**point, other: 1} for other in smaller if other not in self.workload.full_layers)]
         return next((run for p in tries if (run := self.runs.at(p)) is not None), None)
 
     def _find_written_out(self, class_path: str) -> bool:
@@ -139,10 +145,11 @@ class Deriver:
                 site = call_site(call)
                 if site is None or call.class_path not in self.alone or site in self.written_out:
                     continue
+                if not self._written_in(call, class_path):
+                    continue
+                more = {name for name, _ in input_tensors(call)} - self.alone[call.class_path]
                 unlike = self.unlike.get(call.class_path)
-                if self._written_in(call, class_path) and (
-                    differs(call, run.recording) or (unlike is not None and unlike(call))
-                ):
+                if more or differs(call, run.recording) or (unlike is not None and unlike(call)):
                     self.written_out.add(site)
         return len(self.written_out) > before
 

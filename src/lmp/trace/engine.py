@@ -48,7 +48,7 @@ class TraceEngine:
 
     def know(self, analysis: ModuleAnalysis) -> None:
         """Let references to a class that was analysed by itself be bound."""
-        self.deriver.alone.add(analysis.class_name)
+        self.deriver.alone[analysis.class_name] = analysis.interface.keys()
         self.deriver.interfaces[analysis.class_name] = analysis.parameters
         ranks = {n: len(shape) for n, shape in analysis.interface.items() if shape[:2] == LEADING}
         if ranks and "cache_len" not in analysis.parameters:
@@ -61,7 +61,7 @@ class TraceEngine:
     def pinned(self) -> dict[str, int]:
         """Config values that the base run turned into numbers; the number of layers aside, which is counted by."""
         found = self.deriver.runs.symbolic[0].pinned
-        return {n: v for n, v in found.items() if n not in (*RUNTIME, "num_hidden_layers")}
+        return {n: v for n, v in found.items() if n not in (*RUNTIME, *self.workload.full_layers)}
 
     def prepare(self, target: str) -> None:
         """Run the workload at the points that the formulas of ``target`` are derived from."""
@@ -110,11 +110,9 @@ class TraceEngine:
 
     def _values(self, derived: Derived) -> dict[str, int]:
         """Config values of the analysis: those of the config itself, not of the sizes it was traced at."""
-        full = getattr(self.workload, "full_layers", None)
         values = {n: v.default for n, v in self.workload.variables.items()}
         values.update({n: v for n, v in derived.numbers.items() if n not in values})
-        if full and "num_hidden_layers" in values:
-            values["num_hidden_layers"] = full
+        values.update(self.workload.full_layers)
         given = {*RUNTIME, *UNIVERSAL, *self.workload.required}
         return {n: v for n, v in values.items() if n not in given}
 

@@ -23,6 +23,12 @@ from lmp.workload.model import STANDARD_NAMES
 
 BYTE_UNITS = ("w_bytes", "a_bytes")
 
+CACHED = ".keys.shape[2]"
+"""How the path of ``cache_len`` ends."""
+
+GROWING = ("keys", "values")
+"""Tensors of a cache's layer that hold an entry for each token."""
+
 SAME_WORK = {"addmm": "mm", "baddbmm": "bmm"}
 """An operator that adds a bias to a product is that product and an addition: with and without bias it is one kernel."""
 
@@ -174,7 +180,7 @@ class Observer:
             if storage in made:
                 moved[""][1].append(Move(tensor.elements, tensor.unit))
         # A model that was given no cache makes one and returns it.
-        cache = forward_arguments(call).get("past_key_values") or getattr(call.output, "past_key_values", None)
+        cache = cache_of(call) or getattr(call.output, "past_key_values", None)
         for storage, move in self._new_entries(cache):
             if storage in made and storage not in written:
                 moved.setdefault(made[storage], ([], []))[1].append(move)
@@ -196,12 +202,19 @@ class Observer:
     def _new_entries(self, cache: Any) -> list[tuple[int, Move]]:
         """The part of each of the cache's tensors that the new tokens make, with the tensor's storage."""
         found = []
-        for layer in getattr(cache, "layers", []):
-            for tensor in vars(layer).values():
+        grows = getattr(cache, "self_attention_cache", cache)
+        for layer in getattr(grows, "layers", []):
+            for name, tensor in vars(layer).items():
                 if isinstance(tensor, torch.Tensor) and tensor.dim() >= 3:
                     entry = self.recording.describe(tensor)
                     rest = math.prod((*entry.shape[:-2], entry.shape[-1]), start=1)
-                    found.append((entry.storage, Move(rest * self.values["seq_len"], entry.unit)))
+                    # Keys and values grow by the new tokens; the state of a recurrence is made anew.
+                    made = rest * self.values["seq_len"] if name in GROWING else entry.elements
+                    found.append((entry.storage, Move(made, entry.unit)))
+        for layer in getattr(getattr(cache, "cross_attention_cache", None), "layers", []):
+            for tensor in filter(lambda v: isinstance(v, torch.Tensor), vars(layer).values()):
+                entry = self.recording.describe(tensor)
+                found.append((entry.storage, Move(entry.elements, entry.unit)))
         return found
 
     def bindings(self, call: Call) -> dict[str, Size]:
@@ -232,9 +245,9 @@ class Observer:
         """The value that a parameter's path has at this call. Raises LookupError when there is none."""
         root, _, rest = path.partition(".")
         if root == "config":
-            return self.values[STANDARD_NAMES.get(rest, rest)]
-        if path.startswith("inputs.past_key_values."):
-            return self.values["cache_len"]
+            return self._of_config(rest, call)
+        if path.endswith(CACHED):
+            return self.values["cache_len"] if cache_of(call) is not None else 0
         if root == "self":
             return _as_size(attribute(call.module, rest), self.size)
         if root == "init":
@@ -243,14 +256,27 @@ class Observer:
             if first.split("[")[0] not in arguments:
                 raise LookupError(f"{path}: no such constructor argument")
             return _as_size(attribute(arguments[first], inside) if inside else arguments[first], self.size)
-        match = re.fullmatch(r"inputs\.(\w+)(?:\[(\d+)\])?\.shape\[(-?\d+)\]", path)
+        match = re.fullmatch(r"inputs\.(\w+)(?:\[(\d+)\])?(?:\.shape\[(-?\d+)\])?", path)
         if match:
             tensor = forward_arguments(call).get(match[1])
             if match[2] is not None and isinstance(tensor, (list, tuple)) and int(match[2]) < len(tensor):
                 tensor = tensor[int(match[2])]
+            if tensor is None:
+                return 0  # an input that is not there has no tokens
+            if match[3] is None:
+                return 1
             if isinstance(tensor, torch.Tensor) and -tensor.dim() <= int(match[3]) < tensor.dim():
                 return self.size(tensor.shape[int(match[3])])
         raise LookupError(f"{path}: cannot be resolved at this call")
+
+    def _of_config(self, name: str, call: Call) -> Size:
+        """A value of the module's own config, which may be a part of the model's or a changed copy of it."""
+        attribute_name = name.rpartition(".")[2]
+        own = getattr(call.module, "config", None)
+        value = getattr(own, attribute_name, None)
+        if isinstance(value, (int, torch.SymInt)) and not isinstance(value, bool):
+            return self.size(value)
+        return self.values[STANDARD_NAMES.get(attribute_name, attribute_name)]
 
 
 def attribute(module: Any, path: str) -> Any:
@@ -287,6 +313,30 @@ def forward_arguments(call: Call) -> dict[str, Any]:
     for name, parameter in inspect.signature(type(call.module).forward).parameters.items():
         if parameter.kind is inspect.Parameter.VAR_KEYWORD and isinstance(found.get(name), dict):
             found.update(found.pop(name))
+    return found
+
+
+def cache_argument(call: Call) -> tuple[str, Any] | None:
+    """The KV cache among forward()'s arguments, and the name under which it came."""
+    for name, value in forward_arguments(call).items():
+        if hasattr(value, "get_seq_length"):
+            return name, value
+    return None
+
+
+def cache_of(call: Call) -> Any:
+    found = cache_argument(call)
+    return None if found is None else found[1]
+
+
+def input_tensors(call: Call) -> list[tuple[str, torch.Tensor]]:
+    """Tensors among forward()'s arguments, tuples of tensors included, each with its name."""
+    found = []
+    for name, value in forward_arguments(call).items():
+        parts = enumerate(value) if isinstance(value, (list, tuple)) else [(None, value)]
+        for index, tensor in parts:
+            if isinstance(tensor, torch.Tensor):
+                found.append((name if index is None else f"{name}[{index}]", tensor))
     return found
 
 
@@ -354,7 +404,12 @@ def weight_items(call: Call, size: Callable[[Any], Size]) -> list[Item]:
         seen.update(map(id, new))
         return sum((math.prod([size(s) for s in p.shape], start=1) for p in new), start=0)
 
-    lists = [m for m in call.module.modules() if isinstance(m, torch.nn.ModuleList)]
+    lists: list[torch.nn.ModuleList] = []
+    inside: set[int] = set()
+    for module in call.module.modules():
+        if isinstance(module, torch.nn.ModuleList) and id(module) not in inside:
+            lists.append(module)
+            inside.update(map(id, module.modules()))
     key = Key((), "parameters", composite=True)
     layers = [Item(key, -3, {"elements": count(layer)}, "parameters") for modules in lists for layer in modules]
     return [

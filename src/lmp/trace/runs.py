@@ -16,7 +16,8 @@ import sympy
 import torch
 
 from lmp.errors import LmpError, TraceFailed
-from lmp.formula import Condition, evaluate_condition, free_variables
+from lmp.formula import Condition, evaluate_condition, free_variables, var
+from lmp.trace.observe import input_tensors
 from lmp.trace.recording import Recorder, Recording
 from lmp.trace.rules import Size
 from lmp.trace.sizes import Sizes
@@ -46,6 +47,11 @@ class Run:
     def calls_of(self, class_path: str) -> list[Call]:
         return [c for c in self.recording.calls if c.class_path == class_path]
 
+    def primary(self, class_path: str) -> Call:
+        """The call that a class is described by: the first that sees the new tokens, else the first."""
+        calls = self.calls_of(class_path)
+        return next((c for c in calls if length_of(c, self.size, var("seq_len"))), calls[0])
+
     @functools.cached_property
     def conditions(self) -> list[tuple[Asked, Condition]]:
         """What the source asked about sizes on this path, as far as the formula language can say it."""
@@ -53,6 +59,15 @@ class Run:
             return []
         found = ((a, self.sizes.condition(a.expression)) for a in self.asked)
         return [(a, c) for a, c in found if c is not None]
+
+
+def length_of(call: Call, size: Callable[[Any], Size], length: Size) -> tuple[str, int] | None:
+    """The tensor among forward()'s arguments, and the dimension of it, that is ``length``."""
+    for name, tensor in input_tensors(call):
+        for dim, found in enumerate(tensor.shape):
+            if size(found) == length:
+                return name, dim
+    return None
 
 
 class Runs:
@@ -65,6 +80,8 @@ class Runs:
         self.compared: dict[str, None] = {}
         """Sizes of the config that the source divides by one another: 1 is a case of its own for them."""
         self.base = dict(workload.hints)
+        self.lengths = sorted(workload.required) if workload.has_encoder else []
+        """Numbers of tokens other than ``seq_len``: 1 is a case of its own for them too."""
         self._settings: list[dict[str, int]] = [{}]
         self._flipped: set[Condition] = set()
         self._known: dict[tuple[tuple[str, int], ...], Run | None] = {}
@@ -150,7 +167,7 @@ class Runs:
         """The base run, and points on other paths: phases, windows, flags, comparisons that ``target`` depends on."""
         self.symbolic.append(self.run(self.start_point(), symbolic=True))
         self._explore_setting({})
-        for changed in self._other_values():
+        for changed in (*self._other_values(), *({name: 1} for name in self.lengths)):
             self.explore(self._corners(changed))
         if getattr(self.workload, "vary", False):
             self.explore([{**self.start_point(), "seq_len": 9}, {**self.start_point(), "batch_size": 3}])
@@ -159,7 +176,9 @@ class Runs:
         self.follow(self.symbolic[0], target)
 
     def start_point(self) -> dict[str, int]:
-        return {**self.base, "batch_size": 2, "seq_len": 5, "cache_len": 7 if self.workload.has_cache else 0}
+        """Where formulas are looked for first: chunked prefill; where an encoder runs first, before it is cached."""
+        cached = 7 if self.workload.has_cache and not self.workload.has_encoder else 0
+        return {**self.base, "batch_size": 2, "seq_len": 5, "cache_len": cached}
 
     def _scout(self, setting: dict[str, int], target: str) -> None:
         """Symbolic runs of the other phases under a setting: the source may ask there what it does not ask here."""
@@ -177,13 +196,12 @@ class Runs:
 
     def explore_layers(self) -> None:
         """Points with other numbers of layers, for the classes that hold lists of them."""
-        if "num_hidden_layers" not in self.base:
-            return
         start = self.start_point()
-        layers = start["num_hidden_layers"]
-        self.explore({**start, "num_hidden_layers": layers + more} for more in (1, 2, 5))
-        small = [n for n in self.base if 0 < start[n] < layers and n != "num_hidden_layers"]
-        self.explore({**start, n: other} for n in small for other in (layers - 2, layers + 2) if other > 0)
+        for name in self.workload.full_layers:
+            layers = start[name]
+            self.explore({**start, name: layers + more} for more in (1, 2, 5))
+            small = [n for n in self.base if 0 < start[n] < layers and n not in self.workload.full_layers]
+            self.explore({**start, n: other} for n in small for other in (layers - 2, layers + 2) if other > 0)
 
     def _explore_setting(self, setting: dict[str, int]) -> bool:
         return self.explore([*self._corners(setting), *self._window_points(setting)])
@@ -231,7 +249,8 @@ class Runs:
             for chosen in itertools.product((1, 0), repeat=len(flags))
             if 0 < len(flags) <= 4 or 0 < sum(c != self.base[f] for c, f in zip(chosen, flags, strict=True)) <= 2
         ]
-        if self.workload.required or getattr(self.workload, "vary", False):
+        alone = self.workload.required and not self.workload.has_cache
+        if alone or getattr(self.workload, "vary", False):
             found += [{n: v * 2} for n, v in self.base.items() if n not in flags]
             found += [{n: v.default} for n, v in self.workload.variables.items() if v.default != self.base[n]]
         return [dict(t) for t in dict.fromkeys(tuple(sorted(f.items())) for f in found)]

@@ -158,7 +158,27 @@ def symbolic_int(module_names: Iterable[str]) -> Iterator[None]:
     for module in modules:
         vars(module)["int"] = SymbolicInteger
     try:
-        yield
+        with _in_configs():
+            yield
     finally:
         for module in modules:
             vars(module).pop("int", None)
+
+
+@contextlib.contextmanager
+def _in_configs() -> Iterator[None]:
+    """While active, transformers' configs, which check their fields' types, take a symbolic integer for an integer."""
+    checks = sys.modules.get("huggingface_hub.dataclasses")
+    original = getattr(checks, "_validate_simple_type", None)
+    if original is None:
+        yield
+        return
+
+    def check(name: str, value: Any, expected: type) -> None:
+        original(name, 0 if isinstance(value, torch.SymInt) else value, expected)
+
+    vars(checks)["_validate_simple_type"] = check
+    try:
+        yield
+    finally:
+        vars(checks)["_validate_simple_type"] = original

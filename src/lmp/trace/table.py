@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
-
 from lmp.errors import TraceFailed
 from lmp.formula import (
     Compare,
@@ -32,14 +30,13 @@ from lmp.formula import (
     var,
 )
 from lmp.trace.fit import Fitter, Point, Sample, negated
-from lmp.trace.observe import Item, Key, Observation, forward_arguments
+from lmp.trace.observe import CACHED, Item, Key, Observation, cache_argument, input_tensors
 from lmp.trace.rules import Size
 from lmp.trace.runs import Run, Runs
-from lmp.trace.variables import ClassVariables
+from lmp.trace.variables import ClassVariables, renamed
 from lmp.workload.base import RUNTIME
 from lmp.workload.calls import Call
 
-CACHE_PATH = "inputs.past_key_values.layers[0].keys.shape[2]"
 BYTES = {"w_bytes": 3, "a_bytes": 5}
 ZERO = num(0)
 
@@ -73,7 +70,7 @@ class Table:
     ) -> None:
         self.class_path, self.runs, self.variables = class_path, runs, variables
         self.symbolic = list(runs.symbolic)
-        self.formulas = [(r, o) for r in self.symbolic for o in observe(r)]
+        self.formulas = [(r, variables.in_own_length(r, o)) for r in self.symbolic for o in observe(r)]
         self.samples = [s for run in runs.concrete for s in self.samples_of(run, observe(run))]
         self.rows = self._rows()
         flags = frozenset(
@@ -113,6 +110,7 @@ class Table:
             found += [ge(var("seq_len") + var("cache_len"), var(name))]
         found += [*asked, *(gt(var(name), 1) for name in self.runs.compared)]
         # The batch decides on little: it comes last, so that nothing else is explained by it.
+        found += [gt(var(name), 1) for name in self.runs.lengths]
         return [*found, gt(var("batch_size"), 1), gt(var("batch_size") * var("seq_len"), 1)]
 
     @functools.cached_property
@@ -137,8 +135,10 @@ class Table:
         if name == "count":
             counts = {s.value for s in self._column(key, name)}
             if len(counts) > 1 and max(counts) > 1:
-                found.update(dict.fromkeys(_structural(self.symbolic[0].numbers, max(counts))))
-                if getattr(self.runs.workload, "vary", False):  # one's own loop over the tokens
+                for layers in self.runs.workload.full_layers:
+                    found.update(dict.fromkeys(_structural(layers, self.symbolic[0].numbers, max(counts))))
+                if getattr(self.runs.workload, "vary", False):  # one's own layers, and loops over the tokens
+                    found.update(dict.fromkeys(var(n) for n in self.runs.base))
                     found.update(dict.fromkeys(simplify(var(n) - k) for n in RUNTIME for k in (0, 1)))
         return list(found)
 
@@ -251,7 +251,7 @@ class Table:
             {n: paths[n] for n in sorted(used, key=_variable_order) if n not in BYTES},
             self.numbers(),
             assumptions,
-            [self.symbolic[0].calls_of(self.class_path)[0]],
+            [self.symbolic[0].primary(self.class_path)],
             shapes,
             simplify(sum(count, start=ZERO)),
             compulsory,
@@ -291,22 +291,27 @@ class Table:
 
     def _paths(self, shapes: dict[str, list[Size]]) -> dict[str, str]:
         """Where the value of each variable comes from, for a module of this class wherever it is called."""
-        run = self.symbolic[0]
         found = {name: v.path for name, v in self.runs.workload.variables.items()}
         found.update(self.variables.paths)
         found.update(self.variables.switches)
-        for name, shape in shapes.items():
+        # An encoder's input is given in the first call only: what every call has says the size of each.
+        runs = (*self.symbolic, *self.runs.concrete)
+        given = [{n for n, _ in input_tensors(call)} for run in runs for call in run.calls_of(self.class_path)]
+        for name, shape in sorted(shapes.items(), key=lambda kv: not all(kv[0] in names for names in given)):
             for dim, size in enumerate(shape):
                 for runtime in RUNTIME:
                     if size == var(runtime):
                         found.setdefault(runtime, f"inputs.{name}.shape[{dim}]")
-        if "past_key_values" in forward_arguments(run.calls_of(self.class_path)[0]):
-            found["cache_len"] = CACHE_PATH
+        found.update(self.variables.lengths)
+        cache = next((c for r in self.symbolic for o in r.calls_of(self.class_path) if (c := cache_argument(o))), None)
+        if cache is not None:
+            own = ".self_attention_cache" if hasattr(cache[1], "self_attention_cache") else ""
+            found["cache_len"] = f"inputs.{cache[0]}{own}.layers[0]{CACHED}"
         return found
 
     def numbers(self) -> dict[str, int]:
         run = self.symbolic[0]
-        return self.variables.numbers(run, run.calls_of(self.class_path)[0])
+        return self.variables.numbers(run, run.primary(self.class_path))
 
     def assumptions(self, items: list[tuple[Item, dict[str, Expr]]]) -> list[Condition]:
         """Divisibility of the sizes that the formulas went through, and decisions of the source seen one way only."""
@@ -342,13 +347,9 @@ class Table:
     def input_shapes(self) -> dict[str, list[Size]]:
         """Shapes of the tensors among forward()'s arguments, tuples of tensors included."""
         run = self.symbolic[0]
-        found: dict[str, list[Size]] = {}
-        for name, value in forward_arguments(run.calls_of(self.class_path)[0]).items():
-            parts = enumerate(value) if isinstance(value, (list, tuple)) else [(None, value)]
-            for index, tensor in parts:
-                if isinstance(tensor, torch.Tensor):
-                    found[name if index is None else f"{name}[{index}]"] = [run.size(s) for s in tensor.shape]
-        return found
+        call = run.primary(self.class_path)
+        rename = self.variables.renaming(run, call)
+        return {n: [renamed(run.size(s), rename) for s in tensor.shape] for n, tensor in input_tensors(call)}
 
 
 def _sizes_of(item: Item) -> list[Size]:
@@ -384,10 +385,10 @@ def _insert_after(
     return result
 
 
-def _structural(numbers: Mapping[str, int], most: int) -> list[Expr]:
+def _structural(name: str, numbers: Mapping[str, int], most: int) -> list[Expr]:
     """Counts that a model's structure gives: of its layers, of those before or after some layer, of every n-th."""
-    layers = var("num_hidden_layers")
-    small = [n for n, v in numbers.items() if n not in RUNTIME and n != "num_hidden_layers" and 0 < v <= most]
+    layers = var(name)
+    small = [n for n, v in numbers.items() if n not in RUNTIME and n != name and 0 < v <= most]
     found: list[Expr] = [layers]
     found += [var(n) for n in small]
     found += [minimum(layers, var(n)) for n in small]

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
 from lmp.errors import TraceFailed
-from lmp.formula import Expr, free_variables, var
-from lmp.trace.observe import attribute
+from lmp.formula import Expr, evaluate, free_variables, simplify, substitute, var
+from lmp.trace.observe import Observation, attribute, forward_arguments, input_tensors
 from lmp.trace.recording import number_of
 from lmp.trace.rules import Size
-from lmp.trace.runs import Run
+from lmp.trace.runs import Run, length_of
 from lmp.workload.calls import Call
 
 
@@ -23,29 +24,86 @@ class ClassVariables:
     ``switches`` are attributes that are there, or on, in some instances only (a sliding window, experts).
     """
 
-    def __init__(self, class_path: str, base: Run) -> None:
+    def __init__(self, class_path: str, base: Run, lengths: Sequence[str] = ()) -> None:
         calls = base.calls_of(class_path)
         if not calls:
             raise TraceFailed(f"{class_path} is not executed by {type(base.model).__name__}.forward()")
-        primary = calls[0].module
+        first = base.primary(class_path)
+        primary = first.module
         self.paths: dict[str, str] = {}
         self.switches: dict[str, str] = {}
-        others = [c.module for c in calls[1:]]
+        self.lengths: dict[str, str] = {}
+        self._own_length: tuple[str, int] | None = None
+        self._find_lengths(base, first, calls, lengths)
+        others = [c.module for c in calls if c is not first]
         if not others:
             return
-        for name, value in vars(primary).items():
-            if not isinstance(value, (int, torch.SymInt)) or isinstance(value, bool):
-                continue
-            expressions = {str(_plain(getattr(m, name, None), base.size)) for m in (primary, *others)}
-            if len(expressions) > 1:
+        for holder, prefix in ((primary, "self"), (getattr(primary, "config", None), "config")):
+            for name, value in vars(holder or object).items():
+                if not isinstance(value, (int, torch.SymInt)) or isinstance(value, bool) or name.startswith("_"):
+                    continue
+                path = f"config.{name}" if prefix == "config" else name
+                expressions = {str(_plain(attribute(m, path), base.size)) for m in (primary, *others)}
                 own = base.size(value)
-                if (
-                    isinstance(own, Expr)
-                    and len(free_variables(own)) == 1
-                    and own == var(next(iter(free_variables(own))))
-                ):
-                    self.paths[next(iter(free_variables(own)))] = f"self.{name}"
+                if len(expressions) > 1 and isinstance(own, Expr) and _is_variable(own):
+                    self.paths.setdefault(str(next(iter(free_variables(own)))), f"{prefix}.{name}")
         self._find_switches(primary, others)
+        self._find_given(calls)
+
+    def _find_lengths(self, base: Run, first: Call, calls: Sequence[Call], known: Sequence[str]) -> None:
+        """Where the number of tokens of a call stands, when it is not the new tokens' in all calls of the class.
+
+        A class that runs in the encoder and in the decoder has ``seq_len`` for the tokens that it is called with.
+        """
+        for length in ("seq_len", *known):
+            self._own_length = length_of(first, base.size, var(length))
+            if self._own_length is not None:
+                break
+        own = [self._length(base, call) for call in calls]
+        if self._own_length is None or all(o == var("seq_len") for o in own):
+            self._own_length = None
+        else:
+            self.lengths["seq_len"] = "inputs.{}.shape[{}]".format(*self._own_length)
+        for name in known:
+            found = [length_of(c, base.size, var(name)) for c, o in zip(calls, own, strict=True) if o != var(name)]
+            place = next((f for f in found if f is not None), None)
+            if place is not None:
+                self.lengths[name] = "inputs.{}.shape[{}]".format(*place)
+
+    def _length(self, run: Run, call: Call) -> Size | None:
+        """The number of tokens that this call is made with."""
+        if self._own_length is None:
+            return None
+        name, dim = self._own_length
+        tensor = dict(input_tensors(call)).get(name)
+        return run.size(tensor.shape[dim]) if tensor is not None and dim < tensor.dim() else None
+
+    def renaming(self, run: Run, call: Call) -> dict[str, Expr]:
+        """What is called ``seq_len`` in this call, where the run has another name for it."""
+        own = self._length(run, call)
+        if isinstance(own, Expr) and _is_variable(own) and own != var("seq_len"):
+            return {next(iter(free_variables(own))): var("seq_len")}
+        return {}
+
+    def in_own_length(self, run: Run, observation: Observation) -> Observation:
+        """The observation with its sizes in the variables of the class."""
+        rename = self.renaming(run, observation.call)
+        if not rename:
+            return observation
+        items = {
+            key: dataclasses.replace(item, fields={n: renamed(f, rename) for n, f in item.fields.items()})
+            for key, item in observation.items.items()
+        }
+        return dataclasses.replace(observation, items=items)
+
+    def _find_given(self, calls: Sequence[Call]) -> None:
+        """Tensors that are given to forward() in some calls only."""
+        given = [dict(forward_arguments(call)) for call in calls]
+        for name in {n: None for arguments in given for n in arguments}:
+            there = [isinstance(arguments.get(name), torch.Tensor) for arguments in given]
+            missing = [arguments.get(name) is None for arguments in given]
+            if any(there) and any(missing) and all(t or m for t, m in zip(there, missing, strict=True)):
+                self.switches.setdefault(f"has_{name}", f"inputs.{name}")
 
     def _find_switches(self, primary: torch.nn.Module, others: Sequence[torch.nn.Module]) -> None:
         """Attributes that are true or present in some instances and false or absent in others, nearest first."""
@@ -81,8 +139,28 @@ class ClassVariables:
         """Values of all variables at this call."""
         found = dict(run.numbers)
         for name, path in (*self.paths.items(), *self.switches.items()):
-            found[name] = _number(attribute(call.module, path.removeprefix("self.")))
+            if path.startswith("inputs."):
+                found[name] = int(forward_arguments(call).get(path.removeprefix("inputs.")) is not None)
+            else:
+                found[name] = _number(attribute(call.module, path.removeprefix("self.")))
+        own = self._length(run, call)
+        if own is not None:
+            found["seq_len"] = own if isinstance(own, int) else evaluate(own, run.numbers)
+        for name in self.lengths.keys() - {"seq_len"}:
+            tensor = self.lengths[name].split(".")[1]
+            if call.parent is not None and forward_arguments(call).get(tensor) is None:
+                found[name] = 0
         return found
+
+
+def _is_variable(formula: Expr) -> bool:
+    names = free_variables(formula)
+    return len(names) == 1 and formula == var(next(iter(names)))
+
+
+def renamed(size: Any, rename: dict[str, Expr]) -> Any:
+    """A size with some of its variables under other names."""
+    return simplify(substitute(size, rename)) if rename and isinstance(size, Expr) else size
 
 
 class _Missing:

@@ -34,6 +34,10 @@ def resolve_all(
     failed: dict[str, str] = {}
     for name, path in parameters.items():
         try:
+            if call.parent is None and name in values and path.startswith("inputs."):
+                # The point says what the outermost call is made with; an encoder's input may have gone in before.
+                found[name] = values[name]
+                continue
             found[name] = resolve(name, path, call, values, config)
         except Unresolvable as error:
             failed[name] = str(error)
@@ -51,7 +55,7 @@ def resolve(name: str, path: str, call: Call, values: Mapping[str, int], config:
         if path not in values:
             raise Unresolvable(f"{path} is not given at this point")
         return values[path]
-    if origin == "inputs" and rest[:1] == ["past_key_values"] and "cache_len" in values:
+    if origin == "inputs" and rest and "cache_len" in values and _is_cache(call, str(rest[0])):
         # The cache's tensors have grown once the call has run: their length before it is the point's.
         return values["cache_len"]
     if not rest:
@@ -168,7 +172,15 @@ def _input(call: Call, rest: list[str | int], path: str) -> Any:
     given = bound_inputs(call)
     if rest[0] not in given:
         raise Unresolvable(f"{path}: this call has no input {rest[0]} (inputs: {', '.join(given) or 'none'})")
-    return _follow(given[str(rest[0])], rest[1:], path)
+    value = given[str(rest[0])]
+    if value is None and rest[1:2] in (["shape"], ["layers"], ["self_attention_cache"]):
+        return 0  # an input that is not there has no tokens
+    return _follow(value, rest[1:], path)
+
+
+def _is_cache(call: Call, name: str) -> bool:
+    """Whether the input is a KV cache. The outermost call is given none, and makes it, where there is nothing in it."""
+    return hasattr(bound_inputs(call).get(name), "get_seq_length")
 
 
 def bound_inputs(call: Call) -> dict[str, Any]:

@@ -36,6 +36,10 @@ class Workload(Protocol):
     """Those of the variables that are 0 or 1."""
     has_cache: bool
     """Whether the module keeps a KV cache, so that decode and chunked prefill exist."""
+    has_encoder: bool
+    """Whether an encoder runs first, and only where there is no cache yet."""
+    full_layers: dict[str, int]
+    """Variables that say how many layers a stack has -> how many it has in full; the hints have fewer."""
 
     def build(self, values: Mapping[str, Any]) -> torch.nn.Module:
         """Construct the module on the meta device, in eval mode, with its integers set to ``values``."""

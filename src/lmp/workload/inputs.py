@@ -48,6 +48,7 @@ class InputsWorkload:
 
     _defaults: Mapping[str, Any] = {}
     """What the constructor takes for arguments that are not given."""
+    has_encoder = False
     source_modules: Sequence[str] = ()
     """Loaded modules of the user's own, in which ``int()`` keeps symbolic sizes."""
     vary = True
@@ -58,6 +59,7 @@ class InputsWorkload:
     ) -> None:
         self.cls, self.spec, self.dtype = cls, spec, dtype
         self.decisions = decisions if decisions is not None else Decisions()
+        self.full_layers: dict[str, int] = {}
         self._rehearsed = Decisions()
         self._check_inputs()
         self.init = self._all_arguments()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import dataclasses
 import inspect
 import sys
 from collections.abc import Iterator, Mapping
@@ -14,7 +15,7 @@ import torch
 
 from lmp.errors import LmpError, TraceFailed, UsageError
 from lmp.workload.arguments import recording
-from lmp.workload.base import RUNTIME, Variable
+from lmp.workload.base import Variable
 
 STANDARD_NAMES = {"num_attention_heads": "num_heads"}
 """The contract's names where they differ from transformers' standard ones."""
@@ -42,15 +43,17 @@ class ModelWorkload:
         self.model_class, self.config, self.dtype, self.attention = model_class, config, dtype, attention
         if attention == "sdpa" and not getattr(model_class, "_supports_sdpa", True):
             self.attention = "eager"  # as transformers itself chooses; the analysis says so
-        self.full_layers = getattr(config, "num_hidden_layers", None)
         self.variables = config_variables(config)
         self.flags: frozenset[str] = frozenset()
         self.required: frozenset[str] = frozenset()
-        self.has_cache = True
-        cut = self._layers_of_each_kind()
-        if cut is not None:
-            self.variables["num_hidden_layers"] = Variable("num_hidden_layers", "config.num_hidden_layers", cut)
+        self.inputs = Inputs(model_class, config, dtype)
+        if self.inputs.encoder_length:
+            self.required = frozenset({ENCODER_LENGTH})
+            self.variables[ENCODER_LENGTH] = Variable(ENCODER_LENGTH, "inputs.input_ids.shape[1]", 11)
+        self.has_cache, self.has_encoder = True, self.inputs.has_decoder
+        self.full_layers: dict[str, int] = {}
         self.defaults = {name: variable.default for name, variable in self.variables.items()}
+        self._cut_layers()
         self.hints = self.defaults
         self._probe_cache()
 
@@ -58,20 +61,22 @@ class ModelWorkload:
         from transformers import initialization
 
         config = copy.deepcopy(self.config)
-        layers = values.get("num_hidden_layers", self.defaults.get("num_hidden_layers"))
-        if isinstance(layers, int) and self.full_layers:
-            _cut_lists(config, self.full_layers, layers)
-        aliases = dict(getattr(config, "attribute_map", {}) or {})
-        for name in self.variables:
-            attribute = self.variables[name].path.removeprefix("config.")
-            if name in values or name in self.defaults:
+        part, _ = text_part(config)
+        full, layers = self.full_layers.get(LAYERS), values.get(LAYERS, self.defaults.get(LAYERS))
+        if isinstance(layers, int) and full:
+            _cut_lists(part, full, layers)
+        aliases = dict(getattr(part, "attribute_map", {}) or {})
+        for name, variable in self.variables.items():
+            attribute = variable.path.rpartition(".")[2]
+            if variable.path.startswith("config.") and (name in values or name in self.defaults):
                 # Configs are strict dataclasses that validate on assignment; a symbolic size is no int to them.
-                object.__setattr__(config, aliases.get(attribute, attribute), values.get(name, self.defaults[name]))
+                object.__setattr__(part, aliases.get(attribute, attribute), values.get(name, self.defaults[name]))
         with torch.device("meta"), initialization.no_init_weights(), recording():
             model = self.model_class._from_config(config, dtype=self.dtype, attn_implementation=self.attention)
             # Skipping the initialisation skips the tying of weights, which decides what counts as a parameter.
             model.tie_weights()
-        return model.eval()
+        # Without gradients: a parameter that forward() returns as it is would ask torch's flop counter for one.
+        return model.eval().requires_grad_(False)
 
     def run(
         self,
@@ -80,17 +85,17 @@ class ModelWorkload:
         observer: AbstractContextManager[Any],
         before: AbstractContextManager[Any] | None = None,
     ) -> None:
-        batch, new, cached = (values[name] for name in RUNTIME)
         with torch.no_grad():
             past: dict[str, Any] = {}
+            cached = values["cache_len"]
             if not (isinstance(cached, int) and cached == 0):
                 with before or contextlib.nullcontext():
-                    filled = module(input_ids=_token_ids(batch, cached), use_cache=True)
+                    filled = module(**self.inputs.first({**values, "seq_len": cached}), use_cache=True)
                 past = {"past_key_values": filled.past_key_values}
-            ids = _token_ids(batch, new)
+            given = self.inputs.later(values, filled) if past else self.inputs.first(values)
             extra = {"use_cache": True} if self.has_cache else {}
             with observer:
-                module(input_ids=ids, **past, **extra)
+                module(**given, **past, **extra)
 
     def _probe_cache(self) -> None:
         """Find out by running it whether the model returns a KV cache."""
@@ -98,31 +103,96 @@ class ModelWorkload:
         self.has_cache = "past_key_values" in parameters and "use_cache" in parameters
         if self.has_cache:
             with torch.no_grad():
-                output = self.build(self.defaults)(input_ids=_token_ids(1, 2), use_cache=True)
+                given = self.inputs.first({**self.defaults, "batch_size": 1, "seq_len": 2})
+                output = self.build(self.defaults)(**given, use_cache=True)
             self.has_cache = getattr(output, "past_key_values", None) is not None
 
-    def _layers_of_each_kind(self) -> int | None:
-        """Smallest number of layers that has a layer of every kind the full model has.
+    def _cut_layers(self) -> None:
+        """Leave as many layers in each stack as it needs for a layer of every kind the full model has.
 
         The full model is built once (without weights); layers are alike when their classes and their plain
         attributes are, the layer's own index aside.
         """
-        if not isinstance(self.full_layers, int):
-            return None
-        self.defaults = {name: variable.default for name, variable in self.variables.items()}
-        model = self.build(self.defaults)
-        needed = 1
-        for child in model.modules():
-            if isinstance(child, torch.nn.ModuleList) and len(child) == self.full_layers:
+        lists = _lists(self.build(self.defaults))
+        counts = {n: v for n, v in self.defaults.items() if n == LAYERS or "layers" in n}
+        owned: set[str] = set()
+        # The main count last: what no other one shortens is its own, and building with each of them takes time.
+        for name in sorted(counts, key=lambda n: n == LAYERS):
+            long = {path for path, layers in lists.items() if len(layers) == counts[name] > 1} - owned
+            if name != LAYERS and long:
+                long = {p for p in long if len(self._lists_with({name: 1}).get(p, lists[p])) == 1}
+            if not long:
+                continue
+            owned |= long
+            needed = 1
+            for path in long:
                 seen: dict[Any, int] = {}
-                for index, layer in enumerate(child):
+                for index, layer in enumerate(lists[path]):
                     seen.setdefault(_kind(layer), index)
                 needed = max(needed, *(index + 1 for index in seen.values()))
-        return needed
+            self.full_layers[name] = counts[name]
+            self.variables[name] = dataclasses.replace(self.variables[name], default=needed)
+        self.defaults = {name: variable.default for name, variable in self.variables.items()}
+
+    def _lists_with(self, change: Mapping[str, int]) -> dict[str, torch.nn.ModuleList]:
+        try:
+            return _lists(self.build({**self.defaults, **change}))
+        except Exception:
+            return {}  # a count that cannot be changed by itself stays as it is
+
+
+ENCODER_LENGTH = "encoder_seq_len"
+"""Tokens that the encoder reads; ``seq_len`` is the decoder's."""
+
+LAYERS = "num_hidden_layers"
+
+
+class Inputs:
+    """What a model is called with: token ids, or what its encoder reads and then the decoder's token ids."""
+
+    def __init__(self, model_class: type[Any], config: Any, dtype: torch.dtype) -> None:
+        self.config, self.dtype = config, dtype
+        self.main = getattr(model_class, "main_input_name", "input_ids")
+        self.has_decoder = bool(getattr(config, "is_encoder_decoder", False)) and has_decoder_inputs(model_class)
+        self.encoder_length = self.has_decoder and self.main == "input_ids"
+
+    def first(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Inputs of a call without a cache."""
+        tokens = _token_ids(values["batch_size"], values["seq_len"])
+        if not self.has_decoder:
+            return {"input_ids": tokens}
+        return {**self._encoder(values), "decoder_input_ids": tokens}
+
+    def later(self, values: Mapping[str, Any], before: Any) -> dict[str, Any]:
+        """Inputs of a call after ``before``: the encoder has run."""
+        tokens = _token_ids(values["batch_size"], values["seq_len"])
+        if not self.has_decoder:
+            return {"input_ids": tokens}
+        return {"encoder_outputs": (before.encoder_last_hidden_state,), "decoder_input_ids": tokens}
+
+    def _encoder(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        batch = values["batch_size"]
+        if self.main == "input_ids":
+            return {"input_ids": _token_ids(batch, values[ENCODER_LENGTH])}
+        if self.main == "input_features":
+            # Two frames of a spectrogram make one position, as the convolution of stride 2 before the encoder has it.
+            mels, positions = (self._size(values, n) for n in ("num_mel_bins", "max_source_positions"))
+            return {self.main: torch.empty((batch, mels, 2 * positions), dtype=self.dtype, device="meta")}
+        raise TraceFailed(f"lmp has no rule for the shape of {self.main}, which this model's encoder reads.")
+
+    def _size(self, values: Mapping[str, Any], name: str) -> Any:
+        found = values.get(name, getattr(self.config, name, None))
+        if found is None:
+            raise TraceFailed(f"the config has no {name}, from which the shape of {self.main} follows.")
+        return found
 
 
 def _token_ids(batch: Any, length: Any) -> torch.Tensor:
     return torch.empty((batch, length), dtype=torch.int64, device="meta")
+
+
+def _lists(model: torch.nn.Module) -> dict[str, torch.nn.ModuleList]:
+    return {n: m for n, m in model.named_modules() if isinstance(m, torch.nn.ModuleList)}
 
 
 def _kind(layer: torch.nn.Module) -> Any:
@@ -146,11 +216,20 @@ def _cut_lists(config: Any, full: int, layers: int) -> None:
             object.__setattr__(config, name, grown)
 
 
+def text_part(config: Any) -> tuple[Any, str]:
+    """The part of a config that the text model is built from, and its name in it ("" where that is the whole)."""
+    part = config.get_text_config()
+    if part is config:
+        return config, ""
+    return part, next((name for name, value in vars(config).items() if value is part), "")
+
+
 def config_variables(config: Any) -> dict[str, Variable]:
-    """The config's integers under their canonical names (attribute_map, then the contract's own)."""
-    canonical = {own: standard for standard, own in (getattr(config, "attribute_map", {}) or {}).items()}
+    """The integers of the config's text part under their canonical names (attribute_map, then the contract's own)."""
+    part, prefix = text_part(config)
+    canonical = {own: standard for standard, own in (getattr(part, "attribute_map", {}) or {}).items()}
     found = {}
-    for attribute, value in vars(config).items():
+    for attribute, value in vars(part).items():
         # Token ids, booleans and switches that are off (0) are no sizes; private attributes belong to transformers.
         if (
             type(value) is not int
@@ -161,26 +240,41 @@ def config_variables(config: Any) -> dict[str, Variable]:
             continue
         standard = canonical.get(attribute, attribute)
         name = STANDARD_NAMES.get(standard, standard)
-        found[name] = Variable(name, f"config.{standard}", value)
+        found[name] = Variable(name, ".".join(filter(None, ("config", prefix, standard))), value)
     return found
 
 
 def host_models(cls: type[Any]) -> Iterator[type[Any]]:
-    """Models defined in the class's own file, in the order of the file (smaller ones come first in transformers)."""
+    """Models that the class may be run in: those of its own file, in its order (smaller ones come first there).
+
+    A class that an encoder and a decoder share is run where both run; any other model is run by itself.
+    """
     from transformers import PreTrainedModel
 
-    if issubclass(cls, PreTrainedModel):
-        yield cls
-        return
     defined: list[Any] = list(vars(sys.modules[cls.__module__]).values())
-    for candidate in defined:
-        if (
-            isinstance(candidate, type)
-            and issubclass(candidate, PreTrainedModel)
-            and candidate.__module__ == cls.__module__
-            and getattr(candidate, "config_class", None) is not None
-        ):
-            yield candidate
+    models = [
+        candidate
+        for candidate in defined
+        if isinstance(candidate, type)
+        and issubclass(candidate, PreTrainedModel)
+        and candidate.__module__ == cls.__module__
+        and getattr(candidate, "config_class", None) is not None
+    ]
+    if issubclass(cls, PreTrainedModel):
+        both = [] if has_decoder_inputs(cls) else list(filter(has_decoder_inputs, models))
+        yield from (*both, cls)
+        return
+    yield from sorted(models, key=lambda model: not has_decoder_inputs(model))
+
+
+def has_decoder_inputs(model_class: type[Any]) -> bool:
+    """Whether a model's encoder and decoder are given inputs of their own."""
+    return "decoder_input_ids" in inspect.signature(model_class.forward).parameters
+
+
+def shared_with_encoder(cls: type[Any]) -> bool:
+    """Whether a model of the class's file runs an encoder and a decoder."""
+    return any(map(has_decoder_inputs, host_models(cls)))
 
 
 def config_from(cls: type[Any], content: dict[str, Any]) -> Any:

@@ -66,9 +66,11 @@ class StandaloneWorkload:
     """One module that is constructed from numbers, run on inputs of its own."""
 
     has_cache = False
+    has_encoder = False
 
     def __init__(self, cls: type[Any], dtype: torch.dtype = torch.bfloat16) -> None:
         self.cls, self.dtype = cls, dtype
+        self.full_layers: dict[str, int] = {}
         self._fixed: dict[str, Any] = {}
         self._integers: dict[str, int] = {}
         self._defaults: dict[str, int] = {}
@@ -114,7 +116,7 @@ class StandaloneWorkload:
         torch.set_default_dtype(self.dtype)
         try:
             with torch.device("meta"), recording(), no_initialisation():
-                return self.cls(**arguments).eval()
+                return self.cls(**arguments).eval().requires_grad_(False)
         finally:
             torch.set_default_dtype(before)
 

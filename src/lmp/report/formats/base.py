@@ -1,0 +1,85 @@
+"""What every format is given, and what it gives back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import IO, Any, Literal
+
+from lmp.expand.numbers import Cost, ModelNumbers, ModuleNumbers
+from lmp.expand.records import Evaluation
+from lmp.expand.sweep import Chunk, Sweep
+from lmp.records import ModelAnalysis
+
+Weight = Literal["flops", "bytes", "read", "write"]
+
+
+@dataclass(frozen=True)
+class Show:
+    """What of it is asked for."""
+
+    depth: int | None = None
+    """Levels of modules below the root; None is the format's own choice."""
+    kernels: bool | None = None
+    """Whether the operators of a module stand one by one; None is the format's own choice."""
+    sort: str = "order"
+    """order, flops, bytes, read, write or intensity: how the parts of a module stand among one another."""
+    top: int | None = None
+    """The parts of a module that are shown; the others are summed up in one row."""
+    by: Weight = "flops"
+    """What shares are shares of."""
+    weight: Weight = "flops"
+    """What a flame graph's widths are."""
+    exact: bool = False
+    """Integers instead of units."""
+    width: int = 120
+    color: bool = False
+
+
+@dataclass(frozen=True)
+class Result:
+    """A model at one point."""
+
+    numbers: ModelNumbers
+    tree: ModuleNumbers
+    evaluation: Evaluation
+    warnings: list[str]
+
+    @property
+    def model(self) -> ModelAnalysis:
+        return self.numbers.model
+
+
+@dataclass(frozen=True)
+class SweepResult:
+    """A model at many points."""
+
+    model: ModelAnalysis
+    sweep: Sweep
+    chunks: Callable[[], Iterator[Chunk]]
+    """From the first point on, every time it is called."""
+    warnings: Callable[[], list[str]]
+    """What there is to say once all chunks have been seen."""
+
+
+@dataclass(frozen=True)
+class Format:
+    """What it writes one point, many, or the formulas themselves with; None where it has no such.
+
+    The stream is one of text unless the format is ``binary``.
+    """
+
+    point: Callable[[Result, Show, IO[Any]], None] | None = None
+    sweep: Callable[[SweepResult, Show, IO[Any]], None] | None = None
+    model: Callable[[ModelNumbers, Mapping[str, int], IO[Any]], None] | None = None
+    binary: bool = False
+
+
+def weighed(cost: Cost, weight: Weight) -> int:
+    """FLOPs, or bytes."""
+    return int(getattr(cost, weight))
+
+
+def one_line(text: str) -> str:
+    """The text without line ends and other signs that cannot be printed."""
+    return " ".join("".join(sign if sign.isprintable() else " " for sign in text).split())

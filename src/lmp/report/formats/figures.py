@@ -1,0 +1,48 @@
+"""Exact integers as people read them. No float is involved: integers here may have thousands of digits."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+_PREFIXES = ("", "k", "M", "G", "T", "P", "E", "Z", "Y", "R", "Q")
+
+
+def figure(value: int, unit: str, exact: bool = False) -> str:
+    """``423.2 GFLOP``, in decimal steps: a kB is 1000 bytes. ``423,249,591,392`` where it is to be exact."""
+    if exact:
+        return f"{value:,}"
+    step = (len(str(value)) - 1) // 3
+    if step == 0:
+        return f"{value} {unit}".rstrip()
+    scaled = _rounded(Fraction(value, 1000**step), 4)
+    if scaled == "1000":  # 999,960 is 1.000 M, not 1000 k
+        step, scaled = step + 1, "1.000"
+    prefix = _PREFIXES[step] if step < len(_PREFIXES) else f"e{3 * step} "
+    return f"{scaled} {prefix}{unit}".rstrip()
+
+
+def _rounded(value: Fraction, digits: int) -> str:
+    """A value from 1 to 1000 with so many digits."""
+    before = len(str(int(value)))
+    places = max(0, digits - before)
+    whole = (value.numerator * 10**places * 2 + value.denominator) // (2 * value.denominator)
+    text = str(whole)
+    if len(text) > before + places:  # 9.9996 rounds to 10.00
+        places = max(0, places - 1)
+        whole //= 10
+        text = str(whole)
+    return f"{text[:-places]}.{text[-places:]}" if places else text
+
+
+def percent(share: Fraction | None) -> str:
+    if share is None:
+        return "-"
+    tenths = (share.numerator * 2000 + share.denominator) // (2 * share.denominator)
+    return f"{tenths // 10}.{tenths % 10}%"
+
+
+def ratio(part: int, whole: int) -> str:
+    if whole == 0:
+        return "-"
+    hundredths = (part * 100 + whole // 2) // whole
+    return f"{hundredths // 100:,}.{hundredths % 100:02d}"

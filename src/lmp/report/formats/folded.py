@@ -1,0 +1,16 @@
+"""Folded stacks, ``outer;inner;operator weight`` a line: what flamegraph.pl, inferno and speedscope read."""
+
+from __future__ import annotations
+
+from typing import IO, Any
+
+from lmp.report.formats.base import Format, Result, Show
+from lmp.report.formats.stacks import plain, stacks
+
+
+def point(result: Result, show: Show, out: IO[Any]) -> None:
+    for frames, size in stacks(result.model, result.tree, show.weight):
+        out.write(f"{';'.join(plain(frame.name) for frame in frames)} {size}\n")
+
+
+FORMAT = Format(point)

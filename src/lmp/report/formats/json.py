@@ -1,0 +1,35 @@
+"""JSON: the record of one point (schemas/evaluation.schema.json), or one object a line for a sweep."""
+
+from __future__ import annotations
+
+import json
+from typing import IO, Any
+
+from lmp.report.formats.base import Format, Result, Show, SweepResult
+from lmp.report.formats.sweeps import columns, lists
+
+
+def point(result: Result, show: Show, out: IO[Any]) -> None:
+    out.write(json.dumps(result.evaluation.model_dump(mode="json"), indent=2, ensure_ascii=False) + "\n")
+
+
+def sweep(result: SweepResult, show: Show, out: IO[Any]) -> None:
+    names = columns(result)
+    # One row is a format string away: json.dumps would take three times as long for a million of them.
+    line = "{" + ", ".join(f"{json.dumps(name)}: %s".replace("%s", "\0") for name in names) + "}\n"
+    line = line.replace("%", "%%").replace("\0", "%s")
+    for chunk in result.chunks():
+        found = [_written(values) for values in lists(names, chunk)]
+        out.write("".join(map(line.__mod__, zip(*found, strict=True))))
+
+
+FORMAT = Format(point, sweep)
+
+_WORDS = {True: "true", False: "false", None: "null"}
+
+
+def _written(values: list[Any]) -> list[Any]:
+    """Numbers print as JSON's own; the three words do not."""
+    if any(value is None or isinstance(value, bool) for value in values):
+        return [_WORDS[v] if v is None or isinstance(v, bool) else v for v in values]
+    return values

@@ -1,0 +1,51 @@
+"""What the reader of numbers has to know about them, one line each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from lmp.expand.records import ViolatedAssumption
+from lmp.records import ModelAnalysis
+
+
+def of_the_model(model: ModelAnalysis) -> Iterator[str]:
+    """Classes that are not verified, and operators that are not counted."""
+    for name, part in model.parts.items():
+        if part.status != "verified":
+            failed = part.status == "failed"
+            yield f"the formulas of {name} are {'NOT in agreement with execution' if failed else part.status}"
+    whole = model.verification
+    if whole.status != "verified" and all(part.status == "verified" for part in model.parts.values()):
+        why = f": {whole.reason}" if whole.reason else ""
+        yield f"the formulas of {model.class_name} as a whole are {whole.status}{why}"
+    for name, part in model.parts.items():
+        if part.uncounted:
+            yield f"{name} has operators without a rule, whose cost is missing: {', '.join(part.uncounted)}"
+
+
+def of_the_values(model: ModelAnalysis, cache_len: int) -> Iterator[str]:
+    """Values that change nothing."""
+    if cache_len and "cache_len" not in model.parameters:
+        yield f"{_short(model.class_name)} has no cache: cache_len = {cache_len} changes nothing"
+
+
+def of_assumptions(violated: list[ViolatedAssumption]) -> Iterator[str]:
+    for broken in violated:
+        values = ", ".join(f"{name} = {value}" for name, value in broken.values.items())
+        yield (
+            f"assumption {broken.assumption} of {_short(broken.class_name)} does not hold ({values}): "
+            "the formulas were derived for where it does"
+        )
+
+
+def of_a_sweep(broken: Mapping[str, int], size: int) -> Iterator[str]:
+    """``broken`` is how many of ``size`` points break each assumption."""
+    for assumption, count in broken.items():
+        yield (
+            f"assumption {assumption} does not hold at {count:,} of {size:,} points: "
+            "the formulas were derived for where it does"
+        )
+
+
+def _short(class_path: str) -> str:
+    return class_path.rpartition(".")[2]

@@ -1,0 +1,169 @@
+"""`lmp expand`: its options, its table, its JSON, its errors. On analyses written by hand, in an empty project."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from analyses import LAYER, LINEAR, MLP, kernel, layer, linear, mlp
+from fakes import Lmp
+from jsonschema import Draft202012Validator
+
+from lmp.records import ModuleAnalysis, Verification
+from lmp.store.results import Store
+from lmp.store.schemas import schema
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    folder = tmp_path / "analysis_results"
+    save(folder, layer(), mlp(), linear())
+    return folder
+
+
+def save(folder: Path, *analyses: ModuleAnalysis) -> None:
+    for analysis in analyses:
+        Store(folder).save(analysis.model_copy(update={"engine": "by hand"}))
+
+
+def test_the_table(lmp: Lmp, results: Path) -> None:
+    result = lmp("expand", LAYER)
+    assert result.exit_code == 0
+    lines = [line.rstrip() for line in result.stdout.splitlines()]
+    assert lines[:3] == [
+        LAYER,
+        "  transformers 5.23.0 · config: default (the class's defaults) · engine: by hand · bfloat16",
+        "  verified at 5 points, as are its 2 parts",
+    ]
+    assert lines[3] == f"  {results / LAYER / 'model_analysis.json'}"
+    tree = [line.split() for line in lines[lines.index("") + 1 :]]
+    assert tree[:6] == [
+        ["module", "class", "repeat", "kernels"],
+        ["(the", "model)", "LlamaDecoderLayer", "1", "1"],
+        ["mlp", "LlamaMLP", "3", "2"],
+        ["gate_proj", "Linear", "1", "1"],
+        ["up_proj", "Linear", "1", "1"],
+        ["down_proj", "Linear", "1", "1"],
+    ]
+    # 3 MLPs of three Linears at 2 FLOPs a multiply-add; 8 * 32 weights each at the config of the samples: 18 * 256
+    assert "  of it matmul    18 * {batch_size} * {seq_len} * {hidden_size} * {intermediate_size}" in lines
+    assert "                  = 4608 * {batch_size} * {seq_len}" in lines
+    assert "variables         batch_size = inputs.x.shape[0]" in lines
+    assert "                  hidden_size = config.hidden_size = 8" in lines
+    assert "by hand" not in result.stderr
+    assert result.stderr == f"{LAYER}: linking\n{LAYER}: stored\n"
+
+
+def test_from_the_store(lmp: Lmp, results: Path) -> None:
+    lmp("expand", LAYER)
+    result = lmp("expand", LAYER)
+    assert "model_analysis.json, from the store" in result.stdout
+    assert result.stderr == ""
+
+
+def test_lines_down_to_a_depth(lmp: Lmp, results: Path) -> None:
+    assert "kernel of line 320" not in lmp("expand", LAYER).stdout
+    one = lmp("expand", LAYER, "--depth", "1").stdout
+    assert "320  kernel of line 320" in one
+    assert "flops {batch_size} * {seq_len} * {hidden_size}" in one
+    assert "kernel of line 175" not in one
+    two = lmp("expand", LAYER, "--depth", "2").stdout
+    assert "kernel of line 175" in two
+    assert "matrix product" not in two
+    assert "matrix product" in lmp("expand", LAYER, "--depth", "3").stdout
+
+
+@pytest.mark.parametrize("width", ["80", "120"])
+def test_no_line_is_wider_than_the_terminal(
+    lmp: Lmp, results: Path, width: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from rich.console import Console
+
+    monkeypatch.setattr("lmp.cli.tables.console", lambda: Console(width=int(width), highlight=False))
+    long = " + ".join(f"{{seq_len}} ** {n} * {{batch_size}}" for n in range(2, 80))
+    plain = layer()
+    save(results, plain.model_copy(update={"kernels": [*plain.kernels, kernel(330, long, long, "0")]}))
+    lines = lmp("expand", LAYER, "--depth", "3").stdout.splitlines()
+    place = str(results)  # a path stays whole, to be copied
+    assert max(len(line.rstrip()) for line in lines if place not in line) <= int(width)
+    assert "characters, all of them with --json" in " ".join(" ".join(lines).split())
+
+
+def test_json_is_the_file(lmp: Lmp, results: Path) -> None:
+    result = lmp("expand", LAYER, "--json", "--quiet")
+    found = json.loads(result.stdout)
+    Draft202012Validator(schema("model_analysis")).validate(found)
+    assert result.stdout == (results / LAYER / "model_analysis.json").read_text()
+    assert "${" not in result.stdout
+    assert result.stderr == ""
+
+
+def test_both_forms_and_the_alias_of_results(lmp: Lmp, results: Path, tmp_path: Path) -> None:
+    elsewhere = results.rename(tmp_path / "elsewhere")
+    for arguments in (
+        (LINEAR, "--module-analysis", str(elsewhere)),
+        ("--model", LINEAR, "--results", str(elsewhere)),
+        (LINEAR, "--model", LINEAR, "--results", str(elsewhere), "--module-analysis", str(elsewhere)),
+    ):
+        assert lmp("expand", *arguments, "--quiet").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "error: no model is given\n"),
+        ((LINEAR, "--model", MLP), f"error: two models are given: {LINEAR} and, with --model, {MLP}\ngive one\n"),
+        ((LINEAR, "--results", "a", "--module-analysis", "b"), "error: two folders are given: --results a and"),
+        ((LINEAR, "--depth", "-1"), "error: Invalid value for '--depth'"),
+        (("not/a/class",), "error: 'not/a/class' is not a class path\n"),
+    ],
+)
+def test_usage(lmp: Lmp, arguments: tuple[str, ...], message: str) -> None:
+    result = lmp("expand", *arguments)
+    assert result.exit_code == 2
+    assert result.stderr.startswith(message)
+
+
+def test_a_missing_class_leaves_a_scratchpad(lmp: Lmp, results: Path) -> None:
+    (results / LINEAR / "module_analysis.json").unlink()
+    result = lmp("expand", LAYER, "--quiet")
+    assert result.exit_code == 3
+    assert result.stderr.startswith(f"error: {LAYER} > mlp > gate_proj: the pytorch sources are not in ")
+    page = (results / "SCRATCHPAD.md").read_text()
+    assert f"an analysis of {LINEAR}" in page
+    assert str(results / "SCRATCHPAD.md") in result.stderr
+
+
+def test_what_is_not_verified_is_said(lmp: Lmp, results: Path) -> None:
+    save(results, linear(verification=Verification(status="unverified", reason="-"), uncounted=["aten::frob"]))
+    result = lmp("expand", LAYER)
+    assert result.exit_code == 0
+    assert f"UNVERIFIED: not every part is verified: {LINEAR} (unverified)" in result.stdout
+    assert f"NOT VERIFIED      {LINEAR}: unverified" in result.stdout
+    assert f"UNCOUNTED         {LINEAR}: aten::frob" in result.stdout
+    assert "Linear (unverified)" in result.stdout
+    assert f"warning: not every part is verified: {LINEAR} (unverified)\n" in result.stderr
+
+
+def test_a_part_that_failed_ends_with_4(lmp: Lmp, results: Path) -> None:
+    save(results, linear(verification=Verification(status="failed")))
+    result = lmp("expand", LAYER, "--quiet")
+    assert result.exit_code == 4
+    assert f"error: the formulas do not agree with execution: {LINEAR}\n" in result.stderr
+
+
+def test_an_analysis_that_does_not_fit_ends_with_4(lmp: Lmp, results: Path) -> None:
+    save(results, linear(kernels=[kernel(134, "{rows}", "0", "0")]))
+    result = lmp("expand", LAYER, "--quiet")
+    assert result.exit_code == 4
+    assert result.stderr.startswith(f"error: {LAYER} > mlp > gate_proj line 134: rows has no value")
+    assert len(result.stderr.splitlines()) == 2
+
+
+def test_other_peoples_text_is_no_markup(lmp: Lmp, results: Path) -> None:
+    wild = kernel(3, "1", "0", "0", operation="[red]x[/nothing]", code="[/]")
+    save(results, linear(kernels=[wild]))
+    result = lmp("expand", LINEAR, "--depth", "1")
+    assert result.exit_code == 0
+    assert "[red]x[/nothing]" in result.stdout

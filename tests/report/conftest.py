@@ -1,0 +1,73 @@
+"""The hand-made model of the store's tests, at one point and at several."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "store"))
+
+import small_models as small
+
+from lmp.expand.numbers import ModelNumbers
+from lmp.expand.point import point
+from lmp.expand.sweep import plan
+from lmp.report.formats import load
+from lmp.report.formats.base import Result, Show, SweepResult
+from lmp.report.warnings import of_a_sweep, of_assumptions, of_the_model
+
+Written = Callable[..., Any]
+
+
+def _stream(name: str) -> Any:
+    return io.BytesIO() if load(name).binary else io.StringIO(newline="")
+
+
+@pytest.fixture
+def written() -> Written:
+    """What a format writes for the small model: ``written("csv", show=Show(...), model={...}, seq_len=16)``."""
+
+    def write(name: str, show: Show | None = None, model: dict[str, Any] | None = None, **given: int) -> Any:
+        numbers = ModelNumbers(small.model(**(model or {})))
+        values = point(numbers.model, {**small.POINT, **given})
+        tree = numbers.tree(values)
+        evaluation = numbers.evaluation(values, tree)
+        warnings = [*of_the_model(numbers.model), *of_assumptions(evaluation.violated_assumptions)]
+        out, form = _stream(name), load(name)
+        assert form.point is not None
+        form.point(Result(numbers, tree, evaluation, warnings), show or Show(), out)
+        return out.getvalue()
+
+    return write
+
+
+@pytest.fixture
+def swept() -> Written:
+    """What a format writes for several points: ``swept("csv", {"batch_size": (1, 2), "seq_len": (16,)})``."""
+
+    def write(
+        name: str, given: dict[str, Any], show: Show | None = None, model: dict[str, Any] | None = None, points: int = 5
+    ) -> Any:
+        numbers = ModelNumbers(small.model(**(model or {})))
+        sweep = plan(numbers.model, given)
+        broken: Counter[str] = Counter()
+
+        def chunks() -> Any:
+            broken.clear()
+            for chunk in sweep.chunks(numbers, points):
+                broken.update(chunk.broken)
+                yield chunk
+
+        out, form = _stream(name), load(name)
+        assert form.sweep is not None
+        warnings = lambda: list(of_a_sweep(broken, sweep.size))  # noqa: E731
+        form.sweep(SweepResult(numbers.model, sweep, chunks, warnings), show or Show(), out)
+        return out.getvalue()
+
+    return write
