@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import lmp.expand as package
 from lmp.errors import UsageError
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import pandas
     import torch
 
+    from lmp.expand.numbers import ModelNumbers
     from lmp.expand.records import EvaluatedTotals, Evaluation
     from lmp.pipeline.module import Session
     from lmp.records import ModelAnalysis, ModuleAnalysis
@@ -81,8 +82,6 @@ class Analysis:
     """Class path -> its analysis, for every class that is referred to."""
     sources: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Distribution -> the folder whose lines are quoted."""
-    module: ModuleAnalysis | None = field(default=None, repr=False)
-    """Of an expanded model, the analysis of its root: each class evaluated by itself comes to the same."""
 
     @property
     def class_name(self) -> str:
@@ -115,14 +114,14 @@ class Analysis:
         Raises UsageError for a name that the module does not have or that has no value, EvaluationError where a
         formula has no integer value.
         """
-        from lmp.expand.evaluation import evaluate_analysis
+        from lmp.expand.point import point
 
         width = {"float32": 4, "float64": 8}.get(self.record.dtype, 2)
         given = {"batch_size": batch_size, "seq_len": seq_len, **values}
-        point = {name: value for name, value in given.items() if value is not None}
+        named = {name: value for name, value in given.items() if value is not None}
         sizes = {"w_bytes": w_bytes or width, "a_bytes": a_bytes or width}
-        evaluation = evaluate_analysis(self._root, self._part, {**point, "cache_len": cache_len, **sizes})
-        return Evaluated(evaluation)
+        at = point(self._numbers.model, {**named, "cache_len": cache_len, **sizes})
+        return Evaluated(self._numbers.evaluation(at))
 
     def to_frame(self) -> pandas.DataFrame:
         """One row a kernel, with its formulas as text.
@@ -139,7 +138,7 @@ class Analysis:
         """The record as JSON, of the schema ``module_analysis`` or ``model_analysis``."""
         from lmp.store.results import to_data
 
-        return json.dumps(to_data(cast("ModuleAnalysis", self.record)), indent=2, ensure_ascii=False) + "\n"
+        return json.dumps(to_data(self.record), indent=2, ensure_ascii=False) + "\n"
 
     def save(self, results: str | Path) -> Path:
         """Write the analysis, and those that it refers to, into a results folder; returns its file.
@@ -154,9 +153,18 @@ class Analysis:
             store.save(part)
         return _saved(store, self.record)
 
-    @property
-    def _root(self) -> ModuleAnalysis:
-        return self.module if self.module is not None else cast("ModuleAnalysis", self.record)
+    @functools.cached_property
+    def _numbers(self) -> ModelNumbers:
+        """The formulas, read once for all evaluations."""
+        from lmp.expand.numbers import ModelNumbers
+
+        return ModelNumbers(self._linked())
+
+    def _linked(self) -> ModelAnalysis:
+        from lmp.expand.link import link
+        from lmp.records import ModelAnalysis
+
+        return self.record if isinstance(self.record, ModelAnalysis) else link(self.record, self._part)
 
     def _part(self, class_path: str) -> ModuleAnalysis:
         return self.parts[class_path]
@@ -226,15 +234,13 @@ def expand(
     ``flops``, ``matmul_flops``, ``read``, ``write`` (bytes) and ``parameters_count`` as formulas. Raises what
     ``analyze`` raises, and InvalidAnalysis where analyses do not fit together.
     """
-    from lmp.expand.link import link
-
     if isinstance(module_or_class, Analysis):
         if inputs is not None or init is not None or options:
             raise UsageError("an Analysis is expanded as it is\nleave out inputs, init and options")
         analysis = module_or_class
     else:
         analysis = analyze(module_or_class, inputs, init, **options)
-    return replace(analysis, record=link(analysis._root, analysis._part), module=analysis._root)
+    return replace(analysis, record=analysis._linked())
 
 
 class _Expand(types.ModuleType):

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from lmp.errors import EvaluationError
-from lmp.formula import as_polynomial, equal, parse, simplify, simplify_condition, to_text, var
+from lmp.formula import as_polynomial, equal, is_integer, parse, simplify, simplify_condition, to_text, var
 from lmp.formula.parse import parse_condition
 
 B, S, C = "{batch_size}", "{seq_len}", "{cache_len}"
@@ -124,3 +124,19 @@ def test_what_would_grow_without_end_is_left_as_it_is_or_refused(text):
     except EvaluationError as error:
         assert "more than" in str(error)  # noqa: PT017  either answer is right; hanging is not
     assert time.perf_counter() - start < 10
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("{a} * 3 - {b}", True),
+        ("{a} / 2 * 4", True),
+        ("{a} // 3 + ceil({b} / 2)", True),
+        ("where({a} > 1, 2, {b} % 3)", True),
+        ("{a} / 2", False),
+        ("{a} / {b}", False),
+        ("where({a} > 1, 1, 0.5)", False),
+    ],
+)
+def test_what_is_an_integer_wherever_it_has_a_value(text: str, expected: bool) -> None:
+    assert is_integer(parse(text)) is expected

@@ -71,6 +71,7 @@ from lmp.records import (
     MATMUL_CATEGORIES,
     UNIVERSAL,
     Analysis,
+    Decision,
     Kernel,
     MemoryAccess,
     ModelAnalysis,
@@ -359,9 +360,8 @@ class _Linker:
 
     def _total(self, analysis: ModuleAnalysis, runs: Iterable[_Run], index: int, place: Place) -> Expr:
         try:
-            return _tidy(
-                analysis, add(*(_times(run.repeat, run.totals[index]) for run in runs)), place, MAX_TOTAL_NODES
-            )
+            total = add(*(_times(run.repeat, run.totals[index]) for run in runs))
+            return _tidy(analysis, total, place, MAX_TOTAL_NODES)
         except RecursionError as error:
             raise invalid(analysis, place, _TOO_LARGE) from error
 

@@ -112,7 +112,7 @@ class InputsWorkload:
         torch.set_default_dtype(self.dtype)
         skipped = no_initialisation() if device == "meta" else contextlib.nullcontext()
         try:
-            with torch.device(device), recording(), skipped, self._answering(device):
+            with torch.device(device), recording(), skipped, self._answering(device), _as_known_errors():
                 made: torch.nn.Module = self.cls(**{n: self._made(v) for n, v in arguments.items()})
                 return made.eval()
         finally:
@@ -143,7 +143,7 @@ class InputsWorkload:
         self, module: torch.nn.Module, given: Mapping[str, Any], device: str, observer: AbstractContextManager[Any]
     ) -> None:
         # What forward() makes without saying where is made where its inputs are.
-        with torch.no_grad(), torch.device(device), self._answering(device), observer:
+        with torch.no_grad(), torch.device(device), self._answering(device), observer, _as_known_errors():
             module(**given)
 
     def _tensor(self, value: Any, sizes: Mapping[str, Any], device: str) -> Any:
@@ -338,6 +338,18 @@ class InputsWorkload:
         for name, where in self.leaves.items():
             arguments = _placed(arguments, where, bool(point[name]) if name in self.flags else point[name])
         return self._construct(arguments, "cpu")
+
+
+@contextlib.contextmanager
+def _as_known_errors() -> Iterator[None]:
+    """One's own code may raise errors of its own: sizes that it refuses are told by an error that Python knows."""
+    try:
+        yield
+    except (LmpError, ArithmeticError, AssertionError, IndexError, RuntimeError, TypeError, ValueError):
+        raise
+    except Exception as error:
+        first = (str(error).splitlines() or [""])[0]
+        raise RuntimeError(f"{type(error).__name__}: {first}").with_traceback(error.__traceback__) from error
 
 
 def _named(name: str, cls: type[Any]) -> Callable[..., Any]:
