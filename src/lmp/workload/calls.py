@@ -86,7 +86,7 @@ def folder_of(cls: type[Any]) -> str:
 
 def _code_file(cls: type[Any]) -> str:
     code = getattr(inspect.unwrap(cls.forward), "__code__", None)
-    return code.co_filename if code is not None else "<none>"
+    return code.co_filename if code is not None and code.co_filename != _CALLING else "<none>"
 
 
 class CallTracker:
