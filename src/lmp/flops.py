@@ -121,6 +121,10 @@ TABLE: dict[str, ScalarOps] = {
     "_adaptive_avg_pool2d": _each(1, "one addition an element, one division a result", per_output=1),
     "upsample_nearest": FREE,
     "_trilinear": ScalarOps(definition="two products and an addition for each term of sum_ij x_i * W_ij * y_j"),
+    "linalg_solve_triangular": ScalarOps(
+        definition="row i of n: i products, i subtractions, one division; n an element of the result, "
+        "n - 1 where the diagonal is 1 and nothing is divided"
+    ),
     # scatters that add
     "index_add": ScalarOps(definition="one addition an added value"),
     "scatter_add": ScalarOps(definition="one addition an added value"),

@@ -35,10 +35,14 @@ def held_out_points(workload: Workload, held: Collection[str] = ()) -> list[tupl
         _point("chunked prefill", own, (2, 6, 9)),
         _point("prefill of one sequence", own, (1, 17, 0)),
         _point("first token", own, (3, 1, 0)),
+        _point("long prefill", own, (2, 150, 0)),
         _point("prefill, other config", other, (2, 9, 0)),
         _point("decode, other config", other, (1, 1, 23)),
         _point("chunked prefill, other config", other, (3, 8, 19)),
     ]
+    # Kinds of layers may come in any order: what holds for the first ones need not hold for all.
+    if any(own[name] > 1 for name in workload.full_layers):
+        points.append(_point("prefill, all layers", {**own, **workload.full_layers}, (2, 4, 0)))
     equal = equalised(workload, held)
     points += [
         _point("chunked prefill, other ratios", equal, (2, 7, 15)),

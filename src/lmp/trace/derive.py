@@ -61,6 +61,8 @@ class Deriver:
             if contradiction is None:
                 break
             if any(r.numbers == contradiction.numbers for r in self.runs.symbolic):
+                if table.give_up_compulsory():
+                    break
                 raise TraceFailed(table.explain())
             self.runs.add_symbolic(contradiction.numbers, class_path)
         derived = table.derived(self._degenerate)

@@ -164,8 +164,8 @@ class _Lines:
         is_matmul = matmul != num(0)
         shared: dict[str, Any] = {
             "kernel_type": "basic",
-            "operation": operation(item.operator, item.causal),
-            "analysis": explanation(item.operator),
+            "operation": operation(item.operator, item.causal) + (f", {item.times} times" if item.times > 1 else ""),
+            "analysis": explanation(item.operator) + (", the first of them; the sum of all" if item.times > 1 else ""),
             "category": item.category,
             "repeat": _repeat(formulas["count"]),
             "causal": item.causal,

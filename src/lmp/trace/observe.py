@@ -53,6 +53,8 @@ class Item:
     fields: dict[str, Size]
     category: str
     count: int = 1
+    times: int = 1
+    """Executions that ``fields`` are the sum of: a loop whose steps have different shapes is one item."""
     causal: bool = False
     counted: bool = True
     operator: Any = None
@@ -123,7 +125,15 @@ class Observer:
             **{f"write:{unit}": amount for unit, amount in _by_unit(found.writes).items()},
         }
         fields = {name: value for name, value in fields.items() if not (isinstance(value, int) and value == 0)}
-        return Item(key, executed.order, fields, found.category, 1, executed.causal, found.counted, executed.operator)
+        return Item(
+            key,
+            executed.order,
+            fields,
+            found.category,
+            causal=executed.causal,
+            counted=found.counted,
+            operator=executed.operator,
+        )
 
     def _referred(self, call: Call) -> bool:
         """Whether a called module stands as a reference: it is not written out, or inside of one that is no more."""

@@ -399,6 +399,13 @@ register(
     scalar_flops=lambda op: 3 * op.arguments["i1"].shape[0] * op.arguments["i2"].results,
 )
 register(
+    "linalg_solve_triangular",
+    category="elementwise",
+    scalar_flops=lambda op: (
+        (op.arguments["self"].shape[-1] - int(bool(op.get("unitriangular")))) * op.outputs[0].results
+    ),
+)
+register(
     "max_pool2d_with_indices",
     "max_pool3d_with_indices",
     category="pooling",

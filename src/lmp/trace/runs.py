@@ -16,7 +16,7 @@ import sympy
 import torch
 
 from lmp.errors import LmpError, TraceFailed
-from lmp.formula import Condition, evaluate_condition, free_variables, var
+from lmp.formula import Condition, Expr, evaluate_condition, free_variables, var
 from lmp.trace.observe import input_tensors
 from lmp.trace.recording import Recorder, Recording
 from lmp.trace.rules import Size
@@ -43,6 +43,10 @@ class Run:
     model: torch.nn.Module
     pinned: dict[str, int] = field(default_factory=dict)
     """Config values that the code turned into plain numbers: formulas may hold for these numbers only."""
+    loops: list[Expr] = field(default_factory=list)
+    """Other sizes that the code turned into plain numbers: a loop over them runs as often."""
+    steps: set[int] = field(default_factory=set)
+    """Constants that numbers of tokens are divided by."""
 
     def calls_of(self, class_path: str) -> list[Call]:
         return [c for c in self.recording.calls if c.class_path == class_path]
@@ -97,8 +101,10 @@ class Runs:
         env.source_root = self.source_root
         sizes = Sizes(env.values)
 
+        size_of = sizes.formula
+
         def size(value: Any) -> Size:
-            return sizes.formula(expression(value))
+            return size_of(expression(value))
 
         plain = {n for n, v in numbers.items() if n in self.workload.flags or (n in RUNTIME and v <= 1)}
         values = {n: v if n in plain else env.size(n, v) for n, v in numbers.items()}
@@ -119,7 +125,15 @@ class Runs:
             ) from error
         shown = {n: v if n in plain else size(v) for n, v in values.items()}
         pinned = {e.name: n for e, n in env.pinned.items() if isinstance(e, sympy.Symbol)}
-        return Run(numbers, shown, recorder.recording, size, sizes, list(env.conditions.values()), model, pinned)
+        made = Run(numbers, shown, recorder.recording, size, sizes, list(env.conditions.values()), model, pinned)
+        for e in env.pinned:
+            tokens = not isinstance(e, sympy.Symbol) and {s.name for s in e.free_symbols} & set(RUNTIME)
+            with contextlib.suppress(TypeError):
+                found = size_of(e) if tokens else None
+                if isinstance(found, Expr):
+                    made.loops.append(found)
+                    made.steps |= {int(c) for c in e.atoms(sympy.Integer) if c > 1}
+        return made
 
     def _execute(
         self, values: dict[str, Any], size: Callable[[Any], Size], env: ConcolicShapeEnv | None = None
@@ -173,7 +187,18 @@ class Runs:
             self.explore([{**self.start_point(), "seq_len": 9}, {**self.start_point(), "batch_size": 3}])
         if any(target in asked.within for asked, _ in self.symbolic[0].conditions):
             self._scout({}, target)
+        self._explore_steps(self.symbolic[0])
         self.follow(self.symbolic[0], target)
+
+    def _explore_steps(self, run: Run) -> None:
+        """Points with one and with several of the chunks that the source cuts the tokens into."""
+        cached = (0, 7) if self.workload.has_cache else (0,)
+        self.explore(
+            {"batch_size": b, "seq_len": s, "cache_len": c}
+            for step in sorted(run.steps)
+            for b, s in ((2, step), (2, 2 * step + 3), (1, 3 * step + 1))
+            for c in cached
+        )
 
     def start_point(self) -> dict[str, int]:
         """Where formulas are looked for first: chunked prefill; where an encoder runs first, before it is cached."""
@@ -192,6 +217,7 @@ class Runs:
     def add_symbolic(self, numbers: dict[str, int], target: str) -> None:
         """One more path, and the points that its own comparisons point to."""
         self.symbolic.append(self.run(numbers, symbolic=True))
+        self._explore_steps(self.symbolic[-1])
         self.follow(self.symbolic[-1], target)
 
     def explore_layers(self) -> None:
@@ -200,6 +226,9 @@ class Runs:
         for name in self.workload.full_layers:
             layers = start[name]
             self.explore({**start, name: layers + more} for more in (1, 2, 5))
+            if layers > 1:
+                # Kinds of layers may come in any order: what holds for the first ones need not hold for all.
+                self.explore([{**start, name: self.workload.full_layers[name]}])
             small = [n for n in self.base if 0 < start[n] < layers and n not in self.workload.full_layers]
             self.explore({**start, n: other} for n in small for other in (layers - 2, layers + 2) if other > 0)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -70,9 +71,12 @@ class Table:
     ) -> None:
         self.class_path, self.runs, self.variables = class_path, runs, variables
         self.symbolic = list(runs.symbolic)
-        self.formulas = [(r, variables.in_own_length(r, o)) for r in self.symbolic for o in observe(r)]
+        formulas = [(r, variables.in_own_length(r, o)) for r in self.symbolic for o in observe(r)]
+        self._summed = _unrolled([o for _, o in formulas], [o for run in runs.concrete for o in observe(run)])
+        self.formulas = [(r, self._collapsed(o)) for r, o in formulas]
         self.samples = [s for run in runs.concrete for s in self.samples_of(run, observe(run))]
         self.rows = self._rows()
+        self.has_compulsory = True
         flags = frozenset(
             name for name in variables.switches if all(p.values[name] in (0, 1) for _, p, _ in self.samples)
         )
@@ -84,8 +88,25 @@ class Table:
         found: dict[str, tuple[Run, Point, Observation]] = {}
         for observation in observations:
             numbers = {**self.variables.numbers(run, observation.call), **BYTES}
-            found.setdefault(f"{sorted(numbers.items())}{_content(observation)}", (run, Point(numbers), observation))
+            seen = self._collapsed(observation)
+            found.setdefault(f"{sorted(numbers.items())}{_content(seen)}", (run, Point(numbers), seen))
         return list(found.values())
+
+    def _collapsed(self, observation: Observation) -> Observation:
+        """The observation with the operators of each unrolled loop as one item."""
+        if not self._summed:
+            return observation
+        items: dict[tuple[Key, int], Item] = {}
+        for (key, index), item in observation.items.items():
+            if key not in self._summed:
+                items[key, index] = item
+                continue
+            before = items.get((key, 0), dataclasses.replace(item, fields={}, count=1, times=0))
+            fields = dict(before.fields)
+            for name, value in item.fields.items():
+                fields[name] = fields.get(name, 0) + value * item.count
+            items[key, 0] = dataclasses.replace(before, fields=fields, times=before.times + item.count)
+        return dataclasses.replace(observation, items=items)
 
     def _rows(self) -> dict[tuple[Key, int], Item]:
         """Every key that any run saw, with the item that describes it; in the order of the first run that saw it."""
@@ -108,10 +129,24 @@ class Table:
         for name in self._windows:
             found += [ge(var("cache_len"), var(name)), ge(var("seq_len"), var(name))]
             found += [ge(var("seq_len") + var("cache_len"), var(name))]
-        found += [*asked, *(gt(var(name), 1) for name in self.runs.compared)]
+        found += [*asked, *(gt(var(name), 1) for name in self._sometimes_one())]
         # The batch decides on little: it comes last, so that nothing else is explained by it.
         found += [gt(var(name), 1) for name in self.runs.lengths]
+        # Tokens that fill their last chunk need no padding; one chunk needs no loop.
+        steps = sorted({s for run in self.symbolic for s in run.steps})
+        found += [c for step in steps for c in (gt(var("seq_len"), step), eq(var("seq_len") % step, 0))]
         return [*found, gt(var("batch_size"), 1), gt(var("batch_size") * var("seq_len"), 1)]
+
+    def _sometimes_one(self) -> list[str]:
+        """Sizes of the config that are 1 in some runs: such a dimension broadcasts and needs no copy."""
+        seen: dict[str, set[bool]] = {}
+        for _, point, _ in self.samples:
+            for name in self.runs.base.keys() - set(self.runs.lengths):
+                seen.setdefault(name, set()).add(point.values[name] > 1)
+        return [
+            *self.runs.compared,
+            *sorted(n for n, met in seen.items() if len(met) > 1 and n not in self.runs.compared),
+        ]
 
     @functools.cached_property
     def _windows(self) -> list[str]:
@@ -133,6 +168,7 @@ class Table:
                 if "cache_len" in free_variables(formula):
                     found[simplify(substitute(formula, {"cache_len": kept}))] = None
         if name == "count":
+            found.update(dict.fromkeys(e for run in self.symbolic for e in run.loops))
             counts = {s.value for s in self._column(key, name)}
             if len(counts) > 1 and max(counts) > 1:
                 for layers in self.runs.workload.full_layers:
@@ -175,6 +211,13 @@ class Table:
             return next(r for r, p, _ in self.samples if p is sample.point)
         return None
 
+    def give_up_compulsory(self) -> bool:
+        """Do without compulsory traffic where nothing else is unexplained; whether that is so."""
+        if all(self.rows[key, 0].category == "compulsory" for key, _, _ in self.unexplained()):
+            self.rows = {key: item for key, item in self.rows.items() if item.category != "compulsory"}
+            self.has_compulsory = False
+        return not self.has_compulsory
+
     def explain(self) -> str:
         """What is not explained, as a message."""
         key, name, sample = next(self.unexplained())
@@ -210,13 +253,16 @@ class Table:
             formulas: dict[str, Expr] = {}
             for name in self.fields(key):
                 found = self.fitter.fit(self._column(key, name), self.candidates(key, name))
+                if found is None and item.category == "compulsory":
+                    self.has_compulsory = False
+                    break
                 if found is None:
                     raise TraceFailed(
                         f"{self.class_path}: {name} of {key[0].name} has several values that no condition tells apart."
                     )
                 formulas[name] = simplify(found)
             result.append((item, formulas))
-        return result
+        return [(i, f) for i, f in result if self.has_compulsory or i.category != "compulsory"]
 
     def derived(self, degenerate: Callable[[Table, list[tuple[Item, dict[str, Expr]]]], list[Condition]]) -> Derived:
         """Everything that is known of the class, in its own variables."""
@@ -255,7 +301,7 @@ class Table:
             shapes,
             simplify(sum(count, start=ZERO)),
             compulsory,
-            lambda run, seen: self.holds_at(outside, run, seen),
+            lambda run, seen: self.has_compulsory and self.holds_at(outside, run, seen),
         )
 
     def _in_own_variables(
@@ -368,6 +414,20 @@ def _named(condition: Condition, pinned: Mapping[str, int]) -> Condition:
     return condition
 
 
+def _unrolled(symbolic: list[Observation], concrete: list[Observation]) -> set[Key]:
+    """Operators that a line runs equally often in every run, and on tensors of different shapes: a loop written out."""
+    times: dict[Key, set[int]] = {}
+    differing = {key for o in symbolic for key, index in o.items if index > 0 and not key.composite}
+    for observation in (*symbolic, *concrete):
+        here: dict[Key, int] = {}
+        for (key, _), item in observation.items.items():
+            if key in differing:
+                here[key] = here.get(key, 0) + item.count
+        for key, count in here.items():
+            times.setdefault(key, set()).add(count)
+    return {key for key, counts in times.items() if len(counts) == 1}
+
+
 def _content(observation: Observation) -> str:
     return str([(str(k[0].name), i.count, sorted(i.fields.items())) for k, i in observation.items.items()])
 
@@ -388,7 +448,7 @@ def _insert_after(
 def _structural(name: str, numbers: Mapping[str, int], most: int) -> list[Expr]:
     """Counts that a model's structure gives: of its layers, of those before or after some layer, of every n-th."""
     layers = var(name)
-    small = [n for n, v in numbers.items() if n not in RUNTIME and n != name and 0 < v <= most]
+    small = [n for n, v in numbers.items() if n not in RUNTIME and n != name and 0 < v <= max(most, numbers[name])]
     found: list[Expr] = [layers]
     found += [var(n) for n in small]
     found += [minimum(layers, var(n)) for n in small]
@@ -398,7 +458,9 @@ def _structural(name: str, numbers: Mapping[str, int], most: int) -> list[Expr]:
     found += [layers // var(n) for n in small]
     found += [simplify(layers - layers // var(n)) for n in small]
     found += [simplify(layers - k) for k in (1, 2, 3)]
-    return found
+    # Every k-th layer, from the first or from the k-th on, and all the others.
+    periodic = [f for k in range(3, numbers[name] + 1) for f in (layers // k, (layers + (k - 1)) // k)]
+    return [*found, *periodic, *(simplify(layers - f) for f in periodic)]
 
 
 def _variable_order(name: str) -> tuple[int, str]:

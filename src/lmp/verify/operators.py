@@ -406,6 +406,13 @@ def _bilinear(op: Operation, first: int, out: int, entry: table.ScalarOps) -> in
     return rows * op.given["i2"].numel() * 3
 
 
+def _triangular(op: Operation, first: int, out: int, entry: table.ScalarOps) -> int:
+    # 2 * i operations in row i, and a division unless the diagonal is 1: n * (n - 1) + n for each column.
+    rows = op.given["self"].shape[-1]
+    columns = out // rows if rows else 0
+    return columns * (rows * (rows - 1) + (0 if op.given.get("unitriangular") else rows))
+
+
 SPECIAL: dict[str, Callable[[Operation, int, int, table.ScalarOps], int]] = {
     "add": _scaled,
     "sub": _scaled,
@@ -418,6 +425,7 @@ SPECIAL: dict[str, Callable[[Operation, int, int, table.ScalarOps], int]] = {
     "native_group_norm": _normalised(_groups),
     "native_batch_norm": _normalised(_channels),
     "_trilinear": _bilinear,
+    "linalg_solve_triangular": _triangular,
 }
 """What an operator's arguments add to (or take off) its entry in the table."""
 

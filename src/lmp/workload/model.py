@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from lmp.errors import LmpError, TraceFailed, UsageError
+from lmp.workload.answers import Question, answered
 from lmp.workload.arguments import recording
 from lmp.workload.base import Variable
 
@@ -44,6 +45,8 @@ class ModelWorkload:
         if attention == "sdpa" and not getattr(model_class, "_supports_sdpa", True):
             self.attention = "eager"  # as transformers itself chooses; the analysis says so
         self.variables = config_variables(config)
+        self.asked: dict[Question, bool] = {}
+        """Questions about data that runs were answered."""
         self.flags: frozenset[str] = frozenset()
         self.required: frozenset[str] = frozenset()
         self.inputs = Inputs(model_class, config, dtype)
@@ -85,7 +88,7 @@ class ModelWorkload:
         observer: AbstractContextManager[Any],
         before: AbstractContextManager[Any] | None = None,
     ) -> None:
-        with torch.no_grad():
+        with torch.no_grad(), answered(self.asked):
             past: dict[str, Any] = {}
             cached = values["cache_len"]
             if not (isinstance(cached, int) and cached == 0):
@@ -102,7 +105,7 @@ class ModelWorkload:
         parameters = inspect.signature(self.model_class.forward).parameters
         self.has_cache = "past_key_values" in parameters and "use_cache" in parameters
         if self.has_cache:
-            with torch.no_grad():
+            with torch.no_grad(), answered(self.asked):
                 given = self.inputs.first({**self.defaults, "batch_size": 1, "seq_len": 2})
                 output = self.build(self.defaults)(**given, use_cache=True)
             self.has_cache = getattr(output, "past_key_values", None) is not None
