@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import linecache
 import os
 import random
 import subprocess
@@ -223,6 +224,29 @@ def test_files(analysed: lmp.Analysis, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageError):
         analysed.save(tmp_path / "file")
+
+
+def cell(number: int, text: str) -> None:
+    """Run a text as a notebook runs a cell: no file, and its lines where tracebacks look for them."""
+    name = f"/tmp/ipykernel_0/{number}.py"
+    linecache.cache[name] = (len(text), None, text.splitlines(True), name)
+    code = compile(text, name, "exec")
+    types.FunctionType(code, vars(sys.modules["__main__"]))()
+
+
+def test_classes_of_a_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "__main__", types.ModuleType("__main__"))
+    cell(1, "from torch import nn\n\nclass In(nn.Module):\n    def forward(self, x):\n        return x * 2\n")
+    cell(2, "class Out(In):\n    def forward(self, x):\n        return super().forward(x) + 1\n")
+    cell(3, "class Both(nn.Sequential):\n    def forward(self, x):\n        return self[0](x) + self[1](x)\n")
+    both = vars(sys.modules["__main__"])
+    found = lmp.analyze(both["Both"](both["In"](), both["Out"]()), inputs="x: float[batch_size, 8]")
+    assert found.status == "verified"
+    assert found.class_name == "__main__.Both"
+    assert [(k.line, k.path) for k in found.record.kernels] == [(3, "0"), (3, "1"), (3, None)]
+    assert found.record.kernels[0].code == "return self[0](x) + self[1](x)"
+    # Of 3*8 elements: doubled twice, one added, and both added up.
+    assert found.evaluate(3).totals.flops == 4 * 24
 
 
 # --- what it refuses -------------------------------------------------------------------------------------------------

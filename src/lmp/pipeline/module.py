@@ -171,7 +171,9 @@ class Session:
             return False
         same_config = class_path.startswith("torch.") or found.config == self.origin
         same_attention = found.attn_requested == (wanted.attention or "sdpa")
-        return same_config and same_attention and found.dtype == wanted.dtype and is_current(found, self.trees)
+        # An instance has the dtype that it has.
+        same_dtype = found.dtype == wanted.dtype or (found.given is not None and found.given.live)
+        return same_config and same_attention and same_dtype and is_current(found, self.trees)
 
     def lookup(self, class_path: str) -> ModuleAnalysis:
         """The analysis of a referenced class, made now if it is missing."""

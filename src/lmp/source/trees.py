@@ -185,6 +185,8 @@ def _extra_trees(folder: Path) -> list[Tree]:
 
 def siblings(tree: Tree) -> list[Tree]:
     """What else Python can import from the folder that holds a tree."""
+    if not tree.root.is_dir():  # of a notebook's cell
+        return []
     return [other for other in _extra_trees(tree.root) if other.package_dir != tree.package_dir]
 
 
