@@ -13,7 +13,8 @@ import torch
 from lmp.errors import LmpError, TraceFailed, UsageError, VerificationFailed
 from lmp.pipeline.points import held_out_points, structural, with_layers
 from lmp.records import DEFAULT_CONFIG as DEFAULT
-from lmp.records import ModuleAnalysis, Verification
+from lmp.records import Decision, ModuleAnalysis, Verification
+from lmp.source.lines import line_text
 from lmp.source.locate import ClassSource
 from lmp.store.fingerprint import fingerprint
 from lmp.trace.engine import Setting, TraceEngine
@@ -22,7 +23,7 @@ from lmp.workload.arguments import constructor_arguments
 from lmp.workload.base import Workload
 from lmp.workload.calls import Call
 from lmp.workload.load import check_torch_file, load_class, quiet_warnings, use_transformers_tree
-from lmp.workload.model import config_from, find_host, shared_with_encoder, takes_config
+from lmp.workload.model import ModelWorkload, config_from, find_host, shared_with_encoder, takes_config
 from lmp.workload.standalone import StandaloneWorkload
 
 if TYPE_CHECKING:
@@ -83,9 +84,7 @@ class Making:
         raise AssertionError("the last attempt returns or raises")
 
     def _made(self) -> list[Outcome]:
-        from lmp.pipeline.module import Outcome
-
-        session, name = self.session, self.source.class_path
+        name = self.source.class_path
         engine = self.engine()
         engine.prepare(name)
         if any(isinstance(m, torch.nn.ModuleList) for c in self._own_calls(engine) for m in c.module.modules()):
@@ -95,23 +94,40 @@ class Making:
         # Where the encoder and the decoder of another model share classes, one run of that model serves them all.
         for class_path in reversed(called[:-1]):
             if takes_config(load_class(class_path)) and self._is_elsewhere(class_path):
-                session.lookup(class_path)
+                self.session.lookup(class_path)
         for class_path in called:
             if class_path != name and self._is_elsewhere(class_path):
-                for outcome in session.outcomes(class_path):
-                    session._fresh[outcome.analysis.class_name] = outcome.analysis
-                    found.append(Outcome(outcome.analysis, outcome.file, outcome.reused, requested=False))
-                engine.know(session.lookup(class_path))
-                continue
-            source = self.source if class_path == name else session.locate(class_path)
-            analysis = self._verified(engine, source)
-            files = fingerprint(self._files(engine, source))
-            analysis = analysis.model_copy(update={"fingerprint": files})
-            session._fresh[class_path] = analysis
-            file = session.store.save(analysis)
-            session.progress(class_path, "stored")
-            found.append(Outcome(analysis, file, reused=False, requested=class_path == name))
+                found += self._known(engine, class_path)
+            else:
+                found.append(self._here(engine, class_path))
         return found
+
+    def _known(self, engine: TraceEngine, class_path: str) -> list[Outcome]:
+        """A called class that is analysed by itself, and those that it calls; references to it can then be bound."""
+        from lmp.pipeline.module import Outcome
+
+        found = self.session.outcomes(class_path)
+        self.session._fresh.update({o.analysis.class_name: o.analysis for o in found})
+        engine.know(self.session.lookup(class_path))
+        return [Outcome(o.analysis, o.file, o.reused, requested=False) for o in found]
+
+    def _here(self, engine: TraceEngine, class_path: str) -> Outcome:
+        """Analyse a class in this workload, verify it and store it."""
+        from lmp.pipeline.module import Outcome
+
+        session, name = self.session, self.source.class_path
+        source = self.source if class_path == name else session.locate(class_path)
+        analysis = self._verified(engine, source)
+        files = fingerprint(self._files(engine, source))
+        analysis = analysis.model_copy(update={"fingerprint": files})
+        session._fresh[class_path] = analysis
+        file = session.store.save(analysis)
+        session.progress(class_path, "stored")
+        return Outcome(analysis, file, reused=False, requested=class_path == name)
+
+    def _about(self, analysis: ModuleAnalysis) -> dict[str, Any]:
+        """What is said of the requested class beyond what its formulas are."""
+        return {"values": {**analysis.values, **self._values_in_model(analysis)}}
 
     def _verified(self, engine: TraceEngine, source: ClassSource) -> ModuleAnalysis:
         """The engine's analysis with what execution says of it. Raises VerificationFailed when that differs.
@@ -122,8 +138,10 @@ class Making:
         name = source.class_path
         in_order = engine.deriver.runs.holds_layers(name)
         analysis = engine.analyse(name, source.record(), lambda full: self.held_out(in_order, full))
+        if isinstance(self.workload, ModelWorkload):
+            analysis = analysis.model_copy(update={"decisions": self._answered(self.workload, name)})
         if name == self.source.class_path:
-            analysis = analysis.model_copy(update={"values": {**analysis.values, **self._values_in_model(analysis)}})
+            analysis = analysis.model_copy(update=self._about(analysis))
         self.session.progress(name, "verifying")
         self.session._fresh[name] = analysis
         if analysis.uncounted:
@@ -145,6 +163,14 @@ class Making:
                 f"{first.counted} executed, at {first.point}.\nNothing was stored; please report this class."
             )
         return analysis.model_copy(update={"verification": verification})
+
+    def _answered(self, workload: ModelWorkload, class_path: str) -> list[Decision]:
+        """Questions about data that the class's calls were answered, without data, with yes."""
+        return [
+            Decision(file=self.file_of(file), line=line, code=line_text(Path(file), line), taken=["true"])
+            for (file, line), classes in sorted(workload.asked.items())
+            if class_path in classes
+        ]
 
     def _hold_structure(self) -> bool:
         """Keep the values that decide which modules there are: formulas may hold for one structure only."""

@@ -192,7 +192,10 @@ class _Lines:
         if formulas["count"] == num(0) or item.child is None:
             return []
         call = item.child
-        parent = call.parent.path if call.parent is not None else ""
+        owner = call.parent
+        while owner is not None and owner.class_path != self.derived.class_path:
+            owner = owner.parent
+        parent = owner.path if owner is not None else ""
         path = call.path.removeprefix(parent).lstrip(".") if call.path.startswith(parent) else call.path
         bindings = {n: f for n, f in formulas.items() if n != "count"}
         reference = to_text(ref(call.class_path, **bindings))

@@ -147,6 +147,9 @@ class Runs:
 
     def _source_modules(self) -> list[str]:
         """Python modules of the analysed tree that are loaded and define models."""
+        own: Sequence[str] | None = getattr(self.workload, "source_modules", None)
+        if own is not None:
+            return list(own)
         prefix = os.path.basename(self.source_root.rstrip("/"))
         return [n for n in sys.modules if n.startswith(f"{prefix}.") and ".modeling_" in n]
 
@@ -180,6 +183,8 @@ class Runs:
         self._explore_setting({})
         for changed in (*self._other_values(), *({name: 1} for name in self.lengths)):
             self.explore(self._corners(changed))
+        if getattr(self.workload, "vary", False):
+            self.explore([{**self.start_point(), "seq_len": 9}, {**self.start_point(), "batch_size": 3}])
         if any(target in asked.within for asked, _ in self.symbolic[0].conditions):
             self._scout({}, target)
         self._explore_steps(self.symbolic[0])
@@ -294,7 +299,8 @@ class Runs:
             for chosen in itertools.product((1, 0), repeat=len(flags))
             if 0 < len(flags) <= 4 or 0 < sum(c != self.base[f] for c, f in zip(chosen, flags, strict=True)) <= 2
         ]
-        if self.workload.required and not self.workload.has_cache:
+        alone = self.workload.required and not self.workload.has_cache
+        if alone or getattr(self.workload, "vary", False):
             found += [{n: v * 2} for n, v in self.base.items() if n not in flags]
             found += [{n: v.default} for n, v in self.workload.variables.items() if v.default != self.base[n]]
         return [dict(t) for t in dict.fromkeys(tuple(sorted(f.items())) for f in found)]

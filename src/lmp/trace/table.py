@@ -179,6 +179,9 @@ class Table:
             if len(counts) > 1 and max(counts) > 1:
                 for layers in self.runs.workload.full_layers:
                     found.update(dict.fromkeys(_structural(layers, self.symbolic[0].numbers, max(counts))))
+                if getattr(self.runs.workload, "vary", False):  # one's own layers, and loops over the tokens
+                    found.update(dict.fromkeys(var(n) for n in self.runs.base))
+                    found.update(dict.fromkeys(simplify(var(n) - k) for n in RUNTIME for k in (0, 1)))
         return list(found)
 
     def _column(self, key: tuple[Key, int], name: str) -> list[Sample]:

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from lmp.errors import LmpError, TraceFailed, UsageError
-from lmp.workload.answers import Question, answered
+from lmp.workload.answers import Asked, answered
 from lmp.workload.arguments import recording
 from lmp.workload.base import Variable
 
@@ -46,7 +46,7 @@ class ModelWorkload:
             self.attention = "eager"  # as transformers itself chooses; the analysis says so
         self.variables = config_variables(config)
         self._built: dict[tuple[tuple[str, Any], ...], torch.nn.Module] = {}
-        self.asked: dict[Question, bool] = {}
+        self.asked: Asked = {}
         """Questions about data that runs were answered."""
         self.flags: frozenset[str] = frozenset()
         self.required: frozenset[str] = frozenset()

@@ -117,7 +117,7 @@ class StandaloneWorkload:
         before = torch.get_default_dtype()
         torch.set_default_dtype(self.dtype)
         try:
-            with torch.device("meta"), recording(), _no_initialisation():
+            with torch.device("meta"), recording(), no_initialisation():
                 return self.cls(**arguments).eval().requires_grad_(False)
         finally:
             torch.set_default_dtype(before)
@@ -257,7 +257,7 @@ def _dimensions(letters: list[str]) -> tuple[str, ...]:
 
 
 @contextlib.contextmanager
-def _no_initialisation() -> Iterator[None]:
+def no_initialisation() -> Iterator[None]:
     """Skip the filling of weights: there are none on the meta device, and a symbolic fan-in is no number."""
     names = [n for n in vars(torch.nn.init) if n.endswith("_") and callable(getattr(torch.nn.init, n))]
     originals = {name: getattr(torch.nn.init, name) for name in names}
