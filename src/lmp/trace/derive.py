@@ -53,11 +53,11 @@ class Deriver:
                 self._observed[id(run)] = [observer.observe(call) for call in run.calls_of(class_path)]
             return self._observed[id(run)]
 
-        def explained(all_layers: bool) -> Derived:
+        def explained(all_layers: bool = False, measured: bool = False) -> Derived:
             for _ in range(MAX_SYMBOLIC_RUNS):
                 if self._find_written_out(class_path):
                     self._observed = {}
-                table = Table(class_path, self.runs, observe, variables, all_layers)
+                table = Table(class_path, self.runs, observe, variables, all_layers, measured)
                 contradiction = table.contradiction()
                 if contradiction is None:
                     break
@@ -69,15 +69,26 @@ class Deriver:
                         break
                     raise TraceFailed(table.explain())
                 self.runs.add_symbolic(numbers, class_path)
-            return table.derived(self._degenerate)
+            return table.derived(self._degenerate if not measured else lambda table, items: [])
 
-        try:
-            derived = explained(all_layers=False)
-        except TraceFailed:
-            if not (self.workload.stacks and self.runs.holds_layers(class_path)):
-                raise
-            self.runs.explore_all_layers()
-            derived = explained(all_layers=True)
+        counts = bool(self.workload.stacks) and self.runs.holds_layers(class_path)
+        derived: Derived | None = None
+        first: TraceFailed | None = None
+        for all_layers, measured in ((False, False), (True, False), (False, True), (True, True)):
+            if all_layers and not counts:
+                continue
+            if all_layers and not measured:
+                self.runs.explore_all_layers()
+            if measured:
+                self.runs.explore_sizes(all_layers)
+            try:
+                derived = explained(all_layers, measured)
+                break
+            except TraceFailed as error:
+                first = first or error
+        if derived is None:
+            assert first is not None
+            raise first
         self.interfaces[class_path] = derived.parameters
         return derived
 

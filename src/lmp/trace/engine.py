@@ -83,7 +83,9 @@ class TraceEngine:
         """
         derived = self.deriver.derive(class_path)
         compulsory = None
-        if self.deriver.compulsory_holds(derived, held_out(bool(derived.pinned))):
+        full = any(name in derived.pinned for name in self.workload.full_layers)
+        points = [p for p in held_out(full) if all(p[n] == v for n, v in derived.pinned.items())]
+        if self.deriver.compulsory_holds(derived, points):
             read, write = (_text(_bytes(derived.compulsory, direction)) for direction in ("read", "write"))
             compulsory = MemoryAccess(read=read, write=write)
         lines = _Lines(derived, source, self.setting, self.coverage.lines)

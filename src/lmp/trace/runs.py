@@ -239,16 +239,31 @@ class Runs:
         """Points in every phase with all layers, where no formula says how many there are of each kind."""
         self.explore([p for p in self._corners(dict(self.workload.full_layers)) if p["batch_size"] > 1])
 
+    def explore_sizes(self, all_layers: bool) -> None:
+        """Points of many sizes at the config's own values, to tell formulas from numbers alone."""
+        cached = (0, 1, 7, 20) if self.workload.has_cache else (0,)
+        steps = sorted({s for run in self.symbolic for s in run.steps})
+        tokens = dict.fromkeys((1, 2, 5, 9, *(m for s in steps for m in (s, s + 2, 2 * s + 3, 3 * s + 1))))
+        layers = self.workload.full_layers if all_layers else self.workload.in_order
+        self.explore(
+            {**layers, "batch_size": b, "seq_len": s, "cache_len": c}
+            for c in cached
+            for s in tokens
+            for b in (1, 2, 3)
+            if not all_layers or (b, c) != (3, 20)
+        )
+        if layers:
+            self.explore(
+                {"batch_size": b, "seq_len": s, "cache_len": c} for c in cached for s in tokens for b in (1, 3)
+            )
+
     def holds_layers(self, class_path: str) -> bool:
         """Whether the class has a stack of layers in it."""
         prefixes = [f"{call.path}." if call.path else "" for call in self.symbolic[0].calls_of(class_path)]
         return any(stack.startswith(prefix) for stack in self.workload.stacks for prefix in prefixes)
 
-    def shown(self, class_path: str, all_layers: bool) -> list[Run]:
+    def shown(self, class_path: str) -> list[Run]:
         """The concrete runs that show what this class does: for one that counts layers, those of the model's own."""
-        if all_layers:
-            full = self.workload.full_layers
-            return [r for r in self.concrete if all(r.numbers[n] == full[n] for n in full)]
         if not self.holds_layers(class_path):
             return self.concrete
         return [r for r in self.concrete if all(r.numbers[n] >= m for n, m in self.workload.in_order.items())]
@@ -272,7 +287,7 @@ class Runs:
         found = []
         for name in names:
             w = setting.get(name, self.base[name])
-            beyond = ((w + 3, 0), (w + 3, 7), (1, w + 6), (5, w + 6), (w + 3, w + 6))
+            beyond = ((w + 3, 0), (w + 3, 7), (1, w + 6), (5, w + 6), (w + 3, w + 6), (1, 2 * w + 9))
             shapes = [(b, s, c) for b in (2, 1) for s, c in beyond]
             if not setting:
                 edge = (

@@ -31,6 +31,7 @@ from lmp.formula import (
     var,
 )
 from lmp.trace.fit import Fitter, Point, Sample, negated
+from lmp.trace.interpolate import polynomial
 from lmp.trace.observe import CACHED, Item, Key, Observation, cache_argument, input_tensors
 from lmp.trace.rules import Size
 from lmp.trace.runs import Run, Runs
@@ -56,7 +57,7 @@ class Derived:
     parameters_count: Expr = ZERO
     compulsory: dict[str, Expr] = field(default_factory=dict)
     pinned: dict[str, int] = field(default_factory=dict)
-    """Numbers of layers that the formulas are for."""
+    """Sizes of the config, and numbers of layers, that the formulas are for."""
     compulsory_holds: Callable[[Run, list[Observation]], bool] = field(default=lambda run, seen: True)
     """Whether the compulsory traffic is what a run shows that it was not derived from."""
 
@@ -71,11 +72,15 @@ class Table:
         observe: Callable[[Run], list[Observation]],
         variables: ClassVariables,
         all_layers: bool = False,
+        measured: bool = False,
     ) -> None:
-        self.class_path, self.runs, self.variables, self.all_layers = class_path, runs, variables, all_layers
+        """``all_layers``: count layers in the whole model alone. ``measured``: at the config's own values alone."""
+        self.class_path, self.runs, self.variables = class_path, runs, variables
+        self.all_layers, self.measured = all_layers, measured
+        self._held = self._held_sizes() if measured else {}
         self.symbolic = list(runs.symbolic)
         formulas = [(r, variables.in_own_length(r, o)) for r in self.symbolic for o in observe(r)]
-        shown = runs.shown(class_path, all_layers)
+        shown = [r for r in runs.shown(class_path) if self._is_shown(r)]
         self._summed = _unrolled([o for _, o in formulas], [o for run in shown for o in observe(run)])
         self.formulas = [(r, self._collapsed(o)) for r, o in formulas]
         self.samples = [s for run in shown for s in self.samples_of(run, observe(run))]
@@ -86,6 +91,15 @@ class Table:
         )
         self.flags = flags | runs.workload.flags
         self.fitter = Fitter(self._conditions(), self.flags)
+
+    def _held_sizes(self) -> dict[str, Expr]:
+        """Sizes of the config that stand as numbers in formulas from numbers."""
+        runs = self.runs
+        free = {*runs.lengths, *runs.workload.full_layers, *self.variables.paths, *self.variables.switches}
+        return {n: num(v) for n, v in runs.base.items() if n not in free}
+
+    def _is_shown(self, run: Run) -> bool:
+        return all(run.numbers[n] == self.runs.base[n] for n in self._held)
 
     def samples_of(self, run: Run, observations: list[Observation]) -> list[tuple[Run, Point, Observation]]:
         """The calls of one run as samples. Layers that are alike and cost the same are one sample."""
@@ -165,6 +179,11 @@ class Table:
             if item is not None:
                 value = item.count if name == "count" else item.fields.get(name, 0)
                 found[simplify(value) if isinstance(value, Expr) else num(value)] = None
+        if self.measured:
+            found = dict.fromkeys(simplify(substitute(formula, self._held)) for formula in found)
+            column = self._column(key, name)
+            if self.fitter.fit(column, list(found)) is None:
+                found.update(dict.fromkeys(self._interpolated(column)))
         # A window keeps the last window - 1 tokens: what holds with few cached tokens may hold with min() of both.
         for window in self._windows:
             kept = minimum(var("cache_len"), var(window) - 1)
@@ -184,10 +203,31 @@ class Table:
                     found.update(dict.fromkeys(simplify(var(n) - k) for n in RUNTIME for k in (0, 1)))
         return list(found)
 
+    def _interpolated(self, column: list[Sample]) -> list[Expr]:
+        """Polynomials through the samples of each path, told apart by the phase and by what the source compares."""
+        loops = [simplify(substitute(e, self._held)) for run in self.symbolic for e in run.loops]
+        loops = [e for e in dict.fromkeys(loops) if free_variables(e) <= set(RUNTIME)]
+        kept = [minimum(var("cache_len"), self._held[w] - 1) for w in self._windows if w in self._held]
+        phases: list[Condition] = [gt(var("seq_len"), 1), gt(var("cache_len"), 0), gt(var("batch_size"), 1)]
+        others = [c for c in self.fitter.conditions if free_variables(c) & set(RUNTIME)]
+        found: dict[Expr, None] = {}
+        for told in ([], phases[:1], phases[1:2], phases[:2], phases, [*phases, *others]):
+            groups: dict[tuple[bool, ...], list[Sample]] = {}
+            for sample in column:
+                groups.setdefault(tuple(self.fitter.holds(c, sample.point) for c in told), []).append(sample)
+            for samples in groups.values():
+                formula = polynomial(samples, loops, [var("cache_len"), *kept])
+                if formula is not None:
+                    found[formula] = None
+        return list(found)
+
     def _column(self, key: tuple[Key, int], name: str) -> list[Sample]:
         found = []
         composite = key[0].composite
+        full = self.runs.workload.full_layers if self.all_layers and name == "count" else {}
         for _, point, observation in self.samples:
+            if any(point.values[n] != layers for n, layers in full.items()):
+                continue
             item = observation.items.get(key)
             if item is not None:
                 value = item.count if name == "count" else item.fields.get(name, 0)
@@ -266,7 +306,7 @@ class Table:
                     raise TraceFailed(
                         f"{self.class_path}: {name} of {key[0].name} has several values that no condition tells apart."
                     )
-                formulas[name] = simplify(found)
+                formulas[name] = simplify(substitute(found, self._held))
             result.append((item, formulas))
         return [(i, f) for i, f in result if self.has_compulsory or i.category != "compulsory"]
 
@@ -286,7 +326,7 @@ class Table:
             for name, formula in formulas.items() if item.category == "compulsory" else ():
                 if name != "count":
                     compulsory[name] = simplify(compulsory.get(name, ZERO) + formula * formulas["count"])
-        assumptions = [*self.assumptions(kernels), *degenerated]
+        assumptions = [*(self.assumptions(kernels) if not self.measured else []), *degenerated]
         # A condition may be on a size that cancelled out of the formulas: it is a variable of the class all the same.
         known = used | set(BYTES) | self.sizes_used(kernels)
         assumptions = [c for c in dict.fromkeys(assumptions) if free_variables(c) <= known]
@@ -307,7 +347,10 @@ class Table:
             shapes,
             simplify(sum(count, start=ZERO)),
             compulsory,
-            dict(self.runs.workload.full_layers) if self.all_layers else {},
+            {
+                **{n: self.runs.base[n] for n in self._held},
+                **(self.runs.workload.full_layers if self.all_layers else {}),
+            },
             lambda run, seen: self.has_compulsory and self.holds_at(outside, run, seen),
         )
 

@@ -34,10 +34,6 @@ def resolve_all(
     failed: dict[str, str] = {}
     for name, path in parameters.items():
         try:
-            if call.parent is None and name in values and path.startswith("inputs."):
-                # The point says what the outermost call is made with; an encoder's input may have gone in before.
-                found[name] = values[name]
-                continue
             found[name] = resolve(name, path, call, values, config)
         except Unresolvable as error:
             failed[name] = str(error)
@@ -72,6 +68,9 @@ def resolve(name: str, path: str, call: Call, values: Mapping[str, int], config:
     if origin == "init":
         return _integer(_argument(call.module, rest, path), path)
     if origin == "inputs":
+        if call.parent is None and name in values and bound_inputs(call).get(str(rest[0]), path) is None:
+            # The point says what the outermost call is made with; an encoder's input may have gone in before.
+            return values[name]
         return _integer(_input(call, rest, path), path)
     raise Unresolvable(f"{path} starts with {origin}: expected config, self, init or inputs")
 

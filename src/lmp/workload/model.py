@@ -90,6 +90,8 @@ class ModelWorkload:
         aliases = dict(getattr(part, "attribute_map", {}) or {})
         for name, variable in self.variables.items():
             attribute = variable.path.rpartition(".")[2]
+            if isinstance(getattr(type(part), attribute, None), property):
+                continue  # it follows from the rest of the config
             if variable.path.startswith("config.") and (name in values or name in self.defaults):
                 # Configs are strict dataclasses that validate on assignment; a symbolic size is no int to them.
                 object.__setattr__(part, aliases.get(attribute, attribute), values.get(name, self.defaults[name]))
@@ -283,6 +285,9 @@ def config_variables(config: Any) -> dict[str, Variable]:
         standard = canonical.get(attribute, attribute)
         name = STANDARD_NAMES.get(standard, standard)
         found[name] = Variable(name, ".".join(filter(None, ("config", prefix, standard))), value)
+    layers = getattr(part, LAYERS, None)
+    if type(layers) is int and LAYERS not in found:
+        found[LAYERS] = Variable(LAYERS, ".".join(filter(None, ("config", prefix, LAYERS))), layers)
     return found
 
 

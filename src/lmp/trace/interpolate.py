@@ -1,0 +1,90 @@
+"""Formulas from numbers alone, where no symbolic run explains what a class costs.
+
+A cost is looked for as a polynomial in the sizes of the call, with exact coefficients, that goes through every sample,
+and through more samples than it has coefficients. The module's own sizes are numbers in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+from lmp.errors import FormulaError
+from lmp.formula import Expr, evaluate, num, simplify, var
+from lmp.trace.fit import Sample
+
+FEW = 24
+"""Samples that coefficients are computed from, evenly taken from all; all are gone through in the end."""
+
+SPARE = 2
+"""Samples beyond the number of coefficients that a polynomial must go through."""
+
+
+def polynomial(samples: Sequence[Sample], counts: Sequence[Expr] = (), cached: Sequence[Expr] = ()) -> Expr | None:
+    """The polynomial of fewest terms, of those that are tried, that says what the samples say; None if none does.
+
+    ``counts`` are sizes that follow from the tokens, as the number of chunks; ``cached`` what may stand for the cache.
+    """
+    few = samples[:: max(1, len(samples) // FEW)]
+    wanted = [Fraction(s.value) for s in few]
+    known: dict[Expr, list[Fraction]] = {}
+    for terms in _bases(counts, cached or (var("cache_len"),)):
+        for term in terms:
+            if term not in known:
+                known[term] = [Fraction(evaluate(term, s.point.values)) for s in few]
+        found = _solved([known[term] for term in terms], wanted)
+        if found is None:
+            continue
+        total: Expr = num(0)
+        for coefficient, term in zip(found, terms, strict=True):
+            total = total + num(coefficient.numerator) / coefficient.denominator * term
+        formula = simplify(total)
+        if all(_goes_through(formula, s) for s in samples):
+            return formula
+    return None
+
+
+def _goes_through(formula: Expr, sample: Sample) -> bool:
+    try:
+        return evaluate(formula, sample.point.values) == sample.value
+    except FormulaError:
+        return False
+
+
+def _bases(counts: Sequence[Expr], cached: Sequence[Expr]) -> list[list[Expr]]:
+    """Terms to try together, few before many."""
+    b, s = var("batch_size"), var("seq_len")
+    one = num(1)
+    linear = [b * s, b, s, one]
+    found: list[list[Expr]] = [[one], [b * s], [b, b * s], linear]
+    for c in cached:
+        found += [[*linear, b * c, c], [*linear, b * c, b * s * c, c, s * c]]
+        found.append([*linear, b * c, b * s * c, c, s * c, b * s * s, s * s])
+    for n in counts:
+        found += [[*linear, b * n, n], [*linear, b * n, n, b * n * s, n * s, b * n * n, n * n]]
+    return found
+
+
+def _solved(columns: list[list[Fraction]], wanted: list[Fraction]) -> list[Fraction] | None:
+    """Coefficients with which the columns add up to what is wanted; None where none do, or too few samples say so."""
+    width = len(columns)
+    rows = [[column[i] for column in columns] + [value] for i, value in enumerate(wanted)]
+    pivots: list[int] = []
+    for column in range(width):
+        at = next((r for r in range(len(pivots), len(rows)) if rows[r][column] != 0), None)
+        if at is None:
+            continue  # on these samples the term is a sum of the ones before it
+        top = len(pivots)
+        rows[top], rows[at] = rows[at], rows[top]
+        rows[top] = [value / rows[top][column] for value in rows[top]]
+        for r in range(len(rows)):
+            if r != top and rows[r][column] != 0:
+                factor = rows[r][column]
+                rows[r] = [a - factor * t for a, t in zip(rows[r], rows[top], strict=True)]
+        pivots.append(column)
+    if any(row[width] != 0 for row in rows[len(pivots) :]) or len(rows) < len(pivots) + SPARE:
+        return None
+    found = [Fraction(0)] * width
+    for row, column in enumerate(pivots):
+        found[column] = rows[row][width]
+    return found
