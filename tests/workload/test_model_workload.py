@@ -63,7 +63,7 @@ def layers(workload: ModelWorkload) -> list[torch.nn.Module]:
 
 
 def test_layers_that_are_alike_stand_once(llama: ModelWorkload) -> None:
-    assert llama.full_layers == 6
+    assert llama.full_layers == {"num_hidden_layers": 6}
     assert llama.variables["num_hidden_layers"].default == 1
     assert len(layers(llama)) == 1
     assert llama.config.num_hidden_layers == 6  # the config itself is as it was given
@@ -80,9 +80,11 @@ def test_sliding_and_full_layers_both_stay() -> None:
     options = {**SMALL, "num_key_value_heads": 2, "head_dim": 16, "num_hidden_layers": 5, "layer_types": types}
     workload = workload_of("gemma2", "Gemma2Model", options)
     kept = layers(workload)
-    assert [layer.self_attn.sliding_window is None for layer in kept] == [False, False, True]
-    assert len(workload.build(workload.defaults).config.layer_types) == 3
-    # more layers than the cut ones repeat the config's own
+    assert [layer.self_attn.sliding_window is None for layer in kept] == [False, True]  # one of each kind
+    assert workload.in_order == {"num_hidden_layers": 3}
+    # as many as have both kinds in the model's own order, and more, are the config's own, repeated
+    first = workload.build({**workload.defaults, "num_hidden_layers": 3})
+    assert list(first.config.layer_types) == types[:3]
     more = workload.build({**workload.defaults, "num_hidden_layers": 7})
     assert list(more.config.layer_types) == (types * 2)[:7]
 
