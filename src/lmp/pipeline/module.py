@@ -16,7 +16,7 @@ from lmp.source.locate import ClassSource, locate
 from lmp.source.trees import LAYOUTS, Trees, completed, find_trees
 from lmp.store.fingerprint import is_current
 from lmp.store.results import Store, config_name
-from lmp.workload.imports import collected_later
+from lmp.workload.imports import collected_later, collected_seldom
 
 if TYPE_CHECKING:
     from lmp.pipeline.making import Making
@@ -234,7 +234,8 @@ class Session:
     # -- making ----------------------------------------------------------------------------------------------------
 
     def _analyse(self, source: ClassSource) -> list[Outcome]:
-        return self._making(source).outcomes()
+        with collected_seldom():
+            return self._making(source).outcomes()
 
     def _making(self, source: ClassSource, stored: ModuleAnalysis | None = None) -> Making:
         """What runs engine and judge; importing it imports torch. ``stored`` is what is to be judged again."""

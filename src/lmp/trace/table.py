@@ -17,6 +17,7 @@ from lmp.formula import (
     Mod,
     Num,
     eq,
+    evaluate,
     free_variables,
     ge,
     gt,
@@ -360,25 +361,30 @@ class Table:
         paths: dict[str, str],
         shapes: dict[str, list[Size]],
     ) -> tuple[list[tuple[Item, dict[str, Expr]]], dict[str, str], dict[str, list[Size]]]:
-        """A module that sees tokens flat, [batch_size * seq_len, ...], has batch_size for all of them, seq_len 1."""
-        tokens = simplify(var("batch_size") * var("seq_len"))
+        """A module that sees tokens flat, [batch_size * seq_len, ...], has batch_size for all of them, seq_len 1.
+
+        So has one that sees them several times over, as each expert in turn.
+        """
+        tokens = var("batch_size") * var("seq_len")
         used = {n for _, formulas in items for f in formulas.values() for n in free_variables(f)}
-        flat = [(n, d) for n, shape in shapes.items() for d, size in enumerate(shape) if size == tokens]
+        sizes = [(n, d, simplify(s / tokens)) for n, shape in shapes.items() for d, s in enumerate(shape) if s != 0]
+        flat = [(n, d, times) for n, d, times in sizes if not free_variables(times) & set(RUNTIME)]
         if not flat or not used & {"batch_size", "seq_len"} - set(paths):
             return items, paths, shapes
-        name, dim = flat[0]
+        name, dim, times = flat[0]
 
         def flatten(formula: Any) -> Any:
             if not isinstance(formula, Expr):
                 return formula
-            return simplify(substitute(formula, {"seq_len": num(1)}))
+            return simplify(substitute(formula, {"seq_len": num(1), "batch_size": var("batch_size") / times}))
 
         points = [p for _, p, _ in self.samples]
         for _, formulas in items:
             for field_name, formula in formulas.items():
                 own = flatten(formula)
                 for point in points:
-                    at = Point({**point.values, "batch_size": point.values["batch_size"] * point.values["seq_len"]})
+                    rows = evaluate(tokens * times, point.values)
+                    at = Point({**point.values, "batch_size": rows})
                     if self.fitter.value(own, at) != self.fitter.value(formula, point):
                         raise TraceFailed(f"{self.class_path}: {field_name} depends on more than the number of tokens.")
                 formulas[field_name] = own
