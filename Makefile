@@ -22,9 +22,14 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $(STAMP)
 
+MODEL = meta-llama/Meta-Llama-3.1-8B
+
 demo: setup
 	@$(BIN)/lmp analyze-module $(DEMO)
 	@for class in $(DEMO); do $(BIN)/lmp verify --quiet $$class || exit; done
+	@$(BIN)/lmp expand --model-id $(MODEL)
+	@$(BIN)/lmp evaluate --model-id $(MODEL) --phase prefill --batch-size 1 --seq-len 2048
+	@$(BIN)/lmp evaluate --model-id $(MODEL) --phase decode --batch-size 64 --cache-len 32768 --by bytes
 
 test: setup
 	$(BIN)/ruff check .

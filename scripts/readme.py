@@ -30,7 +30,7 @@ PAGES = (ROOT / "README.md", ROOT / "docs" / "cli.md")
 
 BLOCK = re.compile(r"(?<=<!-- )(?P<kind>output|local): (?P<command>[^\n]+?) -->\n(?P<shown>.*?)(?=<!-- end -->)", re.S)
 RESULTS = "analysis_results"
-KEEP_RESULTS = ("analyze-module", "verify", "evaluate", "doctor")
+KEEP_RESULTS = ("analyze-module", "verify", "expand", "evaluate", "doctor")
 """Commands that take --results."""
 
 UNSET = ("ANTHROPIC_API_KEY", "CLAUDE_CODE_OAUTH_TOKEN", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE")
