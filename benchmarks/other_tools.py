@@ -39,16 +39,21 @@ class Case:
     cache_len: int = 0
 
 
-_SMALL = {"vocab_size": 2000, "num_attention_heads": 4}
-_GROUPED = {**_SMALL, "num_key_value_heads": 2, "hidden_size": 256, "intermediate_size": 512}
-_LLAMA = {**_GROUPED, "num_hidden_layers": 4}
+_GROUPED = {"vocab_size": 2000, "num_attention_heads": 8, "num_key_value_heads": 2, "hidden_size": 512}
+_LLAMA = {**_GROUPED, "intermediate_size": 1376, "num_hidden_layers": 4}
 CASES = {
     "llama": Case("Llama, prefill", f"{PLACE}.llama.modeling_llama.LlamaForCausalLM", _LLAMA),
     "llama-decode": Case("Llama, decode", f"{PLACE}.llama.modeling_llama.LlamaForCausalLM", _LLAMA, 1, CACHED),
     "mixtral": Case(
         "Mixtral, prefill",
         f"{PLACE}.mixtral.modeling_mixtral.MixtralForCausalLM",
-        {**_GROUPED, "num_hidden_layers": 2, "num_local_experts": 4, "num_experts_per_tok": 2},
+        {
+            **_GROUPED,
+            "intermediate_size": 896,
+            "num_hidden_layers": 2,
+            "num_local_experts": 8,
+            "num_experts_per_tok": 2,
+        },
     ),
     "gpt2": Case(
         "GPT-2, prefill",
@@ -58,7 +63,10 @@ CASES = {
     "bert": Case(
         "BERT",
         f"{PLACE}.bert.modeling_bert.BertForMaskedLM",
-        {**_SMALL, "hidden_size": 256, "intermediate_size": 1024, "num_hidden_layers": 4},
+        {
+            **{"vocab_size": 2000, "num_attention_heads": 4, "hidden_size": 256},
+            **{"intermediate_size": 1024, "num_hidden_layers": 4},
+        },
     ),
 }
 
@@ -244,8 +252,11 @@ def lmp(name: str, attention: str) -> dict[str, Any]:
         config.write_text(json.dumps({"model_type": case.class_path.split(".")[2], **case.config}))
         options = ["--config", str(config), "--results", f"{folder}/results", "--attn", attention, "--quiet"]
         run = [sys.executable, "-m", "lmp"]
-        cold = _seconds([*run, "expand", case.class_path, *options])
-        stored = _seconds([*run, "expand", case.class_path, *options])
+        try:
+            cold = _seconds([*run, "expand", case.class_path, *options])
+            stored = _seconds([*run, "expand", case.class_path, *options])
+        except subprocess.CalledProcessError as error:
+            return {"error": (error.stderr.strip().splitlines() or [f"ended with {error.returncode}"])[0]}
         (file,) = Path(folder, "results").glob("*/model_analysis.json")
         model = read_result(file)
         numbers = ModelNumbers(model)  # type: ignore[arg-type]
@@ -259,9 +270,7 @@ def lmp(name: str, attention: str) -> dict[str, Any]:
 
 def _seconds(command: list[str]) -> float:
     start = time.perf_counter()
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        sys.exit(f"{' '.join(command)} failed ({done.returncode}): {done.stderr.strip()}")
+    subprocess.run(command, capture_output=True, text=True, check=True)
     return time.perf_counter() - start
 
 
@@ -300,14 +309,18 @@ def tables(names: list[str], attention: str) -> Iterator[str]:
     yield "\nSeconds; of a tool: its count, and in brackets with building the model and all imports:\n"
     yield from _table(["", *titles])
     for label, key in (("expand, cold, the whole command", "cold"), ("expand from the store, the same", "stored")):
-        yield _row(f"lmp: {label}", *(f"{ours[name][key]:.2f}" for name in names))
-    yield _row("lmp: one more evaluation", *(f"{ours[name]['once']:.6f}" for name in names))
+        yield _row(f"lmp: {label}", *(_figure(ours[name], key, 2) for name in names))
+    yield _row("lmp: one more evaluation", *(_figure(ours[name], "once", 6) for name in names))
     for tool in TOOLS:
         yield _row(tool, *(_times(found[name][tool]) for name in names))
-    for tool in TOOLS:
-        for name in names:
-            if "error" in found[name][tool]:
-                yield f"\n{tool}, {CASES[name].title}, failed: `{found[name][tool]['error'][:200]}`"
+    for name in names:
+        for tool, answer in {"lmp": ours[name], **found[name]}.items():
+            if "error" in answer:
+                yield f"\n{tool}, {CASES[name].title}, failed: `{answer['error'][:200]}`"
+
+
+def _figure(found: dict[str, Any], key: str, digits: int) -> str:
+    return "failed" if "error" in found else f"{found[key]:.{digits}f}"
 
 
 def _table(heads: list[str]) -> Iterator[str]:
