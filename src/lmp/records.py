@@ -53,6 +53,26 @@ class ConfigOrigin(Record):
 DEFAULT_CONFIG = ConfigOrigin(name="default", origin="the class's defaults")
 
 
+class Given(Record):
+    """How a class that is in no model was constructed and called, as ``--init`` and ``--inputs`` say it."""
+
+    inputs: str
+    init: str = ""
+    live: bool = Field(False, description="an instance was analysed: its own sizes are plain numbers")
+    parts: dict[ClassPath, str] = Field(
+        default_factory=dict, description="class of one's own that is referred to -> what its analysis must be of"
+    )
+
+
+class Decision(Record):
+    """A line that decides on the values of a tensor, and what it was answered on the path that was analysed."""
+
+    file: str
+    line: int
+    code: str
+    taken: list[str] = Field(description="the answers in one call, as JSON; the last one stands for all that follow")
+
+
 class Step(Record):
     """What every kernel says: one operator, or one call of a module, at one source line."""
 
@@ -146,6 +166,12 @@ class Analysis(Record, Generic[KernelType]):
     uncounted: list[str] = Field(default=[], description="operators without a rule: their cost is not in the formulas")
     compulsory: MemoryAccess | None = Field(None, description="inputs, weights and cache once; outputs once")
     parameters_count: Formula | None = None
+    given: Given | None = Field(
+        default=None, description="of a class that is in no model: how it was constructed and called"
+    )
+    decisions: list[Decision] = Field(
+        default=[], description="where the path depends on values of tensors: the formulas are of one path"
+    )
     verification: Verification = Verification(status="unverified", reason="not verified yet")
     fingerprint: dict[str, str] = Field(default_factory=dict, description="file or rule set -> sha256 it was made from")
 

@@ -49,7 +49,8 @@ def test_several_classes_and_both_forms(lmp: Lmp, fake: FakePipeline) -> None:
 
 def test_options_reach_the_pipeline(lmp: Lmp, fake: FakePipeline) -> None:
     arguments = ["--results", "out", "--transformers", "t", "--pytorch", "p", "--config", "c.json", "--attn", "eager"]
-    lmp("analyze-module", MLP, *arguments, "--dtype", "float32", "--fresh", "--engine", "trace")
+    own = ["--inputs", "x: float[2]", "--init", "n=3", "--path", "here", "--path", "there"]
+    lmp("analyze-module", MLP, *arguments, *own, "--dtype", "float32", "--fresh", "--engine", "trace")
     assert fake.options is not None
     found = vars(fake.options)
     assert found == {
@@ -62,6 +63,9 @@ def test_options_reach_the_pipeline(lmp: Lmp, fake: FakePipeline) -> None:
         "fresh": True,
         "engine": "trace",
         "model_id": None,
+        "inputs": "x: float[2]",
+        "init": "n=3",
+        "paths": (Path("here"), Path("there")),
     }
     assert type(found["attention"]) is type(found["dtype"]) is str
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -64,6 +65,9 @@ def analyze_module(
     model_id: o.ModelId = None,
     attn: o.Attn = None,
     dtype: o.DtypeName = o.Dtype.bfloat16,
+    inputs: o.Inputs = None,
+    init: o.Init = None,
+    path: o.Paths = None,
     fresh: o.Fresh = False,
     as_json: o.Json = False,
     quiet: o.Quiet = False,
@@ -71,6 +75,7 @@ def analyze_module(
 ) -> None:
     """Say what each line of forward() costs."""
     options = _options(engine, results, transformers, pytorch, config, model_id, attn, dtype, fresh)
+    options = replace(options, inputs=inputs, init=init, paths=tuple(path or ()))
     paths = list(dict.fromkeys([*(classes or []), *(module or [])])) or [_class_of_config(options)]
     with _watched(paths, options, quiet) as progress:
         from lmp.pipeline.module import analyze_modules
@@ -99,18 +104,22 @@ def verify(
     model_id: o.ModelId = None,
     attn: o.Attn = None,
     dtype: o.DtypeName = o.Dtype.bfloat16,
+    inputs: o.Inputs = None,
+    init: o.Init = None,
+    path: o.Paths = None,
     as_json: o.Json = False,
     quiet: o.Quiet = False,
     debug: o.Debug = False,
 ) -> None:
     """Hold the formulas against execution again."""
     options = _options(engine, results, transformers, pytorch, config, model_id, attn, dtype)
-    path = _one_class(class_path, module, options)
-    with _watched([path], options, quiet) as progress:
+    options = replace(options, inputs=inputs, init=init, paths=tuple(path or ()))
+    name = _one_class(class_path, module, options)
+    with _watched([name], options, quiet) as progress:
         from lmp.pipeline.module import verify_module
 
-        progress(path, "verifying")
-        outcome = verify_module(path, options)
+        progress(name, "verifying")
+        outcome = verify_module(name, options)
     verification = outcome.analysis.verification
     if as_json:
         about = {"class_name": outcome.analysis.class_name, "file": str(outcome.file)}

@@ -7,6 +7,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any
@@ -87,6 +88,9 @@ def evaluate(
     config: o.Config = None,
     model_id: o.ModelId = None,
     attn: o.Attn = None,
+    inputs: o.Inputs = None,
+    init: o.Init = None,
+    path: o.Paths = None,
     as_json: o.Json = False,
     quiet: o.Quiet = False,
     debug: o.Debug = False,
@@ -110,11 +114,12 @@ def evaluate(
         raise UsageError(f"{form} is not text\ngive a file for it with --output FILE")
     show = _show(depth, kernels, sort, top, by, weight, exact, output)
     options = _options(engine, results, transformers, pytorch, config, model_id, attn, o.Dtype.bfloat16)
-    path = _one_class(class_path, module, options)
-    with _watched([path], options, quiet) as progress:
+    options = replace(options, inputs=inputs, init=init, paths=tuple(path or ()))
+    name = _one_class(class_path, module, options)
+    with _watched([name], options, quiet) as progress:
         from lmp.pipeline.model import expand_model
 
-        outcome = expand_model(path, options, progress, keep=False)
+        outcome = expand_model(name, options, progress, keep=False)
     model = outcome.model
     for warning in outcome.warnings:
         if warning not in (model.verification.reason or ""):

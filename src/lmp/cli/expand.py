@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -39,6 +40,9 @@ def expand(
     config: o.Config = None,
     model_id: o.ModelId = None,
     attn: o.Attn = None,
+    inputs: o.Inputs = None,
+    init: o.Init = None,
+    path: o.Paths = None,
     dtype: o.DtypeName = o.Dtype.bfloat16,
     fresh: o.Fresh = False,
     as_json: o.Json = False,
@@ -48,11 +52,12 @@ def expand(
     """Put the analyses of a model's classes together."""
     folder = _one_folder(results, module_analysis)
     options = _options(engine, folder, transformers, pytorch, config, model_id, attn, dtype, fresh)
-    path = _one_model(model_path, model, options)
-    with _watched([path], options, quiet) as progress:
+    options = replace(options, inputs=inputs, init=init, paths=tuple(path or ()))
+    name = _one_model(model_path, model, options)
+    with _watched([name], options, quiet) as progress:
         from lmp.pipeline.model import expand_model
 
-        outcome = expand_model(path, options, progress)
+        outcome = expand_model(name, options, progress)
     if as_json:
         from lmp.store.results import to_data
 

@@ -60,6 +60,24 @@ ModelId = Annotated[
 Attn = Annotated[Attention | None, typer.Option("--attn", help="Attention implementation [default: sdpa].")]
 DtypeName = Annotated[Dtype, typer.Option("--dtype", help="The dtype that the module is executed in.")]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Analyse again, whatever is stored.")]
+Inputs = Annotated[
+    str | None,
+    typer.Option(
+        "--inputs",
+        metavar="SHAPES",
+        help='Of a class of your own, what forward() takes: "x: float[batch_size, seq_len, 256]".',
+    ),
+]
+Init = Annotated[
+    str | None,
+    typer.Option(
+        "--init", metavar="ARGS", help='Of a class of your own, how it is made: "hidden_size=256, bias=true".'
+    ),
+]
+Paths = Annotated[
+    list[Path] | None,
+    typer.Option("--path", metavar="DIR", help="A folder that holds your own packages [default: the current one]."),
+]
 Json = Annotated[bool, typer.Option("--json", help="JSON on stdout, everything else on stderr.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress.")]
 Debug = Annotated[

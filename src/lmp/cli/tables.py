@@ -15,6 +15,8 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from lmp.source.trees import UNKNOWN
+
 if TYPE_CHECKING:
     from lmp.cli.doctor import Check
     from lmp.pipeline.module import Outcome
@@ -90,7 +92,9 @@ def _heading(analysis: ModuleAnalysis, engine: str, reused: bool, file: Path) ->
     source, config = analysis.source, analysis.config
     lines = f"{source.file}:{source.lines[0]}-{source.lines[1]}"
     how = f"{analysis.engine} (auto)" if engine == "auto" else analysis.engine
-    facts = [f"{source.distribution} {source.version}", f"config: {config.name} ({config.origin})", f"engine: {how}"]
+    known = source.version != UNKNOWN
+    facts = [f"{source.distribution} {source.version}" if known else source.distribution]
+    facts += [f"engine: {how}"] if analysis.given else [f"config: {config.name} ({config.origin})", f"engine: {how}"]
     if analysis.attn_implementation:
         facts.append(f"attention: {analysis.attn_implementation}")
     facts.append(analysis.dtype)
@@ -205,6 +209,12 @@ def _footnotes(analysis: ModuleAnalysis) -> Iterator[tuple[str, list[str]]]:
     given = [f"{n} = {p}" + (f" = {values[n]}" if n in values else "") for n, p in analysis.parameters.items()]
     for name, texts in (
         ("variables", given),
+        ("called with", [analysis.given.inputs] if analysis.given else []),
+        (
+            "made with",
+            [analysis.given.init or ("an instance" if analysis.given.live else "")] if analysis.given else [],
+        ),
+        ("decided as", [f"{d.file}:{d.line}  {d.code}  -> {', '.join(d.taken)}" for d in analysis.decisions]),
         ("holds where", analysis.assumptions),
         ("pinned", [f"{name} = {value}" for name, value in analysis.pinned.items()]),
         ("free lines", [_ranges(analysis.free_lines)]),

@@ -71,6 +71,7 @@ from lmp.records import (
     MATMUL_CATEGORIES,
     UNIVERSAL,
     Analysis,
+    Decision,
     Kernel,
     MemoryAccess,
     ModelAnalysis,
@@ -123,11 +124,18 @@ def link(analysis: ModuleAnalysis, lookup: Lookup) -> ModelAnalysis:
         "pinned": _pinned(analysis, met),
         "uncounted": list(dict.fromkeys(operator for part in met.values() for operator in part.uncounted)),
         "verification": _verification(analysis, met),
+        "decisions": _decisions(met),
         "fingerprint": {file: digest for part in met.values() for file, digest in part.fingerprint.items()},
         "parts": {name: _part(part) for name, part in met.items()},
     }
     carried = {name: getattr(analysis, name) for name in Analysis.model_fields if name not in merged}
     return ModelAnalysis(**carried, **merged)
+
+
+def _decisions(met: Mapping[str, ModuleAnalysis]) -> list[Decision]:
+    """Those of every class in it, each line once."""
+    found = {(d.file, d.line): d for part in met.values() for d in part.decisions}
+    return [found[place] for place in sorted(found)]
 
 
 @dataclass(frozen=True)

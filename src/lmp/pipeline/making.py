@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from lmp.errors import LmpError, TraceFailed, UsageError, VerificationFailed
-from lmp.pipeline.points import held_out_points, structural
+from lmp.pipeline.points import held_out_points, structural, with_layers
 from lmp.records import DEFAULT_CONFIG as DEFAULT
-from lmp.records import ModuleAnalysis, Verification
+from lmp.records import Decision, ModuleAnalysis, Verification
+from lmp.source.lines import line_text
 from lmp.source.locate import ClassSource
 from lmp.store.fingerprint import fingerprint
 from lmp.trace.engine import Setting, TraceEngine
@@ -22,7 +23,7 @@ from lmp.workload.arguments import constructor_arguments
 from lmp.workload.base import Workload
 from lmp.workload.calls import Call
 from lmp.workload.load import check_torch_file, load_class, quiet_warnings, use_transformers_tree
-from lmp.workload.model import config_from, find_host, shared_with_encoder, takes_config
+from lmp.workload.model import ModelWorkload, config_from, find_host, shared_with_encoder, takes_config
 from lmp.workload.standalone import StandaloneWorkload
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ class Making:
         self.options = session.options
         self.torch_dir = Path(torch.__file__).parent
         self.held: set[str] = set()
+        self._points: dict[tuple[Any, ...], Point] = {}
         self._use_trees()
 
     def _use_trees(self) -> None:
@@ -74,16 +76,15 @@ class Making:
             except (TraceFailed, VerificationFailed):
                 if fixed == attempts[-1]:
                     raise
-                for made in ("workload", "_labelled", "points"):
+                for made in ("workload", "_labelled"):
                     self.__dict__.pop(made, None)
+                self._points.clear()
                 workload = StandaloneWorkload(workload.cls, self._dtype)
                 self.__dict__["workload"] = workload
         raise AssertionError("the last attempt returns or raises")
 
     def _made(self) -> list[Outcome]:
-        from lmp.pipeline.module import Outcome
-
-        session, name = self.session, self.source.class_path
+        name = self.source.class_path
         engine = self.engine()
         engine.prepare(name)
         if any(isinstance(m, torch.nn.ModuleList) for c in self._own_calls(engine) for m in c.module.modules()):
@@ -93,23 +94,40 @@ class Making:
         # Where the encoder and the decoder of another model share classes, one run of that model serves them all.
         for class_path in reversed(called[:-1]):
             if takes_config(load_class(class_path)) and self._is_elsewhere(class_path):
-                session.lookup(class_path)
+                self.session.lookup(class_path)
         for class_path in called:
             if class_path != name and self._is_elsewhere(class_path):
-                for outcome in session.outcomes(class_path):
-                    session._fresh[outcome.analysis.class_name] = outcome.analysis
-                    found.append(Outcome(outcome.analysis, outcome.file, outcome.reused, requested=False))
-                engine.know(session.lookup(class_path))
-                continue
-            source = self.source if class_path == name else session.locate(class_path)
-            analysis = self._verified(engine, source)
-            files = fingerprint(self._files(engine, source))
-            analysis = analysis.model_copy(update={"fingerprint": files})
-            session._fresh[class_path] = analysis
-            file = session.store.save(analysis)
-            session.progress(class_path, "stored")
-            found.append(Outcome(analysis, file, reused=False, requested=class_path == name))
+                found += self._known(engine, class_path)
+            else:
+                found.append(self._here(engine, class_path))
         return found
+
+    def _known(self, engine: TraceEngine, class_path: str) -> list[Outcome]:
+        """A called class that is analysed by itself, and those that it calls; references to it can then be bound."""
+        from lmp.pipeline.module import Outcome
+
+        found = self.session.outcomes(class_path)
+        self.session._fresh.update({o.analysis.class_name: o.analysis for o in found})
+        engine.know(self.session.lookup(class_path))
+        return [Outcome(o.analysis, o.file, o.reused, requested=False) for o in found]
+
+    def _here(self, engine: TraceEngine, class_path: str) -> Outcome:
+        """Analyse a class in this workload, verify it and store it."""
+        from lmp.pipeline.module import Outcome
+
+        session, name = self.session, self.source.class_path
+        source = self.source if class_path == name else session.locate(class_path)
+        analysis = self._verified(engine, source)
+        files = fingerprint(self._files(engine, source))
+        analysis = analysis.model_copy(update={"fingerprint": files})
+        session._fresh[class_path] = analysis
+        file = session.store.save(analysis)
+        session.progress(class_path, "stored")
+        return Outcome(analysis, file, reused=False, requested=class_path == name)
+
+    def _about(self, analysis: ModuleAnalysis) -> dict[str, Any]:
+        """What is said of the requested class beyond what its formulas are."""
+        return {"values": {**analysis.values, **self._values_in_model(analysis)}}
 
     def _verified(self, engine: TraceEngine, source: ClassSource) -> ModuleAnalysis:
         """The engine's analysis with what execution says of it. Raises VerificationFailed when that differs.
@@ -118,15 +136,19 @@ class Making:
         those are ``pinned``, and said to be.
         """
         name = source.class_path
-        analysis = engine.analyse(name, source.record(), self.held_out)
+        in_order = engine.deriver.runs.holds_layers(name)
+        analysis = engine.analyse(name, source.record(), lambda full: self.held_out(in_order, full))
+        if isinstance(self.workload, ModelWorkload):
+            analysis = analysis.model_copy(update={"decisions": self._answered(self.workload, name)})
         if name == self.source.class_path:
-            analysis = analysis.model_copy(update={"values": {**analysis.values, **self._values_in_model(analysis)}})
+            analysis = analysis.model_copy(update=self._about(analysis))
         self.session.progress(name, "verifying")
         self.session._fresh[name] = analysis
         if analysis.uncounted:
             reason = f"operators without a rule: {', '.join(analysis.uncounted)}; their FLOPs are not in the formulas"
             return analysis.model_copy(update={"verification": Verification(status="unverified", reason=reason)})
-        analysis = analysis.model_copy(update={"pinned": {n: self.workload.hints[n] for n in self.held}})
+        held = {n: self.workload.hints[n] for n in self.held}
+        analysis = analysis.model_copy(update={"pinned": {**analysis.pinned, **held}})
         verification = self.judged(analysis)
         if verification.status == "failed" and engine.pinned():
             analysis = analysis.model_copy(update={"pinned": {**analysis.pinned, **engine.pinned()}})
@@ -142,12 +164,20 @@ class Making:
             )
         return analysis.model_copy(update={"verification": verification})
 
+    def _answered(self, workload: ModelWorkload, class_path: str) -> list[Decision]:
+        """Questions about data that the class's calls were answered, without data, with yes."""
+        return [
+            Decision(file=self.file_of(file), line=line, code=line_text(Path(file), line), taken=["true"])
+            for (file, line), classes in sorted(workload.asked.items())
+            if class_path in classes
+        ]
+
     def _hold_structure(self) -> bool:
         """Keep the values that decide which modules there are: formulas may hold for one structure only."""
-        names = structural(self.workload, self.held_out).keys() - self.held
+        names = structural(self.workload, self.held_out()).keys() - self.held
         self.held |= names
-        for made in ("_labelled", "points") if names else ():
-            self.__dict__.pop(made, None)
+        if names:
+            self.__dict__.pop("_labelled", None)
         return bool(names)
 
     def _values_in_model(self, analysis: ModuleAnalysis) -> dict[str, int]:
@@ -237,21 +267,33 @@ class Making:
 
     def judged(self, analysis: ModuleAnalysis) -> Verification:
         """What execution says of the analysis, at points that it was not derived from."""
+        stacks = self.workload.stacks
         with quiet_warnings():
-            return judge(analysis, self.points, self.session.lookup, self.file_of)
+            full = any(name in analysis.pinned for name in self.workload.full_layers)
+            points = self.points(full=full)
+            calls = [c.path for p in points for c in p.calls if c.class_path == analysis.class_name]
+            if not full and any(s.startswith(f"{path}." if path else "") for s in stacks for path in calls):
+                points = self.points(in_order=True)
+            return judge(analysis, points, self.session.lookup, self.file_of)
 
     @cached_property
     def _labelled(self) -> list[tuple[str, dict[str, int]]]:
         return held_out_points(self.workload, self.held)
 
-    @property
-    def held_out(self) -> list[dict[str, int]]:
+    def held_out(self, in_order: bool = False, full: bool = False) -> list[dict[str, int]]:
         """Values of all variables at the points to verify at."""
-        return [values for _, values in self._labelled]
+        return [with_layers(self.workload, values, in_order, full) for _, values in self._labelled]
 
-    @cached_property
-    def points(self) -> list[Point]:
-        return [observe(self.workload, values, label) for label, values in self._labelled]
+    def points(self, in_order: bool = False, full: bool = False) -> list[Point]:
+        """What is executed at the held-out points; where the layers' order counts, with the model's first layers."""
+        found = []
+        for label, values in self._labelled:
+            numbers = with_layers(self.workload, values, in_order, full)
+            key = (label, *sorted(numbers.items()))
+            if key not in self._points:
+                self._points[key] = observe(self.workload, numbers, label)
+            found.append(self._points[key])
+        return found
 
     def file_of(self, path: str) -> str:
         """The path of an executed file as analyses write it: relative to the root of its tree."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from lmp.errors import InvalidAnalysis, NotFound, Search, VerificationFailed
 from lmp.pipeline.module import Options, Progress, Session
+from lmp.pipeline.own import is_of
 from lmp.records import ModelAnalysis, ModuleAnalysis
 from lmp.source.trees import UNKNOWN
 from lmp.store.fingerprint import LINKED, is_model_current, linked_fingerprint
@@ -37,6 +38,7 @@ def expand_model(class_path: str, options: Options, progress: Progress, keep: bo
     source trees; InvalidAnalysis where analyses cannot be read or do not fit together.
     """
     session = ModelSession(options, progress)
+    session.ask([class_path])
     if not options.fresh:
         stored = session.stored_model(class_path)
         if stored is not None:
@@ -111,6 +113,9 @@ class ModelSession(Session):
             self._set_aside.append(f"{str(error).splitlines()[0]}; made again, and the file kept beside it")
             return None
         if model is None or not is_model_current(model, self.trees, self._asked):
+            return None
+        own = self.own.get(model.class_name)
+        if own is not None and not is_of(model, own):
             return None
         same = all(self._hash(name) == part.sha256 for name, part in model.parts.items())
         return model if same else None

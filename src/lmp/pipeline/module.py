@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lmp.errors import AgentUnavailable, UsageError
+from lmp.pipeline.own import OwnCall, asked_for, identity, is_of, stored_call
 from lmp.records import DEFAULT_CONFIG, ConfigOrigin, ModuleAnalysis
 from lmp.source.configs import FoundConfig, class_of, resolve_config
 from lmp.source.locate import ClassSource, locate
-from lmp.source.trees import Trees, find_trees
+from lmp.source.trees import LAYOUTS, Trees, completed, find_trees
 from lmp.store.fingerprint import is_current
 from lmp.store.results import Store, config_name
 from lmp.workload.imports import collected_later
@@ -37,6 +38,12 @@ class Options:
     fresh: bool = False
     engine: str = "auto"
     model_id: str | None = None
+    inputs: str | None = None
+    """Of a class of the user's own: the tensors that forward() is called with."""
+    init: str | None = None
+    """Of a class of the user's own: the constructor's arguments."""
+    paths: tuple[Path, ...] = ()
+    """Folders that hold the user's own packages."""
 
     @cached_property
     def found_config(self) -> FoundConfig | None:
@@ -61,6 +68,7 @@ def analyze_modules(class_paths: Sequence[str], options: Options, progress: Prog
     the result cannot be written.
     """
     session = Session(options, progress)
+    session.ask(class_paths)
     found: dict[str, Outcome] = {}
     for class_path in class_paths:
         for outcome in session.outcomes(class_path):
@@ -73,6 +81,7 @@ def analyze_modules(class_paths: Sequence[str], options: Options, progress: Prog
 def verify_module(class_path: str, options: Options) -> Outcome:
     """Hold the stored analysis against execution again, and store what came out."""
     session = Session(options, lambda name, stage: None)
+    session.ask([class_path])
     source = session.locate(class_path)
     stored = session.stored(source.class_path)
     if stored is None or options.fresh:
@@ -85,6 +94,7 @@ def load_for_evaluation(
 ) -> tuple[ModuleAnalysis, Callable[[str], ModuleAnalysis]]:
     """The analysis of a class, and a way to get those it refers to; missing ones are made first."""
     session = Session(options, progress)
+    session.ask([class_path])
     analysis = next(o.analysis for o in session.outcomes(class_path) if o.requested)
     return analysis, session.lookup
 
@@ -98,7 +108,11 @@ class Session:
                 "the agent engine is not part of this version; leave out --engine, or use --engine trace"
             )
         self.options, self.progress = options, progress
-        self.trees: Trees = find_trees(None, options.transformers, options.pytorch)
+        self.trees: Trees = find_trees(None, options.transformers, options.pytorch, list(options.paths))
+        self.own: dict[str, OwnCall] = {}
+        """Classes of the user's own -> how they are constructed and called."""
+        self.classes: dict[str, type[Any]] = {}
+        """Classes that were handed over as such: they are not looked for."""
         self.store = Store(options.results)
         found = options.found_config
         self.origin, self.config = origin_of(found), None if found is None else found.content
@@ -107,7 +121,45 @@ class Session:
     # -- the store -------------------------------------------------------------------------------------------------
 
     def locate(self, class_path: str) -> ClassSource:
+        if class_path in self.classes:
+            from lmp.source.runtime import locate_class
+
+            return locate_class(self.classes[class_path], self.trees)
+        top = class_path.partition(".")[0]
+        known = any(top == layout.import_name for layout in LAYOUTS.values())
+        if not known:
+            self._use_what_is_there(class_path)
         return locate(class_path, self.trees)
+
+    def _use_what_is_there(self, class_path: str) -> None:
+        """For a class of one's own: the current folder, as Python does, and installed sources if none are vendored."""
+        if not self.options.paths and self.trees.of_package(class_path.partition(".")[0]) is None:
+            self.trees = replace(self.trees, extra=find_trees(Path.cwd(), extra=[Path.cwd()]).extra)
+        trees = completed(self.trees)
+        if trees != self.trees:
+            self.trees = trees
+            self.progress(
+                class_path, "reading, with the installed torch and transformers: no sources are vendored here"
+            )
+
+    def ask(self, class_paths: Sequence[str]) -> None:
+        """Take ``--inputs`` and ``--init`` for what they say of the one class that is asked for."""
+        call = asked_for(self.options.inputs, self.options.init)
+        if call is None:
+            return
+        if len(class_paths) != 1:
+            raise UsageError("--inputs and --init are of one class\nanalyse the classes one by one")
+        source = self.locate(class_paths[0])
+        if not self.is_own(source.class_path):
+            raise UsageError(
+                f"--inputs and --init are for classes of your own, and {source.class_path} is none\nleave them out"
+            )
+        self.own[source.class_path] = call
+
+    def is_own(self, class_path: str) -> bool:
+        """Whether a class is neither PyTorch's nor transformers'."""
+        tree = self.trees.of_package(class_path.partition(".")[0])
+        return class_path in self.own or (tree is not None and tree in self.trees.extra)
 
     def _names(self, class_path: str) -> str:
         """PyTorch's own modules have no config: their results are the same under any."""
@@ -121,10 +173,15 @@ class Session:
     def is_true(self, found: ModuleAnalysis) -> bool:
         """Whether an analysis is still true of the sources, the config, the options and lmp's rules."""
         class_path, wanted = found.class_name, self.options
+        own = self.own.get(class_path)
+        if own is not None and not is_of(found, own):
+            return False
         # By content: a config from the hub is from the cache the next time.
         same_config = class_path.startswith("torch.") or found.config.sha256 == self.origin.sha256
         same_attention = found.attn_requested == (wanted.attention or "sdpa")
-        return same_config and same_attention and found.dtype == wanted.dtype and is_current(found, self.trees)
+        # An instance has the dtype that it has.
+        same_dtype = found.dtype == wanted.dtype or (found.given is not None and found.given.live)
+        return same_config and same_attention and same_dtype and is_current(found, self.trees)
 
     def lookup(self, class_path: str) -> ModuleAnalysis:
         """The analysis of a referenced class, made now if it is missing."""
@@ -142,6 +199,8 @@ class Session:
         source = self.locate(class_path)
         name = source.class_path
         stored = self.reusable(name)
+        if stored is None and self.is_own(name) and name not in self.own:
+            stored = self._of_an_instance(name)
         if stored is not None:
             return [Outcome(stored, self.store.file(name, self._names(name)), reused=True, requested=True)]
         return self._analyse(source)
@@ -153,24 +212,53 @@ class Session:
         """
         if self.options.fresh and name not in self._fresh:
             return None
+        stored = self._fresh.get(name) or self.stored(name)
+        if stored is None or (name not in self._fresh and stored.given is not None and stored.given.live):
+            return None
+        return stored if self._refers_truly(stored) else None
+
+    def _refers_truly(self, stored: ModuleAnalysis) -> bool:
+        """Whether what an analysis refers to is there, and still what it was made with."""
+        parts = stored.given.parts if stored.given is not None else {}
+        for name in references_of(stored):
+            found = self.reusable(name)
+            if found is None or parts.get(name, identity(found)) != identity(found):
+                return False
+        return True
+
+    def _of_an_instance(self, name: str) -> ModuleAnalysis | None:
+        """A stored analysis of an instance: it can be read and evaluated, not made again."""
         stored = self.stored(name)
-        if stored is not None and all(self.reusable(r) is not None for r in references_of(stored)):
-            return stored
-        return None
+        return stored if stored is not None and stored.given is not None and stored.given.live else None
 
     # -- making ----------------------------------------------------------------------------------------------------
 
     def _analyse(self, source: ClassSource) -> list[Outcome]:
         return self._making(source).outcomes()
 
-    def _making(self, source: ClassSource) -> Making:
-        """What runs engine and judge; importing it imports torch."""
+    def _making(self, source: ClassSource, stored: ModuleAnalysis | None = None) -> Making:
+        """What runs engine and judge; importing it imports torch. ``stored`` is what is to be judged again."""
         with collected_later():
             from lmp.pipeline.making import Making
-        return Making(self, source)
+        name = source.class_path
+        call = self.own.get(name)
+        if call is None and self.is_own(name):
+            before = stored or self.store.load(name, self._names(name))
+            if before is not None and before.given is not None:
+                if before.given.live:
+                    raise UsageError(
+                        f"{name} was analysed as an instance, which is not here\n"
+                        "analyse it again with lmp.analyze(), or give --inputs and --init"
+                    )
+                call = stored_call(before)
+        if call is None:
+            return Making(self, source)
+        from lmp.pipeline.own_making import OwnMaking
+
+        return OwnMaking(self, source, call, stored)
 
     def verified_again(self, source: ClassSource, stored: ModuleAnalysis) -> Outcome:
-        verification = self._making(source).judged(stored)
+        verification = self._making(source, stored).judged(stored)
         updated = stored.model_copy(update={"verification": verification})
         return Outcome(updated, self.store.save(updated), reused=False, requested=True)
 

@@ -118,6 +118,15 @@ def equalised(workload: Workload, held: Collection[str] = ()) -> dict[str, int]:
     return values
 
 
+def with_layers(workload: Workload, values: dict[str, int], in_order: bool, full: bool) -> dict[str, int]:
+    """The same point with all layers, or with at least as many as it takes for them to stand as in the model."""
+    if full:
+        return {**values, **workload.full_layers}
+    few = workload.hints
+    more = {n: m + values[n] - few[n] for n, m in workload.in_order.items() if values[n] < m}
+    return {**values, **more} if in_order else values
+
+
 def structural(workload: Workload, points: Iterable[dict[str, int]]) -> dict[str, int]:
     """Variables that decide which modules there are, among those that any of the points changes, with their values.
 

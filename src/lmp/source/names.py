@@ -200,8 +200,9 @@ class Names:
         tree = self.trees.of_package(head)
         if tree is None:
             return None
-        folder: Path | None = tree.package_dir
-        path: Path | None = _first_file(tree.package_dir, "__init__")
+        single = tree.module is not None
+        folder: Path | None = None if single else tree.package_dir
+        path: Path | None = tree.package_dir if single else _first_file(tree.package_dir, "__init__")
         for part in rest:
             if folder is None:
                 return None

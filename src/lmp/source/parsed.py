@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import io
+import linecache
 import tokenize
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,17 +32,27 @@ class ParsedFile:
 
 
 def parse(path: Path) -> ParsedFile:
-    """``path``, parsed; NotFound names the line at which it stops being Python."""
+    """``path``, parsed; NotFound names the line at which it stops being Python.
+
+    The cells of a notebook are no files: their text is where Python's own tracebacks find it.
+    """
     try:
         stat = path.stat()
         return _parse(path, (stat.st_mtime_ns, stat.st_size))
     except OSError as error:
+        cell = "".join(linecache.getlines(str(path)))
+        if cell:
+            return _parsed(path, cell.encode())
         raise _unreadable(path, f"cannot be read ({error.strerror})") from error
 
 
 @functools.lru_cache(maxsize=512)
 def _parse(path: Path, stamp: tuple[int, int]) -> ParsedFile:
-    data = path.read_bytes()
+    return _parsed(path, path.read_bytes())
+
+
+@functools.lru_cache(maxsize=64)
+def _parsed(path: Path, data: bytes) -> ParsedFile:
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
         # Universal newlines, as Python's own tokenizer has: str.splitlines() would also break at form feeds.

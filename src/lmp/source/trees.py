@@ -12,7 +12,7 @@ import functools
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lmp.errors import NotFound, Search, TreeChanged
@@ -58,10 +58,12 @@ class Tree:
     """True when this is the vendored tree of a project with a lock: then every file read is held against it."""
     sha256: str | None = None
     """The lock's hash of the manifest, when pinned."""
+    module: str | None = None
+    """The name that its package is imported by, where that is not the folder's: of a single file, or ``__main__``."""
 
     @property
     def import_name(self) -> str:
-        return self.package_dir.name
+        return self.module or self.package_dir.name
 
     @property
     def manifest_path(self) -> Path:
@@ -169,8 +171,46 @@ def _extra_trees(folder: Path) -> list[Tree]:
     root = folder.expanduser().absolute()
     if not root.is_dir():
         raise NotFound(f"{folder} is not a folder", [Search("Python packages", str(root), "no such folder")])
-    packages = [entry for entry in sorted(root.iterdir()) if (entry / "__init__.py").is_file()]
-    return [Tree(p.name, root, p, p.name, source_version(root, p)) for p in packages]
+    entries = [entry for entry in sorted(root.iterdir()) if entry.stem.isidentifier() and not entry.is_symlink()]
+    packages = [entry for entry in entries if (entry / "__init__.py").is_file()]
+    files = [entry for entry in entries if entry.suffix == ".py" and entry.is_file()]
+    # A folder without __init__.py is a package too, but one with it is preferred, as Python does.
+    plain = [entry for entry in entries if entry.is_dir() and entry not in packages and any(entry.glob("*.py"))]
+    return [
+        *(Tree(p.name, root, p, p.name, source_version(root, p)) for p in packages),
+        *(Tree(p.stem, root, p, p.stem, UNKNOWN, module=p.stem) for p in files),
+        *(Tree(p.name, root, p, p.name, UNKNOWN) for p in plain),
+    ]
+
+
+def siblings(tree: Tree) -> list[Tree]:
+    """What else Python can import from the folder that holds a tree."""
+    if not tree.root.is_dir():  # of a notebook's cell
+        return []
+    return [other for other in _extra_trees(tree.root) if other.package_dir != tree.package_dir]
+
+
+def completed(trees: Trees) -> Trees:
+    """The trees, with the installed packages in place of those that are not there."""
+    return replace(
+        trees,
+        transformers=trees.transformers or installed_tree("transformers"),
+        pytorch=trees.pytorch or installed_tree("pytorch"),
+    )
+
+
+def installed_tree(name: str, package_dir: Path | None = None) -> Tree | None:
+    """The installed package of a layout, as a tree that is read and never written; None where it is not installed."""
+    from importlib.util import find_spec
+
+    layout = LAYOUTS[name]
+    if package_dir is None:
+        spec = find_spec(layout.import_name)  # of a top-level name: it is found, not imported
+        if spec is None or spec.origin is None:
+            return None
+        package_dir = Path(spec.origin).parent
+    version = source_version(package_dir.parent, package_dir)
+    return Tree(name, package_dir.parent, package_dir, layout.distribution, version)
 
 
 def _same_folder(a: Path, b: Path) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import linecache
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
@@ -27,8 +28,16 @@ LINK_SOURCES = ("expand", "formula", "records.py")
 
 def fingerprint(files: Iterable[tuple[Tree, Path]]) -> dict[str, str]:
     """The fingerprint of a result that was made from these files, now."""
-    hashes = {tree.relative(path): sha256_of(path.read_bytes()) for tree, path in files}
+    hashes = {tree.relative(path): sha256_of(_content(path)) for tree, path in files}
     return {RULES: rules_fingerprint(), **dict(sorted(hashes.items()))}
+
+
+def _content(path: Path) -> bytes:
+    """A source's text; that of a notebook's cell, which is no file, is where tracebacks find it."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return "".join(linecache.getlines(str(path))).encode()
 
 
 def is_current(analysis: ModuleAnalysis, trees: Trees) -> bool:

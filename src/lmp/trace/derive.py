@@ -9,15 +9,17 @@ What comes out holds at every sample; the judge then holds it against points tha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
+import functools
+from collections.abc import Callable, Iterable, Mapping, Set
 
 from lmp.errors import TraceFailed
-from lmp.formula import Condition, Expr, free_variables, gt, var
+from lmp.formula import Compare, Condition, Expr, Mod, Num, Var, free_variables, gt, var
 from lmp.trace.observe import CallSite, Interface, Item, Observation, Observer, call_site, differs, input_tensors
 from lmp.trace.runs import Run, Runs
 from lmp.trace.table import Derived, Table
 from lmp.trace.variables import ClassVariables
 from lmp.workload.base import RUNTIME, Workload
+from lmp.workload.calls import Call
 
 MAX_SYMBOLIC_RUNS = 12
 
@@ -32,6 +34,8 @@ class Deriver:
         self.ranks: dict[str, Mapping[str, int]] = {}
         self.alone: dict[str, Set[str]] = {}
         """Classes whose analysis was made on inputs of their own, not in this workload -> the tensors they took."""
+        self.unlike: dict[str, Callable[[Call], bool]] = {}
+        """Of those, what tells a call for which the analysis does not hold: of an instance of another kind."""
         self.written_out: set[CallSite] = set()
         self._observed: dict[int, list[Observation]] = {}
 
@@ -49,19 +53,31 @@ class Deriver:
                 self._observed[id(run)] = [observer.observe(call) for call in run.calls_of(class_path)]
             return self._observed[id(run)]
 
-        for _ in range(MAX_SYMBOLIC_RUNS):
-            if self._find_written_out(class_path):
-                self._observed = {}
-            table = Table(class_path, self.runs, observe, variables)
-            contradiction = table.contradiction()
-            if contradiction is None:
-                break
-            if any(r.numbers == contradiction.numbers for r in self.runs.symbolic):
-                if table.give_up_compulsory():
+        def explained(all_layers: bool) -> Derived:
+            for _ in range(MAX_SYMBOLIC_RUNS):
+                if self._find_written_out(class_path):
+                    self._observed = {}
+                table = Table(class_path, self.runs, observe, variables, all_layers)
+                contradiction = table.contradiction()
+                if contradiction is None:
                     break
-                raise TraceFailed(table.explain())
-            self.runs.add_symbolic(contradiction.numbers, class_path)
-        derived = table.derived(self._degenerate)
+                # Formulas are looked for in few layers: how many there are is counted.
+                few = {name: self.runs.base[name] for name in (*self.workload.in_order, *self.workload.full_layers)}
+                numbers = {**contradiction.numbers, **few}
+                if any(r.numbers == numbers for r in self.runs.symbolic):
+                    if table.give_up_compulsory():
+                        break
+                    raise TraceFailed(table.explain())
+                self.runs.add_symbolic(numbers, class_path)
+            return table.derived(self._degenerate)
+
+        try:
+            derived = explained(all_layers=False)
+        except TraceFailed:
+            if not (self.workload.stacks and self.runs.holds_layers(class_path)):
+                raise
+            self.runs.explore_all_layers()
+            derived = explained(all_layers=True)
         self.interfaces[class_path] = derived.parameters
         return derived
 
@@ -77,7 +93,7 @@ class Deriver:
         """Sizes of the config that must not be 1 for the formulas to hold: they would broadcast, or need no copy."""
         used = {n for _, formulas in items for f in formulas.values() for n in free_variables(f)}
         used |= table.sizes_used(items)
-        found = []
+        found: list[Condition] = []
         for name in sorted(used & set(self.runs.base) - set(self.workload.flags) - set(RUNTIME)):
             own = name in table.variables.switches or name in table.variables.paths
             if (
@@ -88,19 +104,47 @@ class Deriver:
                 or own
             ):
                 continue
-            for phase in ({}, {"seq_len": 1}, {"cache_len": 0}, {"batch_size": 1}):
-                run = self._run_with_one(name, phase, used)
-                if run is None:
-                    break
-                observer = self._observer(run)
-                observed = [observer.observe(call) for call in run.calls_of(table.class_path)]
-                kernels = [(item, f) for item, f in items if item.category != "compulsory"]
-                if not table.holds_at(kernels, run, observed):
-                    found.append(gt(var(name), 1))
-                    break
+            with_one = functools.partial(self._run_with_one, name, used)
+            if not self._holds_with_phases(table, items, with_one):
+                found.append(gt(var(name), 1))
+        if getattr(self.workload, "vary", False):
+            found += self._degenerate_quotients(table, items)
         return found
 
-    def _run_with_one(self, name: str, phase: Mapping[str, int], used: Set[str]) -> Run | None:
+    def _degenerate_quotients(self, table: Table, items: list[tuple[Item, dict[str, Expr]]]) -> list[Condition]:
+        """Of sizes that are divided by one another, those whose quotient must not be 1 either, as a head's size."""
+        found: list[Condition] = []
+        kernels = [(item, f) for item, f in items if item.category not in ("parameters", "compulsory")]
+        for condition in table.assumptions(kernels):
+            match condition:
+                case Compare("==", Mod(Var(whole), Var(part)), Num(0)) if {whole, part} <= set(self.runs.base):
+                    equal = functools.partial(self._run_with, {part: self.runs.base[whole]})
+                    if not self._holds_with_phases(table, items, equal):
+                        found.append(gt(var(whole), var(part)))
+        return found
+
+    def _holds_with_phases(
+        self,
+        table: Table,
+        items: list[tuple[Item, dict[str, Expr]]],
+        run_at: Callable[[Mapping[str, int]], Run | None],
+    ) -> bool:
+        """Whether fitted formulas hold in every phase in which there is a run; up to the first one without."""
+        kernels = [(item, f) for item, f in items if item.category != "compulsory"]
+        for phase in ({}, {"seq_len": 1}, {"cache_len": 0}, {"batch_size": 1}):
+            run = run_at(phase)
+            if run is None:
+                return True
+            observer = self._observer(run)
+            observed = [observer.observe(call) for call in run.calls_of(table.class_path)]
+            if not table.holds_at(kernels, run, observed):
+                return False
+        return True
+
+    def _run_with(self, values: Mapping[str, int], phase: Mapping[str, int]) -> Run | None:
+        return self.runs.at({**self.runs.start_point(), **phase, **values})
+
+    def _run_with_one(self, name: str, used: Set[str], phase: Mapping[str, int]) -> Run | None:
         """The run in which a size is 1; together with one that must not be larger, where it does not run alone."""
         point = {**self.runs.start_point(), **phase, name: 1}
         smaller = [n for n, v in self.runs.base.items() if n in used and 1 < v <= self.runs.base[name] and n != name]
@@ -115,12 +159,20 @@ class Deriver:
                 site = call_site(call)
                 if site is None or call.class_path not in self.alone or site in self.written_out:
                     continue
-                if call.parent is None or call.parent.class_path != class_path:
+                if not self._written_in(call, class_path):
                     continue
                 more = {name for name, _ in input_tensors(call)} - self.alone[call.class_path]
-                if more or differs(call, run.recording):
+                unlike = self.unlike.get(call.class_path)
+                if more or differs(call, run.recording) or (unlike is not None and unlike(call)):
                     self.written_out.add(site)
         return len(self.written_out) > before
+
+    def _written_in(self, call: Call, class_path: str) -> bool:
+        """Whether a call is made by the class, or inside of calls that are written out in it."""
+        parent = call.parent
+        while parent is not None and parent.class_path != class_path and call_site(parent) in self.written_out:
+            parent = parent.parent
+        return parent is not None and parent.class_path == class_path
 
     def _observer(self, run: Run) -> Observer:
         return Observer(run.recording, run.values, run.size, self.interfaces, self.ranks, self.written_out)

@@ -73,15 +73,17 @@ class TraceEngine:
                 for cache in cached:
                     self.deriver.runs.run({**start, "seq_len": new, "cache_len": cache}, symbolic=False)
 
-    def analyse(self, class_path: str, source: Source, held_out: Iterable[Mapping[str, int]]) -> ModuleAnalysis:
+    def analyse(
+        self, class_path: str, source: Source, held_out: Callable[[bool], Iterable[Mapping[str, int]]]
+    ) -> ModuleAnalysis:
         """The analysis of one class; those that it calls must be analysed or known.
 
         Compulsory traffic that does not hold at the ``held_out`` points either is left out: no number is better than a
-        wrong one.
+        wrong one. Those points are asked for by whether they must have all layers.
         """
         derived = self.deriver.derive(class_path)
         compulsory = None
-        if self.deriver.compulsory_holds(derived, held_out):
+        if self.deriver.compulsory_holds(derived, held_out(bool(derived.pinned))):
             read, write = (_text(_bytes(derived.compulsory, direction)) for direction in ("read", "write"))
             compulsory = MemoryAccess(read=read, write=write)
         lines = _Lines(derived, source, self.setting, self.coverage.lines)
@@ -98,6 +100,7 @@ class TraceEngine:
             values={n: v for n, v in self._values(derived).items() if n in derived.parameters},
             interface={n: [_text(s) for s in shape] for n, shape in derived.interface.items()},
             assumptions=[to_text(c) for c in derived.assumptions],
+            pinned=derived.pinned,
             fixed=dict(getattr(self.workload, "fixed", {})),
             kernels=lines.kernels(),
             free_lines=lines.free_lines(),
@@ -189,7 +192,10 @@ class _Lines:
         if formulas["count"] == num(0) or item.child is None:
             return []
         call = item.child
-        parent = call.parent.path if call.parent is not None else ""
+        owner = call.parent
+        while owner is not None and owner.class_path != self.derived.class_path:
+            owner = owner.parent
+        parent = owner.path if owner is not None else ""
         path = call.path.removeprefix(parent).lstrip(".") if call.path.startswith(parent) else call.path
         bindings = {n: f for n, f in formulas.items() if n != "count"}
         reference = to_text(ref(call.class_path, **bindings))

@@ -96,7 +96,7 @@ class Observer:
         """The items of this call; equal items of one key (a loop) are one item with a count."""
         found = Observation(call, self.values)
         items = _without_wrappers([i for e in self.recording.below(call) if (i := self._basic(e, call)) is not None])
-        items += [self._composite(c) for c in self.recording.calls if c.parent is call]
+        items += [self._composite(c, call) for c in self.recording.calls]
         items += [*weight_items(call, self.size), *self._compulsory(call)]
         groups: dict[Key, dict[Any, Item]] = {}
         for item in sorted((i for i in items if i is not None), key=lambda i: i.order):
@@ -112,7 +112,7 @@ class Observer:
     def _basic(self, executed: Executed, call: Call) -> Item | None:
         """The operator as an item of this call, if it is its own or that of a called module that is written out."""
         depth = next((d for d, s in enumerate(executed.segments) if s.call is call), None)
-        if depth is None or (depth > 0 and call_site(executed.segments[depth - 1].call) not in self.written_out):
+        if depth is None or any(self._referred(s.call) for s in executed.segments[:depth]):
             return None
         found = executed.cost
         name = SAME_WORK.get(executed.operator.name, executed.operator.name)
@@ -135,11 +135,25 @@ class Observer:
             operator=executed.operator,
         )
 
-    def _composite(self, call: Call) -> Item | None:
-        site = call_site(call)
-        if call.site is None or call.class_path not in self.interfaces or site in self.written_out:
+    def _referred(self, call: Call) -> bool:
+        """Whether a called module stands as a reference: it is not written out, or inside of one that is no more."""
+        return call_site(call) not in self.written_out
+
+    def _composite(self, call: Call, within: Call) -> Item | None:
+        """A call as an item of the module call ``within`` that makes it, directly or in modules written out there."""
+        if not self.written_out and call.parent is not within:
             return None
-        key = Key(call.site.chain, call.class_path, composite=True)
+        chains = []
+        outer: Call | None = call
+        while outer is not None and outer is not within and outer.site is not None:
+            if outer is not call and self._referred(outer):
+                return None
+            chains.append(outer.site.chain)
+            outer = outer.parent
+        if outer is not within or not chains or not self._referred(call) or call.class_path not in self.interfaces:
+            return None
+        inside = tuple(p for chain in chains[:-1] for p in chain)
+        key = Key(chains[-1], call.class_path, composite=True, within=inside)
         order = self.recording.orders[call.index]
         return Item(key, order, self.bindings(call), "module", child=call)
 
@@ -248,18 +262,21 @@ class Observer:
             return _as_size(attribute(call.module, rest), self.size)
         if root == "init":
             arguments = constructor_arguments(call.module)
-            if rest.split("[")[0] not in arguments:
+            first, _, inside = rest.partition(".")
+            if first.split("[")[0] not in arguments:
                 raise LookupError(f"{path}: no such constructor argument")
-            return _as_size(arguments[rest], self.size)
-        match = re.fullmatch(r"inputs\.(\w+)(?:\.shape\[(-?\d+)\])?", path)
+            return _as_size(attribute(arguments[first], inside) if inside else arguments[first], self.size)
+        match = re.fullmatch(r"inputs\.(\w+)(?:\[(\d+)\])?(?:\.shape\[(-?\d+)\])?", path)
         if match:
             tensor = forward_arguments(call).get(match[1])
+            if match[2] is not None and isinstance(tensor, (list, tuple)) and int(match[2]) < len(tensor):
+                tensor = tensor[int(match[2])]
             if tensor is None:
                 return 0  # an input that is not there has no tokens
-            if match[2] is None:
+            if match[3] is None:
                 return 1
-            if isinstance(tensor, torch.Tensor) and -tensor.dim() <= int(match[2]) < tensor.dim():
-                return self.size(tensor.shape[int(match[2])])
+            if isinstance(tensor, torch.Tensor) and -tensor.dim() <= int(match[3]) < tensor.dim():
+                return self.size(tensor.shape[int(match[3])])
         raise LookupError(f"{path}: cannot be resolved at this call")
 
     def _of_config(self, name: str, call: Call) -> Size:
@@ -273,9 +290,12 @@ class Observer:
 
 
 def attribute(module: Any, path: str) -> Any:
-    """An attribute chain such as ``self_attn.sliding_window``; None where it ends early."""
+    """An attribute chain such as ``self_attn.sliding_window``; None where it ends early, or refuses to be read."""
     for part in path.split("."):
-        module = getattr(module, part, None)
+        try:
+            module = getattr(module, part, None)
+        except Exception:
+            return None  # a config whose layers differ has no one value
     return module
 
 

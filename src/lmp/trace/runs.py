@@ -147,6 +147,9 @@ class Runs:
 
     def _source_modules(self) -> list[str]:
         """Python modules of the analysed tree that are loaded and define models."""
+        own: Sequence[str] | None = getattr(self.workload, "source_modules", None)
+        if own is not None:
+            return list(own)
         prefix = os.path.basename(self.source_root.rstrip("/"))
         return [n for n in sys.modules if n.startswith(f"{prefix}.") and ".modeling_" in n]
 
@@ -180,6 +183,8 @@ class Runs:
         self._explore_setting({})
         for changed in (*self._other_values(), *({name: 1} for name in self.lengths)):
             self.explore(self._corners(changed))
+        if getattr(self.workload, "vary", False):
+            self.explore([{**self.start_point(), "seq_len": 9}, {**self.start_point(), "batch_size": 3}])
         if any(target in asked.within for asked, _ in self.symbolic[0].conditions):
             self._scout({}, target)
         self._explore_steps(self.symbolic[0])
@@ -219,13 +224,34 @@ class Runs:
         """Points with other numbers of layers, for the classes that hold lists of them."""
         start = self.start_point()
         for name in self.workload.full_layers:
-            layers = start[name]
+            layers = self.workload.in_order.get(name, start[name])
+            if name in self.workload.in_order:
+                self._explore_setting({name: layers})
             self.explore({**start, name: layers + more} for more in (1, 2, 5))
             if layers > 1:
                 # Kinds of layers may come in any order: what holds for the first ones need not hold for all.
                 self.explore([{**start, name: self.workload.full_layers[name]}])
-            small = [n for n in self.base if 0 < start[n] < layers and n not in self.workload.full_layers]
-            self.explore({**start, n: other} for n in small for other in (layers - 2, layers + 2) if other > 0)
+            small = [n for n in self.base if 0 < start[n] <= layers and n not in self.workload.full_layers]
+            tries = [(n, other) for n in small for other in (layers - 2, layers + 2) if other > 0]
+            self.explore({**start, name: layers, n: other} for n, other in tries)
+
+    def explore_all_layers(self) -> None:
+        """Points in every phase with all layers, where no formula says how many there are of each kind."""
+        self.explore([p for p in self._corners(dict(self.workload.full_layers)) if p["batch_size"] > 1])
+
+    def holds_layers(self, class_path: str) -> bool:
+        """Whether the class has a stack of layers in it."""
+        prefixes = [f"{call.path}." if call.path else "" for call in self.symbolic[0].calls_of(class_path)]
+        return any(stack.startswith(prefix) for stack in self.workload.stacks for prefix in prefixes)
+
+    def shown(self, class_path: str, all_layers: bool) -> list[Run]:
+        """The concrete runs that show what this class does: for one that counts layers, those of the model's own."""
+        if all_layers:
+            full = self.workload.full_layers
+            return [r for r in self.concrete if all(r.numbers[n] == full[n] for n in full)]
+        if not self.holds_layers(class_path):
+            return self.concrete
+        return [r for r in self.concrete if all(r.numbers[n] >= m for n, m in self.workload.in_order.items())]
 
     def _explore_setting(self, setting: dict[str, int]) -> bool:
         return self.explore([*self._corners(setting), *self._window_points(setting)])
@@ -273,7 +299,8 @@ class Runs:
             for chosen in itertools.product((1, 0), repeat=len(flags))
             if 0 < len(flags) <= 4 or 0 < sum(c != self.base[f] for c, f in zip(chosen, flags, strict=True)) <= 2
         ]
-        if self.workload.required and not self.workload.has_cache:
+        alone = self.workload.required and not self.workload.has_cache
+        if alone or getattr(self.workload, "vary", False):
             found += [{n: v * 2} for n, v in self.base.items() if n not in flags]
             found += [{n: v.default} for n, v in self.workload.variables.items() if v.default != self.base[n]]
         return [dict(t) for t in dict.fromkeys(tuple(sorted(f.items())) for f in found)]
@@ -282,7 +309,8 @@ class Runs:
         """Look at settings in which a comparison of the config's sizes comes out the other way than in this run."""
         for asked, condition in run.conditions:
             names = free_variables(condition)
-            if condition in self._flipped or not names or names & set(RUNTIME) or target not in asked.within:
+            counted = {*RUNTIME, *self.workload.full_layers}
+            if condition in self._flipped or not names or names & counted or target not in asked.within:
                 continue
             self._flipped.add(condition)
             settings = ({**run.numbers, **self.base, **setting} for setting in self._settings)

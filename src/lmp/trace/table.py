@@ -55,6 +55,8 @@ class Derived:
     interface: dict[str, list[Size]] = field(default_factory=dict)
     parameters_count: Expr = ZERO
     compulsory: dict[str, Expr] = field(default_factory=dict)
+    pinned: dict[str, int] = field(default_factory=dict)
+    """Numbers of layers that the formulas are for."""
     compulsory_holds: Callable[[Run, list[Observation]], bool] = field(default=lambda run, seen: True)
     """Whether the compulsory traffic is what a run shows that it was not derived from."""
 
@@ -68,13 +70,15 @@ class Table:
         runs: Runs,
         observe: Callable[[Run], list[Observation]],
         variables: ClassVariables,
+        all_layers: bool = False,
     ) -> None:
-        self.class_path, self.runs, self.variables = class_path, runs, variables
+        self.class_path, self.runs, self.variables, self.all_layers = class_path, runs, variables, all_layers
         self.symbolic = list(runs.symbolic)
         formulas = [(r, variables.in_own_length(r, o)) for r in self.symbolic for o in observe(r)]
-        self._summed = _unrolled([o for _, o in formulas], [o for run in runs.concrete for o in observe(run)])
+        shown = runs.shown(class_path, all_layers)
+        self._summed = _unrolled([o for _, o in formulas], [o for run in shown for o in observe(run)])
         self.formulas = [(r, self._collapsed(o)) for r, o in formulas]
-        self.samples = [s for run in runs.concrete for s in self.samples_of(run, observe(run))]
+        self.samples = [s for run in shown for s in self.samples_of(run, observe(run))]
         self.rows = self._rows()
         self.has_compulsory = True
         flags = frozenset(
@@ -170,9 +174,14 @@ class Table:
         if name == "count":
             found.update(dict.fromkeys(e for run in self.symbolic for e in run.loops))
             counts = {s.value for s in self._column(key, name)}
+            if self.all_layers:
+                found.update(dict.fromkeys(num(count) for count in sorted(counts)))
             if len(counts) > 1 and max(counts) > 1:
                 for layers in self.runs.workload.full_layers:
                     found.update(dict.fromkeys(_structural(layers, self.symbolic[0].numbers, max(counts))))
+                if getattr(self.runs.workload, "vary", False):  # one's own layers, and loops over the tokens
+                    found.update(dict.fromkeys(var(n) for n in self.runs.base))
+                    found.update(dict.fromkeys(simplify(var(n) - k) for n in RUNTIME for k in (0, 1)))
         return list(found)
 
     def _column(self, key: tuple[Key, int], name: str) -> list[Sample]:
@@ -298,6 +307,7 @@ class Table:
             shapes,
             simplify(sum(count, start=ZERO)),
             compulsory,
+            dict(self.runs.workload.full_layers) if self.all_layers else {},
             lambda run, seen: self.has_compulsory and self.holds_at(outside, run, seen),
         )
 

@@ -20,12 +20,15 @@ from lmp.errors import TraceFailed
 Question = tuple[str, int]
 """File and line of the code that asked."""
 
+Asked = dict[Question, set[str]]
+"""Questions that were answered yes -> classes whose forward() was running."""
+
 _TORCH = str(Path(torch.__file__).parent) + "/"
 _HERE = __file__
 
 
 @contextlib.contextmanager
-def answered(asked: dict[Question, bool]) -> Iterator[None]:
+def answered(asked: Asked) -> Iterator[None]:
     """While active, a truth value asked of a tensor without data is True, and put down in ``asked``.
 
     A number asked of one raises TraceFailed with the line that asks.
@@ -35,7 +38,7 @@ def answered(asked: dict[Question, bool]) -> Iterator[None]:
     def truth(tensor: torch.Tensor) -> bool:
         if not tensor.is_meta and tensor.device.type != "meta":
             return bool(originals["__bool__"](tensor))
-        asked[_asking()] = True
+        asked.setdefault(_asking(), set()).update(_running())
         return True
 
     def item(tensor: torch.Tensor) -> Any:
@@ -64,3 +67,13 @@ def _asking() -> Question:
     while frame is not None and frame.f_code.co_filename.startswith((_TORCH, _HERE)):
         frame = frame.f_back
     return (frame.f_code.co_filename, frame.f_lineno) if frame is not None else ("", 0)
+
+
+def _running() -> Iterator[str]:
+    """Classes of the modules in flight."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        module = frame.f_locals.get("self") if frame.f_code.co_name == "forward" else None
+        if isinstance(module, torch.nn.Module):
+            yield f"{type(module).__module__}.{type(module).__qualname__}"
+        frame = frame.f_back

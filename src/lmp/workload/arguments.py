@@ -19,6 +19,11 @@ def constructor_arguments(module: torch.nn.Module) -> Mapping[str, Any]:
     return _recorded.get(module, {})
 
 
+def remember(module: torch.nn.Module, arguments: Mapping[str, Any]) -> None:
+    """Say what a module was constructed with that was not built under ``recording``."""
+    _recorded[module] = dict(arguments)
+
+
 @contextlib.contextmanager
 def recording() -> Iterator[None]:
     """While active, every nn.Module that is constructed has its constructor's arguments remembered.

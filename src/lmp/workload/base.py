@@ -40,6 +40,10 @@ class Workload(Protocol):
     """Whether an encoder runs first, and only where there is no cache yet."""
     full_layers: dict[str, int]
     """Variables that say how many layers a stack has -> how many it has in full; the hints have fewer."""
+    in_order: dict[str, int]
+    """Those of them for which the hints' layers are one of each kind -> from how many on they are the model's first."""
+    stacks: set[str]
+    """Paths of these stacks."""
 
     def build(self, values: Mapping[str, Any]) -> torch.nn.Module:
         """Construct the module on the meta device, in eval mode, with its integers set to ``values``."""

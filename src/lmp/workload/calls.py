@@ -7,6 +7,7 @@ of its call, to a line of the other. A segment is that answer for one module: th
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -18,6 +19,8 @@ import torch
 from torch.nn.modules import module as nn_module
 
 _CALL_CODE: CodeType = torch.nn.Module._call_impl.__code__
+_CALLING = _CALL_CODE.co_filename
+"""The file of the functions between a call of a module and its ``forward()``."""
 _TORCH_NN = Path(torch.nn.__file__).parent
 
 
@@ -64,9 +67,26 @@ def package_dir(module: torch.nn.Module) -> str:
     name = type(module).__module__.split(".")[0]
     if name == "torch":
         return str(_TORCH_NN) + "/"
-    package = sys.modules.get(name)
+    return folder_of(type(module))
+
+
+def folder_of(cls: type[Any]) -> str:
+    """Folder of the top-level package that a class is in, of the script, or what its notebook's cells begin with."""
+    package = sys.modules.get(cls.__module__.split(".")[0])
     file = getattr(package, "__file__", None)
-    return str(Path(file).parent) + "/" if file else "<none>"
+    if file:
+        return str(Path(file).parent) + "/"
+    own = str(getattr(sys.modules.get(cls.__module__), "__file__", None) or _code_file(cls))
+    for folder in getattr(package, "__path__", ()):  # a package without __init__.py may be several folders
+        if own.startswith(f"{folder}/"):
+            return f"{folder}/"
+    head, slash, _ = own.rpartition("/")
+    return head + slash if slash else own.split("-")[0] or "<none>"
+
+
+def _code_file(cls: type[Any]) -> str:
+    code = getattr(inspect.unwrap(cls.forward), "__code__", None)
+    return code.co_filename if code is not None and code.co_filename != _CALLING else "<none>"
 
 
 class CallTracker:
@@ -127,7 +147,12 @@ class CallTracker:
                     found.append(Segment(self.stack[depth], tuple(chain)))
                     depth -= 1
                     chain, in_forward, prefix = [], True, self._prefix(depth)
-            elif in_forward and code.co_filename.startswith(prefix) and code.co_name != "__call__":
+            elif (
+                in_forward
+                and code.co_filename.startswith(prefix)
+                and code.co_name != "__call__"
+                and code.co_filename != _CALLING
+            ):
                 chain.append(Place(code.co_filename, frame.f_lineno, code.co_name, frame.f_lasti))
                 # Decorators wrap forward() in functions of the same tree: their lines lie outside of it.
                 if code.co_name == "forward" and frame.f_locals.get("self") is self.stack[depth].module:

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import sys
 from collections.abc import Iterator
+
+_OWN_PROCESS = "torch" not in sys.modules
+"""Whether lmp came before torch: in a program that had it already, the collector is that program's own."""
 
 
 @contextlib.contextmanager
@@ -14,7 +18,7 @@ def collected_later() -> Iterator[None]:
     Importing torch and a model's module makes millions of objects that stay: collecting meanwhile is a quarter of the
     time it takes.
     """
-    if not gc.isenabled():
+    if not gc.isenabled() or not _OWN_PROCESS:
         yield
         return
     gc.disable()

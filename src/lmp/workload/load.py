@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from lmp.errors import NotFound, TraceFailed, UsageError
+from lmp.source.trees import Tree
 from lmp.workload.imports import collected_later
 
 
@@ -76,6 +77,24 @@ def load_class(class_path: str) -> type[Any]:
     if not (isinstance(found, type) and issubclass(found, torch.nn.Module)):
         raise UsageError(f"{class_path} is not a torch.nn.Module.")
     return found
+
+
+def load_own(class_path: str, tree: Tree) -> type[Any]:
+    """Import a class of the user's own from exactly the folder whose lines are quoted.
+
+    Raises TraceFailed when its package was imported from elsewhere, or cannot be executed.
+    """
+    root = str(tree.root)
+    if root not in sys.path:
+        sys.path.insert(0, root)
+    cls = load_class(class_path)
+    file = getattr(sys.modules[cls.__module__], "__file__", None)
+    if file is None or not Path(file).resolve().is_relative_to(tree.package_dir.resolve()):
+        raise TraceFailed(
+            f"{cls.__module__} is imported from {file}, not from {tree.package_dir}\n"
+            "give the package another name, or `--path` the folder that Python takes it from"
+        )
+    return cls
 
 
 @contextlib.contextmanager

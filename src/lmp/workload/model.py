@@ -7,14 +7,14 @@ import copy
 import dataclasses
 import inspect
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
 
 from lmp.errors import LmpError, TraceFailed, UsageError
-from lmp.workload.answers import Question, answered
+from lmp.workload.answers import Asked, answered
 from lmp.workload.arguments import recording
 from lmp.workload.base import Variable
 
@@ -46,7 +46,7 @@ class ModelWorkload:
             self.attention = "eager"  # as transformers itself chooses; the analysis says so
         self.variables = config_variables(config)
         self._built: dict[tuple[tuple[str, Any], ...], torch.nn.Module] = {}
-        self.asked: dict[Question, bool] = {}
+        self.asked: Asked = {}
         """Questions about data that runs were answered."""
         self.flags: frozenset[str] = frozenset()
         self.required: frozenset[str] = frozenset()
@@ -56,6 +56,10 @@ class ModelWorkload:
             self.variables[ENCODER_LENGTH] = Variable(ENCODER_LENGTH, "inputs.input_ids.shape[1]", 11)
         self.has_cache, self.has_encoder = True, self.inputs.has_decoder
         self.full_layers: dict[str, int] = {}
+        self.in_order: dict[str, int] = {}
+        self.stacks: set[str] = set()
+        self._chosen: list[int] = []
+        """Layers of the full model that the smallest one has; none: its first ones."""
         self.defaults = {name: variable.default for name, variable in self.variables.items()}
         self._cut_layers()
         self.hints = self.defaults
@@ -77,9 +81,12 @@ class ModelWorkload:
 
         config = copy.deepcopy(self.config)
         part, _ = text_part(config)
-        full, layers = self.full_layers.get(LAYERS), values.get(LAYERS, self.defaults.get(LAYERS))
-        if isinstance(layers, int) and full:
-            _cut_lists(part, full, layers)
+        full, layers = self.full_layers.get(LAYERS), values.get(LAYERS)
+        if full:
+            # A symbolic number of layers stands for that of the hints.
+            layers = layers if isinstance(layers, int) else self.defaults[LAYERS]
+            chosen = self._chosen if layers == len(self._chosen) else [i % full for i in range(layers)]
+            _cut_lists(part, full, chosen)
         aliases = dict(getattr(part, "attribute_map", {}) or {})
         for name, variable in self.variables.items():
             attribute = variable.path.rpartition(".")[2]
@@ -115,7 +122,8 @@ class ModelWorkload:
     def _probe_cache(self) -> None:
         """Find out by running it whether the model returns a KV cache."""
         parameters = inspect.signature(self.model_class.forward).parameters
-        self.has_cache = "past_key_values" in parameters and "use_cache" in parameters
+        others = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
+        self.has_cache = "past_key_values" in parameters and ("use_cache" in parameters or others)
         if self.has_cache:
             with torch.no_grad(), answered(self.asked):
                 given = self.inputs.first({**self.defaults, "batch_size": 1, "seq_len": 2})
@@ -139,15 +147,32 @@ class ModelWorkload:
             if not long:
                 continue
             owned |= long
-            needed = 1
+            first: set[int] = set()
             for path in long:
                 seen: dict[Any, int] = {}
                 for index, layer in enumerate(lists[path]):
                     seen.setdefault(_kind(layer), index)
-                needed = max(needed, *(index + 1 for index in seen.values()))
+                first.update(seen.values())
+            needed = max(first) + 1
             self.full_layers[name] = counts[name]
+            self.stacks |= long
+            if name == LAYERS and len(first) < needed and self._can_choose(sorted(first), {p: lists[p] for p in long}):
+                self.in_order[name], needed = needed, len(first)
             self.variables[name] = dataclasses.replace(self.variables[name], default=needed)
         self.defaults = {name: variable.default for name, variable in self.variables.items()}
+
+    def _can_choose(self, chosen: list[int], full: Mapping[str, torch.nn.ModuleList]) -> bool:
+        """Whether a model of these layers alone can be built from the config's lists; then it is what is run."""
+        self._chosen = chosen
+        few = self._lists_with({LAYERS: len(chosen)})
+        if all(
+            len(few.get(path, ())) == len(chosen)
+            and all(_kind(few[path][i]) == _kind(layers[index]) for i, index in enumerate(chosen))
+            for path, layers in full.items()
+        ):
+            return True
+        self._chosen = []
+        return False
 
     def _lists_with(self, change: Mapping[str, int]) -> dict[str, torch.nn.ModuleList]:
         try:
@@ -226,12 +251,11 @@ def _kind(layer: torch.nn.Module) -> Any:
     return tuple(description)
 
 
-def _cut_lists(config: Any, full: int, layers: int) -> None:
-    """Make the per-layer lists of a config as long as its new number of layers (repeating them where it grew)."""
+def _cut_lists(config: Any, full: int, chosen: Sequence[int]) -> None:
+    """Leave the entries of the chosen layers in a config's lists of one entry a layer."""
     for name, value in list(vars(config).items()):
         if isinstance(value, (list, tuple)) and len(value) == full:
-            grown = [value[i % full] for i in range(layers)] if layers > full else list(value[:layers])
-            object.__setattr__(config, name, grown)
+            object.__setattr__(config, name, [value[index] for index in chosen])
 
 
 def text_part(config: Any) -> tuple[Any, str]:

@@ -71,6 +71,8 @@ class StandaloneWorkload:
     def __init__(self, cls: type[Any], dtype: torch.dtype = torch.bfloat16) -> None:
         self.cls, self.dtype = cls, dtype
         self.full_layers: dict[str, int] = {}
+        self.in_order: dict[str, int] = {}
+        self.stacks: set[str] = set()
         self._fixed: dict[str, Any] = {}
         self._integers: dict[str, int] = {}
         self._defaults: dict[str, int] = {}
@@ -115,7 +117,7 @@ class StandaloneWorkload:
         before = torch.get_default_dtype()
         torch.set_default_dtype(self.dtype)
         try:
-            with torch.device("meta"), recording(), _no_initialisation():
+            with torch.device("meta"), recording(), no_initialisation():
                 return self.cls(**arguments).eval().requires_grad_(False)
         finally:
             torch.set_default_dtype(before)
@@ -255,7 +257,7 @@ def _dimensions(letters: list[str]) -> tuple[str, ...]:
 
 
 @contextlib.contextmanager
-def _no_initialisation() -> Iterator[None]:
+def no_initialisation() -> Iterator[None]:
     """Skip the filling of weights: there are none on the meta device, and a symbolic fan-in is no number."""
     names = [n for n in vars(torch.nn.init) if n.endswith("_") and callable(getattr(torch.nn.init, n))]
     originals = {name: getattr(torch.nn.init, name) for name in names}

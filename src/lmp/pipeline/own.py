@@ -1,0 +1,63 @@
+"""Classes of the user's own: how one is constructed and called, and what of the store is true of it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lmp.errors import UsageError
+from lmp.records import ModelAnalysis, ModuleAnalysis
+from lmp.workload.spec import Spec, parse_init, parse_inputs
+
+if TYPE_CHECKING:
+    from lmp.workload.decisions import Decisions
+
+
+@dataclass(frozen=True)
+class OwnCall:
+    """What a class is run as. ``module`` is an instance, for one that exists already."""
+
+    spec: Spec
+    module: Any = None
+    decisions: Decisions | None = None
+    """Of the module that calls it, whose path it is analysed on."""
+
+
+def asked_for(inputs: str | None, init: str | None) -> OwnCall | None:
+    """What ``--inputs`` and ``--init`` say; None where neither is given."""
+    if inputs is None and init is None:
+        return None
+    if inputs is None:
+        raise UsageError(
+            "--init is given without --inputs\nsay what forward() is called with, as in "
+            '--inputs "x: float[batch_size, seq_len, 256]"'
+        )
+    return OwnCall(Spec(parse_inputs(inputs), parse_init(init or "")))
+
+
+def stored_call(analysis: ModuleAnalysis) -> OwnCall:
+    """How a stored analysis was run."""
+    assert analysis.given is not None
+    return OwnCall(Spec(parse_inputs(analysis.given.inputs), parse_init(analysis.given.init)))
+
+
+def is_of(analysis: ModuleAnalysis | ModelAnalysis, call: OwnCall) -> bool:
+    """Whether a stored analysis is of this call."""
+    given = analysis.given
+    if given is None or given.live or call.module is not None:
+        return False
+    return (given.inputs, given.init) == (call.spec.inputs_text(), call.spec.init_text())
+
+
+def identity(analysis: ModuleAnalysis) -> str:
+    """What a reference relies on beside the formulas' variables: equal for analyses that may stand for one another."""
+    about = [
+        dict(sorted(analysis.fixed.items())),
+        dict(sorted(analysis.parameters.items())),
+        analysis.interface,
+        [d.model_dump() for d in analysis.decisions],
+        analysis.given is not None and analysis.given.live,
+    ]
+    return hashlib.sha256(json.dumps(about).encode()).hexdigest()
