@@ -178,7 +178,8 @@ def built(case: Case, attention: str, device: str) -> tuple[Any, Any]:
             from transformers import DynamicCache
 
             # Made anew: every call adds to it, and tools call the module more than once.
-            cache = DynamicCache([(key, value) for key, value in cached])
+            weight = next(model.parameters())
+            cache = DynamicCache([(key.to(weight.dtype), value.to(weight.dtype)) for key, value in cached])
             return self.model(input_ids=ids, past_key_values=cache, use_cache=True).logits
 
     return Call().eval(), ids
@@ -217,6 +218,7 @@ def reference(case: Case, attention: str) -> int:
     from lmp.verify.counter import flop_counter_total
 
     module, ids = built(case, attention, "meta")
+    module.to(torch.bfloat16)  # grouped matmuls have no other kind on meta; the count is the same
 
     def run(counter: Any) -> None:
         with torch.no_grad(), counter:
