@@ -67,7 +67,18 @@ def test_json(two: Lmp) -> None:
     total = data["totals"]["flops"]
     assert (total["a"]["value"], total["change"], total["relative"]) == (54_272, 4_096, 4_096 / 54_272)
     assert data["unchanged"] == 4
+    assert (data["fail_above"], data["exceeded"]) == (None, [])
     assert [(line["a"]["line"], line["change"]["flops"]) for line in data["lines"]] == [(175, 4_096)]
+
+
+def test_the_changes_add_up_to_that_of_the_totals(two: Lmp) -> None:
+    wide = layer(values={"hidden_size": 24, "intermediate_size": 32})
+    save("old", layer())
+    save("new", wide.model_copy(update={"kernels": list(reversed(wide.kernels))}))
+    data = found(two("diff", f"old/{LAYER}", f"new/{LAYER}", *POINT, "--json"))
+    assert len(data["kernels"]) > 4
+    for name in ("flops", "matmul_flops", "read", "write"):
+        assert sum(change["change"][name] for change in data["kernels"]) == data["totals"][name]["change"] != 0
 
 
 def test_the_table(two: Lmp) -> None:
