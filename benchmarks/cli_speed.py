@@ -8,11 +8,13 @@ measures `lmp --help` alone.
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import tempfile
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 
 CLASS = "transformers.models.llama.modeling_llama.LlamaMLP"
 MODEL = "transformers.models.llama.modeling_llama.LlamaForCausalLM"
@@ -56,6 +58,9 @@ def measure(results: list[str]) -> int:
         stored = Timed("the same from the store", [*LMP, "expand", MODEL, *results])
         _interleaved(3, imports, whole, stored)
         ratios += [(whole, imports, 2.5), (stored, imports, 0.25)]
+        few, many = (_of_layers(number, results) for number in (32, 128))
+        _interleaved(3, few, many)
+        ratios += [(many, few, 1.2)]
     met = True
     for timed, base, limit in ratios:
         ratio = timed.best / base.best
@@ -63,6 +68,14 @@ def measure(results: list[str]) -> int:
         print(f"{timed.name}: {timed.best:.3f} s, {ratio:.2f} x {base.name} ({base.best:.3f} s), limit {limit} x")
     print("all within their limits" if met else "TOO SLOW")
     return 0 if met else 1
+
+
+def _of_layers(number: int, results: list[str]) -> Timed:
+    """A cold expand of Llama with so many layers, which are alike: their number must not matter."""
+    config = Path(results[1]) / f"{number}-layers.json"
+    config.write_text(json.dumps({"model_type": "llama", "num_hidden_layers": number}))
+    command = [*LMP, "expand", MODEL, "--config", str(config), "--fresh", *results]
+    return Timed(f"expand with {number} layers, cold", command)
 
 
 def _interleaved(rounds: int, *commands: Timed) -> None:

@@ -87,6 +87,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("expand", "torch.nn.Linear"),
         ("expand", "torch.nn.modules.linear.Linear", "--json"),
         ("evaluate", "torch.nn.Linear", "--set", "batch_size=2,seq_len=16,in_features=8,out_features=32,bias=0"),
+        ("diff", "torch.nn.Linear", "torch.nn.modules.linear.Linear"),
     ],
 )
 def test_commands_on_a_stored_result(results: Path, arguments: tuple[str, ...]) -> None:

@@ -24,6 +24,7 @@ UNUSABLE = 3
 
 def register(app: typer.Typer) -> None:
     """In the order in which they are used."""
+    from lmp.cli.diff import diff
     from lmp.cli.expand import expand
 
     app.command("vendor")(vendor)
@@ -31,6 +32,7 @@ def register(app: typer.Typer) -> None:
     app.command("verify")(verify)
     app.command("expand")(expand)
     app.command("evaluate")(evaluate)
+    app.command("diff")(diff)
     app.command("inspect")(inspect)
     app.command("catalogue")(catalogue)
     app.command("doctor")(doctor)

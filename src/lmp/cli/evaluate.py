@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from enum import StrEnum
@@ -14,6 +14,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lmp.cli import given as g
 from lmp.cli import options as o
 from lmp.report.formats import FORMATS
 
@@ -25,19 +26,6 @@ if TYPE_CHECKING:
     from lmp.report.formats.base import Format, Show
 
 FormatName = StrEnum("FormatName", list(FORMATS))  # type: ignore[misc]
-
-
-class Phase(StrEnum):
-    prefill = "prefill"
-    decode = "decode"
-
-
-class DataType(StrEnum):
-    float32 = "float32"
-    bfloat16 = "bfloat16"
-    float16 = "float16"
-    float8 = "float8"
-    w8a16 = "w8a16"
 
 
 class SortBy(StrEnum):
@@ -61,24 +49,14 @@ class WeightName(StrEnum):
     write = "write"
 
 
-BYTES = {"float32": (4, 4), "bfloat16": (2, 2), "float16": (2, 2), "float8": (1, 1), "w8a16": (1, 2)}
-"""Bytes of a weight and of an activation element."""
-
-
 def evaluate(
     class_path: o.ClassPath = None,
     module: o.ModulePath = None,
-    phase: Annotated[
-        Phase | None, typer.Option("--phase", help="prefill: no cache; decode: one new token on a cache.")
-    ] = None,
-    batch_size: Annotated[str | None, typer.Option("--batch-size", metavar="N", help="Sequences.")] = None,
-    seq_len: Annotated[str | None, typer.Option("--seq-len", metavar="N", help="New tokens of a sequence.")] = None,
-    cache_len: Annotated[
-        str | None, typer.Option("--cache-len", metavar="N", help="Tokens that the cache holds already [default: 0].")
-    ] = None,
-    dtype: Annotated[
-        DataType | None, typer.Option("--dtype", help="Sets w_bytes and a_bytes; w8a16 has 1-byte weights alone.")
-    ] = None,
+    phase: g.PhaseName = None,
+    batch_size: g.BatchSize = None,
+    seq_len: g.SeqLen = None,
+    cache_len: g.CacheLen = None,
+    dtype: g.ElementType = None,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="Any value, as batch_size=1,2,4 or seq_len=1:64:8."),
@@ -128,7 +106,8 @@ def evaluate(
     from lmp.report.formats import load
 
     found = load(_format_name(form, as_json))
-    given = _given(phase, {"batch_size": batch_size, "seq_len": seq_len, "cache_len": cache_len}, settings or [])
+    sizes = {"batch_size": batch_size, "seq_len": seq_len, "cache_len": cache_len}
+    given = g.given_values(phase, sizes, settings or [])
     if found.binary and output is None:
         from lmp.errors import UsageError
 
@@ -145,7 +124,7 @@ def evaluate(
     for warning in outcome.warnings:
         if warning not in (model.verification.reason or ""):
             _note(f"warning: {warning}")
-    _with_dtype(given, dtype, model)
+    g.with_dtype(given, dtype, model.parameters)
     say: Callable[[str], None] = (lambda text: None) if quiet else _note
     _write(found, str(form), model, given, show, max_points, output)
     if output is not None:
@@ -161,63 +140,6 @@ def _format_name(form: FormatName | None, as_json: bool) -> str:
     if as_json and form not in (None, "json"):
         raise UsageError(f"two forms are asked for: --json and --format {form}\ngive one")
     return "json" if as_json else str(form or "table")
-
-
-def _given(phase: Phase | None, sizes: Mapping[str, str | None], settings: Sequence[str]) -> dict[str, Values]:
-    """All values that the command line gives, by name. Two that contradict each other are a UsageError."""
-    from lmp.errors import UsageError
-    from lmp.expand.point import canonical, parse_axes, parse_values
-
-    given = parse_axes(settings)
-    for name, text in sizes.items():
-        if text is not None:
-            option = f"--{name.replace('_', '-')}"
-            values = parse_values(name, text, f"{option} ")
-            for written, other in given.items():
-                if canonical(written) == name and list(other) != list(values):
-                    raise UsageError(f"{name} is set twice: by {option} {text} and by --set\ngive it once")
-            given[name] = values
-    if phase is not None:
-        _apply_phase(phase, given)
-    return given
-
-
-def _apply_phase(phase: Phase, given: dict[str, Values]) -> None:
-    from lmp.errors import UsageError
-
-    if phase is Phase.prefill:
-        if any(given.get("cache_len", ())):
-            raise UsageError(
-                "--phase prefill begins with an empty cache, and --cache-len is not 0\n"
-                "leave out one of them: without --phase, both may be larger than 0 (a prefill in chunks)"
-            )
-        if "seq_len" not in given:
-            raise UsageError("--phase prefill needs the tokens of a prompt\ngive --seq-len, as in --seq-len 2048")
-        given["cache_len"] = (0,)
-        return
-    if any(length != 1 for length in given.get("seq_len", ())):
-        raise UsageError("--phase decode is one new token, and --seq-len is not 1\nleave out --seq-len, or --phase")
-    if not all(given.get("cache_len", (0,))):
-        raise UsageError(
-            "--phase decode needs the tokens that the cache holds, at least 1\ngive --cache-len, as in --cache-len 2048"
-        )
-    given["seq_len"] = (1,)
-
-
-def _with_dtype(given: dict[str, Values], dtype: DataType | None, model: ModelAnalysis) -> None:
-    """Puts the sizes of the dtype's elements with what is given."""
-    from lmp.errors import UsageError
-
-    if dtype is None:
-        return
-    weights, activations = BYTES[dtype]
-    sizes = {"w_bytes": weights, "a_bytes": activations, "kv_bytes": activations}
-    for name, size in sizes.items():
-        if name == "kv_bytes" and name not in model.parameters:
-            continue
-        if name in given and tuple(given[name]) != (size,):
-            raise UsageError(f"{name} is set twice: to {size} by --dtype {dtype} and by --set\ngive it once")
-        given[name] = (size,)
 
 
 def _show(

@@ -205,12 +205,34 @@ class Store:
             ) from error
 
 
-def _checked(kind: _Kind, file: Path, content: bytes, class_path: str, config: str) -> Any:
+def read_result(file: Path) -> ModuleAnalysis | ModelAnalysis:
+    """The analysis in a file, of whatever class and config, wherever the file is.
+
+    Raises UsageError for a file that cannot be read, InvalidAnalysis for one that is no analysis.
+    """
+    give = f"give a {FILE_NAME} or {MODEL_FILE_NAME}, or a folder that holds one"
+    try:
+        content = file.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{file} cannot be read: {error.strerror}\n{give}") from error
+    data = None
+    with contextlib.suppress(ValueError, RecursionError):  # refused below, with the reason
+        data = json.loads(content)
+    if isinstance(data, dict) and "schema_version" not in data:
+        raise InvalidAnalysis(f"{file} is not an analysis: it has no schema_version\n{give}")
+    is_model = isinstance(data, dict) and "totals" in data
+    found: ModuleAnalysis | ModelAnalysis = _checked(_MODEL if is_model else _MODULE, file, content)
+    return found
+
+
+def _checked(kind: _Kind, file: Path, content: bytes, class_path: str | None = None, config: str | None = None) -> Any:
+    """The analysis in a file's bytes; of this class and config, where they are given."""
     from lmp.records import SCHEMA_VERSION
     from lmp.store.schemas import problem
 
-    command = kind.redo.format(class_path)
-    redo = f"run `{command}` to make it again (the file is kept as {kind.file_name}.invalid)"
+    command = kind.redo.format(class_path or "CLASS")
+    redo = f"run `{command}` to make it again"
+    redo += f" (the file is kept as {kind.file_name}.invalid)" if class_path is not None else ""
     a = f"{'an' if kind.what[0] in 'aeiou' else 'a'} {kind.what}"
 
     def invalid(what: str, then: str = redo) -> InvalidAnalysis:
@@ -234,9 +256,9 @@ def _checked(kind: _Kind, file: Path, content: bytes, class_path: str, config: s
     if wrong is not None:
         raise invalid(f"is not a valid {kind.what}: {wrong}")
     analysis = kind.record.model_validate(data)
-    if analysis.class_name != class_path:
+    if class_path is not None and analysis.class_name != class_path:
         raise invalid(f"is {a} of another class: {analysis.class_name}")
-    if analysis.config.name != config:
+    if config is not None and analysis.config.name != config:
         raise invalid(f"is {a} at another config: {analysis.config.name}")
     return analysis
 

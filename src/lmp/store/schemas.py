@@ -38,6 +38,7 @@ DESCRIBED = {
         Described("module_analysis", "lmp.records", "ModuleAnalysis", "RESULTS/<class>/module_analysis.json"),
         Described("model_analysis", "lmp.records", "ModelAnalysis", "RESULTS/<class>/model_analysis.json"),
         Described("evaluation", "lmp.expand.records", "Evaluation", "what `lmp evaluate --json` prints"),
+        Described("difference", "lmp.expand.difference", "Difference", "what `lmp diff --json` prints"),
         Described("inspection", "lmp.pipeline.inspection", "Inspection", "what `lmp inspect --json` prints"),
     )
 }

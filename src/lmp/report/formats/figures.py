@@ -46,3 +46,18 @@ def ratio(part: int, whole: int) -> str:
         return "-"
     hundredths = (part * 100 + whole // 2) // whole
     return f"{hundredths // 100:,}.{hundredths % 100:02d}"
+
+
+def signed(value: int, unit: str, exact: bool = False) -> str:
+    """A change, with its sign; ``0`` has none and no unit."""
+    return "0" if value == 0 else f"{'-' if value < 0 else '+'}{figure(abs(value), unit, exact)}"
+
+
+def change(value: int, of: int) -> str:
+    """A change as a share of what there was: ``+1.5%``. What is too small for a digit is ``<0.1%`` and not nothing."""
+    if value == 0:
+        return "0%"
+    if of == 0:
+        return "-"
+    share = percent(Fraction(abs(value), of))
+    return f"{'-' if value < 0 else '+'}{'<0.1%' if share == '0.0%' else share}"
