@@ -282,8 +282,7 @@ class Observer:
     def _of_config(self, name: str, call: Call) -> Size:
         """A value of the module's own config, which may be a part of the model's or a changed copy of it."""
         attribute_name = name.rpartition(".")[2]
-        own = getattr(call.module, "config", None)
-        value = getattr(own, attribute_name, None)
+        value = attribute(call.module, f"config.{attribute_name}")
         if isinstance(value, (int, torch.SymInt)) and not isinstance(value, bool):
             return self.size(value)
         return self.values[STANDARD_NAMES.get(attribute_name, attribute_name)]

@@ -98,7 +98,7 @@ def _follow(value: Any, steps: list[str | int], path: str) -> Any:
                 pass  # one size for all dimensions, as torch's own modules take them
             else:
                 value = value[step]
-        except (AttributeError, IndexError, KeyError, TypeError):
+        except Exception:  # a config whose layers differ refuses in a way of its own
             shown = f".{step}" if isinstance(step, str) else f"[{step}]"
             raise Unresolvable(f"{path}: there is no {shown} in a {type(value).__name__}") from None
     return value
