@@ -46,6 +46,7 @@ class ModelWorkload:
             self.attention = "eager"  # as transformers itself chooses; the analysis says so
         self.variables = config_variables(config)
         self._built: dict[tuple[tuple[str, Any], ...], torch.nn.Module] = {}
+        self._fillings: dict[tuple[int, ...], tuple[torch.nn.Module, Any]] = {}
         self.asked: Asked = {}
         """Questions about data that runs were answered."""
         self.flags: frozenset[str] = frozenset()
@@ -114,12 +115,26 @@ class ModelWorkload:
             cached = values["cache_len"]
             if not (isinstance(cached, int) and cached == 0):
                 with before or contextlib.nullcontext():
-                    filled = module(**self.inputs.first({**values, "seq_len": cached}), use_cache=True)
+                    filled = self._filled(module, {**values, "seq_len": cached})
                 past = {"past_key_values": filled.past_key_values}
             given = self.inputs.later(values, filled) if past else self.inputs.first(values)
             extra = {"use_cache": True} if self.has_cache else {}
             with observer:
                 module(**given, **past, **extra)
+
+    def _filled(self, module: torch.nn.Module, values: Mapping[str, Any]) -> Any:
+        """What the call returns that fills the cache. A model that is kept is filled once for the same sizes."""
+        own = {name: values[name] for name in ("batch_size", "seq_len", *self.required)}
+        if all(module is not kept for kept in self._built.values()) or not all(type(v) is int for v in own.values()):
+            return module(**self.inputs.first(values), use_cache=True)
+        key = (id(module), *own.values())
+        if key not in self._fillings:
+            if len(self._fillings) >= KEPT:
+                self._fillings.pop(next(iter(self._fillings)))
+            # With the module, so that its id is given to no other one meanwhile.
+            self._fillings[key] = (module, module(**self.inputs.first(values), use_cache=True))
+        # A call changes the cache that it is given.
+        return copy.deepcopy(self._fillings[key][1])
 
     def _probe_cache(self) -> None:
         """Find out by running it whether the model returns a KV cache."""
