@@ -352,7 +352,7 @@ class Runs:
             if not self._add_setting({**here, name: value}):
                 continue
             self._add_setting({name: value})
-            if target:
+            if target and not here:
                 self._scout({**here, name: value}, target)
             # A size that others are divided by may be 1: that dimension then broadcasts and needs no copy.
             divisors = {s.name for q in asked.expression.atoms(sympy.Function) for s in q.args[-1].free_symbols}
