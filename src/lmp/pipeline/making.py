@@ -147,7 +147,9 @@ class Making:
         if analysis.uncounted:
             reason = f"operators without a rule: {', '.join(analysis.uncounted)}; their FLOPs are not in the formulas"
             return analysis.model_copy(update={"verification": Verification(status="unverified", reason=reason)})
-        held = {n: self.workload.hints[n] for n in self.held}
+        # A size that the code turned into a number may be one in the formulas, unless a judged point changes it.
+        unseen = {n: v for n, v in engine.pinned(name).items() if all(p[n] == v for p in self.held_out())}
+        held = {**unseen, **{n: self.workload.hints[n] for n in self.held}}
         analysis = analysis.model_copy(update={"pinned": {**analysis.pinned, **held}})
         verification = self.judged(analysis)
         if verification.status == "failed" and engine.pinned():

@@ -15,6 +15,9 @@ FACTORS = (8, 2, 4, 16)
 MOST_COUNTED = 256
 """Config values up to this are taken for counts (heads, experts, groups), larger ones for widths."""
 
+WIDTHS = ("size", "dim", "rank", "embd", "embeddings", "positions", "window", "model", "ff", "inner")
+"""How names of widths end, whatever their values."""
+
 
 def held_out_points(workload: Workload, held: Collection[str] = ()) -> list[tuple[str, dict[str, int]]]:
     """Labelled values of all variables: the workload's own, and ones in which as many as possible are changed.
@@ -56,7 +59,8 @@ def held_out_points(workload: Workload, held: Collection[str] = ()) -> list[tupl
             _point("prefill of one sequence beyond the window", own, (1, window + 8, 0)),
             _point("decode beyond the window", own, (2, 1, window + 29)),
             _point("decode of one sequence beyond the window", own, (1, 1, window + 41)),
-            _point("chunked prefill across the window", own, (2, 12, window - 5)),
+            *([_point("chunked prefill across the window", own, (2, 12, window - 5))] if window > 5 else []),
+            *([_point("chunked prefill inside the window", own, (2, 3, window - 5))] if 5 < window < 64 else []),
         ]
     return points
 
@@ -85,11 +89,15 @@ def changed(workload: Workload, held: Collection[str] = ()) -> dict[str, int]:
         tries = (
             (before + 1,) if name in workload.full_layers else (before * factor, before * 2, before // 2, before // 4)
         )
-        for value in tries:
-            tried = {**values, name: value}
+        # Sizes that are equal may have to stay equal: where one cannot be changed alone, two are.
+        equal = [n for n, v in own.items() if v == before and n not in held and n not in workload.full_layers]
+        for value, other in [(v, n) for n in (name, *equal) for v in tries]:
+            tried = {**values, name: value, other: value}
             if (
-                value > 0
-                and all(tried[a] % tried[b] == 0 for a, b in divides if name in (a, b))
+                # 1 is a case of its own, and an assumption where it costs otherwise.
+                value > min(before - 1, 1)
+                and (other == name or values[other] == before)
+                and all(tried[a] % tried[b] == 0 for a, b in divides if {name, other} & {a, b})
                 and _runs(workload, tried)
             ):
                 values = tried
@@ -104,7 +112,8 @@ def equalised(workload: Workload, held: Collection[str] = ()) -> dict[str, int]:
     """
     values = dict(workload.hints)
     fixed = {*workload.flags, *workload.full_layers, *held}
-    counts = {n: v for n, v in workload.hints.items() if 1 < v <= MOST_COUNTED and n not in fixed}
+    counts = {n: v for n, v in workload.hints.items() if 1 < v <= MOST_COUNTED and not n.endswith(WIDTHS)}
+    counts = {n: v for n, v in counts.items() if n not in fixed}
     for small, before in counts.items():
         for large, above in counts.items():
             if small == large or above % before != 0:

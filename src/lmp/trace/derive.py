@@ -142,7 +142,7 @@ class Deriver:
     ) -> bool:
         """Whether fitted formulas hold in every phase in which there is a run; up to the first one without."""
         kernels = [(item, f) for item, f in items if item.category != "compulsory"]
-        for phase in ({}, {"seq_len": 1}, {"cache_len": 0}, {"batch_size": 1}):
+        for phase in ({}, {"seq_len": 1}, {"cache_len": 0}, {"batch_size": 1}, {"batch_size": 1, "seq_len": 1}):
             run = run_at(phase)
             if run is None:
                 return True

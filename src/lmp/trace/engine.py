@@ -58,10 +58,14 @@ class TraceEngine:
         """The module calls of the base run."""
         return self.deriver.runs.symbolic[0].recording.calls
 
-    def pinned(self) -> dict[str, int]:
-        """Config values that the base run turned into numbers; the number of layers aside, which is counted by."""
-        found = self.deriver.runs.symbolic[0].pinned
-        return {n: v for n, v in found.items() if n not in (*RUNTIME, *self.workload.full_layers)}
+    def pinned(self, class_path: str | None = None) -> dict[str, int]:
+        """Config values that the base run turned into numbers; the number of layers aside, which is counted by.
+
+        With a class, those that were turned into numbers in its calls.
+        """
+        run = self.deriver.runs.symbolic[0]
+        found = {n: v for n, v in run.pinned.items() if n not in (*RUNTIME, *self.workload.full_layers)}
+        return {n: v for n, v in found.items() if class_path is None or class_path in run.pinned_in[n]}
 
     def prepare(self, target: str) -> None:
         """Run the workload at the points that the formulas of ``target`` are derived from."""

@@ -43,6 +43,8 @@ class Run:
     model: torch.nn.Module
     pinned: dict[str, int] = field(default_factory=dict)
     """Config values that the code turned into plain numbers: formulas may hold for these numbers only."""
+    pinned_in: dict[str, set[str]] = field(default_factory=dict)
+    """Classes whose forward() was running then; "" for their constructors."""
     loops: list[Expr] = field(default_factory=list)
     """Other sizes that the code turned into plain numbers: a loop over them runs as often."""
     steps: set[int] = field(default_factory=set)
@@ -126,6 +128,7 @@ class Runs:
         shown = {n: v if n in plain else size(v) for n, v in values.items()}
         pinned = {e.name: n for e, n in env.pinned.items() if isinstance(e, sympy.Symbol)}
         made = Run(numbers, shown, recorder.recording, size, sizes, list(env.conditions.values()), model, pinned)
+        made.pinned_in = {e.name: env.pinned_in[e] for e in env.pinned if isinstance(e, sympy.Symbol)}
         for e in env.pinned:
             tokens = not isinstance(e, sympy.Symbol) and {s.name for s in e.free_symbols} & set(RUNTIME)
             with contextlib.suppress(TypeError):
@@ -288,7 +291,9 @@ class Runs:
         for name in names:
             w = setting.get(name, self.base[name])
             beyond = ((w + 3, 0), (w + 3, 7), (1, w + 6), (5, w + 6), (w + 3, w + 6), (1, 2 * w + 9))
-            shapes = [(b, s, c) for b in (2, 1) for s, c in beyond]
+            # Of a small window, the points of every phase lie beyond it: chunks inside are looked at too.
+            inside = ((2, w - 4), (2, 1)) if w < 64 else ()
+            shapes = [(b, s, c) for b in (2, 1) for s, c in (*beyond, *inside)]
             if not setting:
                 edge = (
                     (w - 1, 0),
@@ -302,7 +307,9 @@ class Runs:
                 )
                 shapes += [(2, s, c) for s, c in edge]
             found += [
-                {**setting, "batch_size": b, "seq_len": s, "cache_len": c} for b, s, c in shapes if s > 0 and c >= 0
+                {**setting, "batch_size": b, "seq_len": s, "cache_len": c}
+                for b, s, c in dict.fromkeys(shapes)
+                if s > 0 and c >= 0
             ]
         return found if self.workload.has_cache else [p for p in found if p["cache_len"] == 0]
 

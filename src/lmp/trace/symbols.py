@@ -97,6 +97,8 @@ class ConcolicShapeEnv(ShapeEnv):
         self.conditions: dict[sympy.Basic, Condition] = {}
         self.pinned: dict[sympy.Basic, int] = {}
         """Sizes that some code turned into plain numbers."""
+        self.pinned_in: dict[sympy.Basic, set[str]] = {}
+        """Classes whose forward() was running then; "" for their constructors."""
         self.results: dict[Any, SymNode] = {}
         """What SizeNodes have computed."""
         self.source_root = ""
@@ -123,6 +125,7 @@ class ConcolicShapeEnv(ShapeEnv):
         if orig_expr.free_symbols:
             if type(found) is int or isinstance(found, sympy.Integer):
                 self.pinned[orig_expr] = int(found)
+                self.pinned_in.setdefault(orig_expr, set()).update(self.where() or {""})
             frame = _asking_frame()
             inside = frame is not None and self.source_root and frame.f_code.co_filename.startswith(self.source_root)
             if inside and (isinstance(found, bool) or found in (sympy.true, sympy.false)):

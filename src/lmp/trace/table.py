@@ -331,6 +331,7 @@ class Table:
         # A condition may be on a size that cancelled out of the formulas: it is a variable of the class all the same.
         known = used | set(BYTES) | self.sizes_used(kernels)
         assumptions = [c for c in dict.fromkeys(assumptions) if free_variables(c) <= known]
+        assumptions += self._untried(used)
         used |= {n for c in assumptions for n in free_variables(c)}
         assumptions += [le(var(n), 1) for n in sorted(used & self.flags)]
         missing = sorted(n for n in used if n not in paths and n not in BYTES)
@@ -354,6 +355,16 @@ class Table:
             },
             lambda run, seen: self.has_compulsory and self.holds_at(outside, run, seen),
         )
+
+    def _untried(self, used: set[str]) -> list[Condition]:
+        """Values that no run had: a window of one token, and fewer layers than it takes for one of each kind."""
+        runs = self.runs
+        windows = [w for w in self._windows if w in used and all(p.values[w] > 1 for _, p, _ in self.samples)]
+        found: list[Condition] = [gt(var(w), 1) for w in windows]
+        if runs.holds_layers(self.class_path):
+            least = {n: runs.workload.in_order.get(n, runs.base[n]) for n in runs.workload.full_layers}
+            found += [ge(var(n), layers) for n, layers in least.items() if layers > 1 and n in used]
+        return found
 
     def _in_own_variables(
         self,

@@ -110,6 +110,7 @@ class ModelWorkload:
         observer: AbstractContextManager[Any],
         before: AbstractContextManager[Any] | None = None,
     ) -> None:
+        state = _state(module) if self._keeps(module) else None
         with torch.no_grad(), answered(self.asked):
             past: dict[str, Any] = {}
             cached = values["cache_len"]
@@ -121,11 +122,17 @@ class ModelWorkload:
             extra = {"use_cache": True} if self.has_cache else {}
             with observer:
                 module(**given, **past, **extra)
+        if state is not None and _state(module) != state:
+            # A model that remembers what it was called with is another one afterwards.
+            self._built = {own: kept for own, kept in self._built.items() if kept is not module}
+
+    def _keeps(self, module: torch.nn.Module) -> bool:
+        return any(module is kept for kept in self._built.values())
 
     def _filled(self, module: torch.nn.Module, values: Mapping[str, Any]) -> Any:
         """What the call returns that fills the cache. A model that is kept is filled once for the same sizes."""
         own = {name: values[name] for name in ("batch_size", "seq_len", *self.required)}
-        if all(module is not kept for kept in self._built.values()) or not all(type(v) is int for v in own.values()):
+        if not self._keeps(module) or not all(type(v) is int for v in own.values()):
             return module(**self.inputs.first(values), use_cache=True)
         key = (id(module), *own.values())
         if key not in self._fillings:
@@ -249,6 +256,17 @@ class Inputs:
 
 def _token_ids(batch: Any, length: Any) -> torch.Tensor:
     return torch.empty((batch, length), dtype=torch.int64, device="meta")
+
+
+def _state(model: torch.nn.Module) -> list[Any]:
+    """Plain attributes of all modules, and which tensors they hold."""
+    return [
+        (id(value) if isinstance(value, torch.Tensor) else value)
+        for module in model.modules()
+        for held in (vars(module), module._buffers)
+        for value in held.values()
+        if isinstance(value, (bool, int, float, str, torch.Tensor, type(None)))
+    ]
 
 
 def _lists(model: torch.nn.Module) -> dict[str, torch.nn.ModuleList]:
