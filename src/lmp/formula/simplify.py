@@ -372,6 +372,11 @@ def _condition(condition: Condition) -> Condition | bool:
             difference = _constant(_total([over, {m: -c for m, c in under.items()}]))
             if difference is not None:
                 return RELATION[relation](difference, 0)
+            match from_polynomial(over), from_polynomial(under):
+                case Where(inner, Num(then), Num(otherwise)), Num(bound):
+                    # Both values are known: the comparison is the inner condition, or its opposite, or settled.
+                    yes, no = (RELATION[relation](value - bound, 0) for value in (then, otherwise))
+                    return yes if yes == no else _condition(inner if yes else Not(inner))
             return Compare(relation, from_polynomial(over), from_polynomial(under))
         case Not(Not(part)):
             return _condition(part)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from lmp.errors import LmpError, TraceFailed, UsageError, VerificationFailed
-from lmp.pipeline.points import held_out_points, structural, with_layers
+from lmp.pipeline.points import OTHER_CONFIG, OTHER_RATIOS, held_out_points, structural, with_layers
 from lmp.records import DEFAULT_CONFIG as DEFAULT
 from lmp.records import Decision, ModuleAnalysis, Verification
 from lmp.source.lines import line_text
@@ -157,6 +157,15 @@ class Making:
             verification = self.judged(analysis)
         if verification.status == "failed" and self._hold_structure():
             return self._verified(engine, source)
+        for invented in ((OTHER_RATIOS,), (OTHER_RATIOS, OTHER_CONFIG)):
+            if verification.status == "failed":
+                # What differs only at a config that lmp itself made up is claimed for the config's own values alone.
+                narrower = analysis.model_copy(
+                    update={"pinned": {**analysis.pinned, **self._changed_at(invented, analysis)}}
+                )
+                again = self.judged(narrower)
+                if again.status == "verified":
+                    analysis, verification = narrower, again
         if verification.status == "failed":
             self.session._fresh.pop(name)
             first = verification.findings[0]
@@ -165,6 +174,13 @@ class Making:
                 f"{first.counted} executed, at {first.point}.\nNothing was stored; please report this class."
             )
         return analysis.model_copy(update={"verification": verification})
+
+    def _changed_at(self, labels: Sequence[str], analysis: ModuleAnalysis) -> dict[str, int]:
+        """The class's variables that points with these labels change, with the values of the config itself."""
+        own = self.workload.hints
+        points = [values for label, values in self._labelled if any(part in label for part in labels)]
+        names = [n for n in own if n in analysis.parameters and n not in self.workload.full_layers]
+        return {n: own[n] for n in names if any(values[n] != own[n] for values in points)}
 
     def _answered(self, workload: ModelWorkload, class_path: str) -> list[Decision]:
         """Questions about data that the class's calls were answered, without data, with yes."""

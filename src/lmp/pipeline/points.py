@@ -12,6 +12,12 @@ FACTORS = (8, 2, 4, 16)
 """Powers of two: they change the sizes apart and keep most of what divides."""
 
 
+LONG = (2, 150, 0)
+"""A prefill of more tokens than a small chunk or window; a model may have fewer positions."""
+
+OTHER_RATIOS, OTHER_CONFIG = "other ratios", "other config"
+"""How points are labelled whose config values are lmp's own inventions."""
+
 MOST_COUNTED = 256
 """Config values up to this are taken for counts (heads, experts, groups), larger ones for widths."""
 
@@ -38,19 +44,19 @@ def held_out_points(workload: Workload, held: Collection[str] = ()) -> list[tupl
         _point("chunked prefill", own, (2, 6, 9)),
         _point("prefill of one sequence", own, (1, 17, 0)),
         _point("first token", own, (3, 1, 0)),
-        _point("long prefill", own, (2, 150, 0)),
-        _point("prefill, other config", other, (2, 9, 0)),
-        _point("decode, other config", other, (1, 1, 23)),
-        _point("chunked prefill, other config", other, (3, 8, 19)),
+        *([_point("long prefill", own, LONG)] if _runs(workload, own, LONG) else []),
+        _point(f"prefill, {OTHER_CONFIG}", other, (2, 9, 0)),
+        _point(f"decode, {OTHER_CONFIG}", other, (1, 1, 23)),
+        _point(f"chunked prefill, {OTHER_CONFIG}", other, (3, 8, 19)),
     ]
     # Kinds of layers may come in any order: what holds for the first ones need not hold for all.
     if any(own[name] > 1 for name in workload.full_layers):
         points.append(_point("prefill, all layers", {**own, **workload.full_layers}, (2, 4, 0)))
     equal = equalised(workload, held)
     points += [
-        _point("chunked prefill, other ratios", equal, (2, 7, 15)),
-        _point("prefill, other ratios", equal, (2, 10, 0)),
-        _point("decode, other ratios", equal, (2, 1, 15)),
+        _point(f"chunked prefill, {OTHER_RATIOS}", equal, (2, 7, 15)),
+        _point(f"prefill, {OTHER_RATIOS}", equal, (2, 10, 0)),
+        _point(f"decode, {OTHER_RATIOS}", equal, (2, 1, 15)),
     ]
     window = next((v for n, v in own.items() if "window" in n or "chunk" in n), None)
     if window is not None and window > 1:
@@ -155,8 +161,9 @@ def _modules(workload: Workload, values: dict[str, int]) -> list[tuple[str, str]
         return None
 
 
-def _runs(workload: Workload, values: dict[str, int]) -> bool:
-    point = {**values, "batch_size": 2, "seq_len": 3, "cache_len": 4 if workload.has_cache else 0}
+def _runs(workload: Workload, values: dict[str, int], shape: tuple[int, int, int] = (2, 3, 4)) -> bool:
+    batch, new, cached = shape
+    point = {**values, "batch_size": batch, "seq_len": new, "cache_len": cached if workload.has_cache else 0}
     try:
         workload.run(workload.build(point), point, contextlib.nullcontext())
     except Exception:

@@ -123,7 +123,8 @@ class ClassVariables:
                     isinstance(v, (bool, int, type(None), torch.nn.Module, torch.SymInt, _Missing)) for v in found
                 ):
                     continue
-                present = [not (v is None or v is False or isinstance(v, _Missing)) for v in found]
+                off = [v is None or v is False or isinstance(v, _Missing) or (type(v) is int and v == 0) for v in found]
+                present = [not o for o in off]
                 if all(present) or not any(present):
                     continue
                 missing = any(isinstance(v, _Missing) for v in found)
