@@ -212,10 +212,12 @@ class Table:
         phases: list[Condition] = [gt(var("seq_len"), 1), gt(var("cache_len"), 0), gt(var("batch_size"), 1)]
         others = [c for c in self.fitter.conditions if free_variables(c) & set(RUNTIME)]
         found: dict[Expr, None] = {}
+        kinds: list[Condition] = [gt(var(n), 0) for n in self.variables.switches]
         for told in ([], phases[:1], phases[1:2], phases[:2], phases, [*phases, *others]):
             groups: dict[tuple[bool, ...], list[Sample]] = {}
             for sample in column:
-                groups.setdefault(tuple(self.fitter.holds(c, sample.point) for c in told), []).append(sample)
+                path = tuple(self.fitter.holds(c, sample.point) for c in (*kinds, *told))
+                groups.setdefault(path, []).append(sample)
             for samples in groups.values():
                 formula = polynomial(samples, loops, [var("cache_len"), *kept])
                 if formula is not None:
