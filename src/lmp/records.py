@@ -148,6 +148,9 @@ class Analysis(Record, Generic[KernelType]):
     dtype: str = "bfloat16"
     parameters: dict[str, str]
     values: dict[str, int] = Field(default_factory=dict, description="value of each parameter at the analysis's config")
+    aliases: dict[str, str] = Field(
+        default_factory=dict, description="the config's own name of a parameter -> the parameter, where they differ"
+    )
     interface: dict[str, list[Formula]] = Field(
         default_factory=dict, description="shape of each tensor that forward() takes, as formulas"
     )

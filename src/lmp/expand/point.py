@@ -167,6 +167,7 @@ def known_name(analysis: AnyAnalysis, written: str) -> str:
     """The name by which the formulas know a parameter. Raises UsageError where they know none."""
     known = [*dict.fromkeys((*GIVEN, *UNIVERSAL_DEFAULTS, *analysis.parameters))]
     name = written if written in known else canonical(written)
+    name = name if name in known else analysis.aliases.get(name, name)
     if name not in known:
         raise _unknown(analysis, written, known)
     return name

@@ -104,6 +104,7 @@ class TraceEngine:
             dtype=self.setting.dtype,
             parameters=derived.parameters,
             values={n: v for n, v in self._values(derived).items() if n in derived.parameters},
+            aliases={o: n for o, n in self._aliases.items() if n in derived.parameters},
             interface={n: [_text(s) for s in shape] for n, shape in derived.interface.items()},
             assumptions=[to_text(c) for c in derived.assumptions],
             pinned=derived.pinned,
@@ -116,6 +117,10 @@ class TraceEngine:
             compulsory=compulsory,
             parameters_count=_text(derived.parameters_count),
         )
+
+    @property
+    def _aliases(self) -> dict[str, str]:
+        return dict(getattr(self.workload, "aliases", {}))
 
     def _values(self, derived: Derived) -> dict[str, int]:
         """Config values of the analysis: those of the config itself, not of the sizes it was traced at."""

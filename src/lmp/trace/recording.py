@@ -279,7 +279,9 @@ def as_numbers(value: Any) -> Any:
         return number_of(value)
     if isinstance(value, dict):
         return {k: as_numbers(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple)) and not isinstance(value, torch.Size):
+    if isinstance(value, torch.Size):
+        return tuple(as_numbers(v) for v in value)
+    if isinstance(value, (list, tuple)):
         return type(value)(as_numbers(v) for v in value)
     return value
 

@@ -26,6 +26,9 @@ from lmp.trace.symbols import Condition as Asked
 from lmp.workload.base import RUNTIME, Workload
 from lmp.workload.calls import Call
 
+MOST_TOKENS = 1 << 16
+"""Lengths up to this are tried where the source names them."""
+
 MAX_SETTINGS = 16
 """Combinations of config values under which paths are looked for."""
 
@@ -136,6 +139,10 @@ class Runs:
                 if isinstance(found, Expr):
                     made.loops.append(found)
                     made.steps |= {int(c) for c in e.atoms(sympy.Integer) if c > 1}
+        # A length that the source compares with, or divides by: its other side is looked at, as of a chunk.
+        for asked, condition in made.conditions:
+            if free_variables(condition) and free_variables(condition) <= set(RUNTIME):
+                made.steps |= {int(c) for c in asked.expression.atoms(sympy.Integer) if 1 < c < MOST_TOKENS}
         return made
 
     def _execute(
@@ -199,7 +206,7 @@ class Runs:
         self.explore(
             {"batch_size": b, "seq_len": s, "cache_len": c}
             for step in sorted(run.steps)
-            for b, s in ((2, step), (2, 2 * step + 3), (1, 3 * step + 1))
+            for b, s in ((2, step), (2, 2 * step + 3), (2, 2 * step + 4), (1, 3 * step + 1))
             for c in cached
         )
 

@@ -448,7 +448,9 @@ class Table:
         lines = {(p.file, p.line) for item, _ in items for p in item.key.chain}
         for run in self.symbolic:
             for asked, condition in run.conditions:
-                if (asked.file, asked.line) in lines:
+                # A question about the tokens alone decides on a path, wherever it stands.
+                own = self.class_path in asked.within and free_variables(condition) <= set(RUNTIME)
+                if own or (asked.file, asked.line) in lines:
                     met = {self.fitter.holds(condition, p) for _, p, _ in self.samples}
                     if len(met) == 1:
                         found[condition if asked.holds else negated(condition)] = None

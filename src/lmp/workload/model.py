@@ -51,6 +51,11 @@ class ModelWorkload:
         """Questions about data that runs were answered."""
         self.flags: frozenset[str] = frozenset()
         self.required: frozenset[str] = frozenset()
+        part, _ = text_part(config)
+        mapped = {own: standard for standard, own in (getattr(part, "attribute_map", {}) or {}).items()}
+        named = {own: STANDARD_NAMES.get(standard, standard) for own, standard in mapped.items()}
+        self.aliases = {own: name for own, name in named.items() if own != name and name in self.variables}
+        """The config's own names -> variables."""
         self.inputs = Inputs(model_class, config, dtype)
         if self.inputs.encoder_length:
             self.required = frozenset({ENCODER_LENGTH})
