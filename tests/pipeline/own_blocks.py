@@ -203,3 +203,14 @@ class Plain(nn.Module):
 
     def forward(self, x):
         return self.mlp(self.norm(x))
+
+
+class Thresholds(torch.nn.Module):
+    """Asks about the number of tokens where no operator stands."""
+
+    def forward(self, x):
+        if x.shape[1] > 64:
+            return x * 2
+        if x.shape[1] % 2 == 0:
+            return x + 1 + 1
+        return x.softmax(-1)

@@ -332,3 +332,14 @@ def test_a_class_of_a_single_file(tmp_path: Path, options: Options) -> None:
     assert found.verification.status == "verified"
     assert found.source.file == "lonely_module.py"
     assert [(k.line, k.flops) for k in found.kernels] == [(6, "5 * {batch_size}")]
+
+
+@pytest.mark.parametrize(
+    ("tokens", "each"),
+    # twice the input is 1 an element; two additions 2; a softmax 5
+    [(3, 5), (4, 2), (64, 2), (65, 1), (66, 1), (100, 1), (101, 1)],
+)
+def test_thresholds_of_the_tokens_are_paths(analyse: Analyse, tokens: int, each: int) -> None:
+    analysis = analyse("Thresholds", "x: float[batch_size, seq_len]")
+    found = evaluate_analysis(analysis, lambda name: analysis, {"batch_size": 2, "seq_len": tokens})
+    assert found.totals.flops == 2 * tokens * each

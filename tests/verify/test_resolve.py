@@ -97,3 +97,24 @@ def test_resolve_all_keeps_what_it_can(call: Call) -> None:
     found, failed = resolve_all({"a": "self.groups", "b": "self.none"}, call, {})
     assert found == {"a": 4}
     assert failed == {"b": "self.none: there is no .none in a Block"}
+
+
+class Cross(torch.nn.Module):
+    def forward(self, x: Any, states: Any = None) -> Any:
+        return x
+
+
+def test_an_input_that_is_not_given_has_no_tokens() -> None:
+    x = torch.empty(2, 3)
+    inside = Call(Cross(), "cross", 1, Call(Cross(), "", 0, None), (x,))
+    assert resolve("encoder_seq_len", "inputs.states.shape[1]", inside, {"encoder_seq_len": 9}) == 0
+    assert resolve("has_states", "inputs.states", inside, {}) == 0
+    given = Call(Cross(), "cross", 1, Call(Cross(), "", 0, None), (x, torch.empty(2, 9, 4)))
+    assert resolve("encoder_seq_len", "inputs.states.shape[1]", given, {"encoder_seq_len": 9}) == 9
+    assert resolve("has_states", "inputs.states", given, {}) == 1
+
+
+def test_the_outermost_call_is_made_with_what_the_point_says() -> None:
+    # an encoder's input went in with an earlier call
+    outermost = Call(Cross(), "", 0, None, (torch.empty(2, 3),))
+    assert resolve("encoder_seq_len", "inputs.states.shape[1]", outermost, {"encoder_seq_len": 9}) == 9

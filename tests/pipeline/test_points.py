@@ -1,0 +1,81 @@
+"""Points that formulas are held against: which sizes lmp changes, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+
+from lmp.pipeline.points import LONG, changed, equalised, held_out_points, structural, with_layers
+from lmp.workload.base import Variable
+
+
+class Fake:
+    """A workload that runs where ``runs`` says so, and has as many modules as ``modules`` says."""
+
+    dtype = torch.bfloat16
+    required: frozenset[str] = frozenset()
+    flags: frozenset[str] = frozenset()
+    has_cache, has_encoder = True, False
+
+    def __init__(self, hints: dict[str, int], runs: Any = lambda v: True, modules: Any = lambda v: 1) -> None:
+        self.hints, self.runs, self.modules = hints, runs, modules
+        self.variables = {n: Variable(n, f"config.{n}", v) for n, v in hints.items()}
+        self.full_layers: dict[str, int] = {}
+        self.in_order: dict[str, int] = {}
+        self.stacks: set[str] = set()
+
+    def build(self, values: Mapping[str, Any]) -> torch.nn.Module:
+        return torch.nn.ModuleList(torch.nn.Identity() for _ in range(self.modules(values)))
+
+    def run(
+        self,
+        module: torch.nn.Module,
+        values: Mapping[str, Any],
+        observer: AbstractContextManager[Any],
+        before: AbstractContextManager[Any] | None = None,
+    ) -> None:
+        if not self.runs(values):
+            raise ValueError
+
+
+def test_sizes_that_must_stay_equal_move_together() -> None:
+    found = changed(Fake({"num_heads": 4, "num_kv_heads": 4}, lambda v: v["num_heads"] == v["num_kv_heads"]))
+    assert found["num_heads"] == found["num_kv_heads"] != 4
+
+
+def test_no_size_becomes_one() -> None:
+    # 2 can only be halved: to 1, which is a case of its own
+    assert changed(Fake({"top_k": 2}, lambda v: v["top_k"] <= 2))["top_k"] == 2
+
+
+def test_a_width_is_no_count() -> None:
+    found = equalised(Fake({"hidden_size": 128, "num_heads": 4}))
+    assert found == {"hidden_size": 128, "num_heads": 4}
+    # heads that share keys and values get their own
+    assert equalised(Fake({"num_heads": 8, "num_kv_heads": 2}))["num_kv_heads"] == 8
+
+
+def test_a_long_prefill_where_there_are_positions_for_it() -> None:
+    labels = [label for label, _ in held_out_points(Fake({"positions": 64}, lambda v: v["seq_len"] <= 64))]
+    assert "long prefill" not in labels
+    assert dict(held_out_points(Fake({"positions": 64})))["long prefill"]["seq_len"] == LONG[1]
+
+
+def test_a_value_that_decides_on_modules_is_structural() -> None:
+    workload = Fake({"step": 1, "width": 8}, modules=lambda v: v["step"])
+    assert structural(workload, [{"step": 2, "width": 16}]) == {"step": 1}
+
+
+def test_layers_in_the_models_own_order() -> None:
+    workload = Fake({"num_hidden_layers": 2})
+    workload.full_layers, workload.in_order = {"num_hidden_layers": 24}, {"num_hidden_layers": 6}
+    at = lambda n, **how: with_layers(workload, {"num_hidden_layers": n}, **how)["num_hidden_layers"]  # noqa: E731
+    # two layers stand for one of each kind; in the model's order it takes six, and one more is one more
+    assert at(2, in_order=False, full=False) == 2
+    assert at(2, in_order=True, full=False) == 6
+    assert at(3, in_order=True, full=False) == 7
+    assert at(24, in_order=True, full=False) == 24
+    assert at(2, in_order=True, full=True) == 24

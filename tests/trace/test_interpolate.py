@@ -1,0 +1,48 @@
+"""Polynomials through samples, with exact coefficients. Expected are the formulas that the samples are made from."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+
+import pytest
+
+from lmp.formula import parse, simplify
+from lmp.trace.fit import Point, Sample
+from lmp.trace.interpolate import polynomial
+
+GRID = list(itertools.product((1, 2, 3), (1, 2, 5, 9, 64, 131), (0, 1, 7, 20)))
+
+
+def samples(value: Callable[[int, int, int], int], points: list[tuple[int, int, int]] = GRID) -> list[Sample]:
+    return [Sample(Point({"batch_size": b, "seq_len": s, "cache_len": c}), value(b, s, c)) for b, s, c in points]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (lambda b, s, c: 12, "12"),
+        (lambda b, s, c: 6 * b * s + 10 * b, "10 * {batch_size} + 6 * {batch_size} * {seq_len}"),
+        (lambda b, s, c: 4 * b * s * (s + c), "4 * {batch_size} * {seq_len} * ({seq_len} + {cache_len})"),
+        (lambda b, s, c: b * s * (s + 1) // 2, "{batch_size} * {seq_len} * ({seq_len} + 1) / 2"),
+    ],
+)
+def test_the_polynomial_that_made_the_samples(value: Callable[[int, int, int], int], text: str) -> None:
+    assert polynomial(samples(value)) == simplify(parse(text))
+
+
+def test_a_number_of_chunks_is_a_size_of_its_own() -> None:
+    chunks = parse("({seq_len} + 63) // 64")
+    # 64 rows of 3 bytes a chunk and sequence, and 7 bytes a token
+    found = polynomial(samples(lambda b, s, c: 192 * b * ((s + 63) // 64) + 7 * b * s), [chunks])
+    assert found == simplify(parse("192 * {batch_size} * (({seq_len} + 63) // 64) + 7 * {batch_size} * {seq_len}"))
+
+
+def test_what_no_polynomial_says_has_none() -> None:
+    assert polynomial(samples(lambda b, s, c: b * (s % 3))) is None
+
+
+def test_as_many_samples_as_coefficients_prove_nothing() -> None:
+    # a constant goes through any single sample; a second and a third one that agree make it an answer
+    assert polynomial(samples(lambda b, s, c: 5, [(1, 1, 0)])) is None
+    assert polynomial(samples(lambda b, s, c: 5, [(1, 1, 0), (2, 1, 0), (1, 5, 7)])) == parse("5")

@@ -1,0 +1,53 @@
+"""Questions about data, asked of tensors that have none."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from lmp.errors import TraceFailed
+from lmp.workload.answers import Asked, answered
+
+
+class Asks(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if (x > 0).all():
+            return x + 1
+        return x
+
+
+class Reads(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * x.sum().item()
+
+
+def test_a_truth_value_is_yes_and_its_line_is_kept() -> None:
+    asked: Asked = {}
+    x = torch.empty(2, 3, device="meta")
+    with answered(asked):
+        assert Asks()(x) is not x
+    ((file, line),) = asked
+    assert file == __file__
+    with open(__file__) as text:
+        assert text.read().splitlines()[line - 1].strip() == "if (x > 0).all():"
+    assert asked[file, line] == {f"{Asks.__module__}.Asks"}
+
+
+def test_a_number_is_refused_with_its_line() -> None:
+    with answered({}), pytest.raises(TraceFailed, match=r"test_answers\.py:\d+ reads a number out of a tensor"):
+        Reads()(torch.empty(2, device="meta"))
+
+
+def test_tensors_with_data_answer_for_themselves() -> None:
+    asked: Asked = {}
+    with answered(asked):
+        assert not (torch.zeros(2) > 0).all()
+        assert torch.tensor(7).item() == 7
+    assert not asked
+
+
+def test_torch_is_as_before() -> None:
+    before = torch.Tensor.__bool__, torch.Tensor.item
+    with pytest.raises(ZeroDivisionError), answered({}):
+        raise ZeroDivisionError
+    assert (torch.Tensor.__bool__, torch.Tensor.item) == before
