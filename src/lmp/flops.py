@@ -146,6 +146,15 @@ TABLE: dict[str, ScalarOps] = {
 }  # fmt: skip
 
 
+COMPLEX = frozenset({"add", "sub", "neg", "mul"})
+"""Arithmetic of complex numbers that has a rule. Others end an analysis."""
+
+
+def complex_operations(name: str, complex_factors: int) -> int:
+    """Operations an element: ``(a + bi)(c + di)`` is four products and two additions, all others one for each part."""
+    return 6 if name == "mul" and complex_factors == 2 else 2
+
+
 def pow_operations(exponent: object) -> int:
     """Operations of ``x ** exponent``: products for whole exponents from 2 to 4, else ``exp(e * log(x))``."""
     if exponent in (0, 1):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from lmp.errors import EvaluationError, UnknownVariable
-from lmp.formula import evaluate_many
+from lmp.formula import evaluate_many, parse
 
 
 def many(formula, **values):
@@ -111,3 +111,10 @@ def test_a_million_points_are_quick():
     assert time.perf_counter() - start < 1.0
     # the last point: b = 999999 % 64 + 1 = 64, s = 999999 % 4096 + 1 = 576
     assert found[-1] == 2 * 64 * 576 * 4096 * (576 + 999999) + 3 * 64 * 576 + 999999 // 16 - 999999 % 7
+
+
+def test_a_fraction_that_is_not_chosen_leaves_whole_numbers() -> None:
+    # found by the property test: 2 * -1 > -1 is false, so 0 / -1 = 0; 2 * 2 > 2, so 2
+    formula = parse("where({a} + {a} > {a}, {a}, {w} / {a})")
+    found = evaluate_many(formula, {"a": np.array([-1, 2]), "w": np.array([0, 1])})
+    assert [int(v) for v in found] == [0, 2]

@@ -462,9 +462,13 @@ def test_an_operator_without_a_rule_is_not_counted():
     assert (read(found), written(found)) == ({A: 16}, {A: 16})  # its bytes are known all the same
 
 
-def test_complex_arithmetic_has_no_rule():
+def test_complex_arithmetic():
     z = Tensor((3, 4), 8, floating=False, complex=True)
-    assert not run("mul", z, self=z, other=t(3, 4)).counted
+    assert not run("div", z, self=z, other=z).counted
+    # 12 products of four products and two additions each; by a real number two products; a sum two additions
+    assert flops(run("mul", z, self=z, other=z)) == (0, 72)
+    assert flops(run("mul", z, self=z, other=t(3, 4))) == (0, 24)
+    assert flops(run("add", z, self=z, other=z)) == (0, 24)
     assert flops(run("clone", z, self=z)) == (0, 0)
     # made from 12 radii and 12 angles: a sine, a cosine and two products each
     assert flops(run("polar", z, abs=t(3, 4), angle=t(3, 4))) == (0, 48)

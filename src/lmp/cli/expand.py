@@ -73,12 +73,12 @@ def expand(
 
 
 def _one_model(model_path: str | None, model: str | None, options: Options) -> str:
+    from lmp.cli.commands import _class_of_config
     from lmp.errors import UsageError
-    from lmp.pipeline.module import class_of_config
 
     if model_path is not None and model is not None and model_path != model:
         raise UsageError(f"two models are given: {model_path} and, with --model, {model}\ngive one")
-    return model_path or model or class_of_config(options)
+    return model_path or model or _class_of_config(options)
 
 
 def _one_folder(results: Path | None, module_analysis: Path | None) -> Path | None:

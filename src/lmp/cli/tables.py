@@ -32,10 +32,16 @@ _LINE, _GAP = 4, 2
 STYLES = {"verified": "green", "failed": "bold red", "unverified": "yellow"}
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """The reader of a pipe has gone: `lmp.cli.main` ends quietly (rich would end with 1)."""
+        raise BrokenPipeError
+
+
 def console() -> Console:
     if sys.stdout.isatty():
-        return Console(highlight=False)
-    return Console(highlight=False, width=PIPED_WIDTH)
+        return _Console(highlight=False)
+    return _Console(highlight=False, width=PIPED_WIDTH)
 
 
 def short(class_path: str) -> str:

@@ -127,8 +127,11 @@ def _everywhere(formula: Expr | Condition, points: _Points, shape: tuple[int, ..
         return np.broadcast_to(guarded(lambda: _holds(formula, points)), shape).copy()
     result = _tight(guarded(lambda: _exact(formula, points)))
     if not result.whole:
+        # Fractions may have gone into it, and none be left: at these points all are whole.
         flat = np.ravel(np.asarray(result.data, dtype=object))
-        raise not_an_integer(formula, next(v for v in flat if not isinstance(v, int)))
+        for value in flat:
+            if not isinstance(value, int):
+                raise not_an_integer(formula, value)
     narrow = _within(result.low, result.high)
     return np.broadcast_to(np.asarray(result.data, dtype=np.int64 if narrow else object), shape).copy()
 

@@ -149,12 +149,13 @@ class Making:
             return analysis.model_copy(update={"verification": Verification(status="unverified", reason=reason)})
         # A size that the code turned into a number may be one in the formulas, unless a judged point changes it.
         unseen = {n: v for n, v in engine.pinned(name).items() if all(p[n] == v for p in self.held_out())}
-        held = {**unseen, **{n: self.workload.hints[n] for n in self.held}}
+        held = {**unseen, **{n: self.workload.hints[n] for n in self.held}, **self._pins_of_parts(analysis)}
         analysis = analysis.model_copy(update={"pinned": {**analysis.pinned, **held}})
         verification = self.judged(analysis)
-        if verification.status == "failed" and engine.pinned():
-            analysis = analysis.model_copy(update={"pinned": {**analysis.pinned, **engine.pinned()}})
-            verification = self.judged(analysis)
+        for pinned in (engine.pinned(name), engine.pinned()):
+            if verification.status == "failed" and pinned.keys() - analysis.pinned.keys():
+                analysis = analysis.model_copy(update={"pinned": {**analysis.pinned, **pinned}})
+                verification = self.judged(analysis)
         if verification.status == "failed" and self._hold_structure():
             return self._verified(engine, source)
         for invented in ((OTHER_RATIOS,), (OTHER_RATIOS, OTHER_CONFIG)):
@@ -174,6 +175,14 @@ class Making:
                 f"{first.counted} executed, at {first.point}.\nNothing was stored; please report this class."
             )
         return analysis.model_copy(update={"verification": verification})
+
+    def _pins_of_parts(self, analysis: ModuleAnalysis) -> dict[str, int]:
+        """What the classes that it refers to hold for alone, it holds for alone."""
+        from lmp.pipeline.module import references_of
+
+        full = {**self.workload.hints, **self.workload.full_layers}
+        parts = [self.session._fresh[name] for name in references_of(analysis) if name in self.session._fresh]
+        return {n: v for part in parts for n, v in part.pinned.items() if full.get(n) == v}
 
     def _changed_at(self, labels: Sequence[str], analysis: ModuleAnalysis) -> dict[str, int]:
         """The class's variables that points with these labels change, with the values of the config itself."""

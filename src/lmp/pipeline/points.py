@@ -62,6 +62,9 @@ def held_out_points(workload: Workload, held: Collection[str] = ()) -> list[tupl
     if window is not None and window > 1:
         points += [
             _point("prefill beyond the window", own, (2, window + 11, 0)),
+            _point("prefill of a window", own, (2, window, 0)),
+            _point("decode before the window is full", own, (2, 1, window - 1)),
+            _point("decode as the window is full", own, (1, 1, window)),
             _point("prefill of one sequence beyond the window", own, (1, window + 8, 0)),
             _point("decode beyond the window", own, (2, 1, window + 29)),
             _point("decode of one sequence beyond the window", own, (1, 1, window + 41)),

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lmp.flops import FREE, GELU_TANH, TABLE, pow_operations
+from lmp.flops import COMPLEX, FREE, GELU_TANH, TABLE, complex_operations, pow_operations
 
 Size = Any
 """An int, or an expression that can be multiplied and added."""
@@ -135,7 +135,11 @@ def cost(operator: Operator) -> Cost:
     writes = rule.writes(operator) if rule and rule.writes else [m for out in operator.outputs for m in whole(out)]
     floating = any(t.floating for t in (*operator.inputs, *operator.outputs))
     scalar: Size = 0
-    if rule and rule.scalar_flops:
+    if operator.name in COMPLEX and any(t.complex for t in operator.outputs):
+        factors = (operator.get("self"), operator.get("other"))
+        parts = sum(isinstance(t, Tensor) and t.complex for t in factors)
+        floating, scalar = True, complex_operations(operator.name, parts) * operator.outputs[0].results
+    elif rule and rule.scalar_flops:
         scalar = rule.scalar_flops(operator)
     elif table is not None:
         scalar = _table_flops(operator, table)
@@ -150,10 +154,10 @@ def cost(operator: Operator) -> Cost:
 
 
 def _has_rule(operator: Operator, rule: Rule | None, floating: bool) -> bool:
-    """Integer work needs no rule. The table counts real numbers: complex ones may be moved, and made by polar."""
+    """Integer work needs no rule. The table counts real numbers: of complex ones, only some arithmetic has a rule."""
     table = TABLE.get(operator.name)
     if any(t.complex for t in (*operator.inputs, *operator.outputs)):
-        return table == FREE or operator.name == "polar"
+        return table == FREE or operator.name == "polar" or operator.name in COMPLEX
     if not floating or table is not None:
         return True
     return rule is not None and bool(rule.matmul_flops or rule.scalar_flops)

@@ -301,7 +301,8 @@ class Runs:
             # Of a small window, the points of every phase lie beyond it: chunks inside are looked at too.
             inside = ((2, w - 4), (2, 1)) if w < 64 else ()
             shapes = [(b, s, c) for b in (2, 1) for s, c in (*beyond, *inside)]
-            if not setting:
+            # At the edge itself, for the config as it is: of models with several kinds of layers, in their own order.
+            if not set(setting) - set(self.workload.in_order):
                 edge = (
                     (w - 1, 0),
                     (w, 0),

@@ -341,9 +341,14 @@ def other_flops(op: Operation) -> int | None:
     """FLOPs by the one table; None if the operator is floating-point arithmetic without an entry."""
     floating = [tensor for tensor in op.inputs if tensor.is_floating_point()]
     if any(tensor.is_complex() for tensor in (*op.inputs, *op.outputs)):
-        # The table counts real numbers: what moves complex ones costs nothing, their arithmetic has no rule.
+        # The table counts real numbers: what moves complex ones costs nothing, most of their arithmetic has no rule.
         if op.name == "polar":
             return table.TABLE[op.name].per_output * op.outputs[0].numel()
+        if op.name in table.COMPLEX:
+            both = all(
+                isinstance(t, torch.Tensor) and t.is_complex() for t in (op.given["self"], op.given.get("other"))
+            )
+            return table.complex_operations(op.name, 2 if both else 1) * op.outputs[0].numel()
         return 0 if table.TABLE.get(op.name) == table.FREE else None
     if not floating and not any(tensor.is_floating_point() for tensor in op.outputs):
         return 0

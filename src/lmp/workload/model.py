@@ -64,6 +64,7 @@ class ModelWorkload:
         self.full_layers: dict[str, int] = {}
         self.in_order: dict[str, int] = {}
         self.stacks: set[str] = set()
+        self._has_rule: bool | None = None
         self._chosen: list[int] = []
         """Layers of the full model that the smallest one has; none: its first ones."""
         self.defaults = {name: variable.default for name, variable in self.variables.items()}
@@ -91,8 +92,10 @@ class ModelWorkload:
         if full:
             # A symbolic number of layers stands for that of the hints.
             layers = layers if isinstance(layers, int) else self.defaults[LAYERS]
-            chosen = self._chosen if layers == len(self._chosen) else [i % full for i in range(layers)]
-            _cut_lists(part, full, chosen)
+            if layers == len(self._chosen):
+                _cut_lists(part, full, self._chosen)
+            elif layers != full and not self._apply_rule(part, full, layers):
+                _cut_lists(part, full, [i % full for i in range(layers)])
         aliases = dict(getattr(part, "attribute_map", {}) or {})
         for name, variable in self.variables.items():
             attribute = variable.path.rpartition(".")[2]
@@ -107,6 +110,18 @@ class ModelWorkload:
             model.tie_weights()
         # Without gradients: a parameter that forward() returns as it is would ask torch's flop counter for one.
         return model.eval().requires_grad_(False)
+
+    def _apply_rule(self, part: Any, full: int, layers: int) -> bool:
+        """Give the config the per-layer lists that transformers makes for so many layers; whether it makes them.
+
+        A list that the config states itself is no rule: what transformers makes for all layers must be what it has.
+        """
+        if self._has_rule is None:
+            self._has_rule = _lists_by_rule(self.config, full) == _layer_lists(text_part(self.config)[0], full)
+        made = _lists_by_rule(self.config, layers) if self._has_rule else None
+        for name, value in (made or {}).items():
+            object.__setattr__(part, name, value)
+        return made is not None
 
     def run(
         self,
@@ -289,6 +304,27 @@ def _kind(layer: torch.nn.Module) -> Any:
         }
         description.append((name, type(module).__qualname__, tuple(sorted(plain.items(), key=lambda kv: kv[0]))))
     return tuple(description)
+
+
+def _layer_lists(config: Any, layers: int) -> dict[str, Any]:
+    """A config's lists of one entry a layer."""
+    return {n: list(v) for n, v in vars(config).items() if isinstance(v, (list, tuple)) and len(v) == layers}
+
+
+def _lists_by_rule(config: Any, layers: int) -> dict[str, Any] | None:
+    """The per-layer lists that transformers makes for so many layers where none are stated; None where it cannot."""
+    part, _ = text_part(config)
+    own = (getattr(part, "attribute_map", {}) or {}).get(LAYERS, LAYERS)
+    stated = part.to_dict()
+    full = stated.get(own)
+    if not isinstance(full, int):
+        return None
+    for name in _layer_lists(part, full):
+        stated.pop(name, None)
+    try:
+        return _layer_lists(type(part).from_dict({**stated, own: layers}), layers)
+    except Exception:
+        return None
 
 
 def _cut_lists(config: Any, full: int, chosen: Sequence[int]) -> None:
