@@ -105,3 +105,8 @@ def test_repeats_and_causal_attention_are_marked() -> None:
     assert "attention (x {n})" in text
     assert "(causal," in text
     assert "in full)" in text
+
+
+def test_a_reader_that_has_gone_is_no_failure() -> None:
+    with pytest.raises(BrokenPipeError):
+        tables.console().on_broken_pipe()

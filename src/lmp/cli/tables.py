@@ -15,6 +15,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from lmp.report.terminal import Terminal
 from lmp.source.trees import UNKNOWN
 
 if TYPE_CHECKING:
@@ -32,16 +33,10 @@ _LINE, _GAP = 4, 2
 STYLES = {"verified": "green", "failed": "bold red", "unverified": "yellow"}
 
 
-class _Console(Console):
-    def on_broken_pipe(self) -> None:
-        """The reader of a pipe has gone: `lmp.cli.main` ends quietly (rich would end with 1)."""
-        raise BrokenPipeError
-
-
 def console() -> Console:
     if sys.stdout.isatty():
-        return _Console(highlight=False)
-    return _Console(highlight=False, width=PIPED_WIDTH)
+        return Terminal(highlight=False)
+    return Terminal(highlight=False, width=PIPED_WIDTH)
 
 
 def short(class_path: str) -> str:

@@ -14,6 +14,7 @@ from lmp.report.formats.base import Format, Result, Show, SweepResult
 from lmp.report.formats.figures import figure, percent, ratio
 from lmp.report.formats.rows import Row, rows
 from lmp.report.formats.sweeps import columns, first_and_last
+from lmp.report.terminal import Terminal
 
 STYLES = {"verified": "green", "failed": "bold red", "unverified": "yellow"}
 HEADS = ("module", "repeat", "share", "FLOPs", "matmul FLOPs", "read", "written", "FLOPs/byte")
@@ -177,7 +178,7 @@ def _sweep_cell(name: str, value: Any, show: Show) -> str:
 
 
 def _console(show: Show, out: IO[Any]) -> Console:
-    return Console(
+    return Terminal(
         file=out, width=show.width, highlight=False, force_terminal=show.color or None, no_color=not show.color
     )
 
