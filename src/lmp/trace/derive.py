@@ -62,7 +62,7 @@ class Deriver:
                 if contradiction is None:
                     break
                 # Formulas are looked for in few layers: how many there are is counted.
-                few = {name: self.runs.base[name] for name in (*self.workload.in_order, *self.workload.full_layers)}
+                few = {name: self.runs.base[name] for name in self.workload.full_layers}
                 numbers = {**contradiction.numbers, **few}
                 if any(r.numbers == numbers for r in self.runs.symbolic):
                     if table.give_up_compulsory():
