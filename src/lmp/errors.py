@@ -8,12 +8,15 @@
     │   │   └── EvaluationError         .. division by zero, a fraction where an integer is due
     │   └── StorageError                a folder or disk that cannot be written
     ├── NotFound                   3    source or class not found; SCRATCHPAD.md says what was looked for
-    │   └── TreeChanged                 a vendored tree that is not what vendor.lock says it is
+    │   ├── TreeChanged                 a vendored tree that is not what vendor.lock says it is
+    │   └── Missing                     a class that is there, but of which there is no analysis yet
     ├── InvalidAnalysis            4    a result that does not parse, does not validate, or is of another schema
     │   ├── UncountedOperator           an operator without a rule
     │   ├── TraceFailed                 the module could not be executed or traced
-    │   └── VerificationFailed          the formulas differ from execution
-    └── AgentUnavailable           5    no credentials, no CLI, budget or turns spent
+    │   ├── VerificationFailed          the formulas differ from execution
+    │   └── Refused                     a hand-in that the gate refused; .. with the findings
+    └── AgentUnavailable           5    no credentials, no CLI, service refused
+        └── CapReached                  turns, budget or time spent before a hand-in was accepted
 
 A message is one or two lines and says what to do next. Anything that is not an LmpError is a bug: it keeps its
 traceback.
@@ -21,7 +24,12 @@ traceback.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lmp.records import GateFinding
 
 
 class LmpError(Exception):
@@ -90,6 +98,10 @@ class TreeChanged(NotFound):
     """A vendored tree differs from its lock."""
 
 
+class Missing(NotFound):
+    """There is no analysis of a class that is referred to, and none may be made now."""
+
+
 class InvalidAnalysis(LmpError):
     """A stored or handed-in analysis is not valid."""
 
@@ -108,7 +120,19 @@ class VerificationFailed(InvalidAnalysis):
     """Formulas and execution differ."""
 
 
+class Refused(InvalidAnalysis):
+    """What was handed in was refused for the last time. ``findings`` say what is wrong with it."""
+
+    def __init__(self, message: str, findings: Sequence[GateFinding] = ()) -> None:
+        super().__init__(message)
+        self.findings = tuple(findings)
+
+
 class AgentUnavailable(LmpError):
     """The agent engine cannot run."""
 
     exit_code = 5
+
+
+class CapReached(AgentUnavailable):
+    """A cap was reached: turns, rounds, money or time."""

@@ -122,6 +122,21 @@ class Finding(Record):
     counted: str
 
 
+class Provenance(Record):
+    """Who wrote an analysis that lmp's own engine did not make, and what it took. None: not known."""
+
+    stage: Literal["module-analyzer", "reference-expander", "submitted"]
+    models: list[str] = Field(default=[], description="models that answered, as the service named them")
+    turns: int | None = Field(None, description="answers of the model")
+    rounds: int | None = Field(None, description="hand-ins, the accepted one included")
+    cost_usd: float | None = Field(None, description="the client's estimate")
+    seconds: float | None = None
+    prompt_sha256: str | None = Field(None, description="of the system prompt and the first message")
+    sdk_version: str | None = None
+    cli_version: str | None = None
+    run: str | None = Field(None, description="the run that made it: its folder under RESULTS/.runs")
+
+
 class Verification(Record):
     """What the judge found. ``failed`` carries findings, ``unverified`` carries a reason."""
 
@@ -177,6 +192,7 @@ class Analysis(Record, Generic[KernelType]):
     )
     verification: Verification = Verification(status="unverified", reason="not verified yet")
     fingerprint: dict[str, str] = Field(default_factory=dict, description="file or rule set -> sha256 it was made from")
+    provenance: list[Provenance] = Field(default=[], description="who wrote it, where lmp's own engine did not")
 
 
 class ModuleAnalysis(Analysis[Kernel]):
@@ -210,3 +226,74 @@ class ModelAnalysis(Analysis[ModelKernel]):
 
     totals: Totals
     parts: dict[ClassPath, Part] = Field(description="every class in it, the root included")
+
+
+# --- what is handed in -----------------------------------------------------------------------------------------------
+
+
+class DraftKernel(Kernel):
+    """A kernel as it is handed in. ``code`` may be left out: it is the file's own text of ``line``."""
+
+    code: str = ""
+
+
+class Draft(Record):
+    """What somebody claims of one class: the part of an analysis that lmp does not know by itself.
+
+    A composite kernel whose class only reading or the whole model can tell names the attribute instead,
+    ``${{self.act_fn}}(...)``: an open reference, which `lmp expand --engine agent` closes.
+    """
+
+    class_name: ClassPath
+    parameters: dict[str, str]
+    assumptions: list[Formula] = []
+    pinned: dict[str, int] = {}
+    kernels: list[DraftKernel]
+    free_lines: list[int] = []
+    free_lines_elsewhere: dict[str, list[int]] = {}
+    not_taken_lines: list[int] = []
+    parameters_count: Formula | None = None
+
+
+Rule = Literal["schema", "class", "grammar", "variable", "reference", "line", "coverage", "free line", "numbers"]
+
+
+class GateFinding(Record):
+    """One thing that is wrong with a hand-in, small enough to be put right by itself."""
+
+    rule: Rule
+    message: str = Field(description="what is wrong and what is due, in one or two sentences")
+    kernel: int | None = Field(None, description="index of the kernel, from 0")
+    line: int | None = None
+    file: str | None = Field(None, description="the file of `line`, when it is not that of the class")
+    quantity: str | None = None
+    point: str | None = None
+    claimed: str | None = None
+    counted: str | None = None
+
+
+class HandIn(Record):
+    """What became of a hand-in."""
+
+    class_name: str
+    accepted: bool
+    status: Literal["verified", "failed", "unverified"]
+    reason: str | None = Field(None, description="why it is unverified")
+    findings: list[GateFinding] = []
+    file: str | None = Field(None, description="where it was stored; of a refused one, where the draft is kept")
+
+
+class Binding(Record):
+    """What the reference expander says of one open place of a class: never a formula of costs."""
+
+    class_name: ClassPath = Field(description="the class whose analysis has the open place")
+    kernel: int = Field(description="index of the kernel, from 0")
+    target: ClassPath = Field(description="the class that is meant")
+    bindings: dict[str, Formula] = Field(description="each parameter of the target, in the variables of the class")
+    repeat: int | Formula = 1
+
+
+class Bindings(Record):
+    """What the reference expander hands in."""
+
+    bindings: list[Binding]

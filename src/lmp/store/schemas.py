@@ -37,6 +37,8 @@ DESCRIBED = {
     for entry in (
         Described("module_analysis", "lmp.records", "ModuleAnalysis", "RESULTS/<class>/module_analysis.json"),
         Described("model_analysis", "lmp.records", "ModelAnalysis", "RESULTS/<class>/model_analysis.json"),
+        Described("module_draft", "lmp.records", "Draft", "what `lmp submit` and the agents' submit_analysis take"),
+        Described("hand_in", "lmp.records", "HandIn", "what `lmp submit --json` prints"),
         Described("evaluation", "lmp.expand.records", "Evaluation", "what `lmp evaluate --json` prints"),
         Described("difference", "lmp.expand.difference", "Difference", "what `lmp diff --json` prints"),
         Described("inspection", "lmp.pipeline.inspection", "Inspection", "what `lmp inspect --json` prints"),
