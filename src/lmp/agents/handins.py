@@ -128,8 +128,9 @@ class HandIns:
 
 
 def _key(finding: GateFinding) -> tuple[Any, ...]:
-    """What makes two findings the same: a wrong number stays the same finding, whatever the number."""
-    return finding.rule, finding.file, finding.line, finding.quantity, finding.message if finding.line is None else ""
+    """What makes two findings the same: the same place and the same claim. Another number is another try."""
+    about = finding.claimed if finding.claimed is not None else finding.message
+    return finding.rule, finding.file, finding.line, finding.quantity, about
 
 
 def _short(finding: GateFinding) -> str:
