@@ -21,7 +21,7 @@ def constructed_classes(source: ClassSource, trees: Trees) -> tuple[str, ...]:
     """
     names = Names(trees)
     found: dict[str, None] = {}
-    for entry, init in _constructors(find_class(source.class_path, names), names):
+    for entry, init in constructors_of(find_class(source.class_path, names), names):
         for node in ast.walk(init):
             dotted = dotted_name(node.func) if isinstance(node, ast.Call) else None
             definition = names.dotted(entry.module, dotted) if dotted is not None else None
@@ -31,7 +31,7 @@ def constructed_classes(source: ClassSource, trees: Trees) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _constructors(owner: Definition, names: Names) -> list[tuple[Definition, FunctionNode]]:
+def constructors_of(owner: Definition, names: Names) -> list[tuple[Definition, FunctionNode]]:
     """The ``__init__`` that runs, and those that it reaches through ``super()``."""
     reached: list[tuple[Definition, FunctionNode]] = []
     for entry in lineage_of(owner, names).order:

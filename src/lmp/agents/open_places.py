@@ -1,0 +1,82 @@
+"""The references of an analysis that cannot be followed as they stand: what the reference expander decides on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from lmp.errors import InvalidAnalysis, Missing, NotFound
+from lmp.expand.references import Lookup, References
+from lmp.expand.references import Place as Where
+from lmp.formula import Ref, parse, references
+from lmp.records import Kernel, ModuleAnalysis
+from lmp.source.quoting import escaped
+
+
+@dataclass(frozen=True)
+class OpenPlace:
+    """One reference of one kernel, and why it is open."""
+
+    class_name: str
+    """The class whose analysis has it."""
+    kernel: int
+    line: int
+    code: str
+    written: str
+    """The reference as it stands."""
+    why: str
+    file: str = ""
+    repeat: int | str = 1
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """Those of the class: bindings are formulas in them."""
+
+    def __str__(self) -> str:
+        names = ", ".join(f"{name} ({path})" for name, path in self.variables.items()) or "none"
+        return escaped(
+            f"class_name {self.class_name}, kernel {self.kernel}\n"
+            f"  {self.file} line {self.line}: {self.code}\n"
+            f"  written: {self.written}, repeat {self.repeat}\n"
+            f"  open because {self.why}\n"
+            f"  variables of the class: {names}"
+        )
+
+
+def open_places(analysis: ModuleAnalysis, lookup: Lookup) -> list[OpenPlace]:
+    """The open references of a module's analysis, in the order of its kernels.
+
+    A class of which there is no analysis yet is no open place: ``lookup`` raises Missing, which is let through.
+    """
+    return [
+        OpenPlace(
+            analysis.class_name,
+            index,
+            kernel.line,
+            kernel.code,
+            str(ref),
+            why,
+            kernel.file or analysis.source.file,
+            kernel.repeat,
+            analysis.parameters,
+        )
+        for index, kernel in enumerate(analysis.kernels)
+        for ref, why in _open(analysis, kernel, References(lookup))
+    ]
+
+
+def is_open(ref: Ref) -> bool:
+    """Whether a reference names an attribute, ``${{self.act_fn}}``, and so no class."""
+    return ref.target.partition(".")[0] == "self" or "." not in ref.target
+
+
+def _open(analysis: ModuleAnalysis, kernel: Kernel, follow: References) -> Iterator[tuple[Ref, str]]:
+    here = Where(analysis.class_name.rpartition(".")[2]).at(kernel.line)
+    for ref in references(parse(kernel.flops)):
+        if is_open(ref):
+            yield ref, f"the reference does not say which class {ref.target} is"
+            continue
+        try:
+            follow.bindings(analysis, ref, follow.target(ref.target, here), here)
+        except Missing:
+            raise
+        except (InvalidAnalysis, NotFound) as error:
+            yield ref, str(error).splitlines()[0].removeprefix(f"{here}: ")
