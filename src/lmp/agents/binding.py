@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic import ValidationError
 
-from lmp.agents.places import OpenPlace, closed, is_open, open_places, places_of, reached, references_in, unbound
+from lmp.agents.open_places import OpenPlace, closed, open_places, reached, referred
 from lmp.errors import FormulaError, Missing, NotFound, TraceFailed
+from lmp.expand.references import Lookup
 from lmp.formula import free_variables, parse, references
 from lmp.records import UNIVERSAL, Binding, Bindings, GateFinding, ModuleAnalysis, Rule, Verification
 
-Judge = Callable[[ModuleAnalysis, dict[str, ModuleAnalysis]], Verification]
+Judge = Callable[[ModuleAnalysis, Mapping[str, ModuleAnalysis]], Verification]
 """What execution says of an analysis, with others in the place of the stored ones. Raises TraceFailed."""
+
+ByClass = Mapping[str, Mapping[int, Binding]]
 
 
 @dataclass(frozen=True)
@@ -40,16 +43,17 @@ class BindingGate:
     """Checks what the reference expander hands in for one model."""
 
     root: ModuleAnalysis
-    lookup: Callable[[str], ModuleAnalysis]
+    lookup: Lookup
     judge: Judge
 
     def places(self) -> list[OpenPlace]:
-        return open_places(self.root, self.lookup)
+        """All open places of the model, callers first."""
+        return [place for part in reached(self.root, self.lookup) for place in open_places(part, self.lookup)]
 
     def check(self, handed_in: Any) -> Bound:
         """Raises Missing for a class that a binding names and that is not analysed yet."""
         try:
-            given = Bindings.model_validate(handed_in)
+            given = Bindings.model_validate({"bindings": handed_in})
         except ValidationError as error:
             return Bound(findings=tuple(_of_schema(error)))
         by_class: dict[str, dict[int, Binding]] = defaultdict(dict)
@@ -59,54 +63,51 @@ class BindingGate:
                 findings.append(_finding("reference", binding, "it is bound twice; hand in one binding for it"))
             by_class[binding.class_name][binding.kernel] = binding
             findings += self._one(binding)
-        findings += self._places_left_and_surplus(by_class) if not findings else []
+        if not findings:
+            findings += self._surplus(by_class)
+            findings += self._left(by_class)
         return Bound(findings=tuple(findings)) if findings else self._numbers(by_class)
 
-    # -- one binding -----------------------------------------------------------------------------------------------
+    # -- bindings --------------------------------------------------------------------------------------------------
 
     def _one(self, binding: Binding) -> Iterator[GateFinding]:
+        """What is wrong with a binding by itself."""
         try:
             analysis = self.lookup(binding.class_name)
-            target = None if is_open(binding.target) else self.lookup(binding.target)
         except Missing:
             raise
         except NotFound as error:
             yield _finding("class", binding, str(error).splitlines()[0])
             return
-        if target is None:
-            yield _finding("reference", binding, f"{binding.target} is an attribute; name the class that it is")
-            return
         if binding.kernel not in range(len(analysis.kernels)):
             yield _finding("reference", binding, f"there is no such kernel: it has {len(analysis.kernels)}, from 0")
             return
-        wrong = unbound(target, binding.bindings)
-        if wrong:
-            yield _finding("reference", binding, f"the reference to {target.class_name} {wrong}")
         for name, text in [*binding.bindings.items(), ("repeat", str(binding.repeat or 1))]:
             yield from _formula(binding, analysis, name, text)
 
-    def _places_left_and_surplus(self, by_class: dict[str, dict[int, Binding]]) -> Iterator[GateFinding]:
-        with_bindings = self._overlay(by_class)
-        root = with_bindings(self.root.class_name)
-        met = list(reached(root, with_bindings))
-        for analysis in met:
-            for place in places_of(analysis, with_bindings):
-                message = f"kernel {place.kernel} of {place.class_name} is still open: {place.why}; bind it as well"
-                yield GateFinding(
-                    rule="reference", message=message, kernel=place.kernel, line=place.line, file=place.file
-                )
-        names = {analysis.class_name for analysis in met}
-        was_open = {
-            place.key for name in by_class if name in names for place in places_of(self.lookup(name), self.lookup)
-        }
-        for name, bindings in by_class.items():
-            for index, binding in bindings.items():
-                if name not in names:
-                    yield _finding("reference", binding, f"{name} is not in this model; leave this binding out")
-                elif (name, index) not in was_open:
+    def _surplus(self, by_class: ByClass) -> Iterator[GateFinding]:
+        """Bindings of places that are not open: nothing is changed that was clear."""
+        lookup = self._with(by_class)
+        for analysis in list(reached(lookup(self.root.class_name), lookup)):
+            was_open = {place.kernel for place in open_places(self.lookup(analysis.class_name), self.lookup)}
+            for index, binding in by_class.get(analysis.class_name, {}).items():
+                if index not in was_open:
                     yield _finding("reference", binding, "it is not an open place; leave this binding out")
+        inside = {analysis.class_name for analysis in reached(lookup(self.root.class_name), lookup)}
+        for name, bindings in by_class.items():
+            if name not in inside:
+                yield _finding("reference", next(iter(bindings.values())), "the class is not in this model")
 
-    def _overlay(self, by_class: dict[str, dict[int, Binding]]) -> Callable[[str], ModuleAnalysis]:
+    def _left(self, by_class: ByClass) -> Iterator[GateFinding]:
+        """Places that are open with the bindings put in."""
+        lookup = self._with(by_class)
+        for analysis in reached(lookup(self.root.class_name), lookup):
+            for place in open_places(analysis, lookup):
+                message = f"{place.class_name}, kernel {place.kernel} is open, as {place.why}"
+                where = {"kernel": place.kernel, "line": place.line, "file": place.file}
+                yield GateFinding(rule="reference", message=message, **where)
+
+    def _with(self, by_class: ByClass) -> Lookup:
         def lookup(class_path: str) -> ModuleAnalysis:
             found = self.lookup(class_path)
             return closed(found, by_class.get(found.class_name, {}))
@@ -115,19 +116,17 @@ class BindingGate:
 
     # -- numbers ---------------------------------------------------------------------------------------------------
 
-    def _numbers(self, by_class: dict[str, dict[int, Binding]]) -> Bound:
+    def _numbers(self, by_class: ByClass) -> Bound:
         """Everything that is changed, or that is above something changed, against execution; callees first."""
-        lookup = self._overlay(by_class)
-        order = _callees_first(lookup(self.root.class_name), lookup)
+        lookup = self._with(by_class)
         done: dict[str, ModuleAnalysis] = {}
         changed: list[ModuleAnalysis] = []
-        for analysis in order:
+        for analysis in _callees_first(lookup(self.root.class_name), lookup):
             name = analysis.class_name
-            above = any(ref in {a.class_name for a in changed} for ref in _targets(analysis, lookup))
-            if name not in by_class and not above:
-                done[name] = analysis
-                continue
+            below = {target.class_name for target in referred(analysis, lookup)}
             done[name] = analysis
+            if name not in by_class and not below & {part.class_name for part in changed}:
+                continue
             verification = self._judged(analysis, done)
             if verification.status == "failed":
                 return Bound(findings=tuple(_of_numbers(analysis, verification)))
@@ -135,7 +134,7 @@ class BindingGate:
             changed.append(done[name])
         return Bound(analyses=tuple(changed))
 
-    def _judged(self, analysis: ModuleAnalysis, done: dict[str, ModuleAnalysis]) -> Verification:
+    def _judged(self, analysis: ModuleAnalysis, done: Mapping[str, ModuleAnalysis]) -> Verification:
         try:
             return self.judge(analysis, done)
         except TraceFailed as error:
@@ -143,11 +142,7 @@ class BindingGate:
             return Verification(status="unverified", reason=reason)
 
 
-def _targets(analysis: ModuleAnalysis, lookup: Callable[[str], ModuleAnalysis]) -> set[str]:
-    return {lookup(ref.target).class_name for kernel in analysis.kernels for ref in references_in(kernel)}
-
-
-def _callees_first(root: ModuleAnalysis, lookup: Callable[[str], ModuleAnalysis]) -> list[ModuleAnalysis]:
+def _callees_first(root: ModuleAnalysis, lookup: Lookup) -> list[ModuleAnalysis]:
     """Everything below the root, then the root."""
     order: dict[str, ModuleAnalysis] = {}
     entered: set[str] = set()
@@ -156,8 +151,8 @@ def _callees_first(root: ModuleAnalysis, lookup: Callable[[str], ModuleAnalysis]
         if analysis.class_name in entered:
             return
         entered.add(analysis.class_name)
-        for target in sorted(_targets(analysis, lookup)):
-            enter(lookup(target))
+        for target in referred(analysis, lookup):
+            enter(target)
         order[analysis.class_name] = analysis
 
     enter(root)
@@ -193,18 +188,10 @@ def _formula(binding: Binding, analysis: ModuleAnalysis, name: str, text: str) -
         yield _finding("variable", binding, f"{name} uses {', '.join(unknown)}, which the class does not have ({has})")
 
 
-def _of_numbers(analysis: ModuleAnalysis, verification: Verification) -> Sequence[GateFinding]:
-    return [
-        GateFinding(
+def _of_numbers(analysis: ModuleAnalysis, verification: Verification) -> Iterator[GateFinding]:
+    for found in verification.findings:
+        yield GateFinding(
             rule="numbers",
-            line=found.line,
-            file=found.file,
-            quantity=found.quantity,
-            point=found.point,
-            claimed=found.claimed,
-            counted=found.counted,
-            message=f"{analysis.class_name}: {found.quantity} is {found.claimed} with these bindings and "
-            f"{found.counted} executed, at {found.point}",
+            message=f"{analysis.class_name}: with these bindings it differs from execution",
+            **found.model_dump(),
         )
-        for found in verification.findings
-    ]
