@@ -104,8 +104,9 @@ class BindingGate:
         for analysis in reached(lookup(self.root.class_name), lookup):
             for place in open_places(analysis, lookup):
                 message = f"{place.class_name}, kernel {place.kernel} is open, as {place.why}"
-                where = {"kernel": place.kernel, "line": place.line, "file": place.file}
-                yield GateFinding(rule="reference", message=message, **where)
+                yield GateFinding(
+                    rule="reference", message=message, kernel=place.kernel, line=place.line, file=place.file
+                )
 
     def _with(self, by_class: ByClass) -> Lookup:
         def lookup(class_path: str) -> ModuleAnalysis:
