@@ -12,7 +12,7 @@ import asyncio
 import secrets
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -34,22 +34,13 @@ class Limits(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    max_budget_usd: float | None = Field(5.0, description="dollars, by the client's estimate; None: no limit")
-    max_turns: int | None = Field(200, description="answers of the model; None: no limit")
-    max_rounds: int = Field(8, description="hand-ins of one agent")
-    concurrency: int = Field(2, description="agents at the same time, each a process of about 190 MB")
-    timeout: float | None = Field(1800.0, description="seconds of one agent's work; None: no limit")
-    model: str | None = Field(None, description="None: the client's own choice")
-    fallback_model: str | None = Field(None, description="takes over when the model is overloaded")
-
-
-class Open(BaseModel):
-    """A conversation that was begun and not brought to an end."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    stage: Literal["module-analyzer", "reference-expander"]
-    session: str
+    max_budget_usd: float | None = Field(default=5.0, description="dollars, by the client's estimate; None: no limit")
+    max_turns: int | None = Field(default=200, description="answers of the model; None: no limit")
+    max_rounds: int = Field(default=8, description="hand-ins of one agent")
+    concurrency: int = Field(default=2, description="agents at the same time, each a process of about 190 MB")
+    timeout: float | None = Field(default=1800.0, description="seconds of one agent's work; None: no limit")
+    model: str | None = Field(default=None, description="None: the client's own choice")
+    fallback_model: str | None = Field(default=None, description="takes over when the model is overloaded")
 
 
 class State(BaseModel):
@@ -67,7 +58,7 @@ class State(BaseModel):
     status: Literal["running", "done", "interrupted", "failed"] = "running"
     done: list[str] = []
     """Classes whose analysis was made and stored in this run."""
-    open: dict[str, Open] = {}
+    open: dict[str, str] = Field(default={}, description="conversations not brought to an end -> their session")
 
 
 @dataclass
@@ -77,7 +68,6 @@ class Run:
     folder: Path
     state: State
     on_event: Callable[[Event], None] = lambda event: None
-    _numbers: list[Event] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         limits = self.state.limits
@@ -105,17 +95,22 @@ class Run:
         whole = {"class": name, "stage": stage, **event}
         self.transcript.write(whole)
         if event.get("event") == "started" and event.get("session"):
-            self.opened(name, stage, str(event["session"]))
+            self.state.open[conversation(name, stage)] = str(event["session"])
+            self.save()
         self.on_event(whole)
 
-    def opened(self, name: str, stage: Any, session: str) -> None:
-        self.state.open[name] = Open(stage=stage, session=session)
-        self.save()
+    def session(self, name: str, stage: str) -> str | None:
+        """The conversation about a class that was begun and not brought to an end."""
+        return self.state.open.get(conversation(name, stage))
 
-    def closed(self, name: str, made: bool) -> None:
-        """A conversation has come to its end; ``made``: with a result."""
-        self.state.open.pop(name, None)
-        if made and name not in self.state.done:
+    def close(self, name: str, stage: str) -> None:
+        """A conversation has come to its end: it is not gone on with."""
+        if self.state.open.pop(conversation(name, stage), None) is not None:
+            self.save()
+
+    def made(self, name: str) -> None:
+        """The analysis of a class is stored."""
+        if name not in self.state.done:
             self.state.done.append(name)
         self.save()
 
@@ -130,6 +125,11 @@ class Run:
         file = self.folder / STATE
         with storage_errors(file):
             write_whole(file, self.state.model_dump_json(indent=2) + "\n")
+
+
+def conversation(name: str, stage: str) -> str:
+    """What a conversation goes by, in the state and in the ledger."""
+    return f"{stage} {name}"
 
 
 def begin(results: Path, state: State) -> Run:

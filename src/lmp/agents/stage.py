@@ -10,7 +10,7 @@ from typing import Any, Literal
 from lmp.agents.base import Agent, Caps, Ended, Event, Task, Tool
 from lmp.agents.handins import HandIns
 from lmp.agents.prompts import prompt_sha256
-from lmp.agents.run import Run
+from lmp.agents.run import Run, conversation
 from lmp.errors import AgentUnavailable, CapReached
 from lmp.records import Provenance
 
@@ -70,15 +70,13 @@ class Stage:
 
     def _first(self) -> tuple[str, str | None]:
         """The first message, or what is said in a conversation that was interrupted."""
-        begun = self.run.state.open.get(self.talk.name)
-        if begun is None or begun.stage != self.talk.stage:
-            return self.talk.prompt, None
-        return GO_ON.format(tool=self.hand_ins.tool), begun.session
+        begun = self.run.session(self.talk.name, self.talk.stage)
+        return (self.talk.prompt, None) if begun is None else (GO_ON.format(tool=self.hand_ins.tool), begun)
 
     async def _converse(self, message: str, session: str | None) -> Ended:
         talk, limits = self.talk, self.run.state.limits
         async with self.run.slots:
-            with self.run.ledger.share(talk.name) as share:
+            with self.run.ledger.share(self._key) as share:
                 caps = Caps(share.turns, limits.max_rounds, limits.timeout, share.usd)
                 task = Task(
                     name=talk.name,
@@ -124,6 +122,10 @@ class Stage:
             f"what it said: {self.run.transcript.path}"
         )
 
+    @property
+    def _key(self) -> str:
+        return conversation(self.talk.name, self.talk.stage)
+
     def _event(self, event: Event) -> None:
         self.run.event(self.talk.name, self.talk.stage, event)
 
@@ -136,7 +138,7 @@ class Stage:
             models=list(dict.fromkeys(model for part in self.parts for model in part.models)),
             turns=sum(part.turns for part in self.parts),
             rounds=self.hand_ins.rounds,
-            cost_usd=round(self.run.ledger.spent_on(self.talk.name), 6),
+            cost_usd=round(self.run.ledger.spent_on(self._key), 6),
             seconds=round(sum(part.seconds for part in self.parts), 3),
             prompt_sha256=prompt_sha256(self.talk.system, self.talk.prompt),
             run=self.run.id,
