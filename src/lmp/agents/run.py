@@ -76,6 +76,12 @@ class Run:
         self.slots = asyncio.Semaphore(limits.concurrency)
         self.executing = asyncio.Lock()
         """Held while torch executes: it has one thread at a time."""
+        self.at_work: dict[str, int] = {}
+        """Classes with an agent at work -> how many."""
+        self.turns = 0
+        """Answers of the model that were seen in this command."""
+        self.denials = 0
+        self.models: list[str] = []
 
     @property
     def id(self) -> str:
@@ -143,8 +149,11 @@ def begin(results: Path, state: State) -> Run:
     return run
 
 
-def go_on(results: Path, name: str | None) -> Run:
-    """A run that was begun: the one of this name, or the last that is not done. Raises UsageError."""
+def go_on(results: Path, name: str | None, changed: dict[str, Any]) -> Run:
+    """A run that was begun: the one of this name, or the last that is not done; with these limits changed.
+
+    Raises UsageError.
+    """
     folder = find_run(results, name)
     file = folder / STATE
     try:
@@ -152,6 +161,7 @@ def go_on(results: Path, name: str | None) -> Run:
     except (OSError, ValidationError) as error:
         raise UsageError(f"{file} cannot be read as a run\nstart the command again; what it stored is kept") from error
     state.status = "running"
+    state.limits = state.limits.model_copy(update=changed)
     return Run(folder, state)
 
 

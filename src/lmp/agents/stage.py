@@ -45,6 +45,9 @@ class Stage:
     parts: list[Ended] = field(default_factory=list)
     """The pieces of the conversation: it is interrupted where a class has to be analysed first."""
 
+    def __post_init__(self) -> None:
+        self.hand_ins.on_round = self._event
+
     async def through(self) -> Provenance:
         """Until a hand-in is accepted. Raises NotFound, Refused, CapReached, AgentUnavailable."""
         message, session = self._first()
@@ -54,7 +57,6 @@ class Stage:
             session = ended.session or session
             waited = await self._wait_for_classes()
             if self.hand_ins.accepted is not None:
-                self._event({"event": "accepted", "rounds": self.hand_ins.rounds})
                 return self._provenance()
             if self.hand_ins.given_up is not None:
                 raise self.hand_ins.given_up
@@ -99,6 +101,7 @@ class Stage:
         """Has analysed what the last hand-in refers to; returns what the gate then says, empty if it did not wait."""
         said = ""
         while (class_path := self.hand_ins.waiting_for) is not None:
+            self._event({"event": "waits", "for": class_path})
             await self.talk.need(class_path)
             said = (await self.hand_ins.again()).text
         return said

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -14,8 +15,6 @@ if TYPE_CHECKING:
     from lmp.agents.run import Limits, Run
     from lmp.pipeline.agent_runs import Done, DryRun, Summary
     from lmp.pipeline.module import Options
-
-PANEL = "Agents"
 
 AgentModel = Annotated[
     str | None,
@@ -44,16 +43,62 @@ DryRunOption = Annotated[
 ]
 
 
-def limits(**given: Any) -> Limits:
-    """The limits of a new run: what is given, else the user's settings, else the defaults."""
-    from lmp.agents.run import Limits
-    from lmp.settings import read_settings
+@dataclass(frozen=True)
+class Caps:
+    """The options of agents' work, as they were given."""
 
-    settings = read_settings().model_dump(exclude={"engine"}, exclude_none=True)
-    return Limits(**{**settings, **{name: value for name, value in given.items() if value is not None}})
+    agent_model: str | None
+    fallback_model: str | None
+    max_budget_usd: float | None
+    max_turns: int | None
+    concurrency: int | None
+    timeout: float | None
+
+    def given(self) -> dict[str, Any]:
+        """Those that were given, by the names that limits and settings use."""
+        found = {name.removeprefix("agent_"): value for name, value in asdict(self).items()}
+        return {name: value for name, value in found.items() if value is not None}
+
+    def limits(self) -> Limits:
+        """What is given, else the user's settings, else the defaults."""
+        from lmp.agents.run import Limits
+        from lmp.settings import read_settings
+
+        settings = read_settings().model_dump(exclude={"engine"}, exclude_none=True)
+        return Limits(**{**settings, **self.given()})
+
+    def refuse_without_agents(self) -> None:
+        """An option that would do nothing is a mistake."""
+        from lmp.errors import UsageError
+
+        given = [f"--{name.replace('_', '-')}" for name, value in asdict(self).items() if value is not None]
+        if given:
+            raise UsageError(f"{', '.join(given)}: for agents only\nadd --engine agent, or leave it out")
 
 
-def dry_run(classes: Sequence[str], options: Options, caps: Limits, as_json: bool) -> None:
+def at_work(
+    command: str,
+    classes: Sequence[str],
+    options: Options,
+    caps: Caps,
+    dry_run: bool,
+    quiet: bool,
+    as_json: bool,
+) -> Done | None:
+    """The command by agents; None where it is only shown what they would do."""
+    from lmp.agents.claude import check_runnable
+    from lmp.cli.commands import _scratchpad
+    from lmp.pipeline.agent_runs import start
+
+    with _scratchpad(options, lambda: " ".join(classes)):
+        if dry_run:
+            show_dry_run(classes, options, caps.limits(), as_json)
+            return None
+        check_runnable()
+        return carried_out(start(command, classes, options, caps.limits()), options, quiet)
+
+
+def show_dry_run(classes: Sequence[str], options: Options, caps: Limits, as_json: bool) -> None:
     from lmp.cli.commands import _print, _print_json
     from lmp.pipeline.agent_runs import dry_run as planned
 
@@ -95,14 +140,13 @@ def _dry_run_data(found: DryRun) -> dict[str, Any]:
 def carried_out(run: Run, options: Options, quiet: bool) -> Done:
     """Agents at work, with what they do on stderr, and the summary at the end, however that is."""
     from lmp.agents.claude import ClaudeAgent
-    from lmp.cli.commands import _scratchpad
     from lmp.pipeline.agent_runs import carry_out
 
     def make_agent(run: Run) -> Any:
         caps = run.state.limits
         return ClaudeAgent(run.client_folder, model=caps.model, fallback_model=caps.fallback_model)
 
-    with _shown(run, quiet) as show, _scratchpad(options, lambda: " ".join(run.state.classes)):
+    with _shown(run, quiet) as show:
         run.on_event = show
         done = carry_out(run, options, lambda name, stage: None, make_agent)
         show({"event": "summary", "summary": done.summary})

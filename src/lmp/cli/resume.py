@@ -28,20 +28,17 @@ def resume(
     debug: o.Debug = False,
 ) -> None:
     """Go on with agents' work that was interrupted."""
-    from lmp.cli.commands import _results_folder
+    from lmp.agents.claude import check_runnable
+    from lmp.cli.commands import _results_folder, _scratchpad, show_outcomes
+    from lmp.cli.expand import show_model
     from lmp.pipeline.agent_runs import resumed
 
-    changed = {
-        "model": agent_model,
-        "fallback_model": fallback_model,
-        "max_budget_usd": max_budget_usd,
-        "max_turns": max_turns,
-        "concurrency": concurrency,
-        "timeout": timeout,
-    }
-    begun, options = resumed(_results_folder(results), run, {n: v for n, v in changed.items() if v is not None})
-    print_done(a.carried_out(begun, options, quiet), as_json)
-
-
-def print_done(done: object, as_json: bool) -> None:
-    """What the command that is gone on with prints."""
+    caps = a.Caps(agent_model, fallback_model, max_budget_usd, max_turns, concurrency, timeout)
+    begun, options = resumed(_results_folder(results), run, caps.given())
+    check_runnable()
+    with _scratchpad(options, lambda: " ".join(begun.state.classes)):
+        done = a.carried_out(begun, options, quiet)
+    if done.model is not None:
+        show_model(done.model, 0, as_json)
+    else:
+        show_outcomes(done.outcomes, options.why_engine, as_json)

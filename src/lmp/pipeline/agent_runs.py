@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
-from lmp.agents.base import Agent, Event
+from lmp.agents.base import Agent
 from lmp.agents.run import Limits, Run, State, begin, go_on
 from lmp.errors import Interrupted, LmpError
 from lmp.pipeline.agents import AgentWork
@@ -47,6 +47,12 @@ class Done:
     outcomes: tuple[Outcome, ...]
     model: ModelOutcome | None
     summary: Summary
+
+    @property
+    def linked(self) -> ModelOutcome:
+        """The model of a command that expands one."""
+        assert self.model is not None
+        return self.model
 
 
 @dataclass(frozen=True)

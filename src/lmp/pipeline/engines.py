@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lmp.settings import read_settings, settings_file
+from lmp.settings import read_settings
 
 
 @dataclass(frozen=True)
@@ -21,10 +21,10 @@ def chosen_engine(asked: str) -> Choice:
         return Choice(asked)
     settings = read_settings()
     if settings.engine != "agent":
-        return Choice("trace", "auto: the settings do not ask for agents")
+        return Choice("trace", "auto: the settings ask for no agents")
     from lmp.agents.environment import credential
 
     name = credential()
     if name is None:
-        return Choice("trace", f"auto: {settings_file()} asks for agents, and no credential is set")
-    return Choice("agent", f"auto: {settings_file()} asks for agents, and {name} is set")
+        return Choice("trace", "auto: the settings ask for agents, and no credential is set")
+    return Choice("agent", f"auto: the settings ask for agents, and {name} is set")
