@@ -1,7 +1,7 @@
 """Prompts: files of plain text with named variables, ``<<name>>``, filled strictly.
 
-No formula (``{x}``, ``${{Class}}``) has that delimiter. What is put in is not looked at again: a ``<<name>>`` in a source
-that is quoted stays what it is.
+No formula (``{x}``, ``${{Class}}``) has that delimiter. What is put in is not looked at again: a ``<<name>>`` in a
+source that is quoted stays what it is.
 """
 
 from __future__ import annotations

@@ -20,7 +20,6 @@ from lmp.agents.reading import AnalysisOf, Arguments, reading_tools, tool
 from lmp.records import Binding, Draft
 from lmp.source.trees import Trees
 
-
 Submit = Callable[[Any], Awaitable[Answer]]
 """Takes a hand-in, as it came."""
 Stop = Callable[[str, str, str], Awaitable[Answer]]
