@@ -58,6 +58,8 @@ class HandIns:
     kept: str = ""
     given_up: NotFound | None = None
     """The agent itself says that the source is not there."""
+    _answer: Callable[[], str] | None = None
+    """What is said when ``waiting_for`` is there, where a tool asked for it and not a hand-in."""
     _times: Counter[tuple[Any, ...]] = field(default_factory=Counter)
     _nudged: int = 0
     _one: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -69,11 +71,18 @@ class HandIns:
                 return Answer("this conversation is over; nothing more is taken", refused=True)
             self.rounds += 1
             self.last = handed_in
-            return await self.again()
+            return await self._checked()
+
+    def wait_for(self, class_path: str, answer: Callable[[], str]) -> None:
+        """A tool was asked about a class that is not analysed yet; ``answer`` is what to say when it is."""
+        self.waiting_for, self._answer = class_path, answer
 
     async def again(self) -> Answer:
-        """Check the last hand-in, once more where what it refers to has been analysed since."""
-        self.waiting_for = None
+        """What is said now that ``waiting_for`` is there: the answer to a question, or of the last hand-in."""
+        self.waiting_for, answer, self._answer = None, self._answer, None
+        return Answer(answer()) if answer is not None else await self._checked()
+
+    async def _checked(self) -> Answer:
         try:
             judged = await self.check(self.last)
         except Missing as missing:
@@ -128,8 +137,9 @@ class HandIns:
 
 
 def _key(finding: GateFinding) -> tuple[Any, ...]:
-    """What makes two findings the same: a wrong number stays the same finding, whatever the number."""
-    return finding.rule, finding.file, finding.line, finding.quantity, finding.message if finding.line is None else ""
+    """What makes two findings the same: the same place and the same claim. Another number is another try."""
+    about = finding.claimed if finding.claimed is not None else finding.message
+    return finding.rule, finding.file, finding.line, finding.quantity, about
 
 
 def _short(finding: GateFinding) -> str:

@@ -106,7 +106,7 @@ class References:
             try:
                 self._found[class_path] = self.met.get(class_path) or self._lookup(class_path)
             except NotFound as error:
-                raise type(error)(f"{inside}: {error.message}", error.searched) from error
+                raise replace(error, message=f"{inside}: {error.message}") from error
             except InvalidAnalysis as error:
                 raise type(error)(f"{inside}: {error}") from error
             except UsageError as error:
