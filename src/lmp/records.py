@@ -16,6 +16,13 @@ UNIVERSAL = ("w_bytes", "a_bytes")
 MATMUL_CATEGORIES = frozenset({"matmul", "attention", "convolution", "grouped_matmul"})
 """Kernels of these categories make up ``matmul_flops``."""
 
+CATEGORIES = (
+    "matmul", "attention", "convolution", "grouped_matmul", "elementwise", "activation", "normalization", "softmax",
+    "reduction", "pooling", "gather", "scatter", "sort", "copy", "factory", "call", "module",
+)  # fmt: skip
+"""What a kernel may be of. ``call`` is a call of a plain function, which costs nothing itself; ``module`` one of a
+module."""
+
 ClassPath = Annotated[str, Field(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$")]
 Formula = Annotated[str, Field(min_length=1)]
 
@@ -120,6 +127,7 @@ class Finding(Record):
     point: str
     claimed: str
     counted: str
+    operators: list[str] | None = Field(None, description="what ran at the line, with the shapes that went in")
 
 
 class Provenance(Record):

@@ -27,6 +27,8 @@ Located = tuple[str, int]
 class CallAt:
     """How a class is called at one verification point. Calls that are alike are one."""
 
+    number: int
+    """Of the point, from 1."""
     point: str
     """The point's label with batch_size, seq_len and cache_len."""
     changed: Mapping[str, int]
@@ -43,8 +45,9 @@ class Executed:
     calls: tuple[CallAt, ...]
     instance: tuple[str, ...]
     """What ``self`` holds at the class's own values: plain attributes, own parameters, modules with their arguments."""
-    ran: frozenset[Located]
-    """Lines of this class's own work that ran at some point; those of the modules it calls are not in it."""
+    ran: Mapping[Located, frozenset[int]]
+    """Lines of this class's own work -> the points that they ran at; those of modules it calls are not in it."""
+    points: int
     functions: tuple[FunctionSource, ...]
     """Plain functions that ran, of any file of the tree."""
     called: tuple[str, ...]
@@ -93,11 +96,17 @@ class Facts:
     """Why it is not executed here; then its analysis is stored as unverified."""
     callees: tuple[Callee, ...] = ()
 
-    def ran(self, function: FunctionSource, first: int, last: int) -> bool | None:
-        """Whether a statement ran at some point; None where nothing was executed."""
+    def ran(self, function: FunctionSource, first: int, last: int) -> str:
+        """At which points a statement ran, in words; empty where nothing was executed."""
         if self.executed is None:
-            return None
-        return any((function.file, line) in self.executed.ran for line in range(first, last + 1))
+            return ""
+        lines = ((function.file, line) for line in range(first, last + 1))
+        points = sorted(frozenset().union(*(self.executed.ran.get(line, frozenset()) for line in lines)))
+        if not points:
+            return "not run: "
+        if len(points) == self.executed.points:
+            return ""
+        return f"only at point{'s' if len(points) > 1 else ''} {', '.join(map(str, points))}: "
 
 
 def read_facts(source: ClassSource, trees: Trees, executed: Executed | None = None, **more: Any) -> Facts:
@@ -147,7 +156,7 @@ def config_text(facts: Facts, places: list[Place]) -> str:
 
 
 def statements_text(facts: Facts) -> str:
-    """Every computational statement, by function, with whether it ran."""
+    """Every computational statement, by function, and at which points it ran where that is not all of them."""
     ran = [f for f in facts.functions if _did_run(facts, f)]
     return "\n\n".join(statements_of(function, facts) for function in (facts.forward, *ran))
 
@@ -156,9 +165,8 @@ def statements_of(function: FunctionSource, facts: Facts | None = None) -> str:
     lines = [f"`{function.qualname}` in {function.file}:", ""]
     for s in function.statements:
         span = f"{s.first}-{s.last}" if s.last > s.first else f"{s.first}"
-        did = facts.ran(function, s.first, s.last) if facts is not None else None
-        mark = "" if did is None else "ran      " if did else "not run  "
-        lines.append(f"- {mark}{span}: {escaped(s.code)}")
+        when = facts.ran(function, s.first, s.last) if facts is not None else ""
+        lines.append(f"- {span}: {when}`{escaped(s.code)}`")
     return "\n".join(lines if function.statements else [*lines, "- none"])
 
 
@@ -171,17 +179,28 @@ def execution_text(facts: Facts) -> str:
         f"Executed on the meta device, {facts.setting}. What `self` is:",
         *[f"- {x}" for x in facts.executed.instance],
     ]
-    parts.append("\nThe points, and what forward() is given at each:")
+    parts.append("\nThe points that formulas are compared at, and what forward() is given at each:")
     for call in facts.executed.calls:
-        changed = ", ".join(f"{name}={value}" for name, value in call.changed.items())
+        changed = _changed(facts, call)
         times = f" ({call.times} calls alike)" if call.times > 1 else ""
-        parts.append(f"\n- {call.point}{times}{f'; {changed}' if changed else ''}")
+        parts.append(f"\n{call.number}. {call.point}{times}{f'; with {changed}' if changed else ''}")
         parts += [f"  - {line}" for line in call.inputs]
     return "\n".join(parts)
 
 
-def callees_text(facts: Facts) -> str:
-    return "\n\n".join(str(callee) for callee in facts.callees) or "It calls no module."
+def _changed(facts: Facts, call: CallAt) -> str:
+    """The values that differ at a point: those of the config that the class reads, and whatever is not the config's."""
+    read = set(config_names([*facts.constructors, *_places(facts)]))
+    shown = [
+        f"{name}={value}"
+        for name, value in call.changed.items()
+        if not name.startswith("config.") or name.rpartition(".")[2] in read
+    ]
+    return ", ".join(shown)
+
+
+def callees_text(callees: Sequence[Callee]) -> str:
+    return "\n\n".join(str(callee) for callee in callees) or "It calls no module."
 
 
 def _did_run(facts: Facts, function: FunctionSource) -> bool:

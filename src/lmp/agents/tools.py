@@ -154,6 +154,24 @@ def input_schema(arguments: type[BaseModel]) -> dict[str, Any]:
     return {"type": "object", "properties": {}, **written}
 
 
+def described(expander: bool = False) -> list[dict[str, Any]]:
+    """The tools of a stage as clients are told of them: name, description, schema of the arguments."""
+    tools = expander_tools([], _no_trees, _never, _never, _never) if expander else _analyzer()
+    return [{"name": t.name, "description": t.description, "input_schema": input_schema(t.arguments)} for t in tools]
+
+
+def _analyzer() -> list[Tool]:
+    return analyzer_tools(None, _no_trees, _never, _never, _never, _never)
+
+
+def _no_trees() -> Trees:
+    return Trees(None, None)
+
+
+async def _never(*given: Any) -> Any:
+    raise AssertionError("a tool that is only described was called")
+
+
 def _without_references(part: Any, known: Mapping[str, Any]) -> Any:
     if isinstance(part, list):
         return [_without_references(inner, known) for inner in part]

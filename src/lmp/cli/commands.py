@@ -27,6 +27,7 @@ def register(app: typer.Typer) -> None:
     """In the order in which they are used."""
     from lmp.cli.diff import diff
     from lmp.cli.expand import expand
+    from lmp.cli.prompt import prompt
     from lmp.cli.resume import resume
 
     app.command("vendor")(vendor)
@@ -38,6 +39,7 @@ def register(app: typer.Typer) -> None:
     app.command("diff")(diff)
     app.command("inspect")(inspect)
     app.command("catalogue")(catalogue)
+    app.command("prompt")(prompt)
     app.command("doctor")(doctor)
     app.command("schema")(schema)
 

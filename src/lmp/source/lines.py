@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+import functools
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -77,6 +78,25 @@ def enclosing_function(path: Path, line: int) -> FunctionSource | None:
                 todo = [(f"{name}.", child)]
                 break
     return _function(parsed, *found) if found else None
+
+
+def statement_starts(path: Path) -> Mapping[int, int]:
+    """Line -> first line of the statement that it belongs to; of a compound one, of its header. Other lines are not in
+    it. Raises NotFound where the file cannot be read as Python."""
+    return _statement_starts(parse(path))
+
+
+@functools.lru_cache(maxsize=64)
+def _statement_starts(parsed: ParsedFile) -> dict[int, int]:
+    found: dict[int, int] = {}
+    for node in ast.walk(parsed.tree):
+        if not isinstance(node, ast.stmt):
+            continue
+        body = next((block for block in _blocks(node) if block), None)
+        last = body[0].lineno - 1 if body else node.end_lineno or node.lineno
+        for line in range(node.lineno, max(last, node.lineno) + 1):
+            found.setdefault(line, node.lineno)  # the outermost one: `if x: y` is one line
+    return found
 
 
 def forward_lines(source: ClassSource) -> FunctionSource:
