@@ -11,7 +11,8 @@ from __future__ import annotations
 import asyncio
 import secrets
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -76,12 +77,23 @@ class Run:
         self.slots = asyncio.Semaphore(limits.concurrency)
         self.executing = asyncio.Lock()
         """Held while torch executes: it has one thread at a time."""
-        self.at_work: dict[str, int] = {}
-        """Classes with an agent at work -> how many."""
+        self.at_work: list[str] = []
+        """Classes with an agent at work."""
+        self.unfinished = 1
+        """Tasks that what is left in the ledger has to do for."""
         self.turns = 0
         """Answers of the model that were seen in this command."""
         self.denials = 0
         self.models: list[str] = []
+
+    @contextmanager
+    def working(self, name: str) -> Iterator[None]:
+        """While an agent works on a class."""
+        self.at_work.append(name)
+        try:
+            yield
+        finally:
+            self.at_work.remove(name)
 
     @property
     def id(self) -> str:
@@ -100,10 +112,20 @@ class Run:
         """Into the transcript, then to who watches."""
         whole = {"class": name, "stage": stage, **event}
         self.transcript.write(whole)
+        self._count(event)
         if event.get("event") == "started" and event.get("session"):
             self.state.open[conversation(name, stage)] = str(event["session"])
             self.save()
         self.on_event(whole)
+
+    def _count(self, event: Event) -> None:
+        match event.get("event"):
+            case "turn":
+                self.turns += 1
+            case "denied":
+                self.denials += 1
+            case "result":
+                self.models = list(dict.fromkeys([*self.models, *event.get("models", ())]))
 
     def session(self, name: str, stage: str) -> str | None:
         """The conversation about a class that was begun and not brought to an end."""

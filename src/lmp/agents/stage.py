@@ -14,6 +14,8 @@ from lmp.agents.run import Run, conversation
 from lmp.errors import AgentUnavailable, CapReached
 from lmp.records import Provenance
 
+NO_LIMIT = 1_000_000
+"""Turns, where there is no cap on them."""
 GO_ON = (
     "This conversation was interrupted here. What you read and handed in so far is in it: go on, and hand in the "
     "result with the tool {tool}."
@@ -64,8 +66,8 @@ class Stage:
                 raise self.hand_ins.refused()
             if waited:
                 message = waited
-            elif ended.how in ("turns", "budget") and self.run.ledger.has_left:
-                # Its share is spent, and others have left some of theirs.
+            elif ended.how in ("turns", "budget"):
+                # Its share is spent; the next one is what others left. The ledger raises CapReached where that is nothing.
                 message = GO_ON.format(tool=self.hand_ins.tool)
             else:
                 raise self._why(ended)
@@ -78,22 +80,23 @@ class Stage:
     async def _converse(self, message: str, session: str | None) -> Ended:
         talk, limits = self.talk, self.run.state.limits
         async with self.run.slots:
-            with self.run.ledger.share(self._key) as share:
-                caps = Caps(share.turns, limits.max_rounds, limits.timeout, share.usd)
-                task = Task(
-                    name=talk.name,
-                    stage=talk.stage,
-                    system=talk.system,
-                    prompt=message,
-                    tools=talk.tools,
-                    roots=talk.roots,
-                    caps=caps,
-                    session=session,
-                    next_message=self.hand_ins.next_message,
-                    is_over=self.hand_ins.is_over,
-                )
+            share = self.run.ledger.grant(self._key, self.run.unfinished)
+            caps = Caps(share.turns or NO_LIMIT, limits.max_rounds, limits.timeout, share.usd)
+            task = Task(
+                name=talk.name,
+                stage=talk.stage,
+                system=talk.system,
+                prompt=message,
+                tools=talk.tools,
+                roots=talk.roots,
+                caps=caps,
+                session=session,
+                next_message=self.hand_ins.next_message,
+                is_over=self.hand_ins.is_over,
+            )
+            with self.run.working(talk.name):
                 ended = await self.agent.carry_out(task, self._event)
-                share.settle(ended)
+        self.run.ledger.settle(self._key, ended.session, ended.cost_usd, ended.turns)
         self.parts.append(ended)
         return ended
 
@@ -108,16 +111,10 @@ class Stage:
 
     def _why(self, ended: Ended) -> Exception:
         """Why there is no result, for a conversation that ended without one."""
-        goes_on = f"`{self.run.resume_command}` goes on from here; give it a larger cap"
-        ledger, limits = self.run.ledger, self.run.state.limits
-        match ended.how:
-            case "turns":
-                return CapReached(f"{self.talk.name}: {ledger.turns} turns are spent (--max-turns)\n{goes_on}")
-            case "budget":
-                spent = f"${ledger.spent:.2f} of ${limits.max_budget_usd or 0:.2f} are spent (--max-budget-usd)"
-                return CapReached(f"{self.talk.name}: {spent}\n{goes_on}")
-            case "timeout":
-                return CapReached(f"{self.talk.name}: no result after {limits.timeout:g} s (--timeout)\n{goes_on}")
+        if ended.how == "timeout":
+            limit = self.run.state.limits.timeout
+            goes_on = f"`{self.run.resume_command}` goes on from here; give it a longer --timeout"
+            return CapReached(f"{self.talk.name}: no result after {limit:g} s\n{goes_on}")
         if self.hand_ins.findings:
             return self.hand_ins.refused()
         return AgentUnavailable(
@@ -130,6 +127,9 @@ class Stage:
         return conversation(self.talk.name, self.talk.stage)
 
     def _event(self, event: Event) -> None:
+        if event.get("event") == "broken_off" and event.get("session"):
+            # It raises, so there is no Ended: what it used is in this event.
+            self.run.ledger.settle(self._key, event["session"], event.get("cost_usd"), event.get("turns") or 0)
         self.run.event(self.talk.name, self.talk.stage, event)
 
     def _provenance(self) -> Provenance:

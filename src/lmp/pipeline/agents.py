@@ -11,12 +11,13 @@ from lmp.agents.binding import BindingGate, Bound
 from lmp.agents.findings import findings_text
 from lmp.agents.gate import Gate
 from lmp.agents.handins import HandIns
-from lmp.agents.prompts import analyzer_prompt, expander_prompt
+from lmp.agents.told import analyzer_prompt
+from lmp.agents.reading import callee_of
 from lmp.agents.run import Run
 from lmp.agents.stage import Stage, Talk
 from lmp.agents.tools import analyzer_tools, expander_tools
 from lmp.errors import AgentUnavailable, CapReached, InvalidAnalysis, LmpError, Missing, NotFound, Refused
-from lmp.pipeline.facts import callee_text, facts_of
+from lmp.pipeline.facts import facts_of
 from lmp.pipeline.model import ModelSession, is_foreign
 from lmp.pipeline.planning import Planned, plan
 from lmp.pipeline.subject import SessionSubject
@@ -67,6 +68,10 @@ class AgentWork:
         for planned in plan(class_paths, self.session.locate, self.session.trees, is_stored):
             if planned.name not in self._tasks:
                 self._tasks[planned.name] = asyncio.create_task(self._guarded(planned), name=planned.name)
+        self._counted()
+
+    def _counted(self) -> None:
+        self.run.unfinished = max(1, sum(not task.done() for task in self._tasks.values()))
 
     async def _settled(self, tasks: Iterable[asyncio.Task[ModuleAnalysis]]) -> None:
         """Wait for all of them. Where no agent can run at all, the others are not waited for."""
@@ -86,7 +91,9 @@ class AgentWork:
 
     async def _guarded(self, planned: Planned) -> ModuleAnalysis:
         try:
-            return await self._analyse(planned)
+            analysis = await self._analyse(planned)
+            self._counted()
+            return analysis
         except AgentUnavailable as error:
             if not isinstance(error, CapReached):  # no other agent can run either
                 self.failed.setdefault(planned.name, error)
@@ -111,7 +118,7 @@ class AgentWork:
             shown=findings_text,
             most=self.run.state.limits.max_rounds,
         )
-        system, prompt = analyzer_prompt(facts)
+        told = analyzer_prompt(facts, self.session.trees)
         tools = analyzer_tools(
             facts,
             lambda: self.session.trees,
@@ -120,7 +127,9 @@ class AgentWork:
             hand_ins.stop,
             lambda asked: self._analysis_of(asked, hand_ins),
         )
-        talk = Talk(name, ANALYZER, system, prompt, tools, self._roots(), lambda asked: self._need(name, asked))
+        talk = Talk(
+            name, ANALYZER, told.system, told.prompt, tools, self._roots(), lambda asked: self._need(name, asked)
+        )
         provenance = await Stage(self.run, self.agent, talk, hand_ins).through()
         verdict = hand_ins.accepted
         assert isinstance(verdict, Verdict)
@@ -145,7 +154,7 @@ class AgentWork:
         name = self._own_name(class_path)
         found = self.session.reusable(name)
         if found is None:
-            hand_ins.wait_for(name, lambda: callee_text(self.session.lookup_stored(name)))
+            hand_ins.wait_for(name, lambda: str(callee_of(self.session.lookup_stored(name))))
             raise Missing(f"{name} is not analysed yet: that is done now\nstop here; you are told when it is there")
         return found
 
@@ -222,7 +231,7 @@ class AgentWork:
             most=self.run.state.limits.max_rounds,
             tool="submit_bindings",
         )
-        system, prompt = expander_prompt(root, places)
+        told = await self._executing(lambda: told_of_places(self.session, root, places))
         tools = expander_tools(
             places,
             lambda: self.session.trees,
@@ -231,7 +240,7 @@ class AgentWork:
             lambda asked: self._analysis_of(asked, hand_ins),
         )
         need = lambda asked: self._need(f"{EXPANDER} {name}", asked)  # noqa: E731
-        talk = Talk(name, EXPANDER, system, prompt, tools, self._roots(), need)
+        talk = Talk(name, EXPANDER, told.system, told.prompt, tools, self._roots(), need)
         try:
             provenance = await Stage(self.run, self.agent, talk, hand_ins).through()
         except (Refused, NotFound):
