@@ -85,7 +85,8 @@ class Ended:
     how: How
     models: tuple[str, ...] = ()
     turns: int = 0
-    cost_usd: float = 0.0
+    cost_usd: float | None = None
+    """Of the whole session, also where it was resumed, by the client's estimate; None where it is not known."""
     seconds: float = 0.0
     session: str | None = None
     denials: int = 0
@@ -99,9 +100,11 @@ class Ended:
 class Agent(Protocol):
     """Carries out tasks, several at once. Raises AgentUnavailable where it cannot run or the service refuses.
 
-    ``on_event`` gets every step as it happens, under ``event``: ``started`` (session, model, tools), ``text`` (text),
-    ``tool`` (tool, short), ``denied`` (tool, short, why), ``retry`` (attempt, of, seconds, why), ``fallback`` (model),
-    ``result`` (turns, cost_usd).
+    ``on_event`` gets every step as it happens, under ``event``: ``prompt`` (system, text), ``started`` (session, model,
+    tools), ``text`` (text), ``thinking`` (text), ``tool`` (tool, short, call, input), ``answer`` (tool, call, refused,
+    text), ``denied`` (tool, short, why, call), ``said`` (text: of `Task.next_message`), ``retry`` (attempt, of,
+    seconds, why), ``rate_limit`` (status, until, window), ``fallback`` (model, why), ``result`` (turns, cost_usd, why,
+    session), and, before anything that is raised, ``broken_off`` (why, session, turns, cost_usd: None if not known).
     """
 
     async def carry_out(self, task: Task, on_event: Callable[[Event], None]) -> Ended: ...
