@@ -36,6 +36,10 @@ class Tool:
     """Called with a validated instance of ``arguments``."""
 
 
+StageName = Literal["module-analyzer", "reference-expander"]
+ANALYZER: StageName = "module-analyzer"
+EXPANDER: StageName = "reference-expander"
+
 Event = dict[str, Any]
 """One line of the transcript: ``{"event": "tool", "tool": "Read", …}``; `transcript` adds time, number and class."""
 
@@ -60,7 +64,7 @@ class Task:
 
     name: str
     """The class it is about: shown, and written into the transcript."""
-    stage: Literal["module-analyzer", "reference-expander"]
+    stage: StageName
     system: str
     prompt: str
     tools: Sequence[Tool]
@@ -101,7 +105,7 @@ class Agent(Protocol):
     """Carries out tasks, several at once. Raises AgentUnavailable where it cannot run or the service refuses.
 
     ``on_event`` gets every step as it happens, under ``event``: ``prompt`` (system, text), ``started`` (session, model,
-    tools), ``text`` (text), ``thinking`` (text), ``tool`` (tool, short, call, input), ``answer`` (tool, call, refused,
+    tools), ``turn`` (turns, model), ``text`` (text), ``thinking`` (text), ``tool`` (tool, short, call, input), ``answer`` (tool, call, refused,
     text), ``denied`` (tool, short, why, call), ``said`` (text: of `Task.next_message`), ``retry`` (attempt, of,
     seconds, why), ``rate_limit`` (status, until, window), ``fallback`` (model, why), ``result`` (turns, cost_usd, why,
     session), and, before anything that is raised, ``broken_off`` (why, session, turns, cost_usd: None if not known).

@@ -110,22 +110,20 @@ class Run:
 
     def event(self, name: str, stage: str, event: Event) -> None:
         """Into the transcript, then to who watches."""
-        whole = {"class": name, "stage": stage, **event}
-        self.transcript.write(whole)
+        self.transcript.write(event, name, stage)
         self._count(event)
         if event.get("event") == "started" and event.get("session"):
             self.state.open[conversation(name, stage)] = str(event["session"])
             self.save()
-        self.on_event(whole)
+        self.on_event({"class": name, "stage": stage, **event})
 
     def _count(self, event: Event) -> None:
         match event.get("event"):
             case "turn":
                 self.turns += 1
+                self.models = list(dict.fromkeys([*self.models, event["model"]]))
             case "denied":
                 self.denials += 1
-            case "result":
-                self.models = list(dict.fromkeys([*self.models, *event.get("models", ())]))
 
     def session(self, name: str, stage: str) -> str | None:
         """The conversation about a class that was begun and not brought to an end."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from lmp.agents.base import Agent, Caps, Ended, Event, Task, Tool
+from lmp.agents.base import Agent, Caps, Ended, Event, StageName, Task, Tool
 from lmp.agents.handins import HandIns
 from lmp.agents.prompts import prompt_sha256
 from lmp.agents.run import Run, conversation
@@ -27,7 +27,7 @@ class Talk:
     """What an agent is told, and what it has."""
 
     name: str
-    stage: Literal["module-analyzer", "reference-expander"]
+    stage: StageName
     system: str
     prompt: str
     tools: Sequence[Tool]
@@ -53,7 +53,7 @@ class Stage:
     async def through(self) -> Provenance:
         """Until a hand-in is accepted. Raises NotFound, Refused, CapReached, AgentUnavailable."""
         message, session = self._first()
-        self._event({"event": "begins", "system": self.talk.system, "prompt": message, "resumes": session})
+        self._event({"event": "begins", "resumes": session})
         while True:
             ended = await self._converse(message, session)
             session = ended.session or session
@@ -67,7 +67,7 @@ class Stage:
             if waited:
                 message = waited
             elif ended.how in ("turns", "budget"):
-                # Its share is spent; the next one is what others left. The ledger raises CapReached where that is nothing.
+                # Its share is spent; the next one is what others left. Where that is nothing, the ledger says so.
                 message = GO_ON.format(tool=self.hand_ins.tool)
             else:
                 raise self._why(ended)

@@ -86,7 +86,7 @@ def at_work(
     as_json: bool,
 ) -> Done | None:
     """The command by agents; None where it is only shown what they would do."""
-    from lmp.agents.claude import check_runnable
+    from lmp.agents.failures import check_runnable
     from lmp.cli.commands import _scratchpad
     from lmp.pipeline.agent_runs import start
 

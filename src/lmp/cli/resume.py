@@ -28,7 +28,7 @@ def resume(
     debug: o.Debug = False,
 ) -> None:
     """Go on with agents' work that was interrupted."""
-    from lmp.agents.claude import check_runnable
+    from lmp.agents.failures import check_runnable
     from lmp.cli.commands import _results_folder, _scratchpad, show_outcomes
     from lmp.cli.expand import show_model
     from lmp.pipeline.agent_runs import resumed

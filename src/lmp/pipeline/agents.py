@@ -6,15 +6,15 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from lmp.agents.base import Agent, Verdict
+from lmp.agents.base import ANALYZER, EXPANDER, Agent, Verdict
 from lmp.agents.binding import BindingGate, Bound
 from lmp.agents.findings import findings_text
 from lmp.agents.gate import Gate
 from lmp.agents.handins import HandIns
-from lmp.agents.told import analyzer_prompt
 from lmp.agents.reading import callee_of
 from lmp.agents.run import Run
 from lmp.agents.stage import Stage, Talk
+from lmp.agents.told import analyzer_prompt
 from lmp.agents.tools import analyzer_tools, expander_tools
 from lmp.errors import AgentUnavailable, CapReached, InvalidAnalysis, LmpError, Missing, NotFound, Refused
 from lmp.pipeline.facts import facts_of
@@ -22,10 +22,10 @@ from lmp.pipeline.model import ModelSession, is_foreign
 from lmp.pipeline.planning import Planned, plan
 from lmp.pipeline.subject import SessionSubject
 from lmp.pipeline.submitting import keep_draft, remove_draft
+from lmp.pipeline.telling import told_of_places
 from lmp.records import GateFinding, ModuleAnalysis, Provenance, Verification
 
 T = TypeVar("T")
-ANALYZER, EXPANDER = "module-analyzer", "reference-expander"
 
 
 class AgentWork:
@@ -231,7 +231,7 @@ class AgentWork:
             most=self.run.state.limits.max_rounds,
             tool="submit_bindings",
         )
-        told = await self._executing(lambda: told_of_places(self.session, root, places))
+        told = await self._executing(lambda: told_of_places(self.session, root, self.session.lookup_stored))
         tools = expander_tools(
             places,
             lambda: self.session.trees,
