@@ -105,10 +105,11 @@ class Agent(Protocol):
     """Carries out tasks, several at once. Raises AgentUnavailable where it cannot run or the service refuses.
 
     ``on_event`` gets every step as it happens, under ``event``: ``prompt`` (system, text), ``started`` (session, model,
-    tools), ``turn`` (turns, model), ``text`` (text), ``thinking`` (text), ``tool`` (tool, short, call, input), ``answer`` (tool, call, refused,
-    text), ``denied`` (tool, short, why, call), ``said`` (text: of `Task.next_message`), ``retry`` (attempt, of,
-    seconds, why), ``rate_limit`` (status, until, window), ``fallback`` (model, why), ``result`` (turns, cost_usd, why,
-    session), and, before anything that is raised, ``broken_off`` (why, session, turns, cost_usd: None if not known).
+    tools), ``turn`` (turns, model), ``text`` (text), ``thinking`` (text), ``tool`` (tool, short, call, input),
+    ``answer`` (tool, call, refused, text), ``denied`` (tool, short, why, call), ``said`` (text: of
+    `Task.next_message`), ``retry`` (attempt, of, seconds, why), ``rate_limit`` (status, until, window), ``fallback``
+    (model, why), ``result`` (turns, cost_usd, why, session), and, before anything that is raised, ``broken_off`` (why,
+    session, turns, cost_usd: None if not known).
     """
 
     async def carry_out(self, task: Task, on_event: Callable[[Event], None]) -> Ended: ...

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
+from pydantic import TypeAdapter, ValidationError
+
 from lmp.agents.base import Agent
 from lmp.agents.run import Limits, Run, State, begin, go_on
-from lmp.errors import Interrupted, LmpError
+from lmp.errors import Interrupted, LmpError, UsageError
 from lmp.pipeline.agents import AgentWork
 from lmp.pipeline.model import ModelOutcome, ModelSession
 from lmp.pipeline.module import Options, Outcome, Progress
@@ -28,7 +30,7 @@ class Summary:
     """What a run came to."""
 
     run: str
-    stored: dict[str, str]
+    stored: Mapping[str, str]
     """Class -> verified or unverified."""
     failed: dict[str, str]
     """Class -> why, in one line."""
@@ -81,9 +83,11 @@ def start(command: Any, class_paths: Sequence[str], options: Options, limits: Li
 def resumed(results: Path, name: str | None, changed: dict[str, Any]) -> tuple[Run, Options]:
     """A run that was begun, and its options. ``changed`` are limits that are given anew."""
     run = go_on(results, name, changed)
-    kept = {n: Path(v) if n in PATHS and v is not None else v for n, v in run.state.options.items()}
-    kept["paths"] = tuple(Path(p) for p in kept["paths"])
-    return run, Options(**kept)
+    try:
+        return run, TypeAdapter(Options).validate_python(run.state.options)
+    except ValidationError as error:
+        why = error.errors()[0]["msg"]
+        raise UsageError(f"{run.folder} is of another lmp: {why}\nstart the command again") from error
 
 
 def carry_out(run: Run, options: Options, progress: Progress, make_agent: MakeAgent) -> Done:
@@ -164,15 +168,14 @@ def _summary(work: AgentWork, seconds: float) -> Summary:
 
 def dry_run(class_paths: Sequence[str], options: Options, limits: Limits) -> DryRun:
     """What agents would do, and how much they would be told. Nothing is sent or stored."""
-    from lmp.agents.prompts import analyzer_prompt
+    from lmp.agents.told import analyzer_prompt
     from lmp.pipeline.facts import facts_of
 
     session = ModelSession(options, lambda name, stage: None)
     session.ask(class_paths)
     planned = plan(class_paths, session.locate, session.trees, lambda name: session.reusable(name) is not None)
-    sizes = {
-        p.name: sum(map(len, analyzer_prompt(facts_of(session, p.source, session.lookup_stored)))) for p in planned
-    }
+    told = {p.name: analyzer_prompt(facts_of(session, p.source, session.lookup_stored), session.trees) for p in planned}
+    sizes = {name: len(said.system) + len(said.prompt) for name, said in told.items()}
     names = {p.name for p in planned}
     wanted = [session.locate(class_path).class_path for class_path in class_paths]
     return DryRun(tuple(planned), tuple(n for n in wanted if n not in names), sizes, limits)
@@ -180,7 +183,7 @@ def dry_run(class_paths: Sequence[str], options: Options, limits: Limits) -> Dry
 
 def _plain(options: Options) -> dict[str, Any]:
     """As JSON has it; paths absolute, as the run may be gone on with from another folder."""
-    kept = replace(options, **{n: p.absolute() for n in PATHS if (p := getattr(options, n)) is not None})
-    kept = replace(kept, paths=tuple(path.absolute() for path in options.paths))
-    return {n: str(v) if n in PATHS and v is not None else [str(p) for p in v] if n == "paths" else v
-            for n, v in asdict(kept).items()}  # fmt: skip
+    there = {name: path.absolute() for name in PATHS if (path := getattr(options, name)) is not None}
+    kept = replace(options, **there, paths=tuple(path.absolute() for path in options.paths))
+    plain: dict[str, Any] = TypeAdapter(Options).dump_python(kept, mode="json")
+    return plain
