@@ -155,16 +155,20 @@ class AgentWork:
         found = self.session.reusable(name)
         if found is None:
             hand_ins.wait_for(name, lambda: str(callee_of(self.session.lookup_stored(name))))
-            raise Missing(f"{name} is not analysed yet: that is done now\nstop here; you are told when it is there")
+            raise Missing(
+                f"{name} is not analysed yet: that is done now\nstop here; you are told when it is there",
+                classes=(name,),
+            )
         return found
 
     # -- waiting for one another -----------------------------------------------------------------------------------
 
-    async def _need(self, name: str, class_path: str) -> None:
-        """Has a class analysed that turned up on the way."""
-        called = self._own_name(class_path)
-        if self.session.reusable(called) is None:
-            self._begin([called])
+    async def _need(self, name: str, class_paths: Sequence[str]) -> None:
+        """Has classes analysed that turned up on the way, all at the same time."""
+        wanted = [self._own_name(class_path) for class_path in class_paths]
+        missing = [called for called in wanted if self.session.reusable(called) is None]
+        self._begin(missing)
+        for called in missing:
             await self._wait(name, called)
 
     async def _wait(self, name: str, called: str) -> None:
@@ -219,7 +223,7 @@ class AgentWork:
             try:
                 return ask()
             except Missing as missing:
-                await self._need(f"{EXPANDER} {name}", missing.class_path)
+                await self._need(f"{EXPANDER} {name}", missing.classes)
 
     async def _bound(self, gate: BindingGate, root: ModuleAnalysis, places: Sequence[Any]) -> tuple[Bound, Provenance]:
         name = root.class_name

@@ -110,7 +110,7 @@ class ModelSession(Session):
         name = self.locate(class_path).class_path
         found = self.reusable(name)
         if found is None:
-            raise Missing(f"{name} has no analysis yet\nrun `lmp analyze-module {name}`", class_path=name)
+            raise Missing(f"{name} has no analysis yet\nrun `lmp analyze-module {name}`", classes=(name,))
         return found
 
     @contextmanager
