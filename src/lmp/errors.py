@@ -99,7 +99,9 @@ class TreeChanged(NotFound):
 
 
 class Missing(NotFound):
-    """There is no analysis of a class that is referred to, and none may be made now."""
+    """There is no analysis of a class that is referred to, and none may be made now. ``classes`` are all such."""
+
+    classes: tuple[str, ...] = ()
 
 
 class InvalidAnalysis(LmpError):

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -112,6 +112,8 @@ class Subject(Protocol):
 
     source: ClassSource
     trees: Trees
+    config_names: Collection[str]
+    """What a config that was given states, beside what its class says."""
 
     def lookup(self, class_path: str) -> ModuleAnalysis:
         """The analysis of a class that is referred to.

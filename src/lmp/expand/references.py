@@ -301,6 +301,11 @@ def join(step: str, path: str) -> str:
     return f"{step}.{path}" if path else step
 
 
+def is_open(target: str) -> bool:
+    """Whether a reference names an attribute, as ``self.act_fn``, whose class is still to be said."""
+    return target.startswith("self.")
+
+
 def short(class_path: str) -> str:
     return class_path.rpartition(".")[2]
 

@@ -12,8 +12,9 @@ from lmp.records import ModelAnalysis, ModuleAnalysis
 from lmp.source.trees import UNKNOWN
 from lmp.store.fingerprint import LINKED, is_model_current, linked_fingerprint
 
-OWN_ENGINES = ("trace",)
-"""What lmp makes, it makes again when it is no longer true. What others made is used as it is."""
+OWN_ENGINES = ("trace", "agent", "submitted")
+"""What lmp makes, or took in through the gate, says what it was made from: it is used as long as that is true. What
+others put there is used as it is."""
 
 
 @dataclass(frozen=True)

@@ -265,12 +265,12 @@ class Session:
 
 
 def references_of(analysis: ModuleAnalysis) -> list[str]:
-    """Classes that an analysis refers to."""
+    """Classes that an analysis refers to; not the open references, of which nobody has said yet what they are."""
+    from lmp.expand.references import is_open
     from lmp.formula import parse, references
 
-    return sorted(
-        {r.target for k in analysis.kernels if k.kernel_type == "composite" for r in references(parse(k.flops))}
-    )
+    found = {r.target for k in analysis.kernels if k.kernel_type == "composite" for r in references(parse(k.flops))}
+    return sorted(name for name in found if not is_open(name))
 
 
 def origin_of(found: FoundConfig | None) -> ConfigOrigin:
