@@ -128,6 +128,10 @@ class PrivatePlace:
         path.chmod(0o700)
         return path
 
+    def holds(self, session: str) -> bool:
+        """Whether the CLI can go on with this conversation."""
+        return any(path.stem == session for path in self.config.glob("projects/*/*.jsonl"))
+
     def scrub(self) -> None:
         """Takes secrets out of what the CLI wrote: some of its settings keep the end of the key."""
         for path in (path for root in (self.config, self.home) for path in root.rglob("*")):
