@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from lmp.agents.open_places import OpenPlace, closed, open_places, reached, referred
-from lmp.errors import FormulaError, Missing, NotFound, TraceFailed
+from lmp.errors import FormulaError, Missing, NotFound, TraceFailed, VerificationFailed
 from lmp.expand.references import Lookup
 from lmp.formula import free_variables, parse, references
 from lmp.records import UNIVERSAL, Binding, Bindings, GateFinding, ModuleAnalysis, Rule, Verification
@@ -49,6 +49,20 @@ class BindingGate:
     def places(self) -> list[OpenPlace]:
         """All open places of the model, callers first."""
         return [place for part in reached(self.root, self.lookup) for place in open_places(part, self.lookup)]
+
+    def judged_again(self) -> Bound:
+        """What was unverified, as something below it was open, against execution: nothing is open now.
+
+        Raises VerificationFailed where it differs.
+        """
+        bound = self._numbers({})
+        if bound.findings:
+            first = bound.findings[0]
+            raise VerificationFailed(
+                f"{first.message}: {first.quantity} of line {first.line} is {first.claimed} by formula and "
+                f"{first.counted} executed, at {first.point}\nhave it analysed again with --fresh"
+            )
+        return bound
 
     def check(self, handed_in: Any) -> Bound:
         """Raises Missing for a class that a binding names and that is not analysed yet."""
@@ -118,7 +132,7 @@ class BindingGate:
     # -- numbers ---------------------------------------------------------------------------------------------------
 
     def _numbers(self, by_class: ByClass) -> Bound:
-        """Everything that is changed, or that is above something changed, against execution; callees first."""
+        """Everything that is changed, above something changed, or unverified, against execution; callees first."""
         lookup = self._with(by_class)
         done: dict[str, ModuleAnalysis] = {}
         changed: list[ModuleAnalysis] = []
@@ -126,7 +140,8 @@ class BindingGate:
             name = analysis.class_name
             below = {target.class_name for target in referred(analysis, lookup)}
             done[name] = analysis
-            if name not in by_class and not below & {part.class_name for part in changed}:
+            waits = analysis.verification.status == "unverified"
+            if not waits and name not in by_class and not below & {part.class_name for part in changed}:
                 continue
             verification = self._judged(analysis, done)
             if verification.status == "failed":
@@ -193,6 +208,6 @@ def _of_numbers(analysis: ModuleAnalysis, verification: Verification) -> Iterato
     for found in verification.findings:
         yield GateFinding(
             rule="numbers",
-            message=f"{analysis.class_name}: with these bindings it differs from execution",
+            message=f"{analysis.class_name} differs from execution",
             **found.model_dump(),
         )

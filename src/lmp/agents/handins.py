@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from lmp.agents.base import Answer
+from lmp.agents.base import Answer, Event
 from lmp.errors import Missing, NotFound, Refused, Search
 from lmp.records import GateFinding
 
@@ -49,6 +49,8 @@ class HandIns:
     """Findings and rounds left -> what the agent is told."""
     most: int
     tool: str = "submit_analysis"
+    on_round: Callable[[Event], None] = lambda event: None
+    """Hears what became of each hand-in."""
     rounds: int = 0
     accepted: Judged | None = None
     waiting_for: str | None = None
@@ -87,17 +89,25 @@ class HandIns:
             judged = await self.check(self.last)
         except Missing as missing:
             self.waiting_for = missing.class_path
+            self._tell("refers to a class that is not analysed yet")
             return Answer(
                 f"{missing.class_path} has no analysis yet. It is made now, and your hand-in is checked after that: "
                 "stop here and wait for the answer."
             )
         if judged.accepted:
             self.accepted, self.findings = judged, ()
+            self._tell(f"accepted, {judged.summary}")
             return Answer(f"accepted: {judged.summary}. There is nothing left to do.")
         self.findings = tuple(judged.findings)
         self._times.update({_key(finding) for finding in self.findings})
         self.kept = self.keep(self.last, self.findings)
+        more = f" (and {len(self.findings) - 1} more)" if len(self.findings) > 1 else ""
+        self._tell(f"refused, {_short(self.findings[0])}{more}")
         return Answer(self.shown(self.findings, self.most - self.rounds), refused=True)
+
+    def _tell(self, outcome: str) -> None:
+        findings = [finding.model_dump(exclude_none=True) for finding in self.findings]
+        self.on_round({"event": "handed in", "round": self.rounds, "outcome": outcome, "findings": findings})
 
     async def stop(self, looked_for: str, where: str, found: str) -> Answer:
         """The agent says that the source is not there."""

@@ -11,8 +11,9 @@ from __future__ import annotations
 import asyncio
 import secrets
 import shutil
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -34,22 +35,13 @@ class Limits(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    max_budget_usd: float | None = Field(5.0, description="dollars, by the client's estimate; None: no limit")
-    max_turns: int | None = Field(200, description="answers of the model; None: no limit")
-    max_rounds: int = Field(8, description="hand-ins of one agent")
-    concurrency: int = Field(2, description="agents at the same time, each a process of about 190 MB")
-    timeout: float | None = Field(1800.0, description="seconds of one agent's work; None: no limit")
-    model: str | None = Field(None, description="None: the client's own choice")
-    fallback_model: str | None = Field(None, description="takes over when the model is overloaded")
-
-
-class Open(BaseModel):
-    """A conversation that was begun and not brought to an end."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    stage: Literal["module-analyzer", "reference-expander"]
-    session: str
+    max_budget_usd: float | None = Field(default=5.0, description="dollars, by the client's estimate; None: no limit")
+    max_turns: int | None = Field(default=200, description="answers of the model; None: no limit")
+    max_rounds: int = Field(default=8, description="hand-ins of one agent")
+    concurrency: int = Field(default=2, description="agents at the same time, each a process of about 190 MB")
+    timeout: float | None = Field(default=1800.0, description="seconds of one agent's work; None: no limit")
+    model: str | None = Field(default=None, description="None: the client's own choice")
+    fallback_model: str | None = Field(default=None, description="takes over when the model is overloaded")
 
 
 class State(BaseModel):
@@ -67,7 +59,7 @@ class State(BaseModel):
     status: Literal["running", "done", "interrupted", "failed"] = "running"
     done: list[str] = []
     """Classes whose analysis was made and stored in this run."""
-    open: dict[str, Open] = {}
+    open: dict[str, str] = Field(default={}, description="conversations not brought to an end -> their session")
 
 
 @dataclass
@@ -77,7 +69,6 @@ class Run:
     folder: Path
     state: State
     on_event: Callable[[Event], None] = lambda event: None
-    _numbers: list[Event] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         limits = self.state.limits
@@ -86,6 +77,23 @@ class Run:
         self.slots = asyncio.Semaphore(limits.concurrency)
         self.executing = asyncio.Lock()
         """Held while torch executes: it has one thread at a time."""
+        self.at_work: list[str] = []
+        """Classes with an agent at work."""
+        self.unfinished = 1
+        """Tasks that what is left in the ledger has to do for."""
+        self.turns = 0
+        """Answers of the model that were seen in this command."""
+        self.denials = 0
+        self.models: list[str] = []
+
+    @contextmanager
+    def working(self, name: str) -> Iterator[None]:
+        """While an agent works on a class."""
+        self.at_work.append(name)
+        try:
+            yield
+        finally:
+            self.at_work.remove(name)
 
     @property
     def id(self) -> str:
@@ -102,20 +110,33 @@ class Run:
 
     def event(self, name: str, stage: str, event: Event) -> None:
         """Into the transcript, then to who watches."""
-        whole = {"class": name, "stage": stage, **event}
-        self.transcript.write(whole)
+        self.transcript.write(event, name, stage)
+        self._count(event)
         if event.get("event") == "started" and event.get("session"):
-            self.opened(name, stage, str(event["session"]))
-        self.on_event(whole)
+            self.state.open[conversation(name, stage)] = str(event["session"])
+            self.save()
+        self.on_event({"class": name, "stage": stage, **event})
 
-    def opened(self, name: str, stage: Any, session: str) -> None:
-        self.state.open[name] = Open(stage=stage, session=session)
-        self.save()
+    def _count(self, event: Event) -> None:
+        match event.get("event"):
+            case "turn":
+                self.turns += 1
+                self.models = list(dict.fromkeys([*self.models, event["model"]]))
+            case "denied":
+                self.denials += 1
 
-    def closed(self, name: str, made: bool) -> None:
-        """A conversation has come to its end; ``made``: with a result."""
-        self.state.open.pop(name, None)
-        if made and name not in self.state.done:
+    def session(self, name: str, stage: str) -> str | None:
+        """The conversation about a class that was begun and not brought to an end."""
+        return self.state.open.get(conversation(name, stage))
+
+    def close(self, name: str, stage: str) -> None:
+        """A conversation has come to its end: it is not gone on with."""
+        if self.state.open.pop(conversation(name, stage), None) is not None:
+            self.save()
+
+    def made(self, name: str) -> None:
+        """The analysis of a class is stored."""
+        if name not in self.state.done:
             self.state.done.append(name)
         self.save()
 
@@ -132,6 +153,11 @@ class Run:
             write_whole(file, self.state.model_dump_json(indent=2) + "\n")
 
 
+def conversation(name: str, stage: str) -> str:
+    """What a conversation goes by, in the state and in the ledger."""
+    return f"{stage} {name}"
+
+
 def begin(results: Path, state: State) -> Run:
     """A new run in a folder of its own."""
     name = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
@@ -143,8 +169,11 @@ def begin(results: Path, state: State) -> Run:
     return run
 
 
-def go_on(results: Path, name: str | None) -> Run:
-    """A run that was begun: the one of this name, or the last that is not done. Raises UsageError."""
+def go_on(results: Path, name: str | None, changed: dict[str, Any]) -> Run:
+    """A run that was begun: the one of this name, or the last that is not done; with these limits changed.
+
+    Raises UsageError.
+    """
     folder = find_run(results, name)
     file = folder / STATE
     try:
@@ -152,6 +181,7 @@ def go_on(results: Path, name: str | None) -> Run:
     except (OSError, ValidationError) as error:
         raise UsageError(f"{file} cannot be read as a run\nstart the command again; what it stored is kept") from error
     state.status = "running"
+    state.limits = state.limits.model_copy(update=changed)
     return Run(folder, state)
 
 

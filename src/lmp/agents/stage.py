@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from lmp.agents.base import Agent, Caps, Ended, Event, Task, Tool
+from lmp.agents.base import Agent, Caps, Ended, Event, StageName, Task, Tool
 from lmp.agents.handins import HandIns
 from lmp.agents.prompts import prompt_sha256
-from lmp.agents.run import Run
+from lmp.agents.run import Run, conversation
 from lmp.errors import AgentUnavailable, CapReached
 from lmp.records import Provenance
 
+NO_LIMIT = 1_000_000
+"""Turns, where there is no cap on them."""
 GO_ON = (
     "This conversation was interrupted here. What you read and handed in so far is in it: go on, and hand in the "
     "result with the tool {tool}."
@@ -25,7 +27,7 @@ class Talk:
     """What an agent is told, and what it has."""
 
     name: str
-    stage: Literal["module-analyzer", "reference-expander"]
+    stage: StageName
     system: str
     prompt: str
     tools: Sequence[Tool]
@@ -45,16 +47,18 @@ class Stage:
     parts: list[Ended] = field(default_factory=list)
     """The pieces of the conversation: it is interrupted where a class has to be analysed first."""
 
+    def __post_init__(self) -> None:
+        self.hand_ins.on_round = self._event
+
     async def through(self) -> Provenance:
         """Until a hand-in is accepted. Raises NotFound, Refused, CapReached, AgentUnavailable."""
         message, session = self._first()
-        self._event({"event": "begins", "system": self.talk.system, "prompt": message, "resumes": session})
+        self._event({"event": "begins", "resumes": session})
         while True:
             ended = await self._converse(message, session)
             session = ended.session or session
             waited = await self._wait_for_classes()
             if self.hand_ins.accepted is not None:
-                self._event({"event": "accepted", "rounds": self.hand_ins.rounds})
                 return self._provenance()
             if self.hand_ins.given_up is not None:
                 raise self.hand_ins.given_up
@@ -62,38 +66,37 @@ class Stage:
                 raise self.hand_ins.refused()
             if waited:
                 message = waited
-            elif ended.how in ("turns", "budget") and self.run.ledger.has_left:
-                # Its share is spent, and others have left some of theirs.
+            elif ended.how in ("turns", "budget"):
+                # Its share is spent; the next one is what others left. Where that is nothing, the ledger says so.
                 message = GO_ON.format(tool=self.hand_ins.tool)
             else:
                 raise self._why(ended)
 
     def _first(self) -> tuple[str, str | None]:
         """The first message, or what is said in a conversation that was interrupted."""
-        begun = self.run.state.open.get(self.talk.name)
-        if begun is None or begun.stage != self.talk.stage:
-            return self.talk.prompt, None
-        return GO_ON.format(tool=self.hand_ins.tool), begun.session
+        begun = self.run.session(self.talk.name, self.talk.stage)
+        return (self.talk.prompt, None) if begun is None else (GO_ON.format(tool=self.hand_ins.tool), begun)
 
     async def _converse(self, message: str, session: str | None) -> Ended:
         talk, limits = self.talk, self.run.state.limits
         async with self.run.slots:
-            with self.run.ledger.share(talk.name) as share:
-                caps = Caps(share.turns, limits.max_rounds, limits.timeout, share.usd)
-                task = Task(
-                    name=talk.name,
-                    stage=talk.stage,
-                    system=talk.system,
-                    prompt=message,
-                    tools=talk.tools,
-                    roots=talk.roots,
-                    caps=caps,
-                    session=session,
-                    next_message=self.hand_ins.next_message,
-                    is_over=self.hand_ins.is_over,
-                )
+            share = self.run.ledger.grant(self._key, self.run.unfinished)
+            caps = Caps(share.turns or NO_LIMIT, limits.max_rounds, limits.timeout, share.usd)
+            task = Task(
+                name=talk.name,
+                stage=talk.stage,
+                system=talk.system,
+                prompt=message,
+                tools=talk.tools,
+                roots=talk.roots,
+                caps=caps,
+                session=session,
+                next_message=self.hand_ins.next_message,
+                is_over=self.hand_ins.is_over,
+            )
+            with self.run.working(talk.name):
                 ended = await self.agent.carry_out(task, self._event)
-                share.settle(ended)
+        self.run.ledger.settle(self._key, ended.session, ended.cost_usd, ended.turns)
         self.parts.append(ended)
         return ended
 
@@ -101,22 +104,17 @@ class Stage:
         """Has analysed what the last hand-in refers to; returns what the gate then says, empty if it did not wait."""
         said = ""
         while (class_path := self.hand_ins.waiting_for) is not None:
+            self._event({"event": "waits", "for": class_path})
             await self.talk.need(class_path)
             said = (await self.hand_ins.again()).text
         return said
 
     def _why(self, ended: Ended) -> Exception:
         """Why there is no result, for a conversation that ended without one."""
-        goes_on = f"`{self.run.resume_command}` goes on from here; give it a larger cap"
-        ledger, limits = self.run.ledger, self.run.state.limits
-        match ended.how:
-            case "turns":
-                return CapReached(f"{self.talk.name}: {ledger.turns} turns are spent (--max-turns)\n{goes_on}")
-            case "budget":
-                spent = f"${ledger.spent:.2f} of ${limits.max_budget_usd or 0:.2f} are spent (--max-budget-usd)"
-                return CapReached(f"{self.talk.name}: {spent}\n{goes_on}")
-            case "timeout":
-                return CapReached(f"{self.talk.name}: no result after {limits.timeout:g} s (--timeout)\n{goes_on}")
+        if ended.how == "timeout":
+            limit = self.run.state.limits.timeout
+            goes_on = f"`{self.run.resume_command}` goes on from here; give it a longer --timeout"
+            return CapReached(f"{self.talk.name}: no result after {limit:g} s\n{goes_on}")
         if self.hand_ins.findings:
             return self.hand_ins.refused()
         return AgentUnavailable(
@@ -124,7 +122,14 @@ class Stage:
             f"what it said: {self.run.transcript.path}"
         )
 
+    @property
+    def _key(self) -> str:
+        return conversation(self.talk.name, self.talk.stage)
+
     def _event(self, event: Event) -> None:
+        if event.get("event") == "broken_off" and event.get("session"):
+            # It raises, so there is no Ended: what it used is in this event.
+            self.run.ledger.settle(self._key, event["session"], event.get("cost_usd"), event.get("turns") or 0)
         self.run.event(self.talk.name, self.talk.stage, event)
 
     def _provenance(self) -> Provenance:
@@ -136,7 +141,7 @@ class Stage:
             models=list(dict.fromkeys(model for part in self.parts for model in part.models)),
             turns=sum(part.turns for part in self.parts),
             rounds=self.hand_ins.rounds,
-            cost_usd=round(self.run.ledger.spent_on(self.talk.name), 6),
+            cost_usd=round(self.run.ledger.spent_on(self._key), 6),
             seconds=round(sum(part.seconds for part in self.parts), 3),
             prompt_sha256=prompt_sha256(self.talk.system, self.talk.prompt),
             run=self.run.id,

@@ -27,7 +27,7 @@ def mcp(
     options = replace(options, paths=tuple(path or ()))
     import anyio
 
-    from lmp.agents.serving import serve
+    from lmp.agents.stdio import serve
     from lmp.pipeline.serving import Serving
     from lmp.pipeline.submitting import check_draft, store_draft
 

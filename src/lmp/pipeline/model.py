@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from lmp.errors import InvalidAnalysis, NotFound, Search, VerificationFailed
+from lmp.errors import InvalidAnalysis, Missing, NotFound, Search, VerificationFailed
 from lmp.pipeline.module import Options, Progress, Session
 from lmp.pipeline.own import is_of
 from lmp.records import ModelAnalysis, ModuleAnalysis
 from lmp.source.trees import UNKNOWN
 from lmp.store.fingerprint import LINKED, is_model_current, linked_fingerprint
 
-OWN_ENGINES = ("trace",)
+OWN_ENGINES = ("trace", "agent")
 """What lmp makes, it makes again when it is no longer true. What others made is used as it is."""
 
 
@@ -98,6 +100,28 @@ class ModelSession(Session):
             found = next(o.analysis for o in outcomes if o.requested)
         self._fresh[class_path] = self._fresh[found.class_name] = found
         return found
+
+    def keep(self, analysis: ModuleAnalysis) -> None:
+        """From now on this is the analysis of its class."""
+        self._fresh[analysis.class_name] = analysis
+
+    def lookup_stored(self, class_path: str) -> ModuleAnalysis:
+        """The analysis of a class, if there is one that may be used; nothing is made. Raises NotFound, or Missing."""
+        name = self.locate(class_path).class_path
+        found = self.reusable(name)
+        if found is None:
+            raise Missing(f"{name} has no analysis yet\nrun `lmp analyze-module {name}`", class_path=name)
+        return found
+
+    @contextmanager
+    def instead(self, others: Mapping[str, ModuleAnalysis]) -> Iterator[None]:
+        """While the block runs, these stand for the analyses of their classes."""
+        before = dict(self._fresh)
+        self._fresh.update(others)
+        try:
+            yield
+        finally:
+            self._fresh = before
 
     # -- models ----------------------------------------------------------------------------------------------------
 

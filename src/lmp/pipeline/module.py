@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lmp.errors import AgentUnavailable, UsageError
+from lmp.errors import UsageError
 from lmp.pipeline.own import OwnCall, asked_for, identity, is_of, stored_call
 from lmp.records import DEFAULT_CONFIG, ConfigOrigin, ModuleAnalysis
 from lmp.source.configs import FoundConfig, class_of, resolve_config
@@ -36,7 +36,10 @@ class Options:
     attention: str | None = None
     dtype: str = "bfloat16"
     fresh: bool = False
-    engine: str = "auto"
+    engine: str = "trace"
+    """What derives the formulas: trace, or agent."""
+    why_engine: str = ""
+    """Why it is that one, where it was not asked for by name."""
     model_id: str | None = None
     inputs: str | None = None
     """Of a class of the user's own: the tensors that forward() is called with."""
@@ -103,10 +106,6 @@ class Session:
     """What one command shares between its classes: trees, store, and engines that have run already."""
 
     def __init__(self, options: Options, progress: Progress) -> None:
-        if options.engine == "agent":
-            raise AgentUnavailable(
-                "the agent engine is not part of this version; leave out --engine, or use --engine trace"
-            )
         self.options, self.progress = options, progress
         self.trees: Trees = find_trees(None, options.transformers, options.pytorch, list(options.paths))
         self.own: dict[str, OwnCall] = {}

@@ -29,7 +29,12 @@ def told_of_model(session: Session, class_path: str, lookup: Lookup | None = Non
     session.ask([class_path])
     lookup = lookup or session.lookup
     name = session.locate(class_path).class_path
-    parts = list(reached(lookup(name), lookup))
+    return told_of_places(session, lookup(name), lookup)
+
+
+def told_of_places(session: Session, root: ModuleAnalysis, lookup: Lookup) -> Told:
+    """Stage 2, of a class whose analysis is there. Raises Missing for one below it that is not."""
+    parts = list(reached(root, lookup))
     places = [place for part in parts for place in open_places(part, lookup)]
-    callees = [callee_of(part) for part in parts if part.class_name != name]
-    return expander_prompt(name, places, session.config or {}, callees, session.trees)
+    callees = [callee_of(part) for part in parts if part.class_name != root.class_name]
+    return expander_prompt(root.class_name, places, session.config or {}, callees, session.trees)
