@@ -48,6 +48,7 @@ class Executed:
     ran: Mapping[Located, frozenset[int]]
     """Lines of this class's own work -> the points that they ran at; those of modules it calls are not in it."""
     points: int
+    """At how many the class was called."""
     functions: tuple[FunctionSource, ...]
     """Plain functions that ran, of any file of the tree."""
     called: tuple[str, ...]

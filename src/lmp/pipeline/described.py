@@ -75,8 +75,7 @@ class _Watching:
 
     def watched(self) -> Executed:
         workload, own = self.making.workload, self.making.workload.hints
-        points = self.making._labelled
-        for number, (label, values) in enumerate(points, 1):
+        for number, (label, values) in enumerate(self.making._labelled, 1):
             module = workload.build(values)
             counter = Counter(module, workload.dtype)
             with _Lines(self.class_path, counter) as lines:
@@ -95,7 +94,7 @@ class _Watching:
             tuple(self.calls[:MOST_CALLS]),
             tuple(_differing(list(self.instances.values()))),
             dict(self._located()),
-            len(points),
+            len({call.number for call in self.calls}),
             functions,
             tuple(self.called),
             tuple(self._asked(functions)),
