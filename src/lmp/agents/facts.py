@@ -48,10 +48,13 @@ class Executed:
     ran: Mapping[Located, frozenset[int]]
     """Lines of this class's own work -> the points that they ran at; those of modules it calls are not in it."""
     points: int
+    """At how many the class was called."""
     functions: tuple[FunctionSource, ...]
     """Plain functions that ran, of any file of the tree."""
     called: tuple[str, ...]
     """Classes of the modules that it called."""
+    asked: tuple[FunctionSource, ...] = ()
+    """Functions that those called, and that ran no operator: what they answer may decide on the path."""
 
 
 @dataclass(frozen=True)
@@ -134,10 +137,18 @@ def source_text(facts: Facts) -> str:
     ran = [f for f in facts.functions if _did_run(facts, f)]
     others = [f for f in facts.functions if f not in ran]
     parts = [_quoted(facts.forward), *map(_quoted, ran)]
+    asked = facts.executed.asked if facts.executed is not None else ()
+    if asked:
+        parts.append(
+            f"Called from there too, with no operator in them; what they return may decide:\n\n{_listed(asked)}"
+        )
     if others:
-        names = "\n".join(f"- {f.qualname}: {f.file}, lines {f.lines[0]}-{f.lines[1]}" for f in others)
-        parts.append(f"Named in the source, and run at no verification point:\n\n{names}")
+        parts.append(f"Named in the source, and run at no verification point:\n\n{_listed(others)}")
     return "\n\n".join(parts)
+
+
+def _listed(functions: Sequence[FunctionSource]) -> str:
+    return "\n".join(f"- {f.qualname}: {f.file}, lines {f.lines[0]}-{f.lines[1]}" for f in functions)
 
 
 def constructor_text(facts: Facts) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter as Tally
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
@@ -30,6 +30,8 @@ from lmp.workload.model import text_part
 if TYPE_CHECKING:
     from lmp.pipeline.making import Making
     from lmp.source.trees import Tree, Trees
+
+Line = tuple[str, int]
 
 MOST_CALLS, MOST_INSTANCES = 40, 4
 _PLAIN = (int, float, bool, str, type(None))
@@ -62,21 +64,23 @@ class _Watching:
 
     def __init__(self, making: Making) -> None:
         self.making, self.class_path = making, making.source.class_path
-        self.ran: dict[tuple[str, int], set[int]] = {}
-        self.led: dict[tuple[str, int], None] = {}
+        self.ran: dict[Line, set[int]] = {}
+        self.led: dict[Line, None] = {}
         """Files and lines that led from the class to an operator."""
+        self.calling: dict[tuple[Line, Line], None] = {}
+        """Where a function was called, and where it stands."""
         self.calls: list[CallAt] = []
         self.instances: dict[int, tuple[str, ...]] = {}
         self.called: dict[str, None] = {}
 
     def watched(self) -> Executed:
         workload, own = self.making.workload, self.making.workload.hints
-        points = self.making._labelled
-        for number, (label, values) in enumerate(points, 1):
+        for number, (label, values) in enumerate(self.making._labelled, 1):
             module = workload.build(values)
             counter = Counter(module, workload.dtype)
             with _Lines(self.class_path, counter) as lines:
                 workload.run(module, values, counter)
+            self.calling.update(lines.calling)
             for line in lines.ran:
                 self.ran.setdefault(line, set()).add(number)
             calls = [call for call in counter.calls if call.class_path == self.class_path]
@@ -85,13 +89,15 @@ class _Watching:
             self._follow(counter, calls)
             if not changed:
                 self.instances |= {id(call.module): tuple(described_module(call.module)) for call in calls}
+        functions = tuple(self._functions())
         return Executed(
             tuple(self.calls[:MOST_CALLS]),
             tuple(_differing(list(self.instances.values()))),
             dict(self._located()),
-            len(points),
-            tuple(self._functions()),
+            len({call.number for call in self.calls}),
+            functions,
             tuple(self.called),
+            tuple(self._asked(functions)),
         )
 
     def _tell(
@@ -130,6 +136,20 @@ class _Watching:
                 seen.add(key)
                 yield function
 
+    def _asked(self, functions: Sequence[FunctionSource]) -> Iterator[FunctionSource]:
+        """Functions that forward() or one of the given ones called, and that are none of them."""
+        source = self.making.source
+        quoted = {(source.forward_file, source.lines), *((f.file, f.lines) for f in functions)}
+        seen = set(quoted)
+        for (file, line), (called_file, called_line) in self.calling:
+            where = self.making.file_of(file)
+            if not any(where == name and first <= line <= last for name, (first, last) in quoted):
+                continue
+            function = self._function(called_file, called_line)
+            if function is not None and (function.file, function.lines) not in seen:
+                seen.add((function.file, function.lines))
+                yield function
+
     def _function(self, file: str, line: int) -> FunctionSource | None:
         located = _in_tree(self.making.file_of(file), self.making.session.trees)
         if located is None:
@@ -154,7 +174,8 @@ class _Lines(AbstractContextManager["_Lines"]):
 
     def __init__(self, class_path: str, counter: Counter) -> None:
         self.class_path, self.counter = class_path, counter
-        self.ran: set[tuple[str, int]] = set()
+        self.ran: set[Line] = set()
+        self.calling: dict[tuple[Line, Line], None] = {}
         self._before: Any = None
 
     def __enter__(self) -> _Lines:
@@ -171,7 +192,12 @@ class _Lines(AbstractContextManager["_Lines"]):
             return None
         if not frame.f_code.co_filename.startswith(package_dir(stack[-1].module)):
             return None
-        return self._on_line if _below_forward(frame, stack[-1].module) else None
+        if not _below_forward(frame, stack[-1].module):
+            return None
+        code, caller = frame.f_code, frame.f_back
+        if caller is not None and not code.co_name.startswith(("__", "<")):
+            self.calling[(caller.f_code.co_filename, caller.f_lineno), (code.co_filename, code.co_firstlineno)] = None
+        return self._on_line
 
     def _on_line(self, frame: FrameType, event: str, argument: Any) -> Any:
         if event == "line":

@@ -35,6 +35,17 @@ def facts_of(session: Session, source: ClassSource, lookup: Lookup, making: Maki
     )
 
 
+def config_of(session: Session, class_path: str) -> dict[str, Any]:
+    """The plain values of the config that a class is analysed at, as far as they are known without executing it."""
+    try:
+        making = session._making(session.locate(class_path))
+        from lmp.pipeline.described import plain_config
+
+        return plain_config(making) or dict(session.config or {})
+    except (LmpError, ImportError):
+        return dict(session.config or {})
+
+
 def _executed(
     session: Session, source: ClassSource, making: Making | None
 ) -> tuple[Executed | None, str, dict[str, Any]]:

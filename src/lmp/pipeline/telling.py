@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from lmp.agents.open_places import open_places, reached
 from lmp.agents.reading import callee_of
 from lmp.agents.told import Told, analyzer_prompt, expander_prompt
-from lmp.pipeline.facts import facts_of
+from lmp.pipeline.facts import config_of, facts_of
 
 if TYPE_CHECKING:
     from lmp.pipeline.module import Session
@@ -37,4 +37,5 @@ def told_of_places(session: Session, root: ModuleAnalysis, lookup: Lookup) -> To
     parts = list(reached(root, lookup))
     places = [place for part in parts for place in open_places(part, lookup)]
     callees = [callee_of(part) for part in parts if part.class_name != root.class_name]
-    return expander_prompt(root.class_name, places, session.config or {}, callees, session.trees)
+    config = config_of(session, root.class_name) if places else {}
+    return expander_prompt(root.class_name, places, config, callees, session.trees)
