@@ -234,7 +234,8 @@ def test_no_answer_is_longer_than_the_bound() -> None:
 # --- handing in ------------------------------------------------------------------------------------------------------
 
 WRONG = GateFinding(
-    rule="numbers", message="flops of line 18 differ", line=18, quantity="flops", point="prefill", claimed="2", counted="1"
+    rule="numbers", message="flops of line 18 differ", line=18, quantity="flops", point="prefill", claimed="2",
+    counted="1",
 )  # fmt: skip
 
 
