@@ -101,9 +101,9 @@ class TreeChanged(NotFound):
 
 @dataclass
 class Missing(NotFound):
-    """There is no analysis of ``class_path``, which is referred to: it has to be analysed first."""
+    """There is no analysis yet of ``classes``, which are referred to: they have to be analysed first."""
 
-    class_path: str = ""
+    classes: tuple[str, ...] = ()
 
 
 class InvalidAnalysis(LmpError):

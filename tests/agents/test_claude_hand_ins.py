@@ -8,6 +8,7 @@ import pytest
 from agents_service import MODEL, MessagesServer, Reply, calls, says
 
 from lmp.agents.base import Answer, Caps, Tool
+from lmp.agents.environment import cli_path
 
 SUBMIT = "mcp__lmp__submit_analysis"
 
@@ -22,7 +23,7 @@ def test_a_right_answer_at_once(bench, service: MessagesServer) -> None:
     assert (ended.turns, ended.models, ended.said, ended.denials) == (1, (MODEL,), "easy", 0)
     # 100 tokens in at $3 a million, 20 out at $15 a million: 0.0003 + 0.0003
     assert ended.cost_usd == pytest.approx(0.0006)
-    assert ended.cli_version is not None and ended.cli_version.startswith("2.")
+    assert ended.cli_version == (cli_path().parent / "claude.version").read_text().split()[0]
     assert [e["event"] for e in bench.events] == ["prompt", "started", "text", "tool", "answer", "result"]
     lines = [json.loads(line) for line in bench.transcript().splitlines()]
     assert [line["number"] for line in lines] == list(range(1, 7))

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -120,6 +120,8 @@ class Subject(Protocol):
 
     source: ClassSource
     trees: Trees
+    config_names: Collection[str]
+    """What a config that was given states, beside what its class says."""
 
     def lookup(self, class_path: str) -> ModuleAnalysis:
         """The analysis of a class that is referred to.
@@ -149,3 +151,13 @@ class Verdict:
     @property
     def accepted(self) -> bool:
         return self.analysis is not None
+
+    @property
+    def summary(self) -> str:
+        """What is accepted, and how far it is proven."""
+        assert self.analysis is not None
+        found = self.analysis.verification
+        proof = (
+            f"verified at {found.points} points" if found.status == "verified" else f"{found.status}: {found.reason}"
+        )
+        return f"{self.analysis.class_name} {proof}"

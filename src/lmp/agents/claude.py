@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import importlib.metadata
+import logging
 import tempfile
 from collections import deque
 from collections.abc import Callable, Coroutine
@@ -31,6 +32,9 @@ from lmp.agents.failures import no_credential, process_ended, unexpected
 from lmp.agents.guard import FILE_TOOLS, MCP_PREFIX
 from lmp.agents.serving import tool_server
 from lmp.store.files import storage_errors
+
+# The SDK logs what it raises as well: without a handler that would be printed.
+logging.getLogger("claude_agent_sdk").addHandler(logging.NullHandler())
 
 _MAX_LINE = 16 * 1024 * 1024
 """Bytes of one message of the CLI."""
@@ -61,6 +65,10 @@ class ClaudeAgent:
         self.model, self.fallback_model, self.retries, self.cli = model, fallback_model, retries, cli
         self._running = 0
 
+    def can_resume(self, session: str) -> bool:
+        """Whether the conversation is in this run's folder. One that was killed in its first moments is not."""
+        return self.place.holds(session)
+
     async def carry_out(self, task: Task, on_event: Callable[[Event], None]) -> Ended:
         """Raises AgentUnavailable where the agent cannot run, and whatever a tool of the task raises."""
         if credential() is None:
@@ -76,10 +84,10 @@ class ClaudeAgent:
 
     async def _held(self, conversation: Conversation, cli: Path) -> How:
         """However it ends, no process is left, and no secret in the folder."""
-        task, last_lines = conversation.task, deque[str](maxlen=20)
+        last_lines = deque[str](maxlen=20)
         with storage_errors(self.place.folder):
             self.place.make()
-            system = _written(task.system, self.place.folder)
+            system = _written(conversation.task.system, self.place.folder)
             client = ClaudeSDKClient(self._options(conversation, self.place.program(cli), system, last_lines))
         self._running += 1
         try:
@@ -89,7 +97,7 @@ class ClaudeAgent:
                 await _to_its_end(client.disconnect())
                 self._tidied(system)
         except ProcessError as error:
-            raise conversation.failure or process_ended(error.exit_code, last_lines, task.session) from error
+            raise conversation.failure or process_ended(error, last_lines) from error
         except ClaudeSDKError as error:
             raise conversation.failure or unexpected(error, last_lines) from error
 
@@ -104,7 +112,7 @@ class ClaudeAgent:
             conversation.stopped = "timeout"
             await _to_its_end(_wound_up(client, conversation))
             return "timeout"
-        except asyncio.CancelledError:
+        except BaseException:  # cancelled, or a failure: left alone, the CLI would go on asking the service
             await _to_its_end(_wound_up(client, conversation))
             raise
 
@@ -113,6 +121,7 @@ class ClaudeAgent:
         conversation.tell("prompt", system=task.system, text=says)
         await client.connect()
         while True:
+            conversation.asked = True
             await client.query(says)
             how = await self._listen(client, conversation)
             following = task.next_message() if how == "ended" else None
@@ -127,6 +136,8 @@ class ClaudeAgent:
         """Until the agent stops, by itself or because it has to."""
         async for message in client.receive_response():
             conversation.heard(message)
+            if conversation.failure is not None:
+                raise conversation.failure
             if isinstance(message, ResultMessage):
                 return conversation.how_it_ended(message)
             # The CLI counts the turns since the last thing said to it; the cap is one for all that is said.
@@ -190,6 +201,8 @@ def _written(system: str, folder: Path) -> Path:
 
 async def _wound_up(client: ClaudeSDKClient, conversation: Conversation) -> None:
     """Asks the CLI to stop, and hears what the conversation has cost. The reason for it stands, whatever fails here."""
+    if not conversation.asked:
+        return
     with contextlib.suppress(Exception):
         async with asyncio.timeout(_WIND_UP_SECONDS):
             await client.interrupt()

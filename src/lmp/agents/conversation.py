@@ -41,6 +41,8 @@ class Conversation:
         self.guard = Guard(task.roots, [tool.name for tool in task.tools])
         self.failure: Exception | None = None
         self.stopped: How | None = None
+        self.asked = False
+        """Something was said, and there is no result of it yet."""
         self.session = task.session
         self.cost_usd: float | None = None
         self._messages: set[str] = set()
@@ -117,7 +119,6 @@ class Conversation:
         return {"continue_": False, "stopReason": "over"}
 
     def heard(self, message: Message) -> None:
-        """Raises what has to end the run."""
         match message:
             case SystemMessage():
                 self._system(message)
@@ -129,8 +130,6 @@ class Conversation:
                 self._rate_limit(message)
             case ResultMessage():
                 self._result(message)
-        if self.failure is not None:
-            raise self.failure
 
     def how_it_ended(self, result: ResultMessage) -> How:
         """Raises AgentUnavailable where the service or the CLI refused: an error can be called ``success`` there."""
@@ -204,6 +203,7 @@ class Conversation:
             self.tell("rate_limit", status=info.status, until=info.resets_at, window=info.rate_limit_type)
 
     def _result(self, result: ResultMessage) -> None:
+        self.asked = False
         self.session = result.session_id
         self.cost_usd = result.total_cost_usd
         for denial in result.permission_denials or ():

@@ -11,7 +11,7 @@ from lmp.agents.transcript import shown
 from lmp.errors import AgentUnavailable
 
 if TYPE_CHECKING:
-    from claude_agent_sdk import ResultMessage
+    from claude_agent_sdk import ProcessError, ResultMessage
 
 _AGAIN = "nothing is lost: go on with `lmp resume`"
 _LONGEST = 300
@@ -57,14 +57,16 @@ def signed_out(status: int) -> AgentUnavailable:
     )
 
 
-def process_ended(exit_code: int | None, last_lines: Sequence[str], session: str | None) -> AgentUnavailable:
-    """The CLI went away. ``last_lines`` it wrote to stderr last; ``session`` was to be gone on with."""
-    how = "ended without a result" if exit_code is None else f"ended with exit code {exit_code}"
-    killer = -exit_code if exit_code is not None and exit_code < 0 else (exit_code or 0) - 128
-    if killer in set(signal.Signals):
-        how = f"was killed ({signal.Signals(killer).name})"
-    if session and any("No conversation found" in line for line in last_lines):
-        return AgentUnavailable(f"the conversation to go on with is not in this run's folder: {session}\nstart it anew")
+def process_ended(error: ProcessError, last_lines: Sequence[str]) -> AgentUnavailable:
+    """The CLI went away. ``last_lines`` are what it wrote to stderr last."""
+    if any("No conversation found" in line for line in (*last_lines, str(error))):
+        return AgentUnavailable("the conversation to go on with is not in this run's folder\nstart it anew")
+    code = error.exit_code
+    how = "ended without a result" if code is None else f"ended with exit code {code}"
+    # the launcher's shell would say 128 and more
+    number = -code if code is not None and code < 0 else (code or 0) - 128
+    if number in {known.value for known in signal.Signals}:
+        how = f"was killed ({signal.Signals(number).name})"
     return AgentUnavailable(f"the agent's process {how}{_last(last_lines)}\n{_AGAIN}")
 
 

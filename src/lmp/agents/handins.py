@@ -53,8 +53,8 @@ class HandIns:
     """Hears what became of each hand-in."""
     rounds: int = 0
     accepted: Judged | None = None
-    waiting_for: str | None = None
-    """A class that the last hand-in refers to and that has to be analysed before it can be checked."""
+    waiting_for: tuple[str, ...] = ()
+    """Classes that the last hand-in refers to and that have to be analysed before it can be checked."""
     last: Any = None
     findings: tuple[GateFinding, ...] = ()
     kept: str = ""
@@ -77,22 +77,22 @@ class HandIns:
 
     def wait_for(self, class_path: str, answer: Callable[[], str]) -> None:
         """A tool was asked about a class that is not analysed yet; ``answer`` is what to say when it is."""
-        self.waiting_for, self._answer = class_path, answer
+        self.waiting_for, self._answer = (class_path,), answer
 
     async def again(self) -> Answer:
         """What is said now that ``waiting_for`` is there: the answer to a question, or of the last hand-in."""
-        self.waiting_for, answer, self._answer = None, self._answer, None
+        answer, self.waiting_for, self._answer = self._answer, (), None
         return Answer(answer()) if answer is not None else await self._checked()
 
     async def _checked(self) -> Answer:
         try:
             judged = await self.check(self.last)
         except Missing as missing:
-            self.waiting_for = missing.class_path
+            self.waiting_for = missing.classes
             self._tell("refers to a class that is not analysed yet")
             return Answer(
-                f"{missing.class_path} has no analysis yet. It is made now, and your hand-in is checked after that: "
-                "stop here and wait for the answer."
+                f"There is no analysis yet of {', '.join(missing.classes)}. That is made now, and your hand-in is "
+                "checked after that: stop here and wait for the answer."
             )
         if judged.accepted:
             self.accepted, self.findings = judged, ()

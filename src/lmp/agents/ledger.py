@@ -30,9 +30,12 @@ class _Session(BaseModel):
     turns: int = 0
 
 
-class _Reserved(BaseModel):
+class _Aside(BaseModel):
+    """A share that is granted and not settled."""
+
     model_config = ConfigDict(extra="forbid")
 
+    task: str
     usd: float | None
     turns: int | None
 
@@ -41,21 +44,25 @@ class _Book(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     sessions: dict[str, _Session] = Field(default_factory=dict)
-    reserved: dict[str, _Reserved] = Field(default_factory=dict)
+    granted: dict[str, _Aside] = Field(default_factory=dict)
+    unknown: list[_Aside] = Field(default_factory=list)
 
 
 class Ledger:
     """A book of ``path``, which is gone on with when it is there, and is written whole at every change.
 
     ``grant`` sets a share aside, ``settle`` turns it into what was really used. A share that was never settled, because
-    the command was killed or the cost never became known, stays set aside until a task of its name asks again: nothing
-    that may have been spent is taken for free. A task whose share was too small asks again with ``grant``.
-    ``cap_usd`` and ``cap_turns`` None mean no limit. One process at a time.
+    the command or the CLI was killed, stays set aside: the CLI does not know later what was spent before, so it counts
+    as if all of it was. A task whose share was too small is given another one. ``cap_usd`` and ``cap_turns`` None mean
+    no limit. One process at a time.
     """
 
     def __init__(self, path: Path, cap_usd: float | None = None, cap_turns: int | None = None) -> None:
         self.path, self.cap_usd, self.cap_turns = path, cap_usd, cap_turns
         self._book = _read(path)
+        # whoever was granted these is gone
+        self._book.unknown += self._book.granted.values()
+        self._book.granted = {}
 
     @property
     def spent(self) -> float:
@@ -76,28 +83,29 @@ class Ledger:
         return None if self.cap_usd is None else max(0.0, self.cap_usd - self.spent)
 
     @property
-    def unsettled(self) -> dict[str, float | None]:
-        """Tasks whose share is set aside, and the dollars of it: at most this much may have been spent besides."""
-        return {name: share.usd for name, share in self._book.reserved.items()}
+    def unknown(self) -> list[tuple[str, float | None]]:
+        """Tasks whose cost never became known, and what they can have spent at most; None where nothing limited it."""
+        return [(share.task, share.usd) for share in self._book.unknown]
 
     def grant(self, name: str, running_or_waiting: int = 1) -> Share:
         """A share for the task ``name``: what is free, divided by the tasks that have need of it, this one included.
 
         Raises CapReached where nothing is left.
         """
-        others = {key: share for key, share in self._book.reserved.items() if key != name}
+        self._lose_sight_of(name)
+        aside = [*self._book.granted.values(), *self._book.unknown]
         among = max(1, running_or_waiting)
         usd, turns = None, None
         if self.cap_usd is not None:
-            usd = (self.cap_usd - self.spent - sum(share.usd or 0.0 for share in others.values())) / among
+            usd = (self.cap_usd - self.spent - sum(share.usd or 0.0 for share in aside)) / among
         if self.cap_turns is not None:
-            free = self.cap_turns - self.turns - sum(share.turns or 0 for share in others.values())
+            free = self.cap_turns - self.turns - sum(share.turns or 0 for share in aside)
             turns = min(max(1, free // among), free)
         if usd is not None and usd < SMALLEST:
-            raise CapReached(f"{self._state()}: nothing is left for {name}\ngo on with a higher `--max-budget-usd`")
+            raise CapReached(f"{self.state()}: nothing is left for {name}\ngo on with a higher `--max-budget-usd`")
         if turns is not None and turns < 1:
-            raise CapReached(f"all {self.cap_turns} turns are used or set aside\ngo on with a higher `--max-turns`")
-        self._book.reserved = {**others, name: _Reserved(usd=usd, turns=turns)}
+            raise CapReached(f"all {self.cap_turns} turns are used or set aside: none is left for {name}")
+        self._book.granted[name] = _Aside(task=name, usd=usd, turns=turns)
         self._write()
         return Share(usd, turns)
 
@@ -105,24 +113,35 @@ class Ledger:
         """Books what ``name`` used, and frees the rest of its share.
 
         ``cost_usd`` is of the whole ``session``, resumes included, so only its difference is added; ``turns`` are those
-        since the last time. A cost of None, or without a session, is not known: the share stays set aside.
+        since the last time. A cost of None is not known: the share stays set aside.
         """
-        if session is not None:
+        if session is not None and cost_usd is not None:
             booked = self._book.sessions.setdefault(session, _Session(task=name))
             booked.turns += turns
-            booked.usd = max(booked.usd, cost_usd or 0.0)
-        if session is not None and cost_usd is not None:
-            self._book.reserved.pop(name, None)
+            booked.usd = max(booked.usd, cost_usd)
+            self._book.granted.pop(name, None)
+        else:
+            self._lose_sight_of(name)
         self._write()
 
     def release(self, name: str) -> None:
-        """Frees the share of a task that certainly used nothing: it was never begun."""
-        if self._book.reserved.pop(name, None) is not None:
+        """Frees the share of a task that certainly used nothing: the service was never asked."""
+        if self._book.granted.pop(name, None) is not None:
             self._write()
 
-    def _state(self) -> str:
-        aside = sum(share.usd or 0.0 for share in self._book.reserved.values())
-        return f"${self.spent:.2f} of ${self.cap_usd:.2f} are spent, ${aside:.2f} set aside"
+    def state(self) -> str:
+        """One line for who reads it."""
+        unknown = [share.usd for share in self._book.unknown]
+        known = f"${self.spent:.2f}" + ("" if self.cap_usd is None else f" of ${self.cap_usd:.2f}") + " spent"
+        if not unknown:
+            return known
+        most = f"at most ${sum(usd or 0.0 for usd in unknown):.2f}" if None not in unknown else "no limit was set"
+        return f"{known}, {len(unknown)} of unknown cost ({most})"
+
+    def _lose_sight_of(self, name: str) -> None:
+        share = self._book.granted.pop(name, None)
+        if share is not None:
+            self._book.unknown.append(share)
 
     def _write(self) -> None:
         with storage_errors(self.path):

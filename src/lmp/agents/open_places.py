@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from lmp.errors import InvalidAnalysis, Missing, NotFound
-from lmp.expand.references import Lookup, References
+from lmp.expand.references import Lookup, References, is_open
 from lmp.expand.references import Place as Where
 from lmp.formula import Ref, map_references, parse, references, to_text
 from lmp.records import Binding, Kernel, MemoryAccess, ModuleAnalysis
@@ -66,15 +66,10 @@ def open_places(analysis: ModuleAnalysis, lookup: Lookup) -> list[OpenPlace]:
     ]
 
 
-def is_open(ref: Ref) -> bool:
-    """Whether a reference names an attribute, ``${{self.act_fn}}``, and so no class."""
-    return ref.target.partition(".")[0] == "self" or "." not in ref.target
-
-
 def _open(analysis: ModuleAnalysis, kernel: Kernel, follow: References) -> Iterator[tuple[Ref, str]]:
     here = Where(analysis.class_name.rpartition(".")[2]).at(kernel.line)
     for ref in references(parse(kernel.flops)):
-        if is_open(ref):
+        if is_open(ref.target):
             yield ref, f"the reference does not say which class {ref.target} is"
             continue
         try:
@@ -103,7 +98,7 @@ def reached(root: ModuleAnalysis, lookup: Lookup) -> Iterator[ModuleAnalysis]:
 def referred(analysis: ModuleAnalysis, lookup: Lookup) -> Iterator[ModuleAnalysis]:
     """The analyses that it refers to; what cannot be followed is left out, as it is an open place."""
     for ref in dict.fromkeys(ref for kernel in analysis.kernels for ref in references(parse(kernel.flops))):
-        if is_open(ref):
+        if is_open(ref.target):
             continue
         try:
             yield lookup(ref.target)

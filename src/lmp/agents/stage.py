@@ -32,8 +32,8 @@ class Talk:
     prompt: str
     tools: Sequence[Tool]
     roots: Sequence[Path]
-    need: Callable[[str], Awaitable[None]]
-    """Has a class analysed that turned up on the way."""
+    need: Callable[[Sequence[str]], Awaitable[None]]
+    """Has classes analysed that turned up on the way."""
 
 
 @dataclass
@@ -103,9 +103,9 @@ class Stage:
     async def _wait_for_classes(self) -> str:
         """Has analysed what the last hand-in refers to; returns what the gate then says, empty if it did not wait."""
         said = ""
-        while (class_path := self.hand_ins.waiting_for) is not None:
-            self._event({"event": "waits", "for": class_path})
-            await self.talk.need(class_path)
+        while classes := self.hand_ins.waiting_for:
+            self._event({"event": "waits", "for": list(classes)})
+            await self.talk.need(classes)
             said = (await self.hand_ins.again()).text
         return said
 

@@ -239,7 +239,7 @@ def event_text(event: dict[str, Any]) -> str | None:
         case "handed in":
             return f"{name}: hand-in {event.get('round')}: {event.get('outcome')}"
         case "waits":
-            return f"{name}: waits for {str(event.get('for', '')).rpartition('.')[2]}"
+            return f"{name}: waits for {', '.join(str(c).rpartition('.')[2] for c in event.get('for', ()))}"
         case "result":
             return f"{name}: {event.get('turns')} turns, ${event.get('cost_usd') or 0:.4f}"
         case "summary":

@@ -15,9 +15,10 @@ from lmp.agents.base import Agent
 from lmp.agents.run import Limits, Run, State, begin, go_on
 from lmp.errors import Interrupted, LmpError, UsageError
 from lmp.pipeline.agents import AgentWork
-from lmp.pipeline.model import ModelOutcome, ModelSession
+from lmp.pipeline.model import ModelOutcome
 from lmp.pipeline.module import Options, Outcome, Progress
 from lmp.pipeline.planning import Planned, plan
+from lmp.pipeline.subject import HandInSession
 from lmp.records import ModuleAnalysis
 
 T = TypeVar("T")
@@ -92,7 +93,7 @@ def resumed(results: Path, name: str | None, changed: dict[str, Any]) -> tuple[R
 
 def carry_out(run: Run, options: Options, progress: Progress, make_agent: MakeAgent) -> Done:
     """The run's command with agents. Raises what they do; Interrupted, with the command that goes on, on Ctrl-C."""
-    session = ModelSession(options, progress)
+    session = HandInSession(options, progress)
     session.ask(run.state.classes)
     work = AgentWork(session, run, make_agent(run))
     began = datetime.now(UTC)
@@ -128,30 +129,28 @@ async def _work(work: AgentWork) -> None:
         await work.analyse(work.run.state.classes)
 
 
-def _linked(session: ModelSession, run: Run) -> ModelOutcome | None:
+def _linked(session: HandInSession, run: Run) -> ModelOutcome | None:
     if run.state.command != "expand":
         return None
-    root = session.lookup_stored(run.state.classes[0])
+    root = session.lookup(run.state.classes[0])
     session.made += run.state.done
     return session.outcome(session.linked(root), reused=False)
 
 
-def _outcomes(session: ModelSession, run: Run) -> tuple[Outcome, ...]:
+def _outcomes(session: HandInSession, run: Run) -> tuple[Outcome, ...]:
     wanted = [session.locate(class_path).class_path for class_path in run.state.classes]
     names = dict.fromkeys([*wanted, *run.state.done])
-    return tuple(
-        _outcome(session, session.lookup_stored(name), name in run.state.done, name in wanted) for name in names
-    )
+    return tuple(_outcome(session, session.lookup(name), name in run.state.done, name in wanted) for name in names)
 
 
-def _outcome(session: ModelSession, analysis: ModuleAnalysis, made: bool, requested: bool) -> Outcome:
+def _outcome(session: HandInSession, analysis: ModuleAnalysis, made: bool, requested: bool) -> Outcome:
     file = session.store.file(analysis.class_name, analysis.config.name)
     return Outcome(analysis, file, reused=not made, requested=requested)
 
 
 def _summary(work: AgentWork, seconds: float) -> Summary:
     run, ledger = work.run, work.run.ledger
-    stored = {name: work.session.lookup_stored(name).verification.status for name in run.state.done}
+    stored = {name: work.session.lookup(name).verification.status for name in run.state.done}
     failed = {name: str(error).splitlines()[0] for name, error in work.failed.items()}
     return Summary(
         run=run.id,
@@ -168,13 +167,12 @@ def _summary(work: AgentWork, seconds: float) -> Summary:
 
 def dry_run(class_paths: Sequence[str], options: Options, limits: Limits) -> DryRun:
     """What agents would do, and how much they would be told. Nothing is sent or stored."""
-    from lmp.agents.told import analyzer_prompt
-    from lmp.pipeline.facts import facts_of
+    from lmp.pipeline.telling import told_of_class
 
-    session = ModelSession(options, lambda name, stage: None)
+    session = HandInSession(options, lambda name, stage: None)
     session.ask(class_paths)
     planned = plan(class_paths, session.locate, session.trees, lambda name: session.reusable(name) is not None)
-    told = {p.name: analyzer_prompt(facts_of(session, p.source, session.lookup_stored), session.trees) for p in planned}
+    told = {p.name: told_of_class(session, p.name, session.lookup) for p in planned}
     sizes = {name: len(said.system) + len(said.prompt) for name, said in told.items()}
     names = {p.name for p in planned}
     wanted = [session.locate(class_path).class_path for class_path in class_paths]

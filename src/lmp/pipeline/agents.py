@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from lmp.agents.base import ANALYZER, EXPANDER, Agent, Verdict
 from lmp.agents.binding import BindingGate, Bound
+from lmp.agents.facts import Facts
 from lmp.agents.findings import findings_text
 from lmp.agents.gate import Gate
 from lmp.agents.handins import HandIns
@@ -18,9 +19,9 @@ from lmp.agents.told import analyzer_prompt
 from lmp.agents.tools import analyzer_tools, expander_tools
 from lmp.errors import AgentUnavailable, CapReached, InvalidAnalysis, LmpError, Missing, NotFound, Refused
 from lmp.pipeline.facts import facts_of
-from lmp.pipeline.model import ModelSession, is_foreign
+from lmp.pipeline.model import is_foreign
 from lmp.pipeline.planning import Planned, plan
-from lmp.pipeline.subject import SessionSubject
+from lmp.pipeline.subject import ClassSubject, HandInSession
 from lmp.pipeline.submitting import keep_draft, remove_draft
 from lmp.pipeline.telling import told_of_places
 from lmp.records import GateFinding, ModuleAnalysis, Provenance, Verification
@@ -31,7 +32,7 @@ T = TypeVar("T")
 class AgentWork:
     """The agents of one command, over one session and one run."""
 
-    def __init__(self, session: ModelSession, run: Run, agent: Agent) -> None:
+    def __init__(self, session: HandInSession, run: Run, agent: Agent) -> None:
         self.session, self.run, self.agent = session, run, agent
         self.failed: dict[str, LmpError] = {}
         self._tasks: dict[str, asyncio.Task[ModuleAnalysis]] = {}
@@ -57,7 +58,7 @@ class AgentWork:
             raise
         if self.failed:
             raise next(iter(self.failed.values()))
-        return [self.session.lookup_stored(name) for name in wanted]
+        return [self.session.lookup(name) for name in wanted]
 
     def _own_name(self, class_path: str) -> str:
         return self.session.locate(class_path).class_path
@@ -140,9 +141,9 @@ class AgentWork:
         self.run.close(source.class_path, ANALYZER)
         return analysis
 
-    def _read(self, planned: Planned) -> tuple[SessionSubject, Any]:
-        subject = SessionSubject(self.session, planned.source, engine="agent")
-        return subject, facts_of(self.session, planned.source, subject.lookup)
+    def _read(self, planned: Planned) -> tuple[ClassSubject, Facts]:
+        subject = ClassSubject(self.session, planned.name)
+        return subject, facts_of(self.session, planned.source, subject.lookup, subject.making)
 
     async def _executing(self, work: Callable[[], T]) -> T:
         """In a thread, so that the other agents are heard meanwhile; one at a time, as torch's modes are global."""
@@ -154,17 +155,21 @@ class AgentWork:
         name = self._own_name(class_path)
         found = self.session.reusable(name)
         if found is None:
-            hand_ins.wait_for(name, lambda: str(callee_of(self.session.lookup_stored(name))))
-            raise Missing(f"{name} is not analysed yet: that is done now\nstop here; you are told when it is there")
+            hand_ins.wait_for(name, lambda: str(callee_of(self.session.lookup(name))))
+            raise Missing(
+                f"{name} is not analysed yet: that is done now\nstop here; you are told when it is there",
+                classes=(name,),
+            )
         return found
 
     # -- waiting for one another -----------------------------------------------------------------------------------
 
-    async def _need(self, name: str, class_path: str) -> None:
-        """Has a class analysed that turned up on the way."""
-        called = self._own_name(class_path)
-        if self.session.reusable(called) is None:
-            self._begin([called])
+    async def _need(self, name: str, class_paths: Sequence[str]) -> None:
+        """Has classes analysed that turned up on the way, all at the same time."""
+        wanted = [self._own_name(class_path) for class_path in class_paths]
+        missing = [called for called in wanted if self.session.reusable(called) is None]
+        self._begin(missing)
+        for called in missing:
             await self._wait(name, called)
 
     async def _wait(self, name: str, called: str) -> None:
@@ -199,8 +204,8 @@ class AgentWork:
         """The class with every open reference below it closed; what was closed is stored, if lmp made it."""
         await self.analyse([class_path])
         name = self._own_name(class_path)
-        root = self.session.lookup_stored(name)
-        gate = BindingGate(root, self.session.lookup_stored, self._judge)
+        root = self.session.lookup(name)
+        gate = BindingGate(root, self.session.lookup, self._judge)
         try:
             places = await self._with_missing(name, gate.places)
             if places:
@@ -212,14 +217,14 @@ class AgentWork:
             raise
         for analysis in bound.analyses:
             self._closed(analysis, provenance)
-        return self.session.lookup_stored(name)
+        return self.session.lookup(name)
 
     async def _with_missing(self, name: str, ask: Callable[[], T]) -> T:
         while True:
             try:
                 return ask()
             except Missing as missing:
-                await self._need(f"{EXPANDER} {name}", missing.class_path)
+                await self._need(f"{EXPANDER} {name}", missing.classes)
 
     async def _bound(self, gate: BindingGate, root: ModuleAnalysis, places: Sequence[Any]) -> tuple[Bound, Provenance]:
         name = root.class_name
@@ -231,7 +236,7 @@ class AgentWork:
             most=self.run.state.limits.max_rounds,
             tool="submit_bindings",
         )
-        told = await self._executing(lambda: told_of_places(self.session, root, self.session.lookup_stored))
+        told = await self._executing(lambda: told_of_places(self.session, root, self.session.lookup))
         tools = expander_tools(
             places,
             lambda: self.session.trees,
@@ -253,9 +258,8 @@ class AgentWork:
         return bound, provenance
 
     def _judge(self, analysis: ModuleAnalysis, others: Mapping[str, ModuleAnalysis]) -> Verification:
-        source = self.session.locate(analysis.class_name)
         with self.session.instead(others):
-            return SessionSubject(self.session, source, engine=analysis.engine).judged(analysis)
+            return ClassSubject(self.session, analysis.class_name).judged(analysis)
 
     def _closed(self, analysis: ModuleAnalysis, provenance: Provenance | None) -> None:
         """What others made is linked as it was closed, and their file left as it is."""

@@ -11,16 +11,17 @@ from lmp.errors import LmpError
 from lmp.records import ModuleAnalysis
 
 if TYPE_CHECKING:
+    from lmp.pipeline.making import Making
     from lmp.pipeline.module import Session
     from lmp.source.locate import ClassSource
 
 Lookup = Callable[[str], ModuleAnalysis]
 
 
-def facts_of(session: Session, source: ClassSource, lookup: Lookup) -> Facts:
+def facts_of(session: Session, source: ClassSource, lookup: Lookup, making: Making | None = None) -> Facts:
     """What a prompt says of a class. ``lookup`` gives the analyses of the classes that it calls, or raises an LmpError:
-    then the prompt says that there is none."""
-    executed, why_not, config = _executed(session, source)
+    then the prompt says that there is none. ``making`` runs the class, where that is there already."""
+    executed, why_not, config = _executed(session, source, making)
     options = session.options
     return read_facts(
         source,
@@ -45,11 +46,13 @@ def config_of(session: Session, class_path: str) -> dict[str, Any]:
         return dict(session.config or {})
 
 
-def _executed(session: Session, source: ClassSource) -> tuple[Executed | None, str, dict[str, Any]]:
+def _executed(
+    session: Session, source: ClassSource, making: Making | None
+) -> tuple[Executed | None, str, dict[str, Any]]:
     """What running it shows, or why it does not run; and the plain values of its config."""
     config: dict[str, Any] = {}
     try:
-        making = session._making(source)
+        making = making or session._making(source)
         from lmp.pipeline.described import executed, plain_config
 
         config = plain_config(making)

@@ -7,15 +7,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from lmp.errors import InvalidAnalysis, Missing, NotFound, Search, VerificationFailed
+from lmp.errors import InvalidAnalysis, NotFound, Search, VerificationFailed
 from lmp.pipeline.module import Options, Progress, Session
 from lmp.pipeline.own import is_of
 from lmp.records import ModelAnalysis, ModuleAnalysis
 from lmp.source.trees import UNKNOWN
 from lmp.store.fingerprint import LINKED, is_model_current, linked_fingerprint
 
-OWN_ENGINES = ("trace", "agent")
-"""What lmp makes, it makes again when it is no longer true. What others made is used as it is."""
+OWN_ENGINES = ("trace", "agent", "submitted")
+"""What lmp makes, or took in through the gate, says what it was made from: it is used as long as that is true. What
+others put there is used as it is."""
 
 
 @dataclass(frozen=True)
@@ -104,14 +105,6 @@ class ModelSession(Session):
     def keep(self, analysis: ModuleAnalysis) -> None:
         """From now on this is the analysis of its class."""
         self._fresh[analysis.class_name] = analysis
-
-    def lookup_stored(self, class_path: str) -> ModuleAnalysis:
-        """The analysis of a class, if there is one that may be used; nothing is made. Raises NotFound, or Missing."""
-        name = self.locate(class_path).class_path
-        found = self.reusable(name)
-        if found is None:
-            raise Missing(f"{name} has no analysis yet\nrun `lmp analyze-module {name}`", class_path=name)
-        return found
 
     @contextmanager
     def instead(self, others: Mapping[str, ModuleAnalysis]) -> Iterator[None]:

@@ -264,12 +264,13 @@ class Session:
 
 
 def references_of(analysis: ModuleAnalysis) -> list[str]:
-    """Classes that an analysis refers to."""
+    """Classes that an analysis refers to; not the attributes whose class is still to be said."""
+    from lmp.expand.references import is_open
     from lmp.formula import parse, references
 
-    return sorted(
-        {r.target for k in analysis.kernels if k.kernel_type == "composite" for r in references(parse(k.flops))}
-    )
+    composite = (kernel for kernel in analysis.kernels if kernel.kernel_type == "composite")
+    targets = {ref.target for kernel in composite for ref in references(parse(kernel.flops))}
+    return sorted(target for target in targets if not is_open(target))
 
 
 def origin_of(found: FoundConfig | None) -> ConfigOrigin:

@@ -11,7 +11,18 @@ from typing import Any
 from lmp.errors import LmpError
 from lmp.formula import evaluate, evaluate_condition, parse
 from lmp.records import UNIVERSAL, Finding, Kernel, ModuleAnalysis, Verification
-from lmp.verify.claims import QUANTITIES, Amounts, Claims, Lookup
+from lmp.verify.claims import (
+    LISTED_FREE,
+    LISTED_NOT_TAKEN,
+    PARAMETERS_COUNT,
+    QUANTITIES,
+    UNCOUNTED,
+    UNCOVERED,
+    WHOLE_RUN,
+    Amounts,
+    Claims,
+    Lookup,
+)
 from lmp.verify.counter import Counter, OperatorCount, flop_counter_total
 from lmp.verify.resolve import resolve_all
 from lmp.workload.base import RUNTIME, Workload
@@ -31,12 +42,6 @@ Line = tuple[str, int]
 
 StatementOf = Callable[[str, int], int]
 """A file relative to its tree and a line of it -> the first line of the statement that the line belongs to."""
-
-UNCOVERED = "line without a kernel"
-LISTED_FREE = "line listed as free"
-LISTED_NOT_TAKEN = "line listed as not taken"
-UNCOUNTED = "uncounted operator"
-PARAMETERS_COUNT = "parameters_count"
 
 
 @dataclass(frozen=True)
@@ -221,8 +226,9 @@ class _Judge:
     def _against_flop_counter(self, point: Point) -> None:
         own = sum(count.matmul_flops for count in point.counts)
         if point.flop_counter is not None and own != point.flop_counter:
-            what = "matmul_flops of the whole run"
-            self.find(None, None, what, point, {}, f"{own} (lmp)", f"{point.flop_counter} (torch.utils.flop_counter)")
+            self.find(
+                None, None, WHOLE_RUN, point, {}, f"{own} (lmp)", f"{point.flop_counter} (torch.utils.flop_counter)"
+            )
 
     # --- one call
 
