@@ -14,7 +14,7 @@ import jsonschema
 import pytest
 
 from lmp.agents.base import Answer, Tool
-from lmp.agents.findings import SHOWN, findings_text
+from lmp.agents.findings import SHOWN, finding_text, findings_text
 from lmp.agents.open_places import OpenPlace
 from lmp.agents.reading import MOST_CHARACTERS, MOST_LINES, bounded
 from lmp.agents.tools import analyzer_tools, described, expander_tools, input_schema
@@ -88,7 +88,7 @@ class Work:
     async def analysis_of(self, class_path: str) -> ModuleAnalysis:
         if class_path.endswith("Linear"):
             return analyses.linear(interface={"input": ["{batch_size}", "{in_features}"]}, assumptions=["{bias} <= 1"])
-        raise Missing(f"no analysis of {class_path}\nmake it first", class_path=class_path)
+        raise Missing(f"no analysis of {class_path}\nmake it first")
 
 
 @pytest.fixture
@@ -234,7 +234,8 @@ def test_no_answer_is_longer_than_the_bound() -> None:
 # --- handing in ------------------------------------------------------------------------------------------------------
 
 WRONG = GateFinding(
-    rule="numbers", message="flops of line 18 differ", line=18, quantity="flops", point="prefill", claimed="2", counted="1"
+    rule="numbers", message="flops of line 18 differ", line=18, quantity="flops", point="prefill", claimed="2",
+    counted="1",
 )  # fmt: skip
 
 
@@ -266,10 +267,17 @@ def test_findings_are_small_and_say_what_was_counted() -> None:
     text = findings_text([WRONG, GateFinding(rule="coverage", message="line 20 is in no list\x1b[2J", line=20)], 3)
     assert text.split("\n\n") == [
         "Refused: 2 findings.",
-        "[numbers] line 18: flops of line 18 differ\n  flops: claimed 2, executed 1, at prefill",
-        r"[coverage] line 20: line 20 is in no list\x1b[2J",
+        "[numbers] flops of line 18 differ\n  flops: given 2, executed 1, at prefill",
+        r"[coverage] line 20 is in no list\x1b[2J",
         "Correct what is named, keep the rest, hand in the whole again. You may hand in 3 more times.",
     ]
+
+
+def test_a_finding_says_nothing_twice() -> None:
+    said = GateFinding(
+        rule="numbers", message="line 9: 270 read, given 90", line=9, kernel=3, claimed="90", counted="270"
+    )
+    assert finding_text(said) == "[numbers] kernel 3: line 9: 270 read, given 90"
 
 
 def test_many_findings_are_cut() -> None:

@@ -25,18 +25,34 @@ def findings_text(findings: Sequence[GateFinding], rounds_left: int | None = Non
 
 
 def finding_text(finding: GateFinding) -> str:
-    """One finding: the rule, where it is, what is wrong, what was claimed and what was counted."""
-    where = []
-    if finding.line is not None:
-        where.append(f"{finding.file} line {finding.line}" if finding.file else f"line {finding.line}")
-    if finding.kernel is not None:
-        where.append(f"kernel {finding.kernel}")
-    text = f"[{finding.rule}] {', '.join(where)}{': ' if where else ''}{finding.message}"
-    if finding.claimed is not None or finding.counted is not None:
+    """One finding: the rule, where it is, what is wrong; what was claimed and counted, unless the message says it."""
+    message, place = finding.message, _place(finding)
+    where = ", ".join(
+        part
+        for part in (
+            f"kernel {finding.kernel}" if finding.kernel is not None else "",
+            place if place and f"line {finding.line}" not in message else "",
+        )
+        if part
+    )
+    text = f"[{finding.rule}] {where}{': ' if where else ''}{message}"
+    if (finding.claimed or finding.counted) and not (
+        _says(message, finding.claimed) and _says(message, finding.counted)
+    ):
         what = f"{finding.quantity}: " if finding.quantity else ""
         at = f", at {finding.point}" if finding.point else ""
-        text += f"\n  {what}claimed {_short(finding.claimed)}, executed {_short(finding.counted)}{at}"
+        text += f"\n  {what}given {_short(finding.claimed)}, executed {_short(finding.counted)}{at}"
     return escaped(text)
+
+
+def _place(finding: GateFinding) -> str:
+    if finding.line is None:
+        return ""
+    return f"{finding.file} line {finding.line}" if finding.file else f"line {finding.line}"
+
+
+def _says(message: str, value: str | None) -> bool:
+    return value is None or value in message
 
 
 def _short(text: str | None) -> str:
