@@ -26,6 +26,7 @@ def register(app: typer.Typer) -> None:
     """In the order in which they are used."""
     from lmp.cli.diff import diff
     from lmp.cli.expand import expand
+    from lmp.cli.submit import submit
 
     app.command("vendor")(vendor)
     app.command("analyze-module")(analyze_module)
@@ -33,6 +34,7 @@ def register(app: typer.Typer) -> None:
     app.command("expand")(expand)
     app.command("evaluate")(evaluate)
     app.command("diff")(diff)
+    app.command("submit")(submit)
     app.command("inspect")(inspect)
     app.command("catalogue")(catalogue)
     app.command("doctor")(doctor)

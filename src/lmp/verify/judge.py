@@ -226,7 +226,9 @@ class _Judge:
     def _against_flop_counter(self, point: Point) -> None:
         own = sum(count.matmul_flops for count in point.counts)
         if point.flop_counter is not None and own != point.flop_counter:
-            self.find(None, None, WHOLE_RUN, point, {}, f"{own} (lmp)", f"{point.flop_counter} (torch.utils.flop_counter)")
+            self.find(
+                None, None, WHOLE_RUN, point, {}, f"{own} (lmp)", f"{point.flop_counter} (torch.utils.flop_counter)"
+            )
 
     # --- one call
 

@@ -87,9 +87,7 @@ class Gate:
             reason = f"it cannot be executed here: {'; '.join(str(error).splitlines())}"
             verification = Verification(status="unverified", reason=reason)
         kernels = kernels_at(draft.kernels, self.places)
-        at_open = {
-            self.places.start(None, slot.line) for slot in referring.open.values() if slot.line is not None
-        }
+        at_open = {self.places.start(None, slot.line) for slot in referring.open.values() if slot.line is not None}
         own, foreign = counting.split(verification.findings)
         # A line with an open reference has no numbers yet.
         own = [f for f in own if f.line not in at_open] if referring.open else own

@@ -31,7 +31,9 @@ class Slot:
 
 def in_lmps_names(draft: Draft) -> Draft:
     """Parameters under the contract's names: num_attention_heads is num_heads."""
-    names = {n: standard for n, standard in ALIASES.items() if n in draft.parameters and standard not in draft.parameters}
+    names = {
+        n: standard for n, standard in ALIASES.items() if n in draft.parameters and standard not in draft.parameters
+    }
     if not names:
         return draft
     return draft.model_copy(update={"parameters": {names.get(n, n): p for n, p in draft.parameters.items()}})
@@ -127,7 +129,9 @@ def undeclared(draft: Draft, slots: Iterable[Slot]) -> Iterator[GateFinding]:
             seen.add((slot.kernel, name))
             close = difflib.get_close_matches(name, [*draft.parameters, *UNIVERSAL], n=1)
             hint = f"did you mean {close[0]}? else " if close else ""
-            message = f"{slot.quantity} uses {{{name}}}, which is not declared; {hint}say in parameters where it is from"
+            message = (
+                f"{slot.quantity} uses {{{name}}}, which is not declared; {hint}say in parameters where it is from"
+            )
             yield slot.finding("variable", message)
 
 
