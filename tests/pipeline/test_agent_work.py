@@ -117,7 +117,7 @@ def test_the_same_finding_three_times_ends_it_and_keeps_the_draft(drafts: Any, o
     assert stored(options) == []
     assert json.loads((options.results / LINEAR / "draft.json").read_text())["kernels"][0]["flops"] == "7"
     findings = json.loads((options.results / LINEAR / "findings.json").read_text())
-    assert findings[0]["rule"] == "numbers"
+    assert findings["findings"][0]["rule"] == "numbers"
 
 
 def test_rounds_are_bounded(drafts: Any, options: Options) -> None:

@@ -29,6 +29,7 @@ def register(app: typer.Typer) -> None:
     from lmp.cli.expand import expand
     from lmp.cli.prompt import prompt
     from lmp.cli.resume import resume
+    from lmp.cli.submit import submit
 
     app.command("vendor")(vendor)
     app.command("analyze-module")(analyze_module)
@@ -40,6 +41,7 @@ def register(app: typer.Typer) -> None:
     app.command("inspect")(inspect)
     app.command("catalogue")(catalogue)
     app.command("prompt")(prompt)
+    app.command("submit")(submit)
     app.command("doctor")(doctor)
     app.command("schema")(schema)
 
