@@ -65,7 +65,7 @@ class Given(Record):
 
     inputs: str
     init: str = ""
-    live: bool = Field(False, description="an instance was analysed: its own sizes are plain numbers")
+    live: bool = Field(default=False, description="an instance was analysed: its own sizes are plain numbers")
     parts: dict[ClassPath, str] = Field(
         default_factory=dict, description="class of one's own that is referred to -> what its analysis must be of"
     )

@@ -11,9 +11,9 @@ import time
 from pathlib import Path
 
 import pytest
-from agents_service import MODEL, Failure, MessagesServer, Reply, calls, says
-from conftest import DUMMY_KEY, Bench, Desk, processes_of
+from agents_service import Failure, MessagesServer, Reply, calls, says
 
+from conftest import DUMMY_KEY, Desk, processes_of
 from lmp.agents.base import Answer, Caps, Ended, Tool
 from lmp.agents.ledger import Ledger
 from lmp.errors import AgentUnavailable
@@ -55,7 +55,7 @@ def test_an_overloaded_service_is_asked_again_then_the_fallback_model(bench, ser
             "the service is not available, also after retries: API Error: 529 busy",
         ),
         (Failure(400, "invalid_request_error", "no"), "the agent stopped with an error: API Error: 400 no\n"),
-        (Failure(404, "not_found_error", "model"), f"the service does not know the model: There's an issue with"),
+        (Failure(404, "not_found_error", "model"), "the service does not know the model: There's an issue with"),
     ],
     ids=lambda value: str(value.status) if isinstance(value, Failure) else "",
 )
@@ -149,7 +149,9 @@ def test_the_timeout_says_what_it_has_cost(bench, service: MessagesServer) -> No
 
 
 def test_cancelled_then_resumed(bench, service: MessagesServer) -> None:
-    first = service.plays(Reply([calls(SUBMIT, {"flops": 1})]), Reply([says("late")], waits=20.0), marker="Analyse Toy.")
+    first = service.plays(
+        Reply([calls(SUBMIT, {"flops": 1})]), Reply([says("late")], waits=20.0), marker="Analyse Toy."
+    )
 
     async def cancelled() -> None:
         running = asyncio.create_task(bench.carry_out())
@@ -277,5 +279,3 @@ def test_ctrl_c_in_the_terminal_reaches_lmp_alone(bench, service: MessagesServer
     looking.join()
     assert groups
     assert os.getpgid(0) not in groups
-
-

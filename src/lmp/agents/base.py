@@ -120,8 +120,11 @@ class Subject(Protocol):
 
     source: ClassSource
     trees: Trees
-    config_names: Collection[str]
-    """What a config that was given states, beside what its class says."""
+
+    @property
+    def config_names(self) -> Collection[str]:
+        """What a config that was given states, beside what its class says."""
+        ...
 
     def lookup(self, class_path: str) -> ModuleAnalysis:
         """The analysis of a class that is referred to.

@@ -9,6 +9,7 @@ from typing import Any
 
 from lmp.agents.base import Agent, Caps, Ended, Event, StageName, Task, Tool
 from lmp.agents.handins import HandIns
+from lmp.agents.ledger import Share
 from lmp.agents.prompts import prompt_sha256
 from lmp.agents.run import Run, conversation
 from lmp.errors import AgentUnavailable, CapReached
@@ -80,7 +81,7 @@ class Stage:
     async def _converse(self, message: str, session: str | None) -> Ended:
         talk, limits = self.talk, self.run.state.limits
         async with self.run.slots:
-            share = self.run.ledger.grant(self._key, self.run.unfinished)
+            share = self._share()
             caps = Caps(share.turns or NO_LIMIT, limits.max_rounds, limits.timeout, share.usd)
             task = Task(
                 name=talk.name,
@@ -99,6 +100,15 @@ class Stage:
         self.run.ledger.settle(self._key, ended.session, ended.cost_usd, ended.turns)
         self.parts.append(ended)
         return ended
+
+    def _share(self) -> Share:
+        """What this agent may use of what is left. Raises CapReached, with the command that goes on."""
+        try:
+            return self.run.ledger.grant(self._key, self.run.unfinished)
+        except CapReached as error:
+            caps = "a larger --max-turns or --max-budget-usd"
+            why = str(error).splitlines()[0]
+            raise CapReached(f"{why}\n`{self.run.resume_command}` with {caps} goes on") from error
 
     async def _wait_for_classes(self) -> str:
         """Has analysed what the last hand-in refers to; returns what the gate then says, empty if it did not wait."""

@@ -22,9 +22,9 @@ from lmp.pipeline.facts import facts_of
 from lmp.pipeline.model import is_foreign
 from lmp.pipeline.planning import Planned, plan
 from lmp.pipeline.subject import ClassSubject, HandInSession
-from lmp.pipeline.submitting import keep_draft, remove_draft
 from lmp.pipeline.telling import told_of_places
 from lmp.records import GateFinding, ModuleAnalysis, Provenance, Verification
+from lmp.store.drafts import keep_draft, remove_draft
 
 T = TypeVar("T")
 
@@ -137,7 +137,7 @@ class AgentWork:
         assert verdict.analysis is not None
         analysis = verdict.analysis.model_copy(update={"provenance": [provenance]})
         self._store(analysis)
-        remove_draft(self.session, name)
+        remove_draft(self.session.store, name, self.session.names(name))
         self.run.close(source.class_path, ANALYZER)
         return analysis
 
@@ -251,7 +251,7 @@ class AgentWork:
         except (Refused, NotFound):
             self.run.close(name, EXPANDER)
             raise
-        remove_draft(self.session, name)
+        remove_draft(self.session.store, name, self.session.names(name))
         self.run.close(name, EXPANDER)
         bound = hand_ins.accepted
         assert isinstance(bound, Bound)
@@ -278,7 +278,7 @@ class AgentWork:
         self.run.made(analysis.class_name)
 
     def _keep(self, name: str, draft: Any, findings: Sequence[GateFinding]) -> str:
-        return str(keep_draft(self.session, name, draft, findings))
+        return str(keep_draft(self.session.store, name, self.session.names(name), draft, findings))
 
     def _roots(self) -> list[Any]:
         return [tree.package_dir for tree in self.session.trees]

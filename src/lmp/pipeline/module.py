@@ -160,13 +160,13 @@ class Session:
         tree = self.trees.of_package(class_path.partition(".")[0])
         return class_path in self.own or (tree is not None and tree in self.trees.extra)
 
-    def _names(self, class_path: str) -> str:
+    def names(self, class_path: str) -> str:
         """PyTorch's own modules have no config: their results are the same under any."""
         return "default" if class_path.startswith("torch.") else self.origin.name
 
     def stored(self, class_path: str) -> ModuleAnalysis | None:
         """The stored analysis if it is valid and still true of the sources, the config, the options and lmp's rules."""
-        found = self.store.load(class_path, self._names(class_path))
+        found = self.store.load(class_path, self.names(class_path))
         return found if found is not None and self.is_true(found) else None
 
     def is_true(self, found: ModuleAnalysis) -> bool:
@@ -201,7 +201,7 @@ class Session:
         if stored is None and self.is_own(name) and name not in self.own:
             stored = self._of_an_instance(name)
         if stored is not None:
-            return [Outcome(stored, self.store.file(name, self._names(name)), reused=True, requested=True)]
+            return [Outcome(stored, self.store.file(name, self.names(name)), reused=True, requested=True)]
         return self._analyse(source)
 
     def reusable(self, name: str) -> ModuleAnalysis | None:
@@ -243,7 +243,7 @@ class Session:
         name = source.class_path
         call = self.own.get(name)
         if call is None and self.is_own(name):
-            before = stored or self.store.load(name, self._names(name))
+            before = stored or self.store.load(name, self.names(name))
             if before is not None and before.given is not None:
                 if before.given.live:
                     raise UsageError(

@@ -43,7 +43,7 @@ class HandInSession(ModelSession):
             found = self.stored(self.locate(class_path).class_path)
         if found is None:
             name = self.locate(class_path).class_path
-            file = str(self.store.file(name, self._names(name)))
+            file = str(self.store.file(name, self.names(name)))
             raise Missing(
                 f"there is no analysis of {name} yet\nrun `lmp analyze-module {name}`",
                 [Search(f"an analysis of {name}", file, "none that is true of the sources here")],
