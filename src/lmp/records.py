@@ -127,7 +127,7 @@ class Finding(Record):
     point: str
     claimed: str
     counted: str
-    operators: list[str] | None = Field(None, description="what ran at the line, with the shapes that went in")
+    operators: list[str] | None = Field(default=None, description="what ran at the line, with the shapes that went in")
 
 
 class Provenance(Record):

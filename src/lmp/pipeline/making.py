@@ -126,6 +126,8 @@ class Making:
         analysis = analysis.model_copy(update={"fingerprint": files})
         session._fresh[class_path] = analysis
         file = session.store.save(analysis)
+        while session.store.kept:
+            session.progress(class_path, f"what others had made of it is kept as {session.store.kept.pop().name}")
         session.progress(class_path, "stored")
         return Outcome(analysis, file, reused=False, requested=class_path == name)
 
@@ -302,15 +304,20 @@ class Making:
 
     def judged(self, analysis: ModuleAnalysis) -> Verification:
         """What execution says of the analysis, at points that it was not derived from."""
-        stacks = self.workload.stacks
         with quiet_warnings():
-            full = any(name in analysis.pinned for name in self.workload.full_layers)
-            points = self.points(full=full)
-            calls = [c.path for p in points for c in p.calls if c.class_path == analysis.class_name]
-            if not full and any(s.startswith(f"{path}." if path else "") for s in stacks for path in calls):
-                points = self.points(in_order=True)
+            points = self.points_for(analysis)
             by_statement = None if analysis.engine == LINE_BY_LINE else self.statement_of
             return judge(analysis, points, self.session.lookup, self.file_of, by_statement)
+
+    def points_for(self, analysis: ModuleAnalysis) -> list[Point]:
+        """The points that an analysis is judged at."""
+        stacks = self.workload.stacks
+        full = any(name in analysis.pinned for name in self.workload.full_layers)
+        points = self.points(full=full)
+        calls = [c.path for p in points for c in p.calls if c.class_path == analysis.class_name]
+        if not full and any(s.startswith(f"{path}." if path else "") for s in stacks for path in calls):
+            return self.points(in_order=True)
+        return points
 
     def statement_of(self, file: str, line: int) -> int:
         """The first line of the statement that a line of a tree's file belongs to."""

@@ -112,6 +112,11 @@ class ClassSubject:
                 raise self._ready
             return self._ready[0].judged(analysis)
 
+    def points(self, analysis: ModuleAnalysis) -> list[Point]:
+        """The points that an analysis is judged at; none where the class cannot be executed."""
+        with _EXECUTING:
+            return [] if isinstance(self._ready, TraceFailed) else self._ready[0].points_for(analysis)
+
     # -- what lmp knows by itself ------------------------------------------------------------------------------------
 
     def completed(self, analysis: dict[str, Any]) -> ModuleAnalysis:
@@ -124,6 +129,8 @@ class ClassSubject:
             return ModuleAnalysis.model_validate(found.model_dump())
 
     def _executed(self, draft: ModuleAnalysis, making: Making, points: list[Point]) -> ModuleAnalysis:
+        from lmp.pipeline.interface import interface_of
+
         workload, setting, name = making.workload, making.setting(), draft.class_name
         aliases = getattr(workload, "aliases", {})
         about = draft.model_copy(
@@ -135,6 +142,7 @@ class ClassSubject:
                 "fixed": dict(getattr(workload, "fixed", {})),
                 "aliases": {o: n for o, n in aliases.items() if n in draft.parameters},
                 "values": self._values(draft, making, points),
+                "interface": interface_of(name, draft.parameters, points),
                 "fingerprint": self._fingerprint,
             }
         )
@@ -190,7 +198,7 @@ class ClassSubject:
         if own is not None:
             from lmp.records import Given
 
-            update["given"] = Given(inputs=own.spec.inputs_text(), init=own.spec.init_text())
+            update["given"] = Given(inputs=own.spec.inputs_text(), init=own.spec.init_text(), live=False)
         return draft.model_copy(update=update)
 
     def _stated(self, parameters: Mapping[str, str]) -> Iterator[tuple[str, int]]:

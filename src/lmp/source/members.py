@@ -144,7 +144,8 @@ def _config(entries: Iterable[Definition], names: Names) -> tuple[Known, dict[st
         argument = next((a for a in init.args.args if a.arg == "config"), None) if init is not None else None
         if argument is None or argument.annotation is None:
             continue
-        found, values = Known(), {}
+        found = Known()
+        values: dict[str, int] = {}
         for dotted in _named(argument.annotation):
             definition = names.dotted(entry.module, dotted)
             if not isinstance(definition, Definition) or not isinstance(definition.node, ast.ClassDef):

@@ -58,8 +58,7 @@ class Places:
             file = None if kernel.file == self.source.forward_file else kernel.file
             problem = self._problem(file, kernel.line) or self._other_text(file, kernel.line, kernel.code)
             if problem is not None:
-                rule = "line"
-                findings.append(GateFinding(rule=rule, message=problem, kernel=index, line=kernel.line, file=file))
+                findings.append(GateFinding(rule="line", message=problem, kernel=index, line=kernel.line, file=file))
                 placed.append(kernel)
                 continue
             path = self.path_of(file)
@@ -130,16 +129,16 @@ class Places:
             *(("not_taken_lines", None, line) for line in draft.not_taken_lines),
         ]
         for name, file, line in listed:
-            problem = self._problem(file, line)
-            if problem is None and self._key(file, line) in with_costs:
-                problem = f"line {line} is listed, and a kernel of it claims a cost; leave out one of the two"
-            elif problem is None and name == "not_taken_lines" and self._key(None, line) in free:
-                problem = f"line {line} is in free_lines too: it runs, or it does not"
+            problem, rule = self._problem(file, line), "line"
+            if problem is None:
+                rule = "free line"
+                if self._key(file, line) in with_costs:
+                    problem = f"line {line} is listed, and a kernel of it claims a cost; leave out one of the two"
+                elif name == "not_taken_lines" and self._key(None, line) in free:
+                    problem = f"line {line} is in free_lines too: it runs, or it does not"
             if problem is not None:
-                rule = "line" if "listed" not in problem and "free_lines too" not in problem else "free line"
-                yield GateFinding.model_validate(
-                    {"rule": rule, "message": f"{name}: {problem}", "line": line, "file": file}
-                )
+                found = {"rule": rule, "message": f"{name}: {problem}", "line": line, "file": file}
+                yield GateFinding.model_validate(found)
 
     def _key(self, file: str | None, line: int) -> tuple[str, int]:
         return file or self.source.forward_file, self.start(file, line)
