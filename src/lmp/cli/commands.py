@@ -27,6 +27,7 @@ def register(app: typer.Typer) -> None:
     """In the order in which they are used."""
     from lmp.cli.diff import diff
     from lmp.cli.expand import expand
+    from lmp.cli.mcp import mcp
     from lmp.cli.prompt import prompt
     from lmp.cli.resume import resume
     from lmp.cli.submit import submit
@@ -38,10 +39,11 @@ def register(app: typer.Typer) -> None:
     app.command("resume")(resume)
     app.command("evaluate")(evaluate)
     app.command("diff")(diff)
-    app.command("inspect")(inspect)
-    app.command("catalogue")(catalogue)
     app.command("prompt")(prompt)
     app.command("submit")(submit)
+    app.command("mcp")(mcp)
+    app.command("inspect")(inspect)
+    app.command("catalogue")(catalogue)
     app.command("doctor")(doctor)
     app.command("schema")(schema)
 

@@ -29,10 +29,9 @@ def mcp(
 
     from lmp.agents.stdio import serve
     from lmp.pipeline.serving import Serving
-    from lmp.pipeline.submitting import check_draft, store_draft
 
     def told(name: str, stage: str) -> None:
         if not quiet:
             print(f"{name}: {stage}", file=sys.stderr)
 
-    anyio.run(serve, Serving(options, told, check_draft, store_draft).tools())
+    anyio.run(serve, Serving(options, told).tools())

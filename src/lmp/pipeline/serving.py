@@ -6,7 +6,7 @@ Work that blocks runs in a thread, one call at a time: a class is executed in th
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -14,22 +14,18 @@ import anyio
 import anyio.to_thread
 from pydantic import Field
 
-from lmp.agents.base import Answer, Tool
+from lmp.agents.base import Answer, Tool, Verdict
 from lmp.agents.findings import findings_text
-from lmp.agents.handins import Judged
 from lmp.agents.reading import Arguments
 from lmp.agents.tools import analyzer_tools
-from lmp.errors import LmpError, NotFound, Search
-from lmp.pipeline.module import Options, Progress, Session
+from lmp.errors import LmpError, NotFound, Search, UsageError
+from lmp.pipeline.module import Options, Progress, Session, analyze_modules
+from lmp.pipeline.submitting import checked, submit
 from lmp.records import ModuleAnalysis
 from lmp.source.scratchpad import write_scratchpad
+from lmp.source.trees import Trees
 
 T = TypeVar("T")
-
-CheckDraft = Callable[[Session, Any], Judged]
-"""The gate on a draft as it came. Raises Missing for a class that it refers to and that has no analysis."""
-StoreDraft = Callable[[Session, Any], tuple[Judged, str]]
-"""The same, and stores what is accepted; of a refused one the draft is kept. Returns where."""
 
 
 class OfTask(Arguments):
@@ -38,12 +34,10 @@ class OfTask(Arguments):
 
 @dataclass
 class Serving:
-    """What the tools of one server share."""
+    """What the tools of one server share. What is missing is analysed by lmp's own engine."""
 
     options: Options
     progress: Progress
-    check: CheckDraft
-    store: StoreDraft
     _one: anyio.CapacityLimiter = field(default_factory=lambda: anyio.CapacityLimiter(1))
 
     def tools(self) -> list[Tool]:
@@ -51,12 +45,15 @@ class Serving:
         found = self.options.found_config
         config = {} if found is None else found.content
         task = Tool("analysis_task", "What to do to analyse a class: the rules, and its facts.", OfTask, self._task)
-        trees = lambda: self._session().trees  # noqa: E731 - a tool reads what is there now
-        return [task, *analyzer_tools(None, trees, self._check, self._submit, self._stop, self._analysis, config)]
+        others = analyzer_tools(None, self._trees, self._check, self._submit, self._stop, self._analysis, config)
+        return [task, *others]
 
     def _session(self) -> Session:
         """A new one a call: what others stored meanwhile is seen."""
         return Session(self.options, self.progress)
+
+    def _trees(self) -> Trees:
+        return self._session().trees
 
     async def _task(self, given: OfTask) -> Answer:
         from lmp.pipeline.telling import told_of_class
@@ -67,17 +64,31 @@ class Serving:
             return Answer(str(error), refused=True)
         return Answer(f"{told.system}\n\n{told.prompt}")
 
-    async def _check(self, draft: Any) -> Judged:
-        return await self._threaded(lambda: self.check(self._session(), draft))
+    async def _check(self, draft: Any) -> Verdict:
+        return await self._threaded(lambda: self._judged(draft))
+
+    def _judged(self, draft: Any) -> Verdict:
+        from lmp.agents.gate import Gate
+        from lmp.pipeline.subject import ClassSubject, HandInSession
+
+        subject = ClassSubject(HandInSession(self.options, self.progress), class_of(draft), engine="submitted")
+        return checked(Gate(subject), draft, self._analyse)[0]
 
     async def _submit(self, draft: Any) -> Answer:
-        judged, where = await self._threaded(lambda: self.store(self._session(), draft))
-        if judged.accepted:
-            return Answer(f"Accepted: {judged.summary}. Stored: {where}")
-        return Answer(f"{findings_text(judged.findings)}\n\nThe draft is kept: {where}", refused=True)
+        done = await self._threaded(lambda: submit(class_of(draft), draft, self.options, self.progress))
+        if not done.hand_in.accepted:
+            return Answer(
+                f"{findings_text(done.hand_in.findings)}\n\nThe draft is kept: {done.hand_in.file}", refused=True
+            )
+        why = f", {done.hand_in.reason}" if done.hand_in.reason else ""
+        return Answer(f"Accepted: {done.hand_in.status}{why}. Stored: {done.hand_in.file}")
 
     async def _analysis(self, class_path: str) -> ModuleAnalysis:
         return await self._threaded(lambda: self._session().lookup(class_path))
+
+    def _analyse(self, class_path: str) -> None:
+        own = replace(self.options, engine="trace", fresh=False)
+        analyze_modules([class_path], own, self.progress)
 
     async def _stop(self, looked_for: str, where: str, found: str) -> Answer:
         error = NotFound(
@@ -89,3 +100,11 @@ class Serving:
 
     def _threaded(self, work: Callable[[], T]) -> Awaitable[T]:
         return anyio.to_thread.run_sync(work, limiter=self._one)
+
+
+def class_of(draft: Any) -> str:
+    """The class that a draft says it is of. Raises UsageError where it says none."""
+    name = draft.get("class_name") if isinstance(draft, dict) else None
+    if not isinstance(name, str):
+        raise UsageError("the draft names no class\ngive an object with class_name, parameters and kernels")
+    return name
