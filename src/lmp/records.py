@@ -16,6 +16,13 @@ UNIVERSAL = ("w_bytes", "a_bytes")
 MATMUL_CATEGORIES = frozenset({"matmul", "attention", "convolution", "grouped_matmul"})
 """Kernels of these categories make up ``matmul_flops``."""
 
+CATEGORIES = (
+    "matmul", "attention", "convolution", "grouped_matmul", "elementwise", "activation", "normalization", "softmax",
+    "reduction", "pooling", "gather", "scatter", "sort", "copy", "factory", "call", "module",
+)  # fmt: skip
+"""What a kernel may be of. ``call`` is a call of a plain function, which costs nothing itself; ``module`` one of a
+module."""
+
 ClassPath = Annotated[str, Field(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$")]
 Formula = Annotated[str, Field(min_length=1)]
 
@@ -58,7 +65,7 @@ class Given(Record):
 
     inputs: str
     init: str = ""
-    live: bool = Field(False, description="an instance was analysed: its own sizes are plain numbers")
+    live: bool = Field(default=False, description="an instance was analysed: its own sizes are plain numbers")
     parts: dict[ClassPath, str] = Field(
         default_factory=dict, description="class of one's own that is referred to -> what its analysis must be of"
     )
@@ -120,6 +127,7 @@ class Finding(Record):
     point: str
     claimed: str
     counted: str
+    operators: list[str] | None = Field(default=None, description="what ran at the line, with the shapes that went in")
 
 
 class Provenance(Record):
@@ -127,14 +135,14 @@ class Provenance(Record):
 
     stage: Literal["module-analyzer", "reference-expander", "submitted"]
     models: list[str] = Field(default=[], description="models that answered, as the service named them")
-    turns: int | None = Field(None, description="answers of the model")
-    rounds: int | None = Field(None, description="hand-ins, the accepted one included")
-    cost_usd: float | None = Field(None, description="the client's estimate")
+    turns: int | None = Field(default=None, description="answers of the model")
+    rounds: int | None = Field(default=None, description="hand-ins, the accepted one included")
+    cost_usd: float | None = Field(default=None, description="the client's estimate")
     seconds: float | None = None
-    prompt_sha256: str | None = Field(None, description="of the system prompt and the first message")
+    prompt_sha256: str | None = Field(default=None, description="of the system prompt and the first message")
     sdk_version: str | None = None
     cli_version: str | None = None
-    run: str | None = Field(None, description="the run that made it: its folder under RESULTS/.runs")
+    run: str | None = Field(default=None, description="the run that made it: its folder under RESULTS/.runs")
 
 
 class Verification(Record):
@@ -263,9 +271,9 @@ class GateFinding(Record):
 
     rule: Rule
     message: str = Field(description="what is wrong and what is due, in one or two sentences")
-    kernel: int | None = Field(None, description="index of the kernel, from 0")
+    kernel: int | None = Field(default=None, description="index of the kernel, from 0")
     line: int | None = None
-    file: str | None = Field(None, description="the file of `line`, when it is not that of the class")
+    file: str | None = Field(default=None, description="the file of `line`, when it is not that of the class")
     quantity: str | None = None
     point: str | None = None
     claimed: str | None = None
@@ -278,9 +286,9 @@ class HandIn(Record):
     class_name: str
     accepted: bool
     status: Literal["verified", "failed", "unverified"]
-    reason: str | None = Field(None, description="why it is unverified")
+    reason: str | None = Field(default=None, description="why it is unverified")
     findings: list[GateFinding] = []
-    file: str | None = Field(None, description="where it was stored; of a refused one, where the draft is kept")
+    file: str | None = Field(default=None, description="where it was stored; of a refused one, where the draft is kept")
 
 
 class Binding(Record):
@@ -290,7 +298,7 @@ class Binding(Record):
     kernel: int = Field(description="index of the kernel, from 0")
     target: ClassPath = Field(description="the class that is meant")
     bindings: dict[str, Formula] = Field(description="each parameter of the target, in the variables of the class")
-    repeat: int | Formula = 1
+    repeat: int | Formula | None = Field(default=None, description="how often it runs; None: as the analysis says")
 
 
 class Bindings(Record):

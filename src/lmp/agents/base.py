@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -36,6 +36,10 @@ class Tool:
     """Called with a validated instance of ``arguments``."""
 
 
+StageName = Literal["module-analyzer", "reference-expander"]
+ANALYZER: StageName = "module-analyzer"
+EXPANDER: StageName = "reference-expander"
+
 Event = dict[str, Any]
 """One line of the transcript: ``{"event": "tool", "tool": "Read", …}``; `transcript` adds time, number and class."""
 
@@ -60,7 +64,7 @@ class Task:
 
     name: str
     """The class it is about: shown, and written into the transcript."""
-    stage: Literal["module-analyzer", "reference-expander"]
+    stage: StageName
     system: str
     prompt: str
     tools: Sequence[Tool]
@@ -101,10 +105,11 @@ class Agent(Protocol):
     """Carries out tasks, several at once. Raises AgentUnavailable where it cannot run or the service refuses.
 
     ``on_event`` gets every step as it happens, under ``event``: ``prompt`` (system, text), ``started`` (session, model,
-    tools), ``text`` (text), ``thinking`` (text), ``tool`` (tool, short, call, input), ``answer`` (tool, call, refused,
-    text), ``denied`` (tool, short, why, call), ``said`` (text: of `Task.next_message`), ``retry`` (attempt, of,
-    seconds, why), ``rate_limit`` (status, until, window), ``fallback`` (model, why), ``result`` (turns, cost_usd, why,
-    session), and, before anything that is raised, ``broken_off`` (why, session, turns, cost_usd: None if not known).
+    tools), ``turn`` (turns, model), ``text`` (text), ``thinking`` (text), ``tool`` (tool, short, call, input),
+    ``answer`` (tool, call, refused, text), ``denied`` (tool, short, why, call), ``said`` (text: of
+    `Task.next_message`), ``retry`` (attempt, of, seconds, why), ``rate_limit`` (status, until, window), ``fallback``
+    (model, why), ``result`` (turns, cost_usd, why, session), and, before anything that is raised, ``broken_off`` (why,
+    session, turns, cost_usd: None if not known).
     """
 
     async def carry_out(self, task: Task, on_event: Callable[[Event], None]) -> Ended: ...
@@ -115,6 +120,11 @@ class Subject(Protocol):
 
     source: ClassSource
     trees: Trees
+
+    @property
+    def config_names(self) -> Collection[str]:
+        """What a config that was given states, beside what its class says."""
+        ...
 
     def lookup(self, class_path: str) -> ModuleAnalysis:
         """The analysis of a class that is referred to.
@@ -144,3 +154,13 @@ class Verdict:
     @property
     def accepted(self) -> bool:
         return self.analysis is not None
+
+    @property
+    def summary(self) -> str:
+        """What is accepted, and how far it is proven."""
+        assert self.analysis is not None
+        found = self.analysis.verification
+        proof = (
+            f"verified at {found.points} points" if found.status == "verified" else f"{found.status}: {found.reason}"
+        )
+        return f"{self.analysis.class_name} {proof}"

@@ -168,7 +168,10 @@ class Conversation:
     def _assistant(self, message: AssistantMessage) -> None:
         if message.model == _SYNTHETIC:
             return
+        before = self.turns
         self._messages.add(message.message_id or message.uuid or "")
+        if self.turns > before:
+            self.tell("turn", turns=self.turns, model=message.model)
         self._models[message.model] = None
         for block in message.content:
             match block:

@@ -46,6 +46,18 @@ def cli_path() -> Path:
     )
 
 
+def cli_version() -> str | None:
+    """What the bundled CLI says it is, read from beside it; None where there is none."""
+    try:
+        cli = cli_path()
+    except AgentUnavailable:
+        return None
+    try:
+        return cli.with_name(f"{cli.name}.version").read_text(encoding="utf-8").strip() or "of an unknown version"
+    except OSError:
+        return "of an unknown version"
+
+
 def redacted(text: str) -> str:
     """``text`` without the credentials of this process, nor beginnings or ends of them of eight characters and more."""
     for secret in _secrets():

@@ -6,7 +6,7 @@ import signal
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from lmp.agents.environment import credential, redacted
+from lmp.agents.environment import cli_path, credential, redacted
 from lmp.agents.transcript import shown
 from lmp.errors import AgentUnavailable, CapReached
 
@@ -15,6 +15,13 @@ if TYPE_CHECKING:
 
 _AGAIN = "nothing is lost: go on with `lmp resume`"
 _LONGEST = 300
+
+
+def check_runnable() -> None:
+    """Raises AgentUnavailable where no agent could be started: before anything is begun."""
+    if credential() is None:
+        raise no_credential()
+    cli_path()
 
 
 def no_credential() -> AgentUnavailable:
@@ -42,7 +49,7 @@ def service_refused(result: ResultMessage) -> AgentUnavailable:
     if status is not None and status >= 500:
         return AgentUnavailable(f"the service is not available, also after retries: {said}\nlater, {_AGAIN}")
     if status == 404:
-        return AgentUnavailable(f"the service does not know the model: {said}\nchoose another with `--model`")
+        return AgentUnavailable(f"the service does not know the model: {said}\nchoose another with `--agent-model`")
     return AgentUnavailable(f"the agent stopped with an error: {said}\n{_AGAIN}")
 
 

@@ -73,6 +73,10 @@ class Ledger:
     def turns(self) -> int:
         return sum(session.turns for session in self._book.sessions.values())
 
+    def spent_on(self, name: str) -> float:
+        """Dollars of one task, over all its sessions."""
+        return sum(session.usd for session in self._book.sessions.values() if session.task == name)
+
     @property
     def left(self) -> float | None:
         """Dollars that are not spent; part of them can be set aside. None where there is no cap."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from lmp.agents.base import Answer, Tool
+from lmp.agents.tools import input_schema
 
 if TYPE_CHECKING:
     from mcp.server import Server
@@ -32,7 +33,9 @@ async def answered(tool: Tool, given: dict[str, Any]) -> Answer:
     return Answer(answer.text[:MAX_ANSWER] + note, answer.refused)
 
 
-def tool_server(name: str, tools: Sequence[Tool], on_bug: Callable[[Exception], None]) -> Server[Any]:
+def tool_server(
+    name: str, tools: Sequence[Tool], on_bug: Callable[[Exception], None], instructions: str | None = None
+) -> Server[Any]:
     """A server of ``tools``. ``on_bug`` gets what a tool raised: a model must never see that as just another answer."""
     from mcp.server import Server
     from mcp.types import CallToolResult, ListToolsResult
@@ -52,14 +55,14 @@ def tool_server(name: str, tools: Sequence[Tool], on_bug: Callable[[Exception], 
         content = [{"type": "text", "text": answer.text}]
         return CallToolResult.model_validate({"content": content, "isError": answer.refused})
 
-    return Server(name, on_list_tools=list_tools, on_call_tool=call_tool)
+    return Server(name, instructions=instructions, on_list_tools=list_tools, on_call_tool=call_tool)
 
 
 def _listed(tool: Tool) -> dict[str, Any]:
     return {
         "name": tool.name,
         "description": tool.description,
-        "inputSchema": {"properties": {}, **tool.arguments.model_json_schema()},
+        "inputSchema": input_schema(tool.arguments),
         # the CLI's own limit is far lower
         "_meta": {"anthropic/maxResultSizeChars": 2 * MAX_ANSWER},
     }

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from lmp.errors import LmpError, TraceFailed, UsageError, VerificationFailed
+from lmp.errors import LmpError, NotFound, TraceFailed, UsageError, VerificationFailed
 from lmp.pipeline.points import OTHER_CONFIG, OTHER_RATIOS, held_out_points, structural, with_layers
 from lmp.records import DEFAULT_CONFIG as DEFAULT
 from lmp.records import Decision, ModuleAnalysis, Verification
-from lmp.source.lines import line_text
+from lmp.source.lines import line_text, statement_starts
 from lmp.source.locate import ClassSource
 from lmp.store.fingerprint import fingerprint
 from lmp.trace.engine import Setting, TraceEngine
@@ -29,6 +29,10 @@ from lmp.workload.standalone import StandaloneWorkload
 if TYPE_CHECKING:
     from lmp.pipeline.module import Outcome, Session
     from lmp.source.trees import Tree
+
+
+LINE_BY_LINE = "trace"
+"""The engine that sees at which line of a statement each operator runs; what others say is judged by statements."""
 
 
 class Making:
@@ -118,10 +122,12 @@ class Making:
         session, name = self.session, self.source.class_path
         source = self.source if class_path == name else session.locate(class_path)
         analysis = self._verified(engine, source)
-        files = fingerprint(self._files(engine, source))
+        files = fingerprint(self.files({file for file, _ in engine.coverage.lines}, source))
         analysis = analysis.model_copy(update={"fingerprint": files})
         session._fresh[class_path] = analysis
         file = session.store.save(analysis)
+        while session.store.kept:
+            session.progress(class_path, f"what others had made of it is kept as {session.store.kept.pop().name}")
         session.progress(class_path, "stored")
         return Outcome(analysis, file, reused=False, requested=class_path == name)
 
@@ -221,15 +227,19 @@ class Making:
         paths = {n: p.removeprefix("init.") for n, p in analysis.parameters.items() if p.startswith("init.")}
         return {n: int(given[p]) for n, p in paths.items() if isinstance(given.get(p), int)}
 
-    def engine(self) -> TraceEngine:
+    def roots(self) -> tuple[str, ...]:
+        """Folders whose files are quoted."""
         transformers = self.session.trees.transformers
-        roots = [str(self.torch_dir / "nn") + "/"]
-        if transformers is not None:
-            roots.insert(0, str(transformers.package_dir.resolve()) + "/")
+        own = () if transformers is None else (f"{transformers.package_dir.resolve()}/",)
+        return (*own, f"{self.torch_dir}/nn/")
+
+    def setting(self) -> Setting:
         is_torch = self.source.class_path.startswith("torch.")
         config = DEFAULT if is_torch else self.session.origin
-        setting = Setting(config, self.options.attention or "sdpa", self.options.dtype, tuple(roots), self.file_of)
-        return TraceEngine(self.workload, setting)
+        return Setting(config, self.options.attention or "sdpa", self.options.dtype, self.roots(), self.file_of)
+
+    def engine(self) -> TraceEngine:
+        return TraceEngine(self.workload, self.setting())
 
     @cached_property
     def workload(self) -> Workload:
@@ -294,14 +304,30 @@ class Making:
 
     def judged(self, analysis: ModuleAnalysis) -> Verification:
         """What execution says of the analysis, at points that it was not derived from."""
-        stacks = self.workload.stacks
         with quiet_warnings():
-            full = any(name in analysis.pinned for name in self.workload.full_layers)
-            points = self.points(full=full)
-            calls = [c.path for p in points for c in p.calls if c.class_path == analysis.class_name]
-            if not full and any(s.startswith(f"{path}." if path else "") for s in stacks for path in calls):
-                points = self.points(in_order=True)
-            return judge(analysis, points, self.session.lookup, self.file_of)
+            points = self.points_for(analysis)
+            by_statement = None if analysis.engine == LINE_BY_LINE else self.statement_of
+            return judge(analysis, points, self.session.lookup, self.file_of, by_statement)
+
+    def points_for(self, analysis: ModuleAnalysis) -> list[Point]:
+        """The points that an analysis is judged at."""
+        stacks = self.workload.stacks
+        full = any(name in analysis.pinned for name in self.workload.full_layers)
+        points = self.points(full=full)
+        calls = [c.path for p in points for c in p.calls if c.class_path == analysis.class_name]
+        if not full and any(s.startswith(f"{path}." if path else "") for s in stacks for path in calls):
+            return self.points(in_order=True)
+        return points
+
+    def statement_of(self, file: str, line: int) -> int:
+        """The first line of the statement that a line of a tree's file belongs to."""
+        path = self.session.trees.path_of(file)
+        if path is None:
+            return line
+        try:
+            return statement_starts(path).get(line, line)
+        except NotFound:
+            return line
 
     @cached_property
     def _labelled(self) -> list[tuple[str, dict[str, int]]]:
@@ -332,9 +358,9 @@ class Making:
             return "torch/" + file.relative_to(self.torch_dir).as_posix()
         return file.name
 
-    def _files(self, engine: TraceEngine, source: ClassSource) -> Iterator[tuple[Tree, Path]]:
+    def files(self, executed: Collection[str], source: ClassSource) -> Iterator[tuple[Tree, Path]]:
         """Files of the trees that the result depends on: those that ran, and that of the config."""
-        paths = {Path(file) for file, _ in engine.coverage.lines} | {source.path, source.forward_path}
+        paths = {Path(file) for file in executed} | {source.path, source.forward_path}
         config = getattr(self.workload, "config", None)
         if config is not None:
             paths.add(Path(inspect.getfile(type(config))))

@@ -90,19 +90,25 @@ class OwnMaking(Making):
     def _dtype(self) -> torch.dtype:
         return super()._dtype if self.call.module is None else dtype_of(self.call.module)
 
-    def engine(self) -> TraceEngine:
+    def roots(self) -> tuple[str, ...]:
         folder = folder_of(self.cls) if not self.cls.__module__.startswith("torch.") else f"{self.torch_dir}/nn/"
         roots = [folder, f"{self.torch_dir}/nn/"]
         if self.session.trees.transformers is not None:
             roots.append(f"{self.session.trees.transformers.package_dir.resolve()}/")
+        return tuple(dict.fromkeys(roots))
+
+    def setting(self) -> Setting:
+        dtype = str(self.workload.dtype).removeprefix("torch.")
+        return Setting(self.session.origin, "sdpa", dtype, self.roots(), self.file_of)
+
+    def engine(self) -> TraceEngine:
+        folder = self.roots()[0]
         self.workload.source_modules = [
             name
             for name, module in list(sys.modules.items())
             if str(getattr(module, "__file__", None) or "").startswith(folder) and not name.startswith("torch")
         ]
-        dtype = str(self.workload.dtype).removeprefix("torch.")
-        setting = Setting(self.session.origin, "sdpa", dtype, tuple(dict.fromkeys(roots)), self.file_of)
-        return TraceEngine(self.workload, setting)
+        return super().engine()
 
     # -- analysing ---------------------------------------------------------------------------------------------------
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+import functools
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,7 +53,7 @@ def function_lines(path: Path, function: str | FunctionNode) -> FunctionSource:
     """The lines of ``function``, given by its qualified name in the file or by its node."""
     parsed = parse(path)
     if isinstance(function, str):
-        node = _find_function(parsed, function)
+        node = find_function(parsed, function)
         return _function(parsed, function, node)
     return _function(parsed, function.name, function)
 
@@ -79,6 +80,25 @@ def enclosing_function(path: Path, line: int) -> FunctionSource | None:
     return _function(parsed, *found) if found else None
 
 
+def statement_starts(path: Path) -> Mapping[int, int]:
+    """Line -> first line of the statement that it belongs to; of a compound one, of its header. Other lines are not in
+    it. Raises NotFound where the file cannot be read as Python."""
+    return _statement_starts(parse(path))
+
+
+@functools.lru_cache(maxsize=64)
+def _statement_starts(parsed: ParsedFile) -> dict[int, int]:
+    found: dict[int, int] = {}
+    for node in ast.walk(parsed.tree):
+        if not isinstance(node, ast.stmt):
+            continue
+        body = next((block for block in _blocks(node) if block), None)
+        last = body[0].lineno - 1 if body else node.end_lineno or node.lineno
+        for line in range(node.lineno, max(last, node.lineno) + 1):
+            found.setdefault(line, node.lineno)  # the outermost one: `if x: y` is one line
+    return found
+
+
 def forward_lines(source: ClassSource) -> FunctionSource:
     """The lines of a class's ``forward()``, wherever it is inherited from."""
     found = function_lines(source.forward_path, source.forward_qualname)
@@ -98,7 +118,8 @@ def _placed(function: FunctionSource, tree: Tree) -> FunctionSource:
     )
 
 
-def _find_function(parsed: ParsedFile, qualname: str) -> FunctionNode:
+def find_function(parsed: ParsedFile, qualname: str) -> FunctionNode:
+    """The definition of a function, by its qualified name in the file. Raises NotFound."""
     body: list[ast.stmt] = parsed.tree.body
     node: ast.ClassDef | FunctionNode | None = None
     for part in qualname.replace(".<locals>", "").split("."):
@@ -266,7 +287,7 @@ def _home_of_forward(source: ClassSource, holder: Definition, names: Names) -> t
         inside = source.forward_path.relative_to(source.forward_tree.package_dir).with_suffix("").parts
         parts = [part for part in inside if part != "__init__"]
         module = names.module(".".join([source.forward_tree.import_name, *parts])) or holder.module
-    return module, _find_function(parse(source.forward_path), source.forward_qualname)
+    return module, find_function(parse(source.forward_path), source.forward_qualname)
 
 
 @dataclass(frozen=True, eq=False)
@@ -328,7 +349,7 @@ def _calls_of(here: _Called, methods: _Methods, names: Names) -> Iterator[_Calle
                 found = methods.find(node.attr)
                 if found is None:
                     for kept in methods.assigned(node.attr):
-                        yield from _named_functions(kept, names)
+                        yield from _named_functions(kept, methods, names)
             elif isinstance(head, ast.Call) and dotted_name(head.func) == "super":
                 found = methods.find(node.attr, after=class_name)
             if found is not None:
@@ -339,13 +360,16 @@ def _calls_of(here: _Called, methods: _Methods, names: Names) -> Iterator[_Calle
                 yield from _plain(names.dotted(here.module, dotted))
 
 
-def _named_functions(kept: _Expression, names: Names) -> Iterator[_Called]:
-    """The functions that an expression names and does not call: ``fast or slow``, ``partial(f, 1)``."""
+def _named_functions(kept: _Expression, methods: _Methods, names: Names) -> Iterator[_Called]:
+    """The functions that an expression names and does not call: ``fast or slow``, ``partial(f, 1)``, ``self.slow``."""
     called = {id(node.func) for node in ast.walk(kept.node) if isinstance(node, ast.Call)}
     for node in ast.walk(kept.node):
         if isinstance(node, ast.Name | ast.Attribute) and id(node) not in called:
             dotted = dotted_name(node)
-            if dotted is not None:
+            method = methods.find(dotted.removeprefix("self.")) if dotted and dotted.startswith("self.") else None
+            if method is not None:
+                yield method
+            elif dotted is not None:
                 yield from _plain(names.dotted(kept.module, dotted))
 
 

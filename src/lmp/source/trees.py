@@ -13,7 +13,7 @@ import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from lmp.errors import NotFound, Search, TreeChanged
 
@@ -89,6 +89,24 @@ class Trees:
     def of_package(self, import_name: str) -> Tree | None:
         """The tree that holds the top-level package ``import_name``; extra trees come last."""
         return next((tree for tree in self if tree.import_name == import_name), None)
+
+    def path_of(self, file: str) -> Path | None:
+        """The file that analyses name so, relative to its tree's root; None where no tree has it.
+
+        What leads out of its tree, by ``..`` or by a symbolic link, is in none.
+        """
+        relative = PurePosixPath(file)
+        if relative.is_absolute() or ".." in relative.parts:
+            return None
+        for tree in self:
+            path = tree.root / relative
+            if path.is_relative_to(tree.package_dir):
+                try:
+                    inside = path.is_file() and path.resolve().is_relative_to(tree.root.resolve())
+                except (OSError, ValueError):  # a name that is too long, or holds a NUL
+                    return None
+                return path if inside else None
+        return None
 
     def need(self, name: str) -> Tree:
         """The tree ``name`` ("transformers" or "pytorch"), or NotFound saying how to get it."""

@@ -20,6 +20,11 @@ RULES = "lmp"
 RULE_SOURCES = ("trace", "workload", "formula", "flops.py", "records.py")
 """The parts of the package whose change may change a formula."""
 
+COUNTING = "lmp.verify"
+"""The key of the rules that a handed-in analysis was held against: those by which lmp derives have no part in it."""
+
+COUNTING_SOURCES = ("flops.py", "formula", "verify/operators.py")
+
 LINKED = "lmp.expand"
 """The key of the rules by which analyses were linked to a model, and of what was asked for."""
 
@@ -40,10 +45,22 @@ def _content(path: Path) -> bytes:
         return "".join(linecache.getlines(str(path))).encode()
 
 
+def handed_in_fingerprint(files: Iterable[tuple[Tree, Path]]) -> dict[str, str]:
+    """The fingerprint of an analysis that somebody handed in, of a class whose sources are these files."""
+    hashes = {tree.relative(path): sha256_of(_content(path)) for tree, path in files}
+    return {COUNTING: _sources_fingerprint(COUNTING_SOURCES), **dict(sorted(hashes.items()))}
+
+
+def _by_other_rules(expected: dict[str, str]) -> bool:
+    """Takes lmp's own rules out of a fingerprint, and says whether they have changed."""
+    rules = {RULES: rules_fingerprint(), COUNTING: _sources_fingerprint(COUNTING_SOURCES)}
+    return any(expected.pop(key, digest) != digest for key, digest in rules.items())
+
+
 def is_current(analysis: ModuleAnalysis, trees: Trees) -> bool:
     """Whether everything that the analysis was made from is still what it was. Without a fingerprint it is not."""
     expected = dict(analysis.fingerprint)
-    if expected.pop(RULES, None) != rules_fingerprint():
+    if not {RULES, COUNTING} & expected.keys() or _by_other_rules(expected):
         return False
     return bool(expected) and all(_hash_in(trees, file) == digest for file, digest in expected.items())
 
@@ -59,7 +76,7 @@ def is_model_current(model: ModelAnalysis, trees: Trees, linked: str) -> bool:
     Parts that were not made from sources have no fingerprint: whether their files are the same is for the store to say.
     """
     expected = dict(model.fingerprint)
-    if expected.pop(LINKED, None) != linked or expected.pop(RULES, rules_fingerprint()) != rules_fingerprint():
+    if expected.pop(LINKED, None) != linked or _by_other_rules(expected):
         return False
     return all(_hash_in(trees, file) == digest for file, digest in expected.items())
 

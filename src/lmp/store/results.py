@@ -2,6 +2,7 @@
 
 RESULTS/<class>/module_analysis.json             at the class's default config
 RESULTS/<class>/model_analysis.json              the same with everything that it calls in place
+RESULTS/<class>/draft.json, findings.json        what was handed in and refused, until something is accepted
 RESULTS/<class>@<config>/module_analysis.json    at another config
 RESULTS/.locks/                                  one lock a folder above, held while it is written
 """
@@ -20,11 +21,14 @@ from lmp.errors import InvalidAnalysis, StorageError, UsageError
 from lmp.store.files import remove_left_behind, storage_errors, write_whole
 
 if TYPE_CHECKING:
-    from lmp.records import ModelAnalysis, ModuleAnalysis
+    from lmp.records import HandIn, ModelAnalysis, ModuleAnalysis
 
 FILE_NAME = "module_analysis.json"
 MODEL_FILE_NAME = "model_analysis.json"
 INVALID_SUFFIX = ".invalid"
+OWN_ENGINE = "trace"
+"""The engine whose results need not be kept: it makes the same again."""
+DRAFT, FINDINGS = "draft.json", "findings.json"
 LOCKS = ".locks"
 DEFAULT = "default"
 
@@ -104,6 +108,8 @@ class Store:
 
     def __init__(self, root: Path) -> None:
         self.root = root.absolute()
+        self.kept: list[Path] = []
+        """Files that were kept when something was stored in their place, the last one last."""
 
     def folder(self, class_path: str, config: str = DEFAULT) -> Path:
         """Where the results of a class are kept. A name that leads out of the results folder is refused."""
@@ -141,7 +147,8 @@ class Store:
     def save(self, analysis: ModuleAnalysis) -> Path:
         """Write the analysis to its place, whole or not at all; returns the file.
 
-        A file that is there and not valid is kept beside it, with ``.invalid`` after its name.
+        A file that is there and not valid is kept beside it, with ``.invalid`` after its name; one that somebody else
+        made, an agent or a person, with the name of that engine after it.
         """
         return self._save(_MODULE, analysis)
 
@@ -155,6 +162,24 @@ class Store:
 
         content = self._read(self.file(class_path, config))
         return None if content is None else sha256_of(content)
+
+    def keep_draft(self, hand_in: HandIn, draft: object, config: str = DEFAULT) -> Path:
+        """Keep what was refused beside the place of the result, with the findings; returns the draft's file."""
+        folder = self.folder(hand_in.class_name, config)
+        file = folder / DRAFT
+        with storage_errors(file), self._locked(folder.name):
+            # In ASCII: what anybody handed in may hold what is no Unicode.
+            write_whole(file, json.dumps(draft, indent=2, default=str) + "\n")
+            findings = hand_in.model_dump(mode="json", exclude_none=True)
+            write_whole(folder / FINDINGS, json.dumps(findings, indent=2) + "\n")
+        return file
+
+    def drop_draft(self, class_path: str, config: str = DEFAULT) -> None:
+        """Remove what was kept of refused hand-ins: a later one was accepted."""
+        folder = self.folder(class_path, config)
+        with storage_errors(folder):
+            for name in (DRAFT, FINDINGS):
+                (folder / name).unlink(missing_ok=True)
 
     def _load(self, kind: _Kind, class_path: str, config: str) -> Any:
         file = self.folder(class_path, config) / kind.file_name
@@ -178,6 +203,7 @@ class Store:
                 return file
             if old is not None:
                 _keep_if_invalid(kind, file, old, class_path, config)
+                self.kept += _keep_if_of_others(file, old, analysis.engine)
             write_whole(file, text)
         return file
 
@@ -203,6 +229,12 @@ class Store:
             raise StorageError(
                 f"another lmp has been writing {self.root / name} for a minute\nwait for it to end, and run again"
             ) from error
+
+
+def strict_json(content: bytes) -> Any:
+    """The JSON value in some bytes. Raises ValueError for NaN, for a name that stands twice, for anything else that
+    is no JSON; RecursionError for what is too deep."""
+    return json.loads(content.decode("utf-8"), parse_constant=_no_constant, object_pairs_hook=_no_duplicates)
 
 
 def read_result(file: Path) -> ModuleAnalysis | ModelAnalysis:
@@ -239,7 +271,7 @@ def _checked(kind: _Kind, file: Path, content: bytes, class_path: str | None = N
         return InvalidAnalysis(f"{file} {what}\n{then}")
 
     try:
-        data = json.loads(content.decode("utf-8"), parse_constant=_no_constant, object_pairs_hook=_no_duplicates)
+        data = strict_json(content)
     except (ValueError, RecursionError) as error:
         raise invalid(f"is not valid JSON: {error}") from error
     if not isinstance(data, dict):
@@ -279,17 +311,30 @@ def _keep_if_invalid(kind: _Kind, file: Path, old: bytes, class_path: str, confi
     """Nothing is lost: what cannot be read as an analysis may still be worth something to its owner."""
     try:
         _checked(kind, file, old, class_path, config)
-        return
     except InvalidAnalysis:
-        pass
+        _keep(file, old, INVALID_SUFFIX)
+
+
+def _keep_if_of_others(file: Path, old: bytes, engine: str) -> list[Path]:
+    """What lmp's own engine made it can make again; what somebody else made may have cost work or money."""
+    data: Any = None
+    with contextlib.suppress(ValueError, RecursionError):  # kept already, as one that is not valid
+        data = json.loads(old)
+    before = data.get("engine") if isinstance(data, dict) else None
+    if isinstance(before, str) and before not in (OWN_ENGINE, engine):
+        return [_keep(file, old, f".{_as_file_name(before)}"[:40])]
+    return []
+
+
+def _keep(file: Path, old: bytes, suffix: str) -> Path:
     number = 1
     while True:
-        aside = file.with_name(f"{file.name}{INVALID_SUFFIX}{'' if number == 1 else f'.{number}'}")
+        aside = file.with_name(f"{file.name}{suffix}{'' if number == 1 else f'.{number}'}")
         if not aside.exists():
             write_whole(aside, old)
-            return
+            return aside
         if aside.read_bytes() == old:
-            return
+            return aside
         number += 1
 
 

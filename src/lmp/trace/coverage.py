@@ -1,4 +1,5 @@
-"""Which lines of the analysed sources ran: needed to tell a line that is free from one that was not taken."""
+"""Which lines of the analysed sources ran: needed to tell a line that is free from one that was not taken. And which
+files: a result is true as long as they are what they were."""
 
 from __future__ import annotations
 
@@ -30,3 +31,25 @@ class LineCoverage:
         if event == "line":
             self.lines.add((frame.f_code.co_filename, frame.f_lineno))
         return self._on_line
+
+
+class FileCoverage:
+    """Context manager that collects the files below ``roots`` of which any function ran. Reusable: it adds up."""
+
+    def __init__(self, *roots: str) -> None:
+        self.roots = roots
+        self.files: set[str] = set()
+        self._before: Any = None
+
+    def __enter__(self) -> FileCoverage:
+        self._before = sys.gettrace()
+        sys.settrace(self._on_call)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        sys.settrace(self._before)
+
+    def _on_call(self, frame: FrameType, event: str, argument: Any) -> None:
+        file = frame.f_code.co_filename
+        if file.startswith(self.roots):
+            self.files.add(file)

@@ -9,6 +9,14 @@ from lmp.errors import InvalidAnalysis
 from lmp.formula import Expr, Num, Ref, evaluate, map_references, parse, references
 from lmp.records import MATMUL_CATEGORIES, UNIVERSAL, Kernel, ModuleAnalysis
 
+# How a finding names what it is about, where that is no quantity of a line.
+UNCOVERED = "line without a kernel"
+LISTED_FREE = "line listed as free"
+LISTED_NOT_TAKEN = "line listed as not taken"
+UNCOUNTED = "uncounted operator"
+PARAMETERS_COUNT = "parameters_count"
+WHOLE_RUN = "matmul_flops of the whole run"
+
 Lookup = Callable[[str], ModuleAnalysis]
 
 

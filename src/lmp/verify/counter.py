@@ -21,7 +21,17 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from lmp.errors import UncountedOperator
-from lmp.verify.operators import FREE, NOTHING, Cost, Traffic, Units, attention_cost, cost_of, grouped_mm_mapping
+from lmp.verify.operators import (
+    FREE,
+    NOTHING,
+    Cost,
+    Traffic,
+    Units,
+    attention_cost,
+    cost_of,
+    grouped_mm_mapping,
+    tensors_of,
+)
 from lmp.workload.calls import Call, CallTracker, Segment
 
 Run = Callable[[AbstractContextManager[Any]], None]
@@ -41,6 +51,8 @@ class OperatorCount:
     read: Traffic = NOTHING
     write: Traffic = NOTHING
     known: bool = True
+    shapes: tuple[tuple[int, ...], ...] = ()
+    """Of the tensors that went in."""
 
 
 class Counter:
@@ -72,6 +84,11 @@ class Counter:
         self._stack.__exit__(*exc)
 
     @property
+    def stack(self) -> list[Call]:
+        """The calls that are running right now, the innermost last."""
+        return self._tracker.stack
+
+    @property
     def uncounted(self) -> list[str]:
         """Names of the operators that did floating-point work and have no rule for it."""
         return sorted({count.operator for count in self.counts if not count.known})
@@ -100,10 +117,17 @@ class Counter:
                 "Add an entry to the table in lmp/flops.py."
             )
 
-    def _record(self, operator: str, cost: Cost) -> None:
+    def _record(self, operator: str, cost: Cost, inputs: Any) -> None:
         self.counts.append(
             OperatorCount(
-                operator, self._tracker.segments(), cost.flops, cost.matmul_flops, cost.read, cost.write, cost.known
+                operator,
+                self._tracker.segments(),
+                cost.flops,
+                cost.matmul_flops,
+                cost.read,
+                cost.write,
+                cost.known,
+                tuple(tuple(tensor.shape) for tensor in tensors_of(inputs)),
             )
         )
 
@@ -112,7 +136,7 @@ class Counter:
         if not self._paused:
             cost = cost_of(func, args, kwargs, result, self._units)
             if cost != FREE:
-                self._record(str(func), cost)
+                self._record(str(func), cost, (args, kwargs))
         return result
 
     def _attend(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -124,7 +148,7 @@ class Counter:
         finally:
             self._paused = False
         query, key, value, mask = _attention_arguments(*args, **kwargs)
-        self._record(ATTENTION, attention_cost(query, key, value, mask, output, self._units))
+        self._record(ATTENTION, attention_cost(query, key, value, mask, output, self._units), (query, key, value, mask))
         return output
 
 

@@ -9,9 +9,20 @@ from functools import cached_property
 from typing import Any
 
 from lmp.errors import LmpError
-from lmp.formula import evaluate_condition
-from lmp.records import Finding, Kernel, ModuleAnalysis, Verification
-from lmp.verify.claims import QUANTITIES, Amounts, Claims, Lookup
+from lmp.formula import evaluate, evaluate_condition, parse
+from lmp.records import UNIVERSAL, Finding, Kernel, ModuleAnalysis, Verification
+from lmp.verify.claims import (
+    LISTED_FREE,
+    LISTED_NOT_TAKEN,
+    PARAMETERS_COUNT,
+    QUANTITIES,
+    UNCOUNTED,
+    UNCOVERED,
+    WHOLE_RUN,
+    Amounts,
+    Claims,
+    Lookup,
+)
 from lmp.verify.counter import Counter, OperatorCount, flop_counter_total
 from lmp.verify.resolve import resolve_all
 from lmp.workload.base import RUNTIME, Workload
@@ -23,8 +34,14 @@ SIZES = ((2, 2), (3, 5))
 KEPT = 20
 """Findings that are kept, the first of each line."""
 
+SHOWN = 8
+"""Kinds of operators that are described of one line."""
+
 Line = tuple[str, int]
 """A file relative to its tree, and a line of it."""
+
+StatementOf = Callable[[str, int], int]
+"""A file relative to its tree and a line of it -> the first line of the statement that the line belongs to."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +65,20 @@ class Point:
                 found[segment.call.index].append((segment.chain, count))
         return found
 
+    @cached_property
+    def called_by(self) -> dict[int, list[Call]]:
+        """Index of a call -> the calls that it makes itself."""
+        found: dict[int, list[Call]] = defaultdict(list)
+        for call in self.calls:
+            if call.parent is not None:
+                found[call.parent.index].append(call)
+        return found
+
+    @property
+    def phase(self) -> str:
+        cached = self.values.get("cache_len", 0) > 0
+        return ("decode" if self.values.get("seq_len", 0) == 1 else "chunked prefill") if cached else "prefill"
+
 
 def observe(workload: Workload, values: Mapping[str, int], label: str = "", cross_check: bool = True) -> Point:
     """Build the workload's module with these values, run it under the counter, and once under torch's own."""
@@ -61,14 +92,19 @@ def observe(workload: Workload, values: Mapping[str, int], label: str = "", cros
 
 
 def judge(
-    analysis: ModuleAnalysis, points: Sequence[Point], lookup: Lookup, file_of: Callable[[str], str]
+    analysis: ModuleAnalysis,
+    points: Sequence[Point],
+    lookup: Lookup,
+    file_of: Callable[[str], str],
+    statement_of: StatementOf | None = None,
 ) -> Verification:
     """Compare every executed call of the analysis's class at every point.
 
     ``file_of`` turns the path of an executed file into the path that analyses use; ``lookup`` finds the analysis
-    that a reference names.
+    that a reference names. With ``statement_of`` a statement of several lines is one line: which of them an operator
+    runs at is for the interpreter to say, and whoever only reads the source cannot know it.
     """
-    return _Judge(analysis, Claims(lookup), file_of).verify(points)
+    return _Judge(analysis, Claims(lookup), file_of, statement_of or (lambda file, line: line)).verify(points)
 
 
 @dataclass
@@ -76,19 +112,31 @@ class _Judge:
     analysis: ModuleAnalysis
     claims: Claims
     file_of: Callable[[str], str]
+    statement_of: StatementOf
     findings: dict[tuple[Any, ...], Finding] = field(default_factory=dict)
     checks: list[str] = field(default_factory=list)
     judged: set[str] = field(default_factory=set)
     never: dict[str, str] = field(default_factory=dict)
     """Module paths of calls that were passed over, and why."""
+    left_out: dict[str, str] = field(default_factory=dict)
+    """Phases that were executed and passed over, and why."""
+    phases: set[str] = field(default_factory=set)
+    """Phases that were judged."""
     held: int = 0
     differences: int = 0
 
     def __post_init__(self) -> None:
         self.kernels: dict[Line, list[Kernel]] = defaultdict(list)
-        for kernel in self.analysis.kernels:
-            self.kernels[kernel.file or self.analysis.source.file, kernel.line].append(kernel)
+        analysis, own = self.analysis, self.analysis.source.file
+        for kernel in analysis.kernels:
+            self.kernels[self._line(kernel.file or own, kernel.line)].append(kernel)
+        free = {own: analysis.free_lines, **analysis.free_lines_elsewhere}
+        self.free = {self._line(file, line) for file, lines in free.items() for line in lines}
+        self.not_taken = {self._line(own, line) for line in analysis.not_taken_lines}
         self._files: dict[str, str] = {}
+
+    def _line(self, file: str, line: int) -> Line:
+        return file, self.statement_of(file, line)
 
     def verify(self, points: Sequence[Point]) -> Verification:
         for point in points:
@@ -104,6 +152,10 @@ class _Judge:
             path, why = next(iter(unseen.items()))
             reason = f"{len(unseen)} module(s) of this class, as {path}, are never judged: {why}"
             return Verification(status="unverified", points=self.held, checks=self.checks, reason=reason)
+        unjudged = {phase: why for phase, why in self.left_out.items() if phase not in self.phases}
+        if unjudged:
+            reason = "; ".join(f"{phase} runs, and is never judged: {why}" for phase, why in unjudged.items())
+            return Verification(status="unverified", points=self.held, checks=self.checks, reason=reason)
         return Verification(status="verified", points=self.held, checks=self.checks)
 
     # --- one point
@@ -111,11 +163,13 @@ class _Judge:
     def point(self, point: Point) -> None:
         """Judge every call of the class at this point; add a sentence on how it went."""
         before = self.differences
+        calls = [call for call in point.calls if call.class_path == self.analysis.class_name]
         pinned = self._pinned_elsewhere(point)
         if pinned:
             self.checks.append(f"skipped {point.label}: {pinned}")
+            if calls:
+                self.left_out.setdefault(point.phase, pinned)
             return
-        calls = [call for call in point.calls if call.class_path == self.analysis.class_name]
         seen: set[Any] = set()
         judged, skipped = 0, ""
         for call in calls:
@@ -133,13 +187,17 @@ class _Judge:
             self.judged.add(call.path)
             counted = self.counted(point, call)
             # Layers that are alike are judged once.
-            key = (tuple(values.items()), counted.summary())
+            parameters = sum(parameter.numel() for parameter in call.module.parameters())
+            key = (tuple(values.items()), parameters, counted.summary())
             if key not in seen:
                 seen.add(key)
-                self.call(point, values, counted)
+                self.call(point, values, call, counted)
+                self._parameters_count(point, values, parameters)
         if skipped:
             self.checks.append(f"skipped {'some calls at ' if judged else ''}{point.label}: {skipped}")
+            self.left_out.setdefault(point.phase, skipped)
         if judged:
+            self.phases.add(point.phase)
             self._against_flop_counter(point)
         if judged and self.differences == before:
             self.held += 1
@@ -168,8 +226,9 @@ class _Judge:
     def _against_flop_counter(self, point: Point) -> None:
         own = sum(count.matmul_flops for count in point.counts)
         if point.flop_counter is not None and own != point.flop_counter:
-            what = "matmul_flops of the whole run"
-            self.find(None, None, what, point, {}, f"{own} (lmp)", f"{point.flop_counter} (torch.utils.flop_counter)")
+            self.find(
+                None, None, WHOLE_RUN, point, {}, f"{own} (lmp)", f"{point.flop_counter} (torch.utils.flop_counter)"
+            )
 
     # --- one call
 
@@ -177,21 +236,51 @@ class _Judge:
         """The operators of the call, nested calls included, each at the innermost place that has a kernel."""
         counted = _Counted()
         for chain, count in point.by_call.get(call.index, ()):
-            places = [(self._relative(place.file), place.line) for place in chain]
-            home = next((place for place in places if place in self.kernels), None)
+            places = [self._place(place) for place in chain]
+            at = next((index for index, place in enumerate(places) if place in self.kernels), len(places))
+            home = places[at] if at < len(places) else None
+            costs = Costs.of(count)
+            place = home or (places[0] if places else None)
+            counted.operators[place].append(count)
             if not count.known:
-                counted.uncovered.append((home or (places[0] if places else None), "uncounted operator", count))
+                counted.uncovered.append((place, UNCOUNTED, _described(count)))
             if home is not None:
-                counted.lines[home] = counted.lines.get(home, Costs()) + Costs.of(count)
-            elif any(Costs.of(count).at):
-                counted.uncovered.append((places[0] if places else None, "line without a kernel", count))
+                counted.lines[home] = counted.lines.get(home, Costs()) + costs
+            if any(costs.at):
+                # What a helper's operators cost may stand at its call: then the call costs something.
+                free = next((place for place in places[:at] if place in self.free), None)
+                if free is not None:
+                    counted.uncovered.append((free, LISTED_FREE, _described(count)))
+                elif home is None:
+                    counted.uncovered.append((place, UNCOVERED, _described(count)))
+            for passed in self.not_taken.intersection(places):
+                counted.uncovered.append((passed, LISTED_NOT_TAKEN, _described(count)))
+        for called in point.called_by.get(call.index, ()):
+            site = [self._place(place) for place in called.site.chain] if called.site is not None else []
+            for passed in self.not_taken.intersection(site):
+                counted.uncovered.append((passed, LISTED_NOT_TAKEN, f"calls {type(called.module).__name__}"))
         return counted
 
-    def call(self, point: Point, values: Mapping[str, int], counted: _Counted) -> None:
+    def _place(self, place: Place) -> Line:
+        return self._line(self._relative(place.file), place.line)
+
+    def _parameters_count(self, point: Point, values: Mapping[str, int], counted: int) -> None:
+        formula = self.analysis.parameters_count
+        if formula is None:
+            return
+        try:
+            claimed = str(evaluate(parse(formula), {**values, **dict(zip(UNIVERSAL, SIZES[0], strict=True))}))
+        except LmpError as error:
+            claimed = _first_line(error)
+        if claimed != str(counted):
+            self.find(None, None, PARAMETERS_COUNT, point, values, claimed, str(counted))
+
+    def call(self, point: Point, values: Mapping[str, int], call: Call, counted: _Counted) -> None:
         """Compare one call, line by line and then in sum."""
         before = self.differences
-        for place, what, count in counted.uncovered:
-            self._uncovered(point, values, place, what, count)
+        for place, what, shown in counted.uncovered:
+            file, number = place if place is not None else (None, None)
+            self.find(file, number, what, point, values, "nothing", shown, counted.described(place, call))
         for index, (w_bytes, a_bytes) in enumerate(SIZES):
             sized = {**values, "w_bytes": w_bytes, "a_bytes": a_bytes}
             claimed_total = Amounts()
@@ -199,7 +288,8 @@ class _Judge:
                 claimed = self._claimed(point, sized, line, kernels)
                 if claimed is not None:
                     claimed_total += claimed
-                    self._compare(point, sized, line, claimed, counted.at(line, index))
+                    operators = counted.described(line, call)
+                    self._compare(point, sized, line, claimed, counted.at(line, index), operators)
             if self.differences == before:
                 whole = sum((counted.at(line, index) for line in counted.lines), Amounts())
                 self._compare(point, sized, None, claimed_total, whole)
@@ -215,21 +305,22 @@ class _Judge:
         return claimed
 
     def _compare(
-        self, point: Point, sized: Mapping[str, int], line: Line | None, claimed: Amounts, counted: Amounts
+        self,
+        point: Point,
+        sized: Mapping[str, int],
+        line: Line | None,
+        claimed: Amounts,
+        counted: Amounts,
+        operators: Callable[[], list[str]] = list,
     ) -> None:
         file, number = line if line is not None else (None, None)
+        if (file, number, UNCOUNTED) in self.findings:
+            return
         for quantity in QUANTITIES:
             mine, theirs = getattr(claimed, quantity), getattr(counted, quantity)
             if mine != theirs:
-                self.find(file, number, quantity if line else f"total {quantity}", point, sized, str(mine), str(theirs))
-
-    def _uncovered(
-        self, point: Point, values: Mapping[str, int], place: Line | None, what: str, count: OperatorCount
-    ) -> None:
-        file, number = place if place is not None else (None, None)
-        cost = Costs.of(count).at[0]
-        shown = ", ".join(f"{name} {getattr(cost, name)}" for name in QUANTITIES if getattr(cost, name))
-        self.find(file, number, what, point, values, "nothing", f"{count.operator}: {shown or 'no cost known'}")
+                what = quantity if line else f"total {quantity}"
+                self.find(file, number, what, point, sized, str(mine), str(theirs), operators)
 
     def _relative(self, file: str) -> str:
         if file not in self._files:
@@ -245,17 +336,24 @@ class _Judge:
         values: Mapping[str, int],
         claimed: str,
         counted: str,
+        operators: Callable[[], list[str]] = list,
     ) -> None:
-        """Keep a finding, if it is the first of its line (or, where it has none, of its quantity)."""
+        """Keep a finding, if it is the first of its line and quantity. ``operators`` describes what ran there."""
         self.differences += 1
-        key = (file, line) if line is not None else (None, None, quantity)
+        key = (file, line, quantity)
         if key in self.findings or len(self.findings) >= KEPT:
             return
         shown = ", ".join(f"{name}={value}" for name, value in values.items() if name not in RUNTIME)
         own = None if file == self.analysis.source.file else file
         where = f"{point.label} ({shown})" if shown else point.label
         self.findings[key] = Finding(
-            line=line, file=own, quantity=quantity, point=where, claimed=claimed, counted=counted
+            line=line,
+            file=own,
+            quantity=quantity,
+            point=where,
+            claimed=claimed,
+            counted=counted,
+            operators=operators() or None,
         )
 
 
@@ -283,15 +381,41 @@ class _Counted:
     """One call's operators: by line, and those without a home."""
 
     lines: dict[Line, Costs] = field(default_factory=dict)
-    uncovered: list[tuple[Line | None, str, OperatorCount]] = field(default_factory=list)
+    uncovered: list[tuple[Line | None, str, str]] = field(default_factory=list)
+    operators: dict[Line | None, list[OperatorCount]] = field(default_factory=lambda: defaultdict(list))
 
     def summary(self) -> Any:
         """Equal for calls that cost the same on every line."""
-        homeless = tuple((place, what, count.operator, Costs.of(count)) for place, what, count in self.uncovered)
-        return frozenset(self.lines.items()), homeless
+        return frozenset(self.lines.items()), tuple(self.uncovered)
+
+    def described(self, line: Line | None, call: Call) -> Callable[[], list[str]]:
+        return lambda: describe(self.operators.get(line, ()), call)
 
     def at(self, line: Line, index: int) -> Amounts:
         return self.lines.get(line, Costs()).at[index]
+
+
+def describe(counts: Sequence[OperatorCount], call: Call) -> list[str]:
+    """What ran at a line of a call, in the order in which it ran: operator, shapes and costs; alike ones once."""
+    found: dict[str, int] = {}
+    for count in counts:
+        module = count.segments[0].call if count.segments else call
+        inside = "" if module is call else f"{type(module.module).__name__}: "
+        shapes = " x ".join(str(list(shape)) for shape in count.shapes)
+        name = count.operator.removeprefix("aten.").removesuffix(".default")
+        text = f"{inside}{name} {shapes}: {_costs(count) or 'no cost known'}"
+        found[text] = found.get(text, 0) + 1
+    shown = [text if times == 1 else f"{times} times {text}" for text, times in found.items()]
+    return shown if len(shown) <= SHOWN else [*shown[: SHOWN - 1], f"and {len(shown) - SHOWN + 1} more"]
+
+
+def _costs(count: OperatorCount) -> str:
+    cost = Costs.of(count).at[0]
+    return ", ".join(f"{name} {getattr(cost, name)}" for name in QUANTITIES if getattr(cost, name))
+
+
+def _described(count: OperatorCount) -> str:
+    return f"{count.operator}: {_costs(count) or 'no cost known'}"
 
 
 def _first_line(error: Exception) -> str:

@@ -1,0 +1,92 @@
+"""What execution says of a draft, in findings that say what is due."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from lmp.records import Finding, GateFinding, Kernel, ModuleAnalysis
+from lmp.verify.claims import LISTED_FREE, LISTED_NOT_TAKEN, PARAMETERS_COUNT, UNCOUNTED, UNCOVERED, WHOLE_RUN
+
+Statement = tuple[str, int]
+
+QUANTITIES = {"flops": "FLOPs", "matmul_flops": "matmul FLOPs", "read": "bytes read", "write": "bytes written"}
+
+LARGEST_HINT = 64
+"""Ratios up to this are worth saying."""
+
+
+def split(findings: Sequence[Finding]) -> tuple[list[Finding], list[Finding]]:
+    """Findings against the analysis, and those that no analysis can mend: operators for which lmp has no rule."""
+    own = [f for f in findings if f.quantity not in (UNCOUNTED, WHOLE_RUN)]
+    return own, [f for f in findings if f.quantity in (UNCOUNTED, WHOLE_RUN)]
+
+
+def told(
+    findings: Sequence[Finding], analysis: ModuleAnalysis, kernels: Mapping[Statement, Sequence[int]]
+) -> Iterator[GateFinding]:
+    """The judge's findings as the gate's. ``kernels`` are the indices of the kernels of each statement."""
+    differing = {(f.file, f.line) for f in findings if f.quantity == "flops"}
+    for finding in findings:
+        if finding.quantity == "matmul_flops" and (finding.file, finding.line) in differing:
+            continue  # the FLOPs of the line are a finding already
+        at = kernels.get((finding.file or analysis.source.file, finding.line or 0), ())
+        yield _told(finding, analysis, at)
+
+
+def _told(finding: Finding, analysis: ModuleAnalysis, at: Sequence[int]) -> GateFinding:
+    quantity = finding.quantity
+    here = f"line {finding.line}" + (f" of {finding.file}" if finding.file else "")
+    ran = f" Executed there: {'; '.join(finding.operators)}." if finding.operators else ""
+    rule, line = "numbers", finding.line
+    if quantity in QUANTITIES:
+        message = f"{_numbers(finding, here, [analysis.kernels[i] for i in at])}{ran}"
+    elif quantity == UNCOVERED:
+        rule, message = "coverage", f"{here} costs something, and no kernel stands there: {finding.counted}.{ran}"
+    elif quantity == LISTED_FREE:
+        rule, message = "free line", f"{here} is listed as free, and costs something: {finding.counted}.{ran}"
+    elif quantity == LISTED_NOT_TAKEN:
+        rule, message = "free line", f"{here} is listed as not taken, and runs: {finding.counted}."
+    elif quantity.startswith("parameter "):
+        rule, message = "variable", f"{quantity}: {finding.claimed} has no value when executed: {finding.counted}"
+    elif quantity == "assumption":
+        rule, message = "variable", f"assumption {finding.claimed}: {finding.counted}"
+    elif quantity == PARAMETERS_COUNT:
+        message = f"the module has {finding.counted} parameters, parameters_count gives {finding.claimed}"
+        message += f", at {finding.point}"
+    elif quantity.startswith("formula of "):
+        message = f"a formula of {here} has no value at {finding.point}: {finding.counted}"
+    else:
+        message = f"{quantity}: {finding.claimed} by the formulas, {finding.counted} executed, at {finding.point}"
+    return GateFinding.model_validate(
+        {
+            "rule": rule,
+            "message": message,
+            "kernel": at[0] if len(at) == 1 else None,
+            "line": line,
+            "file": finding.file,
+            "quantity": quantity,
+            "point": finding.point,
+            "claimed": finding.claimed,
+            "counted": finding.counted,
+        }
+    )
+
+
+def _numbers(finding: Finding, here: str, kernels: Sequence[Kernel]) -> str:
+    what = QUANTITIES[finding.quantity]
+    who = "its kernel gives" if len(kernels) == 1 else f"its {len(kernels)} kernels give"
+    said = f"{here}: {finding.counted} {what} were counted, {who} {finding.claimed}, at {finding.point}."
+    hint = _hint(finding)
+    return f"{said} {hint}" if hint else said
+
+
+def _hint(finding: Finding) -> str:
+    claimed, counted = int(finding.claimed), int(finding.counted)
+    if finding.quantity == "matmul_flops":
+        return "The FLOPs are right: it is the category that says which of them are a matrix multiplication's."
+    if not counted and claimed and not finding.operators:
+        return "Nothing that costs anything ran there: the kernel belongs to another line, or the line is not taken."
+    for large, small, words in ((counted, claimed, "times what is given"), (claimed, counted, "times too much given")):
+        if small > 0 and large % small == 0 and 2 <= large // small <= LARGEST_HINT:
+            return f"That is {large // small} {words}."
+    return ""

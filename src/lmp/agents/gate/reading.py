@@ -1,0 +1,144 @@
+"""From what was handed in to a `Draft`: every mistake of form at once, in the words of whoever has to mend it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from lmp.records import CATEGORIES, SCHEMA_VERSION, Draft, DraftKernel, GateFinding, ModuleAnalysis
+from lmp.store.schemas import problem
+
+MAX_KERNELS = 1000
+MAX_TEXT = 20_000
+"""Characters of one text."""
+
+KNOWN_BY_LMP = frozenset(ModuleAnalysis.model_fields) - frozenset(Draft.model_fields)
+"""Fields of a whole module_analysis.json that lmp fills in by itself."""
+
+DUE = {
+    "class_name": "give the class's full path",
+    "parameters": 'say where each variable\'s value comes from, as in {"hidden_size": "config.hidden_size"}',
+    "kernels": "give one or more for each line that computes",
+    "line": "give the line of the source file at which it stands",
+    "category": f"give one of {', '.join(CATEGORIES)}",
+    "kernel_type": "it is basic, or composite where a module is called",
+    "operation": "say in a few words what it does",
+    "analysis": "say how the formulas come about",
+    "flops": "give a formula; 0 where there are none",
+    "memory_access": 'give {"read": formula, "write": formula}, in bytes',
+    "read": "give a formula of bytes; 0 where there are none",
+    "write": "give a formula of bytes; 0 where there are none",
+}
+
+ALIKE = 3
+"""So many kernels with the same mistake are named one by one; more of them are one finding."""
+
+
+def read(handed_in: object) -> tuple[Draft | None, list[GateFinding], list[str]]:
+    """The draft if its form is right, the findings if it is not, and notes on what was left out."""
+    if not isinstance(handed_in, Mapping):
+        return None, [_finding(f"an object is expected, with {', '.join(Draft.model_fields)}")], []
+    data = {str(name): value for name, value in handed_in.items()}
+    if "totals" in data:
+        return None, [_finding("this is the analysis of a whole model; hand in that of the class alone")], []
+    version = data.get("schema_version", SCHEMA_VERSION)
+    if version != SCHEMA_VERSION:
+        return None, [_finding(f"schema_version is {_short(version)}, lmp reads {SCHEMA_VERSION}")], []
+    dropped = sorted(KNOWN_BY_LMP.intersection(data))
+    notes = [f"lmp knows by itself, and left out: {', '.join(dropped)}"] if dropped else []
+    data = {name: value for name, value in data.items() if name not in dropped}
+    kernels = data.get("kernels")
+    if isinstance(kernels, list):
+        if len(kernels) > MAX_KERNELS:
+            return None, [_finding(f"kernels: {len(kernels)} are given, at most {MAX_KERNELS} are taken")], notes
+        data["kernels"] = [_formulas_as_text(kernel) for kernel in kernels]
+    if "parameters_count" in data:
+        data["parameters_count"] = _as_text(data["parameters_count"])
+    try:
+        draft = Draft.model_validate(data, strict=True)
+    except ValidationError as error:
+        return None, _collected(error.errors(include_url=False)), notes
+    wrong = problem(Draft, draft.model_dump(mode="json"))
+    too_long = [_finding(f"a text has more than {MAX_TEXT} characters")] if _longest(data) > MAX_TEXT else []
+    findings = ([_finding(wrong)] if wrong else []) + too_long
+    return (None if findings else draft), findings, notes
+
+
+def _formulas_as_text(kernel: object) -> object:
+    """A formula that is a plain number may be written as one."""
+    if not isinstance(kernel, Mapping):
+        return kernel
+    found = {str(name): value for name, value in kernel.items()}
+    if "flops" in found:
+        found["flops"] = _as_text(found["flops"])
+    access = found.get("memory_access")
+    if isinstance(access, Mapping):
+        found["memory_access"] = {str(name): _as_text(value) for name, value in access.items()}
+    return found
+
+
+def _as_text(value: object) -> object:
+    return str(value) if type(value) is int and abs(value) < 10**100 else value
+
+
+def _longest(value: object) -> int:
+    if isinstance(value, str):
+        return len(value)
+    inner: Iterable[object] = ()
+    if isinstance(value, Mapping):
+        inner = (*value.keys(), *value.values())
+    elif isinstance(value, list):
+        inner = value
+    return max(map(_longest, inner), default=0)
+
+
+def _collected(errors: Iterable[Any]) -> list[GateFinding]:
+    """One finding each; what is the same with more than a few kernels stands once."""
+    by_kind: dict[tuple[Any, ...], list[tuple[int | None, str]]] = {}
+    for error in errors:
+        # Of a field that may be a number or a formula, both alternatives are reported: one is enough.
+        steps = [s for s in error["loc"] if s not in ("int", "constrained-str")]
+        in_kernel = len(steps) > 1 and steps[0] == "kernels" and isinstance(steps[1], int)
+        kernel = steps[1] if in_kernel else None
+        path = ".".join(str(step) for step in (steps[2:] if in_kernel else steps)) or "the whole"
+        found = by_kind.setdefault((in_kernel, path), [])
+        if not found or found[-1][0] != kernel:
+            found.append((kernel, _message(error, path)))
+    findings = []
+    for found in by_kind.values():
+        if len(found) <= ALIKE:
+            findings += [_finding(message, kernel) for kernel, message in found]
+            continue
+        kernel, message = found[0]
+        findings.append(_finding(f"{message} (so it is with {len(found) - 1} more kernels)", kernel))
+    return findings
+
+
+def _message(error: Any, path: str) -> str:
+    field = path.rpartition(".")[2]
+    due = f"; {DUE[field]}" if field in DUE else ""
+    match error["type"]:
+        case "missing":
+            return f"{path} is missing{due}"
+        case "extra_forbidden":
+            return f"{_short(path)} is no field here: {_fields(path, error['loc'])}"
+    given = "" if isinstance(error["input"], Mapping | list) else f", not {_short(error['input'])}"
+    return f"{_short(path)}: {error['msg'][:1].lower()}{error['msg'][1:]}{given}{due}"
+
+
+def _fields(path: str, loc: tuple[Any, ...]) -> str:
+    if "memory_access" in path:
+        return "there are read and write"
+    record = DraftKernel if loc[:1] == ("kernels",) else Draft
+    return f"there are {', '.join(record.model_fields)}"
+
+
+def _short(value: object, most: int = 60) -> str:
+    text = value if isinstance(value, str) else repr(value)
+    return text if len(text) <= most else f"{text[:most]}..."
+
+
+def _finding(message: str, kernel: int | None = None) -> GateFinding:
+    return GateFinding(rule="schema", message=message, kernel=kernel)

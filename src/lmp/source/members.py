@@ -1,0 +1,231 @@
+"""What a class's source says that an instance has: constructor's and forward()'s arguments, attributes, its config's.
+
+Read, not executed: where a class does something that reading cannot follow, the answer is that anything may be there.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lmp.errors import NotFound
+from lmp.source.lines import find_function
+from lmp.source.locate import MODULE_CLASS, ClassSource, Lineage, find_class, lineage_of, method_of
+from lmp.source.names import Definition, Names, dotted_name
+from lmp.source.parsed import FunctionNode, parse
+
+if TYPE_CHECKING:
+    from lmp.source.trees import Trees
+
+CONFIG_BASE = "PreTrainedConfig"
+"""What every config of transformers is: a class that asks for no more than that may get any."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """Names that are there. ``any`` is True where there may be others."""
+
+    known: frozenset[str] = frozenset()
+    any: bool = False
+
+    def __contains__(self, name: str) -> bool:
+        return self.any or name in self.known
+
+    def __or__(self, other: Known) -> Known:
+        return Known(self.known | other.known, self.any or other.any)
+
+
+ANYTHING = Known(any=True)
+
+
+@dataclass(frozen=True)
+class Members:
+    """Of one module class."""
+
+    init: Known
+    """The constructor's arguments."""
+    inputs: Known
+    """The arguments of forward()."""
+    attributes: Known
+    """What ``self`` has: assigned anywhere in the class or its bases, or defined in them."""
+    config: Known
+    """What the config that the constructor takes has."""
+    config_values: dict[str, int]
+    """Whole numbers that stand in the config's class as defaults."""
+
+
+def members_of(source: ClassSource, trees: Trees) -> Members:
+    """Of a class that the trees do not hold, as one of a notebook, only forward() is known."""
+    inputs = _arguments(find_function(parse(source.forward_path), source.forward_qualname))
+    names = Names(trees)
+    try:
+        lineage = lineage_of(find_class(source.class_path, names), names)
+    except NotFound:
+        return Members(ANYTHING, inputs, ANYTHING, ANYTHING, {})
+    entries = [entry for entry in lineage.order if entry.qualified != MODULE_CLASS]
+    open_bases = any(not name.endswith("torch.nn.Module") and name != MODULE_CLASS for name in lineage.unknown)
+    init = _constructor(entries) | Known(any=open_bases)
+    attributes = _attributes(entries) | Known(any=open_bases)
+    config, values = _config(entries, names)
+    return Members(init, inputs, attributes, config, values)
+
+
+def _arguments(function: FunctionNode) -> Known:
+    given = function.args
+    named = [*given.posonlyargs, *given.args, *given.kwonlyargs]
+    known = frozenset(a.arg for a in named[1:] if a.arg != "self")
+    return Known(known | ({given.vararg.arg} if given.vararg else set()), any=given.kwarg is not None)
+
+
+def _constructor(entries: Iterable[Definition]) -> Known:
+    """The arguments of the first constructor; where it hands ``**kwargs`` on, those of the next one too."""
+    found = Known()
+    for entry in entries:
+        init = _method(entry, "__init__")
+        if init is not None:
+            own = _arguments(init)
+            found |= Known(own.known)
+            if not own.any:
+                return found
+    return found
+
+
+def _method(entry: Definition, name: str) -> FunctionNode | None:
+    assert isinstance(entry.node, ast.ClassDef)
+    bound = method_of(entry.node, name)
+    return None if isinstance(bound, str) else bound
+
+
+_REGISTERING = frozenset({"register_buffer", "register_parameter", "register_module", "add_module"})
+
+
+def _attributes(entries: Iterable[Definition]) -> Known:
+    found: set[str] = {"training"}
+    anything = False
+    for entry in entries:
+        for node in ast.walk(entry.node):
+            match node:
+                case ast.Attribute(value=ast.Name(id="self"), attr=name, ctx=ast.Store()):
+                    found.add(name)
+                case ast.Call(func=ast.Attribute(value=ast.Name(id="self"), attr=method), args=[first, *_]):
+                    if method in _REGISTERING:
+                        known = isinstance(first, ast.Constant) and isinstance(first.value, str)
+                        found |= {str(first.value)} if isinstance(first, ast.Constant) else set()
+                        anything = anything or not known
+                case ast.Call(func=ast.Name(id="setattr"), args=[ast.Name(id="self"), *_]):
+                    anything = True
+        found |= _class_level(entry.node)
+    return Known(frozenset(found), anything)
+
+
+def _class_level(node: ast.AST) -> set[str]:
+    """Attributes, methods and properties that stand in a class's body."""
+    found: set[str] = set()
+    for statement in getattr(node, "body", []):
+        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
+            found.add(statement.name)
+        elif isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+            found.add(statement.target.id)
+        elif isinstance(statement, ast.Assign):
+            found |= {target.id for target in statement.targets if isinstance(target, ast.Name)}
+    return found
+
+
+# --- the config ------------------------------------------------------------------------------------------------------
+
+
+def _config(entries: Iterable[Definition], names: Names) -> tuple[Known, dict[str, int]]:
+    """What the classes that the constructor's ``config`` is annotated with have."""
+    entries = list(entries)
+    for entry in entries:
+        init = _method(entry, "__init__")
+        argument = next((a for a in init.args.args if a.arg == "config"), None) if init is not None else None
+        if argument is None or argument.annotation is None:
+            continue
+        found = Known()
+        values: dict[str, int] = {}
+        for dotted in _named(argument.annotation):
+            definition = names.dotted(entry.module, dotted)
+            if not isinstance(definition, Definition) or not isinstance(definition.node, ast.ClassDef):
+                return ANYTHING, {}
+            if definition.node.name == CONFIG_BASE:
+                return ANYTHING, {}
+            lineage = lineage_of(definition, names)
+            found |= _config_names(lineage)
+            values |= _whole_numbers(lineage)
+        return (found, values) if found.known else (ANYTHING, {})
+    return ANYTHING, {}
+
+
+def _named(annotation: ast.expr) -> Iterator[str]:
+    """The classes that an annotation names, None left out."""
+    match annotation:
+        case ast.Constant(value=str(text)):
+            try:
+                yield from _named(ast.parse(text, mode="eval").body)
+            except SyntaxError:
+                return
+        case ast.BinOp(left=left, op=ast.BitOr(), right=right):
+            yield from _named(left)
+            yield from _named(right)
+        case ast.Subscript(slice=inner):
+            for part in inner.elts if isinstance(inner, ast.Tuple) else [inner]:
+                yield from _named(part)
+        case ast.Name() | ast.Attribute():
+            dotted = dotted_name(annotation)
+            if dotted is not None:
+                yield dotted
+
+
+def _config_names(lineage: Lineage) -> Known:
+    found: set[str] = set()
+    for entry in lineage.order:
+        found |= _class_level(entry.node)
+        for node in ast.walk(entry.node):
+            match node:
+                case ast.Attribute(value=ast.Name(id="self"), attr=name, ctx=ast.Store()):
+                    found.add(name)
+                case ast.arg(arg=name):
+                    found.add(name)  # an argument of the constructor, which the base class may keep
+        found |= _mapped_names(entry.node)
+    return Known(frozenset(found))
+
+
+def _mapped_names(node: ast.AST) -> set[str]:
+    """The standard names of an ``attribute_map``."""
+    for statement in getattr(node, "body", []):
+        target = _target(statement)
+        if target == "attribute_map" and isinstance(statement.value, ast.Dict):
+            return {k.value for k in statement.value.keys if isinstance(k, ast.Constant) and isinstance(k.value, str)}
+    return set()
+
+
+def _target(statement: ast.stmt) -> str | None:
+    match statement:
+        case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
+            return name
+    return None
+
+
+def _whole_numbers(lineage: Lineage) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for entry in reversed(lineage.order):
+        for statement in getattr(entry.node, "body", []):
+            name, value = _target(statement), getattr(statement, "value", None)
+            if name is not None and isinstance(value, ast.Constant) and type(value.value) is int:
+                found[name] = value.value
+        init = _method(entry, "__init__")
+        if init is not None:
+            found |= dict(_default_numbers(init.args))
+    return found
+
+
+def _default_numbers(arguments: ast.arguments) -> Iterator[tuple[str, int]]:
+    named = [*arguments.posonlyargs, *arguments.args]
+    pairs = [*zip(reversed(named), reversed(arguments.defaults), strict=False)]
+    pairs += [(a, d) for a, d in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if d is not None]
+    for argument, default in pairs:
+        if isinstance(default, ast.Constant) and type(default.value) is int:
+            yield argument.arg, default.value
