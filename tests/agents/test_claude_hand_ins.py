@@ -27,10 +27,10 @@ def test_a_right_answer_at_once(bench, service: MessagesServer) -> None:
     assert ended.cli_version == (cli_path().parent / "claude.version").read_text().split()[0]
     assert [e["event"] for e in bench.events] == ["prompt", "started", "turn", "text", "tool", "answer", "result"]
     lines = [json.loads(line) for line in bench.transcript().splitlines()]
-    assert [line["number"] for line in lines] == list(range(1, 7))
+    assert [line["number"] for line in lines] == list(range(1, 8))
     assert {(line["class"], line["stage"]) for line in lines} == {("modeling_toy.Toy", "module-analyzer")}
     assert lines[0]["system"] == "You analyse modules."
-    assert lines[3]["input"] == {"flops": 42}
+    assert lines[4]["input"] == {"flops": 42}
 
 
 def test_refused_then_corrected_in_the_same_conversation(bench, service: MessagesServer) -> None:
