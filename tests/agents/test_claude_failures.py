@@ -1,4 +1,4 @@
-"""The real SDK and CLI where the service, the CLI or the user stops: what is said, what is kept, what is left behind."""
+"""The real SDK and CLI where the service, the CLI or the user stops: what is said, kept and left behind."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ import asyncio
 import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
 
 import pytest
-from agents_service import Failure, MessagesServer, Reply, calls, says
+from agents_bench import DUMMY_KEY, Desk, processes_of
+from agents_service import MODEL, Failure, MessagesServer, Reply, calls, says
 
-from conftest import DUMMY_KEY, Desk, processes_of
 from lmp.agents.base import Answer, Caps, Ended, Tool
 from lmp.agents.ledger import Ledger
 from lmp.errors import AgentUnavailable
@@ -206,7 +208,7 @@ def test_a_conversation_that_is_not_there(bench, service: MessagesServer) -> Non
 
 def test_two_agents_at_once_over_one_ledger(bench, service: MessagesServer, tmp_path: Path) -> None:
     # each waits until both were asked, so they do run at once
-    both = threading.Barrier(2, action=None)
+    both = threading.Barrier(2)
 
     class Meeting(threading.Event):
         def wait(self, timeout: float | None = None) -> bool:
@@ -262,6 +264,31 @@ def test_a_task_whose_share_was_too_small_goes_on_with_another(bench, service: M
     assert ended.how == "over"
     assert ended.cost_usd == pytest.approx(0.63)
     assert ledger.spent == pytest.approx(0.63)  # not 0.315 + 0.63
+
+
+_RUNS_ALONE = """
+import asyncio, sys
+from pathlib import Path
+from lmp.agents.base import Caps, Task
+from lmp.agents.claude import ClaudeAgent
+folder = Path(sys.argv[1])
+task = Task("Toy", "module-analyzer", "You analyse.", "Analyse Toy.", [], [folder], Caps(timeout=60.0))
+asyncio.run(ClaudeAgent(folder / "agents", model=sys.argv[2]).carry_out(task, lambda event: None))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_lmp_that_is_stopped_leaves_no_process(service: MessagesServer, tmp_path: Path, number: signal.Signals) -> None:
+    """`no_process_left` looks; the answer would come after twenty seconds."""
+    script = service.plays(Reply([says("late")], waits=20.0))
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", _RUNS_ALONE, str(tmp_path), MODEL]
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
+        while not script.requests and process.poll() is None:
+            time.sleep(0.02)
+        process.send_signal(number)
+        _, said = process.communicate(timeout=15)
+    assert process.returncode == -number, said
 
 
 def test_ctrl_c_in_the_terminal_reaches_lmp_alone(bench, service: MessagesServer, tmp_path: Path) -> None:

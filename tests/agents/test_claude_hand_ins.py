@@ -9,6 +9,7 @@ from agents_service import MODEL, MessagesServer, Reply, calls, says
 
 from lmp.agents.base import Answer, Caps, Tool
 from lmp.agents.environment import cli_path
+from lmp.errors import CapReached
 
 SUBMIT = "mcp__lmp__submit_analysis"
 
@@ -57,13 +58,14 @@ def test_prose_instead_of_a_hand_in_is_answered_and_then_ends(bench, service: Me
     assert ended.cost_usd == pytest.approx(0.0012)
 
 
-def test_arguments_that_are_no_json(bench, service: MessagesServer) -> None:
-    script = service.plays(Reply([calls(SUBMIT, '{"flops": ')]), Reply([calls(SUBMIT, {"flops": 42})]))
+def test_arguments_that_are_no_json_or_no_object(bench, service: MessagesServer) -> None:
+    wrong = ('{"flops": ', "[42]", '"42"', "null")
+    script = service.plays(*(Reply([calls(SUBMIT, text)]) for text in wrong), Reply([calls(SUBMIT, {"flops": 42})]))
 
     assert bench.run().how == "over"
     assert "could not be parsed as JSON" in json.dumps(script.requests[1]["messages"][-1])
     assert len(bench.desk.got) == 1
-    assert [e["refused"] for e in bench.of("answer")] == [True, False]
+    assert [e["refused"] for e in bench.of("answer")] == [True] * 4 + [False]
 
 
 def test_arguments_that_are_not_valid_are_refused_with_their_places(bench, service: MessagesServer) -> None:
@@ -123,6 +125,13 @@ def test_the_turn_cap_holds_where_only_follow_ups_are_said(bench, service: Messa
     ended = bench.run(bench.task(caps=Caps(max_turns=3, timeout=60.0), next_message=lambda: "go on"))
 
     assert (ended.how, ended.turns, len(script.requests)) == ("turns", 3, 3)
+
+
+@pytest.mark.parametrize("caps", [Caps(max_turns=0), Caps(budget_usd=0.0)])
+def test_a_cap_of_nothing_is_not_no_cap(bench, service: MessagesServer, caps: Caps) -> None:
+    with pytest.raises(CapReached, match=r"no turn or no money is left for modeling_toy.Toy"):
+        bench.run(bench.task(caps=caps))
+    assert service.headers == []
 
 
 def test_the_budget_cap(bench, service: MessagesServer) -> None:

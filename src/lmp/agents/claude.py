@@ -28,7 +28,7 @@ from claude_agent_sdk import (
 from lmp.agents.base import Ended, Event, How, Task
 from lmp.agents.conversation import Conversation
 from lmp.agents.environment import PrivatePlace, cli_path, credential, redacted
-from lmp.agents.failures import no_credential, process_ended, unexpected
+from lmp.agents.failures import no_credential, nothing_left, process_ended, unexpected
 from lmp.agents.guard import FILE_TOOLS, MCP_PREFIX
 from lmp.agents.serving import tool_server
 from lmp.store.files import storage_errors
@@ -73,6 +73,8 @@ class ClaudeAgent:
         """Raises AgentUnavailable where the agent cannot run, and whatever a tool of the task raises."""
         if credential() is None:
             raise no_credential()
+        if task.caps.max_turns < 1 or (task.caps.budget_usd is not None and task.caps.budget_usd <= 0):
+            raise nothing_left(task.name)  # the CLI takes 0 for no limit
         cli = self.cli or cli_path()
         conversation = Conversation(task, on_event)
         try:
@@ -100,6 +102,10 @@ class ClaudeAgent:
             raise conversation.failure or process_ended(error, last_lines) from error
         except ClaudeSDKError as error:
             raise conversation.failure or unexpected(error, last_lines) from error
+        except Exception as error:
+            if type(error) is Exception and error is not conversation.failure:  # so the SDK says: no answer in time
+                raise unexpected(error, last_lines) from error
+            raise
 
     async def _within_time(self, client: ClaudeSDKClient, conversation: Conversation) -> How:
         limit = asyncio.timeout(conversation.task.caps.timeout)

@@ -49,7 +49,7 @@ class Conversation:
         self._models: dict[str, None] = {}
         self._calls: dict[str, tuple[str, str]] = {}
         self._denied: set[str] = set()
-        self._said = ""
+        self._said, self._cwd = "", "/"
         self._cli_version: str | None = None
         self._started = time.monotonic()
 
@@ -148,7 +148,7 @@ class Conversation:
         match message.subtype:
             case "init" if self._cli_version is None:
                 self._cli_version = str(data.get("claude_code_version"))
-                self.session = data["session_id"]
+                self.session, self._cwd = data["session_id"], data["cwd"]
                 self.tell("started", session=self.session, model=data.get("model"), tools=data["tools"])
                 if set(data["tools"]) != self.tools:
                     odd = ", ".join(sorted(set(data["tools"]) ^ self.tools))
@@ -184,11 +184,13 @@ class Conversation:
                     self._call(block)
 
     def _call(self, block: ToolUseBlock) -> None:
-        short = _short(block.name, block.input, self.guard.roots)
+        given = block.input if isinstance(block.input, dict) else {}  # what a model wrote can be anything
+        short = _short(block.name, given, self.guard.roots)
         self._calls[block.id] = (block.name, short)
         self.tell("tool", tool=_plain(block.name), short=short, call=block.id, input=block.input)
-        if block.name not in self.tools:  # the CLI refuses it without asking the guard
-            self._denial(block.id, block.name, short, f"there is no tool {block.name} in this task")
+        # Some calls the CLI refuses by itself, without asking the hook: they are reported all the same.
+        if (why := self.guard.refusal(block.name, given, self._cwd)) is not None:
+            self._denial(block.id, block.name, short, why)
 
     def _answers(self, message: UserMessage) -> None:
         for block in message.content:

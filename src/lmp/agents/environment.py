@@ -123,9 +123,10 @@ class PrivatePlace:
     def program(self, cli: Path) -> Path:
         """A file that starts ``cli`` through the launcher. It holds no value of the environment."""
         words = [sys.executable, "-I", launcher.__file__, str(cli)]
-        path = self.folder / "claude"
-        write_whole(path, f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
-        path.chmod(0o700)
+        path, text = self.folder / "claude", f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n'
+        if not path.exists() or path.read_text() != text:  # another agent may be starting through it
+            write_whole(path, text)
+            path.chmod(0o700)
         return path
 
     def holds(self, session: str) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from lmp.agents.environment import cli_path, credential, redacted
 from lmp.agents.transcript import shown
-from lmp.errors import AgentUnavailable
+from lmp.errors import AgentUnavailable, CapReached
 
 if TYPE_CHECKING:
     from claude_agent_sdk import ProcessError, ResultMessage
@@ -29,6 +29,10 @@ def no_credential() -> AgentUnavailable:
         "no credential for the agent is set\n"
         "set ANTHROPIC_API_KEY, ANTHROPIC_AUTH_TOKEN or CLAUDE_CODE_OAUTH_TOKEN, or use `--engine trace`"
     )
+
+
+def nothing_left(name: str) -> CapReached:
+    return CapReached(f"no turn or no money is left for {name}\ngive more with `--max-turns` or `--max-budget-usd`")
 
 
 def service_refused(result: ResultMessage) -> AgentUnavailable:

@@ -55,7 +55,7 @@ class Guard:
             return f"the path must be the text of a path below {self._folders()}"
         try:
             real = Path(cwd, path).resolve()
-        except (OSError, RuntimeError):  # a loop of links, or a name that no file can have
+        except (OSError, RuntimeError, ValueError):  # a loop of links, or a name that no file can have
             return f"this path cannot be resolved; give one below {self._folders()}"
         if any(real.is_relative_to(root) for root in self.roots):
             return None

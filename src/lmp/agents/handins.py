@@ -14,6 +14,8 @@ from lmp.records import GateFinding
 
 SAME = 3
 """The same finding so many times ends a conversation: the agent does not know how to put it right."""
+LONGEST = 200
+"""Characters of a finding where one line is due; the whole is in the transcript and beside the draft."""
 NUDGES = 2
 """Times that an agent which stops without a hand-in is asked for one."""
 
@@ -153,5 +155,7 @@ def _key(finding: GateFinding) -> tuple[Any, ...]:
 
 
 def _short(finding: GateFinding) -> str:
-    place = f"line {finding.line}: " if finding.line is not None else ""
-    return f"{place}{finding.message.splitlines()[0]}"
+    text = finding.message.splitlines()[0]
+    if finding.line is not None and not text.startswith(f"line {finding.line}"):
+        text = f"line {finding.line}: {text}"
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"

@@ -4,7 +4,9 @@ Run as ``python -I launcher.py CLI ARGUMENTS``: the SDK can add to an inherited 
 it, so the CLI is started through this. Standard library only, and nothing of lmp's is imported.
 """
 
+import ctypes
 import os
+import signal
 import sys
 
 CREDENTIALS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN")
@@ -34,6 +36,8 @@ _SET_BY_THE_SDK = (
     "CLAUDE_CODE_SDK_READS_SESSION_STATE",
     "PWD",
 )
+_PR_SET_PDEATHSIG = 1
+
 ALLOWED = frozenset((*_INHERITED, *_SET_BY_LMP, *_SET_BY_THE_SDK))
 
 
@@ -42,6 +46,9 @@ def main() -> None:
     environment = {name: value for name, value in os.environ.items() if name in ALLOWED}
     # A session of its own: Ctrl-C in the terminal reaches lmp alone, which then ends the CLI in an orderly way.
     os.setsid()
+    if sys.platform == "linux":
+        # Where lmp is killed, its agents end with it: they would go on asking the service.
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     os.execve(cli, [cli, *arguments], environment)
 
 

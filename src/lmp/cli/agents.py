@@ -251,7 +251,8 @@ def summary_text(summary: Summary) -> str:
     verified = sum(status == "verified" for status in summary.stored.values())
     others = [f"{name.rpartition('.')[2]} {status}" for name, status in summary.stored.items() if status != "verified"]
     failed = [f"{name.rpartition('.')[2]} failed: {why}" for name, why in summary.failed.items()]
-    denials = f", {summary.denials} tool calls denied" if summary.denials else ""
+    calls = "tool call" if summary.denials == 1 else "tool calls"
+    denials = f", {summary.denials} {calls} denied" if summary.denials else ""
     by = f" by {', '.join(summary.models)}" if summary.models else ""
     head = f"{verified} verified{by}: {summary.turns} turns, ${summary.spent_usd:.4f}, {summary.seconds:.0f} s{denials}"
     return "; ".join([head, *others, *failed]) + f"; transcript: {summary.transcript}"

@@ -23,8 +23,7 @@ from lmp.pipeline.model import is_foreign
 from lmp.pipeline.planning import Planned, plan
 from lmp.pipeline.subject import ClassSubject, HandInSession
 from lmp.pipeline.telling import told_of_places
-from lmp.records import GateFinding, ModuleAnalysis, Provenance, Verification
-from lmp.store.drafts import keep_draft, remove_draft
+from lmp.records import GateFinding, HandIn, ModuleAnalysis, Provenance, Verification
 
 T = TypeVar("T")
 
@@ -137,7 +136,7 @@ class AgentWork:
         assert verdict.analysis is not None
         analysis = verdict.analysis.model_copy(update={"provenance": [provenance]})
         self._store(analysis)
-        remove_draft(self.session.store, name, self.session.names(name))
+        self.session.store.drop_draft(name, self.session.names(name))
         self.run.close(source.class_path, ANALYZER)
         return analysis
 
@@ -251,7 +250,7 @@ class AgentWork:
         except (Refused, NotFound):
             self.run.close(name, EXPANDER)
             raise
-        remove_draft(self.session.store, name, self.session.names(name))
+        self.session.store.drop_draft(name, self.session.names(name))
         self.run.close(name, EXPANDER)
         bound = hand_ins.accepted
         assert isinstance(bound, Bound)
@@ -278,7 +277,8 @@ class AgentWork:
         self.run.made(analysis.class_name)
 
     def _keep(self, name: str, draft: Any, findings: Sequence[GateFinding]) -> str:
-        return str(keep_draft(self.session.store, name, self.session.names(name), draft, findings))
+        refused = HandIn(class_name=name, accepted=False, status="failed", findings=list(findings))
+        return str(self.session.store.keep_draft(refused, draft, self.session.names(name)))
 
     def _roots(self) -> list[Any]:
         return [tree.package_dir for tree in self.session.trees]
