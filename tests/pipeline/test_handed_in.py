@@ -24,9 +24,9 @@ def handed_in(name: str) -> dict[str, Any]:
     return json.loads((DATA / f"{name}.json").read_text(encoding="utf-8"))
 
 
-def submitted(draft: dict[str, Any], results: Path, monkeypatch: pytest.MonkeyPatch) -> Submitted:
+def submitted(draft: dict[str, Any], results: Path, monkeypatch: pytest.MonkeyPatch, **options: Any) -> Submitted:
     monkeypatch.chdir(PROJECT)
-    return submit(draft["class_name"], draft, Options(results=results), lambda name, stage: None)
+    return submit(draft["class_name"], draft, Options(results=results, **options), lambda name, stage: None)
 
 
 @pytest.mark.parametrize("name", ["LlamaRMSNorm", "LlamaAttention", "Qwen2MoeTopKRouter"])
@@ -38,6 +38,12 @@ def test_whoever_has_the_prompt_and_the_sources_can_hand_in(
     assert (done.hand_in.accepted, done.hand_in.status) == (True, "verified")
     assert done.analysis is not None
     assert [entry.stage for entry in done.analysis.provenance] == ["submitted"]
+
+
+def test_another_attention_is_another_answer(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    draft = handed_in("LlamaAttention-eager")
+    assert submitted(draft, results, monkeypatch, attention="eager").hand_in.status == "verified"
+    assert not submitted(draft, results, monkeypatch).hand_in.accepted
 
 
 def test_without_the_copy_that_is_not_evident_it_is_refused(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -84,7 +84,12 @@ def expander_prompt(
 
 
 def _roots(trees: Trees) -> str:
-    return ", ".join(f"{tree.root} ({tree.distribution})" for tree in trees) or "no folder: nothing is vendored"
+    """The folders that hold the sources, each once."""
+    of: dict[str, list[str]] = {}
+    for tree in trees:
+        of.setdefault(str(tree.root), []).append(tree.import_name)
+    shown = [f"{root} ({', '.join(names[:5])}{', …' if len(names) > 5 else ''})" for root, names in of.items()]
+    return escaped(", ".join(shown)) or "no folder: nothing is vendored"
 
 
 def _values(config: Mapping[str, Any]) -> str:
