@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -40,6 +41,11 @@ def no_process_left(tmp_path: Path) -> Iterator[None]:
     while (left := processes_of(tmp_path)) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not left, f"left behind: {left}"
+
+
+def as_in_a_terminal() -> None:
+    """For a process that is to be interrupted: what a shell runs in the background ignores SIGINT otherwise."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def processes_of(folder: Path) -> dict[int, str]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from agents_bench import as_in_a_terminal
 from agents_service import MODEL, MessagesServer, Reply, calls, says
 
 from lmp.pipeline.module import Options, analyze_modules
@@ -72,6 +73,7 @@ class Lmp:
             cwd=ROOT,
             env=self.environment,
             start_new_session=True,
+            preexec_fn=as_in_a_terminal,
         )
         self.started.append(process)
         return process

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
-from agents_bench import DUMMY_KEY, Desk, processes_of
+from agents_bench import DUMMY_KEY, Desk, as_in_a_terminal, processes_of
 from agents_service import MODEL, Failure, MessagesServer, Reply, calls, says
 
 from lmp.agents.base import Answer, Caps, Ended, Tool
@@ -283,7 +283,9 @@ def test_lmp_that_is_stopped_leaves_no_process(service: MessagesServer, tmp_path
     script = service.plays(Reply([says("late")], waits=20.0))
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", _RUNS_ALONE, str(tmp_path), MODEL]
-    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, env=environment, stderr=subprocess.PIPE, text=True, preexec_fn=as_in_a_terminal
+    ) as process:
         while not script.requests and process.poll() is None:
             time.sleep(0.02)
         process.send_signal(number)

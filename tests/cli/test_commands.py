@@ -20,7 +20,7 @@ def test_analyze_prints_the_requested_and_names_the_rest(lmp: Lmp, fake: FakePip
     assert result.exit_code == 0
     assert fake.asked == [MLP]
     assert "modeling_llama.py:160-176  forward()" in result.stdout
-    assert "engine: trace (auto)" in result.stdout
+    assert "engine: trace (auto: the settings ask for no agents)" in result.stdout
     assert "verified at 5 points" in result.stdout
     # The code of line 175 stands once; its three calls and two operators under it.
     assert result.stdout.count("down_proj = self.down_proj(") == 1
@@ -62,6 +62,7 @@ def test_options_reach_the_pipeline(lmp: Lmp, fake: FakePipeline) -> None:
         "dtype": "float32",
         "fresh": True,
         "engine": "trace",
+        "why_engine": "",
         "model_id": None,
         "inputs": "x: float[2]",
         "init": "n=3",
@@ -120,7 +121,7 @@ def test_verify(lmp: Lmp, fake: FakePipeline) -> None:
 
 
 def test_schema(lmp: Lmp, tmp_path: Path) -> None:
-    names = ["module_analysis", "model_analysis", "evaluation", "difference", "inspection"]
+    names = ["module_analysis", "model_analysis", "module_draft", "hand_in", "evaluation", "difference", "inspection"]
     assert [line.split()[0] for line in lmp("schema").stdout.splitlines()] == names
     assert json.loads(lmp("schema", "module_analysis").stdout) == schema("module_analysis")
     assert list(json.loads(lmp("schema", "--json").stdout)) == names

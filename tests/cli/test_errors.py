@@ -76,12 +76,17 @@ def test_ctrl_c(lmp: Lmp, fake: FakePipeline) -> None:
 
 
 def test_the_agent_engine(lmp: Lmp, fake: FakePipeline) -> None:
-    for command in ("analyze-module", "verify", "evaluate"):
+    for command in ("analyze-module", "expand"):
         result = lmp(command, MLP, "--engine", "agent")
         assert result.exit_code == 5
-        assert result.stderr == (
-            "error: the agent engine is not part of this version; leave out --engine, or use --engine trace\n"
-        )
+        assert result.stderr.startswith("error: no credential for the agent is set\nset ANTHROPIC_API_KEY")
+    for command in ("verify", "evaluate"):
+        result = lmp(command, MLP, "--engine", "agent")
+        assert result.exit_code == 2
+        assert result.stderr.startswith("error: agents work for analyze-module and expand only")
+    result = lmp("analyze-module", MLP, "--max-turns", "3")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("error: --max-turns: for agents only\nadd --engine agent")
 
 
 def test_a_model_id_and_a_file(lmp: Lmp) -> None:

@@ -16,7 +16,7 @@ from lmp.verify.judge import Point, judge, observe
 from lmp.workload.arguments import recording
 
 LINEAR = "torch.nn.modules.linear.Linear"
-SILU = "torch.nn.modules.activation.SiLU"
+SILU = "transformers.activations.SiLUActivation"
 LLAMA = "transformers.models.llama.modeling_llama"
 
 N = "{batch_size} * {seq_len} * {hidden_size}"
@@ -108,13 +108,15 @@ def norm(line_of: Callable[..., int]) -> ModuleAnalysis:
 
 @pytest.fixture
 def silu(line_of: Callable[..., int]) -> ModuleAnalysis:
+    from transformers.activations import SiLUActivation
+
     return analysis(
         SILU,
-        "torch/nn/modules/activation.py",
+        "src/transformers/activations.py",
         {"batch_size": "inputs.input.shape[0]", "seq_len": "inputs.input.shape[1]", "width": "inputs.input.shape[2]"},
         [
             kernel(
-                line_of(torch.nn.SiLU, "return F.silu("),
+                line_of(SiLUActivation, "return nn.functional.silu("),
                 "4 * {batch_size} * {seq_len} * {width}",
                 "{batch_size} * {seq_len} * {width} * {a_bytes}",
                 "{batch_size} * {seq_len} * {width} * {a_bytes}",
@@ -362,9 +364,25 @@ def test_variables_are_lexical(mlp: ModuleAnalysis, linear: ModuleAnalysis, silu
     assert finding.counted == f"a reference binds inputs, which {LINEAR} does not have"
 
 
+def test_a_class_that_costs_the_same_is_not_the_class_that_is_called(
+    mlp: ModuleAnalysis, linear: ModuleAnalysis, silu: ModuleAnalysis
+) -> None:
+    other = "torch.nn.modules.activation.SiLU"
+    at = next(index for index, kernel in enumerate(mlp.kernels) if SILU in kernel.flops)
+    costs = mlp.kernels[at].memory_access
+    swapped = {"read": costs.read.replace(SILU, other), "write": costs.write.replace(SILU, other)}
+    flops = mlp.kernels[at].flops.replace(SILU, other)
+    wrong = changed(mlp, at, flops=flops, memory_access=MemoryAccess(**swapped))
+    (finding,) = verify(wrong, mlps(), linear, silu.model_copy(update={"class_name": other})).findings
+    assert (finding.line, finding.quantity, finding.claimed) == (mlp.kernels[at].line, "class", other)
+    assert finding.counted == f"{LINEAR}, {SILU}"  # the line calls down_proj, too
+
+
 def test_references_in_a_circle_are_a_finding(silu: ModuleAnalysis) -> None:
+    from transformers.activations import SiLUActivation
+
     circular = changed(silu, 0, flops=f"${{{{{SILU}}}}}(batch_size=1, seq_len=1, width=1)")
-    (finding,) = verify(circular, [point(make(torch.nn.SiLU), 2, 3, 4)], circular).findings
+    (finding,) = verify(circular, [point(make(SiLUActivation), 2, 3, 4)], circular).findings
     assert finding.counted.startswith("references run in a circle")
 
 
