@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from pathlib import Path
 
@@ -14,7 +15,10 @@ PROJECT = Path(__file__).parents[1]
 
 
 def pytest_configure() -> None:
-    """Choose the copy before any test module can import one."""
+    """Choose the copy before any test module can import one; leave no credential or setting of who runs the tests."""
+    for name in [name for name in os.environ if name.startswith(("ANTHROPIC_", "CLAUDE_"))]:
+        del os.environ[name]
+    os.environ["LMP_SETTINGS"] = os.devnull
     tree = find_trees(PROJECT).transformers
     if tree is not None:
         use_transformers_tree(tree.package_dir.parent)

@@ -15,8 +15,9 @@
     │   ├── TraceFailed                 the module could not be executed or traced
     │   ├── VerificationFailed          the formulas differ from execution
     │   └── Refused                     a hand-in that the gate refused; .. with the findings
-    └── AgentUnavailable           5    no credentials, no CLI, service refused
-        └── CapReached                  turns, budget or time spent before a hand-in was accepted
+    ├── AgentUnavailable           5    no credentials, no CLI, service refused
+    │   └── CapReached                  turns, budget or time spent before a hand-in was accepted
+    └── Interrupted              130     Ctrl-C during long work; says what goes on from there
 
 A message is one or two lines and says what to do next. Anything that is not an LmpError is a bug: it keeps its
 traceback.
@@ -98,8 +99,9 @@ class TreeChanged(NotFound):
     """A vendored tree differs from its lock."""
 
 
+@dataclass
 class Missing(NotFound):
-    """There is no analysis of a class that is referred to, and none may be made now. ``classes`` are all such."""
+    """There is no analysis yet of ``classes``, which are referred to: they have to be analysed first."""
 
     classes: tuple[str, ...] = ()
 
@@ -138,3 +140,9 @@ class AgentUnavailable(LmpError):
 
 class CapReached(AgentUnavailable):
     """A cap was reached: turns, rounds, money or time."""
+
+
+class Interrupted(LmpError):
+    """Long work was interrupted, and can be gone on with."""
+
+    exit_code = 130

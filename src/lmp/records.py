@@ -65,7 +65,7 @@ class Given(Record):
 
     inputs: str
     init: str = ""
-    live: bool = Field(False, description="an instance was analysed: its own sizes are plain numbers")
+    live: bool = Field(default=False, description="an instance was analysed: its own sizes are plain numbers")
     parts: dict[ClassPath, str] = Field(
         default_factory=dict, description="class of one's own that is referred to -> what its analysis must be of"
     )
@@ -298,7 +298,7 @@ class Binding(Record):
     kernel: int = Field(description="index of the kernel, from 0")
     target: ClassPath = Field(description="the class that is meant")
     bindings: dict[str, Formula] = Field(description="each parameter of the target, in the variables of the class")
-    repeat: int | Formula = 1
+    repeat: int | Formula | None = Field(default=None, description="how often it runs; None: as the analysis says")
 
 
 class Bindings(Record):

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from fakes import Lmp
 
+from lmp.agents.environment import CREDENTIALS
+
 SECRET = "sk-ant-very-secret"
 
 
@@ -61,10 +63,25 @@ def test_a_results_folder_that_is_a_file(lmp: Lmp, tmp_path: Path) -> None:
     assert found["found"] == "taken is a file where a folder is due"
 
 
-def test_credentials_are_yes_or_no(lmp: Lmp, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_credential_is_named_and_never_shown(lmp: Lmp, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in CREDENTIALS:
+        monkeypatch.delenv(name, raising=False)
+    assert checks(lmp)["credential"]["ok"] is False
+    assert checks(lmp)["agent engine"]["found"] == "cannot run: see above"
     monkeypatch.setenv("ANTHROPIC_API_KEY", SECRET)
-    monkeypatch.delenv("CLAUDE_CODE_OAUTH_TOKEN", raising=False)
     found = checks(lmp)
-    assert found["ANTHROPIC_API_KEY"]["found"] == "set"
-    assert found["CLAUDE_CODE_OAUTH_TOKEN"]["found"] == "not set (the trace engine needs none)"
+    assert found["credential"]["found"] == "ANTHROPIC_API_KEY is set"
+    assert found["agent engine"]["found"] == "can run"
     assert SECRET not in lmp("doctor").output + lmp("doctor", "--json").output
+
+
+def test_auto_is_the_agent_only_where_the_settings_ask_for_it(
+    lmp: Lmp, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", SECRET)
+    monkeypatch.setenv("LMP_SETTINGS", str(tmp_path / "settings.toml"))
+    assert checks(lmp)["settings"]["found"].endswith("--engine auto is trace")
+    (tmp_path / "settings.toml").write_text('engine = "agent"\n')
+    assert checks(lmp)["settings"]["found"].endswith("engine=agent; --engine auto is agent")
+    (tmp_path / "settings.toml").write_text('engin = "agent"\n')
+    assert "settings are: engine, model" in checks(lmp)["settings"]["mend"]

@@ -36,6 +36,10 @@ class Tool:
     """Called with a validated instance of ``arguments``."""
 
 
+StageName = Literal["module-analyzer", "reference-expander"]
+ANALYZER: StageName = "module-analyzer"
+EXPANDER: StageName = "reference-expander"
+
 Event = dict[str, Any]
 """One line of the transcript: ``{"event": "tool", "tool": "Read", …}``; `transcript` adds time, number and class."""
 
@@ -60,7 +64,7 @@ class Task:
 
     name: str
     """The class it is about: shown, and written into the transcript."""
-    stage: Literal["module-analyzer", "reference-expander"]
+    stage: StageName
     system: str
     prompt: str
     tools: Sequence[Tool]
@@ -85,7 +89,8 @@ class Ended:
     how: How
     models: tuple[str, ...] = ()
     turns: int = 0
-    cost_usd: float = 0.0
+    cost_usd: float | None = None
+    """Of the whole session, also where it was resumed, by the client's estimate; None where it is not known."""
     seconds: float = 0.0
     session: str | None = None
     denials: int = 0
@@ -99,9 +104,12 @@ class Ended:
 class Agent(Protocol):
     """Carries out tasks, several at once. Raises AgentUnavailable where it cannot run or the service refuses.
 
-    ``on_event`` gets every step as it happens, under ``event``: ``started`` (session, model, tools), ``text`` (text),
-    ``tool`` (tool, short), ``denied`` (tool, short, why), ``retry`` (attempt, of, seconds, why), ``fallback`` (model),
-    ``result`` (turns, cost_usd).
+    ``on_event`` gets every step as it happens, under ``event``: ``prompt`` (system, text), ``started`` (session, model,
+    tools), ``turn`` (turns, model), ``text`` (text), ``thinking`` (text), ``tool`` (tool, short, call, input),
+    ``answer`` (tool, call, refused, text), ``denied`` (tool, short, why, call), ``said`` (text: of
+    `Task.next_message`), ``retry`` (attempt, of, seconds, why), ``rate_limit`` (status, until, window), ``fallback``
+    (model, why), ``result`` (turns, cost_usd, why, session), and, before anything that is raised, ``broken_off`` (why,
+    session, turns, cost_usd: None if not known).
     """
 
     async def carry_out(self, task: Task, on_event: Callable[[Event], None]) -> Ended: ...
@@ -146,3 +154,13 @@ class Verdict:
     @property
     def accepted(self) -> bool:
         return self.analysis is not None
+
+    @property
+    def summary(self) -> str:
+        """What is accepted, and how far it is proven."""
+        assert self.analysis is not None
+        found = self.analysis.verification
+        proof = (
+            f"verified at {found.points} points" if found.status == "verified" else f"{found.status}: {found.reason}"
+        )
+        return f"{self.analysis.class_name} {proof}"

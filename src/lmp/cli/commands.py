@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lmp.cli import agents as a
 from lmp.cli import options as o
 from lmp.cli.evaluate import evaluate
 from lmp.cli.inspect import catalogue, inspect
 
 if TYPE_CHECKING:
-    from lmp.pipeline.module import Options
+    from lmp.pipeline.module import Options, Outcome
 
 DISAGREES = 4
 UNUSABLE = 3
@@ -26,15 +27,21 @@ def register(app: typer.Typer) -> None:
     """In the order in which they are used."""
     from lmp.cli.diff import diff
     from lmp.cli.expand import expand
+    from lmp.cli.mcp import mcp
+    from lmp.cli.prompt import prompt
+    from lmp.cli.resume import resume
     from lmp.cli.submit import submit
 
     app.command("vendor")(vendor)
     app.command("analyze-module")(analyze_module)
     app.command("verify")(verify)
     app.command("expand")(expand)
+    app.command("resume")(resume)
     app.command("evaluate")(evaluate)
     app.command("diff")(diff)
+    app.command("prompt")(prompt)
     app.command("submit")(submit)
+    app.command("mcp")(mcp)
     app.command("inspect")(inspect)
     app.command("catalogue")(catalogue)
     app.command("doctor")(doctor)
@@ -71,27 +78,45 @@ def analyze_module(
     init: o.Init = None,
     path: o.Paths = None,
     fresh: o.Fresh = False,
+    agent_model: a.AgentModel = None,
+    fallback_model: a.FallbackModel = None,
+    max_budget_usd: a.Budget = None,
+    max_turns: a.MaxTurns = None,
+    concurrency: a.Concurrency = None,
+    timeout: a.Timeout = None,
+    dry_run: a.DryRunOption = False,
     as_json: o.Json = False,
     quiet: o.Quiet = False,
     debug: o.Debug = False,
 ) -> None:
     """Say what each line of forward() costs."""
-    options = _options(engine, results, transformers, pytorch, config, model_id, attn, dtype, fresh)
+    options = _options(engine, results, transformers, pytorch, config, model_id, attn, dtype, fresh, agents=True)
     options = replace(options, inputs=inputs, init=init, paths=tuple(path or ()))
     paths = list(dict.fromkeys([*(classes or []), *(module or [])])) or [_class_of_config(options)]
-    with _watched(paths, options, quiet) as progress:
-        from lmp.pipeline.module import analyze_modules
+    caps = a.Caps(agent_model, fallback_model, max_budget_usd, max_turns, concurrency, timeout)
+    if options.engine == "agent" or dry_run:
+        done = a.at_work("analyze-module", paths, options, caps, dry_run, quiet, as_json)
+        outcomes: Sequence[Outcome] = done.outcomes if done is not None else ()
+    else:
+        caps.refuse_without_agents()
+        with _watched(paths, options, quiet) as progress:
+            from lmp.pipeline.module import analyze_modules
 
-        outcomes = analyze_modules(paths, options, progress)
-    requested = [outcome for outcome in outcomes if outcome.requested]
+            outcomes = analyze_modules(paths, options, progress)
+    if not dry_run:
+        show_outcomes(outcomes, options.why_engine, as_json)
+
+
+def show_outcomes(outcomes: Sequence[Outcome], why_engine: str, as_json: bool) -> None:
+    """What `analyze-module` prints."""
     if as_json:
         from lmp.store.results import to_data
 
-        _print_json([to_data(outcome.analysis) for outcome in requested])
+        _print_json([to_data(outcome.analysis) for outcome in outcomes if outcome.requested])
     else:
         from lmp.cli.tables import console, print_outcomes
 
-        print_outcomes(console(), outcomes, str(engine))
+        print_outcomes(console(), outcomes, why_engine)
     _exit_if_failed([outcome.analysis for outcome in outcomes])
 
 
@@ -210,15 +235,18 @@ def _options(
     attn: o.Attention | None,
     dtype: o.Dtype,
     fresh: bool = False,
+    agents: bool = False,
 ) -> Options:
-    from lmp.errors import AgentUnavailable
-
-    if engine is o.Engine.agent:
-        raise AgentUnavailable(
-            "the agent engine is not part of this version; leave out --engine, or use --engine trace"
-        )
+    """``agents``: whether the command can be carried out by agents."""
+    from lmp.errors import UsageError
+    from lmp.pipeline.engines import Choice, chosen_engine
     from lmp.pipeline.module import Options
 
+    if engine is o.Engine.agent and not agents:
+        raise UsageError(
+            "agents work for analyze-module and expand only\nrun one of these with --engine agent, then this without"
+        )
+    choice = chosen_engine(str(engine)) if agents else Choice("trace")
     return Options(
         results=_results_folder(results),
         transformers=transformers,
@@ -227,7 +255,8 @@ def _options(
         attention=None if attn is None else str(attn),
         dtype=str(dtype),
         fresh=fresh,
-        engine=str(engine),
+        engine=choice.engine,
+        why_engine=choice.why,
         model_id=model_id,
     )
 

@@ -14,7 +14,6 @@ from lmp.errors import LmpError
 if TYPE_CHECKING:
     from lmp.source.trees import Tree
 
-CREDENTIALS = ("ANTHROPIC_API_KEY", "CLAUDE_CODE_OAUTH_TOKEN")
 PYTHON = (3, 11)
 
 
@@ -40,10 +39,9 @@ def examine(results: Path, transformers: Path | None = None, pytorch: Path | Non
         _python(),
         _package("torch", "2.13", "the trace engine and the judge execute with it"),
         _package("transformers", "5.23", "its models are what is executed"),
-        _package("claude-agent-sdk", "", "for the agent engine, which is not part of this version", needed=False),
         *_sources(transformers, pytorch),
         _results(results),
-        *_credentials(),
+        *_agents(),
     ]
 
 
@@ -113,7 +111,34 @@ def _results(folder: Path) -> Check:
     return Check("results", True, f"{folder} can be written")
 
 
-def _credentials() -> Iterator[Check]:
-    for name in CREDENTIALS:
-        given = bool(os.environ.get(name))
-        yield Check(name, given, "set" if given else "not set (the trace engine needs none)", needed=False)
+def _agents() -> Iterator[Check]:
+    """Whether the agent engine can run, and what is missing. A credential is named, never shown."""
+    from lmp.agents.environment import CREDENTIALS, cli_version, credential
+    from lmp.settings import settings_file
+
+    sdk = _package("claude-agent-sdk", "0.2", "the agent engine talks to the service with it", needed=False)
+    yield sdk
+    mend = "pip install --force-reinstall claude-agent-sdk"
+    version = cli_version()
+    yield Check("agents' program", version is not None, version or "not in the SDK's wheel", mend, needed=False)
+    name = credential()
+    missing = f"set one of {', '.join(CREDENTIALS)}; the trace engine needs none"
+    yield Check("credential", name is not None, f"{name} is set" if name else "none is set", missing, needed=False)
+    yield _settings(settings_file())
+    able = sdk.ok and version is not None and name is not None
+    yield Check("agent engine", able, "can run" if able else "cannot run: see above", needed=False)
+
+
+def _settings(file: Path) -> Check:
+    from lmp.pipeline.engines import chosen_engine
+    from lmp.settings import read_settings
+
+    try:
+        settings = read_settings()
+    except LmpError as error:
+        what, _, then = str(error).partition("\n")
+        return Check("settings", False, what, then)
+    choice = chosen_engine("auto")
+    given = ", ".join(f"{name}={value}" for name, value in settings.model_dump(exclude_defaults=True).items())
+    where = f"{file}: {given}" if file.is_file() else f"none ({file})"
+    return Check("settings", True, f"{where}; --engine auto is {choice.engine}")

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lmp.cli import agents as a
 from lmp.cli import options as o
 from lmp.cli.commands import DISAGREES, _note, _options, _print_json, _watched
 
 if TYPE_CHECKING:
+    from lmp.pipeline.model import ModelOutcome
     from lmp.pipeline.module import Options
     from lmp.records import Part
 
@@ -45,19 +47,39 @@ def expand(
     path: o.Paths = None,
     dtype: o.DtypeName = o.Dtype.bfloat16,
     fresh: o.Fresh = False,
+    agent_model: a.AgentModel = None,
+    fallback_model: a.FallbackModel = None,
+    max_budget_usd: a.Budget = None,
+    max_turns: a.MaxTurns = None,
+    concurrency: a.Concurrency = None,
+    timeout: a.Timeout = None,
+    dry_run: a.DryRunOption = False,
     as_json: o.Json = False,
     quiet: o.Quiet = False,
     debug: o.Debug = False,
 ) -> None:
     """Put the analyses of a model's classes together."""
     folder = _one_folder(results, module_analysis)
-    options = _options(engine, folder, transformers, pytorch, config, model_id, attn, dtype, fresh)
+    options = _options(engine, folder, transformers, pytorch, config, model_id, attn, dtype, fresh, agents=True)
     options = replace(options, inputs=inputs, init=init, paths=tuple(path or ()))
     name = _one_model(model_path, model, options)
-    with _watched([name], options, quiet) as progress:
-        from lmp.pipeline.model import expand_model
+    caps = a.Caps(agent_model, fallback_model, max_budget_usd, max_turns, concurrency, timeout)
+    if options.engine == "agent" or dry_run:
+        done = a.at_work("expand", [name], options, caps, dry_run, quiet, as_json)
+        if done is None:
+            return
+        outcome = done.linked
+    else:
+        caps.refuse_without_agents()
+        with _watched([name], options, quiet) as progress:
+            from lmp.pipeline.model import expand_model
 
-        outcome = expand_model(name, options, progress)
+            outcome = expand_model(name, options, progress)
+    show_model(outcome, depth, as_json)
+
+
+def show_model(outcome: ModelOutcome, depth: int, as_json: bool) -> None:
+    """What `expand` prints."""
     if as_json:
         from lmp.store.results import to_data
 

@@ -61,11 +61,11 @@ def shown(formula: str) -> str:
 # --- one analysis ----------------------------------------------------------------------------------------------------
 
 
-def print_outcomes(out: Console, outcomes: Sequence[Outcome], engine: str) -> None:
+def print_outcomes(out: Console, outcomes: Sequence[Outcome], why_engine: str) -> None:
     """Every requested analysis in full, and the names of those that were made on the way."""
     for outcome in outcomes:
         if outcome.requested:
-            print_analysis(out, outcome.analysis, outcome.file, outcome.reused, engine)
+            print_analysis(out, outcome.analysis, outcome.file, outcome.reused, why_engine)
     on_the_way = [outcome for outcome in outcomes if not outcome.requested]
     if on_the_way:
         out.print(Text("analysed too, because the above refer to them:", style="bold"))
@@ -75,8 +75,8 @@ def print_outcomes(out: Console, outcomes: Sequence[Outcome], engine: str) -> No
             out.print(Text.assemble(f"  {outcome.analysis.class_name}", (state, STYLES[status])), soft_wrap=True)
 
 
-def print_analysis(out: Console, analysis: ModuleAnalysis, file: Path, reused: bool, engine: str) -> None:
-    out.print(_heading(analysis, engine, reused, file))
+def print_analysis(out: Console, analysis: ModuleAnalysis, file: Path, reused: bool, why_engine: str) -> None:
+    out.print(_heading(analysis, why_engine, reused, file))
     out.print(_header_row(out.width))
     for (source, function), kernels in _by_place(analysis.kernels):
         if source or function:
@@ -89,10 +89,10 @@ def print_analysis(out: Console, analysis: ModuleAnalysis, file: Path, reused: b
     out.print()
 
 
-def _heading(analysis: ModuleAnalysis, engine: str, reused: bool, file: Path) -> Group:
+def _heading(analysis: ModuleAnalysis, why_engine: str, reused: bool, file: Path) -> Group:
     source, config = analysis.source, analysis.config
     lines = f"{source.file}:{source.lines[0]}-{source.lines[1]}"
-    how = f"{analysis.engine} (auto)" if engine == "auto" else analysis.engine
+    how = f"{analysis.engine} ({why_engine})" if why_engine and not reused else analysis.engine
     known = source.version != UNKNOWN
     facts = [f"{source.distribution} {source.version}" if known else source.distribution]
     facts += [f"engine: {how}"] if analysis.given else [f"config: {config.name} ({config.origin})", f"engine: {how}"]

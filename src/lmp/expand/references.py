@@ -102,11 +102,16 @@ class References:
 
     def target(self, class_path: str, inside: Place) -> ModuleAnalysis:
         """The analysis of a class that a reference names. ``inside`` is the place that the reference leads to."""
+        if is_open(class_path):
+            raise InvalidAnalysis(
+                f"{inside}: {class_path} is no class path: which class it is, is not said yet\n"
+                "`lmp expand MODEL --engine agent` has an agent find out; or write the class there"
+            )
         if class_path not in self._found:
             try:
                 self._found[class_path] = self.met.get(class_path) or self._lookup(class_path)
             except NotFound as error:
-                raise type(error)(f"{inside}: {error.message}", error.searched) from error
+                raise replace(error, message=f"{inside}: {error.message}") from error
             except InvalidAnalysis as error:
                 raise type(error)(f"{inside}: {error}") from error
             except UsageError as error:
@@ -303,7 +308,7 @@ def join(step: str, path: str) -> str:
 
 def is_open(target: str) -> bool:
     """Whether a reference names an attribute, as ``self.act_fn``, whose class is still to be said."""
-    return target.startswith("self.")
+    return target.startswith("self.") or "." not in target
 
 
 def short(class_path: str) -> str:

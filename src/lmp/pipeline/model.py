@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -67,7 +69,7 @@ class ModelSession(Session):
         known = self._fresh.get(class_path) or self._loaded.get(class_path)
         if known is not None:
             return known
-        found = self.store.load(class_path, self._names(class_path))
+        found = self.store.load(class_path, self.names(class_path))
         if found is None or not (is_foreign(found) or self.is_true(found)):
             return None
         self._loaded[class_path] = found
@@ -84,7 +86,7 @@ class ModelSession(Session):
             try:
                 outcomes = self.outcomes(class_path)
             except NotFound as error:
-                file = self.store.file(class_path, self._names(class_path))
+                file = self.store.file(class_path, self.names(class_path))
                 error.searched.insert(0, Search(f"an analysis of {class_path}", str(file), "no such file"))
                 raise
             except VerificationFailed as error:
@@ -100,11 +102,25 @@ class ModelSession(Session):
         self._fresh[class_path] = self._fresh[found.class_name] = found
         return found
 
+    def keep(self, analysis: ModuleAnalysis) -> None:
+        """From now on this is the analysis of its class."""
+        self._fresh[analysis.class_name] = analysis
+
+    @contextmanager
+    def instead(self, others: Mapping[str, ModuleAnalysis]) -> Iterator[None]:
+        """While the block runs, these stand for the analyses of their classes."""
+        before = dict(self._fresh)
+        self._fresh.update(others)
+        try:
+            yield
+        finally:
+            self._fresh = before
+
     # -- models ----------------------------------------------------------------------------------------------------
 
     def stored_model(self, class_path: str) -> ModelAnalysis | None:
         """The stored model, if it is what linking the stored analyses would give."""
-        config = self._names(class_path)
+        config = self.names(class_path)
         if self.store.file_hash(class_path, config) is None:
             return None
         try:
@@ -159,7 +175,7 @@ class ModelSession(Session):
         return ModelOutcome(model, file, reused, tuple(dict.fromkeys(self.made)), warnings)
 
     def _hash(self, class_path: str) -> str | None:
-        return self.store.file_hash(class_path, self._names(class_path))
+        return self.store.file_hash(class_path, self.names(class_path))
 
     @property
     def _asked(self) -> str:

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lmp.errors import AgentUnavailable, UsageError
+from lmp.errors import UsageError
 from lmp.pipeline.own import OwnCall, asked_for, identity, is_of, stored_call
 from lmp.records import DEFAULT_CONFIG, ConfigOrigin, ModuleAnalysis
 from lmp.source.configs import FoundConfig, class_of, resolve_config
@@ -36,7 +36,10 @@ class Options:
     attention: str | None = None
     dtype: str = "bfloat16"
     fresh: bool = False
-    engine: str = "auto"
+    engine: str = "trace"
+    """What derives the formulas: trace, or agent."""
+    why_engine: str = ""
+    """Why it is that one, where it was not asked for by name."""
     model_id: str | None = None
     inputs: str | None = None
     """Of a class of the user's own: the tensors that forward() is called with."""
@@ -103,10 +106,6 @@ class Session:
     """What one command shares between its classes: trees, store, and engines that have run already."""
 
     def __init__(self, options: Options, progress: Progress) -> None:
-        if options.engine == "agent":
-            raise AgentUnavailable(
-                "the agent engine is not part of this version; leave out --engine, or use --engine trace"
-            )
         self.options, self.progress = options, progress
         self.trees: Trees = find_trees(None, options.transformers, options.pytorch, list(options.paths))
         self.own: dict[str, OwnCall] = {}
@@ -161,13 +160,13 @@ class Session:
         tree = self.trees.of_package(class_path.partition(".")[0])
         return class_path in self.own or (tree is not None and tree in self.trees.extra)
 
-    def _names(self, class_path: str) -> str:
+    def names(self, class_path: str) -> str:
         """PyTorch's own modules have no config: their results are the same under any."""
         return "default" if class_path.startswith("torch.") else self.origin.name
 
     def stored(self, class_path: str) -> ModuleAnalysis | None:
         """The stored analysis if it is valid and still true of the sources, the config, the options and lmp's rules."""
-        found = self.store.load(class_path, self._names(class_path))
+        found = self.store.load(class_path, self.names(class_path))
         return found if found is not None and self.is_true(found) else None
 
     def is_true(self, found: ModuleAnalysis) -> bool:
@@ -202,7 +201,7 @@ class Session:
         if stored is None and self.is_own(name) and name not in self.own:
             stored = self._of_an_instance(name)
         if stored is not None:
-            return [Outcome(stored, self.store.file(name, self._names(name)), reused=True, requested=True)]
+            return [Outcome(stored, self.store.file(name, self.names(name)), reused=True, requested=True)]
         return self._analyse(source)
 
     def reusable(self, name: str) -> ModuleAnalysis | None:
@@ -244,7 +243,7 @@ class Session:
         name = source.class_path
         call = self.own.get(name)
         if call is None and self.is_own(name):
-            before = stored or self.store.load(name, self._names(name))
+            before = stored or self.store.load(name, self.names(name))
             if before is not None and before.given is not None:
                 if before.given.live:
                     raise UsageError(
@@ -265,12 +264,13 @@ class Session:
 
 
 def references_of(analysis: ModuleAnalysis) -> list[str]:
-    """Classes that an analysis refers to; not the open references, of which nobody has said yet what they are."""
+    """Classes that an analysis refers to; not the attributes whose class is still to be said."""
     from lmp.expand.references import is_open
     from lmp.formula import parse, references
 
-    found = {r.target for k in analysis.kernels if k.kernel_type == "composite" for r in references(parse(k.flops))}
-    return sorted(name for name in found if not is_open(name))
+    composite = (kernel for kernel in analysis.kernels if kernel.kernel_type == "composite")
+    targets = {ref.target for kernel in composite for ref in references(parse(kernel.flops))}
+    return sorted(target for target in targets if not is_open(target))
 
 
 def origin_of(found: FoundConfig | None) -> ConfigOrigin:

@@ -43,13 +43,12 @@ class HandInSession(ModelSession):
             found = self.stored(self.locate(class_path).class_path)
         if found is None:
             name = self.locate(class_path).class_path
-            file = str(self.store.file(name, self._names(name)))
-            error = Missing(
+            file = str(self.store.file(name, self.names(name)))
+            raise Missing(
                 f"there is no analysis of {name} yet\nrun `lmp analyze-module {name}`",
                 [Search(f"an analysis of {name}", file, "none that is true of the sources here")],
+                (name,),
             )
-            error.classes = (name,)
-            raise error
         for name in references_of(found):
             if name not in above:
                 self._looked_up(name, (*above, found.class_name))
@@ -79,6 +78,11 @@ class ClassSubject:
 
     def lookup(self, class_path: str) -> ModuleAnalysis:
         return self.session.lookup(class_path)
+
+    @property
+    def making(self) -> Making | None:
+        """What runs the class; None where it cannot be executed here."""
+        return None if isinstance(self._ready, TraceFailed) else self._ready[0]
 
     # -- execution ---------------------------------------------------------------------------------------------------
 

@@ -103,7 +103,7 @@ def _analyse(class_path: str, options: Options, progress: Progress) -> None:
 
 def _kept(session: HandInSession, name: str, handed_in: object, verdict: Verdict) -> HandIn:
     refused = HandIn(class_name=name, accepted=False, status="failed", findings=list(verdict.findings))
-    draft = session.store.keep_draft(refused, handed_in, session._names(name))
+    draft = session.store.keep_draft(refused, handed_in, session.names(name))
     return refused.model_copy(update={"file": str(draft)})
 
 
@@ -113,7 +113,7 @@ def store_accepted(session: HandInSession, analysis: ModuleAnalysis, replace_ver
     Raises UsageError where a verified analysis would give way to one that is not.
     """
     name = analysis.class_name
-    config = session._names(name)
+    config = session.names(name)
     before = session.stored(name)
     better = before is not None and before.verification.status == "verified"
     if before is not None and better and analysis.verification.status != "verified" and not replace_verified:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, fields
 
-from lmp.errors import InvalidAnalysis
+from lmp.errors import InvalidAnalysis, LmpError
 from lmp.formula import Expr, Num, Ref, evaluate, map_references, parse, references
 from lmp.records import MATMUL_CATEGORIES, UNIVERSAL, Kernel, ModuleAnalysis
 
@@ -15,6 +16,7 @@ UNCOVERED = "line without a kernel"
 LISTED_FREE = "line listed as free"
 LISTED_NOT_TAKEN = "line listed as not taken"
 UNCOUNTED = "uncounted operator"
+OTHER_CLASS = "class"
 PARAMETERS_COUNT = "parameters_count"
 WHOLE_RUN = "matmul_flops of the whole run"
 
@@ -52,6 +54,15 @@ class Claims:
     def kernel(self, kernel: Kernel, values: Mapping[str, int]) -> Amounts:
         """All quantities of one kernel, times its repeat."""
         return Amounts(*(self.quantity(kernel, quantity, values) for quantity in QUANTITIES))
+
+    def classes(self, kernel: Kernel) -> set[str]:
+        """The classes that a kernel's FLOPs refer to, under the paths that they are defined at; those that can be
+        followed, as others are findings of their own."""
+        found = set()
+        for ref in references(self._parse(kernel.flops)):
+            with suppress(LmpError):
+                found.add(self._lookup(ref.target).class_name)
+        return found
 
     def quantity(self, kernel: Kernel, quantity: str, values: Mapping[str, int]) -> int:
         repeat = kernel.repeat if isinstance(kernel.repeat, int) else self._value(kernel.repeat, "flops", values)

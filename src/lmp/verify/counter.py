@@ -84,6 +84,11 @@ class Counter:
         self._stack.__exit__(*exc)
 
     @property
+    def stack(self) -> list[Call]:
+        """The calls that are running right now, the innermost last."""
+        return self._tracker.stack
+
+    @property
     def uncounted(self) -> list[str]:
         """Names of the operators that did floating-point work and have no rule for it."""
         return sorted({count.operator for count in self.counts if not count.known})

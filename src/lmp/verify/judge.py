@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -14,6 +14,7 @@ from lmp.records import UNIVERSAL, Finding, Kernel, ModuleAnalysis, Verification
 from lmp.verify.claims import (
     LISTED_FREE,
     LISTED_NOT_TAKEN,
+    OTHER_CLASS,
     PARAMETERS_COUNT,
     QUANTITIES,
     UNCOUNTED,
@@ -295,6 +296,21 @@ class _Judge:
             if self.differences == before:
                 whole = sum((counted.at(line, index) for line in counted.lines), Amounts())
                 self._compare(point, sized, None, claimed_total, whole)
+        self._classes(point, values, call)
+
+    def _classes(self, point: Point, values: Mapping[str, int], call: Call) -> None:
+        """A reference is to a class that is called at its line, or below what is called there: not to one that costs
+        the same."""
+        for line, kernels in self.kernels.items():
+            called = {name for inner in self._called_at(point, call, line) for name in _classes_below(point, inner)}
+            for kernel in kernels if called else ():
+                for name in self.claims.classes(kernel) - called:
+                    self.find(*line, OTHER_CLASS, point, values, name, ", ".join(sorted(called)))
+
+    def _called_at(self, point: Point, call: Call, line: Line) -> Iterator[Call]:
+        for inner in point.called_by.get(call.index, ()):
+            if inner.site is not None and line in [self._place(place) for place in inner.site.chain]:
+                yield inner
 
     def _claimed(self, point: Point, sized: Mapping[str, int], line: Line, kernels: list[Kernel]) -> Amounts | None:
         claimed = Amounts()
@@ -357,6 +373,12 @@ class _Judge:
             counted=counted,
             operators=operators() or None,
         )
+
+
+def _classes_below(point: Point, call: Call) -> Iterator[str]:
+    yield call.class_path
+    for inner in point.called_by.get(call.index, ()):
+        yield from _classes_below(point, inner)
 
 
 @dataclass(frozen=True)

@@ -116,9 +116,7 @@ def _refused(findings: list[GateFinding], notes: list[str]) -> Verdict:
 def _missing(classes: Iterable[str]) -> Missing:
     names = tuple(classes)
     each = "; ".join(f"run `lmp analyze-module {name}`" for name in names[:3])
-    error = Missing(f"there is no analysis yet of {', '.join(names)}\n{each}")
-    error.classes = names
-    return error
+    return Missing(f"there is no analysis yet of {', '.join(names)}\n{each}", classes=names)
 
 
 def _unverified(verification: Verification, reason: str) -> Verification:

@@ -1,0 +1,230 @@
+"""The Claude agent: a Task becomes one conversation of the bundled CLI, confined to the task's tools and roots.
+
+Importing this imports the SDK: only who runs an agent should.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib.metadata
+import logging
+import tempfile
+from collections import deque
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+from claude_agent_sdk import (
+    ClaudeAgentOptions,
+    ClaudeSDKClient,
+    ClaudeSDKError,
+    HookMatcher,
+    ProcessError,
+    ResultMessage,
+    UserMessage,
+)
+
+from lmp.agents.base import Ended, Event, How, Task
+from lmp.agents.conversation import Conversation
+from lmp.agents.environment import PrivatePlace, cli_path, credential, redacted
+from lmp.agents.failures import no_credential, nothing_left, process_ended, unexpected
+from lmp.agents.guard import FILE_TOOLS, MCP_PREFIX
+from lmp.agents.serving import tool_server
+from lmp.store.files import storage_errors
+
+# The SDK logs what it raises as well: without a handler that would be printed.
+logging.getLogger("claude_agent_sdk").addHandler(logging.NullHandler())
+
+_MAX_LINE = 16 * 1024 * 1024
+"""Bytes of one message of the CLI."""
+_HOOK_SECONDS = 600.0
+"""How long a hook may take before the CLI blocks the call: it waits while another tool holds this process."""
+_WIND_UP_SECONDS = 5.0
+"""How long the CLI has to say what a conversation that is broken off has cost."""
+
+
+class ClaudeAgent:
+    """Carries out tasks with the CLI of claude-agent-sdk; each is a process of about 190 MB, so bound how many at once.
+
+    ``folder`` belongs to this run alone: conversations are kept there, and can be gone on with from the same path.
+    ``model`` None is the CLI's own choice. ``retries`` is how often the CLI asks again where the service fails.
+    ``cli`` None is the one in the SDK's wheel.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        model: str | None = None,
+        fallback_model: str | None = None,
+        retries: int = 6,
+        cli: Path | None = None,
+    ) -> None:
+        self.place = PrivatePlace(folder)
+        self.model, self.fallback_model, self.retries, self.cli = model, fallback_model, retries, cli
+        self._running = 0
+
+    def can_resume(self, session: str) -> bool:
+        """Whether the conversation is in this run's folder. One that was killed in its first moments is not."""
+        return self.place.holds(session)
+
+    async def carry_out(self, task: Task, on_event: Callable[[Event], None]) -> Ended:
+        """Raises AgentUnavailable where the agent cannot run, and whatever a tool of the task raises."""
+        if credential() is None:
+            raise no_credential()
+        if task.caps.max_turns < 1 or (task.caps.budget_usd is not None and task.caps.budget_usd <= 0):
+            raise nothing_left(task.name)  # the CLI takes 0 for no limit
+        cli = self.cli or cli_path()
+        conversation = Conversation(task, on_event)
+        try:
+            how = await self._held(conversation, cli)
+        except BaseException as error:
+            conversation.broken_off(error)
+            raise
+        return conversation.ended(how, importlib.metadata.version("claude-agent-sdk"))
+
+    async def _held(self, conversation: Conversation, cli: Path) -> How:
+        """However it ends, no process is left, and no secret in the folder."""
+        last_lines = deque[str](maxlen=20)
+        with storage_errors(self.place.folder):
+            self.place.make()
+            system = _written(conversation.task.system, self.place.folder)
+            client = ClaudeSDKClient(self._options(conversation, self.place.program(cli), system, last_lines))
+        self._running += 1
+        try:
+            try:
+                return await self._within_time(client, conversation)
+            finally:
+                await _to_its_end(client.disconnect())
+                self._tidied(system)
+        except ProcessError as error:
+            raise conversation.failure or process_ended(error, last_lines) from error
+        except ClaudeSDKError as error:
+            raise conversation.failure or unexpected(error, last_lines) from error
+        except Exception as error:
+            if type(error) is Exception and error is not conversation.failure:  # so the SDK says: no answer in time
+                raise unexpected(error, last_lines) from error
+            raise
+
+    async def _within_time(self, client: ClaudeSDKClient, conversation: Conversation) -> How:
+        limit = asyncio.timeout(conversation.task.caps.timeout)
+        try:
+            async with limit:
+                return await self._talk(client, conversation)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            conversation.stopped = "timeout"
+            await _to_its_end(_wound_up(client, conversation))
+            return "timeout"
+        except BaseException:  # cancelled, or a failure: left alone, the CLI would go on asking the service
+            await _to_its_end(_wound_up(client, conversation))
+            raise
+
+    async def _talk(self, client: ClaudeSDKClient, conversation: Conversation) -> How:
+        task, says = conversation.task, conversation.task.prompt
+        conversation.tell("prompt", system=task.system, text=says)
+        await client.connect()
+        while True:
+            conversation.asked = True
+            await client.query(says)
+            how = await self._listen(client, conversation)
+            following = task.next_message() if how == "ended" else None
+            if following is None:
+                return how
+            if conversation.turns >= task.caps.max_turns:
+                return "turns"
+            conversation.tell("said", text=following)
+            says = following
+
+    async def _listen(self, client: ClaudeSDKClient, conversation: Conversation) -> How:
+        """Until the agent stops, by itself or because it has to."""
+        async for message in client.receive_response():
+            conversation.heard(message)
+            if conversation.failure is not None:
+                raise conversation.failure
+            if isinstance(message, ResultMessage):
+                return conversation.how_it_ended(message)
+            # The CLI counts the turns since the last thing said to it; the cap is one for all that is said.
+            spent = conversation.turns >= conversation.task.caps.max_turns
+            if isinstance(message, UserMessage) and spent and conversation.stopped is None:
+                conversation.stopped = "turns"
+                await client.interrupt()
+        raise ProcessError("the CLI ended without a result")
+
+    def _options(
+        self, conversation: Conversation, program: Path, system: Path, last_lines: deque[str]
+    ) -> ClaudeAgentOptions:
+        task, hook = conversation.task, conversation.after_tool
+        server = tool_server("lmp", task.tools, conversation.fail)
+        return ClaudeAgentOptions(
+            # What exists at all. To be allowed is another matter: the file tools are allowed by `add_dirs` alone, as a
+            # bare name in `allowed_tools` would open every file of the machine.
+            tools=list(FILE_TOOLS),
+            allowed_tools=[MCP_PREFIX + tool.name for tool in task.tools],
+            permission_mode="dontAsk",
+            cwd=self.place.cwd,
+            add_dirs=list(conversation.guard.roots),
+            mcp_servers={"lmp": {"type": "sdk", "name": "lmp", "instance": server}},
+            hooks={
+                "PreToolUse": [
+                    HookMatcher(hooks=[conversation.before_tool], timeout=_HOOK_SECONDS, on_failure="block")
+                ],
+                "PostToolUse": [HookMatcher(hooks=[hook], timeout=_HOOK_SECONDS)],
+                "PostToolUseFailure": [HookMatcher(hooks=[hook], timeout=_HOOK_SECONDS)],
+            },
+            # Nothing of the folders that are read is obeyed, and nothing in a prompt but read.
+            setting_sources=[],
+            strict_mcp_config=True,
+            skills=[],
+            verbatim_prompts=True,
+            # a file: arguments of a program are limited to 128 KiB each
+            system_prompt={"type": "file", "path": str(system)},
+            model=self.model,
+            fallback_model=self.fallback_model,
+            max_turns=task.caps.max_turns,
+            max_budget_usd=task.caps.budget_usd,
+            resume=task.session,
+            cli_path=program,
+            env=self.place.environment(self.retries),
+            max_buffer_size=_MAX_LINE,
+            stderr=lambda line: last_lines.append(redacted(line)),
+        )
+
+    def _tidied(self, system: Path) -> None:
+        system.unlink(missing_ok=True)
+        self._running -= 1
+        if not self._running:  # files of a CLI that runs are its own
+            self.place.scrub()
+
+
+def _written(system: str, folder: Path) -> Path:
+    with tempfile.NamedTemporaryFile("w", dir=folder, suffix=".md", delete=False, encoding="utf-8") as file:
+        file.write(system)
+    return Path(file.name)
+
+
+async def _wound_up(client: ClaudeSDKClient, conversation: Conversation) -> None:
+    """Asks the CLI to stop, and hears what the conversation has cost. The reason for it stands, whatever fails here."""
+    if not conversation.asked:
+        return
+    with contextlib.suppress(Exception):
+        async with asyncio.timeout(_WIND_UP_SECONDS):
+            await client.interrupt()
+            async for message in client.receive_response():
+                conversation.heard(message)
+
+
+async def _to_its_end(work: Coroutine[Any, Any, None]) -> None:
+    """Awaits ``work`` also where this task is cancelled meanwhile, and is cancelled then: no process must be left."""
+    running = asyncio.ensure_future(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not running.done():
+        try:
+            await asyncio.shield(running)
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
+    running.result()

@@ -1,0 +1,245 @@
+"""One conversation as it goes: what the CLI reports becomes events, counts and, at last, `Ended`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from claude_agent_sdk import (
+    AssistantMessage,
+    HookContext,
+    HookInput,
+    HookJSONOutput,
+    Message,
+    RateLimitEvent,
+    ResultMessage,
+    SystemMessage,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    UserMessage,
+)
+
+from lmp.agents.base import Ended, Event, How, Task
+from lmp.agents.failures import one_line, service_refused, signed_out
+from lmp.agents.guard import FILE_TOOLS, MCP_PREFIX, Guard
+from lmp.errors import AgentUnavailable
+
+_SYNTHETIC = "<synthetic>"
+"""The model that the CLI names where it speaks itself."""
+_SHORT = 100
+
+
+class Conversation:
+    """Hears every message, answers the hooks. ``failure`` is what must end the run: a bug, or a refusal."""
+
+    def __init__(self, task: Task, on_event: Callable[[Event], None]) -> None:
+        self.task, self.on_event = task, on_event
+        self.guard = Guard(task.roots, [tool.name for tool in task.tools])
+        self.failure: Exception | None = None
+        self.stopped: How | None = None
+        self.asked = False
+        """Something was said, and there is no result of it yet."""
+        self.session = task.session
+        self.cost_usd: float | None = None
+        self._messages: set[str] = set()
+        self._models: dict[str, None] = {}
+        self._calls: dict[str, tuple[str, str]] = {}
+        self._denied: set[str] = set()
+        self._said, self._cwd = "", "/"
+        self._cli_version: str | None = None
+        self._started = time.monotonic()
+
+    @property
+    def turns(self) -> int:
+        """Answers of the model so far. One can arrive as several messages, so their ids are counted."""
+        return len(self._messages)
+
+    @property
+    def tools(self) -> set[str]:
+        """The tools that there are, by the names that the CLI gives them."""
+        return {*FILE_TOOLS, *(MCP_PREFIX + tool.name for tool in self.task.tools)}
+
+    def tell(self, event: str, **fields: Any) -> None:
+        self.on_event({"event": event, **fields})
+
+    def fail(self, error: Exception) -> None:
+        self.failure = self.failure or error
+
+    def ended(self, how: How, sdk_version: str | None) -> Ended:
+        return Ended(
+            how=how,
+            models=tuple(self._models),
+            turns=self.turns,
+            cost_usd=self.cost_usd,
+            seconds=time.monotonic() - self._started,
+            session=self.session,
+            denials=len(self._denied),
+            sdk_version=sdk_version,
+            cli_version=self._cli_version,
+            said=self._said,
+        )
+
+    def broken_off(self, error: BaseException) -> None:
+        """What an error leaves to whoever goes on: the conversation, and its cost where that is known."""
+        why = one_line(str(error)) or type(error).__name__
+        self.tell("broken_off", why=why, session=self.session, turns=self.turns, cost_usd=self.cost_usd)
+
+    async def before_tool(self, given: HookInput, call: str | None, _context: HookContext) -> HookJSONOutput:
+        """The hook in front of every tool. Where it raises, the CLI blocks the call."""
+        try:
+            assert given["hook_event_name"] == "PreToolUse"
+            tool, arguments = given["tool_name"], given["tool_input"]
+            why = self.guard.refusal(tool, arguments, given["cwd"])
+            if why is None:
+                return {}
+            self._denial(call or "", tool, _short(tool, arguments, self.guard.roots), why)
+        except Exception as error:
+            self.fail(error)
+            raise
+        return {
+            "hookSpecificOutput": {
+                "hookEventName": "PreToolUse",
+                "permissionDecision": "deny",
+                "permissionDecisionReason": why,
+            }
+        }
+
+    async def after_tool(self, _given: HookInput, _call: str | None, _context: HookContext) -> HookJSONOutput:
+        """The hook behind every tool: ends the conversation before the model is asked once more."""
+        try:
+            if self.failure is None and not self.task.is_over():
+                return {}
+            self.stopped = "over"
+        except Exception as error:
+            self.fail(error)
+        return {"continue_": False, "stopReason": "over"}
+
+    def heard(self, message: Message) -> None:
+        match message:
+            case SystemMessage():
+                self._system(message)
+            case AssistantMessage():
+                self._assistant(message)
+            case UserMessage():
+                self._answers(message)
+            case RateLimitEvent():
+                self._rate_limit(message)
+            case ResultMessage():
+                self._result(message)
+
+    def how_it_ended(self, result: ResultMessage) -> How:
+        """Raises AgentUnavailable where the service or the CLI refused: an error can be called ``success`` there."""
+        if self.stopped is not None:
+            return self.stopped
+        if result.subtype == "error_max_turns":
+            return "turns"
+        if result.subtype == "error_max_budget_usd":
+            return "budget"
+        if result.is_error or result.subtype != "success":
+            raise service_refused(result)
+        return "ended"
+
+    def _system(self, message: SystemMessage) -> None:
+        data = message.data
+        match message.subtype:
+            case "init" if self._cli_version is None:
+                self._cli_version = str(data.get("claude_code_version"))
+                self.session, self._cwd = data["session_id"], data["cwd"]
+                self.tell("started", session=self.session, model=data.get("model"), tools=data["tools"])
+                if set(data["tools"]) != self.tools:
+                    odd = ", ".join(sorted(set(data["tools"]) ^ self.tools))
+                    self.fail(AgentUnavailable(f"the agent's tools are not those that were asked for: {odd}"))
+            case "api_retry":
+                status, wait = data.get("error_status"), round(data.get("retry_delay_ms", 0) / 1000, 1)
+                why = f"{data.get('error')} ({status})" if status else "connection lost"
+                self.tell("retry", attempt=data.get("attempt"), of=data.get("max_retries"), seconds=wait, why=why)
+                if status in (401, 403):
+                    self.fail(signed_out(status))
+            case "model_fallback":
+                self.tell("fallback", model=data.get("fallback_model"), why=data.get("trigger"))
+            case "permission_denied":
+                tool, short = self._calls.get(data.get("tool_use_id", ""), (data.get("tool_name", ""), ""))
+                self._denial(data.get("tool_use_id", ""), tool, short, "the permission mode does not allow it")
+
+    def _assistant(self, message: AssistantMessage) -> None:
+        if message.model == _SYNTHETIC:
+            return
+        before = self.turns
+        self._messages.add(message.message_id or message.uuid or "")
+        if self.turns > before:
+            self.tell("turn", turns=self.turns, model=message.model)
+        self._models[message.model] = None
+        for block in message.content:
+            match block:
+                case TextBlock():
+                    self._said = block.text
+                    self.tell("text", text=self._said)
+                case ThinkingBlock():
+                    self.tell("thinking", text=block.thinking)
+                case ToolUseBlock():
+                    self._call(block)
+
+    def _call(self, block: ToolUseBlock) -> None:
+        given = block.input if isinstance(block.input, dict) else {}  # what a model wrote can be anything
+        short = _short(block.name, given, self.guard.roots)
+        self._calls[block.id] = (block.name, short)
+        self.tell("tool", tool=_plain(block.name), short=short, call=block.id, input=block.input)
+        # Some calls the CLI refuses by itself, without asking the hook: they are reported all the same.
+        if (why := self.guard.refusal(block.name, given, self._cwd)) is not None:
+            self._denial(block.id, block.name, short, why)
+
+    def _answers(self, message: UserMessage) -> None:
+        for block in message.content:
+            if isinstance(block, ToolResultBlock):
+                tool, _ = self._calls.get(block.tool_use_id, ("", ""))
+                refused, text = bool(block.is_error), _text(block.content)
+                self.tell("answer", tool=_plain(tool), call=block.tool_use_id, refused=refused, text=text)
+
+    def _rate_limit(self, message: RateLimitEvent) -> None:
+        info = message.rate_limit_info
+        if info.status != "allowed":
+            self.tell("rate_limit", status=info.status, until=info.resets_at, window=info.rate_limit_type)
+
+    def _result(self, result: ResultMessage) -> None:
+        self.asked = False
+        self.session = result.session_id
+        self.cost_usd = result.total_cost_usd
+        for denial in result.permission_denials or ():
+            tool, short = self._calls.get(denial["tool_use_id"], (denial["tool_name"], ""))
+            self._denial(denial["tool_use_id"], tool, short, "the permission mode does not allow it")
+        why = self.stopped or result.terminal_reason
+        self.tell("result", turns=self.turns, cost_usd=self.cost_usd, why=why, session=self.session)
+
+    def _denial(self, call: str, tool: str, short: str, why: str) -> None:
+        """Guard, CLI and result can each report the same one."""
+        if call not in self._denied:
+            self._denied.add(call)
+            self.tell("denied", tool=_plain(tool), short=short, why=why, call=call)
+
+
+def _plain(tool: str) -> str:
+    return tool.removeprefix(MCP_PREFIX)
+
+
+def _text(content: str | list[dict[str, Any]] | dict[str, Any] | None) -> str:
+    if isinstance(content, str | None):
+        return content or ""
+    parts = content if isinstance(content, list) else [content]
+    return "\n".join(part.get("text", f"({part.get('type')})") for part in parts)
+
+
+def _short(tool: str, given: dict[str, Any], roots: tuple[Path, ...]) -> str:
+    """The call on one line: files by their place below the root they are in."""
+    words = []
+    for key, value in given.items():
+        # What is handed in is long; the transcript has it.
+        text = value if isinstance(value, str) else "…" if isinstance(value, dict | list) else repr(value)
+        root = next((root for root in roots if text.startswith(f"{root}/")), None)
+        place = text if root is None else f"{root.name}/{text[len(str(root)) + 1 :]}"
+        words.append(place if tool in FILE_TOOLS and key in ("file_path", "path", "pattern") else f"{key}={place}")
+    line = " ".join(" ".join(words).split())
+    return line if len(line) <= _SHORT else line[: _SHORT - 1] + "…"

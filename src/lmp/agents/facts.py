@@ -1,0 +1,239 @@
+"""What a prompt says of a class: its source, what it is constructed from, and how it will be executed.
+
+Read from the sources here; what only execution can tell (`Executed`) is put in by ``pipeline.described``. Never what
+was counted: an answer must come from reading.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from lmp.source.constructed import constructed_classes
+from lmp.source.lines import FunctionSource, called_functions, forward_lines
+from lmp.source.locate import ClassSource
+from lmp.source.quoting import Place, config_names, constructors, escaped, numbered
+from lmp.source.trees import Trees
+
+MOST_LINES = 250
+"""Lines of one function that a prompt quotes; the rest can be read with read_source."""
+
+Located = tuple[str, int]
+"""A file as analyses name it, and a line of it."""
+
+
+@dataclass(frozen=True)
+class CallAt:
+    """How a class is called at one verification point. Calls that are alike are one."""
+
+    number: int
+    """Of the point, from 1."""
+    point: str
+    """The point's label with batch_size, seq_len and cache_len."""
+    changed: Mapping[str, int]
+    """Config values or arguments that differ from the class's own."""
+    inputs: tuple[str, ...]
+    """One line an argument of forward(): name, shape, dtype, strides where it is not contiguous."""
+    times: int = 1
+
+
+@dataclass(frozen=True)
+class Executed:
+    """What running the class at the verification points shows."""
+
+    calls: tuple[CallAt, ...]
+    instance: tuple[str, ...]
+    """What ``self`` holds at the class's own values: plain attributes, own parameters, modules with their arguments."""
+    ran: Mapping[Located, frozenset[int]]
+    """Lines of this class's own work -> the points that they ran at; those of modules it calls are not in it."""
+    points: int
+    """At how many the class was called."""
+    functions: tuple[FunctionSource, ...]
+    """Plain functions that ran, of any file of the tree."""
+    called: tuple[str, ...]
+    """Classes of the modules that it called."""
+    asked: tuple[FunctionSource, ...] = ()
+    """Functions that those called, and that ran no operator: what they answer may decide on the path."""
+
+
+@dataclass(frozen=True)
+class Callee:
+    """A class that is called, as far as a reference needs to know it."""
+
+    class_path: str
+    parameters: Mapping[str, str]
+    takes: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    assumptions: Sequence[str] = ()
+    missing: str = ""
+    """Why there is nothing to say of it: it has no analysis yet."""
+
+    def __str__(self) -> str:
+        if self.missing:
+            return f"{self.class_path}\n  {self.missing}"
+        names = ", ".join(f"{name} ({path})" for name, path in self.parameters.items()) or "none"
+        lines = [self.class_path, f"  parameters, all to be bound: {names}"]
+        lines += [f"  takes {name}: [{', '.join(shape)}]" for name, shape in self.takes.items()]
+        lines += [f"  assumes {condition}" for condition in self.assumptions]
+        bound = ", ".join(f"{name}=…" for name in self.parameters)
+        return "\n".join([*lines, f"  reference: ${{{{{self.class_path}}}}}({bound})"])
+
+
+@dataclass(frozen=True)
+class Facts:
+    """A class, as a prompt describes it."""
+
+    source: ClassSource
+    forward: FunctionSource
+    functions: tuple[FunctionSource, ...]
+    """Plain functions that forward() may call, those that ran first."""
+    constructors: tuple[Place, ...]
+    config: Mapping[str, Any] = field(default_factory=dict)
+    """Plain values of the config that it is analysed at."""
+    origin: str = ""
+    """Which config that is."""
+    setting: str = ""
+    """Dtype and attention implementation that it is executed with."""
+    executed: Executed | None = None
+    why_not: str = ""
+    """Why it is not executed here; then its analysis is stored as unverified."""
+    callees: tuple[Callee, ...] = ()
+
+    def ran(self, function: FunctionSource, first: int, last: int) -> str:
+        """At which points a statement ran, in words; empty where nothing was executed."""
+        if self.executed is None:
+            return ""
+        lines = ((function.file, line) for line in range(first, last + 1))
+        points = sorted(frozenset().union(*(self.executed.ran.get(line, frozenset()) for line in lines)))
+        if not points:
+            return "not run: "
+        if len(points) == self.executed.points:
+            return ""
+        return f"only at point{'s' if len(points) > 1 else ''} {', '.join(map(str, points))}: "
+
+
+def read_facts(source: ClassSource, trees: Trees, executed: Executed | None = None, **more: Any) -> Facts:
+    """The facts that the sources tell, with what was executed put in. ``more`` are fields of `Facts`."""
+    found = called_functions(source, trees)
+    functions = list(executed.functions) if executed is not None else []
+    there = {(function.path.resolve(), function.lines) for function in functions}
+    there.add((source.forward_path.resolve(), source.lines))
+    functions += [f for f in found if (f.path.resolve(), f.lines) not in there]
+    built = tuple(constructors(source.class_path, trees))
+    return Facts(source, forward_lines(source), tuple(functions), built, executed=executed, **more)
+
+
+def called_classes(source: ClassSource, trees: Trees, executed: Executed | None) -> list[str]:
+    """Classes that a reference may be to: those that were called, then those that the constructor names."""
+    called = executed.called if executed is not None else ()
+    return list(dict.fromkeys([*called, *constructed_classes(source, trees)]))
+
+
+# --- as text ---------------------------------------------------------------------------------------------------------
+
+
+def source_text(facts: Facts) -> str:
+    """forward(), then the functions that it calls, each with its numbered lines."""
+    ran = [f for f in facts.functions if _did_run(facts, f)]
+    others = [f for f in facts.functions if f not in ran]
+    parts = [_quoted(facts.forward), *map(_quoted, ran)]
+    asked = facts.executed.asked if facts.executed is not None else ()
+    if asked:
+        parts.append(
+            f"Called from there too, with no operator in them; what they return may decide:\n\n{_listed(asked)}"
+        )
+    if others:
+        parts.append(f"Named in the source, and run at no verification point:\n\n{_listed(others)}")
+    return "\n\n".join(parts)
+
+
+def _listed(functions: Sequence[FunctionSource]) -> str:
+    return "\n".join(f"- {f.qualname}: {f.file}, lines {f.lines[0]}-{f.lines[1]}" for f in functions)
+
+
+def constructor_text(facts: Facts) -> str:
+    """The constructors, and the config values that they and the class's own functions read."""
+    parts = [_block(f"`{place.name}`: {place.file}", place) for place in facts.constructors]
+    return "\n\n".join([*parts, config_text(facts, [*facts.constructors, *_places(facts)])])
+
+
+def config_text(facts: Facts, places: list[Place]) -> str:
+    """The config's values that the given source reads, one a line."""
+    names = [name for name in config_names(places) if name in facts.config]
+    if not names:
+        return "Config values that it reads: none."
+    values = "\n".join(f"- config.{name} = {escaped(repr(facts.config[name]))}" for name in names)
+    return f"Config values that it reads ({facts.origin}):\n\n{values}"
+
+
+def statements_text(facts: Facts) -> str:
+    """Every computational statement, by function, and at which points it ran where that is not all of them."""
+    ran = [f for f in facts.functions if _did_run(facts, f)]
+    return "\n\n".join(statements_of(function, facts) for function in (facts.forward, *ran))
+
+
+def statements_of(function: FunctionSource, facts: Facts | None = None) -> str:
+    lines = [f"`{function.qualname}` in {function.file}:", ""]
+    for s in function.statements:
+        span = f"{s.first}-{s.last}" if s.last > s.first else f"{s.first}"
+        when = facts.ran(function, s.first, s.last) if facts is not None else ""
+        lines.append(f"- {span}: {when}`{escaped(s.code)}`")
+    return "\n".join(lines if function.statements else [*lines, "- none"])
+
+
+def execution_text(facts: Facts) -> str:
+    """How the judge will call the class, or why it will not."""
+    if facts.executed is None:
+        why = escaped(facts.why_not) or "nothing is known about it"
+        return f"It cannot be executed here: {why}\nSo nothing is compared with execution. Be all the more careful."
+    parts = [
+        f"Executed on the meta device, {facts.setting}. What `self` is:",
+        *[f"- {x}" for x in facts.executed.instance],
+    ]
+    parts.append("\nThe points that formulas are compared at, and what forward() is given at each:")
+    for call in facts.executed.calls:
+        changed = _changed(facts, call)
+        times = f" ({call.times} calls alike)" if call.times > 1 else ""
+        parts.append(f"\n{call.number}. {call.point}{times}{f'; with {changed}' if changed else ''}")
+        parts += [f"  - {line}" for line in call.inputs]
+    return "\n".join(parts)
+
+
+def _changed(facts: Facts, call: CallAt) -> str:
+    """The values that differ at a point: those of the config that the class reads, and whatever is not the config's."""
+    read = set(config_names([*facts.constructors, *_places(facts)]))
+    shown = [
+        f"{name}={value}"
+        for name, value in call.changed.items()
+        if not name.startswith("config.") or name.rpartition(".")[2] in read
+    ]
+    return ", ".join(shown)
+
+
+def callees_text(callees: Sequence[Callee]) -> str:
+    return "\n\n".join(str(callee) for callee in callees) or "It calls no module."
+
+
+def _did_run(facts: Facts, function: FunctionSource) -> bool:
+    """Whether a function is to be quoted: it ran, or nothing is known of what runs."""
+    return facts.executed is None or function in facts.executed.functions
+
+
+def _places(facts: Facts) -> list[Place]:
+    functions = [facts.forward, *(f for f in facts.functions if _did_run(facts, f))]
+    return [Place(f.qualname, f.tree or facts.source.forward_tree, f.path, f.lines) for f in functions]
+
+
+def _quoted(function: FunctionSource) -> str:
+    assert function.tree is not None
+    return _block(
+        f"`{function.qualname}`: {function.file}",
+        Place(function.qualname, function.tree, function.path, function.lines),
+    )
+
+
+def _block(title: str, place: Place) -> str:
+    first, last = place.lines
+    shown = min(last, first + MOST_LINES - 1)
+    more = f"\n… up to line {last}: read_source shows the rest" if shown < last else ""
+    return f"{title}\n\n```text\n{numbered(place.path, first, shown)}{more}\n```"

@@ -1,0 +1,200 @@
+"""One command's agents: what they share, and what is kept so that the command can be gone on with.
+
+RESULTS/.runs/<id>/run.json           what was asked, what is done, conversations that are open
+RESULTS/.runs/<id>/transcript.jsonl   every step, from the first second
+RESULTS/.runs/<id>/ledger.json        what was spent
+RESULTS/.runs/<id>/client/            the client's own folder, removed when the command is done
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from lmp.agents.base import Event
+from lmp.agents.ledger import Ledger
+from lmp.agents.transcript import Transcript
+from lmp.errors import UsageError
+from lmp.store.files import storage_errors, write_whole
+
+RUNS = ".runs"
+STATE = "run.json"
+
+
+class Limits(BaseModel):
+    """What all agents of one command together may use."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    max_budget_usd: float | None = Field(default=5.0, description="dollars, by the client's estimate; None: no limit")
+    max_turns: int | None = Field(default=200, description="answers of the model; None: no limit")
+    max_rounds: int = Field(default=8, description="hand-ins of one agent")
+    concurrency: int = Field(default=2, description="agents at the same time, each a process of about 190 MB")
+    timeout: float | None = Field(default=1800.0, description="seconds of one agent's work; None: no limit")
+    model: str | None = Field(default=None, description="None: the client's own choice")
+    fallback_model: str | None = Field(default=None, description="takes over when the model is overloaded")
+
+
+class State(BaseModel):
+    """``run.json``."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    schema_version: Literal[1] = 1
+    command: Literal["analyze-module", "expand"]
+    classes: list[str]
+    options: dict[str, Any]
+    """The command's options, as `lmp.pipeline.module.Options` takes them; paths are absolute."""
+    limits: Limits
+    started: str
+    status: Literal["running", "done", "interrupted", "failed"] = "running"
+    done: list[str] = []
+    """Classes whose analysis was made and stored in this run."""
+    open: dict[str, str] = Field(default={}, description="conversations not brought to an end -> their session")
+
+
+@dataclass
+class Run:
+    """What the agents of one command share: one ledger, one transcript, one number of processes."""
+
+    folder: Path
+    state: State
+    on_event: Callable[[Event], None] = lambda event: None
+
+    def __post_init__(self) -> None:
+        limits = self.state.limits
+        self.transcript = Transcript(self.folder / "transcript.jsonl")
+        self.ledger = Ledger(self.folder / "ledger.json", limits.max_budget_usd, limits.max_turns)
+        self.slots = asyncio.Semaphore(limits.concurrency)
+        self.executing = asyncio.Lock()
+        """Held while torch executes: it has one thread at a time."""
+        self.at_work: list[str] = []
+        """Classes with an agent at work."""
+        self.unfinished = 1
+        """Tasks that what is left in the ledger has to do for."""
+        self.turns = 0
+        """Answers of the model that were seen in this command."""
+        self.denials = 0
+        self.models: list[str] = []
+
+    @contextmanager
+    def working(self, name: str) -> Iterator[None]:
+        """While an agent works on a class."""
+        self.at_work.append(name)
+        try:
+            yield
+        finally:
+            self.at_work.remove(name)
+
+    @property
+    def id(self) -> str:
+        return self.folder.name
+
+    @property
+    def client_folder(self) -> Path:
+        return self.folder / "client"
+
+    @property
+    def resume_command(self) -> str:
+        results = self.folder.parent.parent
+        return f"lmp resume {self.id} --results {results}"
+
+    def event(self, name: str, stage: str, event: Event) -> None:
+        """Into the transcript, then to who watches."""
+        self.transcript.write(event, name, stage)
+        self._count(event)
+        if event.get("event") == "started" and event.get("session"):
+            self.state.open[conversation(name, stage)] = str(event["session"])
+            self.save()
+        self.on_event({"class": name, "stage": stage, **event})
+
+    def _count(self, event: Event) -> None:
+        match event.get("event"):
+            case "turn":
+                self.turns += 1
+                self.models = list(dict.fromkeys([*self.models, event["model"]]))
+            case "denied":
+                self.denials += 1
+
+    def session(self, name: str, stage: str) -> str | None:
+        """The conversation about a class that was begun and not brought to an end."""
+        return self.state.open.get(conversation(name, stage))
+
+    def close(self, name: str, stage: str) -> None:
+        """A conversation has come to its end: it is not gone on with."""
+        if self.state.open.pop(conversation(name, stage), None) is not None:
+            self.save()
+
+    def made(self, name: str) -> None:
+        """The analysis of a class is stored."""
+        if name not in self.state.done:
+            self.state.done.append(name)
+        self.save()
+
+    def finish(self, status: Literal["done", "interrupted", "failed"]) -> None:
+        self.state.status = status
+        self.save()
+        self.transcript.close()
+        if status == "done":
+            shutil.rmtree(self.client_folder, ignore_errors=True)
+
+    def save(self) -> None:
+        file = self.folder / STATE
+        with storage_errors(file):
+            write_whole(file, self.state.model_dump_json(indent=2) + "\n")
+
+
+def conversation(name: str, stage: str) -> str:
+    """What a conversation goes by, in the state and in the ledger."""
+    return f"{stage} {name}"
+
+
+def begin(results: Path, state: State) -> Run:
+    """A new run in a folder of its own."""
+    name = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+    folder = results.absolute() / RUNS / name
+    with storage_errors(folder):
+        folder.mkdir(parents=True)
+    run = Run(folder, state)
+    run.save()
+    return run
+
+
+def go_on(results: Path, name: str | None, changed: dict[str, Any]) -> Run:
+    """A run that was begun: the one of this name, or the last that is not done; with these limits changed.
+
+    Raises UsageError.
+    """
+    folder = find_run(results, name)
+    file = folder / STATE
+    try:
+        state = State.model_validate_json(file.read_bytes())
+    except (OSError, ValidationError) as error:
+        raise UsageError(f"{file} cannot be read as a run\nstart the command again; what it stored is kept") from error
+    state.status = "running"
+    state.limits = state.limits.model_copy(update=changed)
+    return Run(folder, state)
+
+
+def find_run(results: Path, name: str | None) -> Path:
+    runs = results.absolute() / RUNS
+    there = sorted((file.parent for file in runs.glob(f"*/{STATE}")), key=lambda folder: folder.name)
+    if name is not None:
+        found = next((folder for folder in there if folder.name == name), None)
+        if found is None:
+            known = ", ".join(folder.name for folder in there[-5:]) or "none"
+            raise UsageError(f"there is no run {name!r} in {runs}\nruns there: {known}")
+        return found
+    for folder in reversed(there):
+        if '"status": "done"' not in (folder / STATE).read_text(errors="replace"):
+            return folder
+    raise UsageError(f"there is nothing to go on with in {runs}\ngive the folder of the results with --results")

@@ -1,0 +1,158 @@
+"""The command line, the real SDK and the real CLI against a scripted service: both stages, Ctrl-C, resume."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agents_service import MODEL, MessagesServer, Reply, calls, says
+
+from lmp.pipeline.module import Options, analyze_modules
+from lmp.records import Draft
+
+ROOT = Path(__file__).parents[2]
+MLP = "transformers.models.llama.modeling_llama.LlamaMLP"
+LINEAR = "torch.nn.modules.linear.Linear"
+SILU = "transformers.activations.SiLUActivation"
+KEY = "sk-ant-dummy-9876543210-not-a-key-zyxwvutsrq"
+
+pytestmark = pytest.mark.xdist_group("agents")
+
+
+@pytest.fixture(scope="module")
+def drafts(tmp_path_factory: pytest.TempPathFactory, transformers_tree: Path) -> dict[str, dict[str, Any]]:
+    """The trace engine's analyses of LlamaMLP and what it calls, cut down to what is handed in."""
+    options = Options(results=tmp_path_factory.mktemp("results"))
+    outcomes = analyze_modules([MLP], options, lambda name, stage: None)
+    wholes = {o.analysis.class_name: o.analysis.model_dump(mode="json") for o in outcomes}
+    return {name: {field: whole[field] for field in Draft.model_fields} for name, whole in wholes.items()}
+
+
+@pytest.fixture
+def lmp(tmp_path: Path, service: MessagesServer) -> Iterator[Lmp]:
+    command = Lmp(tmp_path, service)
+    yield command
+    for process in command.started:
+        process.kill()
+    holding = [path for path in tmp_path.rglob("*") if path.is_file() and KEY[-12:] in path.read_text(errors="replace")]
+    assert not holding, f"the key, or its end, is in {holding}"
+
+
+class Lmp:
+    """``lmp`` in a process of its own, whose environment is built from nothing."""
+
+    def __init__(self, folder: Path, service: MessagesServer) -> None:
+        self.results = folder / "results"
+        self.started: list[subprocess.Popen[str]] = []
+        self.environment = {
+            "PATH": os.environ.get("PATH", ""),
+            "HOME": str(folder / "home"),
+            "PYTHONPATH": str(ROOT / "src"),
+            "LMP_SETTINGS": os.devnull,
+            "ANTHROPIC_API_KEY": KEY,
+            "ANTHROPIC_BASE_URL": service.url,
+        }
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "lmp", *arguments, "--results", str(self.results)]
+        process = subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+            env=self.environment,
+            start_new_session=True,
+        )
+        self.started.append(process)
+        return process
+
+    def __call__(self, *arguments: str) -> tuple[int, str, str]:
+        process = self.start(*arguments)
+        out, err = process.communicate(timeout=120)
+        assert KEY[-12:] not in out + err
+        return process.returncode, out, err
+
+    def transcript(self) -> list[dict[str, Any]]:
+        files = list(self.results.glob(".runs/*/transcript.jsonl"))
+        return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+
+
+def hand_in(draft: dict[str, Any]) -> Reply:
+    return Reply([calls("mcp__lmp__submit_analysis", {"draft": draft})])
+
+
+def test_llama_mlp_by_both_stages(lmp: Lmp, service: MessagesServer, drafts: dict[str, Any]) -> None:
+    opened = json.loads(json.dumps(drafts[MLP]))
+    at = next(i for i, kernel in enumerate(opened["kernels"]) if SILU in kernel["flops"])
+    reference = opened["kernels"][at]["flops"]
+    bound = dict(part.strip().split("=", 1) for part in reference[reference.index("(") + 1 : -1].split(","))
+    opened["kernels"][at] |= {
+        "flops": "${{self.act_fn}}()",
+        "memory_access": {"read": "${{self.act_fn}}()", "write": "${{self.act_fn}}()"},
+    }
+    binding = {"class_name": MLP, "kernel": at, "target": SILU, "bindings": bound}
+    service.plays(Reply([calls("mcp__lmp__submit_bindings", {"bindings": [binding]})]), marker="You close the open")
+    for name, draft in ((LINEAR, drafts[LINEAR]), (SILU, drafts[SILU]), (MLP, opened)):
+        service.plays(hand_in(draft), marker=f"Analyse `{name}`.")
+    code, out, err = lmp("expand", MLP, "--engine", "agent", "--json", "--agent-model", MODEL)
+    assert code == 0, err
+    model = json.loads(out)
+    assert model["verification"]["status"] == "verified"
+    assert {name: part["status"] for name, part in model["parts"].items()} == dict.fromkeys(drafts, "verified")
+    assert all(script.used_up for script in service.scripts)
+    assert "verified by" in err
+    assert {entry["stage"] for entry in model["provenance"]} == {"module-analyzer", "reference-expander"}
+    assert all(entry["sdk_version"] and entry["cli_version"] for entry in model["provenance"])
+    assert not list(lmp.results.glob(".runs/*/client"))
+
+
+def test_a_dry_run_and_a_missing_credential_send_nothing(lmp: Lmp, service: MessagesServer) -> None:
+    code, out, err = lmp("analyze-module", LINEAR, "--engine", "agent", "--dry-run")
+    assert (code, service.headers) == (0, []), err
+    assert f"1. {LINEAR}" in out
+    assert "Nothing was sent, nothing was spent." in out
+    del lmp.environment["ANTHROPIC_API_KEY"]
+    code, out, err = lmp("analyze-module", LINEAR, "--engine", "agent")
+    assert (code, service.headers) == (5, []), err
+    assert err.startswith("error: no credential for the agent is set\nset ANTHROPIC_API_KEY")
+    assert not list(lmp.results.glob(".runs/*"))
+
+
+def test_ctrl_c_keeps_everything_and_resume_goes_on(lmp: Lmp, service: MessagesServer, drafts: dict[str, Any]) -> None:
+    asked = threading.Event()
+    service.plays(
+        Reply([calls("mcp__lmp__find_class", {"name": LINEAR})]),
+        Reply([says("never said")], gate=asked),
+        hand_in(drafts[LINEAR]),
+    )
+    process = lmp.start("analyze-module", LINEAR, "--engine", "agent", "--agent-model", MODEL)
+    deadline = time.monotonic() + 60
+    while len(service.scripts[0].requests) < 2 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    asked.set()
+    assert process.returncode == 130, err
+    run = next(lmp.results.glob(".runs/*")).name
+    assert f"`lmp resume {run} --results {lmp.results}` goes on from here" in err
+    assert not (lmp.results / LINEAR / "module_analysis.json").exists()
+    assert json.loads((lmp.results / ".runs" / run / "run.json").read_text())["status"] == "interrupted"
+    code, out, err = lmp("resume", "--json")
+    assert code == 0, err
+    [analysis] = json.loads(out)
+    assert analysis["verification"]["status"] == "verified"
+    # The conversation was gone on with: what was said before is in the last request.
+    assert "find_class" in json.dumps(service.scripts[0].requests[-1]["messages"])
+    events = [line["event"] for line in lmp.transcript()]
+    assert events.count("begins") == 2
+    assert [line["number"] for line in lmp.transcript()] == list(range(1, len(events) + 1))

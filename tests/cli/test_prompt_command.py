@@ -1,0 +1,64 @@
+"""``lmp prompt``: the system prompt and the message as they would be sent, and nothing else on stdout."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from lmp.cli.main import app
+
+PROJECT = Path(__file__).parents[2]
+NORM = "transformers.models.llama.modeling_llama.LlamaRMSNorm"
+
+
+def lmp_prompt(*arguments: str) -> Result:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(PROJECT)
+        return CliRunner().invoke(app, ["prompt", *arguments])
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory, transformers_tree: Path) -> str:
+    return str(tmp_path_factory.mktemp("results"))
+
+
+def test_what_is_printed_is_what_is_sent(results: str) -> None:
+    printed = lmp_prompt(NORM, "--results", results)
+    assert printed.exit_code == 0
+    data = json.loads(lmp_prompt(NORM, "--results", results, "--json", "--quiet").stdout)
+    head, _, message = printed.stdout.partition("\n\n===== message =====\n")
+    assert head == f"===== system prompt =====\n{data['system'].rstrip()}"
+    assert message == data["prompt"].rstrip() + "\n"
+    sha256 = hashlib.sha256(f"{data['system']}\0{data['prompt']}".encode()).hexdigest()
+    assert data["sha256"] == sha256
+    assert f"sha256 of both: {sha256}" in printed.stderr
+    assert {tool["name"] for tool in data["tools"]} >= {"submit_analysis", "check_draft", "source_not_found"}
+
+
+def test_a_reader_without_tools_is_told_what_to_do(results: str) -> None:
+    printed = lmp_prompt(NORM, "--results", results, "--quiet").stdout
+    assert f"lmp submit {NORM} FILE" in printed
+    assert "hidden_states = hidden_states.to(torch.float32)" in printed
+    assert "<<" not in printed
+
+
+def test_an_alias_is_sent_under_its_defining_path(results: str) -> None:
+    data = json.loads(lmp_prompt("torch.nn.Dropout", "--results", results, "--json", "--quiet").stdout)
+    assert "Analyse `torch.nn.modules.dropout.Dropout`." in data["prompt"]
+
+
+def test_the_other_stage(results: str) -> None:
+    data = json.loads(lmp_prompt(NORM, "--stage", "expand", "--results", results, "--json", "--quiet").stdout)
+    assert data["stage"] == "expand"
+    assert f"Close the open references below `{NORM}`. There are 0." in data["prompt"]
+    assert {tool["name"] for tool in data["tools"]} >= {"submit_bindings", "open_places"}
+
+
+def test_a_class_that_is_not_there(results: str) -> None:
+    failed = lmp_prompt("transformers.models.llama.modeling_llama.LlamaNorm", "--results", results)
+    assert failed.exit_code != 0
+    assert failed.stdout == ""
