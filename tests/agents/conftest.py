@@ -1,5 +1,17 @@
-"""The fixtures of `agents_bench`, for every test here. Other folders' tests take them by the same line."""
+"""The fixtures of `agents_bench` and of `gate_right`, for every test here. Other folders' tests take them by the same
+lines."""
 
 from agents_bench import bench, no_process_left, nothing_real, service
+from gate_right import draft, drafts, gates, options, session
 
-__all__ = ["bench", "no_process_left", "nothing_real", "service"]
+__all__ = [
+    "bench",
+    "draft",
+    "drafts",
+    "gates",
+    "no_process_left",
+    "nothing_real",
+    "options",
+    "service",
+    "session",
+]

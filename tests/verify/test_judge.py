@@ -188,6 +188,12 @@ def norms() -> list[Point]:
     return [point(make(LlamaRMSNorm, 8), *shape) for shape in ((2, 5, 8), (3, 1, 8))]
 
 
+def another_norm(*shape: int) -> Point:
+    from transformers.models.llama.modeling_llama import LlamaRMSNorm
+
+    return point(make(LlamaRMSNorm, 8), *shape, 8)
+
+
 def mlps() -> list[Point]:
     from transformers.models.llama.configuration_llama import LlamaConfig
     from transformers.models.llama.modeling_llama import LlamaMLP
@@ -397,17 +403,95 @@ def test_a_parameter_that_leads_nowhere_is_a_finding(norm: ModuleAnalysis) -> No
 
 def test_points_outside_the_assumptions_are_skipped_and_said_so(norm: ModuleAnalysis) -> None:
     assumed = norm.model_copy(update={"assumptions": ["{seq_len} <= 4"]})
-    found = verify(assumed, norms())
-    assert (found.status, found.points) == ("verified", 1)
+    found = verify(assumed, [*norms(), another_norm(3, 4)])
+    assert (found.status, found.points) == ("verified", 2)
     assert found.checks[0] == "skipped batch_size=2, seq_len=5: the assumption {seq_len} <= 4 does not hold"
     none = verify(assumed, norms()[:1])
     assert (none.status, none.points, none.reason) == ("unverified", 0, found.checks[0])
 
 
 def test_points_with_another_value_of_what_is_pinned_are_skipped(norm: ModuleAnalysis) -> None:
-    found = verify(norm.model_copy(update={"pinned": {"seq_len": 1}}), norms())
-    assert (found.status, found.points) == ("verified", 1)
-    assert found.checks[0] == "skipped batch_size=2, seq_len=5: seq_len is 5, and the formulas are for 1"
+    found = verify(norm.model_copy(update={"pinned": {"batch_size": 3}}), [*norms(), another_norm(3, 4)])
+    assert (found.status, found.points) == ("verified", 2)
+    assert found.checks[0] == "skipped batch_size=2, seq_len=5: batch_size is 2, and the formulas are for 3"
+
+
+@pytest.mark.parametrize(
+    ("limits", "why"),
+    [
+        ({"assumptions": ["{seq_len} <= 4"]}, "the assumption {seq_len} <= 4 does not hold"),
+        ({"pinned": {"seq_len": 1}}, "seq_len is 5, and the formulas are for 1"),
+    ],
+)
+def test_a_phase_that_is_left_out_altogether_is_not_verified(norm: ModuleAnalysis, limits: Any, why: str) -> None:
+    found = verify(norm.model_copy(update=limits), norms())
+    assert (found.status, found.points) == ("unverified", 1)
+    assert found.reason == f"prefill runs, and is never judged: {why}"
+
+
+# --- what is in a list, and the number of parameters ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["free_lines", "not_taken_lines"])
+def test_what_costs_something_is_in_no_list(norm: ModuleAnalysis, name: str) -> None:
+    line = norm.kernels[0].line
+    wrong = norm.model_copy(update={"kernels": norm.kernels[1:], name: [line]})
+    (finding,) = verify(wrong, norms()).findings
+    what = "line listed as free" if name == "free_lines" else "line listed as not taken"
+    assert (finding.line, finding.quantity) == (line, what)
+    # 2 * 5 * 8 numbers, read in 2 bytes, written in 4
+    assert finding.counted == "aten._to_copy.default: read 160, write 320"
+    assert finding.operators == ["_to_copy [2, 5, 8]: read 160, write 320"]
+
+
+def test_a_line_that_calls_a_module_is_taken_though_that_costs_nothing(line_of: Callable[..., int]) -> None:
+    class Passing(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = torch.nn.Identity()
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.inner(x)
+
+    line = line_of(Passing, "self.inner(x)")
+    module = Passing().eval()
+    name = f"{Passing.__module__}.{Passing.__qualname__}"
+    subject = ModuleAnalysis.model_construct(
+        class_name=name,
+        parameters={},
+        assumptions=[],
+        pinned={},
+        kernels=[],
+        not_taken_lines=[line],
+        source=Source(file="test_judge.py", lines=(1, 2), distribution="t", version="0", sha256="0"),
+    )
+    (finding,) = verify(subject, [point(module, 4, 4)]).findings
+    assert (finding.line, finding.quantity, finding.counted) == (line, "line listed as not taken", "calls Identity")
+
+
+def test_the_number_of_parameters_is_that_of_the_module(linear: ModuleAnalysis) -> None:
+    count = "{out_features} * ({in_features} + {bias})"
+    assert verify(linear.model_copy(update={"parameters_count": count}), linears()).status == "verified"
+    wrong = linear.model_copy(update={"parameters_count": "{out_features} * {in_features}"})
+    (finding,) = verify(wrong, linears()).findings
+    # 6 * 10, and 10 for the bias
+    assert (finding.quantity, finding.claimed, finding.counted) == ("parameters_count", "60", "70")
+
+
+def test_a_constructors_argument_is_not_something_else(linear: ModuleAnalysis) -> None:
+    parameters = {**linear.parameters, "bias": "inputs.input.shape[0]"}
+    (finding,) = verify(linear.model_copy(update={"parameters": parameters}), linears()).findings
+    assert finding.quantity == "parameter bias"
+    assert finding.counted == "it is 2, and the constructor was given bias=1"
+
+
+def test_a_statement_may_be_judged_as_one_line(norm: ModuleAnalysis) -> None:
+    # As if lines 1 and 2 of forward() were one statement: the first one's kernel may stand at the second.
+    first, second = norm.kernels[0].line, norm.kernels[1].line
+    moved = changed(norm, 0, line=second)
+    assert verify(moved, norms()).status == "failed"
+    found = judge(moved, norms(), {}.__getitem__, relative, lambda file, line: first if line == second else line)
+    assert (found.status, found.findings) == ("verified", [])
 
 
 def test_a_class_that_never_ran_is_unverified(linear: ModuleAnalysis) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from lmp.errors import NotFound
 from lmp.source.lines import find_function
 from lmp.source.locate import MODULE_CLASS, ClassSource, Lineage, find_class, lineage_of, method_of
-from lmp.source.names import Definition, Names, dotted_name
+from lmp.source.names import Definition, Found, Names, dotted_name
 from lmp.source.parsed import FunctionNode, parse
 
 if TYPE_CHECKING:
@@ -68,7 +68,11 @@ def members_of(source: ClassSource, trees: Trees) -> Members:
     open_bases = any(not name.endswith("torch.nn.Module") and name != MODULE_CLASS for name in lineage.unknown)
     init = _constructor(entries) | Known(any=open_bases)
     attributes = _attributes(entries) | Known(any=open_bases)
-    config, values = _config(entries, names)
+    takes_config = any(_config_argument(entry.node) is not None for entry in entries)
+    if takes_config:
+        config, values = _config(entries, names)
+    else:  # it may still be put there
+        config, values = Known(any=init.any or "config" in attributes), {}
     return Members(init, inputs, attributes, config, values)
 
 
@@ -137,26 +141,42 @@ def _class_level(node: ast.AST) -> set[str]:
 
 
 def _config(entries: Iterable[Definition], names: Names) -> tuple[Known, dict[str, int]]:
-    """What the classes that the constructor's ``config`` is annotated with have."""
-    entries = list(entries)
+    """What the classes that the constructor's ``config`` is annotated with have.
+
+    Where it is annotated with nothing, those that other classes of the file ask for.
+    """
     for entry in entries:
-        init = _method(entry, "__init__")
-        argument = next((a for a in init.args.args if a.arg == "config"), None) if init is not None else None
-        if argument is None or argument.annotation is None:
+        if _config_argument(entry.node) is None:
             continue
-        found = Known()
-        values: dict[str, int] = {}
-        for dotted in _named(argument.annotation):
-            definition = names.dotted(entry.module, dotted)
-            if not isinstance(definition, Definition) or not isinstance(definition.node, ast.ClassDef):
-                return ANYTHING, {}
-            if definition.node.name == CONFIG_BASE:
-                return ANYTHING, {}
-            lineage = lineage_of(definition, names)
-            found |= _config_names(lineage)
-            values |= _whole_numbers(lineage)
-        return (found, values) if found.known else (ANYTHING, {})
+        own = [_config_argument(entry.node)]
+        others = [_config_argument(node) for node in entry.parsed.tree.body if isinstance(node, ast.ClassDef)]
+        for arguments in (own, others):
+            annotations = [a.annotation for a in arguments if a is not None and a.annotation is not None]
+            dotted = dict.fromkeys(name for annotation in annotations for name in _named(annotation))
+            if dotted:
+                return _of_configs([names.dotted(entry.module, name) for name in dotted], names)
     return ANYTHING, {}
+
+
+def _config_argument(node: ast.AST) -> ast.arg | None:
+    init = method_of(node, "__init__") if isinstance(node, ast.ClassDef) else None
+    if init is None or isinstance(init, str):
+        return None
+    return next((a for a in init.args.args if a.arg == "config"), None)
+
+
+def _of_configs(classes: Iterable[Found | None], names: Names) -> tuple[Known, dict[str, int]]:
+    found = Known()
+    values: dict[str, int] = {}
+    for definition in classes:
+        if not isinstance(definition, Definition) or not isinstance(definition.node, ast.ClassDef):
+            return ANYTHING, {}
+        if definition.node.name == CONFIG_BASE:
+            return ANYTHING, {}
+        lineage = lineage_of(definition, names)
+        found |= _config_names(lineage)
+        values |= _whole_numbers(lineage)
+    return found, values
 
 
 def _named(annotation: ast.expr) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields
@@ -45,7 +46,7 @@ class Claims:
     """Evaluates analyses by name. A referenced class sees only what its reference binds, and the element sizes."""
 
     def __init__(self, lookup: Lookup) -> None:
-        self._lookup = lookup
+        self._lookup = functools.lru_cache(maxsize=None)(lookup)
         self._parsed: dict[str, Expr] = {}
         self._totals: dict[tuple[str, str, tuple[tuple[str, int], ...]], int] = {}
         self._open: list[str] = []

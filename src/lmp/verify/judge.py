@@ -25,7 +25,7 @@ from lmp.verify.claims import (
     Lookup,
 )
 from lmp.verify.counter import Counter, OperatorCount, flop_counter_total
-from lmp.verify.resolve import resolve_all
+from lmp.verify.resolve import contradicted, resolve_all
 from lmp.workload.base import RUNTIME, Workload
 from lmp.workload.calls import Call, Place
 
@@ -78,7 +78,8 @@ class Point:
     @property
     def phase(self) -> str:
         cached = self.values.get("cache_len", 0) > 0
-        return ("decode" if self.values.get("seq_len", 0) == 1 else "chunked prefill") if cached else "prefill"
+        single = self.values.get("seq_len", 0) == 1
+        return ("decode" if single else "chunked prefill") if cached else ("first token" if single else "prefill")
 
 
 def observe(workload: Workload, values: Mapping[str, int], label: str = "", cross_check: bool = True) -> Point:
@@ -175,6 +176,7 @@ class _Judge:
         judged, skipped = 0, ""
         for call in calls:
             values, failed = resolve_all(self.analysis.parameters, call, point.values, point.config)
+            failed |= contradicted(values, call)
             for name, why in failed.items():
                 self.find(None, None, f"parameter {name}", point, {}, self.analysis.parameters[name], why)
             if failed:
@@ -252,7 +254,7 @@ class _Judge:
                 free = next((place for place in places[:at] if place in self.free), None)
                 if free is not None:
                     counted.uncovered.append((free, LISTED_FREE, _described(count)))
-                elif home is None:
+                elif home is None and place not in self.not_taken:
                     counted.uncovered.append((place, UNCOVERED, _described(count)))
             for passed in self.not_taken.intersection(places):
                 counted.uncovered.append((passed, LISTED_NOT_TAKEN, _described(count)))
@@ -418,26 +420,46 @@ class _Counted:
 
 
 def describe(counts: Sequence[OperatorCount], call: Call) -> list[str]:
-    """What ran at a line of a call, in the order in which it ran: operator, shapes and costs; alike ones once."""
-    found: dict[str, int] = {}
+    """What ran at a line of a call, in the order in which it ran: its own operators with their shapes, alike ones
+    once, and of each module that it calls the sum."""
+    found: dict[str, list[OperatorCount]] = {}
     for count in counts:
-        module = count.segments[0].call if count.segments else call
-        inside = "" if module is call else f"{type(module.module).__name__}: "
-        shapes = " x ".join(str(list(shape)) for shape in count.shapes)
-        name = count.operator.removeprefix("aten.").removesuffix(".default")
-        text = f"{inside}{name} {shapes}: {_costs(count) or 'no cost known'}"
-        found[text] = found.get(text, 0) + 1
-    shown = [text if times == 1 else f"{times} times {text}" for text, times in found.items()]
+        child = _child(count, call)
+        if child is not None:
+            path = child.path.removeprefix(call.path).lstrip(".")
+            name = f"{path} ({type(child.module).__name__})"
+        else:
+            shapes = " x ".join(str(list(shape)) for shape in count.shapes)
+            name = f"{count.operator.removeprefix('aten.').removesuffix('.default')} {shapes}".rstrip()
+        found.setdefault(name, []).append(count)
+    shown = [f"{name}: {_of_all(some, call)}" for name, some in found.items()]
     return shown if len(shown) <= SHOWN else [*shown[: SHOWN - 1], f"and {len(shown) - SHOWN + 1} more"]
 
 
+def _child(count: OperatorCount, call: Call) -> Call | None:
+    """The module that a call calls itself, and in which the operator ran; None where it ran in the call's own."""
+    return next((segment.call for segment in count.segments if segment.call.parent is call), None)
+
+
+def _of_all(counts: Sequence[OperatorCount], call: Call) -> str:
+    if _child(counts[0], call) is None:
+        text = _costs(counts[0])
+        return text if len(counts) == 1 else f"{text}; {len(counts)} times"
+    total = sum((Costs.of(count) for count in counts), Costs()).at[0]
+    return _amounts(total)
+
+
 def _costs(count: OperatorCount) -> str:
-    cost = Costs.of(count).at[0]
-    return ", ".join(f"{name} {getattr(cost, name)}" for name in QUANTITIES if getattr(cost, name))
+    return _amounts(Costs.of(count).at[0])
+
+
+def _amounts(cost: Amounts) -> str:
+    shown = ", ".join(f"{name} {getattr(cost, name)}" for name in QUANTITIES if getattr(cost, name))
+    return shown or "no cost known"
 
 
 def _described(count: OperatorCount) -> str:
-    return f"{count.operator}: {_costs(count) or 'no cost known'}"
+    return f"{count.operator}: {_costs(count)}"
 
 
 def _first_line(error: Exception) -> str:

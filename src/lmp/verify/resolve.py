@@ -6,6 +6,7 @@ A path is a name, then attributes and indices: ``config.hidden_size``, ``self.nu
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import re
 from collections.abc import Mapping
@@ -38,6 +39,23 @@ def resolve_all(
         except Unresolvable as error:
             failed[name] = str(error)
     return found, failed
+
+
+def contradicted(found: Mapping[str, int], call: Call) -> dict[str, str]:
+    """Variables under the name of a constructor's argument that have another value than it, and what that is.
+
+    Whoever refers to the class binds them by that name.
+    """
+    arguments = constructor_arguments(call.module)
+    wrong: dict[str, str] = {}
+    for name, value in found.items():
+        if name in RUNTIME or name not in arguments:
+            continue
+        with contextlib.suppress(Unresolvable):
+            given = _integer(arguments[name], name)
+            if given != value:
+                wrong[name] = f"it is {value}, and the constructor was given {name}={given}"
+    return wrong
 
 
 def resolve(name: str, path: str, call: Call, values: Mapping[str, int], config: Any = None) -> int:

@@ -36,18 +36,19 @@ def told(
 def _told(finding: Finding, analysis: ModuleAnalysis, at: Sequence[int]) -> GateFinding:
     quantity = finding.quantity
     here = f"line {finding.line}" + (f" of {finding.file}" if finding.file else "")
-    ran = f" Executed there: {'; '.join(finding.operators)}." if finding.operators else ""
+    ran = f" Executed there: {'; '.join(finding.operators or [finding.counted])}."
+    ran = ran if finding.operators or not finding.counted.isdecimal() else ""
     rule, line = "numbers", finding.line
     if quantity in QUANTITIES:
         message = f"{_numbers(finding, here, [analysis.kernels[i] for i in at])}{ran}"
     elif quantity == UNCOVERED:
-        rule, message = "coverage", f"{here} costs something, and no kernel stands there: {finding.counted}.{ran}"
+        rule, message = "coverage", f"{here} costs something, and no kernel stands there.{ran}"
     elif quantity == LISTED_FREE:
-        rule, message = "free line", f"{here} is listed as free, and costs something: {finding.counted}.{ran}"
+        rule, message = "free line", f"{here} is listed as free, and costs something.{ran}"
     elif quantity == LISTED_NOT_TAKEN:
         rule, message = "free line", f"{here} is listed as not taken, and runs: {finding.counted}."
     elif quantity.startswith("parameter "):
-        rule, message = "variable", f"{quantity}: {finding.claimed} has no value when executed: {finding.counted}"
+        rule, message = "variable", f"{quantity}, {finding.claimed}, at {finding.point}: {finding.counted}"
     elif quantity == "assumption":
         rule, message = "variable", f"assumption {finding.claimed}: {finding.counted}"
     elif quantity == PARAMETERS_COUNT:

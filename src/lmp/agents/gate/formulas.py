@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from lmp.errors import FormulaSyntaxError
 from lmp.expand.point import ALIASES
 from lmp.formula import Expr, Node, Var, free_variables, parse, parse_condition, references, rewrite, to_text
-from lmp.records import UNIVERSAL, Draft, GateFinding, MemoryAccess
+from lmp.records import CATEGORIES, MATMUL_CATEGORIES, UNIVERSAL, Draft, GateFinding, MemoryAccess
 
 COSTS = ("flops", "read", "write")
 
@@ -65,6 +65,7 @@ def read_formulas(draft: Draft) -> tuple[list[Slot], list[GateFinding]]:
             findings.append(slot.finding("grammar", f"{quantity} has a reference; it must be a formula of variables"))
     findings += _repeats(draft)
     findings += _kinds(draft, slots)
+    findings += _categories(draft, slots)
     return slots, findings
 
 
@@ -117,6 +118,19 @@ def _kinds(draft: Draft, slots: Iterable[Slot]) -> Iterator[GateFinding]:
         else:
             continue
         yield GateFinding(rule="reference", message=message, kernel=index, line=kernel.line)
+
+
+def _categories(draft: Draft, slots: Iterable[Slot]) -> Iterator[GateFinding]:
+    """One of the closed list; what is a matrix multiplication has FLOPs."""
+    idle = {slot.kernel for slot in slots if slot.quantity == "flops" and is_zero(slot.node)}
+    for index, kernel in enumerate(draft.kernels):
+        if kernel.category not in CATEGORIES:
+            message = f"category is {kernel.category[:40]!r}; give one of {', '.join(CATEGORIES)}"
+        elif kernel.category in MATMUL_CATEGORIES and index in idle:
+            message = f"category is {kernel.category}, and flops is 0; say what else it is"
+        else:
+            continue
+        yield GateFinding(rule="schema", message=message, kernel=index, line=kernel.line)
 
 
 def undeclared(draft: Draft, slots: Iterable[Slot]) -> Iterator[GateFinding]:

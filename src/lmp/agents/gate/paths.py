@@ -71,5 +71,7 @@ def _path_problem(name: str, path: str, places: Mapping[str, Known]) -> str | No
     if first[1] in places[origin] or (origin == "self" and name.startswith("has_")):
         return None
     there = sorted(places[origin].known)
+    if origin == "config" and not there:
+        return f"{path}: the constructor takes no config; give {EXPECTED}"
     listed = f"; there are {', '.join(there)}" if 0 < len(there) <= 12 else ""
     return f"{WHAT[origin].format(first[1])}{listed}"

@@ -1,0 +1,467 @@
+"""What is handed in: right ones pass, and each mistake is a finding that says what is due."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gate_classes import LINEAR, MLP, NORM
+
+from lmp.agents.base import Verdict
+from lmp.agents.gate import Gate
+from lmp.errors import Missing
+from lmp.pipeline.module import Options
+from lmp.pipeline.subject import ClassSubject, HandInSession
+
+Drafts = Callable[[str], dict[str, Any]]
+Gates = dict[str, Gate]
+
+
+def only(verdict: Verdict) -> Any:
+    assert verdict.analysis is None
+    assert len(verdict.findings) == 1, verdict.findings
+    return verdict.findings[0]
+
+
+def messages(verdict: Verdict) -> str:
+    return "\n".join(f"{f.rule}|{f.kernel}|{f.line}|{f.message}" for f in verdict.findings)
+
+
+def test_a_right_analysis_is_verified_and_stored_as_it_was_handed_in(
+    options: Options, gates: Gates, session: HandInSession
+) -> None:
+    for name, gate in gates.items():
+        whole = json.loads((options.results / name / "module_analysis.json").read_text())
+        verdict = gate.check(whole)
+        assert verdict.findings == ()
+        assert verdict.notes[0].startswith("lmp knows by itself, and left out: ")
+        found = verdict.analysis
+        assert found is not None
+        assert (found.verification.status, found.engine) == ("verified", "agent")
+        same = ("source", "parameters", "values", "fixed", "interface", "free_lines", "not_taken_lines", "assumptions")
+        data = found.model_dump(mode="json", exclude_none=True)
+        assert {field: data[field] for field in same} == {field: whole[field] for field in same}
+        texts = [(k.line, k.code, k.flops, k.memory_access.read, k.memory_access.write) for k in found.kernels]
+        assert texts == [
+            (k["line"], k["code"], k["flops"], k["memory_access"]["read"], k["memory_access"]["write"])
+            for k in whole["kernels"]
+        ]
+        assert session.is_true(found)
+
+
+# --- form -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("what", [None, [], "text", 3])
+def test_what_is_no_object(gates: Gates, what: object) -> None:
+    assert "an object is expected" in only(gates[NORM].check(what)).message
+
+
+def test_several_mistakes_of_form_are_told_at_once(gates: Gates, draft: Drafts) -> None:
+    handed_in = draft(NORM)
+    del handed_in["parameters"]
+    del handed_in["kernels"][1]["line"]
+    handed_in["kernels"][2]["line"] = "64"
+    handed_in["kernels"][3]["colour"] = "red"
+    handed_in["kernels"][4]["memory_access"]["both"] = "1"
+    handed_in["speed"] = 1
+    verdict = gates[NORM].check(handed_in)
+    found = [(f.rule, f.kernel, f.message) for f in verdict.findings]
+    assert {rule for rule, _, _ in found} == {"schema"}
+    assert (None, "parameters is missing") in [(k, m.partition(";")[0]) for _, k, m in found]
+    assert (1, "line is missing; give the line of the source file at which it stands") in [(k, m) for _, k, m in found]
+    assert [m for _, k, m in found if k == 2] == [
+        "line: input should be a valid integer, not 64; give the line of the source file at which it stands"
+    ]
+    assert next(m for _, k, m in found if k == 3).startswith("colour is no field here: there are kernel_type")
+    assert next(m for _, k, m in found if k == 4) == "memory_access.both is no field here: there are read and write"
+    assert any(m.startswith("speed is no field here: there are class_name") for _, _, m in found)
+
+
+def test_what_earlier_tools_wrote_lacks_lines_and_parameters(gates: Gates) -> None:
+    kernel = {
+        "kernel_type": "basic", "operation": "square", "analysis": "…", "flops": "{batch_size} * {seq_len}",
+        "memory_access": {"read": "0", "write": "0"},
+    }  # fmt: skip
+    verdict = gates[NORM].check({"class_name": NORM, "kernels": [kernel] * 5})
+    assert [(f.kernel, f.message.partition(";")[0]) for f in verdict.findings] == [
+        (None, "parameters is missing"),
+        (0, "line is missing"),
+        (0, "category is missing"),
+    ]
+    assert verdict.findings[1].message.endswith("(so it is with 4 more kernels)")
+
+
+def test_a_plain_number_is_a_formula_too(gates: Gates, draft: Drafts) -> None:
+    handed_in = draft(NORM)
+    assert handed_in["kernels"][0]["flops"] == "0"
+    handed_in["kernels"][0]["flops"] = 0
+    assert gates[NORM].check(handed_in).accepted
+
+
+def test_the_class_is_the_one_that_was_asked_for(gates: Gates, draft: Drafts) -> None:
+    linear = draft(LINEAR)
+    linear["class_name"] = "torch.nn.Linear"
+    assert gates[LINEAR].check(linear).accepted
+    finding = only(gates[LINEAR].check(draft(NORM)))
+    assert (finding.rule, finding.message) == ("class", f"class_name is {NORM}; asked for is {LINEAR}")
+
+
+# --- formulas ---------------------------------------------------------------------------------------------------------
+
+
+def test_formulas_that_cannot_be_read_are_pointed_at(gates: Gates, draft: Drafts) -> None:
+    handed_in = draft(NORM)
+    handed_in["kernels"][1]["flops"] = "{batch_size} * )"
+    handed_in["kernels"][2]["repeat"] = "2 +"
+    handed_in["assumptions"] = ["{a_bytes} + 1"]
+    found = gates[NORM].check(handed_in).findings
+    assert [(f.rule, f.kernel, f.quantity) for f in found] == [
+        ("grammar", 1, "flops"), ("grammar", 2, "repeat"), ("grammar", None, "assumptions[0]"),
+    ]  # fmt: skip
+    assert "at character 16" in found[0].message
+    assert "found the end" in found[1].message
+
+
+def test_every_variable_is_declared(gates: Gates, draft: Drafts) -> None:
+    handed_in = draft(NORM)
+    handed_in["kernels"][1]["flops"] = "{batch_size} * {hiden_size}"
+    finding = only(gates[NORM].check(handed_in))
+    assert (finding.rule, finding.kernel) == ("variable", 1)
+    assert finding.message.startswith("flops uses {hiden_size}, which is not declared; did you mean hidden_size?")
+
+
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        ("config.hidden_sise", "the class's config has no hidden_sise"),
+        ("init.width", "the constructor has no argument width; there are"),
+        ("inputs.y.shape[2]", "forward() has no argument y; there are x"),
+        ("self.width", "the class assigns no self.width"),
+        ("hidden_size", "hidden_size names nothing"),
+        ("x.shape[2]", "x.shape[2] starts with x"),
+        ("config.a b", "is no path"),
+        ("__import__('os')", "is no path"),
+    ],
+)
+def test_paths_that_lead_nowhere(gates: Gates, draft: Drafts, path: str, why: str) -> None:
+    handed_in = draft(MLP)
+    handed_in["parameters"]["hidden_size"] = path
+    finding = only(gates[MLP].check(handed_in))
+    assert finding.rule == "variable"
+    assert finding.message.startswith("parameter hidden_size: ")
+    assert why in finding.message
+
+
+def test_a_constructors_argument_is_what_it_was_given(gates: Gates, draft: Drafts) -> None:
+    handed_in = draft(LINEAR)
+    handed_in["parameters"]["bias"] = "inputs.input.shape[1]"
+    finding = only(gates[LINEAR].check(handed_in))
+    # At the first point there are 11 tokens.
+    assert (finding.rule, finding.counted) == ("variable", "it is 11, and the constructor was given bias=1")
+
+
+def test_categories_are_a_closed_list(gates: Gates, draft: Drafts) -> None:
+    handed_in = draft(NORM)
+    handed_in["kernels"][1]["category"] = "maths"
+    handed_in["kernels"][0]["category"] = "matmul"
+    found = gates[NORM].check(handed_in).findings
+    assert [f.kernel for f in found] == [0, 1]
+    assert found[0].message.startswith("category is matmul, and flops is 0")
+    assert "give one of matmul, attention" in found[1].message
+
+
+# --- references -------------------------------------------------------------------------------------------------------
+
+
+def with_reference(draft: dict[str, Any], text: str, index: int = 0) -> dict[str, Any]:
+    kernel = draft["kernels"][index]
+    kernel["flops"] = text
+    kernel["memory_access"] = {"read": text, "write": text}
+    return draft
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ("batch_size=1, seq_len=1, in_features=1, out_features=1", "does not bind bias"),
+        ("batch_size=1, seq_len=1, in_features=1, out_features=1, bias=0, width=2", "binds width, which it does not"),
+        ("1, 2, 0, 3, 4, 5", "gives 6 values by position; it takes batch_size, seq_len, bias"),
+        ("1, 2, 0, 3, 4, batch_size=1", "binds batch_size twice"),
+    ],
+)
+def test_bindings_match_the_parameters(gates: Gates, draft: Drafts, arguments: str, why: str) -> None:
+    finding = only(gates[MLP].check(with_reference(draft(MLP), f"${{{{{LINEAR}}}}}({arguments})")))
+    assert (finding.rule, finding.kernel) == ("reference", 0)
+    assert why in finding.message
+
+
+def test_a_class_that_is_not_there(gates: Gates, draft: Drafts) -> None:
+    finding = only(gates[MLP].check(with_reference(draft(MLP), "${{torch.nn.Lineer}}(x=1)")))
+    assert finding.rule == "reference"
+    assert "torch.nn has no class Lineer" in finding.message
+
+
+def test_old_spellings_are_stored_in_the_contracts(gates: Gates, draft: Drafts) -> None:
+    handed_in = draft(MLP)
+    before = handed_in["kernels"][0]["flops"]
+    # The parameters of Linear in their order; the public alias; names without braces.
+    with_reference(handed_in, "${torch.nn.Linear}(batch_size, seq_len, 0, {config.hidden_size}, intermediate_size)")
+    found = gates[MLP].check(handed_in).analysis
+    assert found is not None
+    assert found.kernels[0].flops == before
+
+
+def test_numbers_of_heads_have_the_contracts_name(gates: Gates, draft: Drafts) -> None:
+    handed_in = draft(MLP)
+    handed_in["parameters"]["num_attention_heads"] = "config.num_attention_heads"
+    handed_in["assumptions"] = ["{num_attention_heads} > 0"]
+    found = gates[MLP].check(handed_in).analysis
+    assert found is not None
+    assert found.parameters["num_heads"] == "config.num_attention_heads"
+    assert found.assumptions == ["{num_heads} > 0"]
+
+
+def test_basic_and_composite(gates: Gates, draft: Drafts) -> None:
+    handed_in = draft(MLP)
+    handed_in["kernels"][0]["kernel_type"] = "basic"
+    plain = next(k for k in handed_in["kernels"] if k["category"] == "elementwise")
+    plain["kernel_type"] = "composite"
+    found = gates[MLP].check(handed_in).findings
+    assert [f.rule for f in found] == ["reference", "reference"]
+    assert "a call of a module is composite" in found[0].message
+    assert "no formula has a reference" in found[1].message
+
+
+def test_classes_without_an_analysis_are_for_the_caller(tmp_path: Path, draft: Drafts, transformers_tree: Any) -> None:
+    empty = HandInSession(Options(results=tmp_path), lambda name, stage: None)
+    gate = Gate(ClassSubject(empty, MLP))
+    with pytest.raises(Missing) as error:
+        gate.check(draft(MLP))
+    assert error.value.classes == (LINEAR, "transformers.activations.SiLUActivation")
+    # What else is wrong comes first.
+    handed_in = draft(MLP)
+    handed_in["kernels"][0]["line"] = 1
+    assert only(gate.check(handed_in)).rule == "line"
+
+
+def test_an_open_reference_is_taken_and_said(gates: Gates, draft: Drafts) -> None:
+    handed_in = draft(NORM)
+    handed_in["class_name"] = MLP
+    handed_in = draft(MLP)
+    index = next(i for i, k in enumerate(handed_in["kernels"]) if "SiLU" in k["flops"])
+    with_reference(handed_in, "${{self.act_fn}}(batch_size={batch_size})", index)
+    found = gates[MLP].check(handed_in).analysis
+    assert found is not None
+    assert found.verification.status == "unverified"
+    line = handed_in["kernels"][index]["line"]
+    assert found.verification.reason == (
+        f"open references: self.act_fn (kernel {index}, line {line}); "
+        f"`lmp expand {MLP} --engine agent` says which classes they are"
+    )
+    with_reference(handed_in, "${{self.activation}}(batch_size={batch_size})", index)
+    assert "the class assigns no self.activation" in only(gates[MLP].check(handed_in)).message
+
+
+# --- lines ------------------------------------------------------------------------------------------------------------
+
+
+def test_lines_are_the_files_own(gates: Gates, draft: Drafts, options: Options) -> None:
+    gate, handed_in = gates[NORM], draft(NORM)
+    first, last = gate.subject.source.lines
+    kernels = handed_in["kernels"]
+    kernels[0] |= {"line": first - 3, "code": ""}
+    kernels[1] |= {"line": last + 1, "code": ""}
+    kernels[2] |= {"line": 10**9, "code": ""}
+    kernels[3]["code"] = "hidden_states = hidden_states.to(torch.float32)"
+    kernels[4]["file"] = "../../etc/passwd"
+    kernels[5]["file"] = "src/transformers/cache_utils.py"
+    found = {f.kernel: f.message for f in gate.check(handed_in).findings if f.rule == "line"}
+    assert "is outside of forward()" in found[0]
+    assert "no statement stands there" in found[1]
+    assert "is not in the file" in found[2]
+    # The text is that of forward()'s third line: after def and input_dtype.
+    assert found[3].endswith(f"the text that was given is line {first + 2}")
+    assert "is no file of the sources" in found[4]
+    assert "in no function" in found[5] or "code is not" in found[5] or "no statement" in found[5]
+
+
+def test_code_may_be_left_out(gates: Gates, draft: Drafts) -> None:
+    handed_in = draft(NORM)
+    for kernel in handed_in["kernels"]:
+        kernel["code"] = ""
+    found = gates[NORM].check(handed_in).analysis
+    assert found is not None
+    assert [k.code for k in found.kernels] == [k["code"] for k in draft(NORM)["kernels"]]
+
+
+def test_every_computing_line_is_in_a_list(gates: Gates, draft: Drafts) -> None:
+    handed_in = draft(NORM)
+    line = handed_in["kernels"][0]["line"]
+    del handed_in["kernels"][0]
+    finding = only(gates[NORM].check(handed_in))
+    assert (finding.rule, finding.line) == ("coverage", line)
+    assert finding.message.startswith(f"line {line} computes and is in no list: ")
+
+
+@pytest.mark.parametrize(("name", "words"), [("free_lines", "listed as free"), ("not_taken_lines", "as not taken")])
+def test_what_runs_and_costs_is_neither_free_nor_not_taken(
+    gates: Gates, draft: Drafts, name: str, words: str
+) -> None:
+    handed_in = draft(NORM)
+    line = handed_in["kernels"][0]["line"]
+    handed_in[name] = [line]
+    finding = only(gates[NORM].check(handed_in))
+    assert (finding.rule, "a kernel of it claims a cost" in finding.message) == ("free line", True)
+    del handed_in["kernels"][0]
+    finding = only(gates[NORM].check(handed_in))
+    assert (finding.rule, finding.line) == ("free line", line)
+    assert words in finding.message
+
+
+# --- numbers ----------------------------------------------------------------------------------------------------------
+
+
+def test_numbers_are_told_with_what_ran(gates: Gates, draft: Drafts) -> None:
+    handed_in = draft(NORM)
+    kernel = handed_in["kernels"][0]
+    kernel["memory_access"]["write"] = "{batch_size} * {seq_len} * {hidden_size}"
+    finding = only(gates[NORM].check(handed_in))
+    # 3 * 11 tokens of 6 numbers, each written in 4 bytes.
+    assert (finding.rule, finding.kernel, finding.line, finding.quantity) == ("numbers", 0, kernel["line"], "write")
+    assert (finding.claimed, finding.counted) == ("198", "792")
+    assert finding.message == (
+        f"line {kernel['line']}: 792 bytes written were counted, its kernel gives 198, at batch_size=3, seq_len=11, "
+        "cache_len=0 (hidden_size=6, w_bytes=2, a_bytes=2). That is 4 times what is given. "
+        "Executed there: _to_copy [3, 11, 6]: read 396, write 792."
+    )
+
+
+def test_a_matmul_of_another_category(gates: Gates, draft: Drafts) -> None:
+    handed_in = draft(LINEAR)
+    handed_in["kernels"][0]["category"] = "elementwise"
+    finding = only(gates[LINEAR].check(handed_in))
+    assert finding.quantity == "matmul_flops"
+    assert "it is the category" in finding.message
+
+
+def test_the_number_of_parameters(gates: Gates, draft: Drafts) -> None:
+    handed_in = draft(LINEAR)
+    handed_in["parameters_count"] = "{in_features} * {out_features}"
+    finding = only(gates[LINEAR].check(handed_in))
+    # 6 inputs, 24 outputs, and a bias that is not in the formula.
+    assert finding.message.startswith("the module has 168 parameters, parameters_count gives 144, at ")
+
+
+@pytest.mark.parametrize(
+    ("limits", "reason"),
+    [
+        ({"assumptions": ["{a_bytes} != 4", "{seq_len} == 1"]}, "the assumption {seq_len} == 1 does not hold"),
+        ({"pinned": {"hidden_size": 7}}, "hidden_size is 6, and the formulas are for 7"),
+    ],
+)
+def test_an_assumption_does_not_hide_a_phase(gates: Gates, draft: Drafts, limits: Any, reason: str) -> None:
+    found = gates[NORM].check({**draft(NORM), **limits}).analysis
+    assert found is not None
+    assert found.verification.status == "unverified"
+    assert reason in str(found.verification.reason)
+
+
+def test_findings_are_bounded(gates: Gates, draft: Drafts) -> None:
+    handed_in = draft(NORM)
+    handed_in["kernels"] = [{**handed_in["kernels"][0], "flops": ")"} for _ in range(50)]
+    verdict = gates[NORM].check(handed_in)
+    assert len(verdict.findings) == 20
+    assert verdict.notes[-1].startswith("33 more findings are not shown")  # 50 formulas, and 3 lines without a kernel
+
+
+# --- classes of one's own ---------------------------------------------------------------------------------------------
+
+STATEMENT = '''
+import torch
+from torch import nn
+
+
+class Wide(nn.Module):
+    def forward(self, x):
+        y = (
+            x * 2
+            + x
+        )
+        return y.view(-1)
+
+
+class Unrunnable(nn.Module):
+    def forward(self, x):
+        return helper(x) * 2
+
+
+def helper(x):
+    import a_package_that_nobody_has
+
+    return a_package_that_nobody_has.run(x)
+'''
+
+
+@pytest.fixture
+def own(tmp_path: Path, options: Options) -> Callable[[str, str], Gate]:
+    """The gate of a class of one's own. A package's name is a process's own: each test gets another."""
+
+    def gate(name: str, package: str) -> Gate:
+        (tmp_path / f"{package}.py").write_text(STATEMENT)
+        found = replace(options, results=tmp_path / "results", paths=(tmp_path,), inputs="x: float[batch_size, seq_len]")
+        session = HandInSession(found, lambda name, stage: None)
+        session.ask([f"{package}.{name}"])
+        return Gate(ClassSubject(session, f"{package}.{name}"))
+
+    return gate
+
+
+def kernel(line: int, flops: str, read: str, write: str) -> dict[str, Any]:
+    return {
+        "kernel_type": "basic", "operation": "…", "line": line, "code": "", "analysis": "…", "category": "elementwise",
+        "flops": flops, "memory_access": {"read": read, "write": write},
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("line", [8, 9, 10, 11])
+def test_any_line_of_a_statement_will_do(own: Callable[[str, str], Gate], line: int) -> None:
+    n = "{batch_size} * {seq_len}"
+    handed_in = {
+        "class_name": f"statements_{line}.Wide",
+        "parameters": {"batch_size": "inputs.x.shape[0]", "seq_len": "inputs.x.shape[1]"},
+        # a product with a number, a sum of two tensors
+        "kernels": [kernel(line, f"2 * {n}", f"3 * {n} * {{a_bytes}}", f"2 * {n} * {{a_bytes}}")],
+        "free_lines": [12],
+    }
+    verdict = own("Wide", f"statements_{line}").check(handed_in)
+    assert verdict.findings == ()
+    found = verdict.analysis
+    assert found is not None
+    assert found.verification.status == "verified"
+    assert found.kernels[0].line == line
+    assert found.given is not None
+    assert found.given.inputs == "x: float[batch_size, seq_len]"
+
+
+def test_what_cannot_be_executed_is_taken_unverified(own: Callable[[str, str], Gate]) -> None:
+    gate = own("Unrunnable", "unrunnable")
+    handed_in = {
+        "class_name": "unrunnable.Unrunnable",
+        "parameters": {"batch_size": "inputs.x.shape[0]"},
+        "kernels": [kernel(17, "{batch_size}", "0", "0")],
+    }
+    finding = only(gate.check(handed_in))
+    assert (finding.rule, finding.line) == ("coverage", 23)
+    handed_in["kernels"].append(kernel(23, "{batch_size}", "0", "0"))
+    found = gate.check(handed_in).analysis
+    assert found is not None
+    assert found.verification.status == "unverified"
+    assert "it cannot be executed here: " in str(found.verification.reason)
+    assert "a_package_that_nobody_has" in str(found.verification.reason)
+    assert [k.function for k in found.kernels] == [None, "helper"]
+    assert found.fingerprint.keys() == {"lmp.verify", "unrunnable.py"}
