@@ -25,15 +25,17 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from lmp.agents.environment import CREDENTIALS
+
 ROOT = Path(__file__).parents[1]
-PAGES = (ROOT / "README.md", ROOT / "docs" / "cli.md")
+PAGES = (ROOT / "README.md", ROOT / "docs" / "cli.md", ROOT / "docs" / "agents.md")
 
 BLOCK = re.compile(r"(?<=<!-- )(?P<kind>output|local): (?P<command>[^\n]+?) -->\n(?P<shown>.*?)(?=<!-- end -->)", re.S)
 RESULTS = "analysis_results"
-KEEP_RESULTS = ("analyze-module", "verify", "expand", "evaluate", "doctor")
+KEEP_RESULTS = ("analyze-module", "verify", "expand", "evaluate", "doctor", "prompt", "submit")
 """Commands that take --results."""
 
-UNSET = ("ANTHROPIC_API_KEY", "CLAUDE_CODE_OAUTH_TOKEN", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE")
+UNSET = (*CREDENTIALS, "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE")
 
 
 @dataclass
@@ -57,9 +59,11 @@ class Commands:
             if arguments[1:2] and arguments[1] in KEEP_RESULTS and "--help" not in arguments:
                 arguments += ["--results", str(self.results)]
             arguments = [sys.executable, "-m", "lmp", *arguments[1:]]
+        elif arguments[0] == "python":
+            arguments[0] = sys.executable
         environment = {n: v for n, v in os.environ.items() if n not in UNSET}
         # Rich believes COLUMNS of a terminal without styles only together with LINES.
-        environment |= {"COLUMNS": "100", "LINES": "50", "NO_COLOR": "1", "TERM": "dumb"}
+        environment |= {"COLUMNS": "100", "LINES": "50", "NO_COLOR": "1", "TERM": "dumb", "LMP_SETTINGS": os.devnull}
         environment["PYTHONPATH"] = str(ROOT / "src")
         reader, writer = pty.openpty()
         with tempfile.TemporaryFile() as errors:

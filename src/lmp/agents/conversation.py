@@ -236,8 +236,9 @@ def _short(tool: str, given: dict[str, Any], roots: tuple[Path, ...]) -> str:
     """The call on one line: files by their place below the root they are in."""
     words = []
     for key, value in given.items():
-        # What is handed in is long; the transcript has it.
-        text = value if isinstance(value, str) else "…" if isinstance(value, dict | list) else repr(value)
+        if isinstance(value, dict | list):  # what is handed in is long; the transcript has it
+            continue
+        text = value if isinstance(value, str) else repr(value)
         root = next((root for root in roots if text.startswith(f"{root}/")), None)
         place = text if root is None else f"{root.name}/{text[len(str(root)) + 1 :]}"
         words.append(place if tool in FILE_TOOLS and key in ("file_path", "path", "pattern") else f"{key}={place}")

@@ -20,6 +20,11 @@ AgentModel = Annotated[
     str | None,
     typer.Option("--agent-model", metavar="NAME", help="The model that answers [default: the client's choice]."),
 ]
+ModelOrAgentModel = Annotated[
+    str | None,
+    typer.Option("--agent-model", "--model", metavar="NAME", help="The model that answers [default: the client's]."),
+]
+"""Where no --model names a class."""
 FallbackModel = Annotated[
     str | None,
     typer.Option("--fallback-model", metavar="NAME", help="The model that takes over when the first is overloaded."),

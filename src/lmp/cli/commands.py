@@ -78,7 +78,7 @@ def analyze_module(
     init: o.Init = None,
     path: o.Paths = None,
     fresh: o.Fresh = False,
-    agent_model: a.AgentModel = None,
+    agent_model: a.ModelOrAgentModel = None,
     fallback_model: a.FallbackModel = None,
     max_budget_usd: a.Budget = None,
     max_turns: a.MaxTurns = None,

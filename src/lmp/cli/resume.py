@@ -17,7 +17,7 @@ RunName = Annotated[
 def resume(
     run: RunName = None,
     results: o.Results = None,
-    agent_model: a.AgentModel = None,
+    agent_model: a.ModelOrAgentModel = None,
     fallback_model: a.FallbackModel = None,
     max_budget_usd: a.Budget = None,
     max_turns: a.MaxTurns = None,
