@@ -309,9 +309,7 @@ def test_every_computing_line_is_in_a_list(gates: Gates, draft: Drafts) -> None:
 
 
 @pytest.mark.parametrize(("name", "words"), [("free_lines", "listed as free"), ("not_taken_lines", "as not taken")])
-def test_what_runs_and_costs_is_neither_free_nor_not_taken(
-    gates: Gates, draft: Drafts, name: str, words: str
-) -> None:
+def test_what_runs_and_costs_is_neither_free_nor_not_taken(gates: Gates, draft: Drafts, name: str, words: str) -> None:
     handed_in = draft(NORM)
     line = handed_in["kernels"][0]["line"]
     handed_in[name] = [line]
@@ -381,7 +379,7 @@ def test_findings_are_bounded(gates: Gates, draft: Drafts) -> None:
 
 # --- classes of one's own ---------------------------------------------------------------------------------------------
 
-STATEMENT = '''
+STATEMENT = """
 import torch
 from torch import nn
 
@@ -404,7 +402,7 @@ def helper(x):
     import a_package_that_nobody_has
 
     return a_package_that_nobody_has.run(x)
-'''
+"""
 
 
 @pytest.fixture
@@ -413,7 +411,8 @@ def own(tmp_path: Path, options: Options) -> Callable[[str, str], Gate]:
 
     def gate(name: str, package: str) -> Gate:
         (tmp_path / f"{package}.py").write_text(STATEMENT)
-        found = replace(options, results=tmp_path / "results", paths=(tmp_path,), inputs="x: float[batch_size, seq_len]")
+        inputs = "x: float[batch_size, seq_len]"
+        found = replace(options, results=tmp_path / "results", paths=(tmp_path,), inputs=inputs)
         session = HandInSession(found, lambda name, stage: None)
         session.ask([f"{package}.{name}"])
         return Gate(ClassSubject(session, f"{package}.{name}"))
