@@ -411,9 +411,8 @@ def own(tmp_path: Path, options: Options) -> Callable[[str, str], Gate]:
 
     def gate(name: str, package: str) -> Gate:
         (tmp_path / f"{package}.py").write_text(STATEMENT)
-        found = replace(
-            options, results=tmp_path / "results", paths=(tmp_path,), inputs="x: float[batch_size, seq_len]"
-        )
+        inputs = "x: float[batch_size, seq_len]"
+        found = replace(options, results=tmp_path / "results", paths=(tmp_path,), inputs=inputs)
         session = HandInSession(found, lambda name, stage: None)
         session.ask([f"{package}.{name}"])
         return Gate(ClassSubject(session, f"{package}.{name}"))

@@ -1,4 +1,4 @@
-"""Planted errors of every kind: each that changes a number at a verified point is refused. More are in docs/gate.md."""
+"""Planted errors of every kind: each that changes a number at a verified point is refused; docs/gate.md has 200."""
 
 from __future__ import annotations
 

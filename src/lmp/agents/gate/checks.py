@@ -15,7 +15,7 @@ from lmp.agents.gate.referring import Referring
 from lmp.errors import Missing, NotFound, TraceFailed, UsageError
 from lmp.records import Draft, GateFinding, ModuleAnalysis, Verification
 from lmp.source.locate import locate
-from lmp.source.members import members_of
+from lmp.source.members import Members, members_of
 from lmp.verify.claims import UNCOUNTED
 
 MOST = 20
@@ -30,7 +30,7 @@ class Gate:
         self.places = Places(subject.source, subject.trees)
 
     @cached_property
-    def members(self):  # type: ignore[no-untyped-def]
+    def members(self) -> Members:
         return members_of(self.subject.source, self.subject.trees)
 
     def check(self, handed_in: object) -> Verdict:

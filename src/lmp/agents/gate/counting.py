@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from lmp.records import Finding, GateFinding, Kernel, ModuleAnalysis
-from lmp.verify.claims import LISTED_FREE, LISTED_NOT_TAKEN, PARAMETERS_COUNT, UNCOUNTED, UNCOVERED, WHOLE_RUN
+from lmp.verify.claims import (
+    LISTED_FREE,
+    LISTED_NOT_TAKEN,
+    OTHER_CLASS,
+    PARAMETERS_COUNT,
+    UNCOUNTED,
+    UNCOVERED,
+    WHOLE_RUN,
+)
 
 Statement = tuple[str, int]
 
@@ -47,6 +55,8 @@ def _told(finding: Finding, analysis: ModuleAnalysis, at: Sequence[int]) -> Gate
         rule, message = "free line", f"{here} is listed as free, and costs something.{ran}"
     elif quantity == LISTED_NOT_TAKEN:
         rule, message = "free line", f"{here} is listed as not taken, and runs: {finding.counted}."
+    elif quantity == OTHER_CLASS:
+        rule, message = "reference", f"{here} refers to {finding.claimed}; what is called there: {finding.counted}"
     elif quantity.startswith("parameter "):
         rule, message = "variable", f"{quantity}, {finding.claimed}, at {finding.point}: {finding.counted}"
     elif quantity == "assumption":
