@@ -111,6 +111,29 @@ def test_the_class_is_the_one_that_was_asked_for(gates: Gates, draft: Drafts) ->
     assert (finding.rule, finding.message) == ("class", f"class_name is {NORM}; asked for is {LINEAR}")
 
 
+@pytest.mark.parametrize("character", ["\x1b", "\u202e", "\ud800", "\x00"])
+def test_texts_hold_nothing_that_cannot_be_seen(gates: Gates, draft: Drafts, character: str) -> None:
+    handed_in = draft(NORM)
+    handed_in["kernels"][2]["operation"] = f"power{character}[2J"
+    finding = only(gates[NORM].check(handed_in))
+    code = f"U+{ord(character):04X}"
+    assert finding.message == f"kernels[2].operation holds the control character {code}; leave it out"
+
+
+def test_texts_are_bounded(gates: Gates, draft: Drafts) -> None:
+    handed_in = draft(NORM)
+    handed_in["kernels"][2]["analysis"] = "x" * 20_001
+    assert "has 20001 characters" in only(gates[NORM].check(handed_in)).message
+
+
+def test_numbers_of_thousands_of_digits_are_shortened(gates: Gates, draft: Drafts) -> None:
+    handed_in = draft(NORM)
+    handed_in["kernels"][0]["flops"] = "10 ** 3000"
+    finding = only(gates[NORM].check(handed_in))
+    assert len(finding.message) < 1000
+    assert "(3001 characters)" in finding.message
+
+
 # --- formulas ---------------------------------------------------------------------------------------------------------
 
 
@@ -204,6 +227,8 @@ def test_a_class_that_is_not_there(gates: Gates, draft: Drafts) -> None:
     finding = only(gates[MLP].check(with_reference(draft(MLP), "${{torch.nn.Lineer}}(x=1)")))
     assert finding.rule == "reference"
     assert "torch.nn has no class Lineer" in finding.message
+    finding = only(gates[MLP].check(with_reference(draft(MLP), "${{Linear}}(x=1)")))
+    assert finding.message.endswith("the class assigns no self.Linear; a class is named by its full path")
 
 
 def test_old_spellings_are_stored_in_the_contracts(gates: Gates, draft: Drafts) -> None:

@@ -76,9 +76,9 @@ def _told(finding: Finding, analysis: ModuleAnalysis, at: Sequence[int]) -> Gate
             "line": line,
             "file": finding.file,
             "quantity": quantity,
-            "point": finding.point,
-            "claimed": finding.claimed,
-            "counted": finding.counted,
+            "point": _short(finding.point, 400),
+            "claimed": _short(finding.claimed, 200),
+            "counted": _short(finding.counted, 200),
         }
     )
 
@@ -86,9 +86,15 @@ def _told(finding: Finding, analysis: ModuleAnalysis, at: Sequence[int]) -> Gate
 def _numbers(finding: Finding, here: str, kernels: Sequence[Kernel]) -> str:
     what = QUANTITIES[finding.quantity]
     who = "its kernel gives" if len(kernels) == 1 else f"its {len(kernels)} kernels give"
-    said = f"{here}: {finding.counted} {what} were counted, {who} {finding.claimed}, at {finding.point}."
+    given = _short(finding.claimed)
+    said = f"{here}: {finding.counted} {what} were counted, {who} {given}, at {_short(finding.point, 400)}."
     hint = _hint(finding)
     return f"{said} {hint}" if hint else said
+
+
+def _short(text: str, most: int = 60) -> str:
+    """A formula may give a number of thousands of digits."""
+    return text if len(text) <= most else f"{text[:most]}... ({len(text)} characters)"
 
 
 def _hint(finding: Finding) -> str:

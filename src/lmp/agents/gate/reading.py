@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from pydantic import ValidationError
@@ -31,6 +32,9 @@ DUE = {
     "read": "give a formula of bytes; 0 where there are none",
     "write": "give a formula of bytes; 0 where there are none",
 }
+
+UNSEEN = ("Cc", "Cf", "Cs")
+"""Kinds of characters that nobody sees: controls, marks of direction, halves of a pair."""
 
 ALIKE = 3
 """So many kernels with the same mistake are named one by one; more of them are one finding."""
@@ -61,8 +65,7 @@ def read(handed_in: object) -> tuple[Draft | None, list[GateFinding], list[str]]
     except ValidationError as error:
         return None, _collected(error.errors(include_url=False)), notes
     wrong = problem(Draft, draft.model_dump(mode="json"))
-    too_long = [_finding(f"a text has more than {MAX_TEXT} characters")] if _longest(data) > MAX_TEXT else []
-    findings = ([_finding(wrong)] if wrong else []) + too_long
+    findings = ([_finding(wrong)] if wrong else []) + list(_unfit(data))
     return (None if findings else draft), findings, notes
 
 
@@ -83,15 +86,21 @@ def _as_text(value: object) -> object:
     return str(value) if type(value) is int and abs(value) < 10**100 else value
 
 
-def _longest(value: object) -> int:
+def _unfit(value: object, place: str = "") -> Iterator[GateFinding]:
+    """Texts that are too long, or hold what a terminal would obey or no file can hold."""
     if isinstance(value, str):
-        return len(value)
-    inner: Iterable[object] = ()
-    if isinstance(value, Mapping):
-        inner = (*value.keys(), *value.values())
+        if len(value) > MAX_TEXT:
+            yield _finding(f"{place} has {len(value)} characters; at most {MAX_TEXT} are taken")
+        bad = next((c for c in value if unicodedata.category(c) in UNSEEN and c not in "\n\t"), None)
+        if bad is not None:
+            yield _finding(f"{place} holds the control character U+{ord(bad):04X}; leave it out")
+    elif isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield from _unfit(name, f"a name in {place or 'the whole'}")
+            yield from _unfit(inner, f"{place}.{name}".lstrip("."))
     elif isinstance(value, list):
-        inner = value
-    return max(map(_longest, inner), default=0)
+        for index, inner in enumerate(value):
+            yield from _unfit(inner, f"{place}[{index}]")
 
 
 def _collected(errors: Iterable[Any]) -> list[GateFinding]:

@@ -52,9 +52,10 @@ class Referring:
         return replace(slot, node=node)
 
     def _open(self, slot: Slot, ref: Ref) -> Ref:
-        attribute = ref.target.split(".")[1]
+        attribute = ref.target.removeprefix("self.").split(".")[0]
         if attribute not in self.members.attributes:
-            self._find(slot, f"the reference names {ref.target}, and the class assigns no self.{attribute}")
+            due = "" if "." in ref.target else "; a class is named by its full path"
+            self._find(slot, f"the reference names {ref.target}, and the class assigns no self.{attribute}{due}")
         elif ref.arguments:
             self._find(slot, f"the reference to {ref.target} gives values by position; give them by name")
         else:
