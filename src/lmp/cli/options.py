@@ -44,7 +44,10 @@ ClassPaths = Annotated[
 ]
 ModulePath = Annotated[str | None, typer.Option("--module", metavar="CLASS", help="The class, as an option.")]
 ModulePaths = Annotated[list[str] | None, typer.Option("--module", metavar="CLASS", help="A class, as an option.")]
-EngineName = Annotated[Engine, typer.Option("--engine", help="What derives the formulas; auto is trace, unless your settings ask for agents.")]
+EngineName = Annotated[
+    Engine,
+    typer.Option("--engine", help="What derives the formulas; auto is trace, unless your settings ask for agents."),
+]
 Results = Annotated[
     Path | None,
     typer.Option("--results", metavar="DIR", help=f"Where results are kept [default: {DEFAULT_RESULTS}]."),
