@@ -1,5 +1,5 @@
-"""A run of the module analyzer as a terminal shows it: the real SDK and CLI, and a service on loopback that says what is
-written here. docs/agents.md shows what it prints; clock and folder are left out, as they differ each time.
+"""A run of the module analyzer as a terminal shows it: the real SDK and CLI, and a service on loopback that says what
+is written here. docs/agents.md shows what it prints; clock and folder are left out, as they differ each time.
 
     .venv/bin/python scripts/agent_demo.py
 """

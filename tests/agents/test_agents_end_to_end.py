@@ -158,3 +158,45 @@ def test_ctrl_c_keeps_everything_and_resume_goes_on(lmp: Lmp, service: MessagesS
     events = [line["event"] for line in lmp.transcript()]
     assert events.count("begins") == 2
     assert [line["number"] for line in lmp.transcript()] == list(range(1, len(events) + 1))
+
+
+def test_each_kind_of_mistake_comes_back_as_a_finding(lmp: Lmp, service: MessagesServer) -> None:
+    """One conversation: every hand-in has another mistake, and the agent is told which before the next."""
+    name = "transformers.models.llama.modeling_llama.LlamaRMSNorm"
+    right = json.loads((ROOT / "tests" / "data" / "handins" / "LlamaRMSNorm.json").read_text())
+    wrong_line, missing, undeclared, wrong_flops = (json.loads(json.dumps(right)) for _ in range(4))
+    wrong_line["kernels"][0]["line"] += 400
+    del missing["kernels"][0]
+    undeclared["kernels"][0]["flops"] = "{batch_size} * {width}"
+    wrong_flops["kernels"][0]["flops"] = "3 * {batch_size} * {seq_len} * {hidden_size}"
+    script = service.plays(
+        *map(hand_in, (wrong_line, missing, undeclared)),
+        Reply([calls("mcp__lmp__submit_analysis", '{"draft": {"class_name": ')]),
+        Reply([says("It costs about 5 FLOPs an element.")]),
+        *map(hand_in, (wrong_flops, right)),
+    )
+    code, out, err = lmp("analyze-module", name, "--engine", "agent", "--json", "--agent-model", MODEL)
+    assert code == 0, err
+    assert script.used_up
+    [analysis] = json.loads(out)
+    assert (analysis["engine"], analysis["verification"]["status"]) == ("agent", "verified")
+    # What does not arrive as JSON is no hand-in: five were.
+    assert (analysis["provenance"][0]["rounds"], analysis["provenance"][0]["turns"]) == (5, 7)
+    handed_in = [line["findings"] for line in lmp.transcript() if line["event"] == "handed in"]
+    rules = [{finding["rule"] for finding in findings} for findings in handed_in]
+    assert "line" in rules[0]
+    assert "coverage" in rules[1]
+    assert rules[2:] == [{"variable"}, {"numbers"}, set()]
+    told = json.dumps(script.requests[-1]["messages"])
+    assert "[variable]" in told
+    assert "Only what is given to the tool submit_analysis counts" in told
+
+
+def test_an_agent_that_finds_no_source_stops_with_a_page(lmp: Lmp, service: MessagesServer) -> None:
+    said = {"looked_for": "the registry ACT2CLS", "where": "src/transformers/activations.py", "found": "no such name"}
+    service.plays(Reply([calls("mcp__lmp__source_not_found", said)]))
+    code, _, err = lmp("analyze-module", LINEAR, "--engine", "agent", "--agent-model", MODEL)
+    assert code == 3, err
+    page = (lmp.results / "SCRATCHPAD.md").read_text()
+    assert "| the registry ACT2CLS | src/transformers/activations.py | no such name |" in page
+    assert not (lmp.results / LINEAR).exists()
