@@ -388,10 +388,81 @@ def test_the_number_of_parameters(gates: Gates, draft: Drafts) -> None:
     ],
 )
 def test_an_assumption_does_not_hide_a_phase(gates: Gates, draft: Drafts, limits: Any, reason: str) -> None:
-    found = gates[NORM].check({**draft(NORM), **limits}).analysis
-    assert found is not None
-    assert found.verification.status == "unverified"
-    assert reason in str(found.verification.reason)
+    verdict = gates[NORM].check({**draft(NORM), **limits})
+    assert verdict.analysis is None
+    assert {finding.quantity for finding in verdict.findings} == {"phase left out"}
+    assert reason in messages(verdict)
+
+
+def plus(text: str, more: str) -> str:
+    return f"({text}) + {more}"
+
+
+VANISHES = "({batch_size} - 1) * ({batch_size} - 2) * ({batch_size} - 3) * ({batch_size} - 4)"
+"""0 at every batch size that a prompt names."""
+
+
+TRICKS: dict[str, Callable[[dict[str, Any]], None]] = {
+    "right at the points that are told": lambda kernel: kernel.update(flops=plus(kernel["flops"], VANISHES)),
+    "right for few tokens": lambda kernel: kernel.update(flops=f"where({{seq_len}} < 1000, {kernel['flops']}, 0)"),
+    "right at two pairs of sizes": lambda kernel: kernel["memory_access"].update(
+        read=plus(kernel["memory_access"]["read"], "({w_bytes} - 2) * ({w_bytes} - 3)")
+    ),
+    "one size in terms of the other": lambda kernel: kernel["memory_access"].update(
+        read=kernel["memory_access"]["read"].replace("{a_bytes}", "(3 * {w_bytes} - 4)")
+    ),
+}
+
+
+@pytest.mark.parametrize("trick", TRICKS)
+def test_a_formula_for_the_points_alone_is_no_formula(gates: Gates, draft: Drafts, trick: str) -> None:
+    verdict = gates[MLP].check(with_costs_of_the_product(draft(MLP), TRICKS[trick]))
+    assert verdict.analysis is None
+    assert {finding.rule for finding in verdict.findings} == {"numbers"}
+
+
+def with_costs_of_the_product(draft: dict[str, Any], change: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+    change(next(kernel for kernel in draft["kernels"] if kernel["kernel_type"] == "basic" and kernel["flops"] != "0"))
+    return draft
+
+
+def test_kernels_that_cancel_each_other_are_found(gates: Gates, draft: Drafts) -> None:
+    handed_in = draft(NORM)
+    kernel = next(kernel for kernel in handed_in["kernels"] if kernel["flops"] != "0")
+    for flops in ("1000", "0 - 1000"):
+        handed_in["kernels"].append({**kernel, "flops": flops, "memory_access": {"read": "0", "write": "0"}})
+    assert "nothing costs less than 0" in messages(gates[NORM].check(handed_in))
+
+
+def test_universal_names_mean_what_they_say(gates: Gates, draft: Drafts) -> None:
+    swapped = draft(NORM)
+    paths = swapped["parameters"]
+    paths["batch_size"], paths["seq_len"] = paths["seq_len"], paths["batch_size"]
+    assert "batch_size is the leading dimension" in only(gates[NORM].check(swapped)).message
+    renamed = json.loads(json.dumps(draft(NORM)).replace("seq_len", "cache_len"))
+    assert "the cache holds 0 tokens" in messages(gates[NORM].check(renamed))
+    wide = draft(MLP)
+    wide["parameters"]["batch_size"] = "config.hidden_size"
+    assert "batch_size is a dimension of an input" in messages(gates[MLP].check(wide))
+
+
+def test_a_composite_kernel_is_of_what_is_called_at_its_line(gates: Gates, draft: Drafts) -> None:
+    handed_in = draft(MLP)
+    paths = [kernel for kernel in handed_in["kernels"] if kernel.get("path") in ("gate_proj", "up_proj")]
+    paths[0]["path"] = "k_proj"
+    verdict = gates[MLP].check(handed_in)
+    assert "the kernel's path is k_proj" in only(verdict).message
+    handed_in = draft(NORM)
+    kernel = next(kernel for kernel in handed_in["kernels"] if kernel["flops"] != "0")
+    reference = f"${{{{{LINEAR}}}}}(batch_size=1, seq_len=1, in_features=1, out_features=1, bias=0)"
+    costs = {"read": reference, "write": reference}
+    handed_in["kernels"].append({**kernel, "kernel_type": "composite", "flops": reference, "memory_access": costs})
+    assert f"refers to {LINEAR}; what is called there: no module" in messages(gates[NORM].check(handed_in))
+
+
+def test_parameters_are_counted_not_weighed(gates: Gates, draft: Drafts) -> None:
+    handed_in = {**draft(NORM), "parameters_count": "{hidden_size} * {a_bytes} // 2"}
+    assert {finding.quantity for finding in gates[NORM].check(handed_in).findings} == {"parameters_count"}
 
 
 def test_findings_are_bounded(gates: Gates, draft: Drafts) -> None:

@@ -12,7 +12,10 @@ from typer.testing import CliRunner
 
 from lmp.cli.main import app
 from lmp.cli.submit import harmless
+from lmp.errors import TraceFailed
+from lmp.pipeline.subject import ClassSubject
 from lmp.pipeline.submitting import MAX_BYTES
+from lmp.records import ModuleAnalysis, Verification
 from lmp.source.trees import find_trees
 
 ROOT = Path(__file__).parents[2]
@@ -107,14 +110,18 @@ def test_a_wrong_one_is_kept_with_its_findings_until_a_right_one_comes(
 
 
 def test_a_verified_one_does_not_give_way_to_one_that_is_not(
-    submit: Any, draft: dict[str, Any], tmp_path: Path
+    submit: Any, draft: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def cannot_be_executed(self: ClassSubject, analysis: ModuleAnalysis) -> Verification:
+        raise TraceFailed("its kernels are not built here")
+
     assert submit(draft).exit_code == 0
     before = (tmp_path / "results" / NORM / "module_analysis.json").read_bytes()
-    narrow = {**draft, "assumptions": ["{a_bytes} != 4", "{seq_len} == 1"]}
+    monkeypatch.setattr(ClassSubject, "judged", cannot_be_executed)
+    narrow = {**draft, "assumptions": ["{a_bytes} != 4", "{seq_len} < 9"]}
     result = submit(narrow)
     assert result.exit_code == 2
-    assert "is verified (engine submitted), and what is handed in is not: prefill runs" in result.stderr
+    assert "is verified (engine submitted), and what is handed in is not: it cannot be executed" in result.stderr
     assert (tmp_path / "results" / NORM / "module_analysis.json").read_bytes() == before
     result = submit(narrow, "--replace")
     assert result.exit_code == 0

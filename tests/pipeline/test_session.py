@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lmp.errors import AgentUnavailable, InvalidAnalysis, StorageError, UsageError
+from lmp.errors import InvalidAnalysis, StorageError, UsageError
 from lmp.pipeline.module import Options, Outcome, analyze_modules, verify_module
 
 NAME = "transformers.models.llama.modeling_llama.LlamaRMSNorm"
@@ -83,7 +83,7 @@ def test_a_wrong_formula_is_found(options: Options) -> None:
 
 
 def test_the_agent_engine_is_refused(options: Options) -> None:
-    with pytest.raises(AgentUnavailable):
+    with pytest.raises(UsageError, match="agents work for analyze-module and expand"):
         run([NAME], replace(options, engine="agent"))
 
 

@@ -40,7 +40,7 @@ def test_writing_them(tmp_path: Path) -> None:
 
 def test_a_schema_that_is_not_there() -> None:
     with pytest.raises(
-        UsageError, match="there is no schema 'x'\nthe schemas are module_analysis, model_analysis, evaluation"
+        UsageError, match="there is no schema 'x'\nthe schemas are module_analysis, model_analysis, module_draft"
     ):
         schemas.schema("x")
 

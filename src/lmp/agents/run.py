@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
+from filelock import FileLock, Timeout
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from lmp.agents.base import Event
@@ -28,6 +29,7 @@ from lmp.store.files import storage_errors, write_whole
 
 RUNS = ".runs"
 STATE = "run.json"
+LOCK = ".lock"
 
 
 class Limits(BaseModel):
@@ -71,6 +73,7 @@ class Run:
     on_event: Callable[[Event], None] = lambda event: None
 
     def __post_init__(self) -> None:
+        self._lock = _locked(self.folder)
         limits = self.state.limits
         self.transcript = Transcript(self.folder / "transcript.jsonl")
         self.ledger = Ledger(self.folder / "ledger.json", limits.max_budget_usd, limits.max_turns)
@@ -144,6 +147,7 @@ class Run:
         self.state.status = status
         self.save()
         self.transcript.close()
+        self._lock.release()
         if status == "done":
             shutil.rmtree(self.client_folder, ignore_errors=True)
 
@@ -151,6 +155,26 @@ class Run:
         file = self.folder / STATE
         with storage_errors(file):
             write_whole(file, self.state.model_dump_json(indent=2) + "\n")
+
+
+def _locked(folder: Path) -> FileLock:
+    """Held while the run is at work. Raises UsageError where another process holds it."""
+    lock = FileLock(folder / LOCK)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout as error:
+        raise UsageError(
+            f"the run {folder.name} is at work in another process\nwait for it to end, or interrupt it there"
+        ) from error
+    return lock
+
+
+def _is_at_work(folder: Path) -> bool:
+    try:
+        _locked(folder).release()
+    except UsageError:
+        return True
+    return False
 
 
 def conversation(name: str, stage: str) -> str:
@@ -195,6 +219,6 @@ def find_run(results: Path, name: str | None) -> Path:
             raise UsageError(f"there is no run {name!r} in {runs}\nruns there: {known}")
         return found
     for folder in reversed(there):
-        if '"status": "done"' not in (folder / STATE).read_text(errors="replace"):
+        if '"status": "done"' not in (folder / STATE).read_text(errors="replace") and not _is_at_work(folder):
             return folder
     raise UsageError(f"there is nothing to go on with in {runs}\ngive the folder of the results with --results")

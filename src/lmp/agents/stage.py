@@ -17,6 +17,8 @@ from lmp.records import Provenance
 
 NO_LIMIT = 1_000_000
 """Turns, where there is no cap on them."""
+KEPT_BACK = 0.25
+"""Part of the dollars up to which an agent gets half of what is left at most, and what is left when that is spent."""
 GO_ON = (
     "This conversation was interrupted here. What you read and handed in so far is in it: go on, and hand in the "
     "result with the tool {tool}."
@@ -103,8 +105,12 @@ class Stage:
 
     def _share(self) -> Share:
         """What this agent may use of what is left. Raises CapReached, with the command that goes on."""
+        ledger, among = self.run.ledger, self.run.unfinished
+        if ledger.left is not None and ledger.cap_usd is not None and ledger.left > KEPT_BACK * ledger.cap_usd:
+            # Never all: what a killed agent had is lost, as nobody knows what it spent.
+            among = max(2, among)
         try:
-            return self.run.ledger.grant(self._key, self.run.unfinished)
+            return ledger.grant(self._key, among)
         except CapReached as error:
             caps = "a larger --max-turns or --max-budget-usd"
             why = str(error).splitlines()[0]
@@ -128,8 +134,7 @@ class Stage:
         if self.hand_ins.findings:
             return self.hand_ins.refused()
         return AgentUnavailable(
-            f"{self.talk.name}: the agent ended {len(self.parts)} time(s) without handing anything in\n"
-            f"what it said: {self.run.transcript.path}"
+            f"{self.talk.name}: the agent ended without handing anything in\nwhat it said: {self.run.transcript.path}"
         )
 
     @property

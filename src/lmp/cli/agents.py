@@ -72,11 +72,12 @@ class Caps:
         settings = read_settings().model_dump(exclude={"engine"}, exclude_none=True)
         return Limits(**{**settings, **self.given()})
 
-    def refuse_without_agents(self) -> None:
+    def refuse_without_agents(self, dry_run: bool) -> None:
         """An option that would do nothing is a mistake."""
         from lmp.errors import UsageError
 
         given = [f"--{name.replace('_', '-')}" for name, value in asdict(self).items() if value is not None]
+        given += ["--dry-run"] if dry_run else []
         if given:
             raise UsageError(f"{', '.join(given)}: for agents only\nadd --engine agent, or leave it out")
 
@@ -100,6 +101,8 @@ def at_work(
             show_dry_run(classes, options, caps.limits(), as_json)
             return None
         check_runnable()
+        import lmp.agents.claude  # noqa: F401  takes a second: before there is a run that could be interrupted in it
+
         return carried_out(start(command, classes, options, caps.limits()), options, quiet)
 
 
@@ -186,7 +189,7 @@ class Lines:
         ledger, caps = self.run.ledger, self.run.state.limits
         cap = "" if caps.max_budget_usd is None else f" of ${caps.max_budget_usd:.2f}"
         at_work = ", ".join(sorted(self.run.at_work)) or "preparing"
-        return f"{at_work} · {self.run.turns} turns · {self.clock()} · ${ledger.spent:.2f}{cap}"
+        return f"{at_work} · {count(self.run.turns, 'turn')} · {self.clock()} · ${ledger.spent:.2f}{cap}"
 
 
 class LiveLines(Lines):
@@ -223,6 +226,10 @@ def _shown(run: Run, quiet: bool) -> Iterator[Any]:
             yield LiveLines(run, status)
 
 
+def count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
 def event_text(event: dict[str, Any]) -> str | None:
     """One step in a line; None for what is only in the transcript."""
     name = str(event.get("class", "")).rpartition(".")[2]
@@ -246,7 +253,7 @@ def event_text(event: dict[str, Any]) -> str | None:
         case "waits":
             return f"{name}: waits for {', '.join(str(c).rpartition('.')[2] for c in event.get('for', ()))}"
         case "result":
-            return f"{name}: {event.get('turns')} turns, ${event.get('cost_usd') or 0:.4f}"
+            return f"{name}: {count(event.get('turns') or 0, 'turn')}, ${event.get('cost_usd') or 0:.4f}"
         case "summary":
             return summary_text(event["summary"])
     return None
@@ -256,8 +263,8 @@ def summary_text(summary: Summary) -> str:
     verified = sum(status == "verified" for status in summary.stored.values())
     others = [f"{name.rpartition('.')[2]} {status}" for name, status in summary.stored.items() if status != "verified"]
     failed = [f"{name.rpartition('.')[2]} failed: {why}" for name, why in summary.failed.items()]
-    calls = "tool call" if summary.denials == 1 else "tool calls"
-    denials = f", {summary.denials} {calls} denied" if summary.denials else ""
+    denials = f", {count(summary.denials, 'tool call')} denied" if summary.denials else ""
     by = f" by {', '.join(summary.models)}" if summary.models else ""
-    head = f"{verified} verified{by}: {summary.turns} turns, ${summary.spent_usd:.4f}, {summary.seconds:.0f} s{denials}"
+    took = f"{count(summary.turns, 'turn')}, ${summary.spent_usd:.4f}, {summary.seconds:.0f} s"
+    head = f"{verified} verified{by}: {took}{denials}"
     return "; ".join([head, *others, *failed]) + f"; transcript: {summary.transcript}"

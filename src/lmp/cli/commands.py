@@ -94,11 +94,11 @@ def analyze_module(
     options = replace(options, inputs=inputs, init=init, paths=tuple(path or ()))
     paths = list(dict.fromkeys([*(classes or []), *(module or [])])) or [_class_of_config(options)]
     caps = a.Caps(agent_model, fallback_model, max_budget_usd, max_turns, concurrency, timeout)
-    if options.engine == "agent" or dry_run:
+    if options.engine == "agent":
         done = a.at_work("analyze-module", paths, options, caps, dry_run, quiet, as_json)
         outcomes: Sequence[Outcome] = done.outcomes if done is not None else ()
     else:
-        caps.refuse_without_agents()
+        caps.refuse_without_agents(dry_run)
         with _watched(paths, options, quiet) as progress:
             from lmp.pipeline.module import analyze_modules
 

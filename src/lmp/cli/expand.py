@@ -64,13 +64,13 @@ def expand(
     options = replace(options, inputs=inputs, init=init, paths=tuple(path or ()))
     name = _one_model(model_path, model, options)
     caps = a.Caps(agent_model, fallback_model, max_budget_usd, max_turns, concurrency, timeout)
-    if options.engine == "agent" or dry_run:
+    if options.engine == "agent":
         done = a.at_work("expand", [name], options, caps, dry_run, quiet, as_json)
         if done is None:
             return
         outcome = done.linked
     else:
-        caps.refuse_without_agents()
+        caps.refuse_without_agents(dry_run)
         with _watched([name], options, quiet) as progress:
             from lmp.pipeline.model import expand_model
 

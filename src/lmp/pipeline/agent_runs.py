@@ -13,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from lmp.agents.base import Agent
 from lmp.agents.run import Limits, Run, State, begin, go_on
-from lmp.errors import Interrupted, LmpError, UsageError
+from lmp.errors import AgentUnavailable, Interrupted, LmpError, UsageError
 from lmp.pipeline.agents import AgentWork
 from lmp.pipeline.model import ModelOutcome
 from lmp.pipeline.module import Options, Outcome, Progress
@@ -70,7 +70,13 @@ class DryRun:
 
 
 def start(command: Any, class_paths: Sequence[str], options: Options, limits: Limits) -> Run:
-    """A new run of this command. The options are kept, so that it can be gone on with."""
+    """A new run of this command. The options are kept, so that it can be gone on with.
+
+    Raises NotFound for a class that is not there: then there is no run.
+    """
+    session = HandInSession(options, lambda name, stage: None)
+    for class_path in class_paths:
+        session.locate(class_path)
     state = State(
         command=command,
         classes=list(class_paths),
@@ -93,15 +99,11 @@ def resumed(results: Path, name: str | None, changed: dict[str, Any]) -> tuple[R
 
 def carry_out(run: Run, options: Options, progress: Progress, make_agent: MakeAgent) -> Done:
     """The run's command with agents. Raises what they do; Interrupted, with the command that goes on, on Ctrl-C."""
-    session = HandInSession(options, progress)
-    session.ask(run.state.classes)
-    work = AgentWork(session, run, make_agent(run))
     began = datetime.now(UTC)
-
-    def summary() -> Summary:
-        return _summary(work, (datetime.now(UTC) - began).total_seconds())
-
     try:
+        session = HandInSession(options, progress)
+        session.ask(run.state.classes)
+        work = AgentWork(session, run, make_agent(run))
         asyncio.run(_work(work))
         model = _linked(session, run)
     except KeyboardInterrupt:
@@ -112,13 +114,15 @@ def carry_out(run: Run, options: Options, progress: Progress, make_agent: MakeAg
         ) from None
     except LmpError as error:
         run.finish("failed")
-        run.on_event({"event": "summary", "summary": summary()})
-        raise error
+        run.on_event({"event": "summary", "summary": _summary(work, began)})
+        if isinstance(error, AgentUnavailable):
+            error.args = (str(error).replace("`lmp resume`", f"`{run.resume_command}`"),)
+        raise
     except BaseException:
         run.finish("failed")
         raise
     run.finish("done")
-    return Done(_outcomes(session, run), model, summary())
+    return Done(_outcomes(session, run), model, _summary(work, began))
 
 
 async def _work(work: AgentWork) -> None:
@@ -148,7 +152,7 @@ def _outcome(session: HandInSession, analysis: ModuleAnalysis, made: bool, reque
     return Outcome(analysis, file, reused=not made, requested=requested)
 
 
-def _summary(work: AgentWork, seconds: float) -> Summary:
+def _summary(work: AgentWork, began: datetime) -> Summary:
     run, ledger = work.run, work.run.ledger
     stored = {name: work.session.lookup(name).verification.status for name in run.state.done}
     failed = {name: str(error).splitlines()[0] for name, error in work.failed.items()}
@@ -160,7 +164,7 @@ def _summary(work: AgentWork, seconds: float) -> Summary:
         spent_usd=ledger.spent,
         denials=run.denials,
         models=tuple(run.models),
-        seconds=seconds,
+        seconds=(datetime.now(UTC) - began).total_seconds(),
         transcript=run.transcript.path,
     )
 

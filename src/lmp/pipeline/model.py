@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lmp.errors import InvalidAnalysis, NotFound, Search, VerificationFailed
-from lmp.pipeline.module import Options, Progress, Session
+from lmp.pipeline.module import Options, Progress, Session, by_trace
 from lmp.pipeline.own import is_of
 from lmp.records import ModelAnalysis, ModuleAnalysis
 from lmp.source.trees import UNKNOWN
@@ -40,6 +40,7 @@ def expand_model(class_path: str, options: Options, progress: Progress, keep: bo
     Raises NotFound, with the path through the tree, for a class that is neither in the results folder nor in the
     source trees; InvalidAnalysis where analyses cannot be read or do not fit together.
     """
+    by_trace(options)
     session = ModelSession(options, progress)
     session.ask([class_path])
     if not options.fresh:

@@ -70,6 +70,7 @@ def analyze_modules(class_paths: Sequence[str], options: Options, progress: Prog
     Raises NotFound when a class or its source is not there, TraceFailed when it cannot be executed, StorageError when
     the result cannot be written.
     """
+    by_trace(options)
     session = Session(options, progress)
     session.ask(class_paths)
     found: dict[str, Outcome] = {}
@@ -79,6 +80,12 @@ def analyze_modules(class_paths: Sequence[str], options: Options, progress: Prog
             if name not in found or outcome.requested:
                 found[name] = outcome
     return list(found.values())
+
+
+def by_trace(options: Options) -> None:
+    """Raises UsageError where agents are asked for: what they do is `lmp.pipeline.agent_runs`."""
+    if options.engine == "agent":
+        raise UsageError("agents work for analyze-module and expand on the command line\nuse the trace engine here")
 
 
 def verify_module(class_path: str, options: Options) -> Outcome:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 from lmp.workload.base import Workload
 
@@ -134,6 +134,27 @@ def equalised(workload: Workload, held: Collection[str] = ()) -> dict[str, int]:
                 values = tried
                 break
     return values
+
+
+def drawn_points(
+    labelled: Sequence[tuple[str, dict[str, int]]], digest: bytes, long: bool
+) -> list[tuple[str, dict[str, int]]]:
+    """Points in each phase at sizes that ``digest`` draws, at the config values of the points that there are.
+
+    Whoever hands in formulas is told the points of `held_out_points`; these change with every change of the formulas.
+    ``long``: also one of some thousand tokens.
+    """
+    batch, new, cached, many = 5 + digest[0] % 7, 19 + digest[1] % 40, 25 + digest[2] % 60, 1003 + 8 * digest[3]
+    own = labelled[0][1]
+    other = next((values for label, values in labelled if OTHER_CONFIG in label), labelled[-1][1])
+    shapes = [(own, (batch, new, 0))]
+    if any(values.get("cache_len") for _, values in labelled):
+        shapes += [(own, (batch, 1, cached)), (other, (batch, new, cached))]
+    elif other is not own:
+        shapes.append((other, (batch, new, 0)))
+    if long:
+        shapes.append((own, (2, many, 0)))
+    return [_point("drawn", values, shape) for values, shape in shapes]
 
 
 def with_layers(workload: Workload, values: dict[str, int], in_order: bool, full: bool) -> dict[str, int]:

@@ -17,6 +17,8 @@ LISTED_FREE = "line listed as free"
 LISTED_NOT_TAKEN = "line listed as not taken"
 UNCOUNTED = "uncounted operator"
 OTHER_CLASS = "class"
+OTHER_PATH = "path"
+LEFT_OUT = "phase left out"
 PARAMETERS_COUNT = "parameters_count"
 WHOLE_RUN = "matmul_flops of the whole run"
 
@@ -56,12 +58,12 @@ class Claims:
         return Amounts(*(self.quantity(kernel, quantity, values) for quantity in QUANTITIES))
 
     def classes(self, kernel: Kernel) -> set[str]:
-        """The classes that a kernel's FLOPs refer to, under the paths that they are defined at; those that can be
-        followed, as others are findings of their own."""
+        """The classes that a kernel refers to, under the paths that they are defined at; those that can be followed, as
+        others are findings of their own."""
         found = set()
-        for ref in references(self._parse(kernel.flops)):
+        for text in (kernel.flops, kernel.memory_access.read, kernel.memory_access.write):
             with suppress(LmpError):
-                found.add(self._lookup(ref.target).class_name)
+                found |= {self._lookup(ref.target).class_name for ref in references(self._parse(text))}
         return found
 
     def quantity(self, kernel: Kernel, quantity: str, values: Mapping[str, int]) -> int:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -12,9 +13,11 @@ from lmp.errors import LmpError
 from lmp.formula import evaluate, evaluate_condition, parse
 from lmp.records import UNIVERSAL, Finding, Kernel, ModuleAnalysis, Verification
 from lmp.verify.claims import (
+    LEFT_OUT,
     LISTED_FREE,
     LISTED_NOT_TAKEN,
     OTHER_CLASS,
+    OTHER_PATH,
     PARAMETERS_COUNT,
     QUANTITIES,
     UNCOUNTED,
@@ -30,7 +33,7 @@ from lmp.workload.base import RUNTIME, Workload
 from lmp.workload.calls import Call, Place
 
 SIZES = ((2, 2), (3, 5))
-"""Pairs of w_bytes and a_bytes: the second tells a weight from an activation."""
+"""Pairs of w_bytes and a_bytes: the second tells a weight from an activation. A third is drawn for each analysis."""
 
 KEPT = 20
 """Findings that are kept, the first of each line."""
@@ -40,6 +43,8 @@ SHOWN = 8
 
 Line = tuple[str, int]
 """A file relative to its tree, and a line of it."""
+
+Sizes = tuple[tuple[int, int], ...]
 
 StatementOf = Callable[[str, int], int]
 """A file relative to its tree and a line of it -> the first line of the statement that the line belongs to."""
@@ -99,14 +104,17 @@ def judge(
     lookup: Lookup,
     file_of: Callable[[str], str],
     statement_of: StatementOf | None = None,
+    strict: bool = False,
 ) -> Verification:
     """Compare every executed call of the analysis's class at every point.
 
     ``file_of`` turns the path of an executed file into the path that analyses use; ``lookup`` finds the analysis
     that a reference names. With ``statement_of`` a statement of several lines is one line: which of them an operator
-    runs at is for the interpreter to say, and whoever only reads the source cannot know it.
+    runs at is for the interpreter to say, and whoever only reads the source cannot know it. ``strict``: a phase that
+    runs and that the assumptions leave out is a difference, not just unverified.
     """
-    return _Judge(analysis, Claims(lookup), file_of, statement_of or (lambda file, line: line)).verify(points)
+    judge_ = _Judge(analysis, Claims(lookup), file_of, statement_of or (lambda file, line: line), strict)
+    return judge_.verify(points)
 
 
 @dataclass
@@ -115,6 +123,7 @@ class _Judge:
     claims: Claims
     file_of: Callable[[str], str]
     statement_of: StatementOf
+    strict: bool = False
     findings: dict[tuple[Any, ...], Finding] = field(default_factory=dict)
     checks: list[str] = field(default_factory=list)
     judged: set[str] = field(default_factory=set)
@@ -136,6 +145,7 @@ class _Judge:
         self.free = {self._line(file, line) for file, lines in free.items() for line in lines}
         self.not_taken = {self._line(own, line) for line in analysis.not_taken_lines}
         self._files: dict[str, str] = {}
+        self.sizes = (*SIZES, _drawn(analysis))
 
     def _line(self, file: str, line: int) -> Line:
         return file, self.statement_of(file, line)
@@ -143,6 +153,12 @@ class _Judge:
     def verify(self, points: Sequence[Point]) -> Verification:
         for point in points:
             self.point(point)
+        unjudged = {phase: why for phase, why in self.left_out.items() if phase not in self.phases}
+        if self.strict:
+            for phase, why in unjudged.items():
+                self.findings[None, None, phase] = Finding(
+                    line=None, quantity=LEFT_OUT, point=phase, claimed=why, counted=f"{phase} runs"
+                )
         findings = list(self.findings.values())[:KEPT]
         if findings:
             return Verification(status="failed", points=self.held, checks=self.checks, findings=findings)
@@ -154,7 +170,6 @@ class _Judge:
             path, why = next(iter(unseen.items()))
             reason = f"{len(unseen)} module(s) of this class, as {path}, are never judged: {why}"
             return Verification(status="unverified", points=self.held, checks=self.checks, reason=reason)
-        unjudged = {phase: why for phase, why in self.left_out.items() if phase not in self.phases}
         if unjudged:
             reason = "; ".join(f"{phase} runs, and is never judged: {why}" for phase, why in unjudged.items())
             return Verification(status="unverified", points=self.held, checks=self.checks, reason=reason)
@@ -176,7 +191,7 @@ class _Judge:
         judged, skipped = 0, ""
         for call in calls:
             values, failed = resolve_all(self.analysis.parameters, call, point.values, point.config)
-            failed |= contradicted(values, call)
+            failed |= contradicted(values, call, point.values)
             for name, why in failed.items():
                 self.find(None, None, f"parameter {name}", point, {}, self.analysis.parameters[name], why)
             if failed:
@@ -237,21 +252,23 @@ class _Judge:
 
     def counted(self, point: Point, call: Call) -> _Counted:
         """The operators of the call, nested calls included, each at the innermost place that has a kernel."""
-        counted = _Counted()
+        counted = _Counted(Costs.nothing(self.sizes))
         for chain, count in point.by_call.get(call.index, ()):
             places = [self._place(place) for place in chain]
             at = next((index for index, place in enumerate(places) if place in self.kernels), len(places))
             home = places[at] if at < len(places) else None
-            costs = Costs.of(count)
+            costs = Costs.of(count, self.sizes)
             place = home or (places[0] if places else None)
             counted.operators[place].append(count)
             if not count.known:
                 counted.uncovered.append((place, UNCOUNTED, _described(count)))
             if home is not None:
-                counted.lines[home] = counted.lines.get(home, Costs()) + costs
+                counted.lines[home] = counted.lines.get(home, counted.nothing) + costs
             if any(costs.at):
                 # What a helper's operators cost may stand at its call: then the call costs something.
-                free = next((place for place in places[:at] if place in self.free), None)
+                # Where it stands nowhere, the line that it is written at is what is wrong, not those that lead there.
+                inside = places[:at] if home is not None else places[:1]
+                free = next((place for place in inside if place in self.free), None)
                 if free is not None:
                     counted.uncovered.append((free, LISTED_FREE, _described(count)))
                 elif home is None and place not in self.not_taken:
@@ -271,12 +288,13 @@ class _Judge:
         formula = self.analysis.parameters_count
         if formula is None:
             return
-        try:
-            claimed = str(evaluate(parse(formula), {**values, **dict(zip(UNIVERSAL, SIZES[0], strict=True))}))
-        except LmpError as error:
-            claimed = _first_line(error)
-        if claimed != str(counted):
-            self.find(None, None, PARAMETERS_COUNT, point, values, claimed, str(counted))
+        for sizes in self.sizes:
+            try:
+                claimed = str(evaluate(parse(formula), {**values, **dict(zip(UNIVERSAL, sizes, strict=True))}))
+            except LmpError as error:
+                claimed = _first_line(error)
+            if claimed != str(counted):
+                self.find(None, None, PARAMETERS_COUNT, point, values, claimed, str(counted))
 
     def call(self, point: Point, values: Mapping[str, int], call: Call, counted: _Counted) -> None:
         """Compare one call, line by line and then in sum."""
@@ -284,7 +302,7 @@ class _Judge:
         for place, what, shown in counted.uncovered:
             file, number = place if place is not None else (None, None)
             self.find(file, number, what, point, values, "nothing", shown, counted.described(place, call))
-        for index, (w_bytes, a_bytes) in enumerate(SIZES):
+        for index, (w_bytes, a_bytes) in enumerate(self.sizes):
             sized = {**values, "w_bytes": w_bytes, "a_bytes": a_bytes}
             claimed_total = Amounts()
             for line, kernels in self.kernels.items():
@@ -300,12 +318,27 @@ class _Judge:
 
     def _classes(self, point: Point, values: Mapping[str, int], call: Call) -> None:
         """A reference is to a class that is called at its line, or below what is called there: not to one that costs
-        the same."""
+        the same. Where nothing is called, it costs nothing."""
         for line, kernels in self.kernels.items():
-            called = {name for inner in self._called_at(point, call, line) for name in _classes_below(point, inner)}
-            for kernel in kernels if called else ():
-                for name in self.claims.classes(kernel) - called:
-                    self.find(*line, OTHER_CLASS, point, values, name, ", ".join(sorted(called)))
+            referring = {index: names for index, kernel in enumerate(kernels) if (names := self.claims.classes(kernel))}
+            inner = list(self._called_at(point, call, line)) if referring else []
+            called = {name for one in inner for name in _classes_below(point, one)}
+            paths = {one.path.removeprefix(call.path).lstrip(".") for one in inner}
+            for index, names in referring.items():
+                kernel = kernels[index]
+                if inner:
+                    for name in names - called:
+                        self.find(*line, OTHER_CLASS, point, values, name, ", ".join(sorted(called)))
+                    if kernel.path is not None and not _leads_to(kernel.path, paths):
+                        self.find(*line, OTHER_PATH, point, values, kernel.path, ", ".join(sorted(paths)))
+                elif self._costs_something(kernel, values):
+                    self.find(*line, OTHER_CLASS, point, values, ", ".join(sorted(names)), "no module")
+
+    def _costs_something(self, kernel: Kernel, values: Mapping[str, int]) -> bool:
+        try:
+            return bool(self.claims.kernel(kernel, {**values, **dict(zip(UNIVERSAL, SIZES[0], strict=True))}))
+        except LmpError:  # a finding of its own
+            return False
 
     def _called_at(self, point: Point, call: Call, line: Line) -> Iterator[Call]:
         for inner in point.called_by.get(call.index, ()):
@@ -316,10 +349,15 @@ class _Judge:
         claimed = Amounts()
         for kernel in kernels:
             try:
-                claimed += self.claims.kernel(kernel, sized)
+                amounts = self.claims.kernel(kernel, sized)
             except LmpError as error:
                 self.find(*line, f"formula of {kernel.operation}", point, sized, kernel.flops, _first_line(error))
                 return None
+            for quantity in QUANTITIES:
+                if getattr(amounts, quantity) < 0:
+                    what = f"{quantity} of {kernel.operation}"
+                    self.find(*line, what, point, sized, str(getattr(amounts, quantity)), "nothing costs less than 0")
+            claimed += amounts
         return claimed
 
     def _compare(
@@ -375,6 +413,19 @@ class _Judge:
         )
 
 
+def _drawn(analysis: ModuleAnalysis) -> tuple[int, int]:
+    """A pair of sizes that nobody can write formulas for: every change of the formulas draws another."""
+    text = "\n".join(f"{k.flops} {k.memory_access.read} {k.memory_access.write} {k.repeat}" for k in analysis.kernels)
+    digest = hashlib.sha256(f"{text}\n{analysis.parameters_count}".encode()).digest()
+    # Not on one line with the others, so that the three tell what is linear.
+    return 11 + digest[0] % 50, 5 + digest[1] % 6
+
+
+def _leads_to(path: str, paths: Collection[str]) -> bool:
+    """Whether modules are called at an attribute: itself, or what a list of modules there holds."""
+    return any(called == path or called.startswith(f"{path}.") for called in paths)
+
+
 def _classes_below(point: Point, call: Call) -> Iterator[str]:
     yield call.class_path
     for inner in point.called_by.get(call.index, ()):
@@ -383,16 +434,20 @@ def _classes_below(point: Point, call: Call) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Costs:
-    """What was counted, at each pair of `SIZES`."""
+    """What was counted, at each pair of sizes."""
 
-    at: tuple[Amounts, ...] = tuple(Amounts() for _ in SIZES)
+    at: tuple[Amounts, ...]
 
     @staticmethod
-    def of(count: OperatorCount) -> Costs:
+    def nothing(sizes: Sizes) -> Costs:
+        return Costs(tuple(Amounts() for _ in sizes))
+
+    @staticmethod
+    def of(count: OperatorCount, sizes: Sizes) -> Costs:
         return Costs(
             tuple(
-                Amounts(count.flops, count.matmul_flops, count.read.bytes(*sizes), count.write.bytes(*sizes))
-                for sizes in SIZES
+                Amounts(count.flops, count.matmul_flops, count.read.bytes(*pair), count.write.bytes(*pair))
+                for pair in sizes
             )
         )
 
@@ -404,6 +459,7 @@ class Costs:
 class _Counted:
     """One call's operators: by line, and those without a home."""
 
+    nothing: Costs
     lines: dict[Line, Costs] = field(default_factory=dict)
     uncovered: list[tuple[Line | None, str, str]] = field(default_factory=list)
     operators: dict[Line | None, list[OperatorCount]] = field(default_factory=lambda: defaultdict(list))
@@ -416,7 +472,7 @@ class _Counted:
         return lambda: describe(self.operators.get(line, ()), call)
 
     def at(self, line: Line, index: int) -> Amounts:
-        return self.lines.get(line, Costs()).at[index]
+        return self.lines.get(line, self.nothing).at[index]
 
 
 def describe(counts: Sequence[OperatorCount], call: Call) -> list[str]:
@@ -445,12 +501,11 @@ def _of_all(counts: Sequence[OperatorCount], call: Call) -> str:
     if _child(counts[0], call) is None:
         text = _costs(counts[0])
         return text if len(counts) == 1 else f"{text}; {len(counts)} times"
-    total = sum((Costs.of(count) for count in counts), Costs()).at[0]
-    return _amounts(total)
+    return _amounts(sum((Costs.of(count, SIZES).at[0] for count in counts), Amounts()))
 
 
 def _costs(count: OperatorCount) -> str:
-    return _amounts(Costs.of(count).at[0])
+    return _amounts(Costs.of(count, SIZES).at[0])
 
 
 def _amounts(cost: Amounts) -> str:

@@ -41,15 +41,18 @@ def resolve_all(
     return found, failed
 
 
-def contradicted(found: Mapping[str, int], call: Call) -> dict[str, str]:
-    """Variables under the name of a constructor's argument that have another value than it, and what that is.
+def contradicted(found: Mapping[str, int], call: Call, point: Mapping[str, int]) -> dict[str, str]:
+    """Variables under the name of a constructor's argument that have another value than it, and what that is; and a
+    ``cache_len`` that is none.
 
     Whoever refers to the class binds them by that name.
     """
     arguments = constructor_arguments(call.module)
     wrong: dict[str, str] = {}
+    if found.get("cache_len", point.get("cache_len", 0)) != point.get("cache_len", 0):
+        wrong["cache_len"] = f"it is {found['cache_len']}, and the cache holds {point.get('cache_len', 0)} tokens"
     for name, value in found.items():
-        if name in RUNTIME or name not in arguments:
+        if name in RUNTIME or arguments.get(name) is None:  # None: the class chooses
             continue
         with contextlib.suppress(Unresolvable):
             given = _integer(arguments[name], name)

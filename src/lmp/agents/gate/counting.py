@@ -6,9 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from lmp.records import Finding, GateFinding, Kernel, ModuleAnalysis
 from lmp.verify.claims import (
+    LEFT_OUT,
     LISTED_FREE,
     LISTED_NOT_TAKEN,
     OTHER_CLASS,
+    OTHER_PATH,
     PARAMETERS_COUNT,
     UNCOUNTED,
     UNCOVERED,
@@ -57,6 +59,12 @@ def _told(finding: Finding, analysis: ModuleAnalysis, at: Sequence[int]) -> Gate
         rule, message = "free line", f"{here} is listed as not taken, and runs: {finding.counted}."
     elif quantity == OTHER_CLASS:
         rule, message = "reference", f"{here} refers to {finding.claimed}; what is called there: {finding.counted}"
+    elif quantity == OTHER_PATH:
+        rule = "reference"
+        message = f"{here} calls {finding.counted or 'no module'}; the kernel's path is {finding.claimed}"
+    elif quantity == LEFT_OUT:
+        message = f"{finding.point} is executed and nothing of it is judged: {finding.claimed}. Formulas must hold "
+        message += "there too, as with where(condition, a, b); leave the assumption or pin out"
     elif quantity.startswith("parameter "):
         rule, message = "variable", f"{quantity}, {finding.claimed}, at {finding.point}: {finding.counted}"
     elif quantity == "assumption":
@@ -102,7 +110,10 @@ def _hint(finding: Finding) -> str:
     if finding.quantity == "matmul_flops":
         return "The FLOPs are right: it is the category that says which of them are a matrix multiplication's."
     if not counted and claimed and not finding.operators:
-        return "Nothing that costs anything ran there: the kernel belongs to another line, or the line is not taken."
+        return (
+            "Nothing that costs anything ran there at this point: where it runs at others only, the formula is "
+            "where(condition, ..., 0); else the kernel belongs to another line."
+        )
     for large, small, words in ((counted, claimed, "times what is given"), (claimed, counted, "times too much given")):
         if small > 0 and large % small == 0 and 2 <= large // small <= LARGEST_HINT:
             return f"That is {large // small} {words}."

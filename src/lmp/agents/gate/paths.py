@@ -10,6 +10,7 @@ from lmp.source.members import Known, Members
 
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _PATH = re.compile(r"([A-Za-z_]\w*)((?:\.[A-Za-z_]\w*|\[-?\d+\])*)", re.ASCII)
+_DIMENSION = re.compile(r"(inputs\..+\.shape)\[(\d+)\]", re.ASCII)
 RUNTIME = ("batch_size", "seq_len", "cache_len")
 EXPECTED = "config.X, self.X, init.X or inputs.NAME.shape[I]"
 
@@ -24,13 +25,31 @@ def unresolvable(draft: Draft, members: Members, config_names: Collection[str]) 
     """A finding for each parameter whose path leads nowhere, and for each pinned name that is none."""
     places = _places(members, config_names)
     for name, path in draft.parameters.items():
-        problem = _name_problem(name) or _path_problem(name, path, places)
+        problem = _name_problem(name) or _path_problem(name, path, places) or _meaning_problem(name, path)
         if problem is not None:
             yield GateFinding(rule="variable", message=f"parameter {name}: {problem}", claimed=path[:200])
     for name in draft.pinned:
         if name not in draft.parameters and name not in places["config"] and name not in places["init"]:
             message = f"pinned: {name} is neither a parameter, nor of the config, nor a constructor's argument"
             yield GateFinding(rule="variable", message=message)
+
+
+def _meaning_problem(name: str, path: str) -> str | None:
+    """The names that mean the same in every class say where they are to be found."""
+    if name in RUNTIME and path != name and not path.startswith("inputs."):
+        return f"{name} is a dimension of an input, and {path} is none"
+    return None
+
+
+def swapped(draft: Draft) -> Iterator[GateFinding]:
+    """batch_size stands before seq_len in a tensor that has both, whatever the formulas make of it."""
+    found = {name: _DIMENSION.fullmatch(draft.parameters.get(name, "")) for name in ("batch_size", "seq_len")}
+    batch, seq = found["batch_size"], found["seq_len"]
+    if batch is not None and seq is not None and batch[1] == seq[1] and int(batch[2]) >= int(seq[2]):
+        yield GateFinding(
+            rule="variable",
+            message=f"batch_size is {batch[0]} and seq_len is {seq[0]}: batch_size is the leading dimension of the two",
+        )
 
 
 def _places(members: Members, config_names: Collection[str]) -> Mapping[str, Known]:
@@ -72,6 +91,6 @@ def _path_problem(name: str, path: str, places: Mapping[str, Known]) -> str | No
         return None
     there = sorted(places[origin].known)
     if origin == "config" and not there:
-        return f"{path}: the constructor takes no config; give {EXPECTED}"
+        return f"{path}: the constructor takes no config; give {EXPECTED.removeprefix('config.X, ')}"
     listed = f"; there are {', '.join(there)}" if 0 < len(there) <= 12 else ""
     return f"{WHAT[origin].format(first[1])}{listed}"
