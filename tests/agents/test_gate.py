@@ -285,9 +285,12 @@ def test_an_open_reference_is_taken_and_said(gates: Gates, draft: Drafts) -> Non
     assert found.verification.status == "unverified"
     line = handed_in["kernels"][index]["line"]
     assert found.verification.reason == (
-        f"open references: self.act_fn (kernel {index}, line {line}); "
-        f"`lmp expand {MLP} --engine agent` says which classes they are"
+        f"open references: self.act_fn (line {line}); `lmp expand MODEL --engine agent` says which classes they are"
     )
+    # All else on that line is judged: the product of gate and up is on it.
+    product = next(k for k in handed_in["kernels"] if k["kernel_type"] == "basic" and k["flops"] != "0")
+    product["flops"] = "7"
+    assert {finding.rule for finding in gates[MLP].check(handed_in).findings} == {"numbers"}
     with_reference(handed_in, "${{self.activation}}(batch_size={batch_size})", index)
     assert "the class assigns no self.activation" in only(gates[MLP].check(handed_in)).message
 

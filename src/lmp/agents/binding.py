@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic import ValidationError
 
+from lmp.agents.gate.counting import told
 from lmp.agents.open_places import OpenPlace, closed, open_places, reached, referred
-from lmp.errors import FormulaError, Missing, NotFound, TraceFailed, VerificationFailed
+from lmp.errors import FormulaError, InvalidAnalysis, Missing, NotFound, TraceFailed, UsageError, VerificationFailed
 from lmp.expand.references import Lookup
 from lmp.formula import free_variables, parse, references
-from lmp.records import UNIVERSAL, Binding, Bindings, GateFinding, ModuleAnalysis, Rule, Verification
+from lmp.records import UNIVERSAL, Binding, Bindings, GateFinding, Kernel, ModuleAnalysis, Rule, Verification
 
 Judge = Callable[[ModuleAnalysis, Mapping[str, ModuleAnalysis]], Verification]
 """What execution says of an analysis, with others in the place of the stored ones. Raises TraceFailed."""
@@ -45,6 +46,10 @@ class BindingGate:
     root: ModuleAnalysis
     lookup: Lookup
     judge: Judge
+    locate: Callable[[str], str]
+    """The defining path of a class. Raises NotFound, UsageError."""
+    called: Callable[[ModuleAnalysis, Kernel], Collection[str]] = lambda analysis, kernel: ()
+    """The classes that are called at a kernel's line; none where that is not known."""
 
     def places(self) -> list[OpenPlace]:
         """All open places of the model, callers first."""
@@ -88,13 +93,20 @@ class BindingGate:
         """What is wrong with a binding by itself."""
         try:
             analysis = self.lookup(binding.class_name)
+            target = self.locate(binding.target)
         except Missing:
             raise
-        except NotFound as error:
+        except (NotFound, UsageError, InvalidAnalysis) as error:
             yield _finding("class", binding, str(error).splitlines()[0])
             return
         if binding.kernel not in range(len(analysis.kernels)):
             yield _finding("reference", binding, f"there is no such kernel: it has {len(analysis.kernels)}, from 0")
+            return
+        # Before anybody is paid for an analysis of the target.
+        called = self.called(analysis, analysis.kernels[binding.kernel])
+        if called and target not in called:
+            message = f"{target} is not called at line {analysis.kernels[binding.kernel].line}"
+            yield _finding("reference", binding, message)
             return
         for name, text in [*binding.bindings.items(), ("repeat", str(binding.repeat or 1))]:
             yield from _formula(binding, analysis, name, text)
@@ -205,9 +217,5 @@ def _formula(binding: Binding, analysis: ModuleAnalysis, name: str, text: str) -
 
 
 def _of_numbers(analysis: ModuleAnalysis, verification: Verification) -> Iterator[GateFinding]:
-    for found in verification.findings:
-        yield GateFinding(
-            rule="numbers",
-            message=f"{analysis.class_name} differs from execution",
-            **found.model_dump(),
-        )
+    for finding in told(verification.findings, analysis, {}):
+        yield finding.model_copy(update={"message": f"{analysis.class_name}: {finding.message}"})

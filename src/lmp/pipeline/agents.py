@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from lmp.agents.base import ANALYZER, EXPANDER, Agent, Verdict
@@ -23,7 +23,7 @@ from lmp.pipeline.model import is_foreign
 from lmp.pipeline.planning import Planned, plan
 from lmp.pipeline.subject import ClassSubject, HandInSession
 from lmp.pipeline.telling import told_of_places
-from lmp.records import GateFinding, HandIn, ModuleAnalysis, Provenance, Verification
+from lmp.records import GateFinding, HandIn, Kernel, ModuleAnalysis, Provenance, Verification
 
 T = TypeVar("T")
 
@@ -36,6 +36,7 @@ class AgentWork:
         self.failed: dict[str, LmpError] = {}
         self._tasks: dict[str, asyncio.Task[ModuleAnalysis]] = {}
         self._waits: dict[str, set[str]] = {}
+        self._subjects: dict[str, ClassSubject] = {}
         for name in run.state.done:  # of a run that is gone on with: not made again, whatever --fresh says
             found = session.stored(name)
             if found is not None:
@@ -141,7 +142,7 @@ class AgentWork:
         return analysis
 
     def _read(self, planned: Planned) -> tuple[ClassSubject, Facts]:
-        subject = ClassSubject(self.session, planned.name)
+        subject = self._subject(planned.name)
         return subject, facts_of(self.session, planned.source, subject.lookup, subject.making)
 
     async def _executing(self, work: Callable[[], T]) -> T:
@@ -204,7 +205,7 @@ class AgentWork:
         await self.analyse([class_path])
         name = self._own_name(class_path)
         root = self.session.lookup(name)
-        gate = BindingGate(root, self.session.lookup, self._judge)
+        gate = BindingGate(root, self.session.lookup, self._judge, self._own_name, self._called)
         try:
             places = await self._with_missing(name, gate.places)
             if places:
@@ -256,9 +257,18 @@ class AgentWork:
         assert isinstance(bound, Bound)
         return bound, provenance
 
+    def _called(self, analysis: ModuleAnalysis, kernel: Kernel) -> Collection[str]:
+        return self._subject(analysis.class_name).called(analysis, kernel)
+
+    def _subject(self, class_path: str) -> ClassSubject:
+        """One a class: what it has executed is kept over the rounds."""
+        if class_path not in self._subjects:
+            self._subjects[class_path] = ClassSubject(self.session, class_path)
+        return self._subjects[class_path]
+
     def _judge(self, analysis: ModuleAnalysis, others: Mapping[str, ModuleAnalysis]) -> Verification:
         with self.session.instead(others):
-            return ClassSubject(self.session, analysis.class_name).judged(analysis)
+            return self._subject(analysis.class_name).judged(analysis)
 
     def _closed(self, analysis: ModuleAnalysis, provenance: Provenance | None) -> None:
         """What others made is linked as it was closed, and their file left as it is."""
@@ -275,6 +285,7 @@ class AgentWork:
         self.session.store.save(analysis)
         self.session.keep(analysis)
         self.run.made(analysis.class_name)
+        self._subjects.pop(analysis.class_name, None)
 
     def _keep(self, name: str, draft: Any, findings: Sequence[GateFinding]) -> str:
         refused = HandIn(class_name=name, accepted=False, status="failed", findings=list(findings))

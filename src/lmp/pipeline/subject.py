@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from lmp.errors import LmpError, Missing, Search, TraceFailed, UsageError
 from lmp.pipeline.model import ModelSession
 from lmp.pipeline.module import references_of
-from lmp.records import DEFAULT_CONFIG, UNIVERSAL, ModuleAnalysis, Verification
+from lmp.records import DEFAULT_CONFIG, UNIVERSAL, Kernel, ModuleAnalysis, Verification
 from lmp.source.members import members_of
 from lmp.store.fingerprint import handed_in_fingerprint
 
@@ -116,6 +116,17 @@ class ClassSubject:
         """The points that an analysis is judged at; none where the class cannot be executed."""
         with _EXECUTING:
             return [] if isinstance(self._ready, TraceFailed) else self._ready[0].points_for(analysis)
+
+    def called(self, analysis: ModuleAnalysis, kernel: Kernel) -> Collection[str]:
+        """The classes that are called at a kernel's line; none where that is not known."""
+        from lmp.verify.judge import called_classes
+
+        with _EXECUTING:
+            if isinstance(self._ready, TraceFailed):
+                return ()
+            making = self._ready[0]
+            points = making.points_for(analysis)
+            return called_classes(analysis, kernel, points, making.file_of, making.statement_of)
 
     # -- what lmp knows by itself ------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, fields
 
 from lmp.errors import InvalidAnalysis, LmpError
+from lmp.expand.references import is_open
 from lmp.formula import Expr, Num, Ref, evaluate, map_references, parse, references
 from lmp.records import MATMUL_CATEGORIES, UNIVERSAL, Kernel, ModuleAnalysis
 
@@ -52,10 +53,31 @@ class Claims:
         self._parsed: dict[str, Expr] = {}
         self._totals: dict[tuple[str, str, tuple[tuple[str, int], ...]], int] = {}
         self._open: list[str] = []
+        self._unsettled: dict[str, bool] = {}
 
     def kernel(self, kernel: Kernel, values: Mapping[str, int]) -> Amounts:
         """All quantities of one kernel, times its repeat."""
         return Amounts(*(self.quantity(kernel, quantity, values) for quantity in QUANTITIES))
+
+    def unsettled(self, analysis: ModuleAnalysis) -> dict[str, int]:
+        """References that have no numbers yet, with the first line of each: those that name an attribute, and those to
+        classes with such references somewhere below."""
+        found: dict[str, int] = {}
+        for kernel in analysis.kernels:
+            for text in (kernel.flops, kernel.memory_access.read, kernel.memory_access.write):
+                with suppress(LmpError):
+                    for ref in references(self._parse(text)):
+                        if self._is_unsettled(ref.target):
+                            found.setdefault(ref.target, kernel.line)
+        return found
+
+    def _is_unsettled(self, target: str) -> bool:
+        if target not in self._unsettled:
+            self._unsettled[target] = is_open(target)
+            if not is_open(target):
+                with suppress(LmpError):  # what cannot be found is a finding where it is evaluated
+                    self._unsettled[target] = bool(self.unsettled(self._lookup(target)))
+        return self._unsettled[target]
 
     def classes(self, kernel: Kernel) -> set[str]:
         """The classes that a kernel refers to, under the paths that they are defined at; those that can be followed, as
@@ -86,6 +108,8 @@ class Claims:
         return evaluate(map_references(self._parse(formula), replace), values)
 
     def _reference(self, ref: Ref, quantity: str, values: Mapping[str, int]) -> int:
+        if self._is_unsettled(ref.target):
+            return 0  # the judge leaves out what runs there, and says so
         analysis = self._lookup(ref.target)
         names = list(analysis.parameters)
         if len(ref.arguments) > len(names):

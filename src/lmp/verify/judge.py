@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from lmp.errors import LmpError
+from lmp.errors import LmpError, NotFound
+from lmp.expand.references import is_open
 from lmp.formula import evaluate, evaluate_condition, parse
 from lmp.records import UNIVERSAL, Finding, Kernel, ModuleAnalysis, Verification
 from lmp.verify.claims import (
@@ -117,6 +118,26 @@ def judge(
     return judge_.verify(points)
 
 
+def called_classes(
+    analysis: ModuleAnalysis,
+    kernel: Kernel,
+    points: Sequence[Point],
+    file_of: Callable[[str], str],
+    statement_of: StatementOf,
+) -> set[str]:
+    """The classes that are called at a kernel's line, and below; empty where nothing is."""
+    judge_ = _Judge(analysis, Claims(_no_lookup), file_of, statement_of)
+    line = judge_._line(kernel.file or analysis.source.file, kernel.line)
+    calls = ((p, call) for p in points for call in p.calls if call.class_path == analysis.class_name)
+    return {
+        name for p, call in calls for inner in judge_._called_at(p, call, line) for name in _classes_below(p, inner)
+    }
+
+
+def _no_lookup(class_path: str) -> ModuleAnalysis:
+    raise NotFound(f"{class_path} is not looked for here")
+
+
 @dataclass
 class _Judge:
     analysis: ModuleAnalysis
@@ -145,6 +166,7 @@ class _Judge:
         self.free = {self._line(file, line) for file, lines in free.items() for line in lines}
         self.not_taken = {self._line(own, line) for line in analysis.not_taken_lines}
         self._files: dict[str, str] = {}
+        self.unsettled = self.claims.unsettled(analysis)
         self.sizes = (*SIZES, _drawn(analysis))
 
     def _line(self, file: str, line: int) -> Line:
@@ -162,6 +184,8 @@ class _Judge:
         findings = list(self.findings.values())[:KEPT]
         if findings:
             return Verification(status="failed", points=self.held, checks=self.checks, findings=findings)
+        if self.unsettled:
+            return Verification(status="unverified", points=self.held, checks=self.checks, reason=self._why_unsettled())
         if not self.held:
             reason = "; ".join(self.checks) or f"no call of {self.analysis.class_name} was executed"
             return Verification(status="unverified", checks=self.checks, reason=reason)
@@ -174,6 +198,19 @@ class _Judge:
             reason = "; ".join(f"{phase} runs, and is never judged: {why}" for phase, why in unjudged.items())
             return Verification(status="unverified", points=self.held, checks=self.checks, reason=reason)
         return Verification(status="verified", points=self.held, checks=self.checks)
+
+    def _why_unsettled(self) -> str:
+        """Everything else is judged; what runs where nobody has said yet what it is, is left out."""
+        attributes = [f"{name} (line {line})" for name, line in self.unsettled.items() if is_open(name)]
+        below = [name for name in self.unsettled if not is_open(name)]
+        said = [f"open references: {', '.join(attributes)}"] if attributes else []
+        said += [f"open references below {', '.join(below)}"] if below else []
+        return f"{'; '.join(said)}; `lmp expand MODEL --engine agent` says which classes they are"
+
+    def _is_unsettled(self, called: Call, call: Call) -> bool:
+        path = called.path.removeprefix(call.path).lstrip(".")
+        attributes = [name.removeprefix("self.") for name in self.unsettled if is_open(name)]
+        return called.class_path in self.unsettled or any(path == a or path.startswith(f"{a}.") for a in attributes)
 
     # --- one point
 
@@ -254,6 +291,8 @@ class _Judge:
         """The operators of the call, nested calls included, each at the innermost place that has a kernel."""
         counted = _Counted(Costs.nothing(self.sizes))
         for chain, count in point.by_call.get(call.index, ()):
+            if self.unsettled and (child := _child(count, call)) is not None and self._is_unsettled(child, call):
+                continue
             places = [self._place(place) for place in chain]
             at = next((index for index, place in enumerate(places) if place in self.kernels), len(places))
             home = places[at] if at < len(places) else None

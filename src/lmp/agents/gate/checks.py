@@ -13,7 +13,7 @@ from lmp.agents.gate.places import Places, kernels_at
 from lmp.agents.gate.reading import read
 from lmp.agents.gate.referring import Referring
 from lmp.errors import Missing, NotFound, TraceFailed, UsageError
-from lmp.records import Draft, GateFinding, ModuleAnalysis, Verification
+from lmp.records import Draft, GateFinding, Verification
 from lmp.source.locate import locate
 from lmp.source.members import Members, members_of
 from lmp.verify.claims import UNCOUNTED
@@ -86,16 +86,13 @@ class Gate:
             if unread:
                 return _refused(unread, notes)
             reason = f"it cannot be executed here: {'; '.join(str(error).splitlines())}"
+            if referring.open:
+                reason += f"; open references: {', '.join(referring.open)}"
             verification = Verification(status="unverified", reason=reason)
         kernels = kernels_at(draft.kernels, self.places)
-        at_open = {self.places.start(None, slot.line) for slot in referring.open.values() if slot.line is not None}
         own, foreign = counting.split(verification.findings)
-        # A line with an open reference has no numbers yet.
-        own = [f for f in own if f.line not in at_open] if referring.open else own
         if own:
             return _refused(list(counting.told(own, analysis, kernels)), notes)
-        if referring.open:
-            verification = _unverified(verification, _open_reason(referring.open, analysis))
         if foreign:
             operators = sorted({f.counted.partition(":")[0] for f in foreign if f.quantity == UNCOUNTED})
             verification = _unverified(verification, _foreign_reason(foreign[0].quantity, operators))
@@ -125,11 +122,6 @@ def _unverified(verification: Verification, reason: str) -> Verification:
     return verification.model_copy(
         update={"status": "unverified", "reason": "; ".join([*reasons, reason]), "findings": []}
     )
-
-
-def _open_reason(found: dict[str, Slot], analysis: ModuleAnalysis) -> str:
-    where = ", ".join(f"{name} (kernel {slot.kernel}, line {slot.line})" for name, slot in found.items())
-    return f"open references: {where}; `lmp expand {analysis.class_name} --engine agent` says which classes they are"
 
 
 def _foreign_reason(quantity: str, operators: list[str]) -> str:
