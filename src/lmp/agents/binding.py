@@ -14,6 +14,7 @@ from lmp.errors import FormulaError, Missing, NotFound, TraceFailed, Verificatio
 from lmp.expand.references import Lookup
 from lmp.formula import free_variables, parse, references
 from lmp.records import UNIVERSAL, Binding, Bindings, GateFinding, ModuleAnalysis, Rule, Verification
+from lmp.verify.claims import OTHER_CLASS
 
 Judge = Callable[[ModuleAnalysis, Mapping[str, ModuleAnalysis]], Verification]
 """What execution says of an analysis, with others in the place of the stored ones. Raises TraceFailed."""
@@ -206,8 +207,9 @@ def _formula(binding: Binding, analysis: ModuleAnalysis, name: str, text: str) -
 
 def _of_numbers(analysis: ModuleAnalysis, verification: Verification) -> Iterator[GateFinding]:
     for found in verification.findings:
+        ran = f". Executed there: {'; '.join(found.operators)}" if found.operators else ""
         yield GateFinding(
-            rule="numbers",
-            message=f"{analysis.class_name} differs from execution",
-            **found.model_dump(),
+            rule="reference" if found.quantity == OTHER_CLASS else "numbers",
+            message=f"{analysis.class_name} differs from execution{ran}",
+            **found.model_dump(exclude={"operators"}),
         )
