@@ -95,6 +95,47 @@ def test_llama_mlp_from_nothing_to_a_verified_model(drafts: Any, options: Option
     assert expanded.cost_usd == pytest.approx(0.75)  # three turns of a quarter
 
 
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"repeat": 2}, "[numbers]"),
+        ({"repeat": 0}, "[numbers]"),
+        (
+            {"bindings": {"batch_size": "{batch_size}", "seq_len": "{seq_len}", "hidden_size": "{hidden_size}"}},
+            "[numbers]",
+        ),
+        ({"target": "transformers.models.llama.configuration_llama.LlamaConfig"}, "is not a torch.nn.Module"),
+    ],
+)
+def test_a_wrong_binding_comes_back_as_findings(wrong: Any, told: str, drafts: Any, options: Options) -> None:
+    opened = drafts(MLP)
+    at = next(i for i, kernel in enumerate(opened["kernels"]) if "SiLU" in kernel["flops"])
+    open_reference = "${{self.act_fn}}()"
+    opened["kernels"][at] |= {
+        "flops": open_reference,
+        "memory_access": {"read": open_reference, "write": open_reference},
+    }
+    bindings = {"batch_size": "{batch_size}", "seq_len": "{seq_len}", "hidden_size": "{intermediate_size}"}
+    right = {"class_name": MLP, "kernel": at, "target": SILU, "bindings": bindings}
+    run(options, {"module-analyzer SiLUActivation": [submit(drafts(SILU))]}, [SILU])
+    done, agent = run(
+        options,
+        {
+            "module-analyzer Linear": [submit(drafts(LINEAR))],
+            "module-analyzer LlamaMLP": [submit(opened)],
+            "reference-expander LlamaMLP": [
+                Use("submit_bindings", {"bindings": [right | wrong]}),
+                Use("submit_bindings", {"bindings": [right]}),
+            ],
+        },
+        [MLP],
+        "expand",
+    )
+    assert done.linked.model.verification.status == "verified"
+    refused = [answer for answer in agent.answers["reference-expander LlamaMLP"] if answer.refused]
+    assert [told in answer.text for answer in refused] == [True]
+
+
 def test_wrong_then_corrected_from_the_findings(drafts: Any, options: Options) -> None:
     right, wrong = drafts(LINEAR), drafts(LINEAR)
     wrong["kernels"][0]["flops"] = f"2 * ({wrong['kernels'][0]['flops']})"

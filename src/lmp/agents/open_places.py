@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from lmp.errors import InvalidAnalysis, Missing, NotFound
+from lmp.errors import InvalidAnalysis, Missing, NotFound, UsageError
 from lmp.expand.references import Lookup, References, is_open
 from lmp.expand.references import Place as Where
 from lmp.formula import Ref, map_references, parse, references, to_text
@@ -76,7 +76,7 @@ def _open(analysis: ModuleAnalysis, kernel: Kernel, follow: References) -> Itera
             follow.bindings(analysis, ref, follow.target(ref.target, here), here)
         except Missing:
             raise
-        except (InvalidAnalysis, NotFound) as error:
+        except (InvalidAnalysis, NotFound, UsageError) as error:  # the last: a class without forward()
             yield ref, str(error).splitlines()[0].removeprefix(f"{here}: ")
 
 
@@ -104,7 +104,7 @@ def referred(analysis: ModuleAnalysis, lookup: Lookup) -> Iterator[ModuleAnalysi
             yield lookup(ref.target)
         except Missing:
             raise
-        except NotFound:
+        except (NotFound, UsageError):
             continue
 
 
