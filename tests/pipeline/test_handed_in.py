@@ -29,7 +29,9 @@ def submitted(draft: dict[str, Any], results: Path, monkeypatch: pytest.MonkeyPa
     return submit(draft["class_name"], draft, Options(results=results, **options), lambda name, stage: None)
 
 
-@pytest.mark.parametrize("name", ["LlamaRMSNorm", "LlamaAttention", "Qwen2MoeTopKRouter"])
+@pytest.mark.parametrize(
+    "name", ["LlamaRMSNorm", "LlamaAttention", "Qwen2MoeTopKRouter", "fresh/LlamaRMSNorm", "fresh/LlamaAttention"]
+)
 def test_whoever_has_the_prompt_and_the_sources_can_hand_in(
     name: str, results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -190,7 +190,10 @@ def execution_text(facts: Facts) -> str:
         f"Executed on the meta device, {facts.setting}. What `self` is:",
         *[f"- {x}" for x in facts.executed.instance],
     ]
-    parts.append("\nThe points that formulas are compared at, and what forward() is given at each:")
+    parts.append(
+        "\nThe points that formulas are compared at, and what forward() is given at each. A hand-in is compared at "
+        "other sizes as well, which are drawn for it: formulas must hold for all."
+    )
     for call in facts.executed.calls:
         changed = _changed(facts, call)
         times = f" ({call.times} calls alike)" if call.times > 1 else ""

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from lmp.errors import InvalidAnalysis, Missing, NotFound, UsageError
-from lmp.expand.references import Lookup, References, is_open
+from lmp.expand.references import Lookup, References
 from lmp.expand.references import Place as Where
-from lmp.formula import Ref, map_references, parse, references, to_text
+from lmp.formula import Ref, is_open, map_references, parse, references, to_text
 from lmp.records import Binding, Kernel, MemoryAccess, ModuleAnalysis
 from lmp.source.quoting import escaped
 

@@ -34,6 +34,7 @@ from lmp.formula import (
     add,
     equal,
     is_integer,
+    is_open,
     map_references,
     mul,
     parse,
@@ -304,11 +305,6 @@ def invalid(analysis: ModuleAnalysis, here: Place, what: str) -> LmpError:
 
 def join(step: str, path: str) -> str:
     return f"{step}.{path}" if path else step
-
-
-def is_open(target: str) -> bool:
-    """Whether a reference names an attribute, as ``self.act_fn``, whose class is still to be said."""
-    return target.startswith("self.") or "." not in target
 
 
 def short(class_path: str) -> str:

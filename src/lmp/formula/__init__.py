@@ -66,7 +66,7 @@ from lmp.formula.simplify import (
 )
 from lmp.formula.text import to_text
 from lmp.formula.vectorised import evaluate_all, evaluate_many
-from lmp.formula.walk import free_variables, map_references, references, rewrite, substitute, walk
+from lmp.formula.walk import free_variables, is_open, map_references, references, rewrite, substitute, walk
 
 __all__ = [
     "FUNCTIONS",
@@ -113,6 +113,7 @@ __all__ = [
     "ge",
     "gt",
     "is_integer",
+    "is_open",
     "le",
     "lt",
     "map_references",

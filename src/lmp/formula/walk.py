@@ -51,3 +51,8 @@ def substitute(node: N, values: Mapping[str, Operand]) -> N:
 def map_references(node: N, replace: Callable[[Ref], Expr]) -> N:
     """The node with every reference replaced; ``replace`` sees arguments in which that has been done already."""
     return rewrite(node, lambda found: replace(found) if isinstance(found, Ref) else found)
+
+
+def is_open(target: str) -> bool:
+    """Whether a reference names an attribute, as ``self.act_fn``, whose class is still to be said."""
+    return target.startswith("self.") or "." not in target

@@ -272,8 +272,7 @@ class Session:
 
 def references_of(analysis: ModuleAnalysis) -> list[str]:
     """Classes that an analysis refers to; not the attributes whose class is still to be said."""
-    from lmp.expand.references import is_open
-    from lmp.formula import parse, references
+    from lmp.formula import is_open, parse, references
 
     composite = (kernel for kernel in analysis.kernels if kernel.kernel_type == "composite")
     targets = {ref.target for kernel in composite for ref in references(parse(kernel.flops))}

@@ -8,8 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, fields
 
 from lmp.errors import InvalidAnalysis, LmpError
-from lmp.expand.references import is_open
-from lmp.formula import Expr, Num, Ref, evaluate, map_references, parse, references
+from lmp.formula import Expr, Num, Ref, evaluate, is_open, map_references, parse, references
 from lmp.records import MATMUL_CATEGORIES, UNIVERSAL, Kernel, ModuleAnalysis
 
 # How a finding names what it is about, where that is no quantity of a line.

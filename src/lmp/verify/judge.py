@@ -10,8 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from lmp.errors import LmpError, NotFound
-from lmp.expand.references import is_open
-from lmp.formula import evaluate, evaluate_condition, parse
+from lmp.formula import evaluate, evaluate_condition, is_open, parse
 from lmp.records import UNIVERSAL, Finding, Kernel, ModuleAnalysis, Verification
 from lmp.verify.claims import (
     LEFT_OUT,

@@ -9,8 +9,8 @@ from lmp.agents.base import Subject
 from lmp.agents.gate.formulas import Slot
 from lmp.errors import LmpError, Missing, NotFound
 from lmp.expand.point import ALIASES
-from lmp.expand.references import is_open, short
-from lmp.formula import Expr, Node, Ref, map_references, references
+from lmp.expand.references import short
+from lmp.formula import Expr, Node, Ref, is_open, map_references, references
 from lmp.records import UNIVERSAL, GateFinding, ModuleAnalysis
 from lmp.source.members import Members
 
