@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from scripted import MODEL, End, Say, ScriptedAgent, Step, Use
 
+from lmp.agents.base import Ended, Event, Task
 from lmp.agents.run import Limits
 from lmp.errors import AgentUnavailable, CapReached, NotFound, Refused
 from lmp.pipeline.agent_runs import Done, carry_out, dry_run, resumed, start
@@ -134,6 +135,20 @@ def test_a_wrong_binding_comes_back_as_findings(wrong: Any, told: str, drafts: A
     assert done.linked.model.verification.status == "verified"
     refused = [answer for answer in agent.answers["reference-expander LlamaMLP"] if answer.refused]
     assert [told in answer.text for answer in refused] == [True]
+
+
+def test_what_was_accepted_is_stored_though_the_client_dies_after_it(drafts: Any, options: Options) -> None:
+    class Dying(ScriptedAgent):
+        async def carry_out(self, task: Task, on_event: Callable[[Event], None]) -> Ended:
+            await super().carry_out(task, on_event)
+            raise AgentUnavailable("the agent's process was killed (SIGKILL)\nrun again")
+
+    agent = Dying({"module-analyzer Linear": [submit(drafts(LINEAR))]})
+    begun = start("analyze-module", [LINEAR], options, Limits())
+    done = carry_out(begun, options, lambda name, stage: None, lambda run: agent)
+    assert done.outcomes[0].analysis.verification.status == "verified"
+    assert done.outcomes[0].analysis.provenance[0].turns is None  # nobody told
+    assert stored(options) == [LINEAR]
 
 
 def test_wrong_then_corrected_from_the_findings(drafts: Any, options: Options) -> None:
