@@ -51,11 +51,11 @@ def prompt(
     options = replace(options, inputs=inputs, init=init, paths=tuple(path or ()))
     name = _one_class(class_path, module, options)
     with _watched([name], options, quiet) as progress:
-        from lmp.pipeline.module import Session
+        from lmp.pipeline.model import ModelSession
         from lmp.pipeline.telling import told_of_class, told_of_model
 
         progress(name, "reading")
-        session = Session(options, progress)
+        session = ModelSession(options, progress)
         told = (told_of_class if stage is StageName.analyze else told_of_model)(session, name)
     if as_json:
         _print_json(data_of(name, stage, told))

@@ -31,7 +31,7 @@ from lmp.verify.judge import Point, judge, observe
 from lmp.workload.arguments import constructor_arguments
 from lmp.workload.base import Workload
 from lmp.workload.calls import Call
-from lmp.workload.load import check_torch_file, load_class, quiet_warnings, use_transformers_tree
+from lmp.workload.load import check_torch_file, load_class, load_own, quiet_warnings, use_transformers_tree
 from lmp.workload.model import ModelWorkload, config_from, find_host, shared_with_encoder, takes_config
 from lmp.workload.standalone import StandaloneWorkload
 
@@ -255,7 +255,8 @@ class Making:
     @cached_property
     def workload(self) -> Workload:
         """The smallest model of the class's file that contains it, or the class alone if it takes no config."""
-        cls = load_class(self.source.class_path)
+        own = self.source.tree in self.session.trees.extra
+        cls = load_own(self.source.class_path, self.source.tree) if own else load_class(self.source.class_path)
         if not takes_config(cls):
             try:
                 return StandaloneWorkload(cls, self._dtype)

@@ -130,7 +130,7 @@ def called_classes(
     line = judge_._line(kernel.file or analysis.source.file, kernel.line)
     calls = ((p, call) for p in points for call in p.calls if call.class_path == analysis.class_name)
     return {
-        name for p, call in calls for inner in judge_._called_at(p, call, line) for name in _classes_below(p, inner)
+        one.class_path for p, call in calls for inner in judge_._called_at(p, call, line) for one in _below(p, inner)
     }
 
 
@@ -154,6 +154,10 @@ class _Judge:
     """Phases that were executed and passed over, and why."""
     phases: set[str] = field(default_factory=set)
     """Phases that were judged."""
+    found: set[tuple[Line, str]] = field(default_factory=set)
+    """Paths of kernels at which a module was called."""
+    elsewhere: dict[tuple[Line, str], tuple[Point, str]] = field(default_factory=dict)
+    """Paths of kernels at which none was called, where that was, and what was called."""
     held: int = 0
     differences: int = 0
 
@@ -175,6 +179,9 @@ class _Judge:
     def verify(self, points: Sequence[Point]) -> Verification:
         for point in points:
             self.point(point)
+        for (line, path), (point, called) in self.elsewhere.items():
+            if (line, path) not in self.found:
+                self.find(*line, OTHER_PATH, point, {}, path, called)
         unjudged = {phase: why for phase, why in self.left_out.items() if phase not in self.phases}
         if self.strict:
             for phase, why in unjudged.items():
@@ -357,21 +364,27 @@ class _Judge:
 
     def _classes(self, point: Point, values: Mapping[str, int], call: Call) -> None:
         """A reference is to a class that is called at its line, or below what is called there: not to one that costs
-        the same. Where nothing is called, it costs nothing."""
+        the same. Where nothing of the kind is called, it costs nothing."""
         for line, kernels in self.kernels.items():
-            referring = {index: names for index, kernel in enumerate(kernels) if (names := self.claims.classes(kernel))}
-            inner = list(self._called_at(point, call, line)) if referring else []
-            called = {name for one in inner for name in _classes_below(point, one)}
-            paths = {one.path.removeprefix(call.path).lstrip(".") for one in inner}
-            for index, names in referring.items():
-                kernel = kernels[index]
-                if inner:
-                    for name in names - called:
-                        self.find(*line, OTHER_CLASS, point, values, name, ", ".join(sorted(called)))
-                    if kernel.path is not None and not _leads_to(kernel.path, paths):
-                        self.find(*line, OTHER_PATH, point, values, kernel.path, ", ".join(sorted(paths)))
-                elif self._costs_something(kernel, values):
-                    self.find(*line, OTHER_CLASS, point, values, ", ".join(sorted(names)), "no module")
+            referring = [(kernel, names) for kernel in kernels if (names := self.claims.classes(kernel))]
+            below = [one for inner in self._called_at(point, call, line) for one in _below(point, inner)]
+            called = {one.class_path for one in below} if referring else set()
+            paths = {one.path.removeprefix(call.path).lstrip(".") for one in below} if referring else set()
+            for kernel, names in referring:
+                if not self._costs_something(kernel, values):
+                    continue
+                if not names & called:
+                    there = ", ".join(sorted(called)) or "no module"
+                    self.find(*line, OTHER_CLASS, point, values, ", ".join(sorted(names)), there)
+                elif kernel.path is not None:
+                    self._path(kernel.path, paths, line, point)
+
+    def _path(self, path: str, paths: Collection[str], line: Line, point: Point) -> None:
+        """Instances may hold the same at other places: one of them has to hold it where the kernel says."""
+        if any(found == path or found.startswith(f"{path}.") for found in paths):
+            self.found.add((line, path))
+        else:
+            self.elsewhere.setdefault((line, path), (point, ", ".join(sorted(paths))))
 
     def _costs_something(self, kernel: Kernel, values: Mapping[str, int]) -> bool:
         try:
@@ -460,15 +473,11 @@ def _drawn(analysis: ModuleAnalysis) -> tuple[int, int]:
     return 11 + digest[0] % 50, 5 + digest[1] % 6
 
 
-def _leads_to(path: str, paths: Collection[str]) -> bool:
-    """Whether modules are called at an attribute: itself, or what a list of modules there holds."""
-    return any(called == path or called.startswith(f"{path}.") for called in paths)
-
-
-def _classes_below(point: Point, call: Call) -> Iterator[str]:
-    yield call.class_path
+def _below(point: Point, call: Call) -> Iterator[Call]:
+    """The call, and those that it makes, at any depth."""
+    yield call
     for inner in point.called_by.get(call.index, ()):
-        yield from _classes_below(point, inner)
+        yield from _below(point, inner)
 
 
 @dataclass(frozen=True)

@@ -65,7 +65,7 @@ def load_class(class_path: str) -> type[Any]:
             module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         raise TraceFailed(
-            f"{module_name} cannot be imported: {error}.\nInstall what it needs; its source alone cannot be executed."
+            f"{module_name} cannot be imported: {error}\ninstall what it needs; its source alone cannot be executed"
         ) from error
     except Exception as error:
         raise TraceFailed(f"{module_name} cannot be executed with the installed torch: {error}") from error

@@ -128,6 +128,8 @@ def _categories(draft: Draft, slots: Iterable[Slot]) -> Iterator[GateFinding]:
             message = f"category is {kernel.category[:40]!r}; give one of {', '.join(CATEGORIES)}"
         elif kernel.category in MATMUL_CATEGORIES and index in idle:
             message = f"category is {kernel.category}, and flops is 0; say what else it is"
+        elif not kernel.operation.strip():
+            message = "operation is empty; say in a few words what it does"
         elif kernel.causal and kernel.category != "attention":
             message = f"causal is said of attention; category is {kernel.category}"
         else:
