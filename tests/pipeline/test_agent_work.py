@@ -220,6 +220,19 @@ def test_a_run_that_came_to_its_cap_is_gone_on_with(drafts: Any, options: Option
     assert done.outcomes[0].analysis.verification.status == "verified"
 
 
+def test_a_conversation_that_is_lost_is_begun_anew(drafts: Any, options: Options) -> None:
+    with pytest.raises(CapReached):
+        run(options, {"module-analyzer Linear": [Use("find_class", {"name": LINEAR})] * 2}, max_turns=2)
+    agent = ScriptedAgent(
+        {"module-analyzer Linear": [submit(drafts(LINEAR))]}, gone=("session of module-analyzer Linear",)
+    )
+    again, kept = resumed(options.results, None, {"max_turns": 10})
+    carry_out(again, kept, lambda name, stage: None, lambda run: agent)
+    assert [task.session for task in agent.told] == [None]
+    assert "Analyse `torch.nn.modules.linear.Linear`." in agent.told[0].prompt
+    assert stored(options) == [LINEAR]
+
+
 def test_several_at_once_within_the_limit(drafts: Any, options: Options) -> None:
     names = ["Linear", "Embedding", "LayerNorm"]
     paths = [LINEAR, "torch.nn.modules.sparse.Embedding", "torch.nn.modules.normalization.LayerNorm"]

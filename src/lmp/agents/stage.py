@@ -83,7 +83,9 @@ class Stage:
     def _first(self) -> tuple[str, str | None]:
         """The first message, or what is said in a conversation that was interrupted."""
         begun = self.run.session(self.talk.name, self.talk.stage)
-        return (self.talk.prompt, None) if begun is None else (GO_ON.format(tool=self.hand_ins.tool), begun)
+        if begun is None or not self.agent.can_resume(begun):  # it may have been killed in its first moments
+            return self.talk.prompt, None
+        return GO_ON.format(tool=self.hand_ins.tool), begun
 
     async def _converse(self, message: str, session: str | None) -> Ended:
         talk, limits = self.talk, self.run.state.limits
