@@ -51,7 +51,12 @@ class ScriptedAgent:
     at_once: int = 0
     most_at_once: int = 0
     pause: float = 0.0
+    gone: tuple[str, ...] = ()
+    """Conversations that cannot be gone on with."""
     _sessions: dict[str, int] = field(default_factory=dict)
+
+    def can_resume(self, session: str) -> bool:
+        return session not in self.gone
 
     async def carry_out(self, task: Task, on_event: Callable[[Event], None]) -> Ended:
         self.told.append(task)

@@ -94,3 +94,14 @@ def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageError):
         Transcript(tmp_path / "file" / "transcript.jsonl")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device that is always full is Linux's")
+def test_a_full_disk_is_said_when_it_is_closed_too(tmp_path: Path) -> None:
+    transcript = Transcript(tmp_path / "transcript.jsonl")
+    transcript._file.close()
+    transcript._file = Path("/dev/full").open("a", encoding="ascii")  # noqa: SIM115
+    with pytest.raises(StorageError, match="the disk is full"):
+        transcript.write({"event": "text", "text": "x"})
+    with pytest.raises(StorageError, match="the disk is full"):
+        transcript.close()

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from scripted import MODEL, End, Say, ScriptedAgent, Step, Use
 
+from lmp.agents.base import Ended, Event, Task
 from lmp.agents.run import Limits
 from lmp.errors import AgentUnavailable, CapReached, NotFound, Refused
 from lmp.pipeline.agent_runs import Done, carry_out, dry_run, resumed, start
@@ -136,6 +137,20 @@ def test_a_wrong_binding_comes_back_as_findings(wrong: Any, told: str, drafts: A
     assert [told in answer.text for answer in refused] == [True]
 
 
+def test_what_was_accepted_is_stored_though_the_client_dies_after_it(drafts: Any, options: Options) -> None:
+    class Dying(ScriptedAgent):
+        async def carry_out(self, task: Task, on_event: Callable[[Event], None]) -> Ended:
+            await super().carry_out(task, on_event)
+            raise AgentUnavailable("the agent's process was killed (SIGKILL)\nrun again")
+
+    agent = Dying({"module-analyzer Linear": [submit(drafts(LINEAR))]})
+    begun = start("analyze-module", [LINEAR], options, Limits())
+    done = carry_out(begun, options, lambda name, stage: None, lambda run: agent)
+    assert done.outcomes[0].analysis.verification.status == "verified"
+    assert done.outcomes[0].analysis.provenance[0].turns is None  # nobody told
+    assert stored(options) == [LINEAR]
+
+
 def test_wrong_then_corrected_from_the_findings(drafts: Any, options: Options) -> None:
     right, wrong = drafts(LINEAR), drafts(LINEAR)
     wrong["kernels"][0]["flops"] = f"2 * ({wrong['kernels'][0]['flops']})"
@@ -203,6 +218,19 @@ def test_a_run_that_came_to_its_cap_is_gone_on_with(drafts: Any, options: Option
     assert agent.told[0].session == "session of module-analyzer Linear"
     assert done.summary.turns == 5  # four before, one now
     assert done.outcomes[0].analysis.verification.status == "verified"
+
+
+def test_a_conversation_that_is_lost_is_begun_anew(drafts: Any, options: Options) -> None:
+    with pytest.raises(CapReached):
+        run(options, {"module-analyzer Linear": [Use("find_class", {"name": LINEAR})] * 2}, max_turns=2)
+    agent = ScriptedAgent(
+        {"module-analyzer Linear": [submit(drafts(LINEAR))]}, gone=("session of module-analyzer Linear",)
+    )
+    again, kept = resumed(options.results, None, {"max_turns": 10})
+    carry_out(again, kept, lambda name, stage: None, lambda run: agent)
+    assert [task.session for task in agent.told] == [None]
+    assert "Analyse `torch.nn.modules.linear.Linear`." in agent.told[0].prompt
+    assert stored(options) == [LINEAR]
 
 
 def test_several_at_once_within_the_limit(drafts: Any, options: Options) -> None:

@@ -112,6 +112,10 @@ class Agent(Protocol):
     session, turns, cost_usd: None if not known).
     """
 
+    def can_resume(self, session: str) -> bool:
+        """Whether a conversation of an earlier run can be gone on with."""
+        ...
+
     async def carry_out(self, task: Task, on_event: Callable[[Event], None]) -> Ended: ...
 
 

@@ -58,7 +58,12 @@ class Stage:
         message, session = self._first()
         self._event({"event": "begins", "resumes": session})
         while True:
-            ended = await self._converse(message, session)
+            try:
+                ended = await self._converse(message, session)
+            except AgentUnavailable:
+                if self.hand_ins.accepted is None:
+                    raise
+                return self._provenance(whole=False)  # what was accepted stands, whatever became of the client then
             session = ended.session or session
             waited = await self._wait_for_classes()
             if self.hand_ins.accepted is not None:
@@ -78,7 +83,9 @@ class Stage:
     def _first(self) -> tuple[str, str | None]:
         """The first message, or what is said in a conversation that was interrupted."""
         begun = self.run.session(self.talk.name, self.talk.stage)
-        return (self.talk.prompt, None) if begun is None else (GO_ON.format(tool=self.hand_ins.tool), begun)
+        if begun is None or not self.agent.can_resume(begun):  # it may have been killed in its first moments
+            return self.talk.prompt, None
+        return GO_ON.format(tool=self.hand_ins.tool), begun
 
     async def _converse(self, message: str, session: str | None) -> Ended:
         talk, limits = self.talk, self.run.state.limits
@@ -147,17 +154,18 @@ class Stage:
             self.run.ledger.settle(self._key, event["session"], event.get("cost_usd"), event.get("turns") or 0)
         self.run.event(self.talk.name, self.talk.stage, event)
 
-    def _provenance(self) -> Provenance:
+    def _provenance(self, whole: bool = True) -> Provenance:
+        """``whole``: every piece of the conversation came to an end, so that its turns and time are known."""
         versions: dict[str, Any] = {}
         for part in self.parts:
             versions = {"sdk_version": part.sdk_version, "cli_version": part.cli_version}
         return Provenance(
             stage=self.talk.stage,
             models=list(dict.fromkeys(model for part in self.parts for model in part.models)),
-            turns=sum(part.turns for part in self.parts),
+            turns=sum(part.turns for part in self.parts) if whole else None,
             rounds=self.hand_ins.rounds,
             cost_usd=round(self.run.ledger.spent_on(self._key), 6),
-            seconds=round(sum(part.seconds for part in self.parts), 3),
+            seconds=round(sum(part.seconds for part in self.parts), 3) if whole else None,
             prompt_sha256=prompt_sha256(self.talk.system, self.talk.prompt),
             run=self.run.id,
             **versions,

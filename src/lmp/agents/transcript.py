@@ -53,7 +53,8 @@ class Transcript:
         return lambda event: self.write(event, task.name, task.stage)
 
     def close(self) -> None:
-        self._file.close()
+        with storage_errors(self.path):  # what could not be written before is tried again here
+            self._file.close()
 
     def __enter__(self) -> Transcript:
         return self
