@@ -52,9 +52,19 @@ def test_an_alias_is_sent_under_its_defining_path(results: str) -> None:
 
 
 def test_the_other_stage(results: str) -> None:
+    nothing = lmp_prompt(NORM, "--stage", "expand", "--results", results)
+    assert (nothing.exit_code, nothing.stdout) == (2, "")
+    assert f"nothing is open in {NORM} or below it" in nothing.stderr
+    file = Path(results) / NORM / "module_analysis.json"
+    whole = json.loads(file.read_text())
+    reference = "${{self.scale}}(batch_size={batch_size})"
+    costs = {"flops": reference, "memory_access": {"read": reference, "write": reference}}
+    whole["kernels"].append({**whole["kernels"][-1], **costs, "kernel_type": "composite"})
+    file.write_text(json.dumps({**whole, "engine": "by hand"}))
     data = json.loads(lmp_prompt(NORM, "--stage", "expand", "--results", results, "--json", "--quiet").stdout)
     assert data["stage"] == "expand"
-    assert f"Close the open references below `{NORM}`. There are 0." in data["prompt"]
+    assert f"Close the open references below `{NORM}`. There are 1." in data["prompt"]
+    assert f"written: {reference}, repeat 1" in data["prompt"]
     assert {tool["name"] for tool in data["tools"]} >= {"submit_bindings", "open_places"}
 
 

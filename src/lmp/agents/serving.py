@@ -48,7 +48,9 @@ def tool_server(
 
     async def call_tool(_context: Any, request: Any) -> CallToolResult:
         try:
-            answer = await answered(by_name[request.name], request.arguments or {})
+            tool = by_name.get(request.name)
+            missing = Answer(f"there is no tool {request.name}; there are {', '.join(by_name)}", refused=True)
+            answer = await answered(tool, request.arguments or {}) if tool is not None else missing
         except Exception as error:
             on_bug(error)
             answer = Answer("lmp itself failed; this run ends", refused=True)

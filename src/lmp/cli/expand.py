@@ -75,10 +75,10 @@ def expand(
             from lmp.pipeline.model import expand_model
 
             outcome = expand_model(name, options, progress)
-    show_model(outcome, depth, as_json)
+    show_model(outcome, depth, as_json, options.why_engine)
 
 
-def show_model(outcome: ModelOutcome, depth: int, as_json: bool) -> None:
+def show_model(outcome: ModelOutcome, depth: int, as_json: bool, why_engine: str) -> None:
     """What `expand` prints."""
     if as_json:
         from lmp.store.results import to_data
@@ -88,7 +88,7 @@ def show_model(outcome: ModelOutcome, depth: int, as_json: bool) -> None:
         from lmp.cli.model_table import print_model
         from lmp.cli.tables import console
 
-        print_model(console(), outcome, depth)
+        print_model(console(), outcome, depth, why_engine)
     for warning in outcome.warnings:
         _note(f"warning: {warning}")
     _exit_if_a_part_failed(outcome.model.parts)

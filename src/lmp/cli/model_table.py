@@ -25,10 +25,11 @@ MAX_LINES = 4
 """Of one formula; the rest is in --json."""
 
 
-def print_model(out: Console, outcome: ModelOutcome, depth: int = 0) -> None:
-    """``depth`` levels of modules are shown with their lines: 1 is the model's own forward()."""
+def print_model(out: Console, outcome: ModelOutcome, depth: int = 0, why_engine: str = "") -> None:
+    """``depth`` levels of modules are shown with their lines: 1 is the model's own forward(). ``why_engine`` says why
+    it is that engine, where it was not asked for by name."""
     model = outcome.model
-    _print_heading(out, outcome)
+    _print_heading(out, outcome, why_engine)
     out.print(_tree(model, out.width))
     if depth:
         for path, name, kernels in _modules(model, depth):
@@ -40,11 +41,12 @@ def print_model(out: Console, outcome: ModelOutcome, depth: int = 0) -> None:
         out.print(_labelled("analysed now", list(outcome.made)))
 
 
-def _print_heading(out: Console, outcome: ModelOutcome) -> None:
+def _print_heading(out: Console, outcome: ModelOutcome, why_engine: str) -> None:
     model = outcome.model
     source, config, verification = model.source, model.config, model.verification
     facts = [f"{source.distribution} {source.version}", f"config: {config.name} ({config.origin})"]
-    facts += [f"engine: {model.engine}"]
+    chosen = why_engine and outcome.made  # what others made was not chosen
+    facts += [f"engine: {model.engine} ({why_engine})" if chosen else f"engine: {model.engine}"]
     facts += [f"attention: {model.attn_implementation}"] if model.attn_implementation else []
     verdict = f"{verification.status.upper()}: {verification.reason}"
     if verification.status == "verified":

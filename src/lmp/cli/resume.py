@@ -39,6 +39,6 @@ def resume(
     with _scratchpad(options, lambda: " ".join(begun.state.classes)):
         done = a.carried_out(begun, options, quiet)
     if done.model is not None:
-        show_model(done.model, 0, as_json)
+        show_model(done.model, 0, as_json, options.why_engine)
     else:
         show_outcomes(done.outcomes, options.why_engine, as_json)

@@ -144,7 +144,10 @@ def drawn_points(
     Whoever hands in formulas is told the points of `held_out_points`; these change with every change of the formulas.
     ``long``: also one of some thousand tokens.
     """
-    batch, new, cached, many = 5 + digest[0] % 7, 19 + digest[1] % 40, 25 + digest[2] % 60, 1003 + 8 * digest[3]
+    batch, new, cached, many = (digest[i] << 8 | digest[i + 1] for i in range(0, 8, 2))
+    # Without a loop over them, many tokens take no more time than few: nothing is computed on the meta device.
+    batch, new, cached = 5 + batch % 60, 19 + new % (400 if long else 40), 25 + cached % (8000 if long else 60)
+    many = 1003 + many % 60_000
     own = labelled[0][1]
     other = next((values for label, values in labelled if OTHER_CONFIG in label), labelled[-1][1])
     shapes = [(own, (batch, new, 0))]

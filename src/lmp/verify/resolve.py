@@ -42,8 +42,8 @@ def resolve_all(
 
 
 def contradicted(found: Mapping[str, int], call: Call, point: Mapping[str, int]) -> dict[str, str]:
-    """Variables under the name of a constructor's argument that have another value than it, and what that is; and a
-    ``cache_len`` that is none.
+    """Variables under the name of a constructor's argument that have another value than it, and what that is; and
+    sizes of the call under one another's names.
 
     Whoever refers to the class binds them by that name.
     """
@@ -51,6 +51,9 @@ def contradicted(found: Mapping[str, int], call: Call, point: Mapping[str, int])
     wrong: dict[str, str] = {}
     if found.get("cache_len", point.get("cache_len", 0)) != point.get("cache_len", 0):
         wrong["cache_len"] = f"it is {found['cache_len']}, and the cache holds {point.get('cache_len', 0)} tokens"
+    batch, new = point.get("batch_size"), point.get("seq_len")
+    if batch != new and (found.get("batch_size"), found.get("seq_len")) == (new, batch):
+        wrong["batch_size"] = f"it is {new}, which is seq_len at this point, and seq_len is the batch's {batch}"
     for name, value in found.items():
         if name in RUNTIME or arguments.get(name) is None:  # None: the class chooses
             continue

@@ -8,7 +8,7 @@ from functools import cached_property
 from lmp.agents.base import Subject, Verdict
 from lmp.agents.gate import counting
 from lmp.agents.gate.formulas import COSTS, Slot, in_lmps_names, is_zero, read_formulas, spelled, undeclared
-from lmp.agents.gate.paths import swapped, unresolvable, without_universal
+from lmp.agents.gate.paths import unresolvable, without_universal
 from lmp.agents.gate.places import Places, kernels_at
 from lmp.agents.gate.reading import read
 from lmp.agents.gate.referring import Referring
@@ -50,7 +50,6 @@ class Gate:
         slots, findings = read_formulas(draft)
         findings += undeclared(draft, slots)
         findings += unresolvable(draft, self.members, self.subject.config_names)
-        findings += swapped(draft)
         referring = Referring(self.subject, self.members)
         slots = referring.slots(slots)
         findings += referring.findings

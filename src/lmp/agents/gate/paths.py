@@ -10,7 +10,6 @@ from lmp.source.members import Known, Members
 
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _PATH = re.compile(r"([A-Za-z_]\w*)((?:\.[A-Za-z_]\w*|\[-?\d+\])*)", re.ASCII)
-_DIMENSION = re.compile(r"(inputs\..+\.shape)\[(\d+)\]", re.ASCII)
 RUNTIME = ("batch_size", "seq_len", "cache_len")
 EXPECTED = "config.X, self.X, init.X or inputs.NAME.shape[I]"
 
@@ -39,17 +38,6 @@ def _meaning_problem(name: str, path: str) -> str | None:
     if name in RUNTIME and path != name and not path.startswith("inputs."):
         return f"{name} is a dimension of an input, and {path} is none"
     return None
-
-
-def swapped(draft: Draft) -> Iterator[GateFinding]:
-    """batch_size stands before seq_len in a tensor that has both, whatever the formulas make of it."""
-    found = {name: _DIMENSION.fullmatch(draft.parameters.get(name, "")) for name in ("batch_size", "seq_len")}
-    batch, seq = found["batch_size"], found["seq_len"]
-    if batch is not None and seq is not None and batch[1] == seq[1] and int(batch[2]) >= int(seq[2]):
-        yield GateFinding(
-            rule="variable",
-            message=f"batch_size is {batch[0]} and seq_len is {seq[0]}: batch_size is the leading dimension of the two",
-        )
 
 
 def _places(members: Members, config_names: Collection[str]) -> Mapping[str, Known]:
