@@ -5,10 +5,8 @@ Nothing that is counted goes into it. Imports torch: only when a class is execut
 
 from __future__ import annotations
 
-import sys
 from collections import Counter as Tally
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from types import CodeType, FrameType
@@ -19,6 +17,7 @@ import torch
 from lmp.agents.facts import CallAt, Executed, Located
 from lmp.source.lines import FunctionSource, called_functions, enclosing_function
 from lmp.source.quoting import escaped
+from lmp.trace.coverage import Watching
 from lmp.verify.counter import Counter
 from lmp.verify.resolve import bound_inputs
 from lmp.workload.arguments import constructor_arguments
@@ -169,22 +168,13 @@ def _in_tree(file: str, trees: Trees) -> tuple[Tree, Path] | None:
     return next(((t, p) for t, p in found if p.is_file() and p.is_relative_to(t.package_dir)), None)
 
 
-class _Lines(AbstractContextManager["_Lines"]):
+class _Lines(Watching):
     """Collects the lines that run as the class's own work: in its forward() and below it, not in modules it calls."""
 
     def __init__(self, class_path: str, counter: Counter) -> None:
         self.class_path, self.counter = class_path, counter
         self.ran: set[Line] = set()
         self.calling: dict[tuple[Line, Line], None] = {}
-        self._before: Any = None
-
-    def __enter__(self) -> _Lines:
-        self._before = sys.gettrace()
-        sys.settrace(self._on_call)
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        sys.settrace(self._before)
 
     def _on_call(self, frame: FrameType, event: str, argument: Any) -> Any:
         stack = self.counter.stack

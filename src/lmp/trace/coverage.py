@@ -5,24 +5,32 @@ from __future__ import annotations
 
 import sys
 from types import FrameType
-from typing import Any
+from typing import Any, Self
 
 
-class LineCoverage:
-    """Context manager that collects (file, line) of every executed line in files below ``root``."""
+class Watching:
+    """Context manager in which `_on_call` hears of every function that is called in this thread."""
 
-    def __init__(self, *roots: str) -> None:
-        self.roots = roots
-        self.lines: set[tuple[str, int]] = set()
-        self._before: Any = None
+    _before: Any = None
 
-    def __enter__(self) -> LineCoverage:
+    def __enter__(self) -> Self:
         self._before = sys.gettrace()
         sys.settrace(self._on_call)
         return self
 
     def __exit__(self, *exc: object) -> None:
         sys.settrace(self._before)
+
+    def _on_call(self, frame: FrameType, event: str, argument: Any) -> Any:
+        raise NotImplementedError
+
+
+class LineCoverage(Watching):
+    """Context manager that collects (file, line) of every executed line in files below ``root``."""
+
+    def __init__(self, *roots: str) -> None:
+        self.roots = roots
+        self.lines: set[tuple[str, int]] = set()
 
     def _on_call(self, frame: FrameType, event: str, argument: Any) -> Any:
         return self._on_line if frame.f_code.co_filename.startswith(self.roots) else None
@@ -33,21 +41,12 @@ class LineCoverage:
         return self._on_line
 
 
-class FileCoverage:
+class FileCoverage(Watching):
     """Context manager that collects the files below ``roots`` of which any function ran. Reusable: it adds up."""
 
     def __init__(self, *roots: str) -> None:
         self.roots = roots
         self.files: set[str] = set()
-        self._before: Any = None
-
-    def __enter__(self) -> FileCoverage:
-        self._before = sys.gettrace()
-        sys.settrace(self._on_call)
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        sys.settrace(self._before)
 
     def _on_call(self, frame: FrameType, event: str, argument: Any) -> None:
         file = frame.f_code.co_filename
