@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic import ValidationError
 
-from lmp.agents.gate.counting import told
+from lmp.agents.gate.counting import told, without_unknown
 from lmp.agents.open_places import OpenPlace, closed, open_places, reached, referred
 from lmp.errors import FormulaError, InvalidAnalysis, Missing, NotFound, TraceFailed, UsageError, VerificationFailed
 from lmp.expand.references import Lookup
 from lmp.formula import free_variables, parse, references
-from lmp.records import UNIVERSAL, Binding, Bindings, GateFinding, Kernel, ModuleAnalysis, Rule, Verification
+from lmp.records import UNIVERSAL, Binding, Bindings, Finding, GateFinding, Kernel, ModuleAnalysis, Rule, Verification
+from lmp.verify.claims import OPEN
 
 Judge = Callable[[ModuleAnalysis, Mapping[str, ModuleAnalysis]], Verification]
 """What execution says of an analysis, with others in the place of the stored ones. Raises TraceFailed."""
@@ -144,7 +145,7 @@ class BindingGate:
     # -- numbers ---------------------------------------------------------------------------------------------------
 
     def _numbers(self, by_class: ByClass) -> Bound:
-        """Everything that is changed, above something changed, or unverified, against execution; callees first."""
+        """Everything that is changed, above something changed, or still to be judged, against execution."""
         lookup = self._with(by_class)
         done: dict[str, ModuleAnalysis] = {}
         changed: list[ModuleAnalysis] = []
@@ -152,12 +153,12 @@ class BindingGate:
             name = analysis.class_name
             below = {target.class_name for target in referred(analysis, lookup)}
             done[name] = analysis
-            waits = analysis.verification.status == "unverified"
+            waits = OPEN in (analysis.verification.reason or "")
             if not waits and name not in by_class and not below & {part.class_name for part in changed}:
                 continue
-            verification = self._judged(analysis, done)
-            if verification.status == "failed":
-                return Bound(findings=tuple(_of_numbers(analysis, verification)))
+            own, verification = without_unknown(self._judged(analysis, done))
+            if own:
+                return Bound(findings=tuple(_of_numbers(analysis, own)))
             done[name] = analysis.model_copy(update={"verification": verification})
             changed.append(done[name])
         return Bound(analyses=tuple(changed))
@@ -216,6 +217,6 @@ def _formula(binding: Binding, analysis: ModuleAnalysis, name: str, text: str) -
         yield _finding("variable", binding, f"{name} uses {', '.join(unknown)}, which the class does not have ({has})")
 
 
-def _of_numbers(analysis: ModuleAnalysis, verification: Verification) -> Iterator[GateFinding]:
-    for finding in told(verification.findings, analysis, {}):
+def _of_numbers(analysis: ModuleAnalysis, findings: Sequence[Finding]) -> Iterator[GateFinding]:
+    for finding in told(findings, analysis, {}):
         yield finding.model_copy(update={"message": f"{analysis.class_name}: {finding.message}"})

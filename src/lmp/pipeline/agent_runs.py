@@ -99,7 +99,7 @@ def resumed(results: Path, name: str | None, changed: dict[str, Any]) -> tuple[R
 
 def carry_out(run: Run, options: Options, progress: Progress, make_agent: MakeAgent) -> Done:
     """The run's command with agents. Raises what they do; Interrupted, with the command that goes on, on Ctrl-C."""
-    began = datetime.now(UTC)
+    began, work = datetime.now(UTC), None
     try:
         session = HandInSession(options, progress)
         session.ask(run.state.classes)
@@ -114,7 +114,8 @@ def carry_out(run: Run, options: Options, progress: Progress, make_agent: MakeAg
         ) from None
     except LmpError as error:
         run.finish("failed")
-        run.on_event({"event": "summary", "summary": _summary(work, began)})
+        if work is not None:
+            run.on_event({"event": "summary", "summary": _summary(work, began)})
         if isinstance(error, AgentUnavailable):
             error.args = (str(error).replace("`lmp resume`", f"`{run.resume_command}`"),)
         raise

@@ -16,6 +16,7 @@ from lmp.verify.claims import (
     LEFT_OUT,
     LISTED_FREE,
     LISTED_NOT_TAKEN,
+    OPEN,
     OTHER_CLASS,
     OTHER_PATH,
     PARAMETERS_COUNT,
@@ -209,8 +210,8 @@ class _Judge:
         """Everything else is judged; what runs where nobody has said yet what it is, is left out."""
         attributes = [f"{name} (line {line})" for name, line in self.unsettled.items() if is_open(name)]
         below = [name for name in self.unsettled if not is_open(name)]
-        said = [f"open references: {', '.join(attributes)}"] if attributes else []
-        said += [f"open references below {', '.join(below)}"] if below else []
+        said = [f"{OPEN}: {', '.join(attributes)}"] if attributes else []
+        said += [f"{OPEN} below {', '.join(below)}"] if below else []
         return f"{'; '.join(said)}; `lmp expand MODEL --engine agent` says which classes they are"
 
     def _is_unsettled(self, called: Call, call: Call) -> bool:

@@ -16,7 +16,6 @@ from lmp.errors import Missing, NotFound, TraceFailed, UsageError
 from lmp.records import Draft, GateFinding, Verification
 from lmp.source.locate import locate
 from lmp.source.members import Members, members_of
-from lmp.verify.claims import UNCOUNTED
 
 MOST = 20
 """Findings that are handed back at once."""
@@ -89,12 +88,11 @@ class Gate:
                 reason += f"; open references: {', '.join(referring.open)}"
             verification = Verification(status="unverified", reason=reason)
         kernels = kernels_at(draft.kernels, self.places)
-        own, foreign = counting.split(verification.findings)
+        operators = counting.uncounted(verification)
+        own, verification = counting.without_unknown(verification)
         if own:
             return _refused(list(counting.told(own, analysis, kernels)), notes)
-        if foreign:
-            operators = sorted({f.counted.partition(":")[0] for f in foreign if f.quantity == UNCOUNTED})
-            verification = _unverified(verification, _foreign_reason(foreign[0].quantity, operators))
+        if operators:
             analysis = analysis.model_copy(update={"uncounted": operators})
         return Verdict(analysis.model_copy(update={"verification": verification}), (), tuple(notes))
 
@@ -114,16 +112,3 @@ def _missing(classes: Iterable[str]) -> Missing:
     names = tuple(classes)
     each = "; ".join(f"run `lmp analyze-module {name}`" for name in names[:3])
     return Missing(f"there is no analysis yet of {', '.join(names)}\n{each}", classes=names)
-
-
-def _unverified(verification: Verification, reason: str) -> Verification:
-    reasons = [verification.reason] if verification.reason and verification.status == "unverified" else []
-    return verification.model_copy(
-        update={"status": "unverified", "reason": "; ".join([*reasons, reason]), "findings": []}
-    )
-
-
-def _foreign_reason(quantity: str, operators: list[str]) -> str:
-    if quantity == UNCOUNTED:
-        return f"operators without a rule: {', '.join(operators)}; their FLOPs are not in the formulas"
-    return "lmp and torch.utils.flop_counter do not count the same on this model"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from lmp.records import Finding, GateFinding, Kernel, ModuleAnalysis
+from lmp.records import Finding, GateFinding, Kernel, ModuleAnalysis, Verification
 from lmp.verify.claims import (
     LEFT_OUT,
     LISTED_FREE,
@@ -25,10 +25,25 @@ LARGEST_HINT = 64
 """Ratios up to this are worth saying."""
 
 
-def split(findings: Sequence[Finding]) -> tuple[list[Finding], list[Finding]]:
-    """Findings against the analysis, and those that no analysis can mend: operators for which lmp has no rule."""
-    own = [f for f in findings if f.quantity not in (UNCOUNTED, WHOLE_RUN)]
-    return own, [f for f in findings if f.quantity in (UNCOUNTED, WHOLE_RUN)]
+def without_unknown(verification: Verification) -> tuple[list[Finding], Verification]:
+    """Findings against the analysis, and what is to be said of it without those that no analysis can mend: operators
+    for which lmp has no rule."""
+    own = [f for f in verification.findings if f.quantity not in (UNCOUNTED, WHOLE_RUN)]
+    foreign = [f for f in verification.findings if f.quantity in (UNCOUNTED, WHOLE_RUN)]
+    if own or not foreign:
+        return own, verification
+    reason = "lmp and torch.utils.flop_counter do not count the same on this model"
+    if foreign[0].quantity == UNCOUNTED:
+        operators = ", ".join(uncounted(verification))
+        reason = f"operators without a rule: {operators}; their FLOPs are not in the formulas"
+    reasons = [verification.reason] if verification.reason and verification.status == "unverified" else []
+    said = {"status": "unverified", "reason": "; ".join([*reasons, reason]), "findings": []}
+    return [], verification.model_copy(update=said)
+
+
+def uncounted(verification: Verification) -> list[str]:
+    """Operators without a rule that ran."""
+    return sorted({f.counted.partition(":")[0] for f in verification.findings if f.quantity == UNCOUNTED})
 
 
 def told(
