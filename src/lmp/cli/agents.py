@@ -226,6 +226,13 @@ def _shown(run: Run, quiet: bool) -> Iterator[Any]:
             yield LiveLines(run, status)
 
 
+def until(seconds: object) -> str:
+    """A time of the system's clock, in seconds since 1970, as the user's own clock shows it."""
+    if not isinstance(seconds, int | float):
+        return ""
+    return time.strftime(", until %H:%M", time.localtime(seconds))
+
+
 def count(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 
@@ -246,6 +253,10 @@ def event_text(event: dict[str, Any]) -> str | None:
         case "retry":
             wait, why = event.get("seconds"), event.get("why")
             return f"{name}: waiting {wait} s, then try {event.get('attempt')} of {event.get('of')} ({why})"
+        case "rate_limit":
+            return f"{name}: rate limit {event.get('status')}{until(event.get('until'))}"
+        case "broken_off":
+            return f"{name}: broken off, {event.get('why')}"
         case "fallback":
             return f"{name}: {event.get('model')} takes over"
         case "handed in":
