@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from scripted import MODEL, End, Say, ScriptedAgent, Step, Use
 from lmp.agents.base import Ended, Event, Task
 from lmp.agents.run import Limits
 from lmp.errors import AgentUnavailable, CapReached, NotFound, Refused
+from lmp.formula import parse, references
 from lmp.pipeline.agent_runs import Done, carry_out, dry_run, resumed, start
 from lmp.pipeline.module import Options, analyze_modules
 from lmp.records import Draft
@@ -272,3 +274,52 @@ def test_what_is_stored_is_not_made_again(drafts: Any, options: Options) -> None
     assert done.outcomes[0].reused
     done, agent = run(replace(options, fresh=True), {"module-analyzer Linear": [submit(drafts(LINEAR))]})
     assert len(agent.told) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "attributes", "repeat"),
+    [
+        # rows in an expert, and a router that takes its tokens flat
+        ("transformers.models.mixtral.modeling_mixtral.MixtralSparseMoeBlock", ("gate", "experts"), None),
+        # a ModuleList: one class, as often as the config says
+        ("transformers.models.llama.modeling_llama.LlamaModel", ("layers",), "{num_hidden_layers}"),
+    ],
+)
+def test_the_expander_says_rows_and_repeats(
+    name: str, attributes: tuple[str, ...], repeat: str | None, drafts: Any, shared_options: Options
+) -> None:
+    right = drafts(name)
+    opened = json.loads(json.dumps(right))
+    bindings = []
+    for index, kernel in enumerate(right["kernels"]):
+        attribute = (kernel["path"] or "").partition(".")[0]
+        if attribute in attributes:
+            [ref] = references(parse(kernel["flops"]))
+            bound = {variable: str(formula) for variable, formula in ref.bindings}
+            bindings.append({"class_name": name, "kernel": index, "target": ref.target, "bindings": bound})
+            bindings[-1] |= {"repeat": repeat} if repeat else {}
+            reference = f"${{{{self.{attribute}}}}}()"
+            costs = {"flops": reference, "memory_access": {"read": reference, "write": reference}}
+            opened["kernels"][index] |= {**costs, "repeat": 1}
+    assert len(bindings) == len(attributes)
+    short = name.rpartition(".")[2]
+    # What it calls is stored already; it itself is written anew.
+    results = shared_options.results.with_name(f"open-{short}")
+    shutil.copytree(shared_options.results, results, ignore=shutil.ignore_patterns(name, ".locks"))
+    wrong = [{**bindings[0], "repeat": 3}, *bindings[1:]]
+    done, agent = run(
+        Options(results=results, engine="agent"),
+        {
+            f"module-analyzer {short}": [submit(opened)],
+            f"reference-expander {short}": [
+                Use("submit_bindings", {"bindings": wrong}),
+                Use("submit_bindings", {"bindings": bindings}),
+            ],
+        },
+        [name],
+        "expand",
+    )
+    first, second = agent.answers[f"reference-expander {short}"]
+    assert (first.refused, second.refused) == (True, False)
+    assert "[numbers]" in first.text
+    assert done.linked.model.verification.status == "verified"
