@@ -408,6 +408,9 @@ VANISHES = "({batch_size} - 1) * ({batch_size} - 2) * ({batch_size} - 3) * ({bat
 TRICKS: dict[str, Callable[[dict[str, Any]], None]] = {
     "right at the points that are told": lambda kernel: kernel.update(flops=plus(kernel["flops"], VANISHES)),
     "right for few tokens": lambda kernel: kernel.update(flops=f"where({{seq_len}} < 1000, {kernel['flops']}, 0)"),
+    "right at the config values that are told": lambda kernel: kernel.update(
+        flops=f"where({{intermediate_size}} == 11008 or {{intermediate_size}} == 44032, {kernel['flops']}, 0)"
+    ),
     "right at two pairs of sizes": lambda kernel: kernel["memory_access"].update(
         read=plus(kernel["memory_access"]["read"], "({w_bytes} - 2) * ({w_bytes} - 3)")
     ),

@@ -13,9 +13,11 @@ import torch
 
 from lmp.errors import LmpError, NotFound, TraceFailed, UsageError, VerificationFailed
 from lmp.pipeline.points import (
+    FACTORS,
     LONG,
     OTHER_CONFIG,
     OTHER_RATIOS,
+    changed,
     drawn_points,
     held_out_points,
     structural,
@@ -55,6 +57,8 @@ class Making:
         self.torch_dir = Path(torch.__file__).parent
         self.held: set[str] = set()
         self._points: dict[tuple[Any, ...], Point] = {}
+        self._turned: dict[int, dict[str, int]] = {}
+        """Config values that points are drawn at, by how the factors are turned."""
         self._use_trees()
 
     def _use_trees(self) -> None:
@@ -326,11 +330,16 @@ class Making:
 
     def _drawn(self, analysis: ModuleAnalysis, points: Sequence[Point]) -> Iterator[Point]:
         """Points that whoever wrote the analysis could not know, as far as the class runs at such sizes."""
-        digest = hashlib.sha256(analysis.model_dump_json(include={"kernels", "parameters", "assumptions"}).encode())
+        text = analysis.model_dump_json(include={"kernels", "parameters", "assumptions"})
+        digest = hashlib.sha256(text.encode()).digest()
         # A loop over the tokens would take long.
         long = any(len(p.counts) == len(points[0].counts) for p in points if p.values["seq_len"] >= LONG[1])
         layers = {name: points[0].values[name] for name in self.workload.full_layers}
-        for label, values in drawn_points(self._labelled, digest.digest(), long):
+        turn = 1 + digest[-1] % (len(FACTORS) - 1)
+        if turn not in self._turned:
+            self._turned[turn] = changed(self.workload, self.held, turn)
+        own = dict(self.workload.hints)
+        for label, values in drawn_points(own, self._turned[turn], digest, self.workload.has_cache, long):
             try:
                 yield observe(self.workload, {**values, **layers}, label, cross_check=False)
             except Exception:

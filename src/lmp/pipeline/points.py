@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 
 from lmp.workload.base import Workload
 
@@ -78,8 +78,11 @@ def _point(label: str, values: dict[str, int], shape: tuple[int, int, int]) -> t
     return label, {**values, "batch_size": shape[0], "seq_len": shape[1], "cache_len": shape[2]}
 
 
-def changed(workload: Workload, held: Collection[str] = ()) -> dict[str, int]:
-    """Every variable times a factor of its own, as far as the module still runs and what divided still divides."""
+def changed(workload: Workload, held: Collection[str] = (), turn: int = 0) -> dict[str, int]:
+    """Every variable times a factor of its own, as far as the module still runs and what divided still divides.
+
+    ``turn`` gives the factors to others.
+    """
     own = {n: v for n, v in workload.hints.items() if n not in workload.flags}
     # Sizes that are equal by default need not stay equal: the first of two must stay a multiple of the second.
     names = list(own)
@@ -93,7 +96,7 @@ def changed(workload: Workload, held: Collection[str] = ()) -> dict[str, int]:
     for index, (name, before) in enumerate(own.items()):
         if name in held:
             continue
-        factor = FACTORS[index % len(FACTORS)]
+        factor = FACTORS[(index + turn) % len(FACTORS)]
         # A number of layers costs time and shows nothing more when it is multiplied.
         tries = (
             (before + 1,) if name in workload.full_layers else (before * factor, before * 2, before // 2, before // 4)
@@ -137,9 +140,9 @@ def equalised(workload: Workload, held: Collection[str] = ()) -> dict[str, int]:
 
 
 def drawn_points(
-    labelled: Sequence[tuple[str, dict[str, int]]], digest: bytes, long: bool
+    own: dict[str, int], other: dict[str, int], digest: bytes, has_cache: bool, long: bool
 ) -> list[tuple[str, dict[str, int]]]:
-    """Points in each phase at sizes that ``digest`` draws, at the config values of the points that there are.
+    """Points in each phase at sizes that ``digest`` draws, at the config's ``own`` values and at ``other`` ones.
 
     Whoever hands in formulas is told the points of `held_out_points`; these change with every change of the formulas.
     ``long``: also one of some thousand tokens.
@@ -148,13 +151,9 @@ def drawn_points(
     # Without a loop over them, many tokens take no more time than few: nothing is computed on the meta device.
     batch, new, cached = 5 + batch % 60, 19 + new % (400 if long else 40), 25 + cached % (8000 if long else 60)
     many = 1003 + many % 60_000
-    own = labelled[0][1]
-    other = next((values for label, values in labelled if OTHER_CONFIG in label), labelled[-1][1])
-    shapes = [(own, (batch, new, 0))]
-    if any(values.get("cache_len") for _, values in labelled):
-        shapes += [(own, (batch, 1, cached)), (other, (batch, new, cached))]
-    elif other is not own:
-        shapes.append((other, (batch, new, 0)))
+    shapes = [(own, (batch, new, 0)), (other, (batch, new, cached if has_cache else 0))]
+    if has_cache:
+        shapes.append((own, (batch, 1, cached)))
     if long:
         shapes.append((own, (2, many, 0)))
     return [_point("drawn", values, shape) for values, shape in shapes]
