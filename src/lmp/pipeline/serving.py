@@ -19,7 +19,8 @@ from lmp.agents.findings import findings_text
 from lmp.agents.reading import Arguments
 from lmp.agents.tools import analyzer_tools
 from lmp.errors import LmpError, NotFound, Search, UsageError
-from lmp.pipeline.module import Options, Progress, Session, analyze_modules
+from lmp.pipeline.model import ModelSession
+from lmp.pipeline.module import Options, Progress, analyze_modules
 from lmp.pipeline.submitting import checked, submit
 from lmp.records import ModuleAnalysis
 from lmp.source.scratchpad import write_scratchpad
@@ -48,9 +49,9 @@ class Serving:
         others = analyzer_tools(None, self._trees, self._check, self._submit, self._stop, self._analysis, config)
         return [task, *others]
 
-    def _session(self) -> Session:
+    def _session(self) -> ModelSession:
         """A new one a call: what others stored meanwhile is seen."""
-        return Session(self.options, self.progress)
+        return ModelSession(self.options, self.progress)
 
     def _trees(self) -> Trees:
         return self._session().trees

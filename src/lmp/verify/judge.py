@@ -28,24 +28,14 @@ from lmp.verify.claims import (
     Claims,
     Lookup,
 )
+from lmp.verify.counted import SIZES, Costs, Counted, Line, child_of, described
 from lmp.verify.counter import Counter, OperatorCount, flop_counter_total
 from lmp.verify.resolve import contradicted, resolve_all
 from lmp.workload.base import RUNTIME, Workload
 from lmp.workload.calls import Call, Place
 
-SIZES = ((2, 2), (3, 5))
-"""Pairs of w_bytes and a_bytes: the second tells a weight from an activation. A third is drawn for each analysis."""
-
 KEPT = 20
 """Findings that are kept, the first of each line."""
-
-SHOWN = 8
-"""Kinds of operators that are described of one line."""
-
-Line = tuple[str, int]
-"""A file relative to its tree, and a line of it."""
-
-Sizes = tuple[tuple[int, int], ...]
 
 StatementOf = Callable[[str, int], int]
 """A file relative to its tree and a line of it -> the first line of the statement that the line belongs to."""
@@ -294,11 +284,11 @@ class _Judge:
 
     # --- one call
 
-    def counted(self, point: Point, call: Call) -> _Counted:
+    def counted(self, point: Point, call: Call) -> Counted:
         """The operators of the call, nested calls included, each at the innermost place that has a kernel."""
-        counted = _Counted(Costs.nothing(self.sizes))
+        counted = Counted(Costs.nothing(self.sizes))
         for chain, count in point.by_call.get(call.index, ()):
-            if self.unsettled and (child := _child(count, call)) is not None and self._is_unsettled(child, call):
+            if self.unsettled and (child := child_of(count, call)) is not None and self._is_unsettled(child, call):
                 continue
             places = [self._place(place) for place in chain]
             at = next((index for index, place in enumerate(places) if place in self.kernels), len(places))
@@ -307,7 +297,7 @@ class _Judge:
             place = home or (places[0] if places else None)
             counted.operators[place].append(count)
             if not count.known:
-                counted.uncovered.append((place, UNCOUNTED, _described(count)))
+                counted.uncovered.append((place, UNCOUNTED, described(count)))
             if home is not None:
                 counted.lines[home] = counted.lines.get(home, counted.nothing) + costs
             if any(costs.at):
@@ -316,11 +306,11 @@ class _Judge:
                 inside = places[:at] if home is not None else places[:1]
                 free = next((place for place in inside if place in self.free), None)
                 if free is not None:
-                    counted.uncovered.append((free, LISTED_FREE, _described(count)))
+                    counted.uncovered.append((free, LISTED_FREE, described(count)))
                 elif home is None and place not in self.not_taken:
-                    counted.uncovered.append((place, UNCOVERED, _described(count)))
+                    counted.uncovered.append((place, UNCOVERED, described(count)))
             for passed in self.not_taken.intersection(places):
-                counted.uncovered.append((passed, LISTED_NOT_TAKEN, _described(count)))
+                counted.uncovered.append((passed, LISTED_NOT_TAKEN, described(count)))
         for called in point.called_by.get(call.index, ()):
             site = [self._place(place) for place in called.site.chain] if called.site is not None else []
             for passed in self.not_taken.intersection(site):
@@ -342,7 +332,7 @@ class _Judge:
             if claimed != str(counted):
                 self.find(None, None, PARAMETERS_COUNT, point, values, claimed, str(counted))
 
-    def call(self, point: Point, values: Mapping[str, int], call: Call, counted: _Counted) -> None:
+    def call(self, point: Point, values: Mapping[str, int], call: Call, counted: Counted) -> None:
         """Compare one call, line by line and then in sum."""
         before = self.differences
         for place, what, shown in counted.uncovered:
@@ -479,91 +469,6 @@ def _below(point: Point, call: Call) -> Iterator[Call]:
     yield call
     for inner in point.called_by.get(call.index, ()):
         yield from _below(point, inner)
-
-
-@dataclass(frozen=True)
-class Costs:
-    """What was counted, at each pair of sizes."""
-
-    at: tuple[Amounts, ...]
-
-    @staticmethod
-    def nothing(sizes: Sizes) -> Costs:
-        return Costs(tuple(Amounts() for _ in sizes))
-
-    @staticmethod
-    def of(count: OperatorCount, sizes: Sizes) -> Costs:
-        return Costs(
-            tuple(
-                Amounts(count.flops, count.matmul_flops, count.read.bytes(*pair), count.write.bytes(*pair))
-                for pair in sizes
-            )
-        )
-
-    def __add__(self, other: Costs) -> Costs:
-        return Costs(tuple(mine + theirs for mine, theirs in zip(self.at, other.at, strict=True)))
-
-
-@dataclass
-class _Counted:
-    """One call's operators: by line, and those without a home."""
-
-    nothing: Costs
-    lines: dict[Line, Costs] = field(default_factory=dict)
-    uncovered: list[tuple[Line | None, str, str]] = field(default_factory=list)
-    operators: dict[Line | None, list[OperatorCount]] = field(default_factory=lambda: defaultdict(list))
-
-    def summary(self) -> Any:
-        """Equal for calls that cost the same on every line."""
-        return frozenset(self.lines.items()), tuple(self.uncovered)
-
-    def described(self, line: Line | None, call: Call) -> Callable[[], list[str]]:
-        return lambda: describe(self.operators.get(line, ()), call)
-
-    def at(self, line: Line, index: int) -> Amounts:
-        return self.lines.get(line, self.nothing).at[index]
-
-
-def describe(counts: Sequence[OperatorCount], call: Call) -> list[str]:
-    """What ran at a line of a call, in the order in which it ran: its own operators with their shapes, alike ones
-    once, and of each module that it calls the sum."""
-    found: dict[str, list[OperatorCount]] = {}
-    for count in counts:
-        child = _child(count, call)
-        if child is not None:
-            path = child.path.removeprefix(call.path).lstrip(".")
-            name = f"{path} ({type(child.module).__name__})"
-        else:
-            shapes = " x ".join(str(list(shape)) for shape in count.shapes)
-            name = f"{count.operator.removeprefix('aten.').removesuffix('.default')} {shapes}".rstrip()
-        found.setdefault(name, []).append(count)
-    shown = [f"{name}: {_of_all(some, call)}" for name, some in found.items()]
-    return shown if len(shown) <= SHOWN else [*shown[: SHOWN - 1], f"and {len(shown) - SHOWN + 1} more"]
-
-
-def _child(count: OperatorCount, call: Call) -> Call | None:
-    """The module that a call calls itself, and in which the operator ran; None where it ran in the call's own."""
-    return next((segment.call for segment in count.segments if segment.call.parent is call), None)
-
-
-def _of_all(counts: Sequence[OperatorCount], call: Call) -> str:
-    if _child(counts[0], call) is None:
-        text = _costs(counts[0])
-        return text if len(counts) == 1 else f"{text}; {len(counts)} times"
-    return _amounts(sum((Costs.of(count, SIZES).at[0] for count in counts), Amounts()))
-
-
-def _costs(count: OperatorCount) -> str:
-    return _amounts(Costs.of(count, SIZES).at[0])
-
-
-def _amounts(cost: Amounts) -> str:
-    shown = ", ".join(f"{name} {getattr(cost, name)}" for name in QUANTITIES if getattr(cost, name))
-    return shown or "no cost known"
-
-
-def _described(count: OperatorCount) -> str:
-    return f"{count.operator}: {_costs(count)}"
 
 
 def _first_line(error: Exception) -> str:
