@@ -175,11 +175,17 @@ def test_each_kind_of_mistake_comes_back_as_a_finding(lmp: Lmp, service: Message
         Reply([says("It costs about 5 FLOPs an element.")]),
         *map(hand_in, (wrong_flops, right)),
     )
+    _, told, _ = lmp("prompt", name, "--json")
     code, out, err = lmp("analyze-module", name, "--engine", "agent", "--json", "--agent-model", MODEL)
     assert code == 0, err
     assert script.used_up
+    # What `lmp prompt` prints is what was sent, to the letter.
+    sent = script.requests[0]
+    assert json.loads(told)["system"] in [block["text"] for block in sent["system"]]
+    assert json.loads(told)["prompt"] in [block["text"] for block in sent["messages"][0]["content"]]
     [analysis] = json.loads(out)
     assert (analysis["engine"], analysis["verification"]["status"]) == ("agent", "verified")
+    assert analysis["provenance"][0]["prompt_sha256"] == json.loads(told)["sha256"]
     # What does not arrive as JSON is no hand-in: five were.
     assert (analysis["provenance"][0]["rounds"], analysis["provenance"][0]["turns"]) == (5, 7)
     handed_in = [line["findings"] for line in lmp.transcript() if line["event"] == "handed in"]
