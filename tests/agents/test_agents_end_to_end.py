@@ -147,6 +147,7 @@ def test_ctrl_c_keeps_everything_and_resume_goes_on(lmp: Lmp, service: MessagesS
     assert process.returncode == 130, err
     run = next(lmp.results.glob(".runs/*")).name
     assert f"`lmp resume {run} --results {lmp.results}` goes on from here" in err
+    assert f"transcript: {lmp.results / '.runs' / run / 'transcript.jsonl'}" in err
     assert not (lmp.results / LINEAR / "module_analysis.json").exists()
     assert json.loads((lmp.results / ".runs" / run / "run.json").read_text())["status"] == "interrupted"
     code, out, err = lmp("resume", "--json")

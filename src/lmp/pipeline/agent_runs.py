@@ -108,14 +108,14 @@ def carry_out(run: Run, options: Options, progress: Progress, make_agent: MakeAg
         model = _linked(session, run)
     except KeyboardInterrupt:
         run.finish("interrupted")
+        _summarise(run, work, began)
         raise Interrupted(
             f"interrupted; what was finished is stored, and nothing was half written\n"
             f"`{run.resume_command}` goes on from here"
         ) from None
     except LmpError as error:
         run.finish("failed")
-        if work is not None:
-            run.on_event({"event": "summary", "summary": _summary(work, began)})
+        _summarise(run, work, began)
         if isinstance(error, AgentUnavailable):
             error.args = (str(error).replace("`lmp resume`", f"`{run.resume_command}`"),)
         raise
@@ -124,6 +124,12 @@ def carry_out(run: Run, options: Options, progress: Progress, make_agent: MakeAg
         raise
     run.finish("done")
     return Done(_outcomes(session, run), model, _summary(work, began))
+
+
+def _summarise(run: Run, work: AgentWork | None, began: datetime) -> None:
+    """What was done and spent is said however it ends."""
+    if work is not None:
+        run.on_event({"event": "summary", "summary": _summary(work, began)})
 
 
 async def _work(work: AgentWork) -> None:
