@@ -50,8 +50,6 @@ class Caps:
 
     max_turns: int = 40
     """Answers of the model in one task, follow-ups included."""
-    max_rounds: int = 8
-    """Hand-ins in one task."""
     timeout: float | None = 1800.0
     """Seconds of one task; None means no limit."""
     budget_usd: float | None = None

@@ -84,8 +84,10 @@ class BindingGate:
             by_class[binding.class_name][binding.kernel] = binding
             findings += self._one(binding)
         if not findings:
-            findings += self._surplus(by_class)
-            findings += self._left(by_class)
+            lookup = self._with(by_class)
+            parts = list(reached(lookup(self.root.class_name), lookup))
+            findings += self._surplus(by_class, parts)
+            findings += self._left(parts, lookup)
         return Bound(findings=tuple(findings)) if findings else self._numbers(by_class)
 
     # -- bindings --------------------------------------------------------------------------------------------------
@@ -112,23 +114,21 @@ class BindingGate:
         for name, text in [*binding.bindings.items(), ("repeat", str(binding.repeat or 1))]:
             yield from _formula(binding, analysis, name, text)
 
-    def _surplus(self, by_class: ByClass) -> Iterator[GateFinding]:
+    def _surplus(self, by_class: ByClass, parts: Sequence[ModuleAnalysis]) -> Iterator[GateFinding]:
         """Bindings of places that are not open: nothing is changed that was clear."""
-        lookup = self._with(by_class)
-        for analysis in list(reached(lookup(self.root.class_name), lookup)):
+        for analysis in parts:
             was_open = {place.kernel for place in open_places(self.lookup(analysis.class_name), self.lookup)}
             for index, binding in by_class.get(analysis.class_name, {}).items():
                 if index not in was_open:
                     yield _finding("reference", binding, "it is not an open place; leave this binding out")
-        inside = {analysis.class_name for analysis in reached(lookup(self.root.class_name), lookup)}
+        inside = {analysis.class_name for analysis in parts}
         for name, bindings in by_class.items():
             if name not in inside:
                 yield _finding("reference", next(iter(bindings.values())), "the class is not in this model")
 
-    def _left(self, by_class: ByClass) -> Iterator[GateFinding]:
+    def _left(self, parts: Sequence[ModuleAnalysis], lookup: Lookup) -> Iterator[GateFinding]:
         """Places that are open with the bindings put in."""
-        lookup = self._with(by_class)
-        for analysis in reached(lookup(self.root.class_name), lookup):
+        for analysis in parts:
             for place in open_places(analysis, lookup):
                 message = f"{place.class_name}, kernel {place.kernel} is open, as {place.why}"
                 yield GateFinding(

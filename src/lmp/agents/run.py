@@ -209,6 +209,14 @@ def go_on(results: Path, name: str | None, changed: dict[str, Any]) -> Run:
     return Run(folder, state)
 
 
+def _is_done(folder: Path) -> bool:
+    """What cannot be read as a run is not: going on with it says so."""
+    try:
+        return State.model_validate_json((folder / STATE).read_bytes()).status == "done"
+    except (OSError, ValidationError):
+        return False
+
+
 def find_run(results: Path, name: str | None) -> Path:
     runs = results.absolute() / RUNS
     there = sorted((file.parent for file in runs.glob(f"*/{STATE}")), key=lambda folder: folder.name)
@@ -219,6 +227,6 @@ def find_run(results: Path, name: str | None) -> Path:
             raise UsageError(f"there is no run {name!r} in {runs}\nruns there: {known}")
         return found
     for folder in reversed(there):
-        if '"status": "done"' not in (folder / STATE).read_text(errors="replace") and not _is_at_work(folder):
+        if not _is_done(folder) and not _is_at_work(folder):
             return folder
     raise UsageError(f"there is nothing to go on with in {runs}\ngive the folder of the results with --results")

@@ -91,7 +91,7 @@ class Stage:
         talk, limits = self.talk, self.run.state.limits
         async with self.run.slots:
             share = self._share()
-            caps = Caps(share.turns or NO_LIMIT, limits.max_rounds, limits.timeout, share.usd)
+            caps = Caps(share.turns or NO_LIMIT, limits.timeout, share.usd)
             task = Task(
                 name=talk.name,
                 stage=talk.stage,

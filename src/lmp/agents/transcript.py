@@ -11,6 +11,7 @@ from typing import Any, TextIO
 
 from lmp.agents.base import Event, Task
 from lmp.agents.environment import redacted
+from lmp.source.quoting import escaped
 from lmp.store.files import storage_errors
 
 MAX_TEXT = 200_000
@@ -18,11 +19,8 @@ MAX_TEXT = 200_000
 
 
 def shown(text: str) -> str:
-    """``text`` as a terminal may show it: control characters and what reorders text stand as escapes, newlines stay.
-
-    Markup of the printer is the caller's: `rich.markup.escape`.
-    """
-    return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
+    """``text`` as a terminal may show it; newlines stay."""
+    return escaped(text, kept="\n")
 
 
 class Transcript:

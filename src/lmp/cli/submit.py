@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lmp.cli import options as o
+from lmp.cli.agents import count
 from lmp.cli.commands import DISAGREES, _note, _options, _print_json, _watched
 
 if TYPE_CHECKING:
@@ -56,8 +57,7 @@ def submit(
     else:
         sys.stdout.write("".join(f"{line}\n" for line in _told(submitted)))
     if not submitted.hand_in.accepted:
-        count = len(submitted.hand_in.findings)
-        _note(f"error: refused, with {count} finding{'s' if count != 1 else ''}")
+        _note(f"error: refused, with {count(len(submitted.hand_in.findings), 'finding')}")
         _note(f"the draft is kept as {submitted.hand_in.file}; mend it and submit it again")
         raise typer.Exit(DISAGREES)
 
@@ -100,5 +100,7 @@ def _place(finding: GateFinding) -> str:
 
 
 def harmless(text: str) -> str:
-    """The text on one line, with what a terminal would obey, or show in another order, written as an escape."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape", "backslashreplace").decode() for c in text)
+    """The text on one line, with what a terminal would obey written out."""
+    from lmp.source.quoting import escaped
+
+    return escaped(text, kept="")

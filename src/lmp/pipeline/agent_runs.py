@@ -182,7 +182,7 @@ def dry_run(class_paths: Sequence[str], options: Options, limits: Limits) -> Dry
 
     session = HandInSession(options, lambda name, stage: None)
     session.ask(class_paths)
-    planned = plan(class_paths, session.locate, session.trees, lambda name: session.reusable(name) is not None)
+    planned = plan(class_paths, session.locate, session.trees, session.has)
     told = {p.name: told_of_class(session, p.name, session.lookup) for p in planned}
     sizes = {name: len(said.system) + len(said.prompt) for name, said in told.items()}
     names = {p.name for p in planned}

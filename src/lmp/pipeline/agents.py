@@ -11,9 +11,9 @@ from lmp.agents.binding import BindingGate, Bound
 from lmp.agents.facts import Facts
 from lmp.agents.findings import findings_text
 from lmp.agents.gate import Gate
-from lmp.agents.handins import HandIns
+from lmp.agents.handins import HandIns, Judged
 from lmp.agents.reading import callee_of
-from lmp.agents.run import Run
+from lmp.agents.run import Run, conversation
 from lmp.agents.stage import Stage, Talk
 from lmp.agents.told import analyzer_prompt
 from lmp.agents.tools import analyzer_tools, expander_tools
@@ -65,8 +65,8 @@ class AgentWork:
 
     def _begin(self, class_paths: Sequence[str]) -> None:
         """A task for each class that is to be analysed, called ones first."""
-        is_stored = lambda name: self.session.reusable(name) is not None  # noqa: E731
-        for planned in plan(class_paths, self.session.locate, self.session.trees, is_stored):
+        session = self.session
+        for planned in plan(class_paths, session.locate, session.trees, session.has):
             if planned.name not in self._tasks:
                 self._tasks[planned.name] = asyncio.create_task(self._guarded(planned), name=planned.name)
         self._counted()
@@ -112,13 +112,7 @@ class AgentWork:
         name, source = planned.name, planned.source
         subject, facts = await self._executing(lambda: self._read(planned))
         gate = Gate(subject)
-        hand_ins = HandIns(
-            name=name,
-            check=lambda draft: self._executing(lambda: gate.check(draft)),
-            keep=lambda draft, findings: self._keep(name, draft, findings),
-            shown=findings_text,
-            most=self.run.state.limits.max_rounds,
-        )
+        hand_ins = self._hand_ins(name, gate.check, "submit_analysis")
         told = analyzer_prompt(facts, self.session.trees)
         tools = analyzer_tools(
             facts,
@@ -140,6 +134,16 @@ class AgentWork:
         self.session.store.drop_draft(name, self.session.names(name))
         self.run.close(source.class_path, ANALYZER)
         return analysis
+
+    def _hand_ins(self, name: str, check: Callable[[Any], Judged], tool: str) -> HandIns:
+        return HandIns(
+            name=name,
+            check=lambda handed_in: self._executing(lambda: check(handed_in)),
+            keep=lambda handed_in, findings: self._keep(name, handed_in, findings),
+            shown=findings_text,
+            most=self.run.state.limits.max_rounds,
+            tool=tool,
+        )
 
     def _read(self, planned: Planned) -> tuple[ClassSubject, Facts]:
         subject = self._subject(planned.name)
@@ -167,7 +171,7 @@ class AgentWork:
     async def _need(self, name: str, class_paths: Sequence[str]) -> None:
         """Has classes analysed that turned up on the way, all at the same time."""
         wanted = [self._own_name(class_path) for class_path in class_paths]
-        missing = [called for called in wanted if self.session.reusable(called) is None]
+        missing = [called for called in wanted if not self.session.has(called)]
         self._begin(missing)
         for called in missing:
             await self._wait(name, called)
@@ -224,18 +228,11 @@ class AgentWork:
             try:
                 return ask()
             except Missing as missing:
-                await self._need(f"{EXPANDER} {name}", missing.classes)
+                await self._need(conversation(name, EXPANDER), missing.classes)
 
     async def _bound(self, gate: BindingGate, root: ModuleAnalysis, places: Sequence[Any]) -> tuple[Bound, Provenance]:
         name = root.class_name
-        hand_ins = HandIns(
-            name=name,
-            check=lambda handed_in: self._executing(lambda: gate.check(handed_in)),
-            keep=lambda handed_in, findings: self._keep(name, handed_in, findings),
-            shown=findings_text,
-            most=self.run.state.limits.max_rounds,
-            tool="submit_bindings",
-        )
+        hand_ins = self._hand_ins(name, gate.check, "submit_bindings")
         told = await self._executing(lambda: told_of_places(self.session, root, self.session.lookup))
         tools = expander_tools(
             places,
@@ -244,8 +241,15 @@ class AgentWork:
             hand_ins.stop,
             lambda asked: self._analysis_of(asked, hand_ins),
         )
-        need = lambda asked: self._need(f"{EXPANDER} {name}", asked)  # noqa: E731
-        talk = Talk(name, EXPANDER, told.system, told.prompt, tools, self._roots(), need)
+        talk = Talk(
+            name,
+            EXPANDER,
+            told.system,
+            told.prompt,
+            tools,
+            self._roots(),
+            lambda asked: self._need(conversation(name, EXPANDER), asked),
+        )
         try:
             provenance = await Stage(self.run, self.agent, talk, hand_ins).through()
         except (Refused, NotFound):

@@ -38,7 +38,7 @@ def facts_of(session: Session, source: ClassSource, lookup: Lookup, making: Maki
 def config_of(session: Session, class_path: str) -> dict[str, Any]:
     """The plain values of the config that a class is analysed at, as far as they are known without executing it."""
     try:
-        making = session._making(session.locate(class_path))
+        making = session.making(session.locate(class_path))
         from lmp.pipeline.described import plain_config
 
         return plain_config(making) or dict(session.config or {})
@@ -52,7 +52,7 @@ def _executed(
     """What running it shows, or why it does not run; and the plain values of its config."""
     config: dict[str, Any] = {}
     try:
-        making = making or session._making(source)
+        making = making or session.making(source)
         from lmp.pipeline.described import executed, plain_config
 
         config = plain_config(making)

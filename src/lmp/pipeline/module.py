@@ -241,9 +241,9 @@ class Session:
 
     def _analyse(self, source: ClassSource) -> list[Outcome]:
         with collected_seldom():
-            return self._making(source).outcomes()
+            return self.making(source).outcomes()
 
-    def _making(self, source: ClassSource, stored: ModuleAnalysis | None = None) -> Making:
+    def making(self, source: ClassSource, stored: ModuleAnalysis | None = None) -> Making:
         """What runs engine and judge; importing it imports torch. ``stored`` is what is to be judged again."""
         with collected_later():
             from lmp.pipeline.making import Making
@@ -265,7 +265,7 @@ class Session:
         return OwnMaking(self, source, call, stored)
 
     def verified_again(self, source: ClassSource, stored: ModuleAnalysis) -> Outcome:
-        verification = self._making(source, stored).judged(stored)
+        verification = self.making(source, stored).judged(stored)
         updated = stored.model_copy(update={"verification": verification})
         return Outcome(updated, self.store.save(updated), reused=False, requested=True)
 

@@ -6,7 +6,7 @@ Work that blocks runs in a thread, one call at a time: a class is executed in th
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
@@ -20,8 +20,8 @@ from lmp.agents.reading import Arguments
 from lmp.agents.tools import analyzer_tools
 from lmp.errors import LmpError, NotFound, Search, UsageError
 from lmp.pipeline.model import ModelSession
-from lmp.pipeline.module import Options, Progress, analyze_modules
-from lmp.pipeline.submitting import checked, submit
+from lmp.pipeline.module import Options, Progress
+from lmp.pipeline.submitting import analyse, checked, submit
 from lmp.records import ModuleAnalysis
 from lmp.source.scratchpad import write_scratchpad
 from lmp.source.trees import Trees
@@ -73,7 +73,7 @@ class Serving:
         from lmp.pipeline.subject import ClassSubject, HandInSession
 
         subject = ClassSubject(HandInSession(self.options, self.progress), class_of(draft), engine="submitted")
-        return checked(Gate(subject), draft, self._analyse)[0]
+        return checked(Gate(subject), draft, lambda missing: analyse(missing, self.options, self.progress))[0]
 
     async def _submit(self, draft: Any) -> Answer:
         done = await self._threaded(lambda: submit(class_of(draft), draft, self.options, self.progress))
@@ -86,10 +86,6 @@ class Serving:
 
     async def _analysis(self, class_path: str) -> ModuleAnalysis:
         return await self._threaded(lambda: self._session().lookup(class_path))
-
-    def _analyse(self, class_path: str) -> None:
-        own = replace(self.options, engine="trace", fresh=False)
-        analyze_modules([class_path], own, self.progress)
 
     async def _stop(self, looked_for: str, where: str, found: str) -> Answer:
         error = NotFound(

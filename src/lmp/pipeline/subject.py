@@ -37,6 +37,10 @@ class HandInSession(ModelSession):
         """
         return self._looked_up(class_path, ())
 
+    def has(self, name: str) -> bool:
+        """Whether a class has an analysis that need not be made again."""
+        return self.reusable(name) is not None
+
     def _looked_up(self, class_path: str, above: tuple[str, ...]) -> ModuleAnalysis:
         found = self.stored(class_path)
         if found is None:
@@ -93,7 +97,7 @@ class ClassSubject:
 
         try:
             with quiet_warnings():
-                making = self.session._making(self.source)
+                making = self.session.making(self.source)
                 points = making.points()
         except LmpError as error:
             if isinstance(error, UsageError) and "--dtype" in str(error):

@@ -64,7 +64,7 @@ def submit(
     subject = ClassSubject(session, class_path, engine="submitted")
     name = subject.source.class_path
     progress(name, "checking")
-    verdict, made = checked(Gate(subject), handed_in, lambda missing: _analyse(missing, options, progress))
+    verdict, made = checked(Gate(subject), handed_in, lambda missing: analyse(missing, options, progress))
     if verdict.analysis is None:
         return Submitted(_kept(session, name, handed_in, verdict), verdict.notes, made)
     provenance = [Provenance(stage="submitted")]
@@ -93,7 +93,7 @@ def checked(gate: Gate, handed_in: object, analyse: Callable[[str], None]) -> tu
                 made[name] = None
 
 
-def _analyse(class_path: str, options: Options, progress: Progress) -> None:
+def analyse(class_path: str, options: Options, progress: Progress) -> None:
     """By lmp's own engine, whatever was asked for: it costs nothing but time."""
     from lmp.pipeline.module import analyze_modules
 

@@ -35,9 +35,12 @@ class Place:
         return f"{self.name}: {self.file}, lines {self.lines[0]}-{self.lines[1]}"
 
 
-def escaped(text: str) -> str:
-    """Text that can be shown: what a terminal would obey is written out (``\\x1b``); newlines and tabs are kept."""
-    return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text)
+def escaped(text: str, kept: str = "\n\t") -> str:
+    """Text that can be shown: what a terminal would obey, or show in another order, is written out (``\\x1b``).
+
+    Markup of the printer is the caller's: `rich.markup.escape`.
+    """
+    return "".join(c if c.isprintable() or c in kept else c.encode("unicode_escape").decode() for c in text)
 
 
 def numbered(path: Path, first: int, last: int) -> str:
