@@ -105,7 +105,7 @@ def test_a_class_that_cannot_be_executed(
     def fails(self: Session, source: object) -> None:
         raise TraceFailed("it needs a device that is not here\nuse another machine")
 
-    monkeypatch.setattr(Session, "_making", fails)
+    monkeypatch.setattr(Session, "making", fails)
     norm = facts(f"{LLAMA}.LlamaRMSNorm", tmp_path)
     assert execution_text(norm).startswith("It cannot be executed here: it needs a device that is not here\n")
     assert "- 63: `hidden_states = hidden_states.to(torch.float32)`" in statements_text(norm)
