@@ -305,3 +305,30 @@ class Bindings(Record):
     """What the reference expander hands in."""
 
     bindings: list[Binding]
+
+
+# --- reports ---------------------------------------------------------------------------------------------------------
+
+
+class Pitfall(Record):
+    """Something that costs whoever works with a code base time."""
+
+    what: str
+    detect: str = Field(description="the signal by which somebody notices it")
+    fix: str
+
+
+class Narrative(Record):
+    """What an agent writes into a report, for places that are otherwise composed from the facts.
+
+    Texts are plain, with `` `names` `` and `` `path:line` (`symbol`) `` pointers; nothing else is markup. Every pointer
+    must open at its symbol, and every number with a unit must be one of the report's own.
+    """
+
+    tldr: list[str] = Field(min_length=1, description="sentences, 3 to 8")
+    insights: dict[str, list[str]] = Field(
+        default={}, description="class path, or name of a component -> sentences on it"
+    )
+    pitfalls: list[Pitfall] = []
+    deep_dive: dict[str, list[str]] = Field(default={}, description="heading of a section -> sentences that go further")
+    open_questions: list[str] = []

@@ -6,7 +6,7 @@ docs/formulas.md is the grammar.
 
 from __future__ import annotations
 
-from lmp.formula.evaluate import evaluate, evaluate_condition
+from lmp.formula.evaluate import evaluate, evaluate_condition, evaluate_exact
 from lmp.formula.nodes import (
     FUNCTIONS,
     MAX_BITS,
@@ -106,6 +106,7 @@ __all__ = [
     "evaluate",
     "evaluate_all",
     "evaluate_condition",
+    "evaluate_exact",
     "evaluate_many",
     "floor",
     "free_variables",

@@ -58,13 +58,19 @@ def evaluate(formula: Expr | str, values: Mapping[str, int]) -> int:
     raise not_an_integer(expr, result)
 
 
+def evaluate_exact(formula: Expr | str, values: Mapping[str, Number]) -> Number:
+    """The same where values and result may be fractions."""
+    expr = parse(formula) if isinstance(formula, str) else formula
+    return guarded(lambda: exact(expr, values))
+
+
 def evaluate_condition(condition: Condition | str, values: Mapping[str, int]) -> bool:
     """Whether the condition holds with these integers put in for the variables."""
     parsed = parse_condition(condition) if isinstance(condition, str) else condition
     return guarded(lambda: holds(parsed, integers(values)))
 
 
-def exact(expr: Expr, values: Mapping[str, int]) -> Number:
+def exact(expr: Expr, values: Mapping[str, Number]) -> Number:
     """The value, which may be a fraction. An int is always an int here, never a Fraction with denominator 1."""
     match expr:
         case Num(value):
@@ -91,7 +97,7 @@ def exact(expr: Expr, values: Mapping[str, int]) -> Number:
     raise TypeError(f"not a formula: {expr!r}")
 
 
-def holds(condition: Condition, values: Mapping[str, int]) -> bool:
+def holds(condition: Condition, values: Mapping[str, Number]) -> bool:
     match condition:
         case Compare(relation, left, right):
             return RELATION[relation](exact(left, values), exact(right, values))

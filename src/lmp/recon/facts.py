@@ -1,0 +1,198 @@
+"""What reconnaissance finds. Files are posix paths relative to the repository; lines count from 1.
+
+Plain values, small enough that a repository of thousands of files fits in memory: no syntax tree is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class Place:
+    file: str
+    line: int
+
+
+@dataclass(frozen=True)
+class Definition:
+    """A class, function or method of Python; a function or struct of C++ and CUDA."""
+
+    kind: Literal["class", "function", "method"]
+    name: str
+    qualname: str
+    """``Scheduler.step``."""
+    place: Place
+    end: int
+    bases: tuple[str, ...] = ()
+    """As written."""
+    decorators: tuple[str, ...] = ()
+    """As written, without the arguments."""
+    doc: str = ""
+    """First line of the docstring."""
+    methods: tuple[str, ...] = ()
+    """Of a class."""
+
+
+@dataclass(frozen=True)
+class EnvRead:
+    """One read of an environment variable in the code."""
+
+    name: str
+    """The variable; where it cannot be told, the expression as written."""
+    place: Place
+    default: str | None = None
+    """As written; None where there is none."""
+    derived: bool = False
+    """The name was followed through a wrapper (a prefix and an attribute): it does not stand in the code as such."""
+    resolved: bool = True
+    """False: ``name`` is an expression that reading cannot work out."""
+    via: str = ""
+    """The wrapper or accessor, as written: ``os.environ.get``, ``get_bool_env_var``."""
+
+
+@dataclass(frozen=True)
+class Flag:
+    """A flag or argument of a command line."""
+
+    names: tuple[str, ...]
+    place: Place
+    parser: Literal["argparse", "click", "typer", "fire", "absl", "dataclass"]
+    default: str | None = None
+    help: str = ""
+
+
+@dataclass(frozen=True)
+class ConfigFile:
+    """A file of settings, with its first keys."""
+
+    file: str
+    kind: str
+    keys: tuple[Place, ...] = ()
+    names: tuple[str, ...] = ()
+    """One for each of ``keys``."""
+
+
+@dataclass(frozen=True)
+class KernelConfig:
+    """One configuration of an autotuned kernel, or what could not be worked out by reading."""
+
+    place: Place
+    values: Mapping[str, int | str] = field(default_factory=dict)
+    """``BLOCK_M`` and the like, ``num_warps``, ``num_stages``."""
+    expression: str = ""
+    """What stands there, where it is "not resolved statically"."""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A place that starts a kernel: ``kernel[grid](…, BLOCK_M=64)``, ``kernel<<<grid, block>>>(…)``."""
+
+    kernel: str
+    place: Place
+    inside: str
+    """The function around it."""
+    grid: str = ""
+    values: Mapping[str, str] = field(default_factory=dict)
+    """Keyword arguments that name a configuration, as written."""
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A GPU kernel."""
+
+    language: Literal["triton", "cuda", "metal", "tilelang", "cute", "pallas", "numba"]
+    name: str
+    place: Place
+    end: int
+    parameters: tuple[str, ...] = ()
+    constexprs: tuple[str, ...] = ()
+    autotuned: Place | None = None
+    """Where the autotuner stands."""
+    key: tuple[str, ...] = ()
+    """What the autotuner chooses by."""
+    configs: tuple[KernelConfig, ...] = ()
+    launch_bounds: str = ""
+
+
+@dataclass(frozen=True)
+class EntryPoint:
+    kind: Literal["cli", "server", "benchmark", "example", "script", "library"]
+    name: str
+    place: Place
+    what: str = ""
+    """How it is started, or what it is, from the code."""
+
+
+@dataclass(frozen=True)
+class Skipped:
+    file: str
+    why: str
+
+
+@dataclass(frozen=True)
+class FileFacts:
+    """One file that was read."""
+
+    file: str
+    language: str
+    lines: int
+    sha256: str
+    imports: tuple[str, ...] = ()
+    doc: str = ""
+    role: Literal["source", "test", "example", "benchmark", "vendored", "legacy", "docs", "build"] = "source"
+
+
+@dataclass
+class RepoFacts:
+    """Everything, in the order of the files' names."""
+
+    root_name: str
+    files: list[FileFacts] = field(default_factory=list)
+    skipped: list[Skipped] = field(default_factory=list)
+    definitions: list[Definition] = field(default_factory=list)
+    env: list[EnvRead] = field(default_factory=list)
+    flags: list[Flag] = field(default_factory=list)
+    config_files: list[ConfigFile] = field(default_factory=list)
+    kernels: list[Kernel] = field(default_factory=list)
+    launches: list[Launch] = field(default_factory=list)
+    macros: list[tuple[str, str, Place]] = field(default_factory=list)
+    """``#define`` of a size: name, value as written, place."""
+    entries: list[EntryPoint] = field(default_factory=list)
+    install: list[tuple[str, Place]] = field(default_factory=list)
+    """How it is installed or built, from its own files: command, and where that stands."""
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """What a report states as numbers, by name."""
+        by_language: dict[str, int] = {}
+        for kernel in self.kernels:
+            by_language[f"kernels.{kernel.language}"] = by_language.get(f"kernels.{kernel.language}", 0) + 1
+        return {
+            "files": len(self.files),
+            "skipped": len(self.skipped),
+            "lines": sum(file.lines for file in self.files),
+            "definitions": len(self.definitions),
+            "env_reads": len(self.env),
+            "env_variables": len({read.name for read in self.env if read.resolved}),
+            "flags": len(self.flags),
+            "config_files": len(self.config_files),
+            "kernels": len(self.kernels),
+            "autotuned": sum(kernel.autotuned is not None for kernel in self.kernels),
+            "autotune_configs": sum(len(kernel.configs) for kernel in self.kernels),
+            "launches": len(self.launches),
+            **dict(sorted(by_language.items())),
+        }
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which files are read. Patterns are gitignore's, relative to the repository."""
+
+    include: Sequence[str] = ()
+    """Only what meets one of these; empty means all."""
+    exclude: Sequence[str] = ()
+    largest: int = 2_000_000
+    """Bytes; a larger file is listed as skipped."""

@@ -1,0 +1,227 @@
+"""What a report on a model is made from: the expanded model, its numbers at stated points, and its sources."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property, reduce
+from pathlib import Path
+from typing import Any
+
+from lmp.expand.numbers import Cost, KernelNumbers, ModelNumbers, ModuleNumbers
+from lmp.expand.point import point as values_at
+from lmp.formula import evaluate_exact
+from lmp.pipeline.inspection import Inspection
+from lmp.records import ModelAnalysis, ModuleAnalysis
+from lmp.report.devices import Device
+from lmp.report.document.amounts import Claim, Number, Quantity, Term
+from lmp.report.document.parts import Pointer
+from lmp.source.locate import ClassSource
+from lmp.source.trees import Tree, Trees
+
+
+@dataclass(frozen=True)
+class Point:
+    """Sizes at which the report states numbers. ``values`` has a value for every variable of the model."""
+
+    key: str
+    """``prefill-b1-s2048``: names the point in claims."""
+    title: str
+    """``prefill, batch 1, 2,048 tokens``."""
+    phase: str
+    values: Mapping[str, int]
+
+
+STATED = (
+    ("prefill", 1, 2048, 0),
+    ("prefill", 32, 2048, 0),
+    ("decode", 1, 1, 2048),
+    ("decode", 32, 1, 2048),
+    ("decode", 1, 1, 32768),
+    ("decode", 32, 1, 32768),
+)
+"""Phase, batch size, new tokens, tokens in the cache: the points of every report."""
+
+
+@dataclass(frozen=True, eq=False)
+class ModelFacts:
+    """Everything that the sections of a report are made from. Nothing in it depends on the machine or the date."""
+
+    name: str
+    """The report's name, as in ``<name>-analysis.md``."""
+    model: ModelAnalysis
+    analyses: Mapping[str, ModuleAnalysis]
+    """The analysis of every class in the model, the root's included."""
+    sources: Mapping[str, ClassSource]
+    """Where every one of these classes stands."""
+    trees: Trees
+    config: Mapping[str, Any] | None
+    """The content of config.json; None at the class's defaults."""
+    config_class: str | None
+    """Class path of the config class; None where the class is not built from one."""
+    settings: Mapping[str, Any]
+    """Every value of the config object, nested ones under dotted names (``text_config.hidden_size``): JSON values."""
+    inspection: Inspection | None
+    """Weights with their shapes, buffers, the KV cache a token; None where the class is no model of transformers."""
+    device: Device
+    numbers: ModelNumbers = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "numbers", ModelNumbers(self.model))
+
+    # -- points ----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def points(self) -> tuple[Point, ...]:
+        """The stated points that this class has: decode only where there is a cache."""
+        found = []
+        for phase, batch, seq, cache in STATED:
+            if phase == "decode" and "cache_len" not in self.model.parameters:
+                continue
+            given = {"batch_size": batch, "seq_len": seq, "cache_len": cache}
+            size = f"{seq:,} tokens" if phase == "prefill" else f"{cache:,} tokens in the cache"
+            key = f"{phase}-b{batch}-" + (f"s{seq}" if phase == "prefill" else f"c{cache}")
+            found.append(Point(key, f"{phase}, batch {batch}, {size}", phase, values_at(self.model, given)))
+        return tuple(found)
+
+    def point(self, key: str) -> Point:
+        return next(point for point in self.points if point.key == key)
+
+    @cached_property
+    def _trees(self) -> dict[str, ModuleNumbers]:
+        return {}
+
+    def tree(self, point: Point) -> ModuleNumbers:
+        """The whole model with the costs of everything in it, at a point."""
+        if point.key not in self._trees:
+            self._trees[point.key] = self.numbers.tree(point.values)
+        return self._trees[point.key]
+
+    def kernels(self, point: Point) -> Sequence[KernelNumbers]:
+        return tuple(self.tree(point).kernels())
+
+    # -- numbers ---------------------------------------------------------------------------------------------------
+
+    def value(self, term: Term) -> Fraction:
+        """What a term is worth here: the same for the report that is written and for its review."""
+        if term.constant is not None:
+            return Fraction(term.constant)
+        if term.name is not None:
+            return Fraction(self.named[term.name])
+        assert term.point is not None, "a quantity or a formula is of a point"
+        point = self.point(term.point)
+        if term.formula is not None:
+            return Fraction(evaluate_exact(term.formula, point.values))
+        assert term.quantity is not None
+        return Fraction(self._quantity(term, term.quantity, point))
+
+    @cached_property
+    def named(self) -> Mapping[str, int]:
+        """Whole numbers of the config (``config.hidden_size``) and of the inspected model (``weight_bytes``)."""
+        found = {f"config.{name}": value for name, value in self.settings.items() if type(value) is int}
+        if self.inspection is not None:
+            totals = self.inspection.totals
+            found["parameters_count"], found["weight_bytes"] = totals.parameters_count, totals.weight_bytes
+            if totals.active_parameters_count is not None:
+                found["active_parameters_count"] = totals.active_parameters_count
+        return found
+
+    def _quantity(self, term: Term, quantity: Quantity, point: Point) -> int:
+        whole = (term.path, term.class_name, term.category, term.line) == (None, None, None, None)
+        if whole and quantity in ("compulsory", "parameters_count"):
+            value = getattr(self.numbers.totals(point.values), quantity)
+            assert value is not None, f"the model has no {quantity}"
+            return int(value)
+        chosen = [kernel for kernel in self._below(term.path, point) if _is_chosen(kernel, term)]
+        if quantity == "runs":
+            return sum(kernel.runs for kernel in chosen)
+        total = reduce(Cost.plus, (kernel.total for kernel in chosen), Cost())
+        return int(getattr(total, quantity))
+
+    def _below(self, path: str | None, point: Point) -> Sequence[KernelNumbers]:
+        if not path:
+            return self.kernels(point)
+        return [kernel for module in _modules_at(self.tree(point), path) for kernel in module.kernels()]
+
+    def number(self, expression: str, unit: str, **terms: Term) -> Number:
+        """A number with its claim: ``expression`` in the formula language over the terms, as ``100 * {a} / {b}``."""
+        values = {name: self.value(term) for name, term in terms.items()}
+        value = evaluate_exact(expression, values)
+        return Number(value, unit, Claim(expression=expression, terms=terms))
+
+    def amount(self, quantity: Quantity, point: Point, unit: str = "", **choice: Any) -> Number:
+        """One quantity of the model, or of a part (``path=``, ``class_name=``, ``category=``, ``line=``)."""
+        unit = unit or {"flops": "FLOP", "matmul_flops": "FLOP", "runs": "", "parameters_count": "params"}.get(
+            quantity, "B"
+        )
+        return self.number("{a}", unit, a=Term(point=point.key, quantity=quantity, **choice))
+
+    def share(self, quantity: Quantity, point: Point, **choice: Any) -> Number | None:
+        """The part's share of the whole in per cent; None where the whole is 0."""
+        part = Term(point=point.key, quantity=quantity, **choice)
+        whole = Term(point=point.key, quantity=quantity)
+        if not self.value(whole):
+            return None
+        return self.number("100 * {a} / {b}", "%", a=part, b=whole)
+
+    def intensity(self, point: Point, **choice: Any) -> Number | None:
+        """FLOPs a byte of eager traffic; None where no byte moves."""
+        flops = Term(point=point.key, quantity="flops", **choice)
+        moved = Term(point=point.key, quantity="bytes", **choice)
+        return self.number("{a} / {b}", "FLOPs/B", a=flops, b=moved) if self.value(moved) else None
+
+    def of_formula(self, formula: str, point: Point, unit: str) -> Number:
+        """A formula in the model's variables, with the point's values put in."""
+        return self.number("{a}", unit, a=Term(point=point.key, formula=formula))
+
+    def setting(self, name: str) -> Number:
+        """A whole number of the config."""
+        return self.number("{a}", "", a=Term(name=f"config.{name}"))
+
+    # -- places ----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def roots(self) -> dict[str, Path]:
+        """First part of a pointer's file -> the folder that the rest is relative to."""
+        return {tree_label(tree): tree.root for tree in self.trees}
+
+    def pointer(self, class_name: str, line: int, symbol: str | None = None, file: str | None = None) -> Pointer:
+        """A line of the file of a class's forward(), or of ``file`` (relative to its tree, as kernels name it)."""
+        source = self.sources[class_name]
+        if file is None or file == source.forward_file:
+            return Pointer(f"{tree_label(source.forward_tree)}/{source.forward_file}", line, symbol=symbol)
+        return self.place(file, line, symbol)
+
+    def place(self, file: str, line: int, symbol: str | None = None, end: int | None = None) -> Pointer:
+        """A line of a file that is named relative to its tree."""
+        path = self.trees.path_of(file)
+        tree = next((t for t in self.trees if path is not None and path.is_relative_to(t.root)), None)
+        label = "" if tree is None else f"{tree_label(tree)}/"
+        return Pointer(f"{label}{file}", line, end, symbol)
+
+
+def tree_label(tree: Tree) -> str:
+    """The folder of a tree in the project, which pointers begin with: ``transformers``, ``pytorch``."""
+    return tree.name
+
+
+def short(class_path: str) -> str:
+    """The class's own name."""
+    return class_path.rpartition(".")[2]
+
+
+def _is_chosen(kernel: KernelNumbers, term: Term) -> bool:
+    return (
+        term.class_name in (None, kernel.class_name)
+        and term.category in (None, kernel.kernel.category)
+        and term.line in (None, kernel.kernel.line)
+    )
+
+
+def _modules_at(tree: ModuleNumbers, path: str) -> list[ModuleNumbers]:
+    """The modules at a path; alike layers stand once, so a path is found once where the analysis has it."""
+    if tree.path == path and tree.call is not None:
+        return [tree]
+    inner = [child for child in tree.children if isinstance(child, ModuleNumbers)]
+    return [found for child in inner for found in _modules_at(child, path)]

@@ -1,0 +1,99 @@
+"""From a class and a config to the facts of a report: expanded, inspected, with its sources."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from lmp.errors import UsageError
+from lmp.pipeline.inspection import Inspection
+from lmp.pipeline.model import ModelOutcome, ModelSession, expand_model
+from lmp.pipeline.module import Options, Progress, class_of_config
+from lmp.records import DEFAULT_CONFIG, ModelAnalysis
+from lmp.report.devices import Device
+from lmp.report.facts import ModelFacts
+
+
+def gather(class_path: str, options: Options, progress: Progress, device: Device) -> ModelFacts:
+    """What there is to say of a class at the options' config. What is missing in the store is analysed first.
+
+    Raises what `expand_model` raises.
+    """
+    outcome = expand_model(class_path, options, progress)
+    return facts_of(outcome, options, progress, device)
+
+
+def facts_of(outcome: ModelOutcome, options: Options, progress: Progress, device: Device) -> ModelFacts:
+    """The same of a model that is expanded already."""
+    model = outcome.model
+    session = ModelSession(options, progress)
+    if options.inputs is not None:
+        session.ask([model.class_name])
+    progress(model.class_name, "reading")
+    built = _built(model, options)
+    return ModelFacts(
+        name=report_name(model, options),
+        model=model,
+        analyses={name: session.analysis(name) for name in model.parts},
+        sources={name: session.locate(name) for name in model.parts},
+        trees=session.trees,
+        config=session.config,
+        config_class=built.config_class,
+        settings=built.settings,
+        inspection=built.inspection,
+        device=device,
+    )
+
+
+def report_name(model: ModelAnalysis, options: Options) -> str:
+    """The config's name where the class is the config's own; else as the class's results folder is called."""
+    if model.config.name == DEFAULT_CONFIG.name:
+        return model.class_name
+    if options.found_config is not None and class_of_config(options) == model.class_name:
+        return model.config.name
+    return f"{model.class_name}@{model.config.name}"
+
+
+@dataclass(frozen=True)
+class _Built:
+    config_class: str | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    inspection: Inspection | None = None
+
+
+def _built(model: ModelAnalysis, options: Options) -> _Built:
+    """What the class's config says, and what the model at it is made of; nothing of a class without a config."""
+    from lmp.pipeline.inspecting import inspect_model
+    from lmp.workload.load import load_class, quiet_warnings
+    from lmp.workload.model import config_from, host_models, takes_config
+
+    if model.source.distribution != "transformers":
+        return _Built()
+    inspection = _inspected(model, options, inspect_model)
+    cls = load_class(model.class_name)
+    if not takes_config(cls):
+        return _Built(inspection=inspection)
+    found = options.found_config
+    with quiet_warnings():
+        config = next(host_models(cls)).config_class() if found is None else config_from(cls, found.content)
+    kind = type(config)
+    settings = dict(_flat(json.loads(config.to_json_string(use_diff=False)), ""))
+    return _Built(f"{kind.__module__}.{kind.__qualname__}", settings, inspection)
+
+
+def _inspected(model: ModelAnalysis, options: Options, inspect_model: Any) -> Inspection | None:
+    try:
+        inspection: Inspection = inspect_model(model.class_name, options, model.dtype)
+    except UsageError:
+        return None  # of a class that no config builds there is nothing to inspect
+    return inspection
+
+
+def _flat(content: Mapping[str, Any], above: str) -> Iterator[tuple[str, Any]]:
+    for name, value in content.items():
+        if isinstance(value, dict) and value:
+            yield from _flat(value, f"{above}{name}.")
+        else:
+            yield f"{above}{name}", value
