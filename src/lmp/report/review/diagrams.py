@@ -15,10 +15,10 @@ _DOWN = frozenset("│├┤┼┴└┘╰╯▼↓")
 _UP = frozenset("│├┤┼┬┌┐╭╮▲↑▼↓")
 
 _HEADER = re.compile(r"(flowchart|graph)\s+(TB|TD|BT|LR|RL)\s*;?")
-_NODE = re.compile(r'(?P<key>\w+)(?:\["[^"]*"\]|\("[^"]*"\)|\{"[^"]*"\}|\[\("[^"]*"\)\]|\(\["[^"]*"\]\))?')
-_EDGE = re.compile(
-    rf'{_NODE.pattern.replace("key", "a")}\s*(?:-->|---|-\.->|==>)\s*(?:\|"[^"]*"\|\s*)?{_NODE.pattern.replace("key", "b")};?'
-)
+_LABEL = r'(?:\["[^"]*"\]|\("[^"]*"\)|\{"[^"]*"\}|\[\("[^"]*"\)\]|\(\["[^"]*"\]\))?'
+_NODE = re.compile(rf"(?P<key>\w+){_LABEL}")
+_ARROW = r'\s*(?:-->|---|-\.->|==>)\s*(?:\|"[^"]*"\|\s*)?'
+_EDGE = re.compile(rf"(?P<a>\w+){_LABEL}{_ARROW}(?P<b>\w+){_LABEL};?")
 _GROUP = re.compile(r'subgraph\s+\w+(?:\s*\["[^"]*"\])?')
 _OTHER = re.compile(r"(?:classDef|class|style|linkStyle|direction)\s.*|%%.*|end")
 

@@ -23,7 +23,7 @@ class Review(Record):
     """What ``lmp review --json`` prints for one file."""
 
     file: str
-    findings: list[ReviewFinding] = []
+    findings: list[ReviewFinding] = Field(default_factory=list)
     pointers: int = Field(description="places in code that were opened")
     numbers: int = Field(description="numbers that were held against the results")
-    notes: list[str] = Field(default=[], description="what was not held against anything, and why")
+    notes: list[str] = Field(default_factory=list, description="what was not held against anything, and why")

@@ -19,22 +19,21 @@ LARGEST = 20_000_000
 """Bytes of a file that is opened for a pointer."""
 
 MOST_FILES = 200_000
-SUFFIXES = frozenset(
-    "py pyi pyx cu cuh cpp cc cxx c h hpp hip mm m metal inl md rst txt toml yaml yml json cfg ini sh bash ipynb js mjs ts "
-    "tsx jsx rs go java kt swift proto cmake in j2 jinja html css sql lua rb php pl tcl zig s asm ptx cl glsl lock".split()
+_WRITTEN = (
+    "py pyi pyx cu cuh cpp cc cxx c h hpp hip mm m metal inl md rst txt toml yaml yml json cfg ini sh bash ipynb js mjs "
+    "ts tsx jsx rs go java kt swift proto cmake in j2 jinja html css sql lua rb php pl tcl zig s asm ptx cl glsl lock"
 )
+SUFFIXES = frozenset(re.findall(r"\w+", _WRITTEN))
 PLAIN_NAMES = frozenset({"Makefile", "Dockerfile", "CMakeLists.txt", "Justfile", "LICENSE"})
 SKIPPED = frozenset({".git", ".venv", "node_modules", "__pycache__"})
 
-_AT = r":(?P<line>\d{1,9})(?:-(?P<end>\d{1,9}))?(?![\w.])"
-_HASH = r"#L(?P<line>\d{1,9})(?:-L?(?P<end>\d{1,9}))?(?!\w)"
+_LINES = (
+    r"(?::(?P<line>\d{1,9})(?:-(?P<end>\d{1,9}))?(?![\w.])"  # :163, :163-165
+    r"|#L(?P<line2>\d{1,9})(?:-L?(?P<end2>\d{1,9}))?(?!\w))"  # #L163-L165
+)
 _SYMBOL_AFTER = rf"(?:{CLOSE})?(?: \({OPEN}(?P<after>[^{OPEN}{CLOSE}]+){CLOSE}\)| \((?P<bare>[A-Za-z_][\w.:]*)\))?"
-_IN_CODE = re.compile(
-    rf"{OPEN}(?P<path>[^{OPEN}{CLOSE}:]+)(?:{_AT}|{_HASH.replace('line', 'line2').replace('end', 'end2')}){_SYMBOL_AFTER}"
-)
-_IN_TEXT = re.compile(
-    rf"(?<![\w/:.@%-])(?P<path>(?:[\w.@+~-]+/)*[\w.@+~-]+)(?:{_AT}|{_HASH.replace('line', 'line2').replace('end', 'end2')}){_SYMBOL_AFTER}"
-)
+_IN_CODE = re.compile(rf"{OPEN}(?P<path>[^{OPEN}{CLOSE}:]+){_LINES}{_SYMBOL_AFTER}")
+_IN_TEXT = re.compile(rf"(?<![\w/:.@%-])(?P<path>(?:[\w.@+~-]+/)*[\w.@+~-]+){_LINES}{_SYMBOL_AFTER}")
 _SYMBOL_BEFORE = re.compile(rf"{OPEN}(?P<before>[A-Za-z_][\w.:]*(?:\(\))?){CLOSE} \({OPEN}?$")
 _WORD = re.compile(r"[A-Za-z_]\w*")
 
@@ -134,7 +133,7 @@ def _cited_in(text: str, line: int) -> Iterator[Cited]:
             taken.append(found.span())
             first = int(found["line"] or found["line2"])
             last = int(found["end"] or found["end2"] or first)
-            before = _SYMBOL_BEFORE.search(text[: found.start() + text[found.start() :].find(found["path"])])
+            before = _SYMBOL_BEFORE.search(text[: found.start("path")])
             symbol = found["after"] or found["bare"] or (before["before"] if before else None)
             yield Cited(path, first, last, symbol, line)
 
