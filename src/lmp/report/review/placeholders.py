@@ -17,9 +17,10 @@ _IN_PROSE = re.compile(
     r"|\[(?:[A-Z][^\[\]\n]*|YYYY-MM-DD)\](?!\()"  # [Answer with code references]
 )
 _IN_CODE = re.compile(
-    r"\{[a-z_]+(?::line)?\}|\{[a-z_]+(?: [a-z_]+)+\}|\{[A-Z]+\}|TODO|TBD|\.\.\.|<[a-z_ -]+>|\[[a-z_ -]+\]"
+    r"\{path(?:_\d)?(?::line)?\}|\{(?:NAMES|keys|flags|feature_goal|git_sha|repo_name)\}|\{[a-z_]+(?: [a-z_]+)+\}"
+    r"|TODO|TBD|\.\.\.|<[a-z_ -]+>|\[[a-z_ -]+\]"
 )
-"""What a code span may not wholly be."""
+"""What a code span may not wholly be; `{seq_len}` is a formula, and may."""
 
 _IN_FENCE = re.compile(r"\{path(?:_\d)?(?::line)?\}|\[(?:ASCII|Diagram|Task|Brief)[^\]]*\]|\bTBD\b")
 _CHECKBOX = re.compile(r"^\[[ xX]\] ")

@@ -20,8 +20,8 @@ LARGEST = 20_000_000
 
 MOST_FILES = 200_000
 _WRITTEN = (
-    "py pyi pyx cu cuh cpp cc cxx c h hpp hip mm m metal inl md rst txt toml yaml yml json cfg ini sh bash ipynb js mjs "
-    "ts tsx jsx rs go java kt swift proto cmake in j2 jinja html css sql lua rb php pl tcl zig s asm ptx cl glsl lock"
+    "py pyi pyx cu cuh cpp cc cxx c h hpp hip mm m metal inl md rst txt toml yaml yml json cfg ini sh bash ipynb js mjs"
+    " ts tsx jsx rs go java kt swift proto cmake in j2 jinja html css sql lua rb php pl tcl zig s asm ptx cl glsl lock"
 )
 SUFFIXES = frozenset(re.findall(r"\w+", _WRITTEN))
 PLAIN_NAMES = frozenset({"Makefile", "Dockerfile", "CMakeLists.txt", "Justfile", "LICENSE"})

@@ -12,6 +12,9 @@ from markdown_it.token import Token
 OPEN, CLOSE = "\x01", "\x02"
 """Stand around a code span in the text of a `Piece`."""
 
+_ESCAPED = {"[": "(", "]": ")", "<": "‹", ">": "›"}
+"""What an escaped sign is read as: it is no markup."""
+
 
 @dataclass(frozen=True)
 class Piece:
@@ -61,7 +64,9 @@ class Text:
 
 def read_markdown(text: str) -> Text:
     """Takes any text: what is no markdown is one paragraph."""
-    tokens = MarkdownIt("commonmark", {"html": False}).enable("table").parse(text.replace("\x00", " "))
+    # Escaped signs stay apart from the text: \\[ opens no placeholder.
+    markdown = MarkdownIt("commonmark", {"html": False}).enable("table").disable("text_join")
+    tokens = markdown.parse(text.replace("\x00", " "))
     return _Reader(tokens).read()
 
 
@@ -103,6 +108,8 @@ class _Reader:
                 parts.append(f"{OPEN}{child.content}{CLOSE}")
             elif child.type == "text":
                 parts.append(child.content)
+            elif child.type == "text_special":
+                parts.append(_ESCAPED.get(child.content, child.content))
         if parts:
             yield Piece("".join(parts), line, self._section)
 
