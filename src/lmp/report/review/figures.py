@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator
 
 from lmp.errors import LmpError
+from lmp.records import ReviewFinding
 from lmp.report.document.amounts import written
 from lmp.report.document.ledger import Entry, Ledger
 from lmp.report.evaluating import Worth
-from lmp.report.review.findings import ReviewFinding
 from lmp.report.review.reading import Text
 
 _DIGITS = r"-?\d[\d,]*(?:\.\d+)?"

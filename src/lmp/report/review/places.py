@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from lmp.report.review.findings import ReviewFinding
+from lmp.records import ReviewFinding
 from lmp.report.review.reading import CLOSE, OPEN, Text
 
 NEAR = 3
