@@ -134,11 +134,11 @@ class Refused(InvalidAnalysis):
 
 
 class ReportRefused(InvalidAnalysis):
-    """A report was not written. ``findings`` say what its review found."""
+    """A report was not written. ``findings`` say what its review found, by the lines of what would be ``file``."""
 
-    def __init__(self, message: str, findings: Sequence[ReviewFinding] = ()) -> None:
+    def __init__(self, message: str, file: str, findings: Sequence[ReviewFinding] = ()) -> None:
         super().__init__(message)
-        self.findings = tuple(findings)
+        self.file, self.findings = file, tuple(findings)
 
 
 class AgentUnavailable(LmpError):

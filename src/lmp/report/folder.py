@@ -59,7 +59,7 @@ def write_report(folder: Path, report: Report, review: Review) -> list[Path]:
     with storage_errors(folder, "--reports"):
         if review.findings:
             write_whole(findings, review.model_dump_json(indent=2) + "\n")
-            raise ReportRefused(_refused(report, review, findings), review.findings)
+            raise ReportRefused(_refused(report, review, findings), report.file, review.findings)
         contents = {f"{ASSETS}/{name}": content for name, content in report.assets.items()}
         contents[f"{ASSETS}/{report.name}-numbers.json"] = ledger_text(report.ledger).encode()
         contents[report.file] = report.text.encode()  # the last one: what it shows is there

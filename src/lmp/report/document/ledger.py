@@ -27,6 +27,7 @@ class Ledger(Record):
     kind: Literal["model", "repository"]
     subject: str = Field(description="class path, or name of the repository")
     config: str = Field(default="default", description="the results folder's config: after the @")
+    folder: str | None = Field(default=None, description="of a repository: where it was read, as it was given")
     points: dict[str, dict[str, int]] = Field(default_factory=dict)
     named: dict[str, int] = Field(default_factory=dict, description="values of terms that have a name")
     numbers: list[Entry] = Field(default_factory=list)
