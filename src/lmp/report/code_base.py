@@ -11,6 +11,7 @@ from lmp.recon.facts import RepoFacts, Selection
 from lmp.records import Narrative
 from lmp.report.document.ledger import Ledger, entries
 from lmp.report.document.markdown import to_markdown
+from lmp.report.document.told import Told, numbers_of
 from lmp.report.evaluating import Worth
 from lmp.report.folder import REPOSITORIES, Report, file_name, write_report
 from lmp.report.review import Roots, review_text
@@ -46,18 +47,20 @@ def write_repository_report(
         raise UsageError(f"{root} is no folder\ngive the folder of a code base, or the class path of a model")
     facts = read_repository(root, selection, progress)
     _must_have_code(facts, root)
-    report = repository_report(facts, root, told)
+    report = repository_report(facts, root, narrative)
     notes = _stale(folder / report.file, root) if update else ()
     review = review_text(report.file, report.text, Roots(folders=(root,)), report.ledger, Worth(None, {}, facts.counts))
     written = write_report(folder, report, review)
     return Done(folder / report.file, bool(written), notes)
 
 
-def repository_report(facts: RepoFacts, root: Path, told: Narrative | None = None) -> Report:
+def repository_report(facts: RepoFacts, root: Path, narrative: Narrative | None = None) -> Report:
     """The report as it will be written, with its numbers."""
     from lmp.report.repository.document import document
 
-    made = document(facts, root, told)
+    made = document(facts, root)
+    if narrative is not None:
+        made = document(facts, root, Told(narrative, numbers_of(made)))
     ledger = Ledger(
         kind="repository",
         subject=facts.root_name,

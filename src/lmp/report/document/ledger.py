@@ -36,14 +36,15 @@ class Ledger(Record):
 def entries(document: Document) -> Iterator[Entry]:
     """Every number of a document once for each section that it stands in."""
     seen: set[tuple[str, str]] = set()
-    for section, number in _numbers(document):
+    for section, number in numbers_in(document):
         key = (section, number.text)
         if key not in seen:
             seen.add(key)
             yield Entry(section=section, text=number.text, unit=number.unit, claim=number.claim)
 
 
-def _numbers(document: Document) -> Iterator[tuple[str, Number]]:
+def numbers_in(document: Document) -> Iterator[tuple[str, Number]]:
+    """Every number of a document, after the title of its section."""
     for _, line in document.head:
         yield from ((document.title, number) for number in _in_line(line))
     for block in document.opening:
