@@ -35,7 +35,7 @@ def write_repository_report(
     selection: Selection,
     progress: Progress,
     update: bool = False,
-    told: Narrative | None = None,
+    narrative: Narrative | None = None,
 ) -> Done:
     """Read a code base, and write what there is to say of it. ``update`` says what has changed since the last report.
 
