@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import gc
 import hashlib
 from collections.abc import Callable, Iterator
@@ -9,10 +10,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lmp.recon import definitions, dsl, entries, flags, launches, triton, wrappers
-from lmp.recon.facts import FileFacts, RepoFacts, Selection, Skipped
+from lmp.recon import cpp, cuda, definitions, dsl, entries, flags, launches, triton, wrappers
+from lmp.recon.cpp_text import Code
+from lmp.recon.facts import FileFacts, Kernel, RepoFacts, Selection, Skipped
 from lmp.recon.library import Library
-from lmp.recon.roles import language, role
+from lmp.recon.roles import CPP, language, role
 from lmp.recon.source import DoesNotParse, Source, parse
 from lmp.recon.texts import Text, Unreadable, decode, read_bytes
 from lmp.recon.walk import Listed, list_files
@@ -86,6 +88,8 @@ class _Reading:
                 self.skipped(listed.file, str(why))
             except RecursionError:
                 self.skipped(listed.file, "nested too deeply: what was found in it is not complete")
+        elif kind in CPP:
+            self.cpp(listed.file, kind, text.text)
         else:
             self.facts.entries.extend(entries.package_scripts(listed.file, text.text))
         self.facts.files.append(_file_facts(listed.file, kind, text, imports, doc))
@@ -99,11 +103,24 @@ class _Reading:
         facts.flags.extend(flags.flags(source))
         facts.kernels.extend(triton.kernels(source, self.library.imported))
         facts.kernels.extend(dsl.kernels(source))
+        facts.kernels.extend(_in_strings(source))
         facts.entries.extend(entries.entries(source))
         facts.entries.extend(entries.setup_scripts(source) if source.file.endswith("setup.py") else [])
         self.launches.extend(launches.candidates(source))
         facts.env.extend(wrappers.reads(source, self.wrappers, self.library))
         self.attributes.extend(wrappers.class_attributes(source, self.wanted, self.library))
+
+    def cpp(self, file: str, kind: str, text: str) -> None:
+        facts, code = self.facts, Code(text)
+        is_cuda = kind in ("cuda", "hip") or "__global__" in text or "__device__" in text
+        found, errors = cpp.definitions(file, text, is_cuda)
+        facts.definitions.extend(found)
+        if errors:
+            self.skipped(file, f"{errors} places are not read as C++: functions there are missing, kernels are not")
+        facts.kernels.extend(cuda.kernels(file, code))
+        facts.macros.extend(cuda.sizes(file, code))
+        facts.env.extend(cuda.environment(file, code))
+        self.launches.extend(cuda.launches(file, code))
 
     def finished(self) -> RepoFacts:
         self.facts.env.extend(wrappers.of_attributes(self.wrappers, self.attributes, self._bases()))
@@ -119,6 +136,18 @@ class _Reading:
             if each.kind == "class":
                 bases.setdefault(each.name, []).extend(base.rpartition(".")[2] for base in each.bases)
         return bases
+
+
+def _in_strings(source: Source) -> list[Kernel]:
+    """CUDA that is kept in strings and compiled when it is wanted; text about kernels is no kernel."""
+    if "__global__" not in source.text:
+        return []
+    return [
+        kernel
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and "__global__" in node.value
+        for kernel in cuda.in_string(source.file, source.text, node.value, node.lineno)
+    ]
 
 
 def _file_facts(file: str, kind: str, text: Text, imports: tuple[str, ...], doc: str) -> FileFacts:
