@@ -29,10 +29,10 @@ _COMPILED = re.compile(
     r"|torch\._dynamo\.disable|torch\.compiler\.disable)\b"
 )
 _ALLOCATORS = frozenset(
-    "zeros empty full ones zeros_like empty_like full_like empty_strided new_zeros new_empty arange tensor".split()
+    ["zeros", "empty", "full", "ones", "zeros_like", "empty_like", "full_like", "empty_strided", "new_zeros", "new_empty", "arange", "tensor"]
 )
 _LOGGING = frozenset(
-    "debug info warning warn error exception critical log print print_exc warning_once log_warning".split()
+    ["debug", "info", "warning", "warn", "error", "exception", "critical", "log", "print", "print_exc", "warning_once", "log_warning"]
 )
 _DEPRECATED = re.compile(r"deprecat", re.IGNORECASE)
 _REGISTER = re.compile(r"(?:^|[._])(?:register|registry)(?:$|[._])|(?:^|\.)register\w*$|^register_")
