@@ -17,6 +17,7 @@ KERNELS = "Appendix D: kernels"
 MACROS = "Appendix E: sizes set by #define"
 NOTES = "Appendix F: notes in the code"
 SKIPPED = "Appendix G: files not read"
+_SIZE = re.compile(r"B[A-Z]{0,2}$|(?i:.*(?:block|tile|chunk|group|split|warp|stage|thread))")
 STAGES = re.compile(r"(?i)^(num_?)?stages?$")
 WARPS = re.compile(r"(?i)^(num_?)?warps?$")
 
@@ -136,10 +137,11 @@ def _values(study: Study, kernel: Kernel) -> dict[str, list[str]]:
 
 def _sizes(values: Mapping[str, Iterable[str]]) -> list[Inline]:
     numbers = {name: list(found) for name, found in values.items() if all(re.fullmatch(r"-?\d+", v) for v in found)}
-    other = {name: list(found) for name, found in values.items() if name not in numbers}
+    # What is switched on or off at a launch is no size.
+    other = {name: list(found) for name, found in values.items() if name not in numbers and _SIZE.match(name)}
     shown = sorted(
         {**numbers, **other}.items(),
-        key=lambda item: (not re.match(r"(?i)B[A-Z]?$|BLOCK|TILE|CHUNK|GROUP|SPLIT", item[0]), item[0] not in numbers),
+        key=lambda item: (not _SIZE.match(item[0]), item[0] not in numbers),
     )
     pieces = joined([code(f"{name} = {', '.join(_in_order(found))}", 44) for name, found in shown[:5]])
     return [*pieces, f" and {len(shown) - 5} more"] if len(shown) > 5 else pieces
@@ -169,7 +171,8 @@ def _origin(study: Study, kernel: Kernel) -> Line:
     resolved = [config for config in kernel.configs if config.values]
     if kernel.autotuned is not None:
         key = [" by ", code(", ".join(kernel.key), 40)] if kernel.key else []
-        parts.append([*plural(len(resolved), "configuration"), " at ", pointer(kernel.autotuned), *key])
+        many = plural(len(resolved), "configuration") if resolved else ["autotuned"]
+        parts.append([*many, " at ", pointer(kernel.autotuned), *key])
     open_ = next((config for config in kernel.configs if not config.values and config.expression), None)
     if open_ is not None:
         stop: list[Inline] = [" (stopped at ", pointer(open_.stopped_at), ")"] if open_.stopped_at else []

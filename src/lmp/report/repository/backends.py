@@ -85,12 +85,15 @@ def _classes(study: Study, title: str, pattern: str, bases: Sequence[str]) -> li
     for name in bases:
         found.update({(d.place.file, d.qualname): d for d in study.base.subclasses.get(name, ())})
     for each in study.base.definitions:
-        if each.kind == "class" and "." not in each.qualname and re.search(pattern, each.name):
+        is_class = (
+            each.kind == "class" and "." not in each.qualname and (each.methods or not each.name.endswith("Config"))
+        )
+        if is_class and re.search(pattern, each.name):
             found.setdefault((each.place.file, each.qualname), each)
     kept = [
         d
         for d in found.values()
-        if not re.search(DIFFUSION, d.place.file) and not re.search(r"Error$|Test|Mixin$", d.name)
+        if not re.search(DIFFUSION, d.place.file) and not re.search(r"Error$|Test|Mixin$|Cache|Params$", d.name)
     ]
     ranked = sorted(
         kept,
@@ -130,7 +133,9 @@ def _functions(study: Study, title: str) -> list[Line]:
         and re.search(pattern, d.name)
         and not ASIDE.search(d.place.file)
     ]
-    found = [d for d in found if not re.search(r"kernel|_bwd|backward|naive|_ref$", d.name)]
+    never = r"^_|kernel|_bwd|backward|naive|_ref$|mask|scale|quantize_model|estimate|_names?$|_config|_shape"
+    never += "" if title.startswith("Attention") else "|attn|attention|linear_to|to_linear"
+    found = [d for d in found if not re.search(never, d.name)]
     ranked = sorted(found, key=lambda d: (-study.base.imported_by(d), -(d.end - d.place.line), d.place.file))[:6]
     if not ranked:
         return [

@@ -9,6 +9,7 @@ from lmp.recon.facts import Definition, Place
 from lmp.report.document.parts import Block, Bold, Bullets, Inline, Line, Paragraph, Section
 from lmp.report.repository.backends import backends
 from lmp.report.repository.facets import KV_CACHE, SAMPLING, SCHEDULER, Facet, lines, what
+from lmp.report.repository.nesting.callee import attributes
 from lmp.report.repository.nesting.drawing import fence
 from lmp.report.repository.nesting.exploring import Nest
 from lmp.report.repository.pieces import code, joined, plural, pointer, sentence
@@ -94,7 +95,7 @@ def _left(nest: Nest) -> Line:
             " of these functions is not shown, as there is no room; those that say least by their names come last."
         )
     if ways:
-        words.append(" Remarks in brackets: the code alone does not say what is called there.")
+        words.append(f"{' ' if words else ''}Remarks in brackets: the code alone does not say what is called there.")
     return words or "Every call of these functions that leads into the repository is shown."
 
 
@@ -165,6 +166,9 @@ def _layout(study: Study) -> list[Line]:
         parts: list[Inline] = (
             ["; holds ", *joined([[code(text, 90), " at ", pointer(place)] for text, place in held])] if held else []
         )
+        names = attributes(study.base, each.place.file, each.qualname)
+        if names and not held:
+            parts = ["; keeps ", code(", ".join(names[:8]), 80)]
         found.append(sentence(Bold(title), ": ", pointer(each.place, each.qualname), " ", what(study, each), *parts))
     return found
 

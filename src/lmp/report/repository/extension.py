@@ -78,7 +78,7 @@ def _registries(study: Study) -> Iterator[Point]:
             pointer(Place(file, line)),
         )
         aside = where is None or all(ASIDE.search(each[0]) for each in found)
-        yield Point(_goal(name), place, why, len(found), aside)
+        yield Point(_goal(name, where), place, why, len(found), aside)
 
 
 def _definition(study: Study, name: str, file: str) -> Definition | None:
@@ -90,13 +90,14 @@ def _definition(study: Study, name: str, file: str) -> Definition | None:
     return study.base.by_name.get(last, [None])[0]  # type: ignore[list-item]
 
 
-def _goal(name: str) -> Line:
+def _goal(name: str, where: Definition | None) -> Line:
     owner, _, last = name.rpartition(".")
-    what = re.sub(r"^_?register_?|_?register$|^_", "", last).replace("_", " ").strip() or re.sub(
-        r"(?i)registry$", "", owner.rpartition(".")[2]
-    )
+    what = re.sub(r"^_?register_?|_?register$|^_", "", last).replace("_", " ").strip()
+    if not what and where is not None:
+        what = where.qualname.rpartition(".")[0] or where.place.file.rpartition("/")[2].removesuffix(".py")
+    what = re.sub(r"(?i)_?registry$", "", what or owner.rpartition(".")[2])
     words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", what).lower().replace("_", " ").strip()
-    return sentence("add one more of ", code(words or name, 50))
+    return sentence("register another ", code(words or name, 50))
 
 
 # --- base classes ----------------------------------------------------------------------------------------------------
@@ -136,7 +137,11 @@ def _alike(study: Study) -> Iterator[Point]:
     """``models/*.py``, each with a class of the same name, or of the same ending."""
     folders: dict[str, dict[str, list[Definition]]] = {}
     for each in study.base.definitions:
-        if "." in each.qualname or each.kind == "method":
+        if (
+            "." in each.qualname
+            or each.kind == "method"
+            or re.match(r"_|main$|parse_args$|build_parser|setup_|run$", each.name)
+        ):
             continue
         folder = each.place.file.rpartition("/")[0]
         ending = re.search(r"(For[A-Z]\w+|Model|Backend|Processor|Parser|Detector)$", each.name)

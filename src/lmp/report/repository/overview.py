@@ -121,11 +121,13 @@ def _kernels(study: Study) -> Line:
     facts = study.base.facts
     names = [name for name in facts.counts if name.startswith("kernels.")]
     parts = [[count(facts, name), f" in {name.partition('.')[2]}"] for name in names]
-    return sentence(
-        *(count(facts, "kernels"), " GPU kernels (", *joined(parts), "); ", count(facts, "autotuned")),
-        *(" are autotuned, over ", count(facts, "autotune_configs"), " configurations; "),
-        *(count(facts, "launches"), " places launch kernels."),
-    )
+    words = sentence(count(facts, "kernels"), " GPU kernels (", joined(parts), ")")
+    if facts.counts["autotuned"]:
+        words += [", ", count(facts, "autotuned"), " of them autotuned over ", count(facts, "autotune_configs")]
+        words.append(" configurations")
+    if facts.counts["launches"]:
+        words += ["; ", count(facts, "launches"), " places launch kernels"]
+    return [*words, "."]
 
 
 # --- what it is for --------------------------------------------------------------------------------------------------
@@ -141,7 +143,7 @@ def problem(study: Study) -> Section:
 
 
 def architecture(study: Study) -> Section:
-    parts = units(study.base.code, MOST_NODES)
+    parts = units(study.base.code, MOST_NODES, least=0.1)
     edges = _edges(study, parts)
     ranked = sorted(edges.items(), key=lambda item: (-item[1], item[0]))
     shown = ranked[:MOST_EDGES]

@@ -118,8 +118,15 @@ def _features(base: CodeBase) -> Iterator[Quote]:
 def _prose(base: CodeBase) -> Iterator[Quote]:
     """Paragraphs of the README that are sentences."""
     for file, lines, first in _readmes(base):
-        fenced, start, run = False, 0, []
+        fenced, start, stopped = False, 0, False
+        run: list[str] = []
         for at, line in enumerate([*lines[:150], ""]):
+            heading = re.match(r"#+\s+(.*)", line)
+            if heading:
+                stopped = bool(_STOP.search(heading[1]))
+            if stopped:
+                run = []
+                continue
             if line.lstrip().startswith("```"):
                 fenced = not fenced
                 continue

@@ -318,6 +318,7 @@ class Roles:
         """Functions and classes by how many files take them."""
         counted = [(self._base.imported_by(each), each) for each in self._top]
         ranked = sorted(
-            ((n, each) for n, each in counted if n > 1), key=lambda x: (-x[0], x[1].place.file, x[1].place.line)
+            ((n, each) for n, each in counted if n > 1 and (each.kind == "class" or each.end - each.place.line > 4)),
+            key=lambda x: (-x[0], x[1].place.file, x[1].place.line),
         )
         return [Component("shared by most", each, float(n), n) for n, each in ranked[:40]]

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lmp.recon.facts import EntryPoint, Place
-from lmp.report.document.parts import Bullets, Code, Inline, Line, Link, Paragraph, Section, Table
+from lmp.report.document.parts import Bullets, Code, Inline, Line, Link, Paragraph, Pointer, Section, Table
 from lmp.report.repository.appendix import CLI, CONFIG, ENV
 from lmp.report.repository.pieces import code, count, joined, plural, pointer, said, sentence
 from lmp.report.repository.readme import commands, note
 from lmp.report.repository.study import Study
 
-MOST = 10
+MOST = 8
 """Entries of a kind that are listed; how many more there are is said."""
 
 
@@ -60,12 +60,15 @@ def _entries(study: Study) -> Section:
 
 def _entry(study: Study, title: str, entry: EntryPoint) -> Line:
     target = _target(study, entry) if title == "CLI" else None
-    leads: list[Inline] = [" -> ", target] if target else []
-    what = [said(entry.what)] if entry.what else ["a main block"]
+    leads: list[Inline] = [" calls ", target] if target else []
+    what: list[Inline] = [said(entry.what)] if entry.what else ["a main block"]
+    flags = sum(flag.place.file == (target.file if target else entry.place.file) for flag in study.base.facts.flags)
+    if flags:
+        what += [", takes ", *plural(flags, "flag"), " in its file"]
     return sentence(f"{title}: ", code(entry.name), " at ", pointer(entry.place), *leads, " (what it does: ", what, ")")
 
 
-def _target(study: Study, entry: EntryPoint) -> Inline | None:
+def _target(study: Study, entry: EntryPoint) -> Pointer | None:
     """The function that a console script calls."""
     module, _, function = entry.what.partition(":")
     found = study.base.resolve(module.strip(), function.strip(), entry.place.file) if function else None

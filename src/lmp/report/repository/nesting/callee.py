@@ -61,8 +61,10 @@ class Callees:
         if definitions:
             best = min(definitions, key=lambda d: (bool(ASIDE.search(d.place.file)), definitions.index(d)))
             return Callee(best.qualname, best, _one_of(len(places), "the types it may have") if len(places) > 1 else "")
+        applied = self._applied(func, inside.place.file)
         return (
-            self._made(func, inside, function)
+            applied
+            or self._made(func, inside, function)
             or self._instance(func, inside)
             or self._model(func)
             or self._only(func, name)
@@ -93,6 +95,17 @@ class Callees:
         if not found:
             return None
         return Callee(found[0].qualname, found[0], _one_of(len(found), f"the methods {prefix}*"))
+
+    def _applied(self, func: ast.expr, file: str) -> Callee | None:
+        """``Function.apply(…)`` of torch.autograd runs the forward of the class."""
+        if not (isinstance(func, ast.Attribute) and func.attr == "apply"):
+            return None
+        owner = ast.unparse(func.value).rpartition(".")[2]
+        for each in self._named(owner, file):
+            runs = self._runs(each) if each.kind == "class" else None
+            if runs is not None:
+                return Callee(runs.qualname, runs)
+        return None
 
     def _made(self, func: ast.expr, inside: Definition, function: Function) -> Callee | None:
         """Calls of ``self.x``, and of what goes through ``self.layers``."""
@@ -331,3 +344,8 @@ def _constructions(base: CodeBase, file: str, class_name: str) -> dict[str, tupl
                 ]
                 found[attribute] = (*found.get(attribute, ()), *called)
     return found
+
+
+def attributes(base: CodeBase, file: str, class_name: str) -> list[str]:
+    """What a class keeps on itself, in the order in which it is set; what is private and a flag of its own is left out."""
+    return [name for name in _constructions(base, file, class_name) if not name.startswith("__")]

@@ -7,7 +7,7 @@ import re
 _MOST = re.compile(
     r"prefill|decode(?!_token|_req|r)|extend|forward|sampl(?!ing_params)|schedul|next_batch|run_batch|^alloc|_alloc|evict|preempt|retract"
     r"|generate|^model$|_model_call|execute_model|verify|draft|update_and_fetch|set_kv|append_(?:kv|slot|n)|free_(?:kv|slot)"
-    r"|logits_process|launch|attention|attn"
+    r"|logits_process|launch|attention|attn|recurrent|_fwd\b|_fwd_"
 )
 _MUCH = re.compile(
     r"step|batch|cache|logits|process_batch|append|output|token|quantize|mlp|moe|expert|layer|embed|norm|lm_head"
@@ -27,7 +27,27 @@ _NEVER = re.compile(
     r"|(?:^|_)stats?$|time_stats|^set_\w*time|config$|_args$|^get_\w*(?:name|size|len|id|dtype|config|device|info|stats)$"
 )
 _PLAIN = frozenset(
-    ["append", "extend", "add", "pop", "get", "keys", "values", "items", "join", "split", "update", "clear", "remove", "insert", "copy", "index", "sort", "put", "send"]
+    [
+        "append",
+        "extend",
+        "add",
+        "pop",
+        "get",
+        "keys",
+        "values",
+        "items",
+        "join",
+        "split",
+        "update",
+        "clear",
+        "remove",
+        "insert",
+        "copy",
+        "index",
+        "sort",
+        "put",
+        "send",
+    ]
 )
 _HOLDER = re.compile(r"cache|block|pool|alloc|schedul|queue|waiting|running|batch|kv")
 
