@@ -46,7 +46,7 @@ def _responsibility(study: Study, component: Component) -> Line:
         return told[0]
     what = study.what(component.definition)
     parts: list[list[Inline]] = [list(what) if isinstance(what, list) else [what]]
-    if component.importers:
+    if component.importers and "." not in component.definition.qualname:
         parts.append(["imported by ", *plural(component.importers, "file")])
     children = (
         len(study.base.subclasses.get(component.definition.name, ())) if component.definition.kind == "class" else 0

@@ -92,7 +92,7 @@ def _left(nest: Nest) -> Line:
     if nest.left_out:
         words += plural(nest.left_out, "call")
         words.append(
-            " of these functions is not shown, as there is no room; those that say least by their names come last."
+            " of these functions found no room; those whose names say least were left out first."
         )
     if ways:
         words.append(f"{' ' if words else ''}Remarks in brackets: the code alone does not say what is called there.")

@@ -11,6 +11,7 @@ from lmp.report.repository.header import metadata
 from lmp.report.repository.pieces import code, count, joined, plural, pointer, said, sentence, tally
 from lmp.report.repository.readme import quotes, summary
 from lmp.report.repository.study import Study
+from lmp.report.repository.workflows import importance
 from lmp.report.repository.units import Unit, units
 
 MOST_NODES, MOST_EDGES = 14, 26
@@ -110,7 +111,7 @@ def _started(study: Study) -> Line:
         (scripts, "file with a main block", "files with a main block"),
     ):
         if found:
-            first = found[0]
+            first = min(found, key=lambda entry: importance(study, entry))
             parts.append([*plural(len(found), one, many), ", as ", code(first.name), " at ", pointer(first.place)])
     if not parts:
         return "A library: no command, server or main block was found; it is used by importing it."

@@ -11,6 +11,7 @@ from lmp.report.repository.code_base import CodeBase
 from lmp.report.repository.header import metadata
 
 MOST = 6
+_INVITES = re.compile(r"get started|join us|communit|meetup|documentation|view (?:the|our)|star us|news", re.IGNORECASE)
 _SECTION = re.compile(r"feature|about|overview|why|highlight|what is|introduction|motivation|key ", re.IGNORECASE)
 _STOP = re.compile(
     r"news|install|citation|acknowledg|licen[cs]e|contribut|sponsor|community|get(ting)? started|usage|star|table of|model",
@@ -133,6 +134,8 @@ def _prose(base: CodeBase) -> Iterator[Quote]:
             # What is markup, a list, a table or a quotation is no paragraph.
             if fenced or not line.strip() or re.match(r"\s*([#|>*+-]|\d+\.|!\[|\[!|</?(?!p>|b>|i>|a |strong)\w)", line):
                 text = plain(" ".join(run))
+                if _INVITES.search(text):
+                    text = ""
                 if len(text.split()) >= 8 and "http" not in text[:40] and text.count("|") < 2:
                     yield Quote(text, Place(file, first + start))
                 run = []

@@ -242,7 +242,13 @@ ASIDE = re.compile(
     r"|third_?party|legacy|deprecated|disagg\w*|hardware_backend|npu|xpu|ascend|musa|kv_canary|multimodal_gen|\w*diffusion\w*)(?:[/_.]|$)",
     re.IGNORECASE,
 )
+SHARED = frozenset(
+    "autotuning,loss,normalization,rotary embedding,gated activation,convolution,mixture of experts,attention".split(",")
+)
+"""Parts of names that many helpers have: only what another file takes plays one."""
 LEAST = 5.0
+NEAR = 0.7
+"""Share of the best score from which something else is named beside it."""
 """Below this score nothing is said to play a part."""
 
 
@@ -271,7 +277,7 @@ class Roles:
             if not ranked:
                 continue
             score, best = ranked[0]
-            also = tuple(each for _, each in ranked[1:6])
+            also = tuple(each for near, each in ranked[1:6] if near >= NEAR * score)
             found[kind.title] = Component(kind.title, best, score, self._base.imported_by(best), also)
             taken.add((best.place.file, best.qualname))
         return found
@@ -285,6 +291,8 @@ class Roles:
     def _candidates(self, kind: Kind) -> Iterator[Definition]:
         named = re.compile(f"{kind.strong}|{kind.weak}" if kind.weak else kind.strong)
         for each in self._top:
+            if kind.title in SHARED and not self._base.imported_by(each):
+                continue
             if (kind.functions or each.kind == "class") and named.search(each.name):
                 yield each
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from lmp.recon.facts import EntryPoint, Place
 from lmp.report.document.parts import Bullets, Code, Inline, Line, Link, Paragraph, Pointer, Section, Table
 from lmp.report.repository.appendix import CLI, CONFIG, ENV
 from lmp.report.repository.pieces import code, count, joined, plural, pointer, said, sentence
+from lmp.report.repository.roles import ASIDE
 from lmp.report.repository.readme import commands, note
 from lmp.report.repository.study import Study
 
@@ -44,7 +46,7 @@ def _entries(study: Study) -> Section:
         if not found:
             items.append(f"{title}: none found (searched: {searched})")
             continue
-        ranked = sorted(found, key=lambda e: not study.base.is_own(e.place.file)) if title != "CLI" else found
+        ranked = sorted(found, key=lambda entry: importance(study, entry))
         items += [_entry(study, title, each) for each in ranked[:MOST]]
         if len(found) > MOST:
             items.append(
@@ -56,6 +58,15 @@ def _entries(study: Study) -> Section:
                 )
             )
     return Section("Entrypoints (how to run)", [Bullets(items)])
+
+
+def importance(study: Study, entry: EntryPoint) -> tuple[object, ...]:
+    """The command that is called like the package first, applications before their routes, own code before the rest."""
+    tops = {file.partition("/")[0].lower() for file in study.base.signs}
+    aside = ASIDE.search(entry.place.file) is not None or not study.base.is_own(entry.place.file)
+    route = re.match(r"(GET|POST|PUT|DELETE|PATCH|WEBSOCKET) ", entry.what) is not None
+    called = entry.name.replace("-", "_").lower() in tops
+    return (not called, aside and entry.kind != "cli", route)
 
 
 def _entry(study: Study, title: str, entry: EntryPoint) -> Line:

@@ -335,8 +335,8 @@ def _constructions(base: CodeBase, file: str, class_name: str) -> dict[str, tupl
     for each in ast.walk(node) if node is not None else ():
         if isinstance(each, (ast.Assign, ast.AnnAssign)) and each.value is not None:
             target = each.targets[0] if isinstance(each, ast.Assign) else each.target
-            attribute = _self_attribute(target)
-            if attribute:
+            targets = target.elts if isinstance(target, ast.Tuple) else [target]
+            for attribute in filter(None, map(_self_attribute, targets)):
                 called = [
                     call.func.attr if isinstance(call.func, ast.Attribute) else call.func.id
                     for call in ast.walk(each.value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -65,6 +66,7 @@ class _Exploration:
         self._nest = Nest(root, language.body(root))
         self._waiting: list[tuple[float, int, Step]] = []
         self._expanded = {(root.place.file, root.place.line)}
+        self._called: Counter[str] = Counter()
         self._lines = self._number = 0
 
     def run(self) -> Nest:
@@ -86,9 +88,11 @@ class _Exploration:
 
     def _rank(self, step: Step, depth: int) -> float:
         around = " ".join(each.text for each in step.above)
-        called = step.text.partition("(")[0]
-        aside = 2.4 if SIDE.search(called) else 1.6 if SIDE.search(around) else 0
-        return step.weight * 2.2 - depth * 0.8 - aside + (self._extra(step) if self._extra else 0)
+        called = step.text.partition("(")[0].rpartition(" = ")[2].removeprefix("return ")
+        aside = 4.4 if SIDE.search(called) else 3.2 if SIDE.search(around) else 0
+        again = self._called[called]
+        self._called[called] += 1
+        return step.weight * 2.2 - depth * 0.8 - aside - min(again, 3) * 1.2 + (self._extra(step) if self._extra else 0)
 
     def _take(self, step: Step) -> None:
         callee = self._language.callee(step) if step.kind == "call" else None

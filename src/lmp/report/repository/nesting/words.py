@@ -24,7 +24,7 @@ _NOT = re.compile(
 )
 _NEVER = re.compile(
     r"^_?(?:is|has|should|can|need|num|log|record|emit|report|check|assert|validate|maybe_log|increment)_|^batch_size$|metric"
-    r"|(?:^|_)stats?$|time_stats|^set_\w*time|config$|_args$|^get_\w*(?:name|size|len|id|dtype|config|device|info|stats)$"
+    r"|(?:^|_)stats?$|time_stats|^set_\w*time|config$|_args$|_class$|^get_\w*(?:name|size|len|id|dtype|config|device|info|stats)$"
 )
 _PLAIN = frozenset(
     [
@@ -52,7 +52,7 @@ _PLAIN = frozenset(
 _HOLDER = re.compile(r"cache|block|pool|alloc|schedul|queue|waiting|running|batch|kv")
 
 
-def weight(name: str, receiver: str) -> int:
+def weight(name: str, receiver: str) -> float:
     """3 to 1 for a call that says something, 0 for one that does not. ``receiver`` is what stands before the dot."""
     low = name.lower()
     if _NEVER.search(low) or re.search(r"metric|logger|stats|tracer|profiler|parser$|hook$", receiver.lower()):
@@ -62,6 +62,8 @@ def weight(name: str, receiver: str) -> int:
         return 2 if _HOLDER.search(receiver.lower()) and not _NOT.search(receiver.lower()) else 0
     if _NOT.search(low) and not re.search(r"prefill|decode|forward|sampl|schedul|attn|attention|_kv|alloc", low):
         return 0
+    if re.match(r"_?get_(?!next|new_batch|kv|batch|logits)", low):
+        return 0.5
     if _MOST.search(low):
         return 3
     if _MUCH.search(low):
