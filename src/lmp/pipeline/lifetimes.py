@@ -16,8 +16,11 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from lmp.verify.counter import Operators, attention_arguments, whole_attention
-from lmp.verify.operators import is_view, operation, plain_name, tensors_of
-from lmp.workload.calls import Call, CallTracker, Segment
+from lmp.verify.operators import is_view, operation, tensors_of
+from lmp.workload.calls import CallTracker, Segment
+
+LARGE = 1 << 16
+"""Bytes from which on it is remembered who made a storage, also where no detail is kept."""
 
 ATTENTION = "scaled_dot_product_attention"
 Kind = Literal["weight", "cache", "input", "activation"]
@@ -67,23 +70,31 @@ class Peak:
     operator: int
     segments: tuple[Segment, ...]
     name: str
-    activations: int
-    cache: int
+    total: int
     alive: tuple[Storage, ...]
 
     @property
-    def total(self) -> int:
-        return self.activations + self.cache
+    def cache(self) -> int:
+        """What the cache holds, and what it held before it grew; known when the call has ended."""
+        return sum(storage.bytes for storage in self.alive if storage.kind == "cache")
+
+    @property
+    def activations(self) -> int:
+        """Everything else: inputs of the call, and what operators made."""
+        return self.total - self.cache
 
 
 class Lifetimes:
     """Context manager around one call of ``module``; afterwards it says what ran and what was alive when.
 
-    With ``detail`` False only the peak is kept: memory is then bounded by what is alive at one time.
+    Of a ``subject`` inside the module only its first call is looked at. With ``detail`` False only the peak is kept:
+    memory is then bounded by what is alive at one time.
     """
 
-    def __init__(self, module: torch.nn.Module, detail: bool = True) -> None:
-        self.module, self.detail = module, detail
+    def __init__(
+        self, module: torch.nn.Module, subject: torch.nn.Module | None = None, *, detail: bool = True
+    ) -> None:
+        self.module, self.subject, self.detail = module, subject or module, detail
         self.operators: list[Operated] = []
         self.storages: list[Storage] = []
         self.peak: Peak | None = None
@@ -91,14 +102,21 @@ class Lifetimes:
         """Bytes of the cache's storages when the call began."""
         self.held_after = 0
         """The same when it ended."""
-        self._tracker = _Tracker(module)
+        self.makers: dict[int, tuple[str, tuple[Segment, ...]]] = {}
+        """Storages that were alive at a peak -> the operator that made them, and its lines."""
+        self.output_shapes: dict[str, tuple[int, ...]] = {}
+        """Module path -> shape of the first tensor that its first call returned."""
+        self.returned: tuple[int, ...] = ()
+        """Storages of what the call returned, the cache left out."""
+        self._tracker = _Tracker(module, self.output_shapes)
         self._alive: dict[int, tuple[StorageWeakRef, Storage]] = {}
         self._writer: dict[int, int] = {}
         self._weights = 0
         self._count = 0
         self._made = 0
-        self._paused = False
-        self._cached: set[int] = set()
+        self._paused = True
+        """Outside of the call, and inside of whole attention."""
+        self._done = False
         self._stack = ExitStack()
 
     def __enter__(self) -> Lifetimes:
@@ -106,8 +124,8 @@ class Lifetimes:
             self._found(tensor, "weight", name)
         with ExitStack() as stack:
             handles = (
-                self.module.register_forward_pre_hook(self._begun, with_kwargs=True),
-                self.module.register_forward_hook(self._returned, with_kwargs=True),
+                self.subject.register_forward_pre_hook(self._begun, with_kwargs=True),
+                self.subject.register_forward_hook(self._returned, with_kwargs=True),
             )
             for handle in handles:
                 stack.callback(handle.remove)
@@ -124,6 +142,9 @@ class Lifetimes:
     # -- the cache -------------------------------------------------------------------------------------------------
 
     def _begun(self, module: Any, args: Any, kwargs: Any) -> None:
+        if self._done:
+            return
+        self._paused = False
         for tensor in cached_tensors((args, kwargs)):
             self.held_before += self._found(tensor, "cache").bytes
         for tensor in tensors_of((args, kwargs)):
@@ -131,6 +152,11 @@ class Lifetimes:
 
     def _returned(self, module: Any, args: Any, kwargs: Any, output: Any) -> None:
         """What the cache holds now was the cache's from the moment it was made."""
+        if self._done:
+            return
+        self._paused = self._done = True
+        self._sweep()
+        self.returned = tuple(dict.fromkeys(self._found(t, "activation").index for t in _returned_tensors(output)))
         kept = {self._found(tensor, "cache").index for tensor in cached_tensors((args, kwargs, output))}
         for _, storage in self._alive.values():
             if storage.index in kept and storage.kind == "activation":
@@ -179,6 +205,8 @@ class Lifetimes:
             storage = self._found(tensor, "activation", maker=index)
             if storage.maker != index and storage.index in read:
                 storage.writers.append(index)
+            elif storage.bytes >= LARGE:
+                self.makers[storage.index] = (name, self._tracker.segments())
             self._writer[storage.index] = index
             wrote.append(storage.index)
         if self.detail:
@@ -210,6 +238,7 @@ class Lifetimes:
         for key, (reference, storage) in list(self._alive.items()):
             if storage.kind != "weight" and reference.expired():
                 storage.end = self._count
+                self.makers.pop(storage.index, None)
                 self._writer.pop(storage.index, None)
                 del self._alive[key]
 
@@ -217,18 +246,25 @@ class Lifetimes:
         alive = [s for _, s in self._alive.values() if s.kind != "weight"]
         total = sum(s.bytes for s in alive)
         if self.peak is None or total > self.peak.total:
-            cache = sum(s.bytes for s in alive if s.kind == "cache")
             ordered = tuple(sorted(alive, key=lambda s: (-s.bytes, s.index)))
-            self.peak = Peak(index, self._tracker.segments(), name, total - cache, cache, ordered)
+            self.peak = Peak(index, self._tracker.segments(), name, total, ordered)
 
 
 class _Tracker(CallTracker):
     """Follows calls and keeps nothing that goes in or comes out, which would keep it alive."""
 
+    def __init__(self, root: torch.nn.Module, shapes: dict[str, tuple[int, ...]]) -> None:
+        super().__init__(root)
+        self._shapes = shapes
+
     def _enter_call(self, module: torch.nn.Module, args: tuple[Any, ...]) -> None:
         super()._enter_call(module, ())
 
     def _leave_call(self, module: torch.nn.Module, args: Any, kwargs: Any, output: Any = None) -> None:
+        if self.stack and self.stack[-1].module is module:
+            tensor = next(_returned_tensors(output), None)
+            if tensor is not None:
+                self._shapes.setdefault(self.stack[-1].path, tuple(tensor.shape))
         super()._leave_call(module, (), {}, None)
 
 
@@ -266,6 +302,11 @@ def cached_tensors(value: Any) -> Iterator[torch.Tensor]:
                 waiting += vars(thing).values()
 
 
+def _returned_tensors(output: Any) -> Iterator[torch.Tensor]:
+    given = list(output.values()) if isinstance(output, dict) else output
+    return (tensor for tensor in tensors_of([given]) if tensor.is_meta)
+
+
 def _caches(value: Any, depth: int) -> Iterator[Any]:
     if hasattr(value, "get_seq_length"):
         yield value
@@ -276,11 +317,3 @@ def _caches(value: Any, depth: int) -> Iterator[Any]:
         for item in value:
             yield from _caches(item, depth - 1)
 
-
-def path_of(call: Call | None) -> str:
-    return "" if call is None else call.path
-
-
-def operator_name(name: str) -> str:
-    """ATen's name without overload and underscore."""
-    return plain_name(name)
