@@ -87,13 +87,12 @@ def _step_lines(step: Step) -> Iterator[str]:
     head = f"{step.number:>3} {step.label}"
     tail = f"◄ {', '.join(sources)}" if sources else ""
     room = WIDTH - 4
-    shape = step.shape
-    if len(head) <= 40 and len(shape) <= 36 and len(tail) <= room - 79:
-        yield f"{head:<40} {shape:<37} {tail}".rstrip()
+    line = f"{head:<38} {step.shape}"
+    if len(line) + len(tail) + 2 <= room:
+        yield f"{line}{tail:>{room - len(line)}}" if tail else line
         return
-    first = f"{head} {tail}" if len(head) > 40 else f"{head:<40} {tail}"
-    yield first[:room].rstrip()
-    yield f"      = {shape}"[:room]
+    yield f"{head}{tail:>{room - len(head)}}" if len(head) + len(tail) + 2 <= room else f"{head} {tail}"[:room]
+    yield f"      {step.shape}"[:room]
 
 
 def _result(facts: ModelFacts, steps: Sequence[Step]) -> str:

@@ -46,13 +46,14 @@ def lifecycle(facts: ModelFacts) -> list[Block]:
     point = next(p for p in facts.points if p.phase == phase and p.values["batch_size"] == 1)
     catalogue = Catalogue(facts)
     groups = _groups(facts, catalogue, phase, flow)
-    largest = max(group.first.bytes for group in groups)
-    large = [group for group in groups if group.first.bytes * SHARE >= largest]
+    inner = [group.first.bytes for group in groups if group.first.end is not None]
+    largest = max(inner or [group.first.bytes for group in groups])
+    large = [group for group in groups if group.first.bytes * SHARE >= largest or group.first.kind == "cache"]
     rows = [_weights(facts), *_given(facts, flow, phase, catalogue)]
     rows += [_row(facts, catalogue, phase, flow, group, point) for group in large]
     small = [group for group in groups if group not in large]
     if small:
-        rows.append(_rest(small, facts, largest, phase))
+        rows.append(_rest(small))
     return [
         Paragraph(
             f"Tensors of one call ({point.title}), one layer of each kind; T numbers are those of section 5. A tensor is its "
@@ -100,16 +101,18 @@ def _row(
     readers = [i for t in group.tensors for i in t.readers]
     created: list[Inline] = [f"{row.key} ", row_pointer(facts, row)]
     return [
-        _named(facts, group, point, phase),
+        _named(facts, catalogue, group, point, phase),
         created,
         _keys(catalogue, phase, readers) or _unread(flow, tensor),
         _lifetime(catalogue, phase, flow, group),
     ]
 
 
-def _named(facts: ModelFacts, group: _Alike, point: Point, phase: str) -> list[Inline]:
+def _named(facts: ModelFacts, catalogue: Catalogue, group: _Alike, point: Point, phase: str) -> list[Inline]:
     tensor, row = group.first, group.row
-    name = row.place.attribute.rpartition(".")[2] or assigned(code_at(facts, row.place.file, row.place.line))
+    name = row.place.attribute.rpartition(".")[2]
+    if not name and catalogue.ends_its_line(row):
+        name = assigned(code_at(facts, row.place.file, row.place.line)) or ""
     cell: list[Inline] = [Code(name)] if name else [row.words]
     if row.place.attribute or not name:
         cell.append(" result" if row.place.attribute else "")
@@ -151,7 +154,7 @@ def _lifetime(catalogue: Catalogue, phase: str, flow: Flow, group: _Alike) -> Li
     last = max(tensor.readers, default=tensor.maker)
     through = "to the end of the call" if tensor.end >= len(flow.ops) else _until(catalogue, phase, tensor, last)
     length = f"{min(spans)}" if len(spans) == 1 else f"{min(spans)} to {max(spans)}"
-    return f"{through}; {length} tasks in a row"
+    return f"{through}; alive during {length} tasks"
 
 
 def _until(catalogue: Catalogue, phase: str, tensor: Tensor, last: int) -> str:
@@ -162,11 +165,11 @@ def _until(catalogue: Catalogue, phase: str, tensor: Tensor, last: int) -> str:
     return f"to {done}, {tensor.end - 1 - last} after its last reader"
 
 
-def _rest(groups: Sequence[_Alike], facts: ModelFacts, largest: int, phase: str) -> list[Line]:
+def _rest(groups: Sequence[_Alike]) -> list[Line]:
     keys = dict.fromkeys(group.row.key for group in groups)
     ordered = sorted(keys, key=lambda key: int(key[1:]))
     return [
-        f"{sum(len(g.tensors) for g in groups)} more, each below a hundredth of the largest",
+        f"{sum(len(g.tensors) for g in groups)} more, each below a hundredth of the largest that the call frees",
         ", ".join(ordered),
         "within the module that makes them, or the layers (position embeddings and masks)",
         "see the makers",

@@ -88,6 +88,11 @@ class Catalogue:
     def row_of(self, phase: str, index: int) -> Row:
         return self._of[phase, index]
 
+    def ends_its_line(self, row: Row) -> bool:
+        """Whether the row is what its line ends in: then the line's name is that of its result."""
+        here = [r for r in self.rows.values() if (r.place.file, r.place.line) == (row.place.file, row.place.line)]
+        return here[-1] is row
+
     def _row(self, op: Op) -> Row:
         place = place_of(op, self.root)
         key = (place.owner.class_name, place.attribute, place.file, place.line, op.words)
