@@ -116,6 +116,9 @@ class ModelFacts:
             found["parameters_count"], found["weight_bytes"] = totals.parameters_count, totals.weight_bytes
             if totals.active_parameters_count is not None:
                 found["active_parameters_count"] = totals.active_parameters_count
+            for number, segment in enumerate(self.inspection.cache.segments if self.inspection.cache else ()):
+                sizes = {"bytes_per_token": segment.bytes_per_token, "constant_bytes": segment.constant_bytes}
+                found |= {f"cache.{number}.{name}": int(size) for name, size in sizes.items() if size == int(size)}
         return {**found, **self.flows.measured, **self.bounds.named}
 
     @cached_property
