@@ -11,7 +11,7 @@ from lmp.report.implementation.operators import Catalogue, Row, code_at, joined,
 from lmp.report.implementation.searching import Searched, ran_functions
 
 COLUMNS = ("ID", "Task Type", "Purpose", "Tiling", "Dependencies")
-TILES = (r"BLOCK_[MNK]\b", r"\bBLOCK_SIZE\b", r"num_warps", r"num_stages", r"triton\.jit")
+TILES = ("BLOCK_M", "BLOCK_N", "BLOCK_K", "BLOCK_SIZE", "num_warps", "num_stages", "triton.jit")
 
 
 def section(facts: ModelFacts, told: Narrative | None = None) -> Section:

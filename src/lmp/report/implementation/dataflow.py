@@ -6,7 +6,18 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from lmp.records import Narrative
-from lmp.report.document.parts import Block, Bullets, Code, Fence, Inline, Line, Mermaid, Node, Paragraph, Section, Table
+from lmp.report.document.parts import (
+    Block,
+    Bullets,
+    Code,
+    Fence,
+    Inline,
+    Line,
+    Mermaid,
+    Node,
+    Paragraph,
+    Section,
+)
 from lmp.report.facts import ModelFacts, Point, short
 from lmp.report.implementation.lifecycle import lifecycle
 from lmp.report.implementation.operators import Step, steps_of
@@ -144,7 +155,9 @@ def _graph(facts: ModelFacts) -> list[Block]:
         inside = list(group)
         if kind is None:
             continue
-        blocks.append(Paragraph([f"Layer {kind.name} (", Code(short(kind.class_name) or kind.path), "), step by step:"]))
+        blocks.append(
+            Paragraph([f"Layer {kind.name} (", Code(short(kind.class_name) or kind.path), "), step by step:"])
+        )
         blocks += [_mermaid(inside), Paragraph(_width(inside)), Fence("\n".join(_levels(inside)), "text")]
     if not blocks:
         blocks = [_mermaid(steps), Paragraph(_width(steps)), Fence("\n".join(_levels(steps)), "text")]

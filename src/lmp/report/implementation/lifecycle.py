@@ -94,9 +94,7 @@ def _given(facts: ModelFacts, flow: Flow, phase: str, catalogue: Catalogue) -> l
     return rows
 
 
-def _row(
-    facts: ModelFacts, catalogue: Catalogue, phase: str, flow: Flow, group: _Alike, point: Point
-) -> list[Line]:
+def _row(facts: ModelFacts, catalogue: Catalogue, phase: str, flow: Flow, group: _Alike, point: Point) -> list[Line]:
     tensor, row = group.first, group.row
     readers = [i for t in group.tensors for i in t.readers]
     created: list[Inline] = [f"{row.key} ", row_pointer(facts, row)]

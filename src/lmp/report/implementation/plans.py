@@ -367,7 +367,9 @@ def _taken(body: list[ast.stmt], attributes: Mapping[str, ast.expr]) -> Iterator
     """Statements that run where conditions on the style's own attributes are as they were registered."""
     for statement in body:
         match statement:
-            case ast.If(test=ast.Compare(left=ast.Attribute(attr=name), ops=[ast.Eq()], comparators=[ast.Constant() as c])):
+            case ast.If(
+                test=ast.Compare(left=ast.Attribute(attr=name), ops=[ast.Eq()], comparators=[ast.Constant() as c])
+            ):
                 set_to = attributes.get(name)
                 if isinstance(set_to, ast.Constant):
                     yield from _taken(statement.body if set_to.value == c.value else statement.orelse, attributes)
