@@ -11,7 +11,8 @@ from typing import Any
 
 from lmp.expand.numbers import KernelNumbers, ModelNumbers, ModuleNumbers
 from lmp.expand.point import point as values_at
-from lmp.pipeline.inspection import Inspection
+from lmp.pipeline.inspection import Inspection, Module
+from lmp.pipeline.observing import Observed
 from lmp.records import ModelAnalysis, ModuleAnalysis
 from lmp.report.devices import Device
 from lmp.report.document.amounts import Claim, Number, Quantity, Term
@@ -65,6 +66,8 @@ class ModelFacts:
     inspection: Inspection | None
     """Weights with their shapes, buffers, the KV cache a token; None where the class is no model of transformers."""
     device: Device
+    observed: Observed = field(default_factory=Observed)
+    """What went into every module and came out of it, with shapes as formulas."""
     numbers: ModelNumbers = field(init=False)
 
     def __post_init__(self) -> None:
@@ -108,13 +111,19 @@ class ModelFacts:
 
     @cached_property
     def named(self) -> Mapping[str, int]:
-        """Whole numbers of the config (``config.hidden_size``) and of the inspected model (``weight_bytes``)."""
+        """Whole numbers of the config (``config.hidden_size``), of the inspected model (``weight_bytes``) and of the
+        modules in it (``parameters.model.norm``)."""
         found = {f"config.{name}": value for name, value in self.settings.items() if type(value) is int}
         if self.inspection is not None:
             totals = self.inspection.totals
             found["parameters_count"], found["weight_bytes"] = totals.parameters_count, totals.weight_bytes
             if totals.active_parameters_count is not None:
                 found["active_parameters_count"] = totals.active_parameters_count
+            found |= _of_modules(self.inspection.tree, 1)
+            segments = self.inspection.cache.segments if self.inspection.cache is not None else []
+            for index, segment in enumerate(segments):
+                sizes = (("bytes_per_token", segment.bytes_per_token), ("constant_bytes", segment.constant_bytes))
+                found |= {f"cache.{index}.{name}": value for name, value in sizes if isinstance(value, int)}
         return found
 
     def number(self, expression: str, unit: str, **terms: Term) -> Number:
@@ -124,9 +133,7 @@ class ModelFacts:
 
     def amount(self, quantity: Quantity, point: Point, unit: str = "", **choice: Any) -> Number:
         """One quantity of the model, or of a part (``path=``, ``class_name=``, ``category=``, ``line=``)."""
-        unit = unit or {"flops": "FLOP", "matmul_flops": "FLOP", "runs": "", "parameters_count": "params"}.get(
-            quantity, "B"
-        )
+        unit = unit or _UNITS.get(quantity, "B")
         return self.number("{a}", unit, a=Term(point=point.key, quantity=quantity, **choice))
 
     def share(self, quantity: Quantity, point: Point, **choice: Any) -> Number | None:
@@ -171,6 +178,18 @@ class ModelFacts:
         tree = next((t for t in self.trees if path is not None and path.is_relative_to(t.root)), None)
         label = "" if tree is None else f"{tree_label(tree)}/"
         return Pointer(f"{label}{file}", line, end, symbol)
+
+
+_UNITS = {"flops": "FLOP", "matmul_flops": "FLOP", "parameters_count": "params"}
+
+
+def _of_modules(module: Module, runs: int) -> dict[str, int]:
+    """Of the module and all in it: parameters of one (``parameters.lm_head``), and how many there are (``count.``)."""
+    count = runs * module.repeat
+    found = {f"parameters.{module.path}": module.parameters_count, f"count.{module.path}": count}
+    for inner in module.modules:
+        found |= _of_modules(inner, count)
+    return found
 
 
 def tree_label(tree: Tree) -> str:

@@ -7,10 +7,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from lmp.errors import UsageError
+from lmp.errors import LmpError, UsageError
 from lmp.pipeline.inspection import Inspection
 from lmp.pipeline.model import ModelOutcome, ModelSession, expand_model
 from lmp.pipeline.module import Options, Progress, class_of_config
+from lmp.pipeline.observing import Observed, observe_calls
 from lmp.records import DEFAULT_CONFIG, ModelAnalysis
 from lmp.report.devices import Device
 from lmp.report.facts import ModelFacts
@@ -44,7 +45,15 @@ def facts_of(outcome: ModelOutcome, options: Options, progress: Progress, device
         settings=built.settings,
         inspection=built.inspection,
         device=device,
+        observed=_observed(session, model),
     )
+
+
+def _observed(session: ModelSession, model: ModelAnalysis) -> Observed:
+    try:
+        return observe_calls(session.making(session.locate(model.class_name)))
+    except LmpError as error:  # an instance that is not here, or a class that cannot be run
+        return Observed(reason=str(error).splitlines()[0])
 
 
 def report_name(model: ModelAnalysis, options: Options) -> str:
