@@ -11,9 +11,11 @@ from typing import Any
 
 from lmp.expand.numbers import KernelNumbers, ModelNumbers, ModuleNumbers
 from lmp.expand.point import point as values_at
+from lmp.pipeline.flow import Flows
 from lmp.pipeline.inspection import Inspection, Module
 from lmp.pipeline.observing import Observed
 from lmp.records import ModelAnalysis, ModuleAnalysis
+from lmp.report.bounds import Bounds
 from lmp.report.devices import Device
 from lmp.report.document.amounts import Claim, Number, Quantity, Term
 from lmp.report.document.parts import Pointer
@@ -68,6 +70,8 @@ class ModelFacts:
     device: Device
     observed: Observed = field(default_factory=Observed)
     """What went into every module and came out of it, with shapes as formulas."""
+    flows: Flows = field(default_factory=lambda: Flows(reason="the class was not run"))
+    """What running the class shows: operators with their dependencies, lifetimes of tensors, peaks."""
     numbers: ModelNumbers = field(init=False)
 
     def __post_init__(self) -> None:
@@ -79,12 +83,9 @@ class ModelFacts:
     def points(self) -> tuple[Point, ...]:
         """The stated points that this class has: decode only where there is a cache."""
         found = []
-        for phase, batch, seq, cache in STATED:
-            if phase == "decode" and "cache_len" not in self.model.parameters:
-                continue
-            given = {"batch_size": batch, "seq_len": seq, "cache_len": cache}
+        for key, (phase, given) in stated_points(self.model).items():
+            batch, seq, cache = given.values()
             size = f"{seq:,} tokens" if phase == "prefill" else f"{cache:,} tokens in the cache"
-            key = f"{phase}-b{batch}-" + (f"s{seq}" if phase == "prefill" else f"c{cache}")
             found.append(Point(key, f"{phase}, batch {batch}, {size}", phase, values_at(self.model, given)))
         return tuple(found)
 
@@ -124,7 +125,12 @@ class ModelFacts:
             for index, segment in enumerate(segments):
                 sizes = (("bytes_per_token", segment.bytes_per_token), ("constant_bytes", segment.constant_bytes))
                 found |= {f"cache.{index}.{name}": value for name, value in sizes if isinstance(value, int)}
-        return found
+        return {**found, **self.flows.measured, **self.bounds.named}
+
+    @cached_property
+    def bounds(self) -> Bounds:
+        """The least time that each operator takes on the device at each point."""
+        return Bounds({point.key: self.numbers.tree(point.values) for point in self.points}, self.device)
 
     def number(self, expression: str, unit: str, **terms: Term) -> Number:
         """A number with its claim: ``expression`` in the formula language over the terms, as ``100 * {a} / {b}``."""
@@ -189,6 +195,16 @@ def _of_modules(module: Module, runs: int) -> dict[str, int]:
     found = {f"parameters.{module.path}": module.parameters_count, f"count.{module.path}": count}
     for inner in module.modules:
         found |= _of_modules(inner, count)
+    return found
+
+
+def stated_points(model: ModelAnalysis) -> dict[str, tuple[str, dict[str, int]]]:
+    """Key of each stated point that a class has -> phase and the runtime's variables: decode only with a cache."""
+    found = {}
+    for phase, batch, seq, cache in STATED:
+        if phase == "prefill" or "cache_len" in model.parameters:
+            key = f"{phase}-b{batch}-" + (f"s{seq}" if phase == "prefill" else f"c{cache}")
+            found[key] = (phase, {"batch_size": batch, "seq_len": seq, "cache_len": cache})
     return found
 
 

@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lmp.errors import LmpError, UsageError
+from lmp.pipeline.flow import Flows, flows_of
 from lmp.pipeline.inspection import Inspection
 from lmp.pipeline.model import ModelOutcome, ModelSession, expand_model
 from lmp.pipeline.module import Options, Progress, class_of_config
 from lmp.pipeline.observing import Observed, observe_calls
 from lmp.records import DEFAULT_CONFIG, ModelAnalysis
 from lmp.report.devices import Device
-from lmp.report.facts import ModelFacts
+from lmp.report.facts import ModelFacts, stated_points
 
 
 def gather(class_path: str, options: Options, progress: Progress, device: Device) -> ModelFacts:
@@ -34,6 +35,7 @@ def facts_of(outcome: ModelOutcome, options: Options, progress: Progress, device
         session.ask([model.class_name])
     progress(model.class_name, "reading")
     built = _built(model, options)
+    flows, observed = _shown(session, model)
     return ModelFacts(
         name=report_name(model, options),
         model=model,
@@ -45,15 +47,28 @@ def facts_of(outcome: ModelOutcome, options: Options, progress: Progress, device
         settings=built.settings,
         inspection=built.inspection,
         device=device,
-        observed=_observed(session, model),
+        flows=flows,
+        observed=observed,
     )
 
 
-def _observed(session: ModelSession, model: ModelAnalysis) -> Observed:
+PHASES = {
+    "prefill": {"batch_size": 1, "seq_len": 2048, "cache_len": 0},
+    "decode": {"batch_size": 1, "seq_len": 1, "cache_len": 2048},
+}
+"""Where data flow is looked at in detail."""
+
+
+def _shown(session: ModelSession, model: ModelAnalysis) -> tuple[Flows, Observed]:
+    """What running the class shows; or why it is not run."""
     try:
-        return observe_calls(session.making(session.locate(model.class_name)))
-    except LmpError as error:  # an instance that is not here, or a class that cannot be run
-        return Observed(reason=str(error).splitlines()[0])
+        making = session.making(session.locate(model.class_name))
+    except (LmpError, ImportError) as error:
+        reason = str(error).splitlines()[0]
+        return Flows(reason=reason), Observed(reason=reason)
+    peaks = {key: given for key, (_, given) in stated_points(model).items()}
+    phases = {name: given for name, given in PHASES.items() if name in {p for p, _ in stated_points(model).values()}}
+    return flows_of(making, phases, peaks), observe_calls(making)
 
 
 def report_name(model: ModelAnalysis, options: Options) -> str:

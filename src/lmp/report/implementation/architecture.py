@@ -14,7 +14,7 @@ from lmp.report.implementation.classes import Component, components
 from lmp.report.implementation.drawing import fence
 from lmp.report.implementation.hierarchy import Diagram, graph, module_tree
 from lmp.report.implementation.measures import Measure
-from lmp.report.implementation.sources import Sources, sources_of
+from lmp.report.implementation.sources import Sources, place_near, sources_of
 from lmp.source.lines import enclosing_function
 from lmp.source.parsed import parse
 
@@ -119,7 +119,7 @@ def _attention(facts: ModelFacts, sources: Sources) -> Iterator[Line]:
         if kernels:
             places: dict[int, Pointer] = {}
             for k in kernels:
-                places.setdefault(k.line, facts.pointer(name, k.line, k.function or "forward", k.file))
+                places.setdefault(k.line, place_near(facts, name, k.line, k.file, "scaled_dot_product_attention"))
             yield [
                 Code(short(name)), " computes attention with ", Code("scaled_dot_product_attention"), ", whole, at ",
                 *_listed(list(places.values())), "; its score matrix is not in the bytes, a causal mask does not reduce its FLOPs.",
@@ -129,7 +129,8 @@ def _attention(facts: ModelFacts, sources: Sources) -> Iterator[Line]:
         if soft and any(k.category == "matmul" and k.function == soft[0].function for k in analysis.kernels):
             yield [
                 Code(short(name)), " computes attention in eager operators in ",
-                facts.pointer(name, soft[0].line, soft[0].function, soft[0].file),
+                Code(soft[0].function or "forward"), ", ",
+                place_near(facts, name, soft[0].line, soft[0].file, "softmax", soft[0].function),
                 ": two matmuls, mask, softmax and copies, each of which reads and writes the scores.",
                 *_why_eager(facts, sources),
             ]  # fmt: skip
@@ -158,7 +159,7 @@ def _experts(facts: ModelFacts) -> Iterator[Line]:
             first = kernels[0]
             yield [
                 Code(short(name)), f" computes all its experts in {len(kernels)} grouped matmuls of rows sorted by expert, at ",
-                facts.pointer(name, first.line, first.function, first.file),
+                place_near(facts, name, first.line, first.file, "grouped_mm", first.function),
                 "; ", *_own_forward(facts, name),
             ]  # fmt: skip
 

@@ -9,7 +9,7 @@ from lmp.report.document.parts import Code, Inline, Line, Paragraph, Pointer, Se
 from lmp.report.document.told import Told
 from lmp.report.facts import ModelFacts, short
 from lmp.report.implementation import constraints, dispatch
-from lmp.report.implementation.reads import descriptions, marked, own_name, reads_of
+from lmp.report.implementation.reads import descriptions, marked, own_name, reads_of, reads_of_bases
 from lmp.report.implementation.sources import Sources, sources_of
 
 NAMES = {
@@ -48,17 +48,28 @@ def _model_configuration(facts: ModelFacts, sources: Sources) -> Section:
     named = set(template.values())
     read = [name for name in facts.settings if name not in named and _places(name, reads)]
     rows += [_row(facts, name, reads, said, name, sources) for name in read]
-    unread = [name for name in facts.settings if name not in named and name not in read]
-    searched = f"{len(sources.own)} classes and functions of {', '.join(sources.files)}, and their base classes"
-    blocks: list[Any] = [Table(("Parameter", "Value", "Description"), rows, searched)]
+    rest = [name for name in facts.settings if name not in named and name not in read]
+    bases = reads_of_bases(facts, sources)
+    by_bases = [name for name in rest if _places(name, bases)]
+    blocks: list[Any] = [Table(("Parameter", "Value", "Description"), rows, sources.searched)]
+    if by_bases:
+        listed: list[Inline] = []
+        for name in by_bases:
+            listed += [", " if listed else "", _setting(facts, name), " ", _places(name, bases)[0]]
+        blocks.append(Paragraph(["Read by base classes of the library alone: ", *listed, "."]))
+    unread = [name for name in rest if name not in by_bases]
     if unread:
         values: list[Inline] = []
         for name in unread:
-            values += [", " if values else "", Code(f"{name} = {_short(facts.settings[name])}")]
+            values += [", " if values else "", _setting(facts, name)]
         blocks.append(
-            Paragraph([f"Values of the config that none of these reads (searched: {searched}): ", *values, "."])
+            Paragraph(["Read by none of them (searched: ", sources.searched, ", and the base classes): ", *values, "."])
         )
     return Section("3.1 Model Configuration", blocks)
+
+
+def _setting(facts: ModelFacts, name: str) -> Code:
+    return Code(f"{name} = {_short(facts.settings[name])}")
 
 
 def _row(

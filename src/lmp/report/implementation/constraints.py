@@ -10,8 +10,10 @@ from lmp.report.document.parts import Bold, Bullets, Code, Inline, Line, Paragra
 from lmp.report.document.amounts import Term
 from lmp.report.facts import ModelFacts, short
 from lmp.report.implementation.naming import plain_formula
+from lmp.report.implementation.reads import methods
 from lmp.report.implementation.sources import Piece, Sources
 
+ENTRIES = frozenset({"__init__", "__post_init__", "forward"})
 MOST_PLACES = 4
 LONGEST = 140
 
@@ -22,7 +24,7 @@ def section(facts: ModelFacts, sources: Sources) -> Section:
         [
             Bullets([*_alignment(facts, sources), *_hardware(facts, sources), *_precision(facts, sources)]),
             Paragraph([Bold("Raised by the code:")]),
-            Bullets(list(_raised(sources)), f"assert and raise in {', '.join(sources.files)}"),
+            Bullets(list(_raised(sources)), f"assert and raise in {sources.searched}"),
             Paragraph([Bold("Conditions under which the formulas hold:")]),
             Bullets(list(_assumed(facts)), "the assumptions of the analysis"),
         ],
@@ -39,7 +41,7 @@ def _alignment(facts: ModelFacts, sources: Sources) -> Iterator[Line]:
         words += ["; " if words else "", Code(plain_formula(text))]
     found = [entry for entry in _raises(sources) if "%" in entry[0]]
     line: list[Inline] = ["Alignment: "]
-    line += words or [f"none found (searched: the assumptions of the analysis and {', '.join(sources.files)})"]
+    line += words or [f"none found (searched: the assumptions of the analysis and {sources.searched})"]
     for condition, _, pointer in found:
         line += ["; the code refuses ", Code(condition), " at ", pointer]
     yield line
@@ -51,7 +53,7 @@ def _hardware(facts: ModelFacts, sources: Sources) -> Iterator[Line]:
     for text, pointer in asked:
         line += [Code(text), " at ", pointer, "; "]
     if not asked:
-        line.append(f"none found (searched: device capabilities in {', '.join(sources.files)}); ")
+        line.append(f"none found (searched: device capabilities in {sources.searched}); ")
     named = facts.named
     if "weight_bytes" in named:
         memory = facts.number("{a}", "B", a=Term(constant=facts.device.memory, source=facts.device.source))
@@ -130,7 +132,7 @@ def _raises(sources: Sources) -> list[tuple[str, str, Pointer]]:
 
 
 def _of_piece(piece: Piece) -> Iterator[tuple[str, str, Pointer]]:
-    for node in ast.walk(piece.node):
+    for node in (node for function in _reached(piece) for node in ast.walk(function)):
         match node:
             case ast.Assert(test=test):
                 yield _short(f"not ({ast.unparse(test)})"), "fails an assertion", piece.pointer(node.lineno, "assert")
@@ -140,6 +142,24 @@ def _of_piece(piece: Piece) -> Iterator[tuple[str, str, Pointer]]:
                         kind = statement.exc.func if isinstance(statement.exc, ast.Call) else statement.exc
                         name = ast.unparse(kind)
                         yield _short(ast.unparse(test)), f"raises {name}", piece.pointer(statement.lineno, name)
+
+
+def _reached(piece: Piece) -> Iterator[ast.AST]:
+    """A function; of a class its constructor, its forward(), what checks it, and the methods that these call."""
+    if not isinstance(piece.node, ast.ClassDef):
+        yield piece.node
+        return
+    known = {function.name: function for function in methods(piece)}
+    waiting = [name for name in known if name in ENTRIES or name.startswith("validate")]
+    seen = set(waiting)
+    while waiting:
+        function = known[waiting.pop(0)]
+        yield function
+        for node in ast.walk(function):
+            match node:
+                case ast.Attribute(value=ast.Name(id="self"), attr=name) if name in known and name not in seen:
+                    seen.add(name)
+                    waiting.append(name)
 
 
 def _short(text: str) -> str:

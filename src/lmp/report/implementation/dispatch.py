@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from lmp.report.document.parts import Code, Inline, Line, Section, Table
 from lmp.report.facts import ModelFacts, short
 from lmp.report.implementation.reads import marked
-from lmp.report.implementation.sources import Piece, Sources
+from lmp.report.implementation.sources import Piece, Sources, place_near
 from lmp.source.names import Definition, Names, dotted_name
 from lmp.source.parsed import parse
 
@@ -50,7 +50,7 @@ def _tiles(facts: ModelFacts, sources: Sources) -> Iterator[Sequence[Line]]:
         listed += [", " if listed else "", Code(operator)]
     yield (
         names,
-        f"none found (searched: {', '.join(sources.files)})",
+        f"none found (searched: {sources.searched})",
         ["every kernel is an ATen operator, which chooses its tiles when it runs; the matrix products are ", *listed],
     )
 
@@ -78,7 +78,8 @@ def _attention(facts: ModelFacts) -> Iterator[Sequence[Line]]:
     ]
     if places:
         name, kernel = places[0]
-        purpose += [" in ", facts.pointer(name, kernel.line, kernel.function or "forward", kernel.file)]
+        symbols = ("scaled_dot_product_attention", "softmax", kernel.function)
+        purpose += [" in ", Code(kernel.function or "forward"), ", ", place_near(facts, name, kernel.line, kernel.file, *symbols)]
     if model.attn_implementation != model.attn_requested:
         purpose.append(f"; asked for was {model.attn_requested}, which the model does not support")
     yield Code("attn_implementation"), Code(model.attn_implementation), purpose
@@ -98,13 +99,27 @@ def _deciding(sources: Sources) -> Iterator[Sequence[Line]]:
                 if asked is None or (piece.path, name) in seen:
                     continue
                 seen.add((piece.path, name))
-                returned = [n.value for n in ast.walk(asked.node) if isinstance(n, ast.Return) and n.value is not None]
-                if returned:
-                    conditions = list(dict.fromkeys(_short(ast.unparse(value)) for value in returned))
-                    shown: list[Inline] = []
-                    for condition in conditions:
-                        shown += [" or " if shown else "", Code(condition)]
-                    yield Code(name), shown, ["asked at ", piece.pointer(node.lineno, name), "; returns as in ", asked.here]
+                shown: list[Inline] = []
+                for text in _answers(asked.node):
+                    shown += ["; " if shown else "", Code(text)]
+                if shown:
+                    yield Code(name), shown, ["asked at ", piece.pointer(node.lineno, name), ", answered at ", asked.here]
+
+
+def _answers(function: ast.AST) -> list[str]:
+    """What a function returns, and on which conditions where that is a constant."""
+    found: dict[str, None] = {}
+    conditional: set[int] = set()
+    for node in ast.walk(function):
+        if isinstance(node, ast.If):
+            for statement in node.body:
+                if isinstance(statement, ast.Return) and isinstance(statement.value, ast.Constant):
+                    found[_short(f"{statement.value.value} if {ast.unparse(node.test)}")] = None
+                    conditional.add(id(statement))
+    for node in ast.walk(function):
+        if isinstance(node, ast.Return) and node.value is not None and id(node) not in conditional:
+            found[_short(ast.unparse(node.value))] = None
+    return list(found)
 
 
 def _short(text: str) -> str:

@@ -10,7 +10,7 @@ from lmp.report.document.amounts import Number, Term
 from lmp.report.document.markdown import plain
 from lmp.report.document.parts import Mermaid, Node
 from lmp.report.facts import ModelFacts, Point, short
-from lmp.report.implementation.drawing import WIDTH, Row, length, spread
+from lmp.report.implementation.drawing import WIDTH, Row, length, spread, wrapped
 from lmp.report.implementation.measures import Measure
 from lmp.report.implementation.naming import kind_of_layer, module_name, observed_at, plain_formula
 
@@ -38,7 +38,7 @@ class Diagram:
         parts = list(_parts(module))
         for index, part in enumerate(parts):
             if isinstance(part, list):
-                rows.append(spread([_own_operators(part)], [], inner))
+                rows += [[line] for line in wrapped(_own_operators(part), inner, "", "  ")]
             else:
                 rows += self._module(part, module.path, inner)
             if index + 1 < len(parts) and _is_large(parts[index], parts[index + 1]):

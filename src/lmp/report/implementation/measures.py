@@ -1,17 +1,14 @@
-"""What a part of a model costs at a stated point: amounts, shares, intensity and the bound of a device, as numbers that
-say how they are worked out."""
+"""What a part of a model costs at a stated point: amounts, shares, intensity, as numbers that say how they are worked
+out."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from lmp.report.document.amounts import Number, Quantity, Term
 from lmp.report.facts import ModelFacts, Point
-
-Bound = Literal["compute", "memory"]
-
 
 @dataclass(frozen=True)
 class Measure:
@@ -44,35 +41,6 @@ class Measure:
         if not self.facts.number(moved, "", **more).value:
             return None
         return self.facts.number(f"({flops}) / ({moved})", "FLOPs/B", **terms, **more)
-
-    def seconds(self, point: Point) -> Number:
-        """The least time on the device: the longer one of arithmetic and traffic at its peak rates."""
-        arithmetic, traffic, terms = self._times(point)
-        return self.facts.number(f"max({arithmetic}, {traffic})", "s", **terms)
-
-    def bound(self, point: Point) -> Bound | None:
-        """Which of the two it is; None where nothing runs."""
-        arithmetic, traffic, terms = self._times(point)
-        computing, moving = (self.facts.number(e, "s", **terms).value for e in (arithmetic, traffic))
-        if not computing and not moving:
-            return None
-        return "compute" if computing >= moving else "memory"
-
-    def _times(self, point: Point) -> tuple[str, str, dict[str, Term]]:
-        device = self.facts.device
-        matmul, terms = self._sum("m", "matmul_flops", point)
-        flops, more = self._sum("f", "flops", point)
-        moved, last = self._sum("b", "bytes", point)
-        rates = {
-            name: Term(constant=rate, source=device.source)
-            for name, rate in (
-                ("tensor_rate", device.matmul_flops),
-                ("vector_rate", device.other_flops),
-                ("bandwidth", device.bandwidth),
-            )
-        }
-        arithmetic = f"({matmul}) / {{tensor_rate}} + ({flops} - ({matmul})) / {{vector_rate}}"
-        return arithmetic, f"({moved}) / {{bandwidth}}", {**terms, **more, **last, **rates}
 
     def _sum(self, letter: str, quantity: Quantity, point: Point) -> tuple[str, dict[str, Term]]:
         terms = {

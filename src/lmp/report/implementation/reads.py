@@ -17,11 +17,23 @@ CONFIGS = frozenset({"config", "text_config"})
 
 
 def reads_of(facts: ModelFacts, sources: Sources) -> Mapping[str, list[Pointer]]:
-    """Setting -> the places that read it, the model's own first. A nested setting has its dotted name."""
+    """Setting -> the places of the model's own code and of its config's that read it, in their order.
+
+    A nested setting has its dotted name.
+    """
+    return _places(facts, sources, (*sources.own, *sources.config))
+
+
+def reads_of_bases(facts: ModelFacts, sources: Sources) -> Mapping[str, list[Pointer]]:
+    """The same of the library's base classes."""
+    return _places(facts, sources, tuple(piece for piece in sources.classes if not piece.own))
+
+
+def _places(facts: ModelFacts, sources: Sources, pieces: tuple[Piece, ...]) -> Mapping[str, list[Pointer]]:
     own_names = _own_names(sources)
     found: dict[str, dict[tuple[str, int], Pointer]] = {}
-    for piece in (*sources.own, *(p for p in sources.classes if not p.own), *sources.config):
-        for name, line in _reads(piece, piece in sources.config):
+    for piece in pieces:
+        for name, line in sorted(_reads(piece, piece in sources.config), key=lambda read: read[1]):
             setting = own_names.get(name, name)
             if setting not in facts.settings and name in facts.settings:
                 setting = name

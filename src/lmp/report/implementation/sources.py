@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,9 @@ from lmp.source.locate import MODULE_CLASS, find_class, lineage_of
 from lmp.source.names import Definition, Names, dotted_name
 from lmp.source.parsed import FunctionNode, parse
 from lmp.source.trees import Tree
+
+NEAR = 3
+"""Lines between a pointer and its symbol."""
 
 MOST_STEPS = 3
 """Calls that lead from a model's own code to a function that is read too."""
@@ -38,6 +42,10 @@ class Piece:
 
     def pointer(self, line: int, symbol: str | None = None, end: int | None = None) -> Pointer:
         return Pointer(f"{tree_label(self.tree)}/{self.file}", line, end, symbol)
+
+    def near(self, line: int, *symbols: str | None) -> Pointer:
+        """A line with the first of the symbols that stands beside it, where one does."""
+        return self.pointer(line, standing(self.path, line, *symbols))
 
     @property
     def here(self) -> Pointer:
@@ -61,6 +69,30 @@ class Sources:
     @property
     def files(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(piece.file for piece in (*self.own, *self.config)))
+
+    @property
+    def searched(self) -> str:
+        """The files' names, for "none found (searched: …)"."""
+        return ", ".join(dict.fromkeys(file.rpartition("/")[2] for file in self.files)) or "no file"
+
+
+def standing(path: Path, line: int, *symbols: str | None) -> str | None:
+    """The first of the symbols whose last part is on the line, else the first within three lines of it."""
+    lines = parse(path).lines
+    for near in (0, NEAR):
+        text = "\n".join(lines[max(0, line - 1 - near) : line + near])
+        for symbol in symbols:
+            if symbol and re.search(rf"(?<!\w){re.escape(symbol.rpartition('.')[2])}(?!\w)", text):
+                return symbol
+    return None
+
+
+def place_near(facts: ModelFacts, class_name: str, line: int, file: str | None, *symbols: str | None) -> Pointer:
+    """A kernel's line with the first of the symbols that stands there."""
+    pointer = facts.pointer(class_name, line, None, file)
+    path = facts.trees.path_of(file) if file is not None else facts.sources[class_name].forward_path
+    found = None if path is None else standing(path, line, *symbols)
+    return Pointer(pointer.file, line, None, found)
 
 
 CONFIG_BASES = frozenset({"PreTrainedConfig", "PretrainedConfig"})
@@ -103,8 +135,9 @@ def _config(facts: ModelFacts, names: Names) -> Iterator[Piece]:
     except NotFound:
         return
     for entry in lineage_of(definition, names).order:
-        if entry.node.name not in CONFIG_BASES:
-            yield Piece(entry.module.tree, entry.path, entry.node, True)
+        if entry.node.name in CONFIG_BASES:
+            return
+        yield Piece(entry.module.tree, entry.path, entry.node, True)
 
 
 # --- functions -------------------------------------------------------------------------------------------------------
@@ -191,12 +224,16 @@ def _chosen(piece: Piece, name: str, facts: ModelFacts, names: Names) -> Iterato
         if origin is None or origin.path is None:
             continue
         for assigned in parse(origin.path).tree.body:
-            target = assigned.targets[0] if isinstance(assigned, ast.Assign) else None
-            if not (isinstance(target, ast.Name) and target.id == name and isinstance(assigned, ast.Assign)):
-                continue
-            if isinstance(assigned.value, ast.Dict):
-                for key, value in zip(assigned.value.keys, assigned.value.values, strict=True):
-                    if isinstance(key, ast.Constant) and key.value in given and isinstance(value, ast.Name):
-                        found = names.dotted(origin, value.id)
-                        if isinstance(found, Definition):
-                            yield found
+            match assigned:
+                case (
+                    ast.Assign(targets=[ast.Name(id=target)], value=ast.Dict() as table)
+                    | ast.AnnAssign(target=ast.Name(id=target), value=ast.Dict() as table)
+                ) if target == name:
+                    pass
+                case _:
+                    continue
+            for key, value in zip(table.keys, table.values, strict=True):
+                if isinstance(key, ast.Constant) and key.value in given and isinstance(value, ast.Name):
+                    found = names.dotted(origin, value.id)
+                    if isinstance(found, Definition):
+                        yield found
