@@ -121,10 +121,9 @@ class ModelFacts:
             if totals.active_parameters_count is not None:
                 found["active_parameters_count"] = totals.active_parameters_count
             found |= _of_modules(self.inspection.tree, 1)
-            segments = self.inspection.cache.segments if self.inspection.cache is not None else []
-            for index, segment in enumerate(segments):
-                sizes = (("bytes_per_token", segment.bytes_per_token), ("constant_bytes", segment.constant_bytes))
-                found |= {f"cache.{index}.{name}": value for name, value in sizes if isinstance(value, int)}
+            for number, segment in enumerate(self.inspection.cache.segments if self.inspection.cache else ()):
+                sizes = {"bytes_per_token": segment.bytes_per_token, "constant_bytes": segment.constant_bytes}
+                found |= {f"cache.{number}.{name}": int(size) for name, size in sizes.items() if size == int(size)}
         return {**found, **self.flows.measured, **self.bounds.named}
 
     @cached_property
