@@ -1,6 +1,6 @@
 // Puts the parts together. Figures follow at once; charts when the reader's hand rests.
 
-const REST = 60; // milliseconds
+const REST = 30; // milliseconds
 
 function themed(draw) {
   const select = element("theme");

@@ -6,9 +6,9 @@ const COLUMNS = [
   { key: "line", title: "line", text: true },
   { key: "repeat", title: "repeat" },
   { key: "flops", title: "FLOPs" },
-  { key: "read", title: "read" },
-  { key: "write", title: "written" },
-  { key: "intensity", title: "FLOPs a byte" },
+  { key: "read", title: "read, B" },
+  { key: "write", title: "written, B" },
+  { key: "intensity", title: "FLOPs/B" },
   { key: "share", title: "share" },
 ];
 const OPEN_AT_FIRST = 3; // levels
@@ -48,7 +48,7 @@ class Row {
     this.cells.path.title = [this.node.path, this.node.code].filter(Boolean).join("\n");
     this.cells.class.textContent = this.class;
     if (!this.kernel) this.cells.class.title = table.model.data.classes[this.node.class].path;
-    this.cells.line.textContent = this.place && `${this.file}:${this.node.line}`;
+    if (this.place) this.cells.line.append(made("span", { class: "place" }, made("span", {}, this.file), `:${this.node.line}`));
     this.cells.line.title = this.place;
     this.element = made("tr", { role: "row", "data-node": String(this.index), tabindex: "-1" }, ...COLUMNS.map(({ key }) => this.cells[key]));
     this.element.addEventListener("click", () => table.choose(this));
@@ -61,16 +61,16 @@ class Row {
     this.share = metric.of(this.total);
     this.moved = this.total.read + this.total.write;
     this.free = this.total.flops === 0n && this.moved === 0n;
-    const write = (key, value, unit) => {
-      this.cells[key].textContent = exact ? grouped(value) : figure(value, unit);
+    const write = (key, value) => {
+      this.cells[key].textContent = exact ? grouped(value) : figure(value, "");
       this.cells[key].title = grouped(value);
       this.cells[key].dataset.exact = value;
     };
     this.cells.repeat.textContent = cost === null ? "-" : grouped(cost.times);
     this.cells.repeat.title = `${grouped(this.runs)} runs in all`;
-    write("flops", this.total.flops, "FLOP");
-    write("read", this.total.read, "B");
-    write("write", this.total.write, "B");
+    write("flops", this.total.flops);
+    write("read", this.total.read);
+    write("write", this.total.write);
     this.cells.intensity.textContent = ratio(this.total.flops, this.moved);
     const whole = metric.of(result.whole_cost);
     this.cells.share.textContent = percent(this.share, whole);
