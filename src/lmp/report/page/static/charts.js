@@ -38,7 +38,7 @@ class Icicle {
     this.model = model;
     this.box = element("icicle");
     for (const { title, colour } of [...KINDS, OTHER]) {
-      if (!model.nodes.some((node) => node.costs && kindOf(node.category).title === title)) continue;
+      if (!model.nodes.some((node) => node.costs && node.formulas.some((text) => text !== "0") && kindOf(node.category).title === title)) continue;
       const swatch = made("span", { class: "swatch" });
       swatch.style.background = colour;
       element("legend").append(made("li", {}, swatch, title));

@@ -2,14 +2,14 @@
 
 const COLUMNS = [
   { key: "path", title: "path", text: true },
-  { key: "class", title: "class or kind", text: true },
-  { key: "line", title: "line", text: true },
-  { key: "repeat", title: "repeat" },
-  { key: "flops", title: "FLOPs" },
-  { key: "read", title: "read, B" },
-  { key: "write", title: "written, B" },
-  { key: "intensity", title: "FLOPs/B" },
-  { key: "share", title: "share" },
+  { key: "class", title: "class or kind", text: true, width: 135 },
+  { key: "line", title: "line", text: true, width: 125 },
+  { key: "repeat", title: "repeat", width: 72 },
+  { key: "flops", title: "FLOPs", width: 82 },
+  { key: "read", title: "read, B", width: 84 },
+  { key: "write", title: "written, B", width: 98 },
+  { key: "intensity", title: "FLOPs/B", width: 88 },
+  { key: "share", title: "share", width: 74 },
 ];
 const OPEN_AT_FIRST = 3; // levels
 
@@ -109,10 +109,11 @@ class Table {
 
   heads() {
     const row = made("tr", { role: "row" });
-    this.buttons = COLUMNS.map(({ key, title }) => {
+    this.buttons = COLUMNS.map(({ key, title, text, width }) => {
       const button = made("button", { type: "button", "data-sort": key }, title);
-      const cell = made("th", { role: "columnheader", scope: "col", "aria-sort": "none", class: COLUMNS.find((c) => c.key === key).text ? "words" : "number" }, button);
+      const cell = made("th", { role: "columnheader", scope: "col", "aria-sort": "none", class: text ? "words" : "number" }, button);
       button.addEventListener("click", () => this.sort(key));
+      if (width) cell.style.width = `${width}px`;
       row.append(cell);
       return { key, cell };
     });
@@ -134,6 +135,7 @@ class Table {
   show(result) {
     const metric = METRICS[this.state.metric] || METRICS.flops;
     this.metric = metric;
+    element("table").classList.toggle("exact", this.state.exact);
     for (const row of this.rows) {
       row.show(result, metric, this.state.exact);
       row.name.textContent = row.node.name;
@@ -174,8 +176,8 @@ class Table {
       enter(0);
     }
     this.place(shown, flat, found);
-    const matches = found === null ? "" : `${[...found].filter((index) => (!flat || this.rows[index].kernel) && seen(index)).length} found. `;
-    element("found").textContent = `${matches}${shown.length} rows; shares are of the ${this.metric.title}.`;
+    const matches = found === null ? shown.length : shown.filter((index) => found.has(index)).length;
+    element("found").textContent = `${grouped(matches)} ${found === null ? "rows" : "found"}; shares are of the ${this.metric.title}.`;
   }
 
   // Those found and all modules around them.
