@@ -13,7 +13,7 @@ from lmp.source.locate import ClassSource
 from lmp.source.parsed import parse
 from lmp.source.trees import Tree, Trees
 
-HOSTILE = "</script><script>window.broken = 1</script><img src=x onerror='window.broken = 2'>"
+HOSTILE = "</script><script>window.intruder = 1</script><img src=x onerror='window.intruder = 2'>"
 """What must stay text wherever it comes from."""
 
 # Lines as small_models has them: the root's kernels at 10 to 13, the layer's at 21 and 22.
@@ -32,13 +32,16 @@ class Root(Module):
         x = attend(x, "<b>&amp;</b>")
         return x.view(-1)
 '''
-LAYER = "\n" * 17 + '''\
+LAYER = (
+    "\n" * 17
+    + '''\
 class Layer(Module):
     def forward(self, x):
         """One layer."""
         x = x + x
         return self.proj(x)
 '''
+)
 LINEAR = "\n" * 28 + "class Linear(Module):\n    def forward(self, x):\n        return x @ self.weight\n"
 
 

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 import small_facts
 import small_models as small
-from conftest import written
 from headless import Browser
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from conftest import written
 from formula.strategies import NAMES, conditions, formulas, huge, points
 from lmp.errors import EvaluationError
 from lmp.expand.numbers import ModelNumbers
@@ -208,9 +208,10 @@ def names(browser: Browser) -> list[str]:
 
 def test_folding(browser: Browser, small_page: Path) -> None:
     browser.open(small_page)
-    assert names(browser) == ["Root", "lookup", "layers.0"]
-    browser.click("[data-node='2'] .fold")
     assert names(browser) == ["Root", "lookup", "layers.0", "add", "proj"]
+    browser.click("[data-node='2'] .fold")
+    assert names(browser) == ["Root", "lookup", "layers.0"]
+    assert browser.run("return document.querySelector('[data-node=\"2\"]').ariaExpanded") == "false"
     browser.click("#unfold")
     assert names(browser) == ["Root", "lookup", "layers.0", "add", "proj", "matrix product"]
     browser.click("#free")
@@ -221,6 +222,7 @@ def test_folding(browser: Browser, small_page: Path) -> None:
 
 def test_sorting(browser: Browser, small_page: Path) -> None:
     browser.open(small_page, "#batch_size=2&seq_len=16&cache_len=1000")
+    browser.click("#fold")
     in_order = ["Root", "lookup", "layers.0", "attention"]
     assert names(browser) == in_order
     # FLOPs: layers 13,056, attention 2 * 1,000, lookup 0. Read: attention 2 * 1,000 * 8 * 2 = 32,000, layers 4,992,
@@ -256,18 +258,19 @@ def test_searching(browser: Browser, small_page: Path) -> None:
         ("linear", ["Root", "layers.0", "proj", "matrix product"]),
         ("ADD", ["Root", "layers.0", "add"]),
         ("nothing like it", []),
-        ("", ["Root", "lookup", "layers.0"]),
+        ("", ["Root", "lookup", "layers.0", "add", "proj"]),
     ):
         browser.run("const i = document.querySelector('#search'); i.value = arguments[0];", text)
         browser.run("document.querySelector('#search').dispatchEvent(new Event('input', {bubbles: true}))")
         assert names(browser) == expected, text
-    assert browser.texts("#found")[0].startswith("3 rows")
+    assert browser.texts("#found")[0].startswith("5 rows")
 
 
 def test_the_keyboard_is_enough(browser: Browser, small_page: Path) -> None:
     from selenium.webdriver.common.keys import Keys
 
     browser.open(small_page)
+    browser.click("#fold")
     browser.run("document.querySelector('#table tbody tr[tabindex=\"0\"]').focus()")
 
     def press(*keys: str) -> str:
@@ -313,7 +316,7 @@ def test_source_lines_have_their_costs(browser: Browser, small_page: Path) -> No
 def test_markup_in_code_does_nothing(browser: Browser, small_page: Path) -> None:
     browser.open(small_page)
     assert f"    # {small_facts.HOSTILE}" in browser.texts("#source pre")
-    assert browser.run("return window.broken === undefined && document.querySelectorAll('main img').length === 0")
+    assert browser.run("return window.intruder === undefined && document.querySelectorAll('main img').length === 0")
 
 
 # --- charts ----------------------------------------------------------------------------------------------------------
@@ -400,10 +403,12 @@ def test_the_policy_refuses_what_is_not_in_the_page(browser: Browser, small_page
     """The test of the test: a request is seen, and is refused."""
     browser.open(small_page)
     browser.run("const i = new Image(); i.src = 'http://127.0.0.1:9/x.png'; document.body.append(i)")
-    browser.run("const s = document.createElement('script'); s.textContent = 'window.broken = 3'; document.body.append(s)")
+    browser.run(
+        "const s = document.createElement('script'); s.textContent = 'window.intruder = 3'; document.body.append(s)"
+    )
     browser.listen()
     assert any("Content Security Policy" in message for message in browser.logged)
-    assert browser.run("return window.broken === undefined")
+    assert browser.run("return window.intruder === undefined")
 
 
 def test_light_and_dark(browser: Browser, small_page: Path) -> None:
@@ -427,7 +432,9 @@ def test_everything_has_a_name(browser: Browser, small_page: Path) -> None:
     nameless = [
         node
         for node in tree
-        if node.get("role", {}).get("value") in roles and not node.get("ignored") and not node.get("name", {}).get("value")
+        if node.get("role", {}).get("value") in roles
+        and not node.get("ignored")
+        and not node.get("name", {}).get("value")
     ]
     assert nameless == []
     ids = browser.run("return [...document.querySelectorAll('[id]')].map((e) => e.id)")
@@ -528,6 +535,8 @@ def test_a_whole_model(browser: Browser, llama: ModelFacts, llama_page: Path) ->
         {"batch_size": 2, "seq_len": 9, "cache_len": 70_001, "num_key_value_heads": 8, "vocab_size": 128_256},
         {"batch_size": 123_457, "seq_len": 1_000_003, "cache_len": 10**9 + 7, "hidden_size": 999_936},
     ):
+        browser.click("#reset")
+        browser.rest()
         put(browser, values)
         check_totals(browser, llama.model, values)
         check_rows(browser, llama.model, values)

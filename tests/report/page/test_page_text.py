@@ -154,7 +154,9 @@ def test_every_file_of_the_page_is_in_the_package() -> None:
 
 def test_scripts_put_no_markup_together() -> None:
     scripts = [file.read_text() for file in Path(writing.__file__).parent.joinpath("static").glob("*.js")]
-    assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function", "".join(scripts))
+    assert not re.search(
+        r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function", "".join(scripts)
+    )
 
 
 def test_a_missing_package_is_said(facts: ModelFacts, monkeypatch: pytest.MonkeyPatch) -> None:
