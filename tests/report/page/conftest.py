@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-# The small model of the store's tests, and the random formulas of the formula language's.
-TESTS = Path(__file__).parents[2]
-sys.path[:0] = [str(TESTS), str(TESTS / "store"), str(Path(__file__).parent)]
+# The random formulas of the formula language's tests, and the small model of the store's.
+sys.path.insert(0, str(Path(__file__).parents[2]))
+sys.path.insert(0, str(Path(__file__).parents[2] / "store"))
+sys.path.insert(0, str(Path(__file__).parent))
 
 import headless
 import small_facts
@@ -39,10 +40,4 @@ def facts(tmp_path_factory: pytest.TempPathFactory) -> ModelFacts:
 
 @pytest.fixture(scope="session")
 def small_page(facts: ModelFacts, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return written(page(facts), tmp_path_factory)
-
-
-def written(text: str, folders: pytest.TempPathFactory) -> Path:
-    file = folders.mktemp("page") / "page.html"
-    file.write_text(text, encoding="utf-8")
-    return file
+    return small_facts.written(page(facts), tmp_path_factory.mktemp("page"))

@@ -71,6 +71,13 @@ def facts(folder: Path, **more: Any) -> ModelFacts:
     )
 
 
+def written(text: str, folder: Path) -> Path:
+    """The page as a file."""
+    file = folder / "page.html"
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
 def _source(name: str, tree: Tree, file: str, lines: tuple[int, int]) -> ClassSource:
     path = tree.root / file
     module, _, own = name.rpartition(".")

@@ -15,7 +15,6 @@ from headless import Browser
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from conftest import written
 from formula.strategies import NAMES, conditions, formulas, huge, points
 from lmp.errors import EvaluationError
 from lmp.expand.numbers import ModelNumbers
@@ -40,7 +39,8 @@ def shown_totals(browser: Browser) -> dict[str, int]:
     """The exact totals that the page has: where the mouse rests, and as text when they are asked for."""
     found = {}
     for box in browser.run(
-        "return [...document.querySelectorAll('#totals > div')].map((d) => [d.dataset.total, d.lastChild.dataset.exact])"
+        "return [...document.querySelectorAll('#totals > div')]"
+        ".map((d) => [d.dataset.total, d.lastChild.dataset.exact])"
     ):
         if box[1] is not None:
             found[box[0]] = int(box[1])
@@ -176,7 +176,7 @@ def test_an_address_leads_to_its_numbers(browser: Browser, small_page: Path) -> 
 def test_broken_assumptions_are_shown(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> None:
     held = ["{hidden_size} % 4 == 0", "{cache_len} == 0 or {seq_len} == 1"]
     made = page(small_facts.facts(tmp_path_factory.mktemp("sources"), assumptions=held))
-    browser.open(written(made, tmp_path_factory))
+    browser.open(small_facts.written(made, tmp_path_factory.mktemp("page")))
     assert not browser.one("#broken").is_displayed()
     assert browser.texts("#assumptions .held code") == held
     browser.type("#set-hidden_size", "10")
@@ -191,7 +191,7 @@ def test_values_without_a_result_are_shown(browser: Browser, tmp_path_factory: p
     kernels = [small.basic(12, "{batch_size} / {hidden_size}", "0", "0", operation="odd")]
     totals = {"flops": "{batch_size} / {hidden_size}", "matmul_flops": "0", "read": "0", "write": "0"}
     made = page(small_facts.facts(tmp_path_factory.mktemp("sources"), kernels=kernels, totals=totals, compulsory=None))
-    browser.open(written(made, tmp_path_factory), "#batch_size=8")
+    browser.open(small_facts.written(made, tmp_path_factory.mktemp("page")), "#batch_size=8")
     assert shown_totals(browser)["flops"] == 1
     browser.type("#set-batch_size", "3")
     assert "FLOPs of odd (line 12) has no value at these sizes: it is 3/8" in browser.texts("#broken")[0]
@@ -352,7 +352,7 @@ def test_a_metric_that_is_zero_says_so(browser: Browser, tmp_path_factory: pytes
     totals = {"flops": "0", "matmul_flops": "0", "read": "{batch_size}", "write": "0"}
     kernels = [small.basic(12, "0", "{batch_size}", "0")]
     made = page(small_facts.facts(tmp_path_factory.mktemp("sources"), kernels=kernels, totals=totals))
-    browser.open(written(made, tmp_path_factory))
+    browser.open(small_facts.written(made, tmp_path_factory.mktemp("page")))
     assert "FLOPs are 0" in browser.texts("#icicle-note")[0]
     browser.choose("#metric", "bytes")
     assert sum(icicle(browser)["values"]) == 1
@@ -522,7 +522,7 @@ def llama(transformers_tree: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 
 @pytest.fixture(scope="session")
 def llama_page(llama: ModelFacts, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return written(page(llama), tmp_path_factory)
+    return small_facts.written(page(llama), tmp_path_factory.mktemp("page"))
 
 
 def test_a_whole_model(browser: Browser, llama: ModelFacts, llama_page: Path) -> None:
