@@ -310,6 +310,24 @@ class Bindings(Record):
 # --- reports ---------------------------------------------------------------------------------------------------------
 
 
+class ReviewFinding(Record):
+    """One thing that is wrong with a report."""
+
+    rule: Literal["pointer", "placeholder", "table", "number", "diagram"]
+    line: int = Field(description="line of the report")
+    message: str = Field(description="what is wrong, and what would be right where that is known")
+
+
+class Review(Record):
+    """What ``lmp review --json`` prints for one file."""
+
+    file: str
+    findings: list[ReviewFinding] = []
+    pointers: int = Field(description="places in code that were opened")
+    numbers: int = Field(description="numbers that were held against the results")
+    notes: list[str] = Field(default=[], description="what was not held against anything, and why")
+
+
 class Pitfall(Record):
     """Something that costs whoever works with a code base time."""
 

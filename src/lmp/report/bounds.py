@@ -89,6 +89,14 @@ class Bounds:
         """Of operators by module and kind of work, in the order of the model."""
         return self._groups[point]
 
+    def classes(self, point: str) -> dict[str, Bound]:
+        """Of each class with everything in it, wherever it runs."""
+        found: dict[str, Bound] = {}
+        for names, kernel in _within(self.trees[point], frozenset()):
+            for name in names:
+                found[name] = found.get(name, Bound()).plus(bound_of(kernel, self.device))
+        return found
+
     def parts(self, point: str) -> dict[str, Bound]:
         """Of the model's outermost parts: what runs outside of layers, and each kind of layer."""
         return {name: bound for name, bound in self._parts(self.trees[point])}
@@ -112,6 +120,8 @@ class Bounds:
             found |= _named(f"bound.{point}", self.of(point))
             for group, bound in self.groups(point).items():
                 found |= _named(f"bound.{point}.group.{group}", bound)
+            for name, bound in self.classes(point).items():
+                found |= _named(f"bound.{point}.class.{name}", bound)
             for part, bound in self.parts(point).items():
                 found |= _named(f"bound.{point}.part.{part}", bound)
             for path in self.layers(point):
@@ -141,6 +151,16 @@ class Bounds:
         for kernel in tree.kernels():
             total = total.plus(bound_of(kernel, self.device))
         return total
+
+
+def _within(tree: ModuleNumbers, around: frozenset[str]) -> Iterator[tuple[frozenset[str], KernelNumbers]]:
+    """Every kernel with the classes that it runs in."""
+    names = around | {tree.class_name}
+    for child in tree.children:
+        if isinstance(child, ModuleNumbers):
+            yield from _within(child, names)
+        else:
+            yield names, child
 
 
 def _modules(tree: ModuleNumbers) -> Iterator[ModuleNumbers]:

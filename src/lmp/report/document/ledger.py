@@ -27,6 +27,7 @@ class Ledger(Record):
     kind: Literal["model", "repository"]
     subject: str = Field(description="class path, or name of the repository")
     config: str = Field(default="default", description="the results folder's config: after the @")
+    folder: str | None = Field(default=None, description="of a repository: where it was read, as it was given")
     points: dict[str, dict[str, int]] = Field(default_factory=dict)
     named: dict[str, int] = Field(default_factory=dict, description="values of terms that have a name")
     numbers: list[Entry] = Field(default_factory=list)
@@ -35,14 +36,15 @@ class Ledger(Record):
 def entries(document: Document) -> Iterator[Entry]:
     """Every number of a document once for each section that it stands in."""
     seen: set[tuple[str, str]] = set()
-    for section, number in _numbers(document):
+    for section, number in numbers_in(document):
         key = (section, number.text)
         if key not in seen:
             seen.add(key)
             yield Entry(section=section, text=number.text, unit=number.unit, claim=number.claim)
 
 
-def _numbers(document: Document) -> Iterator[tuple[str, Number]]:
+def numbers_in(document: Document) -> Iterator[tuple[str, Number]]:
+    """Every number of a document, after the title of its section."""
     for _, line in document.head:
         yield from ((document.title, number) for number in _in_line(line))
     for block in document.opening:

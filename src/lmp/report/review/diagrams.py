@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from lmp.report.review.findings import ReviewFinding
+from lmp.records import ReviewFinding
 from lmp.report.review.reading import FencePiece, Text
 
 WIDTH = 100

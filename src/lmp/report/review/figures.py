@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator
 
 from lmp.errors import LmpError
+from lmp.records import ReviewFinding
 from lmp.report.document.amounts import written
 from lmp.report.document.ledger import Entry, Ledger
 from lmp.report.evaluating import Worth
-from lmp.report.review.findings import ReviewFinding
 from lmp.report.review.reading import Text
 
 _DIGITS = r"-?\d[\d,]*(?:\.\d+)?"
@@ -18,8 +18,8 @@ _WITH_UNIT = re.compile(rf"(?<![\w.,:/{{-]){_DIGITS} ?(?:{_UNIT})")
 _ALONE = re.compile(_DIGITS)
 
 
-def check_numbers(text: Text, ledger: Ledger, worth: Worth) -> tuple[int, list[ReviewFinding]]:
-    """How many numbers were held against the results, and what is wrong with them."""
+def check_numbers(text: Text, ledger: Ledger, worth: Worth | None) -> tuple[int, list[ReviewFinding]]:
+    """How many numbers were looked at, and what is wrong with them. Without results only the ledger can tell."""
     known: dict[str, set[str]] = {}
     for entry in ledger.numbers:
         known.setdefault(_words(entry.section), set()).add(entry.text)
@@ -29,7 +29,7 @@ def check_numbers(text: Text, ledger: Ledger, worth: Worth) -> tuple[int, list[R
         if number not in known.get(_words(section), ()):
             findings.append(_wrong(line, f"{number} is no number of the results that this section states"))
     places = _places(text)
-    for entry in ledger.numbers:
+    for entry in ledger.numbers if worth is not None else ():
         why = _disagreement(entry, worth)
         if why is not None:
             findings.append(_wrong(places.get((_words(entry.section), entry.text), 1), why))
@@ -61,8 +61,8 @@ def _places(text: Text) -> dict[tuple[str, str], int]:
     return found
 
 
-def _disagreement(entry: Entry, worth: Worth) -> str | None:
-    if entry.claim is None:
+def _disagreement(entry: Entry, worth: Worth | None) -> str | None:
+    if entry.claim is None or worth is None:
         return None
     try:
         now = written(worth.claimed(entry.claim), entry.unit)

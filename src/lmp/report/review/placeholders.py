@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from lmp.records import ReviewFinding
 from lmp.report.document.markdown import NONE_FOUND
-from lmp.report.review.findings import ReviewFinding
 from lmp.report.review.reading import Text
 
 _IN_PROSE = re.compile(

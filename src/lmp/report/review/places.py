@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from lmp.report.review.findings import ReviewFinding
+from lmp.records import ReviewFinding
 from lmp.report.review.reading import CLOSE, OPEN, Text
 
 NEAR = 3
@@ -82,7 +82,8 @@ class Roots:
         found = []
         for folder in self.folders:
             named = _files_named(folder).get(pure.name, ())
-            found += [folder / file for file in named if PurePosixPath(file).parts[-len(pure.parts) :] == pure.parts]
+            alike = (folder / file for file in named if PurePosixPath(file).parts[-len(pure.parts) :] == pure.parts)
+            found += [file for file in alike if _is_inside(folder, file)]
         return found
 
 

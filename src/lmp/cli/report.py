@@ -1,0 +1,260 @@
+"""``lmp report``: documents on models, modules and code bases."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lmp.cli import agents as a
+from lmp.cli import options as o
+
+if TYPE_CHECKING:
+    from lmp.pipeline.module import Options
+    from lmp.records import Narrative
+    from lmp.report.facts import ModelFacts
+
+DEFAULT_REPORTS = "reports"
+
+
+class Form(StrEnum):
+    markdown = "markdown"
+    html = "html"
+
+
+Target = Annotated[
+    str | None,
+    typer.Argument(metavar="MODEL|DIR", help="Class path of a model or module, or the folder of a code base."),
+]
+Forms = Annotated[
+    list[Form] | None,
+    typer.Option("--format", help="markdown, or html: one page that works offline [default: markdown]."),
+]
+Reports = Annotated[
+    Path | None,
+    typer.Option("--reports", metavar="DIR", help=f"Where reports are written [default: {DEFAULT_REPORTS}]."),
+]
+DeviceName = Annotated[
+    str,
+    typer.Option("--device", metavar="NAME", help="Whose peak rates bounds are for: A100-80GB, H100, H200, MI300X."),
+]
+All = Annotated[bool, typer.Option("--all", help="Everything in the results folder, and an index.")]
+Narrate = Annotated[
+    bool, typer.Option("--narrate", help="Let an agent write the summary, insights and pitfalls from the facts.")
+]
+Include = Annotated[
+    list[str] | None,
+    typer.Option("--include", metavar="PATTERN", help="Of a code base: read only this, as in .gitignore: 'srt/**'."),
+]
+Exclude = Annotated[
+    list[str] | None, typer.Option("--exclude", metavar="PATTERN", help="Of a code base: do not read this.")
+]
+Update = Annotated[
+    bool, typer.Option("--update", help="Of a code base: redo what changed, and list the pointers that are stale.")
+]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is asked for, whatever the report is of."""
+
+    folder: Path
+    forms: tuple[str, ...]
+    device: str
+    narrate: bool
+    caps: a.Caps
+    quiet: bool
+
+
+def report(
+    target: Target = None,
+    model: Annotated[str | None, typer.Option("--model", metavar="MODEL", help="The model, as an option.")] = None,
+    everything: All = False,
+    form: Forms = None,
+    reports: Reports = None,
+    device: DeviceName = "H100",
+    narrate: Narrate = False,
+    include: Include = None,
+    exclude: Exclude = None,
+    update: Update = False,
+    results: o.Results = None,
+    transformers: o.Transformers = None,
+    pytorch: o.Pytorch = None,
+    config: o.Config = None,
+    model_id: o.ModelId = None,
+    attn: o.Attn = None,
+    dtype: o.DtypeName = o.Dtype.bfloat16,
+    inputs: o.Inputs = None,
+    init: o.Init = None,
+    path: o.Paths = None,
+    agent_model: a.AgentModel = None,
+    fallback_model: a.FallbackModel = None,
+    max_budget_usd: a.Budget = None,
+    max_turns: a.MaxTurns = None,
+    timeout: a.Timeout = None,
+    quiet: o.Quiet = False,
+    debug: o.Debug = False,
+) -> None:
+    """Write the report on a model, a module or a code base.
+
+    As in: lmp report --model-id Qwen/Qwen3-30B-A3B, or lmp report path/to/repo. What is not analysed yet is analysed
+    first. A report is written only if its review finds nothing: every pointer opens, every number is what `lmp
+    evaluate` says.
+    """
+    from lmp.cli.commands import _options
+    from lmp.report.extra import check_extra
+
+    check_extra()
+    caps = a.Caps(agent_model, fallback_model, max_budget_usd, max_turns, None, timeout)
+    if not narrate:
+        caps.refuse_without_agents(False)
+    asked = Asked(_reports_folder(reports), tuple(form or (Form.markdown,)), device, narrate, caps, quiet)
+    options = _options(o.Engine.trace, results, transformers, pytorch, config, model_id, attn, dtype)
+    options = replace(options, inputs=inputs, init=init, paths=tuple(path or ()))
+    name = _one(target, model)
+    if everything:
+        _all(name, options, asked)
+    elif name is not None and _is_folder(name):
+        _repository(Path(name), include or (), exclude or (), update, asked)
+    else:
+        _must_be_of_a_folder(include, exclude, update)
+        _model(name, options, asked)
+
+
+def _one(target: str | None, model: str | None) -> str | None:
+    from lmp.errors import UsageError
+
+    if target is not None and model is not None and target != model:
+        raise UsageError(f"two models are given: {target} and, with --model, {model}\ngive one")
+    return target or model
+
+
+def _is_folder(name: str) -> bool:
+    return "/" in name or name in (".", "..") or Path(name).is_dir()
+
+
+def _must_be_of_a_folder(include: list[str] | None, exclude: list[str] | None, update: bool) -> None:
+    """An option that would do nothing is a mistake."""
+    from lmp.errors import UsageError
+
+    given = {"--include": include, "--exclude": exclude, "--update": update}
+    names = [name for name, value in given.items() if value]
+    if names:
+        raise UsageError(
+            f"{', '.join(names)}: for code bases only\ngive the folder of one, as in lmp report path/to/repo"
+        )
+
+
+def _reports_folder(given: Path | None) -> Path:
+    from lmp.errors import UsageError
+    from lmp.source.trees import project_root
+
+    if given is not None and given.exists() and not given.is_dir():
+        raise UsageError(f"--reports {given} is a file where a folder is due\ngive another folder")
+    return given if given is not None else project_root() / DEFAULT_REPORTS
+
+
+# --- models ----------------------------------------------------------------------------------------------------------
+
+
+def _model(name: str | None, options: Options, asked: Asked) -> None:
+    from lmp.cli.commands import _class_of_config, _watched
+    from lmp.report.devices import device_named
+
+    device = device_named(asked.device)
+    class_path = name or _class_of_config(options)
+    with _watched([class_path], options, asked.quiet) as progress:
+        from lmp.report.gathering import gather
+
+        facts = gather(class_path, options, progress, device)
+        told = _narrated_model(facts, asked) if asked.narrate else None
+        progress(facts.model.class_name, "writing the report")
+        with _findings_shown():
+            _write_model(facts, told, asked)
+
+
+def _write_model(facts: ModelFacts, told: Narrative | None, asked: Asked) -> None:
+    from lmp.report.model import write_model_report, write_page
+
+    if Form.markdown in asked.forms:
+        file, changed = write_model_report(asked.folder, facts, told)
+        _say_written(file, bool(changed), asked)
+    if Form.html in asked.forms:
+        page, is_new = write_page(asked.folder, facts)
+        _say_written(page, is_new, asked)
+
+
+def _narrated_model(facts: ModelFacts, asked: Asked) -> Narrative:
+    from lmp.report.narration import narrated_model
+
+    return narrated_model(facts, asked.caps.limits())
+
+
+# --- code bases ------------------------------------------------------------------------------------------------------
+
+
+def _repository(folder: Path, include: Sequence[str], exclude: Sequence[str], update: bool, asked: Asked) -> None:
+    from lmp.errors import UsageError
+
+    if Form.html in asked.forms:
+        raise UsageError("the page is of a model, not of a code base\nleave out --format html")
+    from lmp.cli.commands import _note
+    from lmp.cli.progress import counted
+    from lmp.recon.facts import Selection
+    from lmp.report.code_base import write_repository_report
+
+    selection = Selection(tuple(include), tuple(exclude))
+    with counted("reading", asked.quiet) as progress, _findings_shown():
+        done = write_repository_report(asked.folder, folder, selection, progress, update)
+    for line in done.told:
+        _note(line)
+    _say_written(done.file, done.changed, asked)
+
+
+# --- what they have in common ----------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _findings_shown() -> Iterator[None]:
+    """A report that was refused says why, line by line."""
+    from lmp.cli.review import print_findings
+    from lmp.errors import ReportRefused
+
+    try:
+        yield
+    except ReportRefused as error:
+        print_findings(error.file, error.findings)
+        raise
+
+
+def _say_written(file: Path, changed: bool, asked: Asked) -> None:
+    from lmp.cli.commands import _note
+
+    if not asked.quiet:
+        _note(f"{'wrote' if changed else 'unchanged:'} {file}")
+
+
+def _all(name: str | None, options: Options, asked: Asked) -> None:
+    from lmp.cli.commands import DISAGREES, _note
+    from lmp.cli.progress import watch
+    from lmp.errors import UsageError
+    from lmp.report.devices import device_named
+    from lmp.report.everything import INDEX, report_all
+
+    if name is not None or asked.narrate:
+        raise UsageError("--all is of everything in the results folder\nleave out the model and --narrate")
+    with watch([str(options.results)], asked.quiet) as progress:
+        listed = report_all(asked.folder, options, progress, device_named(asked.device), Form.html in asked.forms)
+    for one in listed:
+        if one.why_not:
+            _note(f"not made: {one.stored.name}: {one.why_not}")
+        else:
+            _say_written(asked.folder / str(one.report), one.changed, asked)
+    _note(f"index: {asked.folder / INDEX}")
+    if any(one.why_not for one in listed):
+        raise typer.Exit(DISAGREES)
