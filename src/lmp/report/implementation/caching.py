@@ -88,7 +88,8 @@ def cache_of_a_token(facts: ModelFacts) -> Iterator[Line]:
     """Bytes of the cache a token of one sequence, in all layers together."""
     cache = facts.inspection.cache if facts.inspection is not None else None
     if cache is None or not cache.segments:
-        yield f"bytes of the cache a token: none found (searched: the cache that the model returns; {cache.reason if cache else 'no model'})"
+        reason = cache.reason if cache is not None else "there is no model to run"
+        yield f"bytes of the cache a token: none found (searched: the cache that the model returns; {reason})"
         return
     for number, segment in enumerate(cache.segments):
         name = f"cache.{number}"

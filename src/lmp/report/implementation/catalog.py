@@ -32,8 +32,8 @@ def _reading(facts: ModelFacts) -> Line:
     phases = " and ".join(facts.flows.phases) or "no phase"
     return (
         "Each row is one operator as ATen runs it, at one line of one class, seen in a call on the meta device "
-        f"({phases}). Dependencies are the tasks that made, or last wrote, the memory that it reads: found by following "
-        "storages, views included. Weights are left out of them."
+        f"({phases}). Dependencies are the tasks that made, or last wrote, the memory that it reads: found by "
+        "following storages, views included. Weights are left out of them."
     )
 
 
@@ -146,8 +146,8 @@ def _tiling(facts: ModelFacts, catalogue: Catalogue) -> Iterator[Line]:
             Code("scaled_dot_product_attention"),
             " at ",
             row_pointer(facts, row),
-            " is one task: PyTorch picks its backend (flash, memory efficient, cuDNN or plain) and with it the tiles at run "
-            "time",
+            " is one task: PyTorch picks its backend (flash, memory efficient, cuDNN or plain) and with it the tiles "
+            "at run time",
         ]
         break
     eager = next((row for row in catalogue.rows.values() if "softmax" in row.words), None)

@@ -19,8 +19,9 @@ from lmp.source.parsed import parse
 
 ONE_KERNEL = {
     "scaled_dot_product_attention": "attention with its softmax", "_grouped_mm": "the products of all experts",
-    "addmm": "a product with its bias", "baddbmm": "batched products with their bias", "_fused_rms_norm": "RMS normalization",
-    "native_layer_norm": "layer normalization", "_softmax": "softmax", "silu": "SiLU", "gelu": "GELU",
+    "addmm": "a product with its bias", "baddbmm": "batched products with their bias",
+    "_fused_rms_norm": "RMS normalization", "native_layer_norm": "layer normalization",
+    "_softmax": "softmax", "silu": "SiLU", "gelu": "GELU",
 }  # fmt: skip
 """ATen operators that do in one what would be several."""
 
@@ -128,12 +129,14 @@ def _made_in(facts: ModelFacts, function: str) -> list[Op]:
 def _padding(facts: ModelFacts) -> Iterator[Line]:
     products = [op for flow in facts.flows.phases.values() for op in flow.ops if op.product is not None]
     if products:
-        yield (
-            "sequences of a batch are as long as the longest: every product's M is batch_size * seq_len, padding included; "
-            "a packed batch without padding: none found (searched: cu_seqlens, varlen in the functions that run)"
-            if not Searched(facts, ran_functions(facts), ("cu_seq", "varlen")).places
-            else "packed batches are known to the code that runs"
-        )
+        packed = Searched(facts, ran_functions(facts), ("cu_seq*", "*varlen*"))
+        line: list[Inline] = [
+            "sequences of a batch are as long as the longest: every product's M is ",
+            Code("batch_size * seq_len"),
+            ", padding included; a packed batch without padding: ",
+        ]
+        found = list(packed.pointers())
+        yield [*line, *joined(found)] if found else [*line, f"none found (searched: {packed.text})"]
 
 
 # --- the longest -----------------------------------------------------------------------------------------------------
@@ -144,7 +147,8 @@ def _maximum(facts: ModelFacts) -> list[Block]:
     for name in LENGTHS:
         if f"config.{name}" in facts.named:
             where = _config_line(facts, name)
-            items.append([Code(name), " = ", facts.setting(name), *([" (", where, ")"] if where is not None else [])])
+            beside: list[Inline] = [" (", where, ")"] if where is not None else []
+            items.append([Code(name), " = ", facts.setting(name), *beside])
     items += list(_rope(facts))
     items += list(_refused(facts))
     items += list(_fitting(facts))
@@ -266,7 +270,7 @@ def _spans(keys: list[str]) -> Iterator[str]:
 
 
 def _replaceable(facts: ModelFacts) -> Iterator[Line]:
-    """Decorators of the model's file by which its code is replaced by kernels, and what its classes say they support."""
+    """Decorators by which code of the model's file is replaced by kernels, and what its classes say they support."""
     source = facts.sources[facts.model.class_name]
     file, lines = source.file, parse(source.path).lines
     hooks = [(number, found[1]) for number, text in enumerate(lines, 1) if (found := HOOKS.match(text.strip()))]

@@ -285,8 +285,8 @@ def _patterns(facts: ModelFacts, plans: Plans, sent: Sequence[Sent]) -> list[Blo
     searched = f"collectives in the forward hooks of the styles that the plans name, {FOLDER}"
     blocks: list[Block] = [
         Paragraph(
-            f"Sizes are of the whole tensor, in one forward pass; tp devices ({DEGREE} where a figure is given). In a ring "
-            "each device sends 2 (tp - 1) / tp of it for an all_reduce, and (tp - 1) / tp for an all_gather or a "
+            f"Sizes are of the whole tensor, in one forward pass; tp devices ({DEGREE} where a figure is given). In a "
+            "ring each device sends 2 (tp - 1) / tp of it for an all_reduce, and (tp - 1) / tp for an all_gather or a "
             "reduce_scatter."
         ),
         Table(COLUMNS, rows, searched=searched),
@@ -311,8 +311,10 @@ def _sent_row(facts: ModelFacts, one: Sent) -> list[Line]:
     moment = "after" if one.collective.primitive != "all_to_all" else "around"
     when: list[Inline] = [
         f"{moment} the module's forward(): ",
-        facts.place(one.collective.file, one.collective.line, one.collective.symbol), "; modules in a forward pass: ", times,
-    ]  # fmt: skip
+        facts.place(one.collective.file, one.collective.line, one.collective.symbol),
+        "; modules in a forward pass: ",
+        times,
+    ]
     return [operation, one.collective.primitive, when, _size(facts, one)]
 
 
@@ -413,8 +415,8 @@ def _overlap(facts: ModelFacts, plans: Plans, sent: Sequence[Sent]) -> list[Bloc
     if direct:
         items.append(
             [
-                "called without async_op, in the hook after the module's forward(): what follows on the stream waits for "
-                "them: ",
+                "called without async_op, in the hook after the module's forward(): what follows on the stream waits "
+                "for them: ",
                 *_pointers(facts, direct),
             ]
         )

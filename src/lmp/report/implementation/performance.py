@@ -53,7 +53,8 @@ def _hierarchy(facts: ModelFacts) -> list[Block]:
     rows = [_held(facts, point) for point in facts.points]
     return [
         Paragraph(
-            f"On {device.name} ({device.source}); eager execution, operator by operator: nothing stays on chip between two operators."
+            f"On {device.name} ({device.source}); eager execution, operator by operator: nothing stays on chip between "
+            "two operators."
         ),
         Fence(_diagram(facts, facts.points[0]), "text"),
         Table(columns, rows, right=frozenset(range(1, 7))),
@@ -166,8 +167,8 @@ def _timeline(facts: ModelFacts) -> list[Block]:
                 _constant(facts, device.other_flops, "FLOP/s"),
                 ", its bytes at ",
                 _constant(facts, device.bandwidth, "B/s"),
-                f" (one {device.name}; where the model needs several, of one as if all fitted). Operators run one after "
-                "another, each on all units of the device. Launches, waiting and caches are not in it.",
+                f" (one {device.name}; where the model needs several, of one as if all fitted). Operators run one "
+                "after another, each on all units of the device. Launches, waiting and caches are not in it.",
             ]
         )
     ]
@@ -268,7 +269,8 @@ def _ridge(facts: ModelFacts) -> Line:
     source = facts.device.source
     ridge = facts.number(
         "{p} / {b}", "FLOPs/B",
-        p=Term(constant=facts.device.matmul_flops, source=source), b=Term(constant=facts.device.bandwidth, source=source),
+        p=Term(constant=facts.device.matmul_flops, source=source),
+        b=Term(constant=facts.device.bandwidth, source=source),
     )  # fmt: skip
     line: list[Inline] = [
         f"Ridge point of {facts.device.name}: ",
@@ -305,7 +307,8 @@ def _bound_by(facts: ModelFacts, limit: str) -> Iterator[Inline]:
     if without:
         groups = len(facts.bounds.groups(without[0].key))
         where = "at no other point" if not first else "at any point"
-        yield f"{'' if first else '; '}{where}: none found (searched: {groups} groups of operators at {len(without)} points)"
+        searched = f"{groups} groups of operators at {len(without)} points"
+        yield f"{'' if first else '; '}{where}: none found (searched: {searched})"
     yield "."
 
 

@@ -1,4 +1,4 @@
-"""How a model may be spread over devices: the plans of its classes and the styles that they name, read from the sources.
+"""How a model may be spread over devices: the plans of its classes and the styles they name, read from the sources.
 
 A style is a class that transformers registers under a name. Its collectives are the calls of ``torch.distributed`` in
 its forward hooks, and what a redistribution of a distributed tensor from one layout to another needs.
