@@ -57,8 +57,8 @@ def lifecycle(facts: ModelFacts) -> list[Block]:
     return [
         Paragraph(
             f"Tensors of one call ({point.title}), one layer of each kind; T numbers are those of section 5. A tensor "
-            "is its memory with all views of it. It ends where nothing refers to it any more, which is before the first "
-            "task that runs without it."
+            "is its memory with all views of it. It ends where nothing refers to it any more, which is before the "
+            "first task that runs without it."
         ),
         Table(COLUMNS, rows),
     ]
