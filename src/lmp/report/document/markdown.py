@@ -28,8 +28,8 @@ from lmp.report.document.parts import (
 
 NONE_FOUND = "none found"
 _MARKUP = re.compile(r"[\\`*\[\]<>|&$~]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
-_OPENING = re.compile(r"^(\s*)([#+=-]|\d+(?=[.)]))")
-"""What makes a line of text a heading, a list or a rule."""
+_OPENING = re.compile(r"^(\s*)([#+=-]|\d{1,9}(?=[.)](?:\s|$)))")
+"""What makes a line of text a heading, a list or a rule, also inside of an item."""
 _RUNS = re.compile(r"`+")
 _BLANK = re.compile(r"\s+")
 
@@ -72,10 +72,10 @@ def _section(section: Section, level: int) -> Iterator[str]:
 def _block(block: Block) -> list[str]:
     match block:
         case Paragraph(content):
-            return [_OPENING.sub(r"\1\\\2", _line(content))]
+            return [_opening(_line(content))]
         case Bullets(items, searched):
             shown: Sequence[Line] = items or [none_found(searched)]
-            return [f"- {_line(item)}" for item in shown]
+            return [f"- {_opening(_line(item))}" for item in shown]
         case Table():
             return _table(block)
         case Fence(content, language):
@@ -144,6 +144,17 @@ def _label(text: str) -> str:
 
 def _pieces(content: Line) -> Sequence[Inline]:
     return [content] if isinstance(content, (str, Code, Bold, Link, Pointer, Number)) else content
+
+
+def renderings(content: Line) -> frozenset[str]:
+    """A line as it can stand in the markdown: within a text, at the beginning of one, in a cell, in a fixed width."""
+    pieces = _pieces(content)
+    return frozenset((_line(pieces), _opening(_line(pieces)), _cell(pieces), "".join(map(plain, pieces))))
+
+
+def _opening(text: str) -> str:
+    """A text that begins no heading, list or rule: its first sign is escaped; of a number what stands after it."""
+    return _OPENING.sub(lambda found: f"{found[1]}\\{found[2]}" if not found[2].isdigit() else f"{found[0]}\\", text)
 
 
 def _line(content: Line) -> str:
