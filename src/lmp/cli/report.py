@@ -107,7 +107,9 @@ def report(
     evaluate` says.
     """
     from lmp.cli.commands import _options
+    from lmp.report.extra import check_extra
 
+    check_extra()
     caps = a.Caps(agent_model, fallback_model, max_budget_usd, max_turns, None, timeout)
     if not narrate:
         caps.refuse_without_agents(False)

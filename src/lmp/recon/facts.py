@@ -84,6 +84,9 @@ class KernelConfig:
     """``BLOCK_M`` and the like, ``num_warps``, ``num_stages``."""
     expression: str = ""
     """What stands there, where it is "not resolved statically"."""
+    stopped: str = ""
+    """What of it reading could not work out: ``NUM_WARPS = [2, 4] if IS_HOPPER else [2, 4, 8]``."""
+    stopped_at: Place | None = None
 
 
 @dataclass(frozen=True)
@@ -103,8 +106,9 @@ class Launch:
 class Kernel:
     """A GPU kernel."""
 
-    language: Literal["triton", "cuda", "metal", "tilelang", "cute", "pallas", "numba"]
+    language: Literal["triton", "cuda", "metal", "tilelang", "cute", "cutile", "flydsl", "pallas", "numba"]
     name: str
+    """Of a kernel inside of a function with the function's name: ``make_gemm.main``."""
     place: Place
     end: int
     parameters: tuple[str, ...] = ()

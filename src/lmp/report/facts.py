@@ -11,8 +11,10 @@ from typing import Any
 
 from lmp.expand.numbers import KernelNumbers, ModelNumbers, ModuleNumbers
 from lmp.expand.point import point as values_at
+from lmp.pipeline.flow import Flows
 from lmp.pipeline.inspection import Inspection
 from lmp.records import ModelAnalysis, ModuleAnalysis
+from lmp.report.bounds import Bounds
 from lmp.report.devices import Device
 from lmp.report.document.amounts import Claim, Number, Quantity, Term
 from lmp.report.document.parts import Pointer
@@ -65,6 +67,8 @@ class ModelFacts:
     inspection: Inspection | None
     """Weights with their shapes, buffers, the KV cache a token; None where the class is no model of transformers."""
     device: Device
+    flows: Flows = field(default_factory=lambda: Flows(reason="the class was not run"))
+    """What running the class shows: operators with their dependencies, lifetimes of tensors, peaks."""
     numbers: ModelNumbers = field(init=False)
 
     def __post_init__(self) -> None:
@@ -76,12 +80,9 @@ class ModelFacts:
     def points(self) -> tuple[Point, ...]:
         """The stated points that this class has: decode only where there is a cache."""
         found = []
-        for phase, batch, seq, cache in STATED:
-            if phase == "decode" and "cache_len" not in self.model.parameters:
-                continue
-            given = {"batch_size": batch, "seq_len": seq, "cache_len": cache}
+        for key, (phase, given) in stated_points(self.model).items():
+            batch, seq, cache = given.values()
             size = f"{seq:,} tokens" if phase == "prefill" else f"{cache:,} tokens in the cache"
-            key = f"{phase}-b{batch}-" + (f"s{seq}" if phase == "prefill" else f"c{cache}")
             found.append(Point(key, f"{phase}, batch {batch}, {size}", phase, values_at(self.model, given)))
         return tuple(found)
 
@@ -115,7 +116,12 @@ class ModelFacts:
             found["parameters_count"], found["weight_bytes"] = totals.parameters_count, totals.weight_bytes
             if totals.active_parameters_count is not None:
                 found["active_parameters_count"] = totals.active_parameters_count
-        return found
+        return {**found, **self.flows.measured, **self.bounds.named}
+
+    @cached_property
+    def bounds(self) -> Bounds:
+        """The least time that each operator takes on the device at each point."""
+        return Bounds({point.key: self.numbers.tree(point.values) for point in self.points}, self.device)
 
     def number(self, expression: str, unit: str, **terms: Term) -> Number:
         """A number with its claim: ``expression`` in the formula language over the terms, as ``100 * {a} / {b}``."""
@@ -171,6 +177,16 @@ class ModelFacts:
         tree = next((t for t in self.trees if path is not None and path.is_relative_to(t.root)), None)
         label = "" if tree is None else f"{tree_label(tree)}/"
         return Pointer(f"{label}{file}", line, end, symbol)
+
+
+def stated_points(model: ModelAnalysis) -> dict[str, tuple[str, dict[str, int]]]:
+    """Key of each stated point that a class has -> phase and the runtime's variables: decode only with a cache."""
+    found = {}
+    for phase, batch, seq, cache in STATED:
+        if phase == "prefill" or "cache_len" in model.parameters:
+            key = f"{phase}-b{batch}-" + (f"s{seq}" if phase == "prefill" else f"c{cache}")
+            found[key] = (phase, {"batch_size": batch, "seq_len": seq, "cache_len": cache})
+    return found
 
 
 def tree_label(tree: Tree) -> str:

@@ -7,13 +7,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from lmp.errors import UsageError
+from lmp.errors import LmpError, UsageError
+from lmp.pipeline.flow import Flows, flows_of
 from lmp.pipeline.inspection import Inspection
 from lmp.pipeline.model import ModelOutcome, ModelSession, expand_model
 from lmp.pipeline.module import Options, Progress, class_of_config
 from lmp.records import DEFAULT_CONFIG, ModelAnalysis
 from lmp.report.devices import Device
-from lmp.report.facts import ModelFacts
+from lmp.report.facts import ModelFacts, stated_points
 
 
 def gather(class_path: str, options: Options, progress: Progress, device: Device) -> ModelFacts:
@@ -44,7 +45,26 @@ def facts_of(outcome: ModelOutcome, options: Options, progress: Progress, device
         settings=built.settings,
         inspection=built.inspection,
         device=device,
+        flows=_flows(session, model),
     )
+
+
+PHASES = {
+    "prefill": {"batch_size": 1, "seq_len": 2048, "cache_len": 0},
+    "decode": {"batch_size": 1, "seq_len": 1, "cache_len": 2048},
+}
+"""Where data flow is looked at in detail."""
+
+
+def _flows(session: ModelSession, model: ModelAnalysis) -> Flows:
+    """What running the class shows; or why it is not run."""
+    try:
+        making = session.making(session.locate(model.class_name))
+    except (LmpError, ImportError) as error:
+        return Flows(reason=str(error).splitlines()[0])
+    peaks = {key: given for key, (_, given) in stated_points(model).items()}
+    phases = {name: given for name, given in PHASES.items() if name in {p for p, _ in stated_points(model).values()}}
+    return flows_of(making, phases, peaks)
 
 
 def report_name(model: ModelAnalysis, options: Options) -> str:

@@ -28,8 +28,8 @@ from lmp.report.document.parts import (
 
 NONE_FOUND = "none found"
 _MARKUP = re.compile(r"[\\`*\[\]<>|&$~]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
-_OPENING = re.compile(r"^(\s*)([#+=-]|\d{1,9}(?=[.)](?:\s|$)))")
-"""What makes a line of text a heading, a list or a rule, also inside of an item."""
+_OPENING = re.compile(r"^(\s*\d*)([#+=-]|(?<=\d)[.)])")
+"""What makes a line of text a heading, a list or a rule."""
 _RUNS = re.compile(r"`+")
 _BLANK = re.compile(r"\s+")
 
@@ -72,10 +72,10 @@ def _section(section: Section, level: int) -> Iterator[str]:
 def _block(block: Block) -> list[str]:
     match block:
         case Paragraph(content):
-            return [_opening(_line(content))]
+            return [_paragraph(content)]
         case Bullets(items, searched):
             shown: Sequence[Line] = items or [none_found(searched)]
-            return [f"- {_opening(_line(item))}" for item in shown]
+            return [f"- {_paragraph(item)}" for item in shown]
         case Table():
             return _table(block)
         case Fence(content, language):
@@ -99,8 +99,12 @@ def _row(cells: Sequence[Line]) -> str:
 
 
 def _cell(content: Line) -> str:
-    # Tables end a cell at any bar, also inside of code.
-    return re.sub(r"(?<!\\)\|", r"\\|", _line(content)).strip()
+    return "".join(map(_in_cell, _pieces(content))).strip()
+
+
+def _in_cell(piece: Inline) -> str:
+    # A table ends a cell at any bar, also inside of code; in text bars are escaped anyway.
+    return _inline(piece).replace("|", "\\|") if isinstance(piece, (Code, Pointer)) else _inline(piece)
 
 
 def _fence(text: str, language: str) -> list[str]:
@@ -147,14 +151,12 @@ def _pieces(content: Line) -> Sequence[Inline]:
 
 
 def renderings(content: Line) -> frozenset[str]:
-    """A line as it can stand in the markdown: within a text, at the beginning of one, in a cell, in a fixed width."""
-    pieces = _pieces(content)
-    return frozenset((_line(pieces), _opening(_line(pieces)), _cell(pieces), "".join(map(plain, pieces))))
+    """A line as it can stand in the markdown: in a text, at the beginning of one, in a cell, in a fixed width."""
+    return frozenset((_line(content), _paragraph(content), _cell(content), "".join(map(plain, _pieces(content)))))
 
 
-def _opening(text: str) -> str:
-    """A text that begins no heading, list or rule: its first sign is escaped; of a number what stands after it."""
-    return _OPENING.sub(lambda found: f"{found[1]}\\{found[2]}" if not found[2].isdigit() else f"{found[0]}\\", text)
+def _paragraph(content: Line) -> str:
+    return _OPENING.sub(r"\1\\\2", _line(content))
 
 
 def _line(content: Line) -> str:

@@ -1,0 +1,52 @@
+"""Classes, functions and methods of a Python file."""
+
+from __future__ import annotations
+
+import ast
+from typing import Literal
+
+from lmp.recon.facts import Definition, Place
+from lmp.recon.source import FUNCTIONS, Function, Scope, Source
+
+
+def definitions(source: Source) -> list[Definition]:
+    """In the order of their lines; local functions with the names of those around them."""
+    found = [_definition(source, node, scope) for node, scope in source.all(ast.ClassDef)]
+    found += [_definition(source, node, scope) for node, scope in source.every_function()]
+    return sorted(found, key=lambda each: each.place.line)
+
+
+def _definition(source: Source, node: ast.ClassDef | Function, scope: Scope | None) -> Definition:
+    qualname = f"{scope.qualname}.{node.name}" if scope else node.name
+    decorators = tuple(decorator_name(source, each) for each in node.decorator_list)
+    place = Place(source.file, node.lineno)
+    end = node.end_lineno or node.lineno
+    if isinstance(node, ast.ClassDef):
+        return Definition(
+            "class",
+            node.name,
+            qualname,
+            place,
+            end,
+            bases=tuple(source.written(base) for base in node.bases),
+            decorators=decorators,
+            doc=first_line(node),
+            methods=tuple(dict.fromkeys(each.name for each in node.body if isinstance(each, FUNCTIONS))),
+        )
+    kind: Literal["method", "function"] = "method" if scope is not None and scope.is_class else "function"
+    return Definition(kind, node.name, qualname, place, end, decorators=decorators, doc=first_line(node))
+
+
+def decorator_name(source: Source, node: ast.expr) -> str:
+    """As written, without the arguments."""
+    return source.written(node.func if isinstance(node, ast.Call) else node)
+
+
+def first_line(node: ast.Module | ast.ClassDef | Function) -> str:
+    """Of the docstring; empty where there is none."""
+    first = node.body[0] if node.body else None
+    if not (
+        isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str)
+    ):
+        return ""
+    return next((line.strip() for line in first.value.value.split("\n") if line.strip()), "")

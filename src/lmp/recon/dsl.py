@@ -1,0 +1,112 @@
+"""Kernels in the other languages that are written inside of Python, each known by how its library marks one."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from lmp.recon.facts import Kernel, Place
+from lmp.recon.source import FUNCTIONS, Function, Scope, Source
+from lmp.recon.templates import no_elsewhere, parameters, template, text_of
+
+
+def kernels(source: Source) -> list[Kernel]:
+    """In the order of their lines."""
+    found = [*_decorated(source), *_tilelang(source), *_metal(source), *_pallas(source)]
+    return sorted(found, key=lambda kernel: kernel.place.line)
+
+
+def _decorated(source: Source) -> Iterator[Kernel]:
+    for function, scope in source.every_function():
+        for decorator in function.decorator_list:
+            language = _language(source, decorator)
+            if language is not None:
+                yield _kernel(source, language, function, scope)
+                break
+
+
+def _language(source: Source, decorator: ast.expr) -> str | None:
+    """``@cute.kernel``, ``@ct.kernel`` (cuda.tile), ``@flyc.kernel`` (flydsl), ``@cuda.jit`` (numba)."""
+    parts = source.dotted(decorator.func if isinstance(decorator, ast.Call) else decorator).split(".")
+    if parts[-1] == "kernel":
+        if "cute" in parts:
+            return "cute"
+        if parts[:2] == ["cuda", "tile"]:
+            return "cutile"
+        if parts[0] == "flydsl":
+            return "flydsl"
+    return "numba" if parts[-2:] == ["cuda", "jit"] and parts[0] == "numba" else None
+
+
+def _kernel(source: Source, language: str, function: Function, scope: Scope | None) -> Kernel:
+    constants = (
+        each.arg
+        for each in (*function.args.args, *function.args.kwonlyargs)
+        if each.annotation is not None
+        and any(word in source.written(each.annotation) for word in ("onstexpr", "Constant"))
+    )
+    return Kernel(
+        language,  # type: ignore[arg-type]
+        f"{scope.qualname}.{function.name}" if scope else function.name,
+        Place(source.file, function.lineno),
+        function.end_lineno or function.lineno,
+        parameters=tuple(name for name in parameters(function) if name != "self"),
+        constexprs=tuple(constants),
+    )
+
+
+def _tilelang(source: Source) -> Iterator[Kernel]:
+    """The function that opens ``with T.Kernel(…)``."""
+    seen = set()
+    for node, scope in source.all(ast.With):
+        for item in node.items:
+            call = item.context_expr
+            if not isinstance(call, ast.Call):
+                continue
+            parts = source.dotted(call.func).split(".")
+            function = scope.function() if scope else None
+            if parts[-1] != "Kernel" or "tilelang" not in parts or function is None or function in seen:
+                continue
+            seen.add(function)
+            assert isinstance(function.node, FUNCTIONS)
+            yield _kernel(source, "tilelang", function.node, function.outer)
+
+
+def _metal(source: Source) -> Iterator[Kernel]:
+    """``mx.fast.metal_kernel(name=…, input_names=…, source=…)``: the code is a string."""
+    for node, scope in source.all(ast.Call):
+        if not (isinstance(node.func, ast.Attribute | ast.Name) and source.dotted(node.func).endswith("metal_kernel")):
+            continue
+        name = next((each.value for each in node.keywords if each.arg == "name"), node.args[0] if node.args else None)
+        if name is None:
+            continue
+        told = text_of(template(source, name, scope, no_elsewhere))
+        inputs = next((each.value for each in node.keywords if each.arg == "input_names"), None)
+        yield Kernel(
+            "metal",
+            told if told is not None else source.written(name),
+            Place(source.file, name.lineno),
+            node.end_lineno or node.lineno,
+            parameters=_strings(inputs),
+        )
+
+
+def _pallas(source: Source) -> Iterator[Kernel]:
+    """The function that is handed to ``pallas_call``, bare or as a partial."""
+    seen = set()
+    for node, _ in source.all(ast.Call):
+        if not source.dotted(node.func).endswith("pallas_call") or not node.args:
+            continue
+        given = node.args[0]
+        if isinstance(given, ast.Call) and source.dotted(given.func).endswith("partial") and given.args:
+            given = given.args[0]
+        function = source.functions.get(given.id) if isinstance(given, ast.Name) else None
+        if function is not None and function.name not in seen:
+            seen.add(function.name)
+            yield _kernel(source, "pallas", function, None)
+
+
+def _strings(node: ast.expr | None) -> tuple[str, ...]:
+    if not isinstance(node, ast.List | ast.Tuple):
+        return ()
+    return tuple(each.value for each in node.elts if isinstance(each, ast.Constant) and isinstance(each.value, str))

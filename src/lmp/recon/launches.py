@@ -1,0 +1,128 @@
+"""Places of Python code that start a kernel: ``kernel[grid](…)``, ``kernel(…).launch(grid=…)``, ``ct.launch(…)``.
+
+Which of them name a kernel of the repository is known only when all of it is read, so that a file gives candidates.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from lmp.recon.facts import Kernel, Launch, Place
+from lmp.recon.source import Scope, Source
+from lmp.recon.templates import assigned
+
+SETTINGS = (
+    "num_warps",
+    "num_stages",
+    "num_ctas",
+    "maxnreg",
+    "waves_per_eu",
+    "matrix_instr_nonkdim",
+    "block",
+    "threads",
+)
+LONGEST = 200
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """``names`` are what may be started: the name itself, or what a local variable of that name is set to."""
+
+    names: tuple[str, ...]
+    place: Place
+    inside: str
+    grid: str
+    values: Mapping[str, str]
+    certain: bool
+    """It is a launch even where no kernel of that name is found."""
+
+
+def candidates(source: Source) -> list[Candidate]:
+    """In the order of their lines."""
+    found = list(_candidates(source))
+    return sorted(found, key=lambda each: each.place.line)
+
+
+def _candidates(source: Source) -> Iterator[Candidate]:
+    for node, scope in source.all(ast.Call):
+        func = node.func
+        if isinstance(func, ast.Subscript):
+            values = _values(source, node)
+            certain = "num_warps" in values or "num_stages" in values
+            yield from _candidate(source, node, func.value, scope, source.written(func.slice), values, certain)
+        elif isinstance(func, ast.Attribute) and func.attr == "launch" and isinstance(func.value, ast.Call):
+            values = _values(source, node)
+            grid = values.pop("grid", "")
+            if grid:
+                yield from _candidate(source, node, func.value.func, scope, grid, values, False)
+        elif source.dotted(func) == "cuda.tile.launch" and len(node.args) >= 3:
+            yield from _candidate(source, node, node.args[2], scope, source.written(node.args[1]), {}, True)
+
+
+def _candidate(
+    source: Source,
+    node: ast.Call,
+    kernel: ast.expr,
+    scope: Scope | None,
+    grid: str,
+    values: dict[str, str],
+    certain: bool,
+) -> Iterator[Candidate]:
+    if isinstance(kernel, ast.Name):
+        names = tuple(dict.fromkeys([kernel.id, *_local(source, kernel.id, scope)]))
+    elif isinstance(kernel, ast.Attribute):
+        names = (kernel.attr,)
+    else:
+        return
+    function = scope.function() if scope else None
+    # The kernel's own line, which may be below that of the call's first bracket.
+    place = Place(source.file, kernel.end_lineno or kernel.lineno)
+    yield Candidate(names, place, function.qualname if function else "", grid[:LONGEST], values, certain)
+
+
+def _local(source: Source, name: str, scope: Scope | None) -> Iterator[str]:
+    """The names in what the function sets the variable to: ``kernel = one if fast else other``."""
+    function = scope.function() if scope else None
+    if function is None or isinstance(function.node, ast.ClassDef):
+        return
+    for value in assigned(function.node, name):
+        for each in ast.walk(value):
+            if isinstance(each, ast.Name):
+                yield each.id
+            elif isinstance(each, ast.Attribute):
+                yield each.attr
+
+
+def _values(source: Source, node: ast.Call) -> dict[str, str]:
+    return {each.arg: source.written(each.value)[:LONGEST] for each in node.keywords if each.arg}
+
+
+def launches(found: Iterable[Candidate], kernels: Iterable[Kernel]) -> list[Launch]:
+    """Those that name a kernel, one for each kernel that may be meant; with the values that configure it."""
+    known: dict[str, list[Kernel]] = {}
+    for kernel in kernels:
+        known.setdefault(kernel.name.rpartition(".")[2], []).append(kernel)
+    started: list[Launch] = []
+    for each in found:
+        named = [name for name in each.names if name in known]
+        for name in named:
+            kernel = _nearest(known[name], each.place.file)
+            values = {key: value for key, value in each.values.items() if configures(key, kernel)}
+            started.append(Launch(kernel.name, each.place, each.inside, each.grid, values))
+        if not named and each.certain:
+            values = {key: value for key, value in each.values.items() if configures(key, None)}
+            started.append(Launch(each.names[0], each.place, each.inside, each.grid, values))
+    return started
+
+
+def _nearest(kernels: list[Kernel], file: str) -> Kernel:
+    return next((kernel for kernel in kernels if kernel.place.file == file), kernels[0])
+
+
+def configures(name: str, kernel: Kernel | None) -> bool:
+    """A constexpr of the kernel or a setting of the compiler; of an unknown kernel what is written in capitals."""
+    if name in SETTINGS:
+        return True
+    return name in kernel.constexprs if kernel is not None else name.isupper()

@@ -1,0 +1,72 @@
+"""Other files of the repository, parsed when a name of theirs is wanted; a few are kept for the next that asks."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from pathlib import Path
+
+from lmp.recon.modules import Modules
+from lmp.recon.source import Source, parse
+from lmp.recon.templates import no_elsewhere, template, text_of
+from lmp.recon.texts import Unreadable, decode, read_bytes
+from lmp.recon.walk import Listed
+
+KEPT = 12
+"""Parsed files at a time: what bounds the memory."""
+HOPS = 4
+"""How often a name that a module only passes on is followed."""
+
+
+class Library:
+    def __init__(self, root: Path, listed: Sequence[Listed], largest: int) -> None:
+        self.modules = Modules(each.file for each in listed)
+        self._paths = {each.file: each.path for each in listed if each.file.endswith(".py")}
+        self._largest = largest
+        self._sources: OrderedDict[str, Source | None] = OrderedDict()
+        self._strings: dict[tuple[str, str], str | None] = {}
+
+    def source(self, file: str) -> Source | None:
+        """None where the file cannot be read or parsed."""
+        if file in self._sources:
+            self._sources.move_to_end(file)
+            return self._sources[file]
+        try:
+            found = parse(file, decode(read_bytes(self._paths[file], self._largest), python=True).text)
+        except Unreadable:
+            found = None
+        self._sources[file] = found
+        if len(self._sources) > KEPT:
+            self._sources.popitem(last=False)
+        return found
+
+    def imported(self, source: Source, dotted: str) -> tuple[Source, str] | None:
+        """The file that defines an imported name, and the name there; None where it is not of this repository."""
+        importing = source.file
+        for _ in range(HOPS):
+            where = self.modules.of_import(dotted, importing)
+            if where is None or not where[1] or "." in where[1]:
+                return None
+            file, name = where
+            there = self.source(file)
+            if there is None or file == source.file:
+                return None
+            if name in there.constants or name in there.functions:
+                return there, name
+            if name not in there.aliases:
+                return None
+            dotted, importing = there.aliases[name], file
+        return None
+
+    def string(self, source: Source, dotted: str) -> str | None:
+        """The string constant that an imported name stands for."""
+        key = (source.file, dotted)
+        if key not in self._strings:
+            found = self.imported(source, dotted) if "." in dotted else None
+            value = found[0].constants.get(found[1]) if found else None
+            self._strings[key] = (
+                text_of(template(found[0], value, None, no_elsewhere))
+                if found is not None and value is not None
+                else None
+            )
+        return self._strings[key]
