@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -71,8 +71,8 @@ class Assignment:
     report: str
     """As it is composed without an agent, in markdown."""
     takes: Takes
-    places: Mapping[str, Path]
-    """How the places of the report begin -> the folder that the rest is relative to."""
+    places: Sequence[tuple[str, Path]]
+    """First part of a place, empty where there is none that says so, and the folder that the rest is relative to."""
     roots: Sequence[Path]
     """Folders that Read, Grep and Glob may look into."""
 
@@ -129,7 +129,7 @@ def narrator_prompt(assignment: Assignment) -> Told:
         report += f"\n… lines {shown + 1}-{len(lines)} are left: `read_report` gives them"
     places = [
         f"- {f'`{escaped(label)}/…`' if label else 'anything else'}: below {escaped(str(folder))}"
-        for label, folder in assignment.places.items()
+        for label, folder in assignment.places
     ]
     prompt = fill(
         WRITE,

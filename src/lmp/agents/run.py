@@ -58,7 +58,7 @@ class State(BaseModel):
     options: dict[str, Any]
     """The command's options, as `lmp.pipeline.module.Options` takes them; paths are absolute."""
     limits: Limits
-    report: dict[str, Any] | None = Field(default=None, description="what `lmp report` was asked for beside the options")
+    report: dict[str, Any] | None = Field(default=None, description="what `lmp report` was asked, beside the options")
     started: str
     status: Literal["running", "done", "interrupted", "failed"] = "running"
     done: list[str] = []

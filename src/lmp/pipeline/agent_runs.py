@@ -33,7 +33,7 @@ class Summary:
 
     run: str
     stored: Mapping[str, str]
-    """Class -> verified or unverified; report -> narrated."""
+    """Class -> verified or unverified."""
     failed: dict[str, str]
     """Class -> why, in one line."""
     turns: int
@@ -42,6 +42,8 @@ class Summary:
     models: tuple[str, ...]
     seconds: float
     transcript: Path
+    report: str = ""
+    """Of a report: whether it was narrated."""
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from lmp.records import Narration, Narrative
 from lmp.report.document.amounts import Number
@@ -63,6 +64,12 @@ class Told:
         self.asked.pitfalls = True
         return [(self.line(p.what), self.line(p.detect), self.line(p.fix)) for p in self.narrative.pitfalls]
 
+    @cached_property
+    def _known(self) -> re.Pattern[str]:
+        """One of the numbers, the longest that fits."""
+        longest_first = sorted(self.numbers, key=len, reverse=True)
+        return re.compile(rf"(?<![\w.,])(?:{'|'.join(map(re.escape, longest_first))})(?!\w)")
+
     def line(self, text: str) -> Line:
         """A sentence as pieces. What a terminal would obey, or show in another order, is written out."""
         return list(self._pieces(escaped(" ".join(text.split()), kept="")))
@@ -85,10 +92,8 @@ class Told:
         if not self.numbers:
             yield text
             return
-        longest_first = sorted(self.numbers, key=len, reverse=True)
-        known = re.compile(rf"(?<![\w.,])(?:{'|'.join(map(re.escape, longest_first))})(?!\w)")
         end = 0
-        for found in known.finditer(text):
+        for found in self._known.finditer(text):
             if found.start() > end:
                 yield text[end : found.start()]
             yield self.numbers[found[0]]
@@ -121,11 +126,12 @@ def _numbered(name: str, told: list[str]) -> Iterator[tuple[str, str]]:
 def written_by(narration: Narration) -> Line:
     """Who wrote it, for the head of the report. The same wherever the report is made."""
     by = narration.provenance
-    line: list[Inline] = ["written from this report and the code by "]
+    line: list[Inline] = ["written by "]
     for index, model in enumerate(by.models):
         line += [", " if index else "", Code(escaped(model, kept=""))]
     if not by.models:
-        line.append("an unknown author")
+        line.append("an author who is not known")
+    line.append(" from this report and the code")
     if by.prompt_sha256:
-        line += [", told what has the sha256 ", Code(by.prompt_sha256[:16])]
-    return [*line, "; its places and numbers are reviewed like the others"]
+        line += [" (prompt ", Code(f"sha256 {by.prompt_sha256[:16]}"), ")"]
+    return [*line, "; its places and numbers are reviewed like all others"]
