@@ -93,13 +93,13 @@ class Held:
         assert self.narrative is not None
         told = self.narrative
         counts = {
-            "sentences of the summary": len(told.tldr),
+            "summary": len(told.tldr),
             "insights": sum(map(len, told.insights.values())),
             "pitfalls": len(told.pitfalls),
-            "sentences that go further": sum(map(len, told.deep_dive.values())),
+            "deep dive": sum(map(len, told.deep_dive.values())),
             "open questions": len(told.open_questions),
         }
-        return ", ".join(f"{count} {what}" for what, count in counts.items() if count)
+        return "texts: " + ", ".join(f"{what} {count}" for what, count in counts.items() if count)
 
 
 def held(handed_in: Any, review: Review) -> Held:
