@@ -74,7 +74,14 @@ class _Tree:
     def __post_init__(self) -> None:
         root = self.facts.model.class_name
         self.nodes.append(
-            {"up": NO_PARENT, "name": short(root), "path": "", "class": self._class(root), "repeat": num(1), "costs": ()}
+            {
+                "up": NO_PARENT,
+                "name": short(root),
+                "path": "",
+                "class": self._class(root),
+                "repeat": num(1),
+                "costs": (),
+            }
         )
 
     @property

@@ -2,14 +2,14 @@
 
 const COLUMNS = [
   { key: "path", title: "path", text: true },
-  { key: "class", title: "class or kind", text: true },
-  { key: "line", title: "line", text: true },
-  { key: "repeat", title: "repeat" },
-  { key: "flops", title: "FLOPs" },
-  { key: "read", title: "read" },
-  { key: "write", title: "written" },
-  { key: "intensity", title: "FLOPs a byte" },
-  { key: "share", title: "share" },
+  { key: "class", title: "class or kind", text: true, width: 135 },
+  { key: "line", title: "line", text: true, width: 125 },
+  { key: "repeat", title: "repeat", width: 72 },
+  { key: "flops", title: "FLOPs", width: 82 },
+  { key: "read", title: "read, B", width: 84 },
+  { key: "write", title: "written, B", width: 98 },
+  { key: "intensity", title: "FLOPs/B", width: 88 },
+  { key: "share", title: "share", width: 74 },
 ];
 const OPEN_AT_FIRST = 3; // levels
 
@@ -48,7 +48,7 @@ class Row {
     this.cells.path.title = [this.node.path, this.node.code].filter(Boolean).join("\n");
     this.cells.class.textContent = this.class;
     if (!this.kernel) this.cells.class.title = table.model.data.classes[this.node.class].path;
-    this.cells.line.textContent = this.place && `${this.file}:${this.node.line}`;
+    if (this.place) this.cells.line.append(made("span", { class: "place" }, made("span", {}, this.file), `:${this.node.line}`));
     this.cells.line.title = this.place;
     this.element = made("tr", { role: "row", "data-node": String(this.index), tabindex: "-1" }, ...COLUMNS.map(({ key }) => this.cells[key]));
     this.element.addEventListener("click", () => table.choose(this));
@@ -61,16 +61,16 @@ class Row {
     this.share = metric.of(this.total);
     this.moved = this.total.read + this.total.write;
     this.free = this.total.flops === 0n && this.moved === 0n;
-    const write = (key, value, unit) => {
-      this.cells[key].textContent = exact ? grouped(value) : figure(value, unit);
+    const write = (key, value) => {
+      this.cells[key].textContent = exact ? grouped(value) : figure(value, "");
       this.cells[key].title = grouped(value);
       this.cells[key].dataset.exact = value;
     };
     this.cells.repeat.textContent = cost === null ? "-" : grouped(cost.times);
     this.cells.repeat.title = `${grouped(this.runs)} runs in all`;
-    write("flops", this.total.flops, "FLOP");
-    write("read", this.total.read, "B");
-    write("write", this.total.write, "B");
+    write("flops", this.total.flops);
+    write("read", this.total.read);
+    write("write", this.total.write);
     this.cells.intensity.textContent = ratio(this.total.flops, this.moved);
     const whole = metric.of(result.whole_cost);
     this.cells.share.textContent = percent(this.share, whole);
@@ -109,10 +109,11 @@ class Table {
 
   heads() {
     const row = made("tr", { role: "row" });
-    this.buttons = COLUMNS.map(({ key, title }) => {
+    this.buttons = COLUMNS.map(({ key, title, text, width }) => {
       const button = made("button", { type: "button", "data-sort": key }, title);
-      const cell = made("th", { role: "columnheader", scope: "col", "aria-sort": "none", class: COLUMNS.find((c) => c.key === key).text ? "words" : "number" }, button);
+      const cell = made("th", { role: "columnheader", scope: "col", "aria-sort": "none", class: text ? "words" : "number" }, button);
       button.addEventListener("click", () => this.sort(key));
+      if (width) cell.style.width = `${width}px`;
       row.append(cell);
       return { key, cell };
     });
@@ -134,6 +135,7 @@ class Table {
   show(result) {
     const metric = METRICS[this.state.metric] || METRICS.flops;
     this.metric = metric;
+    element("table").classList.toggle("exact", this.state.exact);
     for (const row of this.rows) {
       row.show(result, metric, this.state.exact);
       row.name.textContent = row.node.name;
@@ -174,8 +176,8 @@ class Table {
       enter(0);
     }
     this.place(shown, flat, found);
-    const matches = found === null ? "" : `${[...found].filter((index) => (!flat || this.rows[index].kernel) && seen(index)).length} found. `;
-    element("found").textContent = `${matches}${shown.length} rows; shares are of the ${this.metric.title}.`;
+    const matches = found === null ? shown.length : shown.filter((index) => found.has(index)).length;
+    element("found").textContent = `${grouped(matches)} ${found === null ? "rows" : "found"}; shares are of the ${this.metric.title}.`;
   }
 
   // Those found and all modules around them.
