@@ -81,7 +81,8 @@ def test_a_narrative_is_written_with_who_wrote_it(desk: Desk) -> None:
     written, agent = desk.narrate(Use("read_report", {"first": 7, "last": 7}), submit("check_narrative"), submit())
     assert [answer.refused for answer in agent.answers[KEY]] == [False, False, False]
     assert agent.answers[KEY][0].text == " 7  - One loop: `engine.py:15` (`step`)"
-    assert "This would be accepted: texts: summary 2, insights 1, pitfalls 1, deep dive 1, open questions 1." in agent.answers[KEY][1].text
+    texts = "summary 2, insights 1, pitfalls 1, deep dive 1, open questions 1"
+    assert f"This would be accepted: texts: {texts}." in agent.answers[KEY][1].text
     assert written.file == desk.reports / "repositories/small-analysis.md"
     assert "- It moves 2.154 GB a step." in desk.text
     [head] = [line for line in desk.text.splitlines() if line.startswith("**Narrative:**")]

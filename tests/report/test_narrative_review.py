@@ -117,7 +117,11 @@ def test_what_the_report_has_no_place_for(making: Making) -> None:
     wrong = found(making, insights={"engine.Casche": [STEP]}, deep_dive={"Scheduler": [STEP]})
     assert wrong == [
         ("schema", "insights['engine.Casche']: this report has nothing called so that takes text; it has engine.Cache"),
-        ("schema", "deep_dive['Scheduler']: this report has nothing called so that takes text; it has Loops"),
+        (
+            "schema",
+            "deep_dive['Scheduler']: this report has nothing called so that takes text; it has "
+            "Loops, TL;DR, Facts, Pitfalls, Open questions",
+        ),
     ]
     # The summary of this report has room for two sentences.
     [(rule, message)] = found(making, tldr=[*small.GOOD["tldr"], f"A third: {STEP}."])
@@ -125,6 +129,12 @@ def test_what_the_report_has_no_place_for(making: Making) -> None:
         "schema",
         "tldr[2]: the report does not show it: there is no more room for it; leave it out",
     )
+
+
+def test_any_section_can_be_taken_further(making: Making) -> None:
+    assert list(making.asked.deep_dive) == ["Loops", "TL;DR", "Facts", "Pitfalls", "Open questions"]
+    lines = making.with_(told(deep_dive={"Facts": [f"More: {STEP}."]})).text.splitlines()
+    assert lines.index("## Facts") < lines.index(f"- More: {STEP}.") < lines.index("## Loops")
 
 
 def test_both_names_of_a_component_are_one_too_many(making: Making) -> None:

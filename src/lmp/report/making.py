@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
 from lmp.records import Narration, Narrative, Review
 from lmp.report.document.amounts import Number
-from lmp.report.document.parts import Document
+from lmp.report.document.parts import Bullets, Document, Section
 from lmp.report.document.told import Asked, Told, numbers_of, written_by
 from lmp.report.folder import ASSETS, Report, narrative_name
 from lmp.report.review import Roots
@@ -42,6 +42,11 @@ class Making:
         return self.report(self.without)
 
     @cached_property
+    def plain_review(self) -> Review:
+        """What the review says of it."""
+        return self.review(self.plain)
+
+    @cached_property
     def numbers(self) -> Mapping[str, Number]:
         """The numbers that a narrative may state."""
         return numbers_of(self.without)
@@ -50,19 +55,24 @@ class Making:
     def asked(self) -> Asked:
         """What this report has a place for."""
         told = Told(Narrative(tldr=["-"]))
-        self.document(told)
+        self._told(told)
         return told.asked
 
     def with_(self, narrative: Narrative) -> Report:
         """The report with a narrative, whoever wrote it."""
-        return self.report(self.document(Told(narrative, self.numbers)))
+        return self.report(self._told(Told(narrative, self.numbers)))
 
     def narrated(self, narration: Narration) -> Report:
         """The report as it is written with a narrative: it says who wrote it, and the narrative lies beside it."""
-        document = self.document(Told(narration.narrative, self.numbers))
+        document = self._told(Told(narration.narrative, self.numbers))
         made = self.report(replace(document, head=(*document.head, ("Narrative", written_by(narration)))))
         text = narration.model_dump_json(indent=1, exclude_none=True) + "\n"
         return replace(made, assets={**made.assets, narrative_name(made.name): text.encode()})
+
+    def _told(self, told: Told) -> Document:
+        """The document with what is told: also in sections that do not ask for it themselves."""
+        document = self.document(told)
+        return replace(document, sections=[_further(section, told) for section in document.sections])
 
     @cached_property
     def readable(self) -> tuple[Path, ...]:
@@ -74,3 +84,17 @@ class Making:
     def narrative_file(self, folder: Path) -> Path:
         """Where a narrative of this report is kept below the reports folder."""
         return folder / ASSETS / narrative_name(self.plain.name)
+
+
+def _further(section: Section, told: Told) -> Section:
+    """The section with what is told beyond it, unless it, or one inside of it, has its own place for that."""
+    if any(title in told.asked.deep_dive for title in _titles(section)):
+        return section
+    items = told.deep_dive(section.title)
+    return replace(section, blocks=[*section.blocks, Bullets(items)]) if items else section
+
+
+def _titles(section: Section) -> Iterator[str]:
+    yield section.title
+    for inner in section.sections:
+        yield from _titles(inner)

@@ -22,7 +22,7 @@ from lmp.report.writing import Written
 
 def assignment(making: Making) -> Assignment:
     """What a narrator is given. Raises ReportRefused where the report does not hold without a narrative."""
-    found = making.review(making.plain).findings
+    found = making.plain_review.findings
     if found:
         count = f"{len(found)} finding{'s' if len(found) != 1 else ''}"
         raise ReportRefused(
