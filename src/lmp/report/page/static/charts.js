@@ -235,7 +235,7 @@ class Roofline {
   }
 
   components() {
-    const modules = (index) => this.model.inside[index].filter((child) => !this.model.isKernel(child));
+    const modules = (index) => this.model.inside[index].filter((child) => !this.model.isKernel(child) && !this.model.nodes[child].own);
     const found = [];
     const enter = (index) => {
       const inner = modules(index);

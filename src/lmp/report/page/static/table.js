@@ -24,12 +24,12 @@ class Row {
     this.kernel = model.isKernel(index);
     this.inside = model.inside[index];
     this.level = node.up < 0 ? 1 : table.rows[node.up].level + 1;
-    this.open = this.level < OPEN_AT_FIRST || (node.up >= 0 && model.inside[node.up].length === 1 && this.level <= OPEN_AT_FIRST);
-    this.class = this.kernel ? node.category : model.data.classes[node.class].name;
+    this.open = !node.own && (this.level < OPEN_AT_FIRST || (node.up >= 0 && model.inside[node.up].length === 1 && this.level <= OPEN_AT_FIRST));
+    this.class = node.own ? "" : this.kernel ? node.category : model.data.classes[node.class].name;
     const label = node.file === undefined ? "" : model.data.labels[node.file];
     this.file = label.split("/").pop();
     this.place = label && `${label}:${node.line}`;
-    const words = [node.name, node.path, this.class, node.category || "", this.kernel ? model.data.classes[node.in].path : model.data.classes[node.class].path, this.place, node.code || ""];
+    const words = node.own ? [] : [node.name, node.path, this.class, node.category || "", this.kernel ? model.data.classes[node.in].path : model.data.classes[node.class].path, this.place, node.code || ""];
     this.words = words.join("\n").toLowerCase();
     this.build(table);
   }
@@ -41,13 +41,13 @@ class Row {
       event.stopPropagation();
       table.toggle(this);
     });
-    this.name = made("span", { class: this.kernel ? "kernel" : "module" });
+    this.name = made("span", { class: this.node.own ? "kernel own" : this.kernel ? "kernel" : "module" });
     this.cells = {};
     for (const { key, text } of COLUMNS) this.cells[key] = made("td", { role: "gridcell", class: text ? "words" : "number" });
     this.cells.path = made("th", { role: "rowheader", scope: "row", class: "words path" }, this.fold, this.name);
     this.cells.path.title = [this.node.path, this.node.code].filter(Boolean).join("\n");
     this.cells.class.textContent = this.class;
-    if (!this.kernel) this.cells.class.title = table.model.data.classes[this.node.class].path;
+    if (this.class && !this.kernel) this.cells.class.title = table.model.data.classes[this.node.class].path;
     if (this.place) this.cells.line.append(made("span", { class: "place" }, made("span", {}, this.file), `:${this.node.line}`));
     this.cells.line.title = this.place;
     this.element = made("tr", { role: "row", "data-node": String(this.index), tabindex: "-1" }, ...COLUMNS.map(({ key }) => this.cells[key]));
