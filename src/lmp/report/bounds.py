@@ -62,7 +62,7 @@ def group_of(kernel: KernelNumbers) -> str:
     path = _INDEX.sub("", kernel.path).rpartition("layers.")[2] or "the model itself"
     if kernel.kernel.category in MATMUL_CATEGORIES:
         return f"{path} ({kernel.kernel.category})"
-    return path
+    return f"{path}: {kernel.kernel.function}()" if kernel.kernel.function else path
 
 
 class Bounds:
@@ -89,6 +89,14 @@ class Bounds:
         """Of operators by module and kind of work, in the order of the model."""
         return self._groups[point]
 
+    def classes(self, point: str) -> dict[str, Bound]:
+        """Of each class with everything in it, wherever it runs."""
+        found: dict[str, Bound] = {}
+        for names, kernel in _within(self.trees[point], frozenset()):
+            for name in names:
+                found[name] = found.get(name, Bound()).plus(bound_of(kernel, self.device))
+        return found
+
     def parts(self, point: str) -> dict[str, Bound]:
         """Of the model's outermost parts: what runs outside of layers, and each kind of layer."""
         return {name: bound for name, bound in self._parts(self.trees[point])}
@@ -112,6 +120,8 @@ class Bounds:
             found |= _named(f"bound.{point}", self.of(point))
             for group, bound in self.groups(point).items():
                 found |= _named(f"bound.{point}.group.{group}", bound)
+            for name, bound in self.classes(point).items():
+                found |= _named(f"bound.{point}.class.{name}", bound)
             for part, bound in self.parts(point).items():
                 found |= _named(f"bound.{point}.part.{part}", bound)
             for path in self.layers(point):
@@ -143,6 +153,16 @@ class Bounds:
         return total
 
 
+def _within(tree: ModuleNumbers, around: frozenset[str]) -> Iterator[tuple[frozenset[str], KernelNumbers]]:
+    """Every kernel with the classes that it runs in."""
+    names = around | {tree.class_name}
+    for child in tree.children:
+        if isinstance(child, ModuleNumbers):
+            yield from _within(child, names)
+        else:
+            yield names, child
+
+
 def _modules(tree: ModuleNumbers) -> Iterator[ModuleNumbers]:
     """A module and those in it; inside of a layer no further layer."""
     yield tree
@@ -156,8 +176,12 @@ def _inner(layer: ModuleNumbers, path: str) -> Iterator[tuple[str, KernelNumbers
     for kernel in layer.kernels():
         below = kernel.path.removeprefix(path).lstrip(".")
         name = ".".join(below.split(".")[:2]) or "the layer itself"
-        product = kernel.kernel.category in MATMUL_CATEGORIES and kernel.kernel.category != "matmul"
-        yield (f"{name}: {kernel.kernel.category}" if product else name), kernel
+        category = kernel.kernel.category
+        if category in MATMUL_CATEGORIES and category != "matmul":
+            name = f"{name}: {category}"
+        elif kernel.kernel.function:
+            name = f"{name}: {kernel.kernel.function}()"
+        yield name, kernel
 
 
 def _named(name: str, bound: Bound) -> dict[str, int]:

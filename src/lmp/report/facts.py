@@ -12,7 +12,8 @@ from typing import Any
 from lmp.expand.numbers import KernelNumbers, ModelNumbers, ModuleNumbers
 from lmp.expand.point import point as values_at
 from lmp.pipeline.flow import Flows
-from lmp.pipeline.inspection import Inspection
+from lmp.pipeline.inspection import Inspection, Module
+from lmp.pipeline.observing import Observed
 from lmp.records import ModelAnalysis, ModuleAnalysis
 from lmp.report.bounds import Bounds
 from lmp.report.devices import Device
@@ -67,6 +68,8 @@ class ModelFacts:
     inspection: Inspection | None
     """Weights with their shapes, buffers, the KV cache a token; None where the class is no model of transformers."""
     device: Device
+    observed: Observed = field(default_factory=Observed)
+    """What went into every module and came out of it, with shapes as formulas."""
     flows: Flows = field(default_factory=lambda: Flows(reason="the class was not run"))
     """What running the class shows: operators with their dependencies, lifetimes of tensors, peaks."""
     numbers: ModelNumbers = field(init=False)
@@ -109,13 +112,18 @@ class ModelFacts:
 
     @cached_property
     def named(self) -> Mapping[str, int]:
-        """Whole numbers of the config (``config.hidden_size``) and of the inspected model (``weight_bytes``)."""
+        """Whole numbers of the config (``config.hidden_size``), of the inspected model (``weight_bytes``) and of the
+        modules in it (``parameters.model.norm``)."""
         found = {f"config.{name}": value for name, value in self.settings.items() if type(value) is int}
         if self.inspection is not None:
             totals = self.inspection.totals
             found["parameters_count"], found["weight_bytes"] = totals.parameters_count, totals.weight_bytes
             if totals.active_parameters_count is not None:
                 found["active_parameters_count"] = totals.active_parameters_count
+            found |= _of_modules(self.inspection.tree, 1)
+            for number, segment in enumerate(self.inspection.cache.segments if self.inspection.cache else ()):
+                sizes = {"bytes_per_token": segment.bytes_per_token, "constant_bytes": segment.constant_bytes}
+                found |= {f"cache.{number}.{name}": int(size) for name, size in sizes.items() if size == int(size)}
         return {**found, **self.flows.measured, **self.bounds.named}
 
     @cached_property
@@ -130,9 +138,7 @@ class ModelFacts:
 
     def amount(self, quantity: Quantity, point: Point, unit: str = "", **choice: Any) -> Number:
         """One quantity of the model, or of a part (``path=``, ``class_name=``, ``category=``, ``line=``)."""
-        unit = unit or {"flops": "FLOP", "matmul_flops": "FLOP", "runs": "", "parameters_count": "params"}.get(
-            quantity, "B"
-        )
+        unit = unit or _UNITS.get(quantity, "B")
         return self.number("{a}", unit, a=Term(point=point.key, quantity=quantity, **choice))
 
     def share(self, quantity: Quantity, point: Point, **choice: Any) -> Number | None:
@@ -177,6 +183,18 @@ class ModelFacts:
         tree = next((t for t in self.trees if path is not None and path.is_relative_to(t.root)), None)
         label = "" if tree is None else f"{tree_label(tree)}/"
         return Pointer(f"{label}{file}", line, end, symbol)
+
+
+_UNITS = {"flops": "FLOP", "matmul_flops": "FLOP", "parameters_count": "params"}
+
+
+def _of_modules(module: Module, runs: int) -> dict[str, int]:
+    """Of the module and all in it: parameters of one (``parameters.lm_head``), and how many there are (``count.``)."""
+    count = runs * module.repeat
+    found = {f"parameters.{module.path}": module.parameters_count, f"count.{module.path}": count}
+    for inner in module.modules:
+        found |= _of_modules(inner, count)
+    return found
 
 
 def stated_points(model: ModelAnalysis) -> dict[str, tuple[str, dict[str, int]]]:

@@ -12,6 +12,7 @@ from lmp.pipeline.flow import Flows, flows_of
 from lmp.pipeline.inspection import Inspection
 from lmp.pipeline.model import ModelOutcome, ModelSession, expand_model
 from lmp.pipeline.module import Options, Progress, class_of_config
+from lmp.pipeline.observing import Observed, observe_calls
 from lmp.records import DEFAULT_CONFIG, ModelAnalysis
 from lmp.report.devices import Device
 from lmp.report.facts import ModelFacts, stated_points
@@ -34,6 +35,7 @@ def facts_of(outcome: ModelOutcome, options: Options, progress: Progress, device
         session.ask([model.class_name])
     progress(model.class_name, "reading")
     built = _built(model, options)
+    flows, observed = _shown(session, model)
     return ModelFacts(
         name=report_name(model, options),
         model=model,
@@ -45,7 +47,8 @@ def facts_of(outcome: ModelOutcome, options: Options, progress: Progress, device
         settings=built.settings,
         inspection=built.inspection,
         device=device,
-        flows=_flows(session, model),
+        flows=flows,
+        observed=observed,
     )
 
 
@@ -56,15 +59,16 @@ PHASES = {
 """Where data flow is looked at in detail."""
 
 
-def _flows(session: ModelSession, model: ModelAnalysis) -> Flows:
+def _shown(session: ModelSession, model: ModelAnalysis) -> tuple[Flows, Observed]:
     """What running the class shows; or why it is not run."""
     try:
         making = session.making(session.locate(model.class_name))
     except (LmpError, ImportError) as error:
-        return Flows(reason=str(error).splitlines()[0])
+        reason = str(error).splitlines()[0]
+        return Flows(reason=reason), Observed(reason=reason)
     peaks = {key: given for key, (_, given) in stated_points(model).items()}
     phases = {name: given for name, given in PHASES.items() if name in {p for p, _ in stated_points(model).values()}}
-    return flows_of(making, phases, peaks)
+    return flows_of(making, phases, peaks), observe_calls(making)
 
 
 def report_name(model: ModelAnalysis, options: Options) -> str:

@@ -27,7 +27,7 @@ from lmp.report.document.parts import (
 )
 
 NONE_FOUND = "none found"
-_MARKUP = re.compile(r"[\\`*\[\]<>|&$~]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
+_MARKUP = re.compile(r"[\\`*\[\]<>|$~]|&(?=#?\w+;)|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
 _OPENING = re.compile(r"^(\s*\d*)([#+=-]|(?<=\d)[.)])")
 """What makes a line of text a heading, a list or a rule."""
 _RUNS = re.compile(r"`+")
