@@ -99,7 +99,7 @@ class Bounds:
 
     def parts(self, point: str) -> dict[str, Bound]:
         """Of the model's outermost parts: what runs outside of layers, and each kind of layer."""
-        return {name: bound for name, bound in self._parts(self.trees[point])}
+        return dict(self._parts(self.trees[point]))
 
     def inside(self, point: str, path: str) -> dict[str, Bound]:
         """Of one run of the layer at a path: its modules, and theirs, with what each does itself."""

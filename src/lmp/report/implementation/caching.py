@@ -45,7 +45,12 @@ def _writer(facts: ModelFacts, op: Op) -> list[Inline]:
     said: list[Inline] = [Code(_qualified(facts, line.file, line.line) or line.function), f" writes it ({op.words}): "]
     said.append(pointer_at(facts, line.file, line.line))
     if outer is not line:
-        said += [", called by ", Code(short(frame.class_name)), " at ", pointer_at(facts, outer.file, outer.line, "update")]
+        said += [
+            ", called by ",
+            Code(short(frame.class_name)),
+            " at ",
+            pointer_at(facts, outer.file, outer.line, "update"),
+        ]
     return said
 
 
@@ -63,25 +68,28 @@ def _tensors(facts: ModelFacts) -> Iterator[Line]:
     phase, flow = list(facts.flows.phases.items())[-1]
     kinds = {(kind.stack, kind.run): kind for kind in kinds_of(facts, flow)}
     point = next(p for p in facts.points if p.phase == phase)
+    alike: dict[tuple[str, str, str | None], list[Tensor]] = {}
     for tensor in _cached(flow):
         assert tensor.maker is not None
         op = flow.ops[tensor.maker]
         found = layer_of(op.frames[0].path)
         kind = kinds.get((found[0], found[1])) if found else None
-        if found is not None and kind is None:
-            continue
-        line: list[Inline] = [f"{kind.name}: " if kind is not None else "", Code(shape_text(op)), f" {tensor.dtype}"]
-        if tensor.formula is not None:
-            line += [", ", plain(tensor.formula), " bytes = ", facts.of_formula(tensor.formula, point, "B")]
-        line.append(f", after {point.title}")
-        yield [piece for piece in line if piece != ""]
+        if found is None or kind is not None:
+            name = f"{kind.name}: " if kind is not None else ""
+            alike.setdefault((name, f"{shape_text(op)} {tensor.dtype}", tensor.formula), []).append(tensor)
+    for (name, text, formula), tensors in alike.items():
+        line: list[Inline] = [f"{name}{len(tensors)} of " if len(tensors) > 1 else name, Code(text)]
+        if formula is not None:
+            line += [", each ", plain(formula), " bytes = ", facts.of_formula(formula, point, "B")]
+        yield [*line, f", after {point.title}"]
 
 
 def cache_of_a_token(facts: ModelFacts) -> Iterator[Line]:
     """Bytes of the cache a token of one sequence, in all layers together."""
     cache = facts.inspection.cache if facts.inspection is not None else None
     if cache is None or not cache.segments:
-        yield f"bytes of the cache a token: none found (searched: the cache that the model returns; {cache.reason if cache else 'no model'})"
+        reason = cache.reason if cache is not None else "there is no model to run"
+        yield f"bytes of the cache a token: none found (searched: the cache that the model returns; {reason})"
         return
     for number, segment in enumerate(cache.segments):
         name = f"cache.{number}"
@@ -100,7 +108,8 @@ def _kept(facts: ModelFacts) -> Iterator[Line]:
     for point in facts.points:
         peak = facts.flows.peaks.get(point.key)
         shown = _shown(facts, point)
-        if peak is None or shown is None or shown[1] >= peak.cache_after:
+        # A window drops one token a step, which its storage still holds: that much is not worth a line.
+        if peak is None or shown is None or 100 * shown[1] >= 99 * peak.cache_after:
             continue
         kept = facts.number("{a}", "B", a=Term(name=f"peak.{point.key}.cache_after"))
         yield [

@@ -11,7 +11,7 @@ from lmp.report.implementation.operators import Catalogue, Row, code_at, joined,
 from lmp.report.implementation.searching import Searched, ran_functions
 
 COLUMNS = ("ID", "Task Type", "Purpose", "Tiling", "Dependencies")
-TILES = (r"BLOCK_[MNK]\b", r"\bBLOCK_SIZE\b", r"num_warps", r"num_stages", r"triton\.jit")
+TILES = ("BLOCK_M", "BLOCK_N", "BLOCK_K", "BLOCK_SIZE", "num_warps", "num_stages", "triton.jit")
 
 
 def section(facts: ModelFacts, told: Narrative | None = None) -> Section:
@@ -32,8 +32,8 @@ def _reading(facts: ModelFacts) -> Line:
     phases = " and ".join(facts.flows.phases) or "no phase"
     return (
         "Each row is one operator as ATen runs it, at one line of one class, seen in a call on the meta device "
-        f"({phases}). Dependencies are the tasks that made, or last wrote, the memory that it reads: found by following "
-        "storages, views included. Weights are left out of them."
+        f"({phases}). Dependencies are the tasks that made, or last wrote, the memory that it reads: found by "
+        "following storages, views included. Weights are left out of them."
     )
 
 
@@ -146,8 +146,8 @@ def _tiling(facts: ModelFacts, catalogue: Catalogue) -> Iterator[Line]:
             Code("scaled_dot_product_attention"),
             " at ",
             row_pointer(facts, row),
-            " is one task: PyTorch picks its backend (flash, memory efficient, cuDNN or plain) and with it the tiles at run "
-            "time",
+            " is one task: PyTorch picks its backend (flash, memory efficient, cuDNN or plain) and with it the tiles "
+            "at run time",
         ]
         break
     eager = next((row for row in catalogue.rows.values() if "softmax" in row.words), None)

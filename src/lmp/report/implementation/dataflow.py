@@ -6,7 +6,18 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from lmp.records import Narrative
-from lmp.report.document.parts import Block, Bullets, Code, Fence, Inline, Line, Mermaid, Node, Paragraph, Section, Table
+from lmp.report.document.parts import (
+    Block,
+    Bullets,
+    Code,
+    Fence,
+    Inline,
+    Line,
+    Mermaid,
+    Node,
+    Paragraph,
+    Section,
+)
 from lmp.report.facts import ModelFacts, Point, short
 from lmp.report.implementation.lifecycle import lifecycle
 from lmp.report.implementation.operators import Step, steps_of
@@ -42,8 +53,8 @@ def _forward(facts: ModelFacts) -> list[Block]:
     drawn = "\n".join(_drawn(facts, steps))
     return [
         Paragraph(
-            f"One {phase} call as it runs, with one layer of each kind: steps in order, the shape of what each ends in, "
-            "and after ◄ the steps whose results it takes."
+            f"One {phase} call as it runs, with one layer of each kind: steps in order, the shape of what others take "
+            "of each, and after ◄ the steps whose results it takes."
         ),
         Fence(drawn, "text"),
         *_later(facts, steps),
@@ -137,14 +148,16 @@ def _codes(labels: Sequence[str]) -> list[Inline]:
 def _graph(facts: ModelFacts) -> list[Block]:
     if not facts.flows.phases:
         return [Paragraph(not_run(facts))]
-    phase, flow = next(iter(facts.flows.phases.items()))
+    flow = next(iter(facts.flows.phases.values()))
     steps = steps_of(facts, flow)
     blocks: list[Block] = []
     for kind, group in groupby(steps, key=lambda step: step.kind):
         inside = list(group)
         if kind is None:
             continue
-        blocks.append(Paragraph([f"Layer {kind.name} (", Code(short(kind.class_name) or kind.path), "), step by step:"]))
+        blocks.append(
+            Paragraph([f"Layer {kind.name} (", Code(short(kind.class_name) or kind.path), "), step by step:"])
+        )
         blocks += [_mermaid(inside), Paragraph(_width(inside)), Fence("\n".join(_levels(inside)), "text")]
     if not blocks:
         blocks = [_mermaid(steps), Paragraph(_width(steps)), Fence("\n".join(_levels(steps)), "text")]
@@ -184,8 +197,8 @@ def _width(steps: Sequence[Step]) -> Line:
     widest = max(levels, key=len)
     labels = ", ".join(f"{s.number} {s.label}" for s in widest)
     return (
-        f"The longest chain of this layer has {len(levels)} of its {len(steps)} steps; at most {len(widest)} do not depend "
-        f"on one another ({labels}). Eager execution starts them one after another all the same."
+        f"The longest chain of this layer has {len(levels)} of its {len(steps)} steps; at most {len(widest)} do not "
+        f"depend on one another ({labels}). Eager execution starts them one after another all the same."
     )
 
 

@@ -19,8 +19,9 @@ from lmp.source.parsed import parse
 
 ONE_KERNEL = {
     "scaled_dot_product_attention": "attention with its softmax", "_grouped_mm": "the products of all experts",
-    "addmm": "a product with its bias", "baddbmm": "batched products with their bias", "_fused_rms_norm": "RMS normalization",
-    "native_layer_norm": "layer normalization", "_softmax": "softmax", "silu": "SiLU", "gelu": "GELU",
+    "addmm": "a product with its bias", "baddbmm": "batched products with their bias",
+    "_fused_rms_norm": "RMS normalization", "native_layer_norm": "layer normalization",
+    "_softmax": "softmax", "silu": "SiLU", "gelu": "GELU",
 }  # fmt: skip
 """ATen operators that do in one what would be several."""
 
@@ -102,7 +103,7 @@ def _masks(facts: ModelFacts) -> Iterator[Line]:
             line.append(" makes no tensor in the calls that ran")
         yield line
     if not calls:
-        found = Searched(facts, ran_functions(facts), (r"\w*_mask\(",))
+        found = Searched(facts, ran_functions(facts), ("*_mask(",))
         pointers = list(found.pointers())[:4]
         causal = [op for flow in facts.flows.phases.values() for op in flow.ops if op.causal]
         if pointers:
@@ -128,12 +129,14 @@ def _made_in(facts: ModelFacts, function: str) -> list[Op]:
 def _padding(facts: ModelFacts) -> Iterator[Line]:
     products = [op for flow in facts.flows.phases.values() for op in flow.ops if op.product is not None]
     if products:
-        yield (
-            "sequences of a batch are as long as the longest: every product's M is batch_size * seq_len, padding included; "
-            "a packed batch without padding: none found (searched: cu_seqlens, varlen in the functions that run)"
-            if not Searched(facts, ran_functions(facts), ("cu_seq", "varlen")).places
-            else "packed batches are known to the code that runs"
-        )
+        packed = Searched(facts, ran_functions(facts), ("cu_seq*", "*varlen*"))
+        line: list[Inline] = [
+            "sequences of a batch are as long as the longest: every product's M is ",
+            Code("batch_size * seq_len"),
+            ", padding included; a packed batch without padding: ",
+        ]
+        found = list(packed.pointers())
+        yield [*line, *joined(found)] if found else [*line, f"none found (searched: {packed.text})"]
 
 
 # --- the longest -----------------------------------------------------------------------------------------------------
@@ -144,7 +147,8 @@ def _maximum(facts: ModelFacts) -> list[Block]:
     for name in LENGTHS:
         if f"config.{name}" in facts.named:
             where = _config_line(facts, name)
-            items.append([Code(name), " = ", facts.setting(name), *([" (", where, ")"] if where is not None else [])])
+            beside: list[Inline] = [" (", where, ")"] if where is not None else []
+            items.append([Code(name), " = ", facts.setting(name), *beside])
     items += list(_rope(facts))
     items += list(_refused(facts))
     items += list(_fitting(facts))
@@ -186,7 +190,7 @@ def _rope(facts: ModelFacts) -> Iterator[Line]:
 
 
 def _refused(facts: ModelFacts) -> Iterator[Line]:
-    found = Searched(facts, ran_functions(facts), (r"max_position_embeddings", r"max_seq_len", r"n_positions"))
+    found = Searched(facts, ran_functions(facts), ("max_position_embeddings", "max_seq_len", "n_positions"))
     pointers = list(found.pointers())
     if pointers:
         yield ["read in the functions that run at ", *joined(pointers)]
@@ -209,7 +213,11 @@ def _fitting(facts: ModelFacts) -> Iterator[Line]:
     if number.value <= 0:
         yield f"on one {facts.device.name} the weights alone leave no room for a cache"
         return
-    yield [f"beside the weights one {facts.device.name} has room for the cache of ", number, " tokens in all, activations left out"]
+    yield [
+        f"beside the weights one {facts.device.name} has room for the cache of ",
+        number,
+        " tokens in all, activations left out",
+    ]
 
 
 # --- fusion ----------------------------------------------------------------------------------------------------------
@@ -241,20 +249,43 @@ def _apart(facts: ModelFacts, catalogue: Catalogue) -> Iterator[Line]:
         if len(keys) > 2:
             row = next(r for r in catalogue.rows.values() if r.key == keys[0])
             what = f"{short(class_name)}, {helper}()" if helper else short(class_name)
-            yield [Code(what), f" is not fused: {len(keys)} operators, {keys[0]} to {keys[-1]}, each through memory, from ", row_pointer(facts, row)]
+            listed = ", ".join(_spans(keys))
+            yield [
+                Code(what),
+                f" is not fused: {len(keys)} operators, each through memory ({listed}), from ",
+                row_pointer(facts, row),
+            ]
+
+
+def _spans(keys: list[str]) -> Iterator[str]:
+    """``T4 to T13`` where keys follow one another."""
+    numbers = sorted(int(key[1:]) for key in keys)
+    start = last = numbers[0]
+    for number in [*numbers[1:], -1]:
+        if number == last + 1:
+            last = number
+            continue
+        yield f"T{start}" if start == last else f"T{start} to T{last}"
+        start = last = number
 
 
 def _replaceable(facts: ModelFacts) -> Iterator[Line]:
-    """Decorators of the model's file by which its code is replaced by kernels, and what its classes say they support."""
+    """Decorators by which code of the model's file is replaced by kernels, and what its classes say they support."""
     source = facts.sources[facts.model.class_name]
     file, lines = source.file, parse(source.path).lines
     hooks = [(number, found[1]) for number, text in enumerate(lines, 1) if (found := HOOKS.match(text.strip()))]
     if hooks:
         pointers = joined([facts.place(file, number, name) for number, name in hooks])
-        yield ["code that may be replaced as a whole, where kernels or another implementation of experts are asked for: ", *pointers]
+        yield [
+            "code that may be replaced as a whole, where kernels or another implementation of experts are asked for: ",
+            *pointers,
+        ]
     flags = [(number, text.strip().split()[0]) for number, text in enumerate(lines, 1) if SUPPORTS.match(text.strip())]
     if flags:
-        yield ["what the classes of the file say they support: ", *joined([facts.place(file, n, name) for n, name in flags])]
+        yield [
+            "what the classes of the file say they support: ",
+            *joined([facts.place(file, n, name) for n, name in flags]),
+        ]
     yield ["the calls here ran with ", Code(f"attn_implementation={facts.model.attn_implementation or 'none'}")]
 
 
@@ -265,12 +296,20 @@ def _hardware(facts: ModelFacts) -> list[Block]:
     items: list[Line] = []
     if facts.inspection is not None:
         line: list[Inline] = ["weights: ", facts.number("{a}", "B", a=Term(name="weight_bytes"))]
-        line += [" for ", facts.number("{a}", "params", a=Term(name="parameters_count")), f" in {facts.inspection.dtype}"]
+        line += [
+            " for ",
+            facts.number("{a}", "params", a=Term(name="parameters_count")),
+            f" in {facts.inspection.dtype}",
+        ]
         if facts.inspection.quantised:
-            line += ["; the config's quantisation (", Code(facts.inspection.quantised), ") is not in the figures of this report"]
+            line += [
+                "; the config's quantisation (",
+                Code(facts.inspection.quantised),
+                ") is not in the figures of this report",
+            ]
         items.append(line)
     items += list(cache_of_a_token(facts))
-    found = Searched(facts, ran_functions(facts), (r"get_device_capability", r"is_cuda", r"sm_\d+", r"triton\."))
+    found = Searched(facts, ran_functions(facts), ("get_device_capability", "is_cuda", "sm_", "triton."))
     pointers = list(found.pointers())
     if pointers:
         items.append(["the code that runs asks for the device at ", *joined(pointers)])
@@ -284,5 +323,3 @@ def _hardware(facts: ModelFacts) -> list[Block]:
     columns = ("Point", "Weights, KV cache and activations", f"{facts.device.name}s of this memory")
     searched = f"a call of {short(facts.model.class_name)} with all its layers; {facts.flows.reason}"
     return [Bullets(items), Table(columns, rows, searched=searched, right=frozenset({1, 2}))]
-
-

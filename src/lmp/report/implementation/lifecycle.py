@@ -56,9 +56,9 @@ def lifecycle(facts: ModelFacts) -> list[Block]:
         rows.append(_rest(small))
     return [
         Paragraph(
-            f"Tensors of one call ({point.title}), one layer of each kind; T numbers are those of section 5. A tensor is its "
-            "memory with all views of it. It ends where nothing refers to it any more, which is before the first task "
-            "that runs without it."
+            f"Tensors of one call ({point.title}), one layer of each kind; T numbers are those of section 5. A tensor "
+            "is its memory with all views of it. It ends where nothing refers to it any more, which is before the first "
+            "task that runs without it."
         ),
         Table(COLUMNS, rows),
     ]
@@ -94,9 +94,7 @@ def _given(facts: ModelFacts, flow: Flow, phase: str, catalogue: Catalogue) -> l
     return rows
 
 
-def _row(
-    facts: ModelFacts, catalogue: Catalogue, phase: str, flow: Flow, group: _Alike, point: Point
-) -> list[Line]:
+def _row(facts: ModelFacts, catalogue: Catalogue, phase: str, flow: Flow, group: _Alike, point: Point) -> list[Line]:
     tensor, row = group.first, group.row
     readers = [i for t in group.tensors for i in t.readers]
     created: list[Inline] = [f"{row.key} ", row_pointer(facts, row)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import keyword
+import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -190,11 +191,14 @@ class Step:
     before: list[str] = field(default_factory=list)
     """What it takes that was there before the call: inputs, the KV cache."""
     from_layer_before: bool = False
+    taken: list[Op] = field(default_factory=list)
+    """Its operators whose results other steps take."""
 
     @property
     def shape(self) -> str:
-        """Of the result of its last operator."""
-        return shape_text(self.ops[-1])
+        """Of the largest result that other steps take; of its last one where they take none."""
+        largest = max(self.taken or self.ops[-1:], key=lambda op: (math.prod(op.sizes), op.index))
+        return shape_text(largest)
 
     @property
     def products(self) -> list[Op]:
@@ -230,6 +234,8 @@ def steps_of(facts: ModelFacts, flow: Flow) -> list[Step]:
         by_op[op.index] = steps[-1]
     for step in steps:
         _connect(step, by_op, skipped, flow)
+        if step.label.endswith(f": {step.ops[0].words}") and len(step.ops) > 1:
+            step.label += f" and {len(step.ops) - 1} more"
     return steps
 
 
@@ -269,8 +275,10 @@ def _connect(step: Step, by_op: dict[int, Step], skipped: set[int], flow: Flow) 
             other = by_op.get(index)
             if other is None:
                 step.from_layer_before |= index in skipped
-            elif other is not step and other not in step.depends:
-                step.depends.append(other)
+            elif other is not step:
+                made = flow.ops[index]
+                other.taken += [] if made in other.taken else [made]
+                step.depends += [] if other in step.depends else [other]
         for position in op.inputs:
             tensor = flow.tensors[position]
             if tensor.maker is None and tensor.bytes and tensor.kind in ("input", "cache"):

@@ -166,7 +166,11 @@ def _place(facts: ModelFacts, file: str, name: str, before: str, after: str = ""
         return []
     for number, text in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         if re.match(rf"\s*(?:def|class) {name}\b", text):
-            return [before, facts.place(relative, number, name), after] if after else [before, facts.place(relative, number, name)]
+            return (
+                [before, facts.place(relative, number, name), after]
+                if after
+                else [before, facts.place(relative, number, name)]
+            )
     return []
 
 
@@ -192,7 +196,10 @@ def _styles(facts: ModelFacts, plans: Plans, rules: Sequence[Rule]) -> list[Bloc
 
 def _sends(style: Style) -> Line:
     if style.implementations:
-        ways = [f"{i.name}: {', '.join(dict.fromkeys(c.primitive for c in i.collectives)) or 'by another'}" for i in style.implementations]
+        ways = [
+            f"{i.name}: {', '.join(dict.fromkeys(c.primitive for c in i.collectives)) or 'by another'}"
+            for i in style.implementations
+        ]
         return f"by ep_implementation ({'; '.join(ways)})"
     return ", ".join(dict.fromkeys(c.primitive for c in style.collectives)) or "nothing"
 
@@ -278,26 +285,36 @@ def _patterns(facts: ModelFacts, plans: Plans, sent: Sequence[Sent]) -> list[Blo
     searched = f"collectives in the forward hooks of the styles that the plans name, {FOLDER}"
     blocks: list[Block] = [
         Paragraph(
-            f"Sizes are of the whole tensor, in one forward pass; tp devices ({DEGREE} where a figure is given). In a ring "
-            "each device sends 2 (tp - 1) / tp of it for an all_reduce, and (tp - 1) / tp for an all_gather or a "
+            f"Sizes are of the whole tensor, in one forward pass; tp devices ({DEGREE} where a figure is given). In a "
+            "ring each device sends 2 (tp - 1) / tp of it for an all_reduce, and (tp - 1) / tp for an all_gather or a "
             "reduce_scatter."
         ),
         Table(COLUMNS, rows, searched=searched),
     ]
     tensor = [one for one in sent if one.kind == "tensor" and one.formula is not None]
     if tensor:
-        blocks += [Paragraph(f"Sent by each device in a forward pass, with tensor parallelism over {DEGREE}:"), _totals(facts, tensor)]
+        blocks += [
+            Paragraph(f"Sent by each device in a forward pass, with tensor parallelism over {DEGREE}:"),
+            _totals(facts, tensor),
+        ]
     return blocks
 
 
 def _sent_row(facts: ModelFacts, one: Sent) -> list[Line]:
-    operation: list[Inline] = ["output of ", Code(one.rule.pattern), f" ({one.rule.style}", f", {one.way})" if one.way else ")"]
+    operation: list[Inline] = [
+        "output of ",
+        Code(one.rule.pattern),
+        f" ({one.rule.style}",
+        f", {one.way})" if one.way else ")",
+    ]
     times = facts.number("{n}", "", n=Term(constant=one.count, source="modules that the rule names"))
     moment = "after" if one.collective.primitive != "all_to_all" else "around"
     when: list[Inline] = [
         f"{moment} the module's forward(): ",
-        facts.place(one.collective.file, one.collective.line, one.collective.symbol), "; modules in a forward pass: ", times,
-    ]  # fmt: skip
+        facts.place(one.collective.file, one.collective.line, one.collective.symbol),
+        "; modules in a forward pass: ",
+        times,
+    ]
     return [operation, one.collective.primitive, when, _size(facts, one)]
 
 
@@ -315,7 +332,10 @@ def _size(facts: ModelFacts, one: Sent) -> Line:
 
 def _terms(one: Sent, point: Point) -> dict[str, Term]:
     assert one.formula is not None
-    return {"n": Term(constant=one.count, source="modules that the rule names"), "a": Term(point=point.key, formula=one.formula)}
+    return {
+        "n": Term(constant=one.count, source="modules that the rule names"),
+        "a": Term(point=point.key, formula=one.formula),
+    }
 
 
 def _chosen(facts: ModelFacts) -> list[Point]:
@@ -368,7 +388,9 @@ def _stage_rows(facts: ModelFacts, plans: Plans) -> Iterator[list[Line]]:
         formula = logits if one.primitive == "broadcast" else hidden
         if not {"hidden_size", "vocab_size"} <= set(known):
             continue
-        what = "logits, from the last stage to all" if one.primitive == "broadcast" else "hidden states, to the next stage"
+        what = (
+            "logits, from the last stage to all" if one.primitive == "broadcast" else "hidden states, to the next stage"
+        )
         cell: list[Inline] = [plain(formula)]
         for point in _chosen(facts):
             cell += [f"; {point.title}: ", facts.of_formula(formula, point, "B")]
@@ -393,8 +415,8 @@ def _overlap(facts: ModelFacts, plans: Plans, sent: Sequence[Sent]) -> list[Bloc
     if direct:
         items.append(
             [
-                "called without async_op, in the hook after the module's forward(): what follows on the stream waits for "
-                "them: ",
+                "called without async_op, in the hook after the module's forward(): what follows on the stream waits "
+                "for them: ",
                 *_pointers(facts, direct),
             ]
         )
@@ -408,12 +430,13 @@ def _overlap(facts: ModelFacts, plans: Plans, sent: Sequence[Sent]) -> list[Bloc
         )
     if functional:
         items.append(
-            ["functional collectives, which start at once; the first use of their result waits: ", *_pointers(facts, functional)]
+            [
+                "functional collectives, which start at once; the first use of their result waits: ",
+                *_pointers(facts, functional),
+            ]
         )
     if plans.stages:
-        items.append(
-            ["pipeline stages wait for each message before they go on: ", *_pointers(facts, plans.stages)]
-        )
+        items.append(["pipeline stages wait for each message before they go on: ", *_pointers(facts, plans.stages)])
     if not calls and not plans.stages:
         items = []
     return [Bullets(items, searched=f"collectives in the forward hooks of the model's styles, {FOLDER}")]

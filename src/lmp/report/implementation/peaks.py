@@ -25,9 +25,9 @@ def peak_blocks(facts: ModelFacts) -> list[Block]:
     rows = [_row(facts, point) for point in points]
     return [
         Paragraph(
-            "Peak of one call with all layers, from execution on the meta device: the most bytes that are alive at the same "
-            "time beside the weights, in storages whose lifetimes Python's references decide, as on a GPU. Not in it: "
-            "workspaces of kernels, the allocator's rounding, the CUDA context."
+            "Peak of one call with all layers, from execution on the meta device: the most bytes that are alive at the "
+            "same time beside the weights, in storages whose lifetimes Python's references decide, as on a GPU. Not in "
+            "it: workspaces of kernels, the allocator's rounding, the CUDA context."
         ),
         Table(columns, rows, right=frozenset({1, 2, 3, 4})),
         Bullets(list(_compositions(facts, points))),

@@ -17,9 +17,10 @@ from lmp.report.implementation.timeline import layer_lines, model_lines
 
 NAMES = {"compute": "compute", "vector": "vector units", "memory": "memory"}
 SYNC = (
-    r"\.item\(", r"\.tolist\(", r"\.cpu\(", r"\.numpy\(", r"\.nonzero\(", r"cuda\.synchronize", r"\.wait\(",
-    r"\bbool\(", r"\.all\(\)", r"\.any\(\)",
+    ".item(", ".tolist(", ".cpu(", ".numpy(", ".nonzero(", "cuda.synchronize", ".wait(", "bool(", ".all()", ".any()",
 )  # fmt: skip
+"""What makes the host wait for the device, on a tensor."""
+
 MOST = 5
 
 
@@ -40,10 +41,21 @@ def section(facts: ModelFacts, told: Narrative | None = None) -> Section:
 
 def _hierarchy(facts: ModelFacts) -> list[Block]:
     device = facts.device
-    columns = ("Point", "Held: weights", "KV cache after", "Activations at the peak", "Read from memory", "Written", "Devices")
+    columns = (
+        "Point",
+        "Held: weights",
+        "KV cache after",
+        "Activations at the peak",
+        "Read from memory",
+        "Written",
+        "Devices",
+    )
     rows = [_held(facts, point) for point in facts.points]
     return [
-        Paragraph(f"On {device.name} ({device.source}); eager execution, operator by operator: nothing stays on chip between two operators."),
+        Paragraph(
+            f"On {device.name} ({device.source}); eager execution, operator by operator: nothing stays on chip between "
+            "two operators."
+        ),
         Fence(_diagram(facts, facts.points[0]), "text"),
         Table(columns, rows, right=frozenset(range(1, 7))),
         Paragraph(
@@ -71,7 +83,12 @@ def _diagram(facts: ModelFacts, point: Point) -> list[Inline]:
     lines += ["On chip: ", *_quoted(facts, device.on_chip), f"; {device.units} units\n"]
     lines += ["       ↓ compute ", facts.amount("matmul_flops", point), " in matrix products at "]
     lines += [_constant(facts, device.matmul_flops, "FLOP/s"), ",\n                 "]
-    lines += [_other_flops(facts, point), " of everything else at ", _constant(facts, device.other_flops, "FLOP/s"), "\n"]
+    lines += [
+        _other_flops(facts, point),
+        " of everything else at ",
+        _constant(facts, device.other_flops, "FLOP/s"),
+        "\n",
+    ]
     lines += ["       ↓ store   ", facts.amount("write", point), " written\n"]
     lines += [f"Global memory of {device.name}"]
     return lines
@@ -118,7 +135,9 @@ def devices_needed(facts: ModelFacts, point: Point) -> Number:
 def _compulsory(facts: ModelFacts) -> Line:
     if facts.model.compulsory is None:
         return "The least traffic that any fusion could reach: none found (searched: the model's analysis)."
-    line: list[Inline] = ["Of this traffic any fusion would still have to move (weights, inputs and cache once, outputs once): "]
+    line: list[Inline] = [
+        "Of this traffic any fusion would still have to move (weights, inputs and cache once, outputs once): "
+    ]
     for index, point in enumerate(facts.points):
         share = facts.number(
             "100 * {a} / {b}", "%",
@@ -148,8 +167,8 @@ def _timeline(facts: ModelFacts) -> list[Block]:
                 _constant(facts, device.other_flops, "FLOP/s"),
                 ", its bytes at ",
                 _constant(facts, device.bandwidth, "B/s"),
-                f" (one {device.name}; where the model needs several, of one as if all fitted). Operators run one after "
-                "another, each on all units of the device. Launches, waiting and caches are not in it.",
+                f" (one {device.name}; where the model needs several, of one as if all fitted). Operators run one "
+                "after another, each on all units of the device. Launches, waiting and caches are not in it.",
             ]
         )
     ]
@@ -157,22 +176,39 @@ def _timeline(facts: ModelFacts) -> list[Block]:
         point = next(p for p in facts.points if p.phase == phase)
         blocks.append(Paragraph(f"Whole model, {point.title}:"))
         blocks.append(Fence(list(model_lines(facts, point)), "text"))
+        seen: dict[tuple[tuple[str, Bound], ...], str] = {}
         for path, layer in facts.bounds.layers(point.key).items():
+            same = seen.setdefault(tuple(facts.bounds.inside(point.key, path).items()), path)
+            if same != path:
+                blocks.append(Paragraph([Code(path), " takes the same as ", Code(same), f" at {point.title}."]))
+                continue
             blocks.append(Paragraph(["One ", Code(short(layer.class_name)), " (", Code(path), f"), {point.title}:"]))
             blocks.append(Fence(list(layer_lines(facts, point, path)), "text"))
     blocks.append(_bounds_table(facts))
     name = facts.name
-    blocks.append(Image(f"../assets/{name}-breakdown.svg", f"{name}: bound time by part of the model at each stated point"))
+    blocks.append(
+        Image(f"../assets/{name}-breakdown.svg", f"{name}: bound time by part of the model at each stated point")
+    )
     return blocks
 
 
 def _bounds_table(facts: ModelFacts) -> Table:
-    columns = ("Point", "Bound, eager", "Compute bound", "Memory bound", "Vector bound", "Lower bound, fully fused", "Tokens/s, at most")
+    columns = (
+        "Point",
+        "Bound, eager",
+        "Compute bound",
+        "Memory bound",
+        "Vector bound",
+        "Lower bound, fully fused",
+        "Tokens/s, at most",
+    )
     rows: list[list[Line]] = []
     for point in facts.points:
         name = f"bound.{point.key}"
         shares = [_part(facts, f"{name}.{limit}", f"{name}.total") for limit in ("compute", "memory", "vector")]
-        rows.append([point.title, seconds(facts, f"{name}.total"), *shares, _fused(facts, point), _tokens(facts, point)])
+        rows.append(
+            [point.title, seconds(facts, f"{name}.total"), *shares, _fused(facts, point), _tokens(facts, point)]
+        )
     return Table(columns, rows, right=frozenset(range(1, 7)))
 
 
@@ -217,8 +253,15 @@ def _bottlenecks(facts: ModelFacts) -> list[Block]:
                 [Bold("Synchronization:"), " ", *_synchronization(facts)],
             ]
         ),
-        Table(("Point", "Bound by", "Operators", "Share of the bound", "At least"), list(_rows(facts)), right=frozenset({3, 4})),
-        Image(f"../assets/{facts.name}-roofline.svg", f"{facts.name}: roofline on {facts.device.name} at the stated points"),
+        Table(
+            ("Point", "Bound by", "Operators", "Share of the bound", "At least"),
+            list(_rows(facts)),
+            right=frozenset({3, 4}),
+        ),
+        Image(
+            f"../assets/{facts.name}-roofline.svg",
+            f"{facts.name}: roofline on {facts.device.name} at the stated points",
+        ),
     ]
 
 
@@ -226,9 +269,14 @@ def _ridge(facts: ModelFacts) -> Line:
     source = facts.device.source
     ridge = facts.number(
         "{p} / {b}", "FLOPs/B",
-        p=Term(constant=facts.device.matmul_flops, source=source), b=Term(constant=facts.device.bandwidth, source=source),
+        p=Term(constant=facts.device.matmul_flops, source=source),
+        b=Term(constant=facts.device.bandwidth, source=source),
     )  # fmt: skip
-    line: list[Inline] = [f"Ridge point of {facts.device.name}: ", ridge, " (below it memory bounds a product, above it compute). The model as a whole: "]
+    line: list[Inline] = [
+        f"Ridge point of {facts.device.name}: ",
+        ridge,
+        " (below it memory bounds a product, above it compute). The model as a whole: ",
+    ]
     for index, point in enumerate(facts.points):
         found = facts.intensity(point)
         line += ["; " if index else "", f"{point.title}: ", found if found is not None else "moves nothing"]
@@ -259,7 +307,8 @@ def _bound_by(facts: ModelFacts, limit: str) -> Iterator[Inline]:
     if without:
         groups = len(facts.bounds.groups(without[0].key))
         where = "at no other point" if not first else "at any point"
-        yield f"{'' if first else '; '}{where}: none found (searched: {groups} groups of operators at {len(without)} points)"
+        searched = f"{groups} groups of operators at {len(without)} points"
+        yield f"{'' if first else '; '}{where}: none found (searched: {searched})"
     yield "."
 
 
@@ -285,7 +334,11 @@ def _synchronization(facts: ModelFacts) -> list[Inline]:
     line: list[Inline] = []
     decisions = [(name, d) for name, a in facts.analyses.items() for d in a.decisions]
     for name, decision in decisions:
-        line += ["; " if line else "", f"{short(name)} decides on values of a tensor at ", facts.place(decision.file, decision.line)]
+        line += [
+            "; " if line else "",
+            f"{short(name)} decides on values of a tensor at ",
+            facts.place(decision.file, decision.line),
+        ]
     found = Searched(facts, ran_functions(facts), SYNC)
     ran = _ran_lines(facts)
     places = list(zip(found.places, found.pointers(), strict=True))

@@ -1,4 +1,4 @@
-"""How a model may be spread over devices: the plans of its classes and the styles that they name, read from the sources.
+"""How a model may be spread over devices: the plans of its classes and the styles they name, read from the sources.
 
 A style is a class that transformers registers under a name. Its collectives are the calls of ``torch.distributed`` in
 its forward hooks, and what a redistribution of a distributed tensor from one layout to another needs.
@@ -367,7 +367,9 @@ def _taken(body: list[ast.stmt], attributes: Mapping[str, ast.expr]) -> Iterator
     """Statements that run where conditions on the style's own attributes are as they were registered."""
     for statement in body:
         match statement:
-            case ast.If(test=ast.Compare(left=ast.Attribute(attr=name), ops=[ast.Eq()], comparators=[ast.Constant() as c])):
+            case ast.If(
+                test=ast.Compare(left=ast.Attribute(attr=name), ops=[ast.Eq()], comparators=[ast.Constant() as c])
+            ):
                 set_to = attributes.get(name)
                 if isinstance(set_to, ast.Constant):
                     yield from _taken(statement.body if set_to.value == c.value else statement.orelse, attributes)

@@ -50,7 +50,10 @@ def ran_functions(facts: ModelFacts) -> list[Function]:
 
 @dataclass(frozen=True)
 class Searched:
-    """Lines of functions that match one of several patterns; comments and docstrings do not count."""
+    """Lines of functions that have one of several texts; comments and docstrings do not count.
+
+    A text that calls (``bool(``) is a plain function's, not a method's; ``*`` stands for the rest of a name.
+    """
 
     facts: ModelFacts
     functions: Sequence[Function]
@@ -59,7 +62,7 @@ class Searched:
     @cached_property
     def places(self) -> list[tuple[str, int, str]]:
         """File, line and what matched, each line once."""
-        sought = re.compile("|".join(self.patterns))
+        sought = re.compile("|".join(map(_pattern, self.patterns)))
         found: dict[tuple[str, int], str] = {}
         for function in self.functions:
             for number, code in code_lines(function):
@@ -76,9 +79,16 @@ class Searched:
     @property
     def text(self) -> str:
         """What was looked for, and where."""
-        shown = ", ".join(re.sub(r"\\b|\\|\[MNK\]", "", p) for p in self.patterns)
+        shown = ", ".join(self.patterns)
         files = len({f.file for f in self.functions})
         return f"{shown} in the functions that run, of {files} files"
+
+
+def _pattern(text: str) -> str:
+    before = ""
+    if re.match(r"\w", text):
+        before = r"(?<![\w.])" if text.endswith("(") else r"(?<!\w)"
+    return before + re.escape(text).replace(r"\*", r"\w*")
 
 
 def code_lines(function: Function) -> Iterator[tuple[int, str]]:

@@ -18,8 +18,14 @@ def model_lines(facts: ModelFacts, point: Point) -> Iterator[Inline]:
     """The outermost parts of the model; layers of a kind together."""
     parts = facts.bounds.parts(point.key)
     layers = facts.bounds.layers(point.key)
-    labels = {name: f"{name} ×{layers[name].runs}" if name in layers else name for name in parts}
+    paths = set(parts)
+    labels = {name: name if not _holds(name, paths) else f"{name}, itself" for name in parts}
+    labels |= {name: f"{name} ×{layers[name].runs}" for name in parts if name in layers}
     yield from _lines(facts, parts, labels, f"bound.{point.key}.part")
+
+
+def _holds(name: str, paths: set[str]) -> bool:
+    return any(path.startswith(f"{name}.") for path in paths)
 
 
 def layer_lines(facts: ModelFacts, point: Point, path: str) -> Iterator[Inline]:
