@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
@@ -71,6 +71,7 @@ class Asked:
     folder: Path
     forms: tuple[str, ...]
     device: str
+    sizes: Mapping[str, int]
     narrate: bool
     dry_run: bool
     caps: a.Caps
@@ -110,6 +111,10 @@ def report(
     inputs: o.Inputs = None,
     init: o.Init = None,
     path: o.Paths = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="A size that no config has, as in_features=4096."),
+    ] = None,
     agent_model: a.AgentModel = None,
     fallback_model: a.FallbackModel = None,
     max_budget_usd: a.Budget = None,
@@ -126,13 +131,16 @@ def report(
     evaluate` says.
     """
     from lmp.cli.commands import _options
+    from lmp.expand.point import parse_settings
     from lmp.report.extra import check_extra
 
     check_extra()
     caps = a.Caps(agent_model, fallback_model, max_budget_usd, max_turns, None, timeout)
     if not narrate:
         caps.refuse_without_agents(dry_run, "--narrate")
-    asked = Asked(_reports_folder(reports), tuple(form or (Form.markdown,)), device, narrate, dry_run, caps, quiet)
+    forms = tuple(form or (Form.markdown,))
+    sizes = parse_settings(settings or ())
+    asked = Asked(_reports_folder(reports), forms, device, sizes, narrate, dry_run, caps, quiet)
     options = _options(o.Engine.trace, results, transformers, pytorch, config, model_id, attn, dtype)
     options = replace(options, inputs=inputs, init=init, paths=tuple(path or ()))
     name = _one(target, model)
@@ -152,7 +160,15 @@ def resume_report(run: Run, options: Options, quiet: bool) -> None:
     """Go on with a narration that was interrupted, and write its report."""
     given = run.state.report or {}
     asked = Asked(
-        Path(given["folder"]), tuple(given["forms"]), given["device"], True, False, a.Caps(*[None] * 6), quiet, run
+        Path(given["folder"]),
+        tuple(given["forms"]),
+        given["device"],
+        given["sizes"],
+        narrate=True,
+        dry_run=False,
+        caps=a.Caps(*[None] * 6),
+        quiet=quiet,
+        run=run,
     )
     of = given["code_base"]
     if of is None:
@@ -222,7 +238,7 @@ def _model(name: str | None, options: Options, asked: Asked) -> None:
         from lmp.report.gathering import gather
         from lmp.report.model import model_making, write_page
 
-        facts = gather(class_path, options, progress, device)
+        facts = gather(class_path, options, progress, device, asked.sizes)
         progress(facts.model.class_name, "writing the report")
         making = model_making(facts)
         if not asked.narrate:
@@ -280,7 +296,12 @@ def _narrate(making: Making, options: Options, asked: Asked, subject: dict[str, 
             return
         run = asked.run
         if run is None:
-            given = {"folder": str(asked.folder.absolute()), "forms": list(asked.forms), "device": asked.device}
+            given = {
+                "folder": str(asked.folder.absolute()),
+                "forms": list(asked.forms),
+                "device": asked.device,
+                "sizes": dict(asked.sizes),
+            }
             run = start(making, options, asked.caps.limits(), {**given, **subject})
         with a.shown(run, asked.quiet):
             written = narrated(run, making, a.claude, lambda narration: write_made(asked.folder, making, narration))

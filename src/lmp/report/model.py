@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from lmp.records import Narration, Review
-from lmp.report.document.ledger import Ledger, entries
+from lmp.report.document.ledger import Ledger, entries, names_in
 from lmp.report.document.markdown import to_markdown
 from lmp.report.document.parts import Document
 from lmp.report.facts import ModelFacts, tree_label
@@ -41,13 +41,15 @@ def write_model_report(folder: Path, facts: ModelFacts, narration: Narration | N
 
 def _report(facts: ModelFacts, made: Document, plots: Mapping[str, bytes]) -> Report:
     """The report as it will be written, with its numbers and plots."""
+    numbers = list(entries(made))
     ledger = Ledger(
         kind="model",
         subject=facts.model.class_name,
         config=facts.model.config.name,
+        device=facts.device.name,
         points={point.key: dict(point.values) for point in facts.points},
-        named=dict(facts.named),
-        numbers=list(entries(made)),
+        named={name: facts.named[name] for name in names_in(numbers)},
+        numbers=numbers,
     )
     return Report(file_name(facts.name), IMPLEMENTATIONS, to_markdown(made), ledger, plots)
 
