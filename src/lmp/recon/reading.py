@@ -10,7 +10,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lmp.recon import cpp, cuda, definitions, dsl, entries, flags, launches, triton, wrappers
+from lmp.recon import (
+    cpp,
+    cuda,
+    definitions,
+    dsl,
+    entries,
+    flags,
+    install,
+    launches,
+    record_flags,
+    settings_files,
+    triton,
+    wrappers,
+)
 from lmp.recon.cpp_text import Code
 from lmp.recon.facts import FileFacts, Kernel, RepoFacts, Selection, Skipped
 from lmp.recon.library import Library
@@ -36,8 +49,9 @@ def read_repository(root: Path, selection: Selection, progress: Progress) -> Rep
 def _read(root: Path, selection: Selection, progress: Progress) -> RepoFacts:
     listed, skipped = list_files(root, selection)
     library = Library(listed, selection.largest)
-    found = wrappers.find(library, [each.file for each in listed if each.file.endswith(".py")])
-    reading = _Reading(RepoFacts(root.resolve().name, skipped=list(skipped)), library, found)
+    python = [each.file for each in listed if each.file.endswith(".py")]
+    facts = RepoFacts(root.resolve().name, skipped=list(skipped))
+    reading = _Reading(facts, library, wrappers.find(library, python), record_flags.drivers(library, python))
     for at, each in enumerate(listed):
         progress(at, len(listed), each.file)
         reading.file(each, selection.largest)
@@ -62,6 +76,7 @@ class _Reading:
     facts: RepoFacts
     library: Library
     wrappers: Wrappers
+    drivers: set[str]
     launches: list[launches.Candidate] = field(default_factory=list)
     attributes: list[Attribute] = field(default_factory=list)
 
@@ -91,7 +106,8 @@ class _Reading:
         elif kind in CPP:
             self.cpp(listed.file, kind, text.text)
         else:
-            self.facts.entries.extend(entries.package_scripts(listed.file, text.text))
+            self.settings(listed.file, kind, text.text)
+        self.facts.install.extend(install.install(listed.file, kind, text.text))
         self.facts.files.append(_file_facts(listed.file, kind, text, imports, doc))
 
     def skipped(self, file: str, why: str) -> None:
@@ -100,7 +116,8 @@ class _Reading:
     def python(self, source: Source) -> None:
         facts = self.facts
         facts.definitions.extend(definitions.definitions(source))
-        facts.flags.extend(flags.flags(source))
+        made = record_flags.flags(source, self.drivers, self.library)
+        facts.flags.extend(sorted([*flags.flags(source), *made], key=lambda each: each.place.line))
         facts.kernels.extend(triton.kernels(source, self.library.imported))
         facts.kernels.extend(dsl.kernels(source))
         facts.kernels.extend(_in_strings(source))
@@ -121,6 +138,12 @@ class _Reading:
         facts.macros.extend(cuda.sizes(file, code))
         facts.env.extend(cuda.environment(file, code))
         self.launches.extend(cuda.launches(file, code))
+
+    def settings(self, file: str, kind: str, text: str) -> None:
+        self.facts.entries.extend(entries.package_scripts(file, text))
+        found = settings_files.config_file(file, kind, text)
+        if found is not None:
+            self.facts.config_files.append(found)
 
     def finished(self) -> RepoFacts:
         self.facts.env.extend(wrappers.of_attributes(self.wrappers, self.attributes, self._bases()))

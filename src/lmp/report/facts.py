@@ -70,6 +70,8 @@ class ModelFacts:
     device: Device
     observed: Observed = field(default_factory=Observed)
     """What went into every module and came out of it, with shapes as formulas."""
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    """Values that were given for variables that no config has, at every point."""
     flows: Flows = field(default_factory=lambda: Flows(reason="the class was not run"))
     """What running the class shows: operators with their dependencies, lifetimes of tensors, peaks."""
     numbers: ModelNumbers = field(init=False)
@@ -85,6 +87,7 @@ class ModelFacts:
         found = []
         for key, (phase, given) in stated_points(self.model).items():
             batch, seq, cache = given.values()
+            given = {**self.sizes, **given}
             size = f"{seq:,} tokens" if phase == "prefill" else f"{cache:,} tokens in the cache"
             found.append(Point(key, f"{phase}, batch {batch}, {size}", phase, values_at(self.model, given)))
         return tuple(found)

@@ -163,3 +163,20 @@ def test_a_missing_package_is_said(facts: ModelFacts, monkeypatch: pytest.Monkey
     monkeypatch.setitem(__import__("sys").modules, "plotly.offline", None)
     with pytest.raises(UsageError, match=r"pip install 'lmp\[report\]'"):
         page(facts)
+
+
+def test_many_kernels_beside_modules_stand_together(tmp_path: Path) -> None:
+    model = small.model()
+    own = [small.basic(10, "{batch_size}", "0", "0", operation=f"mask {i}") for i in range(5)]
+    kernels = [own[0], model.kernels[1], *own[1:]]
+    nodes = json.loads(Reader(page(small_facts.facts(tmp_path, kernels=kernels))).scripts[0])["nodes"]
+    assert [(node["name"], node["up"]) for node in nodes] == [
+        ("Root", -1),
+        ("5 own operators", 0),
+        ("mask 0", 1),
+        ("layers.0", 0),
+        ("add", 3),
+        ("proj", 3),
+        ("matrix product", 5),
+        *((f"mask {i}", 1) for i in (1, 2, 3, 4)),
+    ]

@@ -150,6 +150,11 @@ def _pieces(content: Line) -> Sequence[Inline]:
     return [content] if isinstance(content, (str, Code, Bold, Link, Pointer, Number)) else content
 
 
+def renderings(content: Line) -> frozenset[str]:
+    """A line as it can stand in the markdown: in a text, at the beginning of one, in a cell, in a fixed width."""
+    return frozenset((_line(content), _paragraph(content), _cell(content), "".join(map(plain, _pieces(content)))))
+
+
 def _paragraph(content: Line) -> str:
     return _OPENING.sub(r"\1\\\2", _line(content))
 

@@ -220,7 +220,9 @@ class Roofline {
   parts(result) {
     const sums = new Map();
     for (const index of this.components()) {
-      const name = this.model.data.classes[this.model.nodes[index].class].name;
+      const node = this.model.nodes[index];
+      const { name: own, path } = this.model.data.classes[node.class];
+      const name = path.startsWith("torch.") ? `${node.name} (${own})` : own;
       if (!sums.has(name)) sums.set(name, none());
       addTo(sums.get(name), result.total(index));
     }
@@ -233,7 +235,7 @@ class Roofline {
   }
 
   components() {
-    const modules = (index) => this.model.inside[index].filter((child) => !this.model.isKernel(child));
+    const modules = (index) => this.model.inside[index].filter((child) => !this.model.isKernel(child) && !this.model.nodes[child].own);
     const found = [];
     const enter = (index) => {
       const inner = modules(index);

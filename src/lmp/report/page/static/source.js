@@ -14,7 +14,7 @@ class Part {
     const found = [];
     const add = (title, ...content) => found.push(made("div", {}, made("dt", {}, title), made("dd", {}, ...content)));
     const runs = result.runs(index);
-    add(node.costs ? "kernel" : "module", node.name);
+    add(node.costs ? "kernel" : node.own ? "kernels" : "module", node.name);
     if (node.path) add("path", made("code", {}, node.path));
     add("class", made("code", {}, classes[node.costs ? node.in : node.class].path));
     if (node.file !== undefined) add("line", made("code", {}, `${labels[node.file]}:${node.line}`));
@@ -123,7 +123,7 @@ class Source {
       kernels.replaceChildren(...this.kernels(sum.kernels));
       row.style.setProperty("--share", whole === 0n ? "0" : String(float(metric.of(sum.total), whole)));
     }
-    const places = nodes.filter((node) => !node.costs && node.class === this.at).length;
+    const places = nodes.filter((node) => !node.costs && !node.own && node.class === this.at).length;
     element("source-note").textContent = `Costs of the line in all calls of the class${places > 1 ? `, at ${places} places of the tree` : ""}; what a line calls is in it. Shares are of the ${metric.title} of the whole.`;
   }
 
