@@ -105,7 +105,7 @@ def _converted(facts: ModelFacts) -> Iterator[Inline]:
                 if dtype != facts.model.dtype:
                     places.setdefault(dtype, {}).setdefault(f"{pointer.place} {symbol}", pointer)
     for dtype, found in places.items():
-        yield f"; goes over to {dtype} at "
+        yield f"; converts to {dtype} at "
         for index, pointer in enumerate(list(found.values())[:MOST_PLACES]):
             yield ", " if index else ""
             yield pointer

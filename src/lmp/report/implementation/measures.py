@@ -34,6 +34,11 @@ class Measure:
             return None
         return self.facts.number(f"100 * ({part}) / ({total})", "%", **terms, **more)
 
+    def over(self, quantity: Quantity, point: Point, least: Term) -> Number:
+        """How many times ``least`` it is."""
+        part, terms = self._sum("a", quantity, point)
+        return self.facts.number(f"({part}) / {{least}}", "times", least=least, **terms)
+
     def intensity(self, point: Point) -> Number | None:
         """FLOPs a byte; None where no byte moves."""
         flops, terms = self._sum("f", "flops", point)
