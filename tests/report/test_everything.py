@@ -16,6 +16,7 @@ from lmp.report.document.markdown import to_markdown
 from lmp.report.everything import found_in, report_all
 from lmp.report.folder import IMPLEMENTATIONS, Report
 from lmp.report.index import Listed, index
+from lmp.report.writing import Written
 from lmp.store.results import Store
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "store"))
@@ -80,13 +81,13 @@ def making(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             raise TraceFailed("it cannot be run\nmore")
         return Facts(class_path)
 
-    def write(folder: Path, facts: Facts) -> tuple[Path, list[Path]]:
+    def write(folder: Path, facts: Facts) -> Written:
         made.append(facts.class_path)
         report = Report("a", IMPLEMENTATIONS, "# a\n", Ledger(kind="model", subject=facts.class_path))
         file = folder / report.file
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(report.text)
-        return file, [file]
+        return Written(file, [file])
 
     monkeypatch.setattr("lmp.report.gathering.gather", gather)
     monkeypatch.setattr("lmp.report.model.write_model_report", write)

@@ -98,12 +98,13 @@ def test_a_report_made_again_is_equal(transformers_tree: Path, tmp_path: Path) -
     from lmp.report.devices import device_named
     from lmp.report.folder import ledger_text
     from lmp.report.gathering import gather
-    from lmp.report.model import model_report, reviewed
+    from lmp.report.model import model_making
 
     options = Options(tmp_path, model_id=REMADE)
     facts = gather(class_of_config(options), options, lambda name, stage: None, device_named("H100"))
-    report = model_report(facts)
-    assert reviewed(report, facts).findings == []
+    making = model_making(facts)
+    report = making.plain
+    assert making.review(report).findings == []
     assert report.text == text_of(NAMES[0])
     assert ledger_text(report.ledger) == (REPORTS / f"assets/{NAMES[0]}-numbers.json").read_text(encoding="utf-8")
     for name, content in report.assets.items():

@@ -7,17 +7,22 @@ workspace, the score matrix of whole attention) is not seen. Imports torch.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from types import FrameType
 from typing import Any, Literal
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from lmp.verify.counter import Operators, attention_arguments, whole_attention
-from lmp.verify.operators import is_view, operation, tensors_of
-from lmp.workload.calls import CallTracker, Segment
+from lmp.verify.operators import ALLOCATIONS, is_view, operation, tensors_of
+from lmp.workload.calls import CallTracker, Place, Segment
+
+CALL_CODE = torch.nn.Module._call_impl.__code__
+"""Of the frame that every call of a module has; the functions around it stand in its file."""
 
 LARGE = 1 << 16
 """Bytes from which on it is remembered who made a storage, also where no detail is kept."""
@@ -91,9 +96,7 @@ class Lifetimes:
     memory is then bounded by what is alive at one time.
     """
 
-    def __init__(
-        self, module: torch.nn.Module, subject: torch.nn.Module | None = None, *, detail: bool = True
-    ) -> None:
+    def __init__(self, module: torch.nn.Module, subject: torch.nn.Module | None = None, *, detail: bool = True) -> None:
         self.module, self.subject, self.detail = module, subject or module, detail
         self.operators: list[Operated] = []
         self.storages: list[Storage] = []
@@ -109,9 +112,11 @@ class Lifetimes:
         self.returned: tuple[int, ...] = ()
         """Storages of what the call returned, the cache left out."""
         self._tracker = _Tracker(module, self.output_shapes)
+        self._weights: dict[int, Storage] = {}
         self._alive: dict[int, tuple[StorageWeakRef, Storage]] = {}
+        """Everything but weights, which outlive every call."""
+        self._bytes = 0
         self._writer: dict[int, int] = {}
-        self._weights = 0
         self._count = 0
         self._made = 0
         self._paused = True
@@ -175,6 +180,10 @@ class Lifetimes:
             return result
         if is_view(func) or func._schema.name.endswith("::_unsafe_view"):
             return result
+        if func._schema.name.rpartition("::")[2] in ALLOCATIONS:
+            for tensor in outputs:
+                self._found(tensor, "activation")  # whoever writes it first is its maker
+            return result
         run = operation(func, args, kwargs, result)
         self._ran(run.name, run.given, run.inputs, [t for t in run.outputs if t.is_meta], False)
         return result
@@ -203,6 +212,8 @@ class Lifetimes:
         wrote = []
         for tensor in outputs:
             storage = self._found(tensor, "activation", maker=index)
+            if storage.maker is None and storage.kind == "activation":
+                storage.maker = index
             if storage.maker != index and storage.index in read:
                 storage.writers.append(index)
             elif storage.bytes >= LARGE:
@@ -222,32 +233,38 @@ class Lifetimes:
 
     def _found(self, tensor: torch.Tensor, kind: Kind, name: str = "", maker: int | None = None) -> Storage:
         memory = tensor.untyped_storage()
-        known = self._alive.get(memory._cdata)
+        key = memory._cdata
+        known = self._alive.get(key)
         if known is not None:
             return known[1]
+        if key in self._weights:
+            return self._weights[key]
         dtype = str(tensor.dtype).removeprefix("torch.")
         storage = Storage(self._made, memory.nbytes(), kind, tuple(tensor.shape), dtype, name, maker)
         self._made += 1
-        self._alive[memory._cdata] = (StorageWeakRef(memory), storage)
+        if kind == "weight":
+            self._weights[key] = storage
+        else:
+            self._alive[key] = (StorageWeakRef(memory), storage)
+            self._bytes += storage.bytes
         if self.detail:
             self.storages.append(storage)
         return storage
 
     def _sweep(self) -> None:
         """Forget what has died since the last operator."""
-        for key, (reference, storage) in list(self._alive.items()):
-            if storage.kind != "weight" and reference.expired():
-                storage.end = self._count
-                self.makers.pop(storage.index, None)
-                self._writer.pop(storage.index, None)
-                del self._alive[key]
+        dead = [key for key, (reference, _) in self._alive.items() if reference.expired()]
+        for key in dead:
+            _, storage = self._alive.pop(key)
+            storage.end = self._count
+            self._bytes -= storage.bytes
+            self._writer.pop(storage.index, None)
+            self.makers.pop(storage.index, None)
 
     def _look(self, index: int, name: str) -> None:
-        alive = [s for _, s in self._alive.values() if s.kind != "weight"]
-        total = sum(s.bytes for s in alive)
-        if self.peak is None or total > self.peak.total:
-            ordered = tuple(sorted(alive, key=lambda s: (-s.bytes, s.index)))
-            self.peak = Peak(index, self._tracker.segments(), name, total, ordered)
+        if self.peak is None or self._bytes > self.peak.total:
+            ordered = tuple(sorted((s for _, s in self._alive.values()), key=lambda s: (-s.bytes, s.index)))
+            self.peak = Peak(index, self._tracker.segments(), name, self._bytes, ordered)
 
 
 class _Tracker(CallTracker):
@@ -266,6 +283,33 @@ class _Tracker(CallTracker):
             if tensor is not None:
                 self._shapes.setdefault(self.stack[-1].path, tuple(tensor.shape))
         super()._leave_call(module, (), {}, None)
+
+    def segments(self) -> tuple[Segment, ...]:
+        """The same as its base finds, without looking at the variables of frames.
+
+        Until Python 3.13 that makes a copy of them which the frame keeps: whatever a variable held then would live on.
+        """
+        found: list[Segment] = []
+        chain: list[Place] = []
+        depth = len(self.stack) - 1
+        in_forward, prefix = True, self._prefix(depth)
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None and depth >= 0:
+            code = frame.f_code
+            if code is CALL_CODE:  # one for each call in flight
+                found.append(Segment(self.stack[depth], tuple(chain)))
+                depth -= 1
+                chain, in_forward, prefix = [], True, self._prefix(depth)
+            elif (
+                in_forward
+                and code.co_filename.startswith(prefix)
+                and code.co_name != "__call__"
+                and code.co_filename != CALL_CODE.co_filename
+            ):
+                chain.append(Place(code.co_filename, frame.f_lineno, code.co_name, frame.f_lasti))
+                in_forward = code.co_name != "forward"
+            frame = frame.f_back
+        return tuple(found)
 
 
 def _plain(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -316,4 +360,3 @@ def _caches(value: Any, depth: int) -> Iterator[Any]:
     elif depth and isinstance(value, list | tuple):
         for item in value:
             yield from _caches(item, depth - 1)
-

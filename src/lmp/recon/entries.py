@@ -27,6 +27,7 @@ SERVERS = {
     "http.server.ThreadingHTTPServer": "an HTTP server of the standard library",
     "socketserver.TCPServer": "a TCP server of the standard library",
 }
+HANDLERS = ("http.server.BaseHTTPRequestHandler", "http.server.SimpleHTTPRequestHandler", "tornado.web.RequestHandler")
 STARTERS = ("uvicorn.run", "uvicorn.Server", "granian.Granian", "hypercorn.asyncio.serve", "gradio.launch")
 
 
@@ -74,14 +75,15 @@ def _called(source: Source, node: ast.If) -> list[str]:
 
 
 def _servers(source: Source) -> Iterator[EntryPoint]:
-    for node, scope in source.all(ast.Call):
-        dotted = source.dotted(node.func)
-        if dotted in SERVERS:
+    for call, scope in source.all(ast.Call):
+        dotted = source.dotted(call.func)
+        what = SERVERS.get(dotted) or ("starts the server" if dotted in STARTERS else "")
+        if what:
             where = f" in {scope.qualname}" if scope else ""
-            yield EntryPoint("server", dotted, Place(source.file, _end(node.func)), f"{SERVERS[dotted]}{where}")
-        elif dotted in STARTERS:
-            where = f" in {scope.qualname}" if scope else ""
-            yield EntryPoint("server", dotted, Place(source.file, _end(node.func)), f"starts the server{where}")
+            yield EntryPoint("server", source.written(call.func), Place(source.file, _end(call.func)), f"{what}{where}")
+    for node, _ in source.all(ast.ClassDef):
+        if any(source.dotted(base) in HANDLERS for base in node.bases):
+            yield EntryPoint("server", node.name, Place(source.file, node.lineno), "answers HTTP requests")
     for function, _ in source.every_function():
         for decorator in function.decorator_list:
             route = _route(source, decorator)

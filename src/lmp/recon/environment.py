@@ -42,7 +42,7 @@ def _is_environ(source: Source, node: ast.AST) -> bool:
 
 
 def _calls(source: Source) -> Iterator[Access]:
-    unused = {id(node) for node in _statements(source)}
+    unused = {id(node.value) for node, _ in source.all(ast.Expr)}
     for node, scope in source.all(ast.Call):
         func = node.func
         if not node.args or isinstance(node.args[0], ast.Starred):
@@ -75,13 +75,6 @@ def _tests(source: Source) -> Iterator[Access]:
             if isinstance(operator, ast.In | ast.NotIn) and _is_environ(source, right):
                 yield Access(node, left, scope, f"in {source.written(right)}")
             left = right
-
-
-def _statements(source: Source) -> Iterator[ast.expr]:
-    """Expressions that stand as a statement of their own."""
-    for node in ast.walk(source.tree):
-        if isinstance(node, ast.Expr):
-            yield node.value
 
 
 def _keyword(node: ast.Call, name: str) -> ast.expr | None:

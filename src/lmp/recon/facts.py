@@ -163,7 +163,7 @@ class RepoFacts:
     kernels: list[Kernel] = field(default_factory=list)
     launches: list[Launch] = field(default_factory=list)
     macros: list[tuple[str, str, Place]] = field(default_factory=list)
-    """``#define`` of a size: name, value as written, place."""
+    """A size in C++ that has a name, by ``#define`` or ``constexpr``: name, value as written, place."""
     entries: list[EntryPoint] = field(default_factory=list)
     install: list[tuple[str, Place]] = field(default_factory=list)
     """How it is installed or built, from its own files: command, and where that stands."""

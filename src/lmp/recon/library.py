@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from pathlib import Path
 
 from lmp.recon.modules import Modules
 from lmp.recon.source import Source, parse
@@ -19,18 +18,26 @@ HOPS = 4
 
 
 class Library:
-    def __init__(self, root: Path, listed: Sequence[Listed], largest: int) -> None:
+    def __init__(self, listed: Sequence[Listed], largest: int) -> None:
         self.modules = Modules(each.file for each in listed)
         self._paths = {each.file: each.path for each in listed if each.file.endswith(".py")}
         self._largest = largest
         self._sources: OrderedDict[str, Source | None] = OrderedDict()
         self._strings: dict[tuple[str, str], str | None] = {}
 
+    def raw(self, file: str) -> bytes:
+        """The bytes of a Python file; none where it cannot be read, which is said when its turn comes."""
+        try:
+            return read_bytes(self._paths[file], self._largest)
+        except Unreadable:
+            return b""
+
     def source(self, file: str) -> Source | None:
         """None where the file cannot be read or parsed."""
         if file in self._sources:
             self._sources.move_to_end(file)
             return self._sources[file]
+        found: Source | None
         try:
             found = parse(file, decode(read_bytes(self._paths[file], self._largest), python=True).text)
         except Unreadable:

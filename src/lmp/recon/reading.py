@@ -2,20 +2,36 @@
 
 from __future__ import annotations
 
+import ast
+import gc
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lmp.recon import definitions, dsl, entries, flags, launches, triton
-from lmp.recon.environment import accesses
-from lmp.recon.facts import EnvRead, FileFacts, Place, RepoFacts, Selection, Skipped
+from lmp.recon import (
+    cpp,
+    cuda,
+    definitions,
+    dsl,
+    entries,
+    flags,
+    install,
+    launches,
+    record_flags,
+    settings_files,
+    triton,
+    wrappers,
+)
+from lmp.recon.cpp_text import Code
+from lmp.recon.facts import FileFacts, Kernel, RepoFacts, Selection, Skipped
 from lmp.recon.library import Library
-from lmp.recon.roles import language, role
+from lmp.recon.roles import CPP, language, role
 from lmp.recon.source import DoesNotParse, Source, parse
-from lmp.recon.templates import template, text_of
 from lmp.recon.texts import Text, Unreadable, decode, read_bytes
 from lmp.recon.walk import Listed, list_files
+from lmp.recon.wrappers import Attribute, Wrappers
 
 Progress = Callable[[int, int, str], None]
 
@@ -26,8 +42,16 @@ def read_repository(root: Path, selection: Selection, progress: Progress) -> Rep
     ``progress`` is told how many files of how many are read, and the next one's name. A file that cannot be read, is no
     text or does not parse is listed with the reason. Raises UsageError where a pattern of the selection is wrong.
     """
+    with _no_cycles_looked_for():
+        return _read(root, selection, progress)
+
+
+def _read(root: Path, selection: Selection, progress: Progress) -> RepoFacts:
     listed, skipped = list_files(root, selection)
-    reading = _Reading(RepoFacts(root.resolve().name, skipped=list(skipped)), Library(root, listed, selection.largest))
+    library = Library(listed, selection.largest)
+    python = [each.file for each in listed if each.file.endswith(".py")]
+    facts = RepoFacts(root.resolve().name, skipped=list(skipped))
+    reading = _Reading(facts, library, wrappers.find(library, python), record_flags.drivers(library, python))
     for at, each in enumerate(listed):
         progress(at, len(listed), each.file)
         reading.file(each, selection.largest)
@@ -35,11 +59,29 @@ def read_repository(root: Path, selection: Selection, progress: Progress) -> Rep
     return reading.finished()
 
 
+@contextmanager
+def _no_cycles_looked_for() -> Iterator[None]:
+    """Syntax trees have no cycles, and looking for them in millions of nodes takes a third of the time."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
 @dataclass
 class _Reading:
     facts: RepoFacts
     library: Library
+    wrappers: Wrappers
+    drivers: set[str]
     launches: list[launches.Candidate] = field(default_factory=list)
+    attributes: list[Attribute] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.wanted = self.wrappers.attributes()
 
     def file(self, listed: Listed, largest: int) -> None:
         kind = language(listed.file)
@@ -61,8 +103,11 @@ class _Reading:
                 self.skipped(listed.file, str(why))
             except RecursionError:
                 self.skipped(listed.file, "nested too deeply: what was found in it is not complete")
+        elif kind in CPP:
+            self.cpp(listed.file, kind, text.text)
         else:
-            self.facts.entries.extend(entries.package_scripts(listed.file, text.text))
+            self.settings(listed.file, kind, text.text)
+        self.facts.install.extend(install.install(listed.file, kind, text.text))
         self.facts.files.append(_file_facts(listed.file, kind, text, imports, doc))
 
     def skipped(self, file: str, why: str) -> None:
@@ -71,30 +116,61 @@ class _Reading:
     def python(self, source: Source) -> None:
         facts = self.facts
         facts.definitions.extend(definitions.definitions(source))
-        facts.flags.extend(flags.flags(source))
+        made = record_flags.flags(source, self.drivers, self.library)
+        facts.flags.extend(sorted([*flags.flags(source), *made], key=lambda each: each.place.line))
         facts.kernels.extend(triton.kernels(source, self.library.imported))
         facts.kernels.extend(dsl.kernels(source))
+        facts.kernels.extend(_in_strings(source))
         facts.entries.extend(entries.entries(source))
         facts.entries.extend(entries.setup_scripts(source) if source.file.endswith("setup.py") else [])
         self.launches.extend(launches.candidates(source))
-        for access in accesses(source):
-            name = text_of(template(source, access.name, access.scope, self.library.string))
-            written = source.written(access.name)
-            facts.env.append(
-                EnvRead(
-                    written if name is None else name,
-                    Place(source.file, access.name.lineno),
-                    source.written(access.default) if access.default is not None else None,
-                    derived=name is not None and name not in written,
-                    resolved=name is not None,
-                    via=access.via,
-                )
-            )
+        facts.env.extend(wrappers.reads(source, self.wrappers, self.library))
+        self.attributes.extend(wrappers.class_attributes(source, self.wanted, self.library))
+
+    def cpp(self, file: str, kind: str, text: str) -> None:
+        facts, code = self.facts, Code(text)
+        is_cuda = kind in ("cuda", "hip") or "__global__" in text or "__device__" in text
+        found, errors = cpp.definitions(file, text, is_cuda)
+        facts.definitions.extend(found)
+        if errors:
+            self.skipped(file, f"{errors} places are not read as C++: functions there are missing, kernels are not")
+        facts.kernels.extend(cuda.kernels(file, code))
+        facts.macros.extend(cuda.sizes(file, code))
+        facts.env.extend(cuda.environment(file, code))
+        self.launches.extend(cuda.launches(file, code))
+
+    def settings(self, file: str, kind: str, text: str) -> None:
+        self.facts.entries.extend(entries.package_scripts(file, text))
+        found = settings_files.config_file(file, kind, text)
+        if found is not None:
+            self.facts.config_files.append(found)
 
     def finished(self) -> RepoFacts:
+        self.facts.env.extend(wrappers.of_attributes(self.wrappers, self.attributes, self._bases()))
+        self.facts.env.sort(key=lambda each: (each.place.file, each.place.line))
         self.facts.launches.extend(launches.launches(self.launches, self.facts.kernels))
         self.facts.skipped.sort(key=lambda each: each.file)
         return self.facts
+
+    def _bases(self) -> dict[str, list[str]]:
+        """By the classes' names: which of those of one name is meant is not followed."""
+        bases: dict[str, list[str]] = {}
+        for each in self.facts.definitions:
+            if each.kind == "class":
+                bases.setdefault(each.name, []).extend(base.rpartition(".")[2] for base in each.bases)
+        return bases
+
+
+def _in_strings(source: Source) -> list[Kernel]:
+    """CUDA that is kept in strings and compiled when it is wanted; text about kernels is no kernel."""
+    if "__global__" not in source.text:
+        return []
+    return [
+        kernel
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and "__global__" in node.value
+        for kernel in cuda.in_string(source.file, source.text, node.value, node.lineno)
+    ]
 
 
 def _file_facts(file: str, kind: str, text: Text, imports: tuple[str, ...], doc: str) -> FileFacts:

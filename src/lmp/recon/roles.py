@@ -41,6 +41,7 @@ NAMES = {
     "gnumakefile": "makefile",
     "justfile": "makefile",
     "cmakelists.txt": "cmake",
+    "metadata": "text",
 }
 CPP = ("cuda", "hip", "c++", "c")
 

@@ -33,6 +33,7 @@ KEPT = (
     ast.NamedExpr,
     ast.If,
     ast.With,
+    ast.Expr,
 )
 N = TypeVar("N", bound=ast.AST)
 
@@ -189,35 +190,69 @@ def _one_line(message: str) -> str:
     return re.sub(r"\s+", " ", message)
 
 
+PLAIN_FIELDS = frozenset(
+    [
+        "id",
+        "name",
+        "attr",
+        "arg",
+        "asname",
+        "kind",
+        "type_comment",
+        "level",
+        "module",
+        "is_async",
+        "simple",
+        "ctx",
+        "op",
+        "ops",
+        "conversion",
+        "names",
+        "rest",
+    ]
+)
+"""Fields of nodes in which nothing that is looked for can stand."""
+LEAVES = (ast.Name, ast.Constant, ast.Pass, ast.Break, ast.Continue)
+_FIELDS: dict[type, tuple[str, ...]] = {}
+
+
 def _collect(source: Source) -> None:
     """Every node once, in the order of the file, each under the innermost class or function around it."""
     waiting: list[tuple[ast.AST, Scope | None]] = [(source.tree, None)]
     nodes = source._nodes
+    nodes.update({kind: [] for kind in KEPT})
     while waiting:
         node, scope = waiting.pop()
         kind = type(node)
-        if kind in KEPT:
-            nodes.setdefault(kind, []).append((node, scope))
+        if kind in nodes:
+            nodes[kind].append((node, scope))
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             qualname = f"{scope.qualname}.{node.name}" if scope else node.name
             waiting.extend(_children(node, scope, Scope(node, qualname, scope)))
         else:
-            waiting.extend([(child, scope) for child in reversed(_parts(node))])
+            waiting.extend([(child, scope) for child in _parts(node)])
 
 
 def _children(node: ast.ClassDef | Function, around: Scope | None, inside: Scope) -> list[tuple[ast.AST, Scope | None]]:
     """Decorators, defaults and bases stand outside of what they belong to."""
     body = {id(child) for child in node.body}
-    return [(child, inside if id(child) in body else around) for child in reversed(_parts(node))]
+    return [(child, inside if id(child) in body else around) for child in _parts(node)]
 
 
 def _parts(node: ast.AST) -> list[ast.AST]:
-    """The children, without what can hold nothing that is looked for."""
+    """The children, last first, without what can hold nothing that is looked for."""
+    kind = type(node)
+    fields = _FIELDS.get(kind)
+    if fields is None:
+        fields = _FIELDS[kind] = tuple(name for name in kind._fields if name not in PLAIN_FIELDS)
     found: list[ast.AST] = []
-    for name in node._fields:
+    for name in fields:
         value = getattr(node, name, None)
-        if isinstance(value, list):
-            found.extend(each for each in value if isinstance(each, ast.AST))
-        elif isinstance(value, ast.AST) and not isinstance(value, ast.expr_context):
+        if value is None:
+            continue
+        if type(value) is list:
+            found.extend([each for each in value if isinstance(each, ast.AST) and not isinstance(each, LEAVES)])
+        elif isinstance(value, ast.AST) and not isinstance(value, LEAVES):
             found.append(value)
+    found.reverse()
     return found

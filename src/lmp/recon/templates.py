@@ -32,12 +32,12 @@ def no_elsewhere(source: Source, dotted: str) -> str | None:
     return None
 
 
-def filled(template: Template, values: Mapping[Hole | tuple[str, str], str]) -> Template:
+def filled(template: Template, values: Mapping[tuple[str, str], Template]) -> Template:
     """With the holes that ``values`` has by (kind, name) filled in."""
     parts: list[Part] = []
     for part in template:
         if isinstance(part, Hole) and (part.kind, part.name) in values:
-            parts.append(_changed(values[part.kind, part.name], part.change))
+            parts.extend(_with(values[part.kind, part.name], part.change) or ())
         else:
             parts.append(part)
     return joined(parts)
@@ -127,21 +127,15 @@ def _of_call(source: Source, node: ast.Call, scope: Scope | None, elsewhere: Els
     found = template(source, returns[0].value, Scope(function, function.name, None), elsewhere, depth - 1)
     if found is None:
         return None
-    values: dict[Hole | tuple[str, str], str] = {}
-    parts = list(found)
-    for at, part in enumerate(parts):
+    values: dict[tuple[str, str], Template] = {}
+    for part in found:
         if isinstance(part, Hole) and part.kind == "parameter":
             given = argument(node, function, part.name)
             made = template(source, given, scope, elsewhere, depth - 1) if given is not None else None
             if made is None:
                 return None
-            if len(made) != 1:
-                text = text_of(made)
-                if text is None:
-                    return None
-                made = (text,)
-            parts[at] = (_with(made, part.change) or made)[0]
-    return filled(joined(parts), values)
+            values["parameter", part.name] = made
+    return filled(found, values)
 
 
 def called(source: Source, func: ast.AST, scope: Scope | None) -> Function | None:

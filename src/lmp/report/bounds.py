@@ -62,7 +62,7 @@ def group_of(kernel: KernelNumbers) -> str:
     path = _INDEX.sub("", kernel.path).rpartition("layers.")[2] or "the model itself"
     if kernel.kernel.category in MATMUL_CATEGORIES:
         return f"{path} ({kernel.kernel.category})"
-    return path
+    return f"{path}: {kernel.kernel.function}()" if kernel.kernel.function else path
 
 
 class Bounds:
@@ -99,7 +99,7 @@ class Bounds:
 
     def parts(self, point: str) -> dict[str, Bound]:
         """Of the model's outermost parts: what runs outside of layers, and each kind of layer."""
-        return {name: bound for name, bound in self._parts(self.trees[point])}
+        return dict(self._parts(self.trees[point]))
 
     def inside(self, point: str, path: str) -> dict[str, Bound]:
         """Of one run of the layer at a path: its modules, and theirs, with what each does itself."""
@@ -176,8 +176,12 @@ def _inner(layer: ModuleNumbers, path: str) -> Iterator[tuple[str, KernelNumbers
     for kernel in layer.kernels():
         below = kernel.path.removeprefix(path).lstrip(".")
         name = ".".join(below.split(".")[:2]) or "the layer itself"
-        product = kernel.kernel.category in MATMUL_CATEGORIES and kernel.kernel.category != "matmul"
-        yield (f"{name}: {kernel.kernel.category}" if product else name), kernel
+        category = kernel.kernel.category
+        if category in MATMUL_CATEGORIES and category != "matmul":
+            name = f"{name}: {category}"
+        elif kernel.kernel.function:
+            name = f"{name}: {kernel.kernel.function}()"
+        yield name, kernel
 
 
 def _named(name: str, bound: Bound) -> dict[str, int]:

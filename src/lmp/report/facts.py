@@ -70,6 +70,8 @@ class ModelFacts:
     device: Device
     observed: Observed = field(default_factory=Observed)
     """What went into every module and came out of it, with shapes as formulas."""
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    """Values that were given for variables that no config has, at every point."""
     flows: Flows = field(default_factory=lambda: Flows(reason="the class was not run"))
     """What running the class shows: operators with their dependencies, lifetimes of tensors, peaks."""
     numbers: ModelNumbers = field(init=False)
@@ -85,6 +87,7 @@ class ModelFacts:
         found = []
         for key, (phase, given) in stated_points(self.model).items():
             batch, seq, cache = given.values()
+            given = {**self.sizes, **given}
             size = f"{seq:,} tokens" if phase == "prefill" else f"{cache:,} tokens in the cache"
             found.append(Point(key, f"{phase}, batch {batch}, {size}", phase, values_at(self.model, given)))
         return tuple(found)
@@ -121,10 +124,9 @@ class ModelFacts:
             if totals.active_parameters_count is not None:
                 found["active_parameters_count"] = totals.active_parameters_count
             found |= _of_modules(self.inspection.tree, 1)
-            segments = self.inspection.cache.segments if self.inspection.cache is not None else []
-            for index, segment in enumerate(segments):
-                sizes = (("bytes_per_token", segment.bytes_per_token), ("constant_bytes", segment.constant_bytes))
-                found |= {f"cache.{index}.{name}": value for name, value in sizes if isinstance(value, int)}
+            for number, segment in enumerate(self.inspection.cache.segments if self.inspection.cache else ()):
+                sizes = {"bytes_per_token": segment.bytes_per_token, "constant_bytes": segment.constant_bytes}
+                found |= {f"cache.{number}.{name}": int(size) for name, size in sizes.items() if size == int(size)}
         return {**found, **self.flows.measured, **self.bounds.named}
 
     @cached_property

@@ -27,7 +27,7 @@ from lmp.report.document.parts import (
 )
 
 NONE_FOUND = "none found"
-_MARKUP = re.compile(r"[\\`*\[\]<>|&$~]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
+_MARKUP = re.compile(r"[\\`*\[\]<>|$~]|&(?=#?\w+;)|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
 _OPENING = re.compile(r"^(\s*\d*)([#+=-]|(?<=\d)[.)])")
 """What makes a line of text a heading, a list or a rule."""
 _RUNS = re.compile(r"`+")
@@ -148,6 +148,11 @@ def _label(text: str) -> str:
 
 def _pieces(content: Line) -> Sequence[Inline]:
     return [content] if isinstance(content, (str, Code, Bold, Link, Pointer, Number)) else content
+
+
+def renderings(content: Line) -> frozenset[str]:
+    """A line as it can stand in the markdown: in a text, at the beginning of one, in a cell, in a fixed width."""
+    return frozenset((_line(content), _paragraph(content), _cell(content), "".join(map(plain, _pieces(content)))))
 
 
 def _paragraph(content: Line) -> str:

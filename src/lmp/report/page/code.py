@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -48,7 +49,17 @@ def _block(facts: ModelFacts, file: str, path: Path, title: str, span: tuple[int
         lines: Sequence[str] = parse(path).lines[first - 1 : last]
     except LmpError:
         return _without_text(facts, file, first)
-    return {"file": file, "title": title, "first": first, "lines": list(_dedented(lines))}
+    left_out = [(start, end) for start, end in _docstrings(path) if first <= start and end <= last]
+    return {"file": file, "title": title, "first": first, "lines": list(_dedented(lines)), "left_out": left_out}
+
+
+def _docstrings(path: Path) -> Iterator[tuple[int, int]]:
+    """Lines of the long ones, which would stand between the reader and the code."""
+    for node in ast.walk(parse(path).tree):
+        if isinstance(node, ast.FunctionDef) and ast.get_docstring(node, clean=False) is not None:
+            text = node.body[0]
+            if (text.end_lineno or text.lineno) - text.lineno > 2:
+                yield text.lineno, text.end_lineno or text.lineno
 
 
 def _without_text(facts: ModelFacts, file: str, line: int) -> dict[str, Any]:

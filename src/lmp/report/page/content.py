@@ -19,6 +19,9 @@ from lmp.report.page.steps import Steps
 
 NO_PARENT = -1
 
+FEW = 4
+"""Kernels of a module's own that stand beside the modules in it one by one."""
+
 
 def content(facts: ModelFacts) -> dict[str, Any]:
     """Deterministic, and the same on every machine."""
@@ -74,7 +77,14 @@ class _Tree:
     def __post_init__(self) -> None:
         root = self.facts.model.class_name
         self.nodes.append(
-            {"up": NO_PARENT, "name": short(root), "path": "", "class": self._class(root), "repeat": num(1), "costs": ()}
+            {
+                "up": NO_PARENT,
+                "name": short(root),
+                "path": "",
+                "class": self._class(root),
+                "repeat": num(1),
+                "costs": (),
+            }
         )
 
     @property
@@ -85,35 +95,54 @@ class _Tree:
 
     def enter(self, kernels: list[ModelKernel], path: str, class_name: str, up: int) -> None:
         """``path`` and ``class_name`` are those of the module that runs the kernels, node ``up``."""
+        own = None if _crowded(kernels) else up
         for kernel in kernels:
-            node = {
-                "up": up,
-                "in": self._class(class_name),
-                "file": self._file(class_name, kernel),
-                "line": kernel.line,
-                "code": kernel.code,
-                "words": kernel.analysis,
-                "repeat": self._parsed(kernel.repeat),
-                "costs": (),
-            }
-            self.nodes.append(node)
-            if kernel.flops is None or kernel.memory_access is None:
-                below, called = kernel.path or "", kernel.class_name or class_name
-                name = below.removeprefix(f"{path}.") if path else below
-                node |= {"name": name or short(called), "path": below, "class": self._class(called)}
-                self.enter(kernel.kernels, below, called, len(self.nodes) - 1)
+            if _is_module(kernel):
+                self._module(kernel, path, class_name, up)
             else:
-                texts = [kernel.flops, kernel.memory_access.read, kernel.memory_access.write]
-                node |= {
-                    "name": kernel.operation,
-                    "path": path,
-                    "category": kernel.category,
-                    "matmul": kernel.category in MATMUL_CATEGORIES,
-                    "formulas": texts,
-                    "costs": tuple(map(self._parsed, texts)),
-                }
-                if kernel.causal:
-                    node["causal"] = True
+                own = self._group(kernels, path, class_name, up) if own is None else own
+                self._kernel(kernel, path, class_name, own)
+
+    def _module(self, kernel: ModelKernel, path: str, class_name: str, up: int) -> None:
+        below, called = kernel.path or "", kernel.class_name or class_name
+        name = below.removeprefix(f"{path}.") if path else below
+        node = {**self._called(kernel, class_name, up), "path": below, "class": self._class(called), "costs": ()}
+        self.nodes.append({**node, "name": name or short(called)})
+        self.enter(kernel.kernels, below, called, len(self.nodes) - 1)
+
+    def _kernel(self, kernel: ModelKernel, path: str, class_name: str, up: int) -> None:
+        assert kernel.flops is not None
+        assert kernel.memory_access is not None
+        texts = [kernel.flops, kernel.memory_access.read, kernel.memory_access.write]
+        node = {
+            **self._called(kernel, class_name, up),
+            "name": kernel.operation,
+            "path": path,
+            "category": kernel.category,
+            "matmul": kernel.category in MATMUL_CATEGORIES,
+            "formulas": texts,
+            "costs": tuple(map(self._parsed, texts)),
+        }
+        self.nodes.append({**node, "causal": True} if kernel.causal else node)
+
+    def _group(self, kernels: list[ModelKernel], path: str, class_name: str, up: int) -> int:
+        """A node for a container's own kernels, which would hide the modules in it."""
+        count = sum(not _is_module(kernel) for kernel in kernels)
+        node = {"up": up, "own": True, "name": f"{count} own operators", "path": path, "repeat": num(1)}
+        self.nodes.append({**node, "class": self._class(class_name), "costs": ()})
+        return len(self.nodes) - 1
+
+    def _called(self, kernel: ModelKernel, class_name: str, up: int) -> dict[str, Any]:
+        """What is said of every line: ``in`` is the class whose forward() it belongs to."""
+        return {
+            "up": up,
+            "in": self._class(class_name),
+            "file": self._file(class_name, kernel),
+            "line": kernel.line,
+            "code": kernel.code,
+            "words": kernel.analysis,
+            "repeat": self._parsed(kernel.repeat),
+        }
 
     def _class(self, path: str) -> int:
         self.places.setdefault(path, [])
@@ -132,6 +161,16 @@ class _Tree:
         if text not in self._known:
             self._known[text] = parse(text)
         return self._known[text]
+
+
+def _is_module(kernel: ModelKernel) -> bool:
+    return kernel.flops is None or kernel.memory_access is None
+
+
+def _crowded(kernels: list[ModelKernel]) -> bool:
+    """Whether many kernels stand beside modules that have modules in them."""
+    containing = any(_is_module(inner) for kernel in kernels for inner in kernel.kernels)
+    return containing and sum(not _is_module(kernel) for kernel in kernels) > FEW
 
 
 def _parameters(facts: ModelFacts) -> Iterator[dict[str, Any]]:

@@ -61,7 +61,10 @@ def _about(model: ModelAnalysis) -> list[tuple[str, str]]:
     source, given = model.source, model.given
     found = [
         ("class", model.class_name),
-        ("config", model.config.origin if model.config.name == "default" else f"{model.config.name}: {model.config.origin}"),
+        (
+            "config",
+            model.config.origin if model.config.name == "default" else f"{model.config.name}: {model.config.origin}",
+        ),
         ("source", f"{source.distribution} {source.version}, {source.file}, lines {source.lines[0]}-{source.lines[1]}"),
         ("analysed in", f"{model.dtype}, by the engine {model.engine}"),
     ]

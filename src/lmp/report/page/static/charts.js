@@ -1,6 +1,6 @@
 // The icicle and the roofline, drawn by plotly. Labels are plain text to it: what could be its markup is escaped.
 
-const CONFIG = { displaylogo: false, responsive: true, showLink: false, plotlyServerURL: "", topojsonURL: "", modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"] };
+const CONFIG = { displayModeBar: false, responsive: true, showLink: false, plotlyServerURL: "", topojsonURL: "" };
 
 // Kinds of kernels, in colours that the colour-blind tell apart (Okabe and Ito).
 const KINDS = [
@@ -38,7 +38,7 @@ class Icicle {
     this.model = model;
     this.box = element("icicle");
     for (const { title, colour } of [...KINDS, OTHER]) {
-      if (!model.nodes.some((node) => node.costs && kindOf(node.category).title === title)) continue;
+      if (!model.nodes.some((node) => node.costs && node.formulas.some((text) => text !== "0") && kindOf(node.category).title === title)) continue;
       const swatch = made("span", { class: "swatch" });
       swatch.style.background = colour;
       element("legend").append(made("li", {}, swatch, title));
@@ -60,6 +60,7 @@ class Icicle {
       text: parts.map(({ all, text }) => `${text}<br>${percent(all, whole)} of all`),
       hovertext: parts.map(({ name, about, all, text }) => `<b>${shortened(name)}</b><br>${about}${text}<br>${percent(all, whole)} of all`),
       branchvalues: "remainder",
+      leaf: { opacity: 1 },
       hoverinfo: "text",
       texttemplate: "%{label}  %{percentRoot:.1%}",
       sort: false,
@@ -68,7 +69,7 @@ class Icicle {
       pathbar: { visible: true, thickness: 22 },
       maxdepth: 7,
     };
-    await Plotly.react(this.box, [trace], layout({ margin: { t: 26, r: 0, b: 0, l: 0 }, height: 420, xaxis: { visible: false }, yaxis: { visible: false } }), CONFIG);
+    await Plotly.react(this.box, [trace], layout({ margin: { t: 26, r: 0, b: 0, l: 0 }, height: 420, uniformtext: { minsize: 10, mode: "hide" }, xaxis: { visible: false }, yaxis: { visible: false } }), CONFIG);
     if (!this.listening) {
       this.listening = true;
       this.box.on("plotly_icicleclick", (event) => this.clicked && this.state.metric !== "parameters" && this.clicked(Number(event.points[0].id)));
@@ -219,7 +220,9 @@ class Roofline {
   parts(result) {
     const sums = new Map();
     for (const index of this.components()) {
-      const name = this.model.data.classes[this.model.nodes[index].class].name;
+      const node = this.model.nodes[index];
+      const { name: own, path } = this.model.data.classes[node.class];
+      const name = path.startsWith("torch.") ? `${node.name} (${own})` : own;
       if (!sums.has(name)) sums.set(name, none());
       addTo(sums.get(name), result.total(index));
     }
@@ -232,7 +235,7 @@ class Roofline {
   }
 
   components() {
-    const modules = (index) => this.model.inside[index].filter((child) => !this.model.isKernel(child));
+    const modules = (index) => this.model.inside[index].filter((child) => !this.model.isKernel(child) && !this.model.nodes[child].own);
     const found = [];
     const enter = (index) => {
       const inner = modules(index);

@@ -14,7 +14,7 @@ class Part {
     const found = [];
     const add = (title, ...content) => found.push(made("div", {}, made("dt", {}, title), made("dd", {}, ...content)));
     const runs = result.runs(index);
-    add(node.costs ? "kernel" : "module", node.name);
+    add(node.costs ? "kernel" : node.own ? "kernels" : "module", node.name);
     if (node.path) add("path", made("code", {}, node.path));
     add("class", made("code", {}, classes[node.costs ? node.in : node.class].path));
     if (node.file !== undefined) add("line", made("code", {}, `${labels[node.file]}:${node.line}`));
@@ -66,9 +66,10 @@ class Source {
     this.select.value = String(this.at);
     this.lines = new Map();
     const { code, labels } = this.model.data;
-    const blocks = code[this.at].map(({ file, title, first, lines }) => {
+    const blocks = code[this.at].map(({ file, title, first, lines, left_out }) => {
       const rows = lines.map((text, index) => this.row(file, first + index, text));
-      const head = made("tr", {}, ...["line", "code", "FLOPs", "read", "written", "share"].map((name) => made("th", { scope: "col", class: name === "code" || name === "line" ? "words" : "number" }, name)));
+      for (const [from, to] of left_out || []) this.leaveOut(rows, from - first, to - first);
+      const head = made("tr", {}, ...["line", "FLOPs", "read", "written", "share", "code"].map((name) => made("th", { scope: "col", class: name === "code" ? "words" : "number", "data-cost": { FLOPs: "flops", read: "read", written: "write" }[name] || "" }, name)));
       const table = made("table", { class: "code" }, made("thead", {}, head), made("tbody", {}, ...rows.flat()));
       const name = made("h3", {}, title || "outside of functions", " ", made("code", { class: "quiet" }, `${labels[file] || file}:${first}`));
       return [name, made("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `source of ${title}` }, table)];
@@ -79,11 +80,20 @@ class Source {
   row(file, line, text) {
     const place = `${file}:${line}`;
     const cells = ["flops", "read", "write", "share"].map((key) => made("td", { class: "number", "data-cost": key }));
-    const row = made("tr", { "data-line": String(line) }, made("th", { scope: "row", class: "number" }, String(line)), made("td", { class: "text" }, made("pre", {}, text)), ...cells);
+    const row = made("tr", { "data-line": String(line) }, made("th", { scope: "row", class: "number" }, String(line)), ...cells, made("td", { class: "text" }, made("pre", {}, text)));
     if (place === this.marked) row.classList.add("marked");
-    const kernels = made("tr", { class: "kernels", hidden: true }, made("td", {}), made("td", { colspan: "5" }));
+    const kernels = made("tr", { class: "kernels", hidden: true }, made("td", {}), ...cells.map((cell) => made("td", { "data-cost": cell.dataset.cost })), made("td", {}));
     this.lines.set(place, { row, cells, kernels: kernels.lastChild, kernelRow: kernels });
     return [row, kernels];
+  }
+
+  // A docstring is one row: its lines have numbers and no cost.
+  leaveOut(rows, from, to) {
+    for (let index = from; index <= to; index++) {
+      const [row] = rows[index];
+      if (index > from) row.hidden = true;
+      else row.lastChild.firstChild.textContent += " …";
+    }
   }
 
   // Every cost of the class stands at one line; those of a call at the line of the call.
@@ -113,7 +123,7 @@ class Source {
       kernels.replaceChildren(...this.kernels(sum.kernels));
       row.style.setProperty("--share", whole === 0n ? "0" : String(float(metric.of(sum.total), whole)));
     }
-    const places = nodes.filter((node) => !node.costs && node.class === this.at).length;
+    const places = nodes.filter((node) => !node.costs && !node.own && node.class === this.at).length;
     element("source-note").textContent = `Costs of the line in all calls of the class${places > 1 ? `, at ${places} places of the tree` : ""}; what a line calls is in it. Shares are of the ${metric.title} of the whole.`;
   }
 
@@ -132,6 +142,6 @@ class Source {
   }
 
   kernels(found) {
-    return [...found].map(([name, cost]) => made("span", { class: "chip" }, name, " ", made("b", {}, cost.flops || !(cost.read + cost.write) ? figure(cost.flops, "FLOP") : figure(cost.read + cost.write, "B"))));
+    return [...found].map(([name, cost]) => made("span", { class: "chip" }, name, " ", made("b", {}, [cost.flops && figure(cost.flops, "FLOP"), figure(cost.read + cost.write, "B")].filter(Boolean).join(", "))));
   }
 }

@@ -2,14 +2,14 @@
 
 const COLUMNS = [
   { key: "path", title: "path", text: true },
-  { key: "class", title: "class or kind", text: true },
-  { key: "line", title: "line", text: true },
-  { key: "repeat", title: "repeat" },
-  { key: "flops", title: "FLOPs" },
-  { key: "read", title: "read" },
-  { key: "write", title: "written" },
-  { key: "intensity", title: "FLOPs a byte" },
-  { key: "share", title: "share" },
+  { key: "class", title: "class or kind", text: true, width: 135 },
+  { key: "line", title: "line", text: true, width: 125 },
+  { key: "repeat", title: "repeat", width: 72 },
+  { key: "flops", title: "FLOPs", width: 82 },
+  { key: "read", title: "read, B", width: 84 },
+  { key: "write", title: "written, B", width: 98 },
+  { key: "intensity", title: "FLOPs/B", width: 88 },
+  { key: "share", title: "share", width: 74 },
 ];
 const OPEN_AT_FIRST = 3; // levels
 
@@ -24,12 +24,12 @@ class Row {
     this.kernel = model.isKernel(index);
     this.inside = model.inside[index];
     this.level = node.up < 0 ? 1 : table.rows[node.up].level + 1;
-    this.open = this.level < OPEN_AT_FIRST || (node.up >= 0 && model.inside[node.up].length === 1 && this.level <= OPEN_AT_FIRST);
-    this.class = this.kernel ? node.category : model.data.classes[node.class].name;
+    this.open = !node.own && (this.level < OPEN_AT_FIRST || (node.up >= 0 && model.inside[node.up].length === 1 && this.level <= OPEN_AT_FIRST));
+    this.class = node.own ? "" : this.kernel ? node.category : model.data.classes[node.class].name;
     const label = node.file === undefined ? "" : model.data.labels[node.file];
     this.file = label.split("/").pop();
     this.place = label && `${label}:${node.line}`;
-    const words = [node.name, node.path, this.class, node.category || "", this.kernel ? model.data.classes[node.in].path : model.data.classes[node.class].path, this.place, node.code || ""];
+    const words = node.own ? [] : [node.name, node.path, this.class, node.category || "", this.kernel ? model.data.classes[node.in].path : model.data.classes[node.class].path, this.place, node.code || ""];
     this.words = words.join("\n").toLowerCase();
     this.build(table);
   }
@@ -41,40 +41,48 @@ class Row {
       event.stopPropagation();
       table.toggle(this);
     });
-    this.name = made("span", { class: this.kernel ? "kernel" : "module" });
+    this.name = made("span", { class: this.node.own ? "kernel own" : this.kernel ? "kernel" : "module" });
     this.cells = {};
     for (const { key, text } of COLUMNS) this.cells[key] = made("td", { role: "gridcell", class: text ? "words" : "number" });
     this.cells.path = made("th", { role: "rowheader", scope: "row", class: "words path" }, this.fold, this.name);
     this.cells.path.title = [this.node.path, this.node.code].filter(Boolean).join("\n");
     this.cells.class.textContent = this.class;
-    if (!this.kernel) this.cells.class.title = table.model.data.classes[this.node.class].path;
-    this.cells.line.textContent = this.place && `${this.file}:${this.node.line}`;
+    if (this.class && !this.kernel) this.cells.class.title = table.model.data.classes[this.node.class].path;
+    if (this.place) this.cells.line.append(made("span", { class: "place" }, made("span", {}, this.file), `:${this.node.line}`));
     this.cells.line.title = this.place;
     this.element = made("tr", { role: "row", "data-node": String(this.index), tabindex: "-1" }, ...COLUMNS.map(({ key }) => this.cells[key]));
     this.element.addEventListener("click", () => table.choose(this));
   }
 
-  show(result, metric, exact) {
+  // What the row is sorted and chosen by; its text is written when it is to be seen.
+  put(result, metric) {
     const cost = result.costs[this.index];
     this.total = result.total(this.index);
     this.runs = cost === null ? 0n : cost.runs;
+    this.times = cost === null ? null : cost.times;
     this.share = metric.of(this.total);
+    this.whole = metric.of(result.whole_cost);
     this.moved = this.total.read + this.total.write;
     this.free = this.total.flops === 0n && this.moved === 0n;
-    const write = (key, value, unit) => {
-      this.cells[key].textContent = exact ? grouped(value) : figure(value, unit);
+    this.written = false;
+  }
+
+  write(exact) {
+    if (this.written) return;
+    this.written = true;
+    const write = (key, value) => {
+      this.cells[key].textContent = exact ? grouped(value) : figure(value, "");
       this.cells[key].title = grouped(value);
       this.cells[key].dataset.exact = value;
     };
-    this.cells.repeat.textContent = cost === null ? "-" : grouped(cost.times);
+    this.cells.repeat.textContent = this.times === null ? "-" : grouped(this.times);
     this.cells.repeat.title = `${grouped(this.runs)} runs in all`;
-    write("flops", this.total.flops, "FLOP");
-    write("read", this.total.read, "B");
-    write("write", this.total.write, "B");
+    write("flops", this.total.flops);
+    write("read", this.total.read);
+    write("write", this.total.write);
     this.cells.intensity.textContent = ratio(this.total.flops, this.moved);
-    const whole = metric.of(result.whole_cost);
-    this.cells.share.textContent = percent(this.share, whole);
-    this.cells.share.style.setProperty("--share", whole === 0n ? "0" : String(float(this.share, whole)));
+    this.cells.share.textContent = percent(this.share, this.whole);
+    this.cells.share.style.setProperty("--share", this.whole === 0n ? "0" : String(float(this.share, this.whole)));
   }
 
   // What a column is sorted by: below zero where this row comes before the other in rising order.
@@ -109,10 +117,11 @@ class Table {
 
   heads() {
     const row = made("tr", { role: "row" });
-    this.buttons = COLUMNS.map(({ key, title }) => {
+    this.buttons = COLUMNS.map(({ key, title, text, width }) => {
       const button = made("button", { type: "button", "data-sort": key }, title);
-      const cell = made("th", { role: "columnheader", scope: "col", "aria-sort": "none", class: COLUMNS.find((c) => c.key === key).text ? "words" : "number" }, button);
+      const cell = made("th", { role: "columnheader", scope: "col", "aria-sort": "none", class: text ? "words" : "number" }, button);
       button.addEventListener("click", () => this.sort(key));
+      if (width) cell.style.width = `${width}px`;
       row.append(cell);
       return { key, cell };
     });
@@ -134,10 +143,8 @@ class Table {
   show(result) {
     const metric = METRICS[this.state.metric] || METRICS.flops;
     this.metric = metric;
-    for (const row of this.rows) {
-      row.show(result, metric, this.state.exact);
-      row.name.textContent = row.node.name;
-    }
+    element("table").classList.toggle("exact", this.state.exact);
+    for (const row of this.rows) row.put(result, metric);
     this.buttons.find(({ key }) => key === "share").cell.firstChild.title = `of the ${metric.title}`;
     this.arrange();
   }
@@ -174,8 +181,8 @@ class Table {
       enter(0);
     }
     this.place(shown, flat, found);
-    const matches = found === null ? "" : `${[...found].filter((index) => (!flat || this.rows[index].kernel) && seen(index)).length} found. `;
-    element("found").textContent = `${matches}${shown.length} rows; shares are of the ${this.metric.title}.`;
+    const matches = found === null ? shown.length : shown.filter((index) => found.has(index)).length;
+    element("found").textContent = `${grouped(matches)} ${found === null ? "rows" : "found"}; shares are of the ${this.metric.title}.`;
   }
 
   // Those found and all modules around them.
@@ -200,6 +207,7 @@ class Table {
   }
 
   mark(row, flat, found) {
+    row.write(this.state.exact);
     const open = row.open || found !== null;
     row.element.setAttribute("aria-level", String(flat ? 1 : row.level));
     row.element.style.setProperty("--level", String(flat ? 0 : row.level - 1));
