@@ -220,11 +220,15 @@ def _tiling(component: Component) -> str:
     if not products:
         if len(kernels) == 1:
             return f"none: {kernels[0].analysis.partition(':')[0]} goes over whole tensors in one launch."
-        return f"none: {len(kernels)} operators without a matrix product, each over whole tensors in a launch of its own."
+        return (
+            f"none: {len(kernels)} operators without a matrix product, each over whole tensors in a launch of its own."
+        )
     names = list(dict.fromkeys(k.analysis.partition(":")[0] for k in products))
     flash = any(k.category == "attention" for k in products)
-    how = "the backend of scaled_dot_product_attention chooses block sizes when it runs" if flash else (
-        "chosen inside of the operator when it runs, from shapes and dtype"
+    how = (
+        "the backend of scaled_dot_product_attention chooses block sizes when it runs"
+        if flash
+        else ("chosen inside of the operator when it runs, from shapes and dtype")
     )
     return f"{', '.join(names)}: {how}; nothing in these sources sets it."
 

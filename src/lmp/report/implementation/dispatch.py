@@ -78,7 +78,12 @@ def _attention(facts: ModelFacts) -> Iterator[Sequence[Line]]:
     if places:
         name, kernel = places[0]
         symbols = ("scaled_dot_product_attention", "softmax", kernel.function)
-        purpose += [" in ", Code(kernel.function or "forward"), ", ", place_near(facts, name, kernel.line, kernel.file, *symbols)]
+        purpose += [
+            " in ",
+            Code(kernel.function or "forward"),
+            ", ",
+            place_near(facts, name, kernel.line, kernel.file, *symbols),
+        ]
     if model.attn_implementation != model.attn_requested:
         purpose.append(f"; asked for was {model.attn_requested}, which the model does not support")
     yield Code("attn_implementation"), Code(model.attn_implementation), purpose
@@ -103,7 +108,11 @@ def _deciding(facts: ModelFacts, sources: Sources) -> Iterator[Sequence[Line]]:
                 for text in _answers(asked.node):
                     shown += ["; " if shown else "", Code(text)]
                 if shown:
-                    yield Code(name), shown, ["asked at ", piece.pointer(node.lineno, name), ", answered at ", asked.here]
+                    yield (
+                        Code(name),
+                        shown,
+                        ["asked at ", piece.pointer(node.lineno, name), ", answered at ", asked.here],
+                    )
 
 
 def _answers(function: ast.AST) -> list[str]:
@@ -135,7 +144,11 @@ def _environment(sources: Sources) -> Iterator[Sequence[Line]]:
                     args=[ast.Constant(value=str(name)), *rest],
                 ):
                     default = ast.unparse(rest[0]) if rest else "None"
-                    yield Code(name), ["not set: ", Code(default)], ["read from the environment at ", piece.pointer(node.lineno, name)]
+                    yield (
+                        Code(name),
+                        ["not set: ", Code(default)],
+                        ["read from the environment at ", piece.pointer(node.lineno, name)],
+                    )
 
 
 def _decorators(facts: ModelFacts, sources: Sources) -> Iterator[Sequence[Line]]:

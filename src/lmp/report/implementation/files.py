@@ -21,7 +21,9 @@ def section(facts: ModelFacts, told: Told | None = None) -> Section:
     for piece in (*sources.config, *sources.own):
         by_file.setdefault(piece.here.file, []).append(piece)
     rows = [_row(facts, sources, file, pieces) for file, pieces in by_file.items()]
-    return Section("10. Key Files Reference", [Table(("File", "Purpose", "Key Functions/Classes"), rows, "the sources")])
+    return Section(
+        "10. Key Files Reference", [Table(("File", "Purpose", "Key Functions/Classes"), rows, "the sources")]
+    )
 
 
 def _row(facts: ModelFacts, sources: Sources, file: str, pieces: Sequence[Piece]) -> Sequence[Line]:

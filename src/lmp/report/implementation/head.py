@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from importlib import metadata
 
-from lmp import __version__
 from lmp.report import warnings
 from lmp.report.document.parts import Block, Bold, Bullets, Code, Inline, Line, Paragraph
 from lmp.report.facts import ModelFacts, short
@@ -28,7 +28,7 @@ def head(facts: ModelFacts) -> list[tuple[str, Line]]:
             ],
         ),
         ("Framework", f"{versions['pytorch']}, eager, {model.dtype}, attention {model.attn_implementation or 'none'}"),
-        ("Analysis Date", f"none: of {', '.join(versions.values())}, analysed by lmp {__version__}, whatever the day"),
+        ("Analysis Date", f"none: of {', '.join(versions.values())}, analysed by lmp {metadata.version('lmp')}, whatever the day"),
         ("Class", [Code(model.class_name)]),
         ("Config", _config(facts)),
         ("Verification", _verification(facts)),
@@ -89,7 +89,10 @@ def _limits(facts: ModelFacts) -> Iterator[Line]:
             f"{model.attn_requested}: its scores are written and read by each operator, which a fused kernel would not do."
         )
     for decision in model.decisions:
-        yield [Code(decision.code), f" is decided on a tensor's values; the path of {', '.join(decision.taken)} was analysed"]
+        yield [
+            Code(decision.code),
+            f" is decided on a tensor's values; the path of {', '.join(decision.taken)} was analysed",
+        ]
     if facts.observed.reason:
         yield f"Inputs and outputs of modules were not observed: {facts.observed.reason}"
     if facts.flows.reason:

@@ -138,9 +138,7 @@ def _symbols(operation: str) -> tuple[str, ...]:
 # --- between the points ----------------------------------------------------------------------------------------------
 
 
-def _between(
-    component: Component, prefill: Point, decode: Point, points: Mapping[str, Point]
-) -> Iterator[Line]:
+def _between(component: Component, prefill: Point, decode: Point, points: Mapping[str, Point]) -> Iterator[Line]:
     """How the intensity falls from prefill to decode, and what a batch changes."""
     measure = component.measure
     one, other = measure.intensity(prefill), measure.intensity(decode)
@@ -152,14 +150,22 @@ def _between(
     factor = many.value / other.value
     line: list[Inline] = ["From ", one, " in prefill to ", other, " in decode"]
     if factor >= WIDE:
-        line += [f"; {_batch(batched)} sequences at once raise that to ", many, ": what is read of weights is read once for all of them."]
+        line += [
+            f"; {_batch(batched)} sequences at once raise that to ",
+            many,
+            ": what is read of weights is read once for all of them.",
+        ]
     elif factor <= NARROW:
         line += [
             f"; {_batch(batched)} sequences at once leave it at ", many,
             ": its bytes grow with the batch, so batching does not help.",
         ]  # fmt: skip
     else:
-        line += [f"; {_batch(batched)} sequences at once raise that to ", many, ": part of its bytes grows with the batch."]
+        line += [
+            f"; {_batch(batched)} sequences at once raise that to ",
+            many,
+            ": part of its bytes grows with the batch.",
+        ]
     yield line
 
 
@@ -264,7 +270,7 @@ def _parts(component: Component) -> dict[str, Measure]:
 def _parent(path: str, owner: str) -> bool:
     """Whether a module is held by another one directly, lists of modules between them aside."""
     local = path.removeprefix(f"{owner}.") if owner else path
-    if not path or local == path and owner:
+    if not path or (local == path and owner):
         return False
     return sum(not part.isdigit() for part in local.split(".")) == 1
 

@@ -10,6 +10,7 @@ from typing import Any
 from lmp.report.document.amounts import Number, Quantity, Term
 from lmp.report.facts import ModelFacts, Point
 
+
 @dataclass(frozen=True)
 class Measure:
     """The kernels that any of ``choices`` chooses (see `Term`); no two of them choose the same kernel."""

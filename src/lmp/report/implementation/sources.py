@@ -6,6 +6,7 @@ Read, never imported. What stands in a base class of a whole library (`PreTraine
 from __future__ import annotations
 
 import ast
+import functools
 import importlib.util
 import re
 from collections.abc import Iterator
@@ -98,6 +99,7 @@ def place_near(facts: ModelFacts, class_name: str, line: int, file: str | None, 
 CONFIG_BASES = frozenset({"PreTrainedConfig", "PretrainedConfig"})
 
 
+@functools.lru_cache(maxsize=2)
 def sources_of(facts: ModelFacts) -> Sources:
     """The sources of a model's classes, of what they run through, and of its config."""
     names = Names(facts.trees)

@@ -80,7 +80,10 @@ def _parameters(facts: ModelFacts) -> Iterator[Inline]:
         if active is None:
             yield f" (how many of them a token uses is not known: {facts.inspection.totals.active_reason})"
         elif active != facts.named["parameters_count"]:
-            yield from (" of which a token uses ", facts.number("{a}", "params", a=Term(name="active_parameters_count")))
+            yield from (
+                " of which a token uses ",
+                facts.number("{a}", "params", a=Term(name="active_parameters_count")),
+            )
         else:
             yield ", all of them used for every token"
         weights = facts.number("{a}", "B", a=Term(name="weight_bytes"))
@@ -179,7 +182,11 @@ def _attention(facts: ModelFacts, component: Component) -> Iterator[Line]:
             facts.setting("num_key_value_heads"), " key and value heads, ", ratio, " to 1",
         ]  # fmt: skip
     elif queries:
-        line += ["Multi-head attention: ", facts.setting("num_attention_heads"), " heads, each with keys and values of its own"]
+        line += [
+            "Multi-head attention: ",
+            facts.setting("num_attention_heads"),
+            " heads, each with keys and values of its own",
+        ]
     else:
         line += [f"Attention in {component.name}"]
     kernel = _kernel(component, "attention", "softmax")
@@ -223,7 +230,11 @@ def _norm(facts: ModelFacts, component: Component) -> Iterator[Line]:
     count = sum(k.kernel_type == "basic" and k.category != "call" for k in component.analysis.kernels)
     line.append(f": {count} operators" if count > 1 else ": one operator")
     if upcast is not None:
-        line += [", in float32 from ", place_near(facts, component.class_name, upcast.line, upcast.file, "float32", "float"), " on"]
+        line += [
+            ", in float32 from ",
+            place_near(facts, component.class_name, upcast.line, upcast.file, "float32", "float"),
+            " on",
+        ]
     yield [*line, "; ", component.pointer, "."]
 
 
@@ -259,7 +270,13 @@ def _experts(facts: ModelFacts, component: Component) -> Iterator[Line]:
     if kernel is not None:
         line += [" at ", _place(facts, component, kernel)]
     share = component.measure.share("bytes", facts.points[0])
-    yield [*line, *([", ", share, " of the bytes of prefill"] if share is not None else []), "; ", component.pointer, "."]
+    yield [
+        *line,
+        *([", ", share, " of the bytes of prefill"] if share is not None else []),
+        "; ",
+        component.pointer,
+        ".",
+    ]
 
 
 def _mixture(facts: ModelFacts, component: Component) -> Iterator[Line]:
@@ -306,9 +323,12 @@ def _cache_update(facts: ModelFacts) -> Iterator[Line]:
     for component in components(facts):
         kernels = [k for k in component.analysis.kernels if k.function == "update" and k.file is not None]
         if kernels:
-            longest = max(facts.points, key=lambda point: (point.values.get("cache_len", 0), -point.values["batch_size"]))
+            longest = max(
+                facts.points, key=lambda point: (point.values.get("cache_len", 0), -point.values["batch_size"])
+            )
             measure = Measure(
-                facts, tuple({"class_name": component.class_name, "line": n} for n in dict.fromkeys(k.line for k in kernels))
+                facts,
+                tuple({"class_name": component.class_name, "line": n} for n in dict.fromkeys(k.line for k in kernels)),
             )
             share = measure.share("bytes", longest)
             line: list[Inline] = [
@@ -324,5 +344,3 @@ def _cache_update(facts: ModelFacts) -> Iterator[Line]:
 def _tied(facts: ModelFacts) -> Iterator[Line]:
     if facts.settings.get("tie_word_embeddings") is True:
         yield "The output projection is the embedding's table (tie_word_embeddings): its parameters count once."
-
-
