@@ -6,8 +6,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from lmp.report.document.amounts import Term
-from lmp.report.document.parts import Bullets, Code, Fence, Inline, Line, Paragraph, Pointer, Section, Table
+from lmp.report.document.parts import Bullets, Code, Inline, Line, Paragraph, Pointer, Section, Table
 from lmp.report.document.told import Told
 from lmp.report.facts import ModelFacts, Point, short
 from lmp.report.implementation.classes import Component, components
@@ -185,7 +184,12 @@ def _declared(sources: Sources) -> Iterator[Line]:
             match statement:
                 case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=bool(value))):
                     if name.startswith(("_supports_", "_can_")):
-                        found += [", " if found else "", Code(f"{name} = {value}"), " ", piece.pointer(statement.lineno)]
+                        found += [
+                            ", " if found else "",
+                            Code(f"{name} = {value}"),
+                            " ",
+                            piece.pointer(statement.lineno),
+                        ]
     if found:
         yield ["What the class declares it can be run with: ", *found, "."]
 

@@ -5,6 +5,7 @@ What a class is follows from its operators and from what it calls, never from it
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -72,6 +73,7 @@ class Component:
         return self.facts.pointer(self.class_name, source.lines[0], "forward")
 
 
+@functools.lru_cache(maxsize=2)
 def components(facts: ModelFacts) -> tuple[Component, ...]:
     """The root first; every class once, where it first runs."""
     paths: dict[str, dict[str, None]] = {facts.model.class_name: {"": None}}

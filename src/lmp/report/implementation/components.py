@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from lmp.errors import NotFound
 from lmp.pipeline.observing import ObservedCall, Value
 from lmp.records import MATMUL_CATEGORIES
 from lmp.report.document.parts import Bold, Bullets, Code, Inline, Paragraph, Section
@@ -18,12 +20,13 @@ from lmp.report.implementation.drawing import WIDTH, Row, fence, wrapped
 from lmp.report.implementation.flowing import drawn
 from lmp.report.implementation.insights import insights
 from lmp.report.implementation.naming import plain_formula, shape_text
-from lmp.report.implementation.reads import _first_sentence, marked
+from lmp.report.implementation.reads import first_sentence, marked
 from lmp.report.implementation.steps import pseudocode
 from lmp.source.locate import find_class
 from lmp.source.names import Names
 
 MOST_INSTANCES = 12
+MOST_WORDS = 4
 
 
 def section(facts: ModelFacts, told: Told | None = None) -> Section:
@@ -92,14 +95,17 @@ def _callers(component: Component) -> list[str]:
 def _docstring(component: Component) -> list[Inline]:
     try:
         definition = find_class(component.class_name, Names(component.facts.trees))
-    except Exception:
+    except NotFound:
         return []
     text = ast.get_docstring(definition.node) if isinstance(definition.node, ast.ClassDef) else None
-    if not text or text.lstrip().startswith((":", "```", "r\"")):
+    if not text or text.lstrip().startswith(_NO_PURPOSE):
         return []
-    first = _first_sentence(text.split("\n\n")[0])
+    first = first_sentence(text.split("\n\n")[0].replace(":math:", ""))
     return [*marked(first), " " if first.endswith(".") else ". "]
 
+
+_NO_PURPOSE = (":", "```", "See ", ">>>")
+"""How docstrings begin that do not say what a class does."""
 
 _WORDS = {
     classes.ATTENTION: "Mixes tokens: each new token attends to those before it",
@@ -125,9 +131,13 @@ def _brief(component: Component) -> str:
     """The role in words, with what this class's kernels have of it."""
     kernels = [k for k in component.analysis.kernels if k.kernel_type == "basic" and k.category != "call"]
     called = list(dict.fromkeys(short(name) for name in component.calls))
-    counted = f"{len(kernels)} kernels of its own" if len(kernels) != 1 else f"one kernel of its own: {kernels[0].operation}"
-    calls = f", and calls {', '.join(called)}" if called else ""
-    return f"{_WORDS[component.role]}; {counted}{calls}."
+    words = list(dict.fromkeys(k.operation for k in kernels))
+    listed = ", ".join(words[:MOST_WORDS]) + (", …" if len(words) > MOST_WORDS else "")
+    counted = {0: "no kernels of its own", 1: f"one kernel of its own: {listed}"}.get(
+        len(kernels), f"{len(kernels)} kernels of its own ({listed})"
+    )
+    calls = f"; calls {', '.join(called)}" if called else ""
+    return f"{_WORDS[component.role]}. It has {counted}{calls}."
 
 
 # --- interface -------------------------------------------------------------------------------------------------------
@@ -140,8 +150,20 @@ def _interface(component: Component) -> list[Row]:
     first = calls[0]
     rows: list[Row] = [["INPUTS:"], *_values(first.inputs)]
     rows += [[""], ["OUTPUTS:"], *_values(first.outputs)]
-    rows += [[""], ["PARAMS:"], *_params(calls)]
+    rows += [[""], ["PARAMS:"], *_params(calls, _held(component, first))]
     return rows
+
+
+def _held(component: Component, call: ObservedCall) -> list[Value]:
+    """Weights of the modules that it holds directly."""
+    prefix = f"{call.path}." if call.path else ""
+    found: dict[str, Value] = {}
+    for other in component.facts.observed.calls:
+        local = other.path.removeprefix(prefix)
+        if other.path.startswith(prefix) and local and "." not in local:
+            for weight in other.weights:
+                found.setdefault(f"{local}.{weight.name}", weight)
+    return [replace(value, name=name) for name, value in found.items()]
 
 
 def _declared(component: Component) -> list[Row]:
@@ -160,14 +182,14 @@ def _values(values: Sequence[Value]) -> list[Row]:
     return [[line] for v in values for line in wrapped(f"{v.name}: {shape_text(v)}", WIDTH, "  - ", "      ")]
 
 
-def _params(calls: Sequence[ObservedCall]) -> list[Row]:
+def _params(calls: Sequence[ObservedCall], held: list[Value]) -> list[Row]:
     """Weights and buffers; of instances that differ each with its path."""
     kinds: dict[tuple[tuple[Value, ...], tuple[Value, ...]], list[str]] = {}
     for call in calls:
         kinds.setdefault((call.weights, call.buffers), []).append(call.path)
     if len(kinds) == 1:
         weights, buffers = next(iter(kinds))
-        values = [*weights, *buffers]
+        values = [*weights, *buffers, *held]
         if not values:
             return [["  - none of its own"]]
         return _values(values)
@@ -196,21 +218,27 @@ def _tiling(component: Component) -> str:
     if not kernels:
         return "none of its own: it only calls modules."
     if not products:
-        return f"none: {len(kernels)} element-wise or copying ATen operators, each over whole tensors, one launch each."
+        if len(kernels) == 1:
+            return f"none: {kernels[0].analysis.partition(':')[0]} goes over whole tensors in one launch."
+        return (
+            f"none: {len(kernels)} operators without a matrix product, each over whole tensors in a launch of its own."
+        )
     names = list(dict.fromkeys(k.analysis.partition(":")[0] for k in products))
     flash = any(k.category == "attention" for k in products)
-    how = "the backend of scaled_dot_product_attention chooses block sizes when it runs" if flash else (
-        "chosen inside of the operator when it runs, from shapes and dtype"
+    how = (
+        "the backend of scaled_dot_product_attention chooses block sizes when it runs"
+        if flash
+        else ("chosen inside of the operator when it runs, from shapes and dtype")
     )
     return f"{', '.join(names)}: {how}; nothing in these sources sets it."
 
 
-def _memory(component: Component) -> list[str]:
-    """Least bytes and the variables' meaning, as formulas of one call in the class's own variables."""
+def _memory(component: Component) -> str:
+    """The least bytes of one call, as formulas in the class's own variables."""
     compulsory = component.analysis.compulsory
     if compulsory is None:
-        return ["Memory: the least that must move is not known of this class."]
-    return [
-        f"Memory: one call must read at least {plain_formula(compulsory.read)} bytes",
-        f"and write {plain_formula(compulsory.write)} bytes (inputs, weights and cache once, outputs once).",
-    ]
+        return "the least that must move is not known of this class."
+    return (
+        f"one call reads at least {plain_formula(compulsory.read)} bytes and writes at least "
+        f"{plain_formula(compulsory.write)} bytes: inputs, weights and cache once, outputs once."
+    )

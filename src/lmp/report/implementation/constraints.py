@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterator
 from typing import Any
 
-from lmp.report.document.parts import Bold, Bullets, Code, Inline, Line, Paragraph, Pointer, Section
 from lmp.report.document.amounts import Term
+from lmp.report.document.parts import Bold, Bullets, Code, Inline, Line, Paragraph, Pointer, Section
 from lmp.report.facts import ModelFacts, short
 from lmp.report.implementation.naming import plain_formula
 from lmp.report.implementation.reads import methods
@@ -35,7 +35,9 @@ def section(facts: ModelFacts, sources: Sources) -> Section:
 
 
 def _alignment(facts: ModelFacts, sources: Sources) -> Iterator[Line]:
-    divided = [text for text in facts.model.assumptions if "%" in text and not text.startswith("{num_hidden_layers} ==")]
+    divided = [
+        text for text in facts.model.assumptions if "%" in text and not text.startswith("{num_hidden_layers} ==")
+    ]
     words: list[Inline] = []
     for text in divided:
         words += ["; " if words else "", Code(plain_formula(text))]
@@ -105,7 +107,7 @@ def _converted(facts: ModelFacts) -> Iterator[Inline]:
                 if dtype != facts.model.dtype:
                     places.setdefault(dtype, {}).setdefault(f"{pointer.place} {symbol}", pointer)
     for dtype, found in places.items():
-        yield f"; goes over to {dtype} at "
+        yield f"; converts to {dtype} at "
         for index, pointer in enumerate(list(found.values())[:MOST_PLACES]):
             yield ", " if index else ""
             yield pointer
@@ -123,7 +125,13 @@ def _raised(sources: Sources) -> Iterator[Line]:
         for statement in piece.node.body:
             match statement:
                 case ast.AnnAssign(target=ast.Name(id=name), value=ast.Call(func=ast.Call() as checked)):
-                    yield [Code(name), " must be in ", Code(ast.unparse(checked)), " at ", piece.pointer(statement.lineno, name)]
+                    yield [
+                        Code(name),
+                        " must be in ",
+                        Code(ast.unparse(checked)),
+                        " at ",
+                        piece.pointer(statement.lineno, name),
+                    ]
 
 
 def _raises(sources: Sources) -> list[tuple[str, str, Pointer]]:

@@ -6,10 +6,11 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 
+from lmp.records import MATMUL_CATEGORIES, Kernel
 from lmp.report.document.parts import Code, Inline, Line, Section, Table
 from lmp.report.facts import ModelFacts, short
-from lmp.report.implementation.reads import marked
-from lmp.report.implementation.sources import Piece, Sources, place_near
+from lmp.report.implementation.reads import first_sentence, marked
+from lmp.report.implementation.sources import Piece, Sources, module_name, place_near
 from lmp.source.names import Definition, Names, dotted_name
 from lmp.source.parsed import parse
 
@@ -23,7 +24,7 @@ def section(facts: ModelFacts, sources: Sources) -> Section:
     rows: list[Sequence[Line]] = [
         *_tiles(facts, sources),
         *_attention(facts),
-        *_deciding(sources),
+        *_deciding(facts, sources),
         *_environment(sources),
         *_decorators(facts, sources),
     ]
@@ -55,10 +56,8 @@ def _tiles(facts: ModelFacts, sources: Sources) -> Iterator[Sequence[Line]]:
     )
 
 
-def _is_matmul(kernel: object) -> bool:
-    from lmp.records import MATMUL_CATEGORIES
-
-    return getattr(kernel, "category", "") in MATMUL_CATEGORIES
+def _is_matmul(kernel: Kernel) -> bool:
+    return kernel.category in MATMUL_CATEGORIES
 
 
 def _operator(analysis: str) -> str:
@@ -79,17 +78,23 @@ def _attention(facts: ModelFacts) -> Iterator[Sequence[Line]]:
     if places:
         name, kernel = places[0]
         symbols = ("scaled_dot_product_attention", "softmax", kernel.function)
-        purpose += [" in ", Code(kernel.function or "forward"), ", ", place_near(facts, name, kernel.line, kernel.file, *symbols)]
+        purpose += [
+            " in ",
+            Code(kernel.function or "forward"),
+            ", ",
+            place_near(facts, name, kernel.line, kernel.file, *symbols),
+        ]
     if model.attn_implementation != model.attn_requested:
         purpose.append(f"; asked for was {model.attn_requested}, which the model does not support")
     yield Code("attn_implementation"), Code(model.attn_implementation), purpose
 
 
-def _deciding(sources: Sources) -> Iterator[Sequence[Line]]:
-    """Functions of the same file that an `if` on the path asks: what they return decides on the kernel."""
+def _deciding(facts: ModelFacts, sources: Sources) -> Iterator[Sequence[Line]]:
+    """Functions that an `if` asks in a function with a matrix product: what they return decides on the kernel."""
+    computing = {k.function for a in facts.analyses.values() for k in a.kernels if _is_matmul(k)}
     by_place = {(p.path, p.node.name): p for p in sources.functions if not isinstance(p.node, ast.ClassDef)}
     seen: set[tuple[object, str]] = set()
-    for piece in sources.functions:
+    for piece in (p for p in sources.functions if p.node.name in computing):
         for node in ast.walk(piece.node):
             if not isinstance(node, ast.If):
                 continue
@@ -103,7 +108,11 @@ def _deciding(sources: Sources) -> Iterator[Sequence[Line]]:
                 for text in _answers(asked.node):
                     shown += ["; " if shown else "", Code(text)]
                 if shown:
-                    yield Code(name), shown, ["asked at ", piece.pointer(node.lineno, name), ", answered at ", asked.here]
+                    yield (
+                        Code(name),
+                        shown,
+                        ["asked at ", piece.pointer(node.lineno, name), ", answered at ", asked.here],
+                    )
 
 
 def _answers(function: ast.AST) -> list[str]:
@@ -135,7 +144,11 @@ def _environment(sources: Sources) -> Iterator[Sequence[Line]]:
                     args=[ast.Constant(value=str(name)), *rest],
                 ):
                     default = ast.unparse(rest[0]) if rest else "None"
-                    yield Code(name), ["not set: ", Code(default)], ["read from the environment at ", piece.pointer(node.lineno, name)]
+                    yield (
+                        Code(name),
+                        ["not set: ", Code(default)],
+                        ["read from the environment at ", piece.pointer(node.lineno, name)],
+                    )
 
 
 def _decorators(facts: ModelFacts, sources: Sources) -> Iterator[Sequence[Line]]:
@@ -168,15 +181,12 @@ def _replaces(said: str) -> bool:
 
 
 def _said(piece: Piece, dotted: str, names: Names) -> str | None:
-    from lmp.report.implementation.reads import _first_sentence
-    from lmp.report.implementation.sources import _module_name
-
-    module = names.module(_module_name(piece))
+    module = names.module(module_name(piece))
     found = names.dotted(module, dotted) if module is not None else None
     if not isinstance(found, Definition):
         return None
     text = ast.get_docstring(found.node)
-    return _first_sentence(text) if text else None
+    return first_sentence(text) if text else None
 
 
 def _ran_instead(facts: ModelFacts, class_name: str) -> str | None:

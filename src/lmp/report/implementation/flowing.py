@@ -72,7 +72,7 @@ def _sources(step: Step, belongs: dict[int, int], ops: dict[int, Op], path: str,
                 yield number
         for index in op.inputs:
             tensor = flow.tensors[index]
-            if tensor.maker is None and tensor.kind in ("input", "cache"):
+            if tensor.maker is None and tensor.bytes and tensor.kind in ("input", "cache"):
                 yield "KV cache" if tensor.kind == "cache" else "input"
 
 

@@ -110,7 +110,7 @@ def _is_large(one: ModuleNumbers | list[KernelNumbers], other: ModuleNumbers | l
 
 def _own_operators(kernels: Sequence[KernelNumbers]) -> str:
     names = dict.fromkeys(kernel.kernel.operation for kernel in kernels)
-    lines = sorted({kernel.kernel.line for kernel in kernels if kernel.kernel.file is None})
+    lines = sorted({k.kernel.line for k in kernels}) if all(k.kernel.function is None for k in kernels) else []
     place = "" if not lines else f" (line {lines[0]})" if len(lines) == 1 else f" (lines {lines[0]}-{lines[-1]})"
     return f"+ {', '.join(names)}{place}"
 

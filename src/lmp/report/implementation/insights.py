@@ -8,9 +8,9 @@ from fractions import Fraction
 
 from lmp.expand.numbers import KernelNumbers
 from lmp.report.document.amounts import Number, Term
-from lmp.report.document.parts import Inline, Line
+from lmp.report.document.parts import Code, Inline, Line
 from lmp.report.facts import ModelFacts, Point, short
-from lmp.report.implementation.classes import Component
+from lmp.report.implementation.classes import Component, components
 from lmp.report.implementation.measures import Measure
 from lmp.report.implementation.sources import place_near
 
@@ -26,6 +26,8 @@ WIDE = 4
 """How many times a batch has to raise the intensity for the batch to be what helps."""
 
 NARROW = Fraction(3, 2)
+NOTHING_TO_SAVE = Fraction(101, 100)
+MOST_PARTS = 3
 
 
 def insights(component: Component, compulsory: Mapping[str, str]) -> list[Line]:
@@ -41,6 +43,7 @@ def insights(component: Component, compulsory: Mapping[str, str]) -> list[Line]:
     if small:
         return found
     found += _hot(component, prefill)
+    found += _largest_parts(component, [p for p in (prefill, _longest(facts, decode)) if p is not None])
     if decode is not None:
         found += _between(component, prefill, decode, points)
         found += _longer(component, decode, points)
@@ -97,7 +100,7 @@ def _hot(component: Component, point: Point) -> Iterator[Line]:
         own = Measure(facts, ({"class_name": component.class_name},))
         flops, moved = own.share("flops", point, component.measure), own.share("bytes", point, component.measure)
         launches = own.amount("launches", point)
-        if flops is not None and moved is not None and launches.value:
+        if flops is not None and moved is not None and moved.value >= 1:
             yield [
                 "Its own lines, without the modules that it calls: ", flops, " of its FLOPs and ", moved,
                 " of its bytes in prefill, in ", launches, " operators.",
@@ -135,9 +138,7 @@ def _symbols(operation: str) -> tuple[str, ...]:
 # --- between the points ----------------------------------------------------------------------------------------------
 
 
-def _between(
-    component: Component, prefill: Point, decode: Point, points: Mapping[str, Point]
-) -> Iterator[Line]:
+def _between(component: Component, prefill: Point, decode: Point, points: Mapping[str, Point]) -> Iterator[Line]:
     """How the intensity falls from prefill to decode, and what a batch changes."""
     measure = component.measure
     one, other = measure.intensity(prefill), measure.intensity(decode)
@@ -149,14 +150,22 @@ def _between(
     factor = many.value / other.value
     line: list[Inline] = ["From ", one, " in prefill to ", other, " in decode"]
     if factor >= WIDE:
-        line += [f"; {_batch(batched)} sequences at once raise that to ", many, ": what is read of weights is read once for all of them."]
+        line += [
+            f"; {_batch(batched)} sequences at once raise that to ",
+            many,
+            ": what is read of weights is read once for all of them.",
+        ]
     elif factor <= NARROW:
         line += [
             f"; {_batch(batched)} sequences at once leave it at ", many,
             ": its bytes grow with the batch, so batching does not help.",
         ]  # fmt: skip
     else:
-        line += [f"; {_batch(batched)} sequences at once raise that to ", many, ": part of its bytes grows with the batch."]
+        line += [
+            f"; {_batch(batched)} sequences at once raise that to ",
+            many,
+            ": part of its bytes grows with the batch.",
+        ]
     yield line
 
 
@@ -199,20 +208,77 @@ def _fusion(component: Component, compulsory: Mapping[str, str], points: list[Po
         )
         return
     line: list[Inline] = []
+    most = Fraction(0)
     for point in points:
-        moved, terms = component.measure._sum("b", "bytes", point)
-        least = Term(point=point.key, formula=formula)
-        if not facts.value(least):
+        least = facts.of_formula(formula, point, "B")
+        if not least.value:
             continue
-        times = facts.number(f"({moved}) / {{least}}", "times", least=least, **terms)
-        line += [
-            "; " if line else "Inputs, weights, cache and outputs moved once would be ",
-            facts.of_formula(formula, point, "B"), f" in {point.phase}: eager execution moves ", _rounded(times, facts, moved, terms, least),
-        ]  # fmt: skip
-    if line:
-        yield [*line, " that."]
+        times = component.measure.over("bytes", point, Term(point=point.key, formula=formula))
+        most = max(most, times.value)
+        line += ["; " if line else "", least, f" in {point.phase}, of which eager execution moves ", times]
+    if not line:
+        return
+    if most < NOTHING_TO_SAVE:
+        yield ["Fusion inside of it saves nothing: its inputs, weights and outputs moved once are ", *line, "."]
+    else:
+        yield ["Fused to move its inputs, weights, cache and outputs once it would move ", *line, "."]
 
 
-def _rounded(times: Number, facts: ModelFacts, moved: str, terms: Mapping[str, Term], least: Term) -> Number:
-    """Per cent of the least, which is printed with one digit."""
-    return facts.number(f"100 * ({moved}) / {{least}}", "%", least=least, **terms)
+def _longest(facts: ModelFacts, decode: Point | None) -> Point | None:
+    """Decode of one sequence on the longest cache."""
+    found = [p for p in facts.points if decode is not None and p.phase == "decode" and _batch(p) == _batch(decode)]
+    return max(found, key=lambda p: p.values["cache_len"], default=None)
+
+
+def _largest_parts(component: Component, points: list[Point]) -> Iterator[Line]:
+    """Which of the modules that it calls has most of it; of a class that calls none, which of its places."""
+    facts = component.facts
+    parts = _parts(component)
+    if len(parts) < 2:
+        return
+    for point in points:
+        whole = component.measure
+        shares = [(name, m.share("flops", point, whole), m.share("bytes", point, whole)) for name, m in parts.items()]
+        known = [(name, flops, moved) for name, flops, moved in shares if moved is not None and moved.value >= 1]
+        known.sort(key=lambda entry: -entry[2].value)
+        if not known:
+            continue
+        line: list[Inline] = [f"Largest parts, {point.title}: "]
+        for index, (name, flops, moved) in enumerate(known[:MOST_PARTS]):
+            line += ["; " if index else "", Code(name), " ", *([flops, " of the FLOPs, "] if flops is not None else [])]
+            line += [moved, " of the bytes"]
+        yield [*line, "."]
+
+
+def _parts(component: Component) -> dict[str, Measure]:
+    """By name: modules that it calls, the same one of all its places together; or the places of a class without any."""
+    facts = component.facts
+    found: dict[str, list[dict[str, str]]] = {}
+    for place in components(facts):
+        for path in place.paths:
+            if not component.calls:
+                if place.class_name == component.class_name:
+                    found.setdefault(_without_numbers(path), []).append({"path": path})
+                continue
+            owner = next((p for p in component.paths if _parent(path, p)), None)
+            if owner is not None:
+                local = path.removeprefix(f"{owner}.") if owner else path
+                found.setdefault(_without_numbers(local), []).append({"path": path})
+    return {name: Measure(facts, tuple(choices)) for name, choices in found.items()}
+
+
+def _parent(path: str, owner: str) -> bool:
+    """Whether a module is held by another one directly, lists of modules between them aside."""
+    local = path.removeprefix(f"{owner}.") if owner else path
+    if not path or (local == path and owner):
+        return False
+    return sum(not part.isdigit() for part in local.split(".")) == 1
+
+
+def _without_numbers(path: str) -> str:
+    """``layers.self_attn.q_proj``, without the names of what stands around layers."""
+    parts = path.split(".")
+    last = max((n for n, part in enumerate(parts) if part.isdigit()), default=-1)
+    if last == len(parts) - 1:
+        return path
+    return ".".join(parts[last + 1 :])

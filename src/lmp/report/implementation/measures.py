@@ -10,6 +10,7 @@ from typing import Any
 from lmp.report.document.amounts import Number, Quantity, Term
 from lmp.report.facts import ModelFacts, Point
 
+
 @dataclass(frozen=True)
 class Measure:
     """The kernels that any of ``choices`` chooses (see `Term`); no two of them choose the same kernel."""
@@ -33,6 +34,11 @@ class Measure:
         if not self.facts.number(total, "", **more).value:
             return None
         return self.facts.number(f"100 * ({part}) / ({total})", "%", **terms, **more)
+
+    def over(self, quantity: Quantity, point: Point, least: Term) -> Number:
+        """How many times ``least`` it is."""
+        part, terms = self._sum("a", quantity, point)
+        return self.facts.number(f"({part}) / {{least}}", "times", least=least, **terms)
 
     def intensity(self, point: Point) -> Number | None:
         """FLOPs a byte; None where no byte moves."""

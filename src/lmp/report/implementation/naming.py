@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 
 from lmp.pipeline.inspection import Module
@@ -21,6 +22,7 @@ def shape_text(value: Value) -> str:
     return f"[{', '.join(map(plain_formula, value.shape))}] {value.dtype}"
 
 
+@functools.lru_cache(maxsize=2)
 def inspected(facts: ModelFacts) -> dict[str, Module]:
     """The inspected modules by their paths; of layers that are alike, the path of the first."""
     return {} if facts.inspection is None else dict(_below(facts.inspection.tree))

@@ -119,7 +119,7 @@ def descriptions(facts: ModelFacts, sources: Sources) -> Mapping[str, str]:
     for piece in reversed(sources.config):
         text = inspect.cleandoc(ast.get_docstring(piece.node, clean=False) or "") + "\n"
         for argument in _ARGUMENT.finditer(text):
-            found[argument[1]] = _first_sentence(argument[2])
+            found[argument[1]] = first_sentence(argument[2])
     return found
 
 
@@ -129,7 +129,7 @@ def _is_decorated(sources: Sources) -> bool:
 
 
 def _shared(facts: ModelFacts) -> Iterator[tuple[str, str]]:
-    module = Names(facts.trees).module(SHARED[0])
+    module = Names(facts.trees).module(SHARED[0]) if facts.trees.transformers is not None else None
     if module is None or module.path is None:
         return
     for node in parse(module.path).tree.body:
@@ -140,11 +140,13 @@ def _shared(facts: ModelFacts) -> Iterator[tuple[str, str]]:
                         for key, value in zip(keys, values, strict=True):
                             match key, value:
                                 case ast.Constant(value="description"), ast.Constant(value=str(text)):
-                                    yield name, _first_sentence(text)
+                                    yield name, first_sentence(text)
 
 
-def _first_sentence(text: str) -> str:
-    joined = " ".join(text.split())
+def first_sentence(text: str) -> str:
+    lines = [line.strip() for line in text.strip().splitlines()]
+    drawn = next((n for n, line in enumerate(lines) if line.startswith("\\")), len(lines))
+    joined = " ".join(" ".join(lines[:drawn]).split())
     end = re.search(r"\.(?= [A-Z]|$)", joined)
     return joined[: end.end()] if end else joined
 

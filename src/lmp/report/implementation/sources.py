@@ -6,6 +6,7 @@ Read, never imported. What stands in a base class of a whole library (`PreTraine
 from __future__ import annotations
 
 import ast
+import functools
 import importlib.util
 import re
 from collections.abc import Iterator
@@ -98,6 +99,7 @@ def place_near(facts: ModelFacts, class_name: str, line: int, file: str | None, 
 CONFIG_BASES = frozenset({"PreTrainedConfig", "PretrainedConfig"})
 
 
+@functools.lru_cache(maxsize=2)
 def sources_of(facts: ModelFacts) -> Sources:
     """The sources of a model's classes, of what they run through, and of its config."""
     names = Names(facts.trees)
@@ -194,7 +196,7 @@ def _top_level(module: ast.Module, line: int) -> ast.ClassDef | FunctionNode | N
 
 
 def _called_by(piece: Piece, facts: ModelFacts, names: Names) -> Iterator[Definition]:
-    module = names.module(_module_name(piece))
+    module = names.module(module_name(piece))
     if module is None:
         return
     for node in ast.walk(piece.node):
@@ -207,7 +209,7 @@ def _called_by(piece: Piece, facts: ModelFacts, names: Names) -> Iterator[Defini
             yield from _chosen(piece, node.value.id, facts, names)
 
 
-def _module_name(piece: Piece) -> str:
+def module_name(piece: Piece) -> str:
     relative = piece.path.relative_to(piece.tree.package_dir).with_suffix("")
     return ".".join([piece.tree.import_name, *(part for part in relative.parts if part != "__init__")])
 
@@ -215,7 +217,7 @@ def _module_name(piece: Piece) -> str:
 def _chosen(piece: Piece, name: str, facts: ModelFacts, names: Names) -> Iterator[Definition]:
     """Functions in an imported dictionary under a key that some value of the config is: `FUNCTIONS[config.kind]`."""
     given = {value for value in facts.settings.values() if isinstance(value, str)}
-    package = _module_name(piece) if piece.path.name == "__init__.py" else _module_name(piece).rpartition(".")[0]
+    package = module_name(piece) if piece.path.name == "__init__.py" else module_name(piece).rpartition(".")[0]
     for statement in parse(piece.path).tree.body:
         if not isinstance(statement, ast.ImportFrom) or name not in {a.asname or a.name for a in statement.names}:
             continue

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter as Tally
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from lmp.formula import Where, num, parse, to_text
 from lmp.records import Kernel
-from lmp.report.document.parts import Fence, Inline
+from lmp.report.document.markdown import plain
+from lmp.report.document.parts import Fence
 from lmp.report.facts import short
 from lmp.report.implementation.classes import Component
 from lmp.report.implementation.drawing import WIDTH, Row, fence, wrapped
 from lmp.report.implementation.naming import plain_formula
-from lmp.report.implementation.sources import place_near, standing
+from lmp.report.implementation.sources import place_near
 from lmp.source.parsed import parse as parse_file
 
 INDENT = "    "
@@ -44,16 +46,17 @@ def steps_of(kernels: Sequence[Kernel]) -> list[Step]:
     return found
 
 
-def pseudocode(component: Component, brief: str, tiling: str, memory: Sequence[str]) -> Fence:
+def pseudocode(component: Component, brief: str, tiling: str, memory: str) -> Fence:
     """Source statements in the order in which they run, each with its place and its kernels."""
     rows: list[Row] = [
-        [f"def {component.name}({', '.join(_inputs(component))}):  # ", component.forward],
+        *([line] for line in wrapped(f"def {component.name}({', '.join(_inputs(component))}):", WIDTH, "", INDENT * 2)),
         [f'{INDENT}"""'],
         *([line] for line in wrapped(brief, WIDTH, INDENT)),
         [""],
         *([line] for line in wrapped(f"Tiling: {tiling}", WIDTH, INDENT, INDENT * 2)),
-        *([line] for text in memory for line in wrapped(text, WIDTH, INDENT, INDENT * 2)),
+        *([line] for line in wrapped(f"Memory: {memory}", WIDTH, INDENT, INDENT * 2)),
         [f'{INDENT}"""'],
+        [f"{INDENT}# ", component.forward],
     ]
     number = 0
     functions: list[str] = []
@@ -85,8 +88,13 @@ def _step(component: Component, step: Step, number: int, lead: str) -> Iterator[
     ]
     statement = None if path is None else _statement(path, step.line)
     targets = _targets(statement)
+    head = f"{lead}# {number}. "
     pointer = place_near(facts, name, step.line, step.file, *symbols[:1], *targets, *symbols, step.function)
-    yield [f"{lead}# {number}. ", pointer]
+    if len(head) + len(plain(pointer)) > WIDTH:
+        pointer = place_near(facts, name, step.line, step.file, *targets)
+    if len(head) + len(plain(pointer)) > WIDTH:
+        pointer = place_near(facts, name, step.line, step.file)
+    yield [head, pointer]
     if statement is not None:
         yield from ([line] for line in _quoted(statement, lead))
     for line in _kernels(step.kernels):
@@ -104,6 +112,13 @@ def _called(kernel: Kernel) -> str | None:
 
 
 def _kernels(kernels: Sequence[Kernel]) -> Iterator[str]:
+    """What runs at a statement; operators that are told alike once, with how many there are."""
+    told = Tally(_told(kernels))
+    for text, count in told.items():
+        yield text if count == 1 else f"{count} × {text}"
+
+
+def _told(kernels: Sequence[Kernel]) -> Iterator[str]:
     for kernel in kernels:
         if kernel.category == "call":
             continue
