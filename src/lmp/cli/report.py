@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,9 +15,10 @@ from lmp.cli import agents as a
 from lmp.cli import options as o
 
 if TYPE_CHECKING:
+    from lmp.agents.run import Run
     from lmp.pipeline.module import Options
-    from lmp.records import Narrative
-    from lmp.report.facts import ModelFacts
+    from lmp.report.making import Making
+    from lmp.report.writing import Written
 
 DEFAULT_REPORTS = "reports"
 
@@ -57,6 +58,10 @@ Exclude = Annotated[
 Update = Annotated[
     bool, typer.Option("--update", help="Of a code base: redo what changed, and list the pointers that are stale.")
 ]
+DryRun = Annotated[
+    bool,
+    typer.Option("--dry-run", help="With --narrate: show the prompt's size and the caps; spend nothing."),
+]
 
 
 @dataclass(frozen=True)
@@ -66,9 +71,23 @@ class Asked:
     folder: Path
     forms: tuple[str, ...]
     device: str
+    sizes: Mapping[str, int]
     narrate: bool
+    dry_run: bool
     caps: a.Caps
     quiet: bool
+    run: Run | None = None
+    """A narration that was begun, to be gone on with."""
+
+
+@dataclass(frozen=True)
+class OfFolder:
+    """What is asked for of a code base."""
+
+    folder: Path
+    include: tuple[str, ...]
+    exclude: tuple[str, ...]
+    update: bool
 
 
 def report(
@@ -92,11 +111,16 @@ def report(
     inputs: o.Inputs = None,
     init: o.Init = None,
     path: o.Paths = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="A size that no config has, as in_features=4096."),
+    ] = None,
     agent_model: a.AgentModel = None,
     fallback_model: a.FallbackModel = None,
     max_budget_usd: a.Budget = None,
     max_turns: a.MaxTurns = None,
     timeout: a.Timeout = None,
+    dry_run: DryRun = False,
     quiet: o.Quiet = False,
     debug: o.Debug = False,
 ) -> None:
@@ -107,21 +131,65 @@ def report(
     evaluate` says.
     """
     from lmp.cli.commands import _options
+    from lmp.expand.point import parse_settings
+    from lmp.report.extra import check_extra
 
+    check_extra()
     caps = a.Caps(agent_model, fallback_model, max_budget_usd, max_turns, None, timeout)
     if not narrate:
-        caps.refuse_without_agents(False)
-    asked = Asked(_reports_folder(reports), tuple(form or (Form.markdown,)), device, narrate, caps, quiet)
+        caps.refuse_without_agents(dry_run, "--narrate")
+    forms = tuple(form or (Form.markdown,))
+    sizes = parse_settings(settings or ())
+    asked = Asked(_reports_folder(reports), forms, device, sizes, narrate, dry_run, caps, quiet)
     options = _options(o.Engine.trace, results, transformers, pytorch, config, model_id, attn, dtype)
     options = replace(options, inputs=inputs, init=init, paths=tuple(path or ()))
     name = _one(target, model)
     if everything:
         _all(name, options, asked)
-    elif name is not None and _is_folder(name):
-        _repository(Path(name), include or (), exclude or (), update, asked)
+        return
+    if narrate:
+        _can_narrate(asked)
+    if name is not None and _is_folder(name):
+        _repository(OfFolder(Path(name), tuple(include or ()), tuple(exclude or ()), update), options, asked)
     else:
         _must_be_of_a_folder(include, exclude, update)
         _model(name, options, asked)
+
+
+def resume_report(run: Run, options: Options, quiet: bool) -> None:
+    """Go on with a narration that was interrupted, and write its report."""
+    given = run.state.report or {}
+    asked = Asked(
+        Path(given["folder"]),
+        tuple(given["forms"]),
+        given["device"],
+        given["sizes"],
+        narrate=True,
+        dry_run=False,
+        caps=a.Caps(*[None] * 6),
+        quiet=quiet,
+        run=run,
+    )
+    of = given["code_base"]
+    if of is None:
+        _model(given["model"], options, asked)
+        return
+    folder = Path(of["as_given"])  # the list of numbers names it so, unless that is another folder from here
+    if folder.absolute() != Path(of["folder"]):
+        folder = Path(of["folder"])
+    _repository(OfFolder(folder, tuple(of["include"]), tuple(of["exclude"]), of["update"]), options, asked)
+
+
+def _can_narrate(asked: Asked) -> None:
+    """Raises what stands against it, before any work is done."""
+    from lmp.agents.failures import check_runnable
+    from lmp.errors import UsageError
+
+    if Form.markdown not in asked.forms:
+        raise UsageError("--narrate is for the markdown, the page has no text of its own\nadd --format markdown")
+    if not asked.dry_run:
+        check_runnable("leave out `--narrate`")
+        import lmp.agents.claude  # noqa: F401  takes a second: before there is a run that could be interrupted in it
 
 
 def _one(target: str | None, model: str | None) -> str | None:
@@ -168,35 +236,24 @@ def _model(name: str | None, options: Options, asked: Asked) -> None:
     class_path = name or _class_of_config(options)
     with _watched([class_path], options, asked.quiet) as progress:
         from lmp.report.gathering import gather
+        from lmp.report.model import model_making, write_page
 
-        facts = gather(class_path, options, progress, device)
-        told = _narrated_model(facts, asked) if asked.narrate else None
+        facts = gather(class_path, options, progress, device, asked.sizes)
         progress(facts.model.class_name, "writing the report")
-        with _findings_shown():
-            _write_model(facts, told, asked)
-
-
-def _write_model(facts: ModelFacts, told: Narrative | None, asked: Asked) -> None:
-    from lmp.report.model import write_model_report, write_page
-
-    if Form.markdown in asked.forms:
-        file, changed = write_model_report(asked.folder, facts, told)
-        _say_written(file, bool(changed), asked)
-    if Form.html in asked.forms:
+        making = model_making(facts)
+        if not asked.narrate:
+            _write(making, asked)
+    if asked.narrate:
+        _narrate(making, options, asked, {"model": class_path, "code_base": None})
+    if Form.html in asked.forms and not asked.dry_run:
         page, is_new = write_page(asked.folder, facts)
         _say_written(page, is_new, asked)
-
-
-def _narrated_model(facts: ModelFacts, asked: Asked) -> Narrative:
-    from lmp.report.narration import narrated_model
-
-    return narrated_model(facts, asked.caps.limits())
 
 
 # --- code bases ------------------------------------------------------------------------------------------------------
 
 
-def _repository(folder: Path, include: Sequence[str], exclude: Sequence[str], update: bool, asked: Asked) -> None:
+def _repository(of: OfFolder, options: Options, asked: Asked) -> None:
     from lmp.errors import UsageError
 
     if Form.html in asked.forms:
@@ -204,17 +261,62 @@ def _repository(folder: Path, include: Sequence[str], exclude: Sequence[str], up
     from lmp.cli.commands import _note
     from lmp.cli.progress import counted
     from lmp.recon.facts import Selection
-    from lmp.report.code_base import write_repository_report
+    from lmp.report.code_base import read_code_base, repository_making, stale_pointers
 
-    selection = Selection(tuple(include), tuple(exclude))
-    with counted("reading", asked.quiet) as progress, _findings_shown():
-        done = write_repository_report(asked.folder, folder, selection, progress, update)
-    for line in done.told:
+    with counted("reading", asked.quiet) as progress:
+        facts = read_code_base(of.folder, Selection(of.include, of.exclude), progress)
+    making = repository_making(facts, of.folder)
+    for line in stale_pointers(asked.folder, making, of.folder) if of.update else ():
         _note(line)
-    _say_written(done.file, done.changed, asked)
+    if asked.narrate:
+        given = {**asdict(of), "folder": str(of.folder.absolute()), "as_given": str(of.folder)}
+        _narrate(making, options, asked, {"model": None, "code_base": given})
+    else:
+        _write(making, asked)
 
 
 # --- what they have in common ----------------------------------------------------------------------------------------
+
+
+def _write(making: Making, asked: Asked) -> None:
+    from lmp.report.writing import write_made
+
+    with _findings_shown():
+        _say(write_made(asked.folder, making), asked)
+
+
+def _narrate(making: Making, options: Options, asked: Asked, subject: dict[str, Any]) -> None:
+    """``subject`` is what the report is of, as `resume_report` reads it."""
+    from lmp.report.narration import narrated, start
+    from lmp.report.writing import write_made
+
+    with _findings_shown():
+        if asked.dry_run:
+            _show_dry_run(making, asked)
+            return
+        run = asked.run
+        if run is None:
+            given = {
+                "folder": str(asked.folder.absolute()),
+                "forms": list(asked.forms),
+                "device": asked.device,
+                "sizes": dict(asked.sizes),
+            }
+            run = start(making, options, asked.caps.limits(), {**given, **subject})
+        with a.shown(run, asked.quiet):
+            written = narrated(run, making, a.claude, lambda narration: write_made(asked.folder, making, narration))
+    _say(written, asked)
+
+
+def _show_dry_run(making: Making, asked: Asked) -> None:
+    from lmp.agents.transcript import shown
+    from lmp.cli.commands import _print
+    from lmp.report.narration import dry_run
+
+    found = dry_run(making)
+    _print(shown(f"report on {found.name}: {found.lines:,} lines, prompt of {found.characters:,} characters\n"))
+    _print(shown(f"may read below: {', '.join(map(str, found.roots)) or 'no folder'}\n"))
+    _print(f"caps: {a.caps_text(asked.caps.limits())}\nNothing was sent, nothing was spent, nothing was written.\n")
 
 
 @contextmanager
@@ -230,6 +332,15 @@ def _findings_shown() -> Iterator[None]:
         raise
 
 
+def _say(written: Written, asked: Asked) -> None:
+    from lmp.agents.transcript import shown
+    from lmp.cli.commands import _note
+
+    for note in written.notes:
+        _note(shown(note))
+    _say_written(written.file, bool(written.changed), asked)
+
+
 def _say_written(file: Path, changed: bool, asked: Asked) -> None:
     from lmp.cli.commands import _note
 
@@ -238,6 +349,7 @@ def _say_written(file: Path, changed: bool, asked: Asked) -> None:
 
 
 def _all(name: str | None, options: Options, asked: Asked) -> None:
+    from lmp.agents.transcript import shown
     from lmp.cli.commands import DISAGREES, _note
     from lmp.cli.progress import watch
     from lmp.errors import UsageError
@@ -252,6 +364,8 @@ def _all(name: str | None, options: Options, asked: Asked) -> None:
         if one.why_not:
             _note(f"not made: {one.stored.name}: {one.why_not}")
         else:
+            for note in one.notes:
+                _note(shown(note))
             _say_written(asked.folder / str(one.report), one.changed, asked)
     _note(f"index: {asked.folder / INDEX}")
     if any(one.why_not for one in listed):

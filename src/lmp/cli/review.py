@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lmp.cli import options as o
+from lmp.cli.agents import count
 
 if TYPE_CHECKING:
     from lmp.records import Review, ReviewFinding
@@ -52,7 +53,7 @@ def review(
         _show(found, quiet)
     wrong = sum(len(one.findings) for one in found)
     if wrong:
-        _note(f"error: {wrong} finding{'s' if wrong != 1 else ''}")
+        _note(f"error: {count(wrong, 'finding')}")
         raise typer.Exit(DISAGREES)
 
 
@@ -71,8 +72,9 @@ def _show(found: Sequence[Review], quiet: bool) -> None:
         for finding in one.findings:
             _print(f"{one.file}:{finding.line}: {finding.rule}: {finding.message}\n")
         if not quiet:
-            state = "ok" if not one.findings else f"{len(one.findings)} findings"
-            _print(f"{one.file}: {state}; {one.pointers:,} pointers opened, {one.numbers:,} numbers held\n")
+            state = count(len(one.findings), "finding") if one.findings else "ok"
+            opened, held = count(one.pointers, "pointer"), count(one.numbers, "number")
+            _print(f"{one.file}: {state}; {opened} opened, {held} held\n")
             for note in one.notes:
                 _print(f"  {note}\n")
 

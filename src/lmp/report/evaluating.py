@@ -75,6 +75,8 @@ class Worth:
         chosen = [kernel for kernel in self.kernels(point, term.path or "") if _is_chosen(kernel, term)]
         if quantity == "runs":
             return sum(kernel.runs for kernel in chosen)
+        if quantity == "launches":
+            return sum(kernel.runs for kernel in chosen if kernel.once.bytes)
         total = reduce(Cost.plus, (kernel.total for kernel in chosen), Cost())
         return int(getattr(total, quantity))
 

@@ -91,15 +91,15 @@ def _make(one: Listed, folder: Path, options: Options, progress: Progress, devic
 
     try:
         facts = gather(one.stored.analysis.class_name, _options_of(one.stored, options), progress, device)
-        file, changed = write_model_report(folder, facts)
-        if html:
-            changed = [*changed, *([write_page(folder, facts)[0]])]
+        written = write_model_report(folder, facts)
+        is_new = html and write_page(folder, facts)[1]
     except (UsageError, NotFound, InvalidAnalysis) as error:
         if isinstance(error, StorageError):
             raise
         one.why_not = str(error).splitlines()[0]
         return
-    one.report, one.changed = file.relative_to(folder).as_posix(), bool(changed)
+    one.report, one.changed = written.file.relative_to(folder).as_posix(), bool(written.changed) or is_new
+    one.notes = written.notes
 
 
 def _options_of(stored: Stored, options: Options) -> Options:

@@ -11,8 +11,11 @@ from typing import Any
 
 from lmp.expand.numbers import KernelNumbers, ModelNumbers, ModuleNumbers
 from lmp.expand.point import point as values_at
-from lmp.pipeline.inspection import Inspection
+from lmp.pipeline.flow import Flows
+from lmp.pipeline.inspection import Inspection, Module
+from lmp.pipeline.observing import Observed
 from lmp.records import ModelAnalysis, ModuleAnalysis
+from lmp.report.bounds import Bounds
 from lmp.report.devices import Device
 from lmp.report.document.amounts import Claim, Number, Quantity, Term
 from lmp.report.document.parts import Pointer
@@ -65,6 +68,12 @@ class ModelFacts:
     inspection: Inspection | None
     """Weights with their shapes, buffers, the KV cache a token; None where the class is no model of transformers."""
     device: Device
+    observed: Observed = field(default_factory=Observed)
+    """What went into every module and came out of it, with shapes as formulas."""
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    """Values that were given for variables that no config has, at every point."""
+    flows: Flows = field(default_factory=lambda: Flows(reason="the class was not run"))
+    """What running the class shows: operators with their dependencies, lifetimes of tensors, peaks."""
     numbers: ModelNumbers = field(init=False)
 
     def __post_init__(self) -> None:
@@ -76,12 +85,10 @@ class ModelFacts:
     def points(self) -> tuple[Point, ...]:
         """The stated points that this class has: decode only where there is a cache."""
         found = []
-        for phase, batch, seq, cache in STATED:
-            if phase == "decode" and "cache_len" not in self.model.parameters:
-                continue
-            given = {"batch_size": batch, "seq_len": seq, "cache_len": cache}
+        for key, (phase, given) in stated_points(self.model).items():
+            batch, seq, cache = given.values()
+            given = {**self.sizes, **given}
             size = f"{seq:,} tokens" if phase == "prefill" else f"{cache:,} tokens in the cache"
-            key = f"{phase}-b{batch}-" + (f"s{seq}" if phase == "prefill" else f"c{cache}")
             found.append(Point(key, f"{phase}, batch {batch}, {size}", phase, values_at(self.model, given)))
         return tuple(found)
 
@@ -108,14 +115,24 @@ class ModelFacts:
 
     @cached_property
     def named(self) -> Mapping[str, int]:
-        """Whole numbers of the config (``config.hidden_size``) and of the inspected model (``weight_bytes``)."""
+        """Whole numbers of the config (``config.hidden_size``), of the inspected model (``weight_bytes``) and of the
+        modules in it (``parameters.model.norm``)."""
         found = {f"config.{name}": value for name, value in self.settings.items() if type(value) is int}
         if self.inspection is not None:
             totals = self.inspection.totals
             found["parameters_count"], found["weight_bytes"] = totals.parameters_count, totals.weight_bytes
             if totals.active_parameters_count is not None:
                 found["active_parameters_count"] = totals.active_parameters_count
-        return found
+            found |= _of_modules(self.inspection.tree, 1)
+            for number, segment in enumerate(self.inspection.cache.segments if self.inspection.cache else ()):
+                sizes = {"bytes_per_token": segment.bytes_per_token, "constant_bytes": segment.constant_bytes}
+                found |= {f"cache.{number}.{name}": int(size) for name, size in sizes.items() if size == int(size)}
+        return {**found, **self.flows.measured, **self.bounds.named}
+
+    @cached_property
+    def bounds(self) -> Bounds:
+        """The least time that each operator takes on the device at each point."""
+        return Bounds({point.key: self.numbers.tree(point.values) for point in self.points}, self.device)
 
     def number(self, expression: str, unit: str, **terms: Term) -> Number:
         """A number with its claim: ``expression`` in the formula language over the terms, as ``100 * {a} / {b}``."""
@@ -124,9 +141,7 @@ class ModelFacts:
 
     def amount(self, quantity: Quantity, point: Point, unit: str = "", **choice: Any) -> Number:
         """One quantity of the model, or of a part (``path=``, ``class_name=``, ``category=``, ``line=``)."""
-        unit = unit or {"flops": "FLOP", "matmul_flops": "FLOP", "runs": "", "parameters_count": "params"}.get(
-            quantity, "B"
-        )
+        unit = unit or _UNITS.get(quantity, "B")
         return self.number("{a}", unit, a=Term(point=point.key, quantity=quantity, **choice))
 
     def share(self, quantity: Quantity, point: Point, **choice: Any) -> Number | None:
@@ -171,6 +186,28 @@ class ModelFacts:
         tree = next((t for t in self.trees if path is not None and path.is_relative_to(t.root)), None)
         label = "" if tree is None else f"{tree_label(tree)}/"
         return Pointer(f"{label}{file}", line, end, symbol)
+
+
+_UNITS = {"flops": "FLOP", "matmul_flops": "FLOP", "parameters_count": "params"}
+
+
+def _of_modules(module: Module, runs: int) -> dict[str, int]:
+    """Of the module and all in it: parameters of one (``parameters.lm_head``), and how many there are (``count.``)."""
+    count = runs * module.repeat
+    found = {f"parameters.{module.path}": module.parameters_count, f"count.{module.path}": count}
+    for inner in module.modules:
+        found |= _of_modules(inner, count)
+    return found
+
+
+def stated_points(model: ModelAnalysis) -> dict[str, tuple[str, dict[str, int]]]:
+    """Key of each stated point that a class has -> phase and the runtime's variables: decode only with a cache."""
+    found = {}
+    for phase, batch, seq, cache in STATED:
+        if phase == "prefill" or "cache_len" in model.parameters:
+            key = f"{phase}-b{batch}-" + (f"s{seq}" if phase == "prefill" else f"c{cache}")
+            found[key] = (phase, {"batch_size": batch, "seq_len": seq, "cache_len": cache})
+    return found
 
 
 def tree_label(tree: Tree) -> str:

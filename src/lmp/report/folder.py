@@ -4,6 +4,7 @@ REPORTS/implementations/<name>-analysis.md      of a model or module; .html besi
 REPORTS/repositories/<name>-analysis.md         of a code base
 REPORTS/assets/<name>-*.svg                     plots
 REPORTS/assets/<name>-numbers.json              every number, and how it is worked out
+REPORTS/assets/<name>-narrative.json            what an agent wrote into it, and which
 REPORTS/assets/<name>-findings.json             of a report that was not written: why
 """
 
@@ -43,6 +44,11 @@ class Report:
 def ledger_file(report: Path) -> Path:
     """Where the numbers of a written report are, whether there are any or not."""
     return report.parent.parent / ASSETS / f"{report.name.removesuffix(_ENDING)}-numbers.json"
+
+
+def narrative_name(name: str) -> str:
+    """The file of a narrative in ``assets/``."""
+    return f"{name}-narrative.json"
 
 
 def file_name(name: str) -> str:

@@ -33,6 +33,8 @@ class Listed:
     """File of the report, relative to the reports folder."""
     why_not: str = ""
     changed: bool = False
+    notes: tuple[str, ...] = ()
+    """What its reader should know now."""
 
 
 @dataclass(frozen=True)

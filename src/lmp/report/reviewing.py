@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from lmp.errors import UsageError
@@ -69,4 +69,16 @@ def _worth(ledger: Ledger, store: Store) -> tuple[Worth | None, list[str]]:
             f"numbers were held against the list written with the report alone: there is no model of {name} in "
             f"{store.root.name}/ (`lmp expand` makes it)"
         ]
-    return Worth(ModelNumbers(model), ledger.points, ledger.named), []
+    numbers = ModelNumbers(model)
+    return Worth(numbers, ledger.points, {**ledger.named, **_bounds(ledger, numbers)}), []
+
+
+def _bounds(ledger: Ledger, numbers: ModelNumbers) -> Mapping[str, int]:
+    """The bounds of the report's device, worked out again."""
+    if ledger.device is None:
+        return {}
+    from lmp.report.bounds import Bounds
+    from lmp.report.devices import device_named
+
+    trees = {key: numbers.tree(values) for key, values in ledger.points.items()}
+    return Bounds(trees, device_named(ledger.device)).named

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Literal
 
 from pydantic import Field
@@ -27,10 +27,17 @@ class Ledger(Record):
     kind: Literal["model", "repository"]
     subject: str = Field(description="class path, or name of the repository")
     config: str = Field(default="default", description="the results folder's config: after the @")
+    device: str | None = Field(default=None, description="whose peak rates the bounds are of")
     folder: str | None = Field(default=None, description="of a repository: where it was read, as it was given")
     points: dict[str, dict[str, int]] = Field(default_factory=dict)
-    named: dict[str, int] = Field(default_factory=dict, description="values of terms that have a name")
+    named: dict[str, int] = Field(default_factory=dict, description="values of the terms above that have a name")
     numbers: list[Entry] = Field(default_factory=list)
+
+
+def names_in(numbers: Iterable[Entry]) -> list[str]:
+    """The names of the terms that these numbers are made of, in their order."""
+    terms = (term for entry in numbers if entry.claim is not None for term in entry.claim.terms.values())
+    return list(dict.fromkeys(term.name for term in terms if term.name is not None))
 
 
 def entries(document: Document) -> Iterator[Entry]:

@@ -27,8 +27,8 @@ from lmp.report.document.parts import (
 )
 
 NONE_FOUND = "none found"
-_MARKUP = re.compile(r"[\\`*\[\]<>|&$~]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
-_OPENING = re.compile(r"^(\s*)([#+=-]|\d+(?=[.)]))")
+_MARKUP = re.compile(r"[\\`*\[\]<>|$~]|&(?=#?\w+;)|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
+_OPENING = re.compile(r"^(\s*\d*)([#+=-]|(?<=\d)[.)])")
 """What makes a line of text a heading, a list or a rule."""
 _RUNS = re.compile(r"`+")
 _BLANK = re.compile(r"\s+")
@@ -72,10 +72,10 @@ def _section(section: Section, level: int) -> Iterator[str]:
 def _block(block: Block) -> list[str]:
     match block:
         case Paragraph(content):
-            return [_OPENING.sub(r"\1\\\2", _line(content))]
+            return [_paragraph(content)]
         case Bullets(items, searched):
             shown: Sequence[Line] = items or [none_found(searched)]
-            return [f"- {_line(item)}" for item in shown]
+            return [f"- {_paragraph(item)}" for item in shown]
         case Table():
             return _table(block)
         case Fence(content, language):
@@ -99,8 +99,12 @@ def _row(cells: Sequence[Line]) -> str:
 
 
 def _cell(content: Line) -> str:
-    # Tables end a cell at any bar, also inside of code.
-    return re.sub(r"(?<!\\)\|", r"\\|", _line(content)).strip()
+    return "".join(map(_in_cell, _pieces(content))).strip()
+
+
+def _in_cell(piece: Inline) -> str:
+    # A table ends a cell at any bar, also inside of code; in text bars are escaped anyway.
+    return _inline(piece).replace("|", "\\|") if isinstance(piece, (Code, Pointer)) else _inline(piece)
 
 
 def _fence(text: str, language: str) -> list[str]:
@@ -144,6 +148,15 @@ def _label(text: str) -> str:
 
 def _pieces(content: Line) -> Sequence[Inline]:
     return [content] if isinstance(content, (str, Code, Bold, Link, Pointer, Number)) else content
+
+
+def renderings(content: Line) -> frozenset[str]:
+    """A line as it can stand in the markdown: in a text, at the beginning of one, in a cell, in a fixed width."""
+    return frozenset((_line(content), _paragraph(content), _cell(content), "".join(map(plain, _pieces(content)))))
+
+
+def _paragraph(content: Line) -> str:
+    return _OPENING.sub(r"\1\\\2", _line(content))
 
 
 def _line(content: Line) -> str:

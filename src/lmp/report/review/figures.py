@@ -14,7 +14,7 @@ from lmp.report.review.reading import Text
 
 _DIGITS = r"-?\d[\d,]*(?:\.\d+)?"
 _UNIT = r"(?:e\d+ )?[kMGTPEZYRQ]?(?:FLOP/s|FLOPs/B|FLOP|B/s|B|params)(?![\w/])|%|(?:s|ms|µs|ns)(?!\w)"
-_WITH_UNIT = re.compile(rf"(?<![\w.,:/{{-]){_DIGITS} ?(?:{_UNIT})")
+NUMBER_WITH_UNIT = re.compile(rf"(?<![\w.,:/{{-]){_DIGITS} ?(?:{_UNIT})")
 _ALONE = re.compile(_DIGITS)
 
 
@@ -51,7 +51,7 @@ def stated(text: Text) -> Iterator[tuple[int, str, str]]:
 
 
 def _in_prose(line: str) -> Iterator[str]:
-    return (found[0] for found in _WITH_UNIT.finditer(line))
+    return (found[0] for found in NUMBER_WITH_UNIT.finditer(line))
 
 
 def _places(text: Text) -> dict[tuple[str, str], int]:

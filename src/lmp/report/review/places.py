@@ -82,7 +82,8 @@ class Roots:
         found = []
         for folder in self.folders:
             named = _files_named(folder).get(pure.name, ())
-            found += [folder / file for file in named if PurePosixPath(file).parts[-len(pure.parts) :] == pure.parts]
+            alike = (folder / file for file in named if PurePosixPath(file).parts[-len(pure.parts) :] == pure.parts)
+            found += [file for file in alike if _is_inside(folder, file)]
         return found
 
 
