@@ -13,8 +13,10 @@ from lmp.report.repository.nesting.callee import attributes
 from lmp.report.repository.nesting.drawing import fence
 from lmp.report.repository.nesting.exploring import Nest
 from lmp.report.repository.pieces import code, joined, plural, pointer, sentence
+from lmp.report.repository.roles import ASIDE, DIFFUSION
 from lmp.report.repository.study import Study
 
+SPLITS = 6
 LOOP = "Prefill vs decode loop (real nesting)"
 
 
@@ -91,9 +93,7 @@ def _left(nest: Nest) -> Line:
     words: list[Inline] = []
     if nest.left_out:
         words += plural(nest.left_out, "call")
-        words.append(
-            " of these functions found no room; those whose names say least were left out first."
-        )
+        words.append(" of these functions found no room; those whose names say least were left out first.")
     if ways:
         words.append(f"{' ' if words else ''}Remarks in brackets: the code alone does not say what is called there.")
     return words or "Every call of these functions that leads into the repository is shown."
@@ -109,25 +109,27 @@ def _split(study: Study) -> list[Line]:
         (r"chunk", r"fused_recurrent"),
         (r"extend", r"decode"),
     ):
-        for each in study.base.definitions:
-            if re.search(rf"(?:^|_){prefill}", each.name) is None or each.kind == "class":
-                continue
-            other = _partner(study, each, prefill, decode)
-            if other is not None:
-                found.append(
-                    sentence(
-                        Bold("Split"),
-                        ": prefill in ",
-                        pointer(each.place, each.qualname),
-                        ", decode in ",
-                        pointer(other.place, other.qualname),
-                    )
-                )
-            if len(found) >= 5:
-                return found
-        if found:
-            return found
+        pairs = [
+            (each, other)
+            for each in study.base.definitions
+            if each.kind != "class" and re.search(rf"(?:^|_){prefill}", each.name)
+            if (other := _partner(study, each, prefill, decode)) is not None
+        ]
+        pairs.sort(key=lambda pair: _importance(study, pair[0]))
+        if pairs:
+            break
+    for each, other in pairs[:SPLITS]:
+        places = ["prefill in ", pointer(each.place, each.qualname), ", decode in ", pointer(other.place, other.qualname)]
+        found.append(sentence(Bold("Split"), ": ", places))
+    if len(pairs) > SPLITS:
+        found.append(sentence("There are ", *plural(len(pairs) - SPLITS, "more such pair"), "."))
     return found
+
+
+def _importance(study: Study, each: Definition) -> tuple[object, ...]:
+    shown = {name for _, nest in study.nests for name in nest.names}
+    aside = ASIDE.search(each.place.file) is not None or re.search(DIFFUSION, each.place.file) is not None
+    return each.qualname not in shown, aside, -study.base.imported_by(each), each.place.file, each.place.line
 
 
 def _partner(study: Study, each: Definition, prefill: str, decode: str) -> Definition | None:

@@ -38,9 +38,7 @@ _LAST: list[Study] = []
 """The last repository that was studied: a report that an agent tells more of is made twice of the same."""
 
 
-def study(
-    facts: RepoFacts, root: Path, told: Told | None = None, known: Mapping[str, Signs] | None = None
-) -> Study:
+def study(facts: RepoFacts, root: Path, told: Told | None = None, known: Mapping[str, Signs] | None = None) -> Study:
     """What the report is made from, read once for the same facts."""
     if not (_LAST and _LAST[0].base.facts is facts and _LAST[0].clone == root):
         _LAST[:] = [Study(CodeBase(facts, root, known or {}), root)]

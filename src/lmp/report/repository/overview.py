@@ -11,8 +11,8 @@ from lmp.report.repository.header import metadata
 from lmp.report.repository.pieces import code, count, joined, plural, pointer, said, sentence, tally
 from lmp.report.repository.readme import quotes, summary
 from lmp.report.repository.study import Study
-from lmp.report.repository.workflows import importance
 from lmp.report.repository.units import Unit, units
+from lmp.report.repository.workflows import importance
 
 MOST_NODES, MOST_EDGES = 14, 26
 FRAMEWORKS = {

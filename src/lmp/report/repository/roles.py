@@ -243,7 +243,16 @@ ASIDE = re.compile(
     re.IGNORECASE,
 )
 SHARED = frozenset(
-    "autotuning,loss,normalization,rotary embedding,gated activation,convolution,mixture of experts,attention".split(",")
+    [
+        "autotuning",
+        "loss",
+        "normalization",
+        "rotary embedding",
+        "gated activation",
+        "convolution",
+        "mixture of experts",
+        "attention",
+    ]
 )
 """Parts of names that many helpers have: only what another file takes plays one."""
 LEAST = 5.0

@@ -21,7 +21,7 @@ from lmp.report.repository.nesting.walking import PythonWalk
 from lmp.report.repository.pieces import code, said
 from lmp.report.repository.roles import Component, Roles
 
-LOOP_LINES, FORWARD_LINES, OPERATOR_LINES = 90, 60, 40
+LOOP_LINES, FORWARD_LINES, OPERATOR_LINES = 110, 60, 40
 """Lines of the pseudocode of a loop, of a model's forward, and of an operator of a kernel library."""
 SHOWN_OPERATORS = 3
 STEPS = ("schedule", "step", "_next", "_step", "next", "run_batch", "run")

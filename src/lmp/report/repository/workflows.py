@@ -9,8 +9,8 @@ from lmp.recon.facts import EntryPoint, Place
 from lmp.report.document.parts import Bullets, Code, Inline, Line, Link, Paragraph, Pointer, Section, Table
 from lmp.report.repository.appendix import CLI, CONFIG, ENV
 from lmp.report.repository.pieces import code, count, joined, plural, pointer, said, sentence
-from lmp.report.repository.roles import ASIDE
 from lmp.report.repository.readme import commands, note
+from lmp.report.repository.roles import ASIDE
 from lmp.report.repository.study import Study
 
 MOST = 8

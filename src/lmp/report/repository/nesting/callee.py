@@ -54,7 +54,7 @@ class Callees:
     def of(self, node: ast.Call, inside: Definition, function: Function) -> Callee | None:
         func = node.func
         if not isinstance(func, (ast.Name, ast.Attribute)):
-            return self._by_table(node, inside.place.file)
+            return self._by_table(node, inside.place.file) or self._made(func, inside, function)
         name = func.attr if isinstance(func, ast.Attribute) else func.id
         places = [found.place for found in self._asked("goto", func, inside.place.file) if found.kind == "function"]
         definitions = [each for place in places if place and (each := self._at_line(place, name))]
@@ -109,8 +109,9 @@ class Callees:
 
     def _made(self, func: ast.expr, inside: Definition, function: Function) -> Callee | None:
         """Calls of ``self.x``, and of what goes through ``self.layers``."""
-        attribute = _self_attribute(func)
-        through = ""
+        element = isinstance(func, ast.Subscript)
+        attribute = _self_attribute(func.value if isinstance(func, ast.Subscript) else func)
+        through = f"each of self.{attribute}" if element and attribute else ""
         if attribute is None and isinstance(func, ast.Name):
             attribute = _iterated(function, func.id)
             through = f"each of self.{attribute}" if attribute else ""

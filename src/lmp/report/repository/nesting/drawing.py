@@ -63,8 +63,13 @@ def _fitting(beside: Sequence[Inline], indent: str, comment: str) -> list[Inline
     pieces: list[Inline] = []
     start = f"\n{indent[: WIDTH // 3]}  {comment} "
     for piece in beside:
+        if piece == " ":
+            continue
         if isinstance(piece, Pointer) and len(start) + 2 + len(piece.place) + len(piece.symbol or "") > WIDTH:
             piece = Pointer(piece.file, piece.line)
         new_line = isinstance(piece, str) and piece.lstrip().startswith("(")
-        pieces += [start if new_line or not pieces else "", piece.lstrip() if isinstance(piece, str) and new_line else piece]
+        pieces += [
+            start if new_line or not pieces else "",
+            piece.lstrip() if isinstance(piece, str) and new_line else piece,
+        ]
     return pieces

@@ -229,6 +229,9 @@ def _called(node: ast.expr) -> tuple[str, str]:
         return node.attr, _text(node.value)
     if isinstance(node, ast.Name):
         return node.id, ""
+    if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Attribute):
+        # self.layers[i](…) runs what self.layers is made from.
+        return _called(node.value)
     return "", ""
 
 

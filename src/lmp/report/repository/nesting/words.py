@@ -9,6 +9,10 @@ _MOST = re.compile(
     r"|generate|^model$|_model_call|execute_model|verify|draft|update_and_fetch|set_kv|append_(?:kv|slot|n)|free_(?:kv|slot)"
     r"|logits_process|launch|attention|attn|recurrent|_fwd\b|_fwd_"
 )
+_CORE = re.compile(
+    r"^forward$|^forward_(decode|extend|prefill|batch_generation|raw)$|^_?forward_raw|^_?sample$|^run_batch$|^execute_model$"
+    r"|^(get_)?next_batch|^schedule$|^_?model(_call)?$|^layers?$|^self_attn$|^set_kv_buffer$|^update_and_fetch$|^_?step$"
+)
 _MUCH = re.compile(
     r"step|batch|cache|logits|process_batch|append|output|token|quantize|mlp|moe|expert|layer|embed|norm|lm_head"
     r"|match_prefix|recv|request|merge|filter|replay|capture|matmul|gemm|linear|rope|rotary|softmax|kernel|launch"
@@ -64,6 +68,8 @@ def weight(name: str, receiver: str) -> float:
         return 0
     if re.match(r"_?get_(?!next|new_batch|kv|batch|logits)", low):
         return 0.5
+    if _CORE.search(low):
+        return 4
     if _MOST.search(low):
         return 3
     if _MUCH.search(low):
