@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from lmp.recon.facts import Definition, Kernel, Launch, Place
 from lmp.report.document.parts import Block, Bold, Bullets, Code, Inline, Line, Link, Paragraph, Section, Table
-from lmp.report.repository.appendix import KERNELS, kernel_row
+from lmp.report.repository.appendix import KERNELS, MACROS, kernel_row
 from lmp.report.repository.facets import what
 from lmp.report.repository.pieces import code, count, joined, plural, pointer, sentence
 from lmp.report.repository.roles import ASIDE, DIFFUSION
@@ -56,14 +56,16 @@ def _table(study: Study) -> list[Block]:
     table = Table(COLUMNS, [kernel_row(study, kernel) for kernel in ranked[:SHOWN_KERNELS]], searched)
     if len(kernels) <= SHOWN_KERNELS:
         words: list[Inline] = [
-            count(study.base.facts, "kernels"),
-            " kernels, with what the code says of their configuration.",
+            *counted(study.base.facts, "kernels", "kernel"),
+            ", with what the code says of their configuration.",
         ]
     else:
         words = [
-            f"The {SHOWN_KERNELS} kernels with most configurations and launches among attention, GEMM, normalization and sampling; all ",
-            count(study.base.facts, "kernels"), " are in ", Link(KERNELS, anchor(KERNELS)), ".",
-        ]  # fmt: skip
+            f"The {SHOWN_KERNELS} kernels with most configurations and launches of attention, GEMM, norm, sampling",
+            *("; all ", count(study.base.facts, "kernels"), " are in ", Link(KERNELS, anchor(KERNELS)), "."),
+        ]
+    if study.base.facts.macros:
+        words += [" Sizes set by #define are in ", Link(MACROS, anchor(MACROS)), "."]
     return [Paragraph(words), table]
 
 
@@ -139,7 +141,8 @@ def _functions(study: Study, title: str) -> list[Line]:
     ranked = sorted(found, key=lambda d: (-study.base.imported_by(d), -(d.end - d.place.line), d.place.file))[:6]
     if not ranked:
         return [
-            f"{title}: none found (searched: classes and functions named by attention, backend, quantization, GEMM, matmul)"
+            f"{title}: none found"
+            " (searched: classes and functions named by attention, backend, quantization, GEMM, matmul)"
         ]
     return [sentence(Bold(title), ": ", pointer(d.place, d.name), " ", what(study, d)) for d in ranked]
 

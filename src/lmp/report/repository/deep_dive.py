@@ -57,7 +57,7 @@ def _told(study: Study, section: Section) -> Section:
 def _loop(study: Study) -> Section:
     blocks: list[Block] = []
     if not study.loops:
-        searched = "functions with a loop that calls what is named by prefill, decode, forward, schedule, step, generate or sample"
+        searched = "functions with a loop that calls what is named by prefill, decode, forward, schedule, step, sample"
         blocks.append(Paragraph(f"Loop that runs a model: none found (searched: {searched})."))
     for title, nest in study.nests:
         blocks += [
@@ -81,9 +81,14 @@ def _loop(study: Study) -> Section:
 
 def _introduced(study: Study, title: str, nest: Nest) -> Line:
     return sentence(
-        Bold(title), ": ", pointer(nest.root.place, nest.root.qualname), ", with what it calls inside of it as it nests in the"
-        " code. Each line has its place; an arrow says where a call leads that is not gone into.",
-    )  # fmt: skip
+        *(
+            Bold(title),
+            ": ",
+            pointer(nest.root.place, nest.root.qualname),
+            ", with what it calls, nested as in the code.",
+        ),
+        " Each line has its place; an arrow leads to what is not gone into.",
+    )
 
 
 def _left(nest: Nest) -> Line:
@@ -119,7 +124,9 @@ def _split(study: Study) -> list[Line]:
         if pairs:
             break
     for each, other in pairs[:SPLITS]:
-        places = ["prefill in ", pointer(each.place, each.qualname), ", decode in ", pointer(other.place, other.qualname)]
+        places = sentence(
+            "prefill in ", pointer(each.place, each.qualname), ", decode in ", pointer(other.place, other.qualname)
+        )
         found.append(sentence(Bold("Split"), ": ", places))
     if len(pairs) > SPLITS:
         found.append(sentence("There are ", *plural(len(pairs) - SPLITS, "more such pair"), "."))
@@ -160,7 +167,8 @@ def _layout(study: Study) -> list[Line]:
     component = study.component("KV cache")
     if component is None:
         return [
-            f"{title}: none found (searched: classes named by KV cache, paged cache, prefix cache with methods that allocate, append, update or free)"
+            f"{title}: none found (searched: classes named by KV cache, paged cache, prefix cache, with methods that"
+            " allocate, append, update or free)"
         ]
     found: list[Line] = []
     for each in (component.definition, *component.also[:4]):

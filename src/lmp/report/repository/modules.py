@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 
+from lmp.recon.facts import Definition
 from lmp.report.document.parts import Code, Inline, Line, Paragraph, Section, Table
 from lmp.report.repository.code_base import CODE
-from lmp.report.repository.pieces import code, joined, plural, pointer, said, sentence, tally
+from lmp.report.repository.pieces import code, joined, plural, pointer, said, sentence
 from lmp.report.repository.study import Study
 from lmp.report.repository.units import Unit, units
 
@@ -130,7 +131,7 @@ def _by_content(study: Study, unit: Unit) -> Line:
     return sentence("defines ", joined([code(each.name) for each in best])) if best else "code without definitions"
 
 
-def _main_definitions(study: Study, inside: set[str]) -> list:  # type: ignore[type-arg]
+def _main_definitions(study: Study, inside: set[str]) -> list[Definition]:
     top = [
         each
         for file in sorted(inside)
@@ -156,6 +157,8 @@ def _notes(study: Study, unit: Unit) -> Line:
         notes.append(["mainly ", *joined([pointer(each.place, each.name) for each in best])])
     marked = {file.role for file in unit.files} & set(MARKED)
     if marked and len({file.role for file in unit.files}) > 1:
-        held = [[f"{MARKED[m]} ", tally(sum(f.role == m for f in unit.files))] for m in sorted(marked)]
+        held = [
+            sentence(f"{MARKED[m]} ", *plural(sum(f.role == m for f in unit.files), "file")) for m in sorted(marked)
+        ]
         notes.append(["of them ", *joined(held)])
     return joined(notes, "; ")

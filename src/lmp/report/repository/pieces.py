@@ -52,6 +52,11 @@ def count(facts: RepoFacts, name: str) -> Number:
     return Number(facts.counts.get(name, 0), "", Claim(expression="{n}", terms={"n": Term(name=name)}))
 
 
+def counted(facts: RepoFacts, name: str, one: str, many: str = "") -> list[Inline]:
+    """``3 flags``, of the whole repository."""
+    return [count(facts, name), f" {one if facts.counts.get(name, 0) == 1 else many or one + 's'}"]
+
+
 def tally(value: int) -> Number:
     """A count of a part of the repository: it stands in no list of totals."""
     return Number(value)

@@ -24,8 +24,12 @@ def pitfalls(study: Study) -> Section:
         items.append(_item(what, detect, fix))
     for kind in (_unset, _requires, _swallowed, _not_implemented, _deprecated, _left_to_do, _silent_fallbacks):
         items += list(kind(study))
-    searched = "environment reads without a default, checks of hardware and versions, except clauses, NotImplementedError, deprecations, comments"
-    after = ["The most used files come first; every place of these kinds is in ", Link(NOTES, anchor(NOTES)), "."]
+    searched = "reads without a default, checks of hardware and versions, except clauses, deprecations, comments"
+    after: list[Inline] = [
+        "The most used files come first; every place of these kinds is in ",
+        Link(NOTES, anchor(NOTES)),
+        ".",
+    ]
     return Section("Pitfalls / time sinks", [Bullets(items, searched), Paragraph(after)])
 
 
@@ -134,15 +138,10 @@ def _left_to_do(study: Study) -> Iterator[Line]:
     for file, note in _ranked(study, "todo", lambda note: len(note.text.split()) >= 5):
         kind = "a workaround" if re.search(r"\b(HACK|FIXME|XXX)\b", note.text) else "unfinished"
         importers = len(study.base.importers.get(file, ()))
+        taken: list[Inline] = [" in a file that ", *plural(importers, "file"), " import"] if importers > 1 else []
         yield _item(
             sentence(kind, " ", *_where(study, file, note)),
-            sentence(
-                "the path goes through ",
-                _function(note),
-                "; ",
-                *plural(importers, "file"),
-                " import this one" if importers != 1 else " imports this one",
-            ),
+            sentence("the path goes through ", _function(note), taken),
             sentence("as the comment says: ", code(note.text, 130)),
         )
 
@@ -174,7 +173,7 @@ def questions(study: Study) -> Section:
 
 
 def _calls(study: Study) -> Iterator[Line]:
-    for title, nest in study.nests:
+    for _, nest in study.nests:
         seen: set[str] = set()
         for text, place, how in nest.open_calls:
             called = (text.partition(" = ")[2] or text).removeprefix("return ")

@@ -72,7 +72,7 @@ KINDS = (
     ),
     Kind(
         "sampling",
-        r"^Sampler$|^make_sampler$|^sample$|^sample_(token|logits|from)\w*|^apply_top_[kp]\w*|^categorical_sampling$"
+        r"^Sampler$|^make_sampler$|^sample$|^sample_(token|logits|from|softmax|mult|argmax|top)\w*|^apply_top_[kp]\w*|^categorical_sampling$"
         r"|^top_[kp]_\w*sampl\w*",
         r"forward|sample|__call__|compute_logprobs|set_stop|apply\w*",
         weak=r"Sampler",

@@ -46,13 +46,12 @@ def load(path: Path) -> RepoState | None:
 def state_of(base: CodeBase, report: str) -> RepoState:
     """After a report on ``base``, whose text is ``report``."""
     files = {file.file: file.sha256 for file in base.facts.files}
-    python = [file for file in base.code if file.language == "python"]
     lines: dict[str, str] = {}
     for pointer in cited(read_markdown(report)):
         text = base.lines(pointer.path) if pointer.path in files else []
         if 0 < pointer.first <= len(text):
             lines[f"{pointer.path}:{pointer.first}"] = text[pointer.first - 1].strip()
-    return RepoState(files=files, signs={file.sha256: base.signs[file.file] for file in python}, lines=lines)
+    return RepoState(files=files, signs={file.sha256: base.signs[file.file] for file in base.code}, lines=lines)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from lmp.recon.facts import Definition, Kernel, Launch
+from lmp.recon.facts import Definition, EntryPoint, Kernel, Launch
 from lmp.report.document.parts import Inline
 from lmp.report.document.told import Told
 from lmp.report.repository.code_base import C_LIKE, CodeBase
@@ -108,6 +108,7 @@ class Study:
         if self.loops and self.llm.related:
             loop = self.loops[0]
             others = tuple(self.loops[1:5])
+            found = [each for each in found if each.definition is not loop]
             found.insert(0, Component("runtime loop", loop, 0, self.base.imported_by(loop), others))
         named = {each.definition.qualname for each in found}
         for each in self.operators[:4]:
@@ -117,6 +118,16 @@ class Study:
 
     def component(self, title: str) -> Component | None:
         return next((each for each in self.components if each.title == title), None)
+
+    @cached_property
+    def entries(self) -> list[EntryPoint]:
+        """Where it is started, ``main`` of C and C++ included."""
+        mains = [
+            EntryPoint("script", "main", each.place, "main function")
+            for each in self.base.by_name.get("main", ())
+            if each.kind == "function" and self.base.files[each.place.file].language in C_LIKE
+        ]
+        return [*self.base.facts.entries, *mains]
 
     # -- kernels -------------------------------------------------------------------------------------------------------
 

@@ -40,9 +40,12 @@ FEW = 6
 
 
 def units(files: Iterable[FileFacts], most: int, least: float = 0, alone: int = FEW) -> list[Unit]:
-    """At most ``most`` parts. ``least`` is the share of all lines below which a folder is not split, ``alone`` how many
-    large files of a folder stand each for itself at most: the largest folder is split as long as there is room for its parts. Where only some of
-    them find room, the small ones stand together."""
+    """At most ``most`` parts: the largest folder is split as long as there is room. Where only some of its parts find
+    room, the small ones stand together.
+
+    ``least`` is the share of all lines below which a folder is not split, ``alone`` how many large files of a folder
+    stand each for itself at most.
+    """
     found = _split(Unit("", list(files)), alone)
     total = sum(unit.lines for unit in found)
     found = _gathered("", found, most)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from lmp.recon.facts import EntryPoint, Place
 from lmp.report.document.parts import Bullets, Code, Inline, Line, Link, Paragraph, Pointer, Section, Table
 from lmp.report.repository.appendix import CLI, CONFIG, ENV
-from lmp.report.repository.pieces import code, count, joined, plural, pointer, said, sentence
+from lmp.report.repository.pieces import code, counted, joined, plural, pointer, said, sentence
 from lmp.report.repository.readme import commands, note
 from lmp.report.repository.roles import ASIDE
 from lmp.report.repository.study import Study
@@ -22,7 +22,7 @@ def workflows(study: Study) -> Section:
 
 
 def _install(study: Study) -> Section:
-    found: dict[str, Place] = {command: place for command, place in study.base.facts.install}
+    found: dict[str, Place] = dict(study.base.facts.install)
     for each in commands(study.base):
         found.setdefault(each.text, each.place)
     items = [
@@ -34,13 +34,15 @@ def _install(study: Study) -> Section:
 
 
 def _entries(study: Study) -> Section:
-    entries = study.base.facts.entries
+    entries = study.entries
+    servers = [e for e in entries if e.kind == "server" and study.base.is_own(e.place.file)]
+    shows = [e for e in entries if e.kind in ("benchmark", "example")]
     groups = (
         ("CLI", [e for e in entries if e.kind == "cli"], "console scripts of the package, pyproject.toml, setup files"),
-        ("Server", [e for e in entries if e.kind == "server" and study.base.is_own(e.place.file)], "FastAPI, Flask, aiohttp, gRPC, HTTP servers and their routes"),
-        ("Benchmarks/examples", [e for e in entries if e.kind in ("benchmark", "example")], "folders and files named after benchmarks and examples"),
+        ("Server", servers, "FastAPI, Flask, aiohttp, gRPC, HTTP servers and their routes"),
+        ("Benchmarks/examples", shows, "folders and files named after benchmarks and examples"),
         ("Scripts", [e for e in entries if e.kind in ("script", "library")], "main blocks"),
-    )  # fmt: skip
+    )
     items: list[Line] = []
     for title, found, searched in groups:
         if not found:
@@ -99,7 +101,7 @@ def _folders(entries: Sequence[EntryPoint]) -> list[Inline]:
 
 def _configuration(study: Study) -> Section:
     rows = [_env(study), _files(study), _flags(study)]
-    after = [
+    after: list[Inline] = [
         "Every variable, flag and file with its default: ",
         Link(ENV, anchor(ENV)), ", ", Link(CLI, anchor(CLI)), ", ", Link(CONFIG, anchor(CONFIG)), ".",
     ]  # fmt: skip
@@ -129,7 +131,7 @@ def _env(study: Study) -> list[Line]:
         for name in list(names)[:5]
     ]
     said_: Line = sentence(
-        count(study.base.facts, "env_variables"), " variables: ", joined([code(each, 50) for each in examples])
+        *counted(study.base.facts, "env_variables", "variable"), ": ", joined([code(each, 50) for each in examples])
     )
     return ["env vars", _where([read.place for read in own]), said_]
 
@@ -148,7 +150,7 @@ def _flags(study: Study) -> list[Line]:
     return [
         "CLI flags",
         _where([flag.place for flag in own]),
-        sentence(count(study.base.facts, "flags"), " flags: ", joined([code(each, 60) for each in examples])),
+        sentence(*counted(study.base.facts, "flags", "flag"), ": ", joined([code(each, 60) for each in examples])),
     ]
 
 
@@ -162,7 +164,7 @@ def _files(study: Study) -> list[Line]:
     return [
         "config files",
         where,
-        sentence(count(study.base.facts, "config_files"), " files", *([": ", *keys] if keys else [])),
+        sentence(*counted(study.base.facts, "config_files", "file"), *([": ", *keys] if keys else [])),
     ]
 
 

@@ -40,9 +40,8 @@ class Callees:
 
     def kernel(self, name: str, file: str) -> Place | None:
         """A kernel of this name: in the file itself, else the only one."""
-        found = [kernel for kernel in self._kernels.get(name, ())]
-        beside = [place for place in found if place.file == file]
-        return (beside or found or [None])[0]  # type: ignore[list-item]
+        found = self._kernels.get(name, [])
+        return next((place for place in found if place.file == file), next(iter(found), None))
 
     @cached_property
     def _kernels(self) -> dict[str, list[Place]]:
@@ -286,8 +285,9 @@ def _iterated(function: Function, name: str) -> str | None:
             if attributes:
                 return _self_attribute(attributes[0])  # type: ignore[arg-type]
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Subscript):
-            if name in _names(node.targets[0]) and _self_attribute(node.value.value):
-                return _self_attribute(node.value.value)
+            element = _self_attribute(node.value.value)
+            if element and name in _names(node.targets[0]):
+                return element
     return None
 
 
@@ -348,5 +348,5 @@ def _constructions(base: CodeBase, file: str, class_name: str) -> dict[str, tupl
 
 
 def attributes(base: CodeBase, file: str, class_name: str) -> list[str]:
-    """What a class keeps on itself, in the order in which it is set; what is private and a flag of its own is left out."""
+    """What a class keeps on itself, in the order in which it is set."""
     return [name for name in _constructions(base, file, class_name) if not name.startswith("__")]
