@@ -9,7 +9,7 @@ from lmp.recon.facts import Definition, Kernel, Launch, Place
 from lmp.report.document.parts import Block, Bold, Bullets, Code, Inline, Line, Link, Paragraph, Section, Table
 from lmp.report.repository.appendix import KERNELS, MACROS, kernel_row
 from lmp.report.repository.facets import what
-from lmp.report.repository.pieces import code, count, joined, plural, pointer, sentence
+from lmp.report.repository.pieces import code, count, counted, joined, plural, pointer, sentence
 from lmp.report.repository.roles import ASIDE, DIFFUSION
 from lmp.report.repository.signs import Note
 from lmp.report.repository.study import Study

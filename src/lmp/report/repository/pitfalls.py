@@ -177,7 +177,7 @@ def _calls(study: Study) -> Iterator[Line]:
         seen: set[str] = set()
         for text, place, how in nest.open_calls:
             called = (text.partition(" = ")[2] or text).removeprefix("return ")
-            name = called.partition("(")[0]
+            name = called if called.startswith("getattr") else called.partition("(")[0]
             if name in seen or how.startswith("each of"):
                 continue
             seen.add(name)

@@ -325,6 +325,8 @@ class Roles:
         score += math.log2(1 + len(self._base.subclasses.get(each.name, ()))) * 0.9
         score += min(math.log2(1 + each.end - each.place.line) / 5, 2)
         score += 0.3 if each.doc else 0
+        # What takes a name in C is not told by its includes.
+        score += 0.5 if not each.place.file.endswith(".py") else 0
         score += 1 if kind.path and re.search(kind.path, each.place.file.lower()) else 0
         score -= 4 if ASIDE.search(each.place.file) or ASIDE.search(each.name) else 0
         score -= 2 if not strong and _PARTS.search(each.name) and kind.title != "config parser" else 0

@@ -72,9 +72,8 @@ class Study:
             if step is not None:
                 found.append(("One step of the scheduler", explore(step, python, FORWARD_LINES)))
             return found
-        walk = PythonWalk(self.base, resolver, every=True)
         for operator in self.operators[:SHOWN_OPERATORS]:
-            found.append(("From an operator to its kernels", explore(operator, walk, OPERATOR_LINES)))
+            found.append(("From an operator to its kernels", explore(operator, python, OPERATOR_LINES)))
         return found
 
     @cached_property

@@ -63,7 +63,7 @@ def _fitting(beside: Sequence[Inline], indent: str, comment: str) -> list[Inline
     pieces: list[Inline] = []
     start = f"\n{indent[: WIDTH // 3]}  {comment} "
     for piece in beside:
-        if piece == " ":
+        if isinstance(piece, str) and not piece.strip():
             continue
         if isinstance(piece, Pointer) and len(start) + 2 + len(piece.place) + len(piece.symbol or "") > WIDTH:
             piece = Pointer(piece.file, piece.line)

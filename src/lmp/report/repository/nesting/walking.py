@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -14,7 +14,7 @@ from lmp.report.repository.code_base import CodeBase
 from lmp.report.repository.nesting.callee import Callee, Callees, is_dispatch
 from lmp.report.repository.nesting.resolving import Resolver
 from lmp.report.repository.nesting.steps import Function, Step, StepKind
-from lmp.report.repository.nesting.words import weight
+from lmp.report.repository.nesting.words import may_matter, weight
 
 TEXT = 76
 """Characters of a step's text."""
@@ -23,9 +23,8 @@ TEXT = 76
 class PythonWalk:
     """The steps of Python functions, and what their calls call."""
 
-    def __init__(self, base: CodeBase, resolver: Resolver, every: bool = False) -> None:
-        """``every``: calls whose names say nothing are followed too, after those that do."""
-        self._base, self._every = base, every
+    def __init__(self, base: CodeBase, resolver: Resolver) -> None:
+        self._base = base
         self.callees = Callees(base, resolver)
 
     def body(self, definition: Definition) -> list[Step]:
@@ -33,7 +32,7 @@ class PythonWalk:
         node = function_at(self._base, definition)
         if node is None:
             return []
-        steps = _Body(self.callees, definition, node, self._every).block(node.body)
+        steps = _Body(self.callees, definition, node, self._base.by_name.keys()).block(node.body)
         _link(steps, None)
         return steps
 
@@ -81,7 +80,8 @@ class _Body:
     callees: Callees
     definition: Definition
     node: Function
-    every: bool = False
+    own: Collection[str]
+    """Names that the repository defines."""
     taking: tuple[ast.AST | None, str] = (None, "")
     """A call whose result is kept, and what stands before it."""
 
@@ -200,8 +200,9 @@ class _Body:
         heavy: float = (
             3 if is_dispatch(node) or (name == "apply" and receiver[:1].isupper()) else weight(name, receiver)
         )
-        if not heavy and self.every and not receiver and name.islower() and name not in _BUILTIN:
-            heavy = 0.5
+        if not heavy and name in self.own and name not in _BUILTIN and may_matter(name, receiver):
+            # It says nothing by its name, but leads into the repository: shown where there is room.
+            heavy = 0.4
         if heavy:
             place = Place(self.file, line)
             yield Step("call", self.text(node), place, heavy, node=node, function=self.definition)

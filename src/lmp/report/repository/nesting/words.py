@@ -14,7 +14,7 @@ _CORE = re.compile(
     r"|^(get_)?next_batch|^schedule$|^_?model(_call)?$|^layers?$|^self_attn$|^set_kv_buffer$|^update_and_fetch$|^_?step$"
 )
 _MUCH = re.compile(
-    r"step|batch|cache|logits|process_batch|append|output|token|quantize|mlp|moe|expert|layer|embed|norm|lm_head"
+    r"step|batch|^_?run$|^_?run_|execute|postprocess|prepare|cache|logits|process_batch|append|output|token|quantize|mlp|moe|expert|layer|embed|norm|lm_head"
     r"|match_prefix|recv|request|merge|filter|replay|capture|matmul|gemm|linear|rope|rotary|softmax|kernel|launch"
 )
 _NOT = re.compile(
@@ -54,6 +54,13 @@ _PLAIN = frozenset(
     ]
 )
 _HOLDER = re.compile(r"cache|block|pool|alloc|schedul|queue|waiting|running|batch|kv")
+
+
+def may_matter(name: str, receiver: str) -> bool:
+    """Whether a call whose name says nothing may be shown where there is room."""
+    low = name.lower()
+    aside = _NEVER.search(low) or _NOT.search(low) or low in _PLAIN or low.startswith("__")
+    return not aside and not re.search(r"metric|logger|stats|tracer|profiler|parser$|hook$", receiver.lower())
 
 
 def weight(name: str, receiver: str) -> float:

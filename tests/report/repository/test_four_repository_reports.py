@@ -1,0 +1,67 @@
+"""Reports on the four code bases that `make repositories` fetches: every pointer resolves, and the parts are theirs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from small_repository import Reported, reported
+
+FETCHED = Path(__file__).parents[3] / "build" / "repositories"
+# What an engineer who knows the code base would name: part, symbol.
+PARTS = {
+    "fla": {"attention": "parallel_attn", "backend dispatch": "BaseBackend", "convolution": "ShortConvolution"},
+    "liger": {"loss": "LigerForCausalLMLoss", "normalization": "LigerRMSNorm"},
+    "mlx": {
+        "runtime loop": "generate_step",
+        "scheduler": "BatchGenerator",
+        "KV cache": "KVCache",
+        "sampling": "make_sampler",
+        "server": "APIHandler",
+    },
+    "sglang": {
+        "runtime loop": "event_loop_normal",
+        "scheduler": "Scheduler",
+        "KV cache": "MHATokenToKVPool",
+        "sampling": "Sampler",
+        "attention backend": "AttentionBackend",
+        "model runner": "ModelRunner",
+        "tokenizer": "TokenizerManager",
+        "detokenizer": "DetokenizerManager",
+    },
+}
+
+
+@pytest.fixture(scope="module", params=sorted(PARTS))
+def fetched(request: pytest.FixtureRequest) -> tuple[str, Reported]:
+    found = sorted(FETCHED.glob(f"{request.param}*"))
+    if not found:
+        pytest.skip("the code bases are not there: run `make repositories`")
+    return request.param, reported(found[0])
+
+
+def test_every_pointer_resolves(fetched: tuple[str, Reported]) -> None:
+    _, report = fetched
+    assert report.review.findings == []
+    assert report.review.pointers > 400
+
+
+def test_parts_are_played_by_what_plays_them(fetched: tuple[str, Reported]) -> None:
+    name, report = fetched
+    rows = report.section("Key components (with code locations)").split("\n")
+    for part, symbol in PARTS[name].items():
+        row = next(row for row in rows if row.startswith(f"| {part} |"))
+        assert f"(`{symbol}`) |" in row, row
+    assert sum(row.startswith("| ") for row in rows) - 2 >= 10
+
+
+def test_every_kernel_flag_and_read_has_its_row(fetched: tuple[str, Reported]) -> None:
+    _, report = fetched
+    counts = report.facts.counts
+    for title, name in (
+        ("Appendix A: environment variables", "env_reads"),
+        ("Appendix B: command line flags", "flags"),
+        ("Appendix D: kernels", "kernels"),
+    ):
+        rows = [line for line in report.section(title).split("\n") if line.startswith("| ")][2:]
+        assert len([row for row in rows if not row.startswith("| none found")]) == counts[name], title
