@@ -46,7 +46,7 @@ def markup(tmp_path_factory: pytest.TempPathFactory) -> Reported:
         "pkg/__init__.py": "",
         "pkg/<b>|`x`.py": MARKUP,
         "pkg/decode.py": MARKUP,
-        "README.md": "# <script>x</script>\n\nThis is a | text with <b>markup</b> and {braces} of more than eight words.\n",
+        "README.md": "# <script>x</script>\n\nThis is a | text with <b>markup</b> and {braces}, of more than eight.\n",
     }
     return reported(written(tmp_path_factory.mktemp("odd") / "a<b>|c", files))
 

@@ -89,19 +89,25 @@ def _owners(study: Study, facet: Facet) -> dict[tuple[str, str], float]:
     return found
 
 
+def _counts(study: Study, place: Place) -> bool:
+    """Whether a setting is of what runs a language model, and not of a tool beside it."""
+    aside = ASIDE.search(place.file) or re.search(rf"{DIFFUSION}|/tools?/|expert_pack", place.file, re.IGNORECASE)
+    return study.base.is_own(place.file) and not aside
+
+
 def _controls(study: Study, facet: Facet) -> list[list[Inline]]:
     if not facet.control:
         return []
     wanted = re.compile(facet.control, re.IGNORECASE)
     found: dict[str, tuple[str, Place]] = {}
     for flag in study.base.facts.flags:
-        if study.base.is_own(flag.place.file) and any(wanted.search(name) for name in flag.names):
+        if _counts(study, flag.place) and any(wanted.search(name) for name in flag.names):
             found.setdefault(
                 flag.names[0],
                 (f"{flag.names[0]}={flag.default}" if flag.default is not None else flag.names[0], flag.place),
             )
     for read in study.base.facts.env:
-        if read.resolved and wanted.search(read.name) and study.base.is_own(read.place.file):
+        if read.resolved and wanted.search(read.name) and _counts(study, read.place):
             found.setdefault(
                 read.name, (f"{read.name}={read.default}" if read.default is not None else read.name, read.place)
             )
@@ -187,7 +193,7 @@ SAMPLING = (
         r"SamplingParams|SamplingArg|make_sampler|GenerationConfig|top_?[pk]|min_?p\b|apply_min_p|apply_xtc"
         r"|SamplingBatchInfo|sample_(mult|argmax|topp|top_p)",
         "sampling parameters, top p, top k, min p, sampler",
-        path=r"sampl",
+        within=r"sampl|generat|logit|param|main",
         never=r"moe|expert|router|topk_(ids|weights|gating)|logprob|/ops/|kernels?/|attention|index",
         owners=("sampling", "sampling parameters"),
         control=r"^-*(temp|temperature|top[-_][pk]|min[-_]p|repetition|frequency)",

@@ -68,6 +68,7 @@ def _unset(study: Study) -> Iterator[Line]:
         for read in study.base.facts.env
         if read.resolved and must_be_set(read) and study.base.is_own(read.place.file)
     ]
+    found.sort(key=lambda read: bool(ASIDE.search(read.place.file)))
     names: dict[str, Place] = {}
     for read in found:
         names.setdefault(read.name, read.place)

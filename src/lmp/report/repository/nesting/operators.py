@@ -12,6 +12,7 @@ def operators(base: CodeBase) -> list[Definition]:
     """Public functions and ``forward`` methods nearest to the kernels that are launched most, one a folder; attention
     and what else runs in prefill and decode comes first."""
     launches: dict[str, int] = {}
+    launching = {launch.place.file for launch in base.facts.launches}
     for launch in base.facts.launches:
         if base.is_own(launch.place.file):
             folder = launch.place.file.rpartition("/")[0]
@@ -23,12 +24,22 @@ def operators(base: CodeBase) -> list[Definition]:
             continue
         if re.search(r"kernel|_bwd|backward|naive|_ref\b|reference|test|bench|torch_", each.name):
             continue
-        importers = base.imported_by(each)
+        if each.place.file not in launching and not _phase(each.name) and not _applies(base, each):
+            continue
+        importers = base.imported_by(each) - (100 if _ASIDE.search(each.place.file) else 0)
         rank = (_phase(each.name), importers, launches[folder], -each.place.line)
-        if importers and (folder not in best or rank > best[folder][0]):
+        if base.imported_by(each) and (folder not in best or rank > best[folder][0]):
             best[folder] = rank, each
     ranked = sorted(best.values(), key=lambda item: (-item[0][0], -item[0][1], -item[0][2], item[1].place.file))
     return [each for _, each in ranked]
+
+
+_ASIDE = re.compile(r"ascend|npu|xpu|backends?/|_lib/|utils?[./]|experimental|diffus")
+
+
+def _applies(base: CodeBase, each: Definition) -> bool:
+    """Whether a function runs an autograd function."""
+    return any(".apply(" in line for line in base.lines(each.place.file)[each.place.line : each.end])
 
 
 def _phase(name: str) -> int:
