@@ -61,9 +61,14 @@ def _hardware(facts: ModelFacts, sources: Sources) -> Iterator[Line]:
         memory = facts.number("{a}", "B", a=Term(constant=facts.device.memory, source=facts.device.source))
         fits = named["weight_bytes"] <= facts.device.memory
         line += [
-            "the weights take ", facts.number("{a}", "B", a=Term(name="weight_bytes")), f" in {facts.model.dtype}, ",
-            "less than" if fits else "more than", " the ", memory, f" of one {facts.device.name}",
-        ]  # fmt: skip
+            "the weights take ",
+            facts.number("{a}", "B", a=Term(name="weight_bytes")),
+            f" in {facts.model.dtype}, ",
+            "less than" if fits else "more than",
+            " the ",
+            memory,
+            f" of one {facts.device.name}",
+        ]
     yield line
 
 
@@ -90,9 +95,12 @@ def _precision(facts: ModelFacts, sources: Sources) -> Iterator[Line]:
                 case ast.Assign(targets=[ast.Name(id=name)], value=value) if name.startswith("_keep_in_fp32"):
                     if piece.own:
                         yield [
-                            "Precision: ", Code(f"{name} = {ast.unparse(value)}"), " at ", piece.pointer(statement.lineno, name),
+                            "Precision: ",
+                            Code(f"{name} = {ast.unparse(value)}"),
+                            " at ",
+                            piece.pointer(statement.lineno, name),
                             f": loading may keep these in float32; the analysis runs them in {facts.model.dtype}",
-                        ]  # fmt: skip
+                        ]
 
 
 def _converted(facts: ModelFacts) -> Iterator[Inline]:

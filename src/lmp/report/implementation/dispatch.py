@@ -123,7 +123,7 @@ def _answers(function: ast.AST) -> list[str]:
         if isinstance(node, ast.If):
             for statement in node.body:
                 if isinstance(statement, ast.Return) and isinstance(statement.value, ast.Constant):
-                    found[_short(f"{statement.value.value} if {ast.unparse(node.test)}")] = None
+                    found[_short(f"{ast.unparse(statement.value)} if {ast.unparse(node.test)}")] = None
                     conditional.add(id(statement))
     for node in ast.walk(function):
         if isinstance(node, ast.Return) and node.value is not None and id(node) not in conditional:

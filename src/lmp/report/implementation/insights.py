@@ -102,9 +102,14 @@ def _hot(component: Component, point: Point) -> Iterator[Line]:
         launches = own.amount("launches", point)
         if flops is not None and moved is not None and moved.value >= 1:
             yield [
-                "Its own lines, without the modules that it calls: ", flops, " of its FLOPs and ", moved,
-                " of its bytes in prefill, in ", launches, " operators.",
-            ]  # fmt: skip
+                "Its own lines, without the modules that it calls: ",
+                flops,
+                " of its FLOPs and ",
+                moved,
+                " of its bytes in prefill, in ",
+                launches,
+                " operators.",
+            ]
     yield from _hot_line(component, point, kernels)
 
 
@@ -127,8 +132,12 @@ def _hot_line(component: Component, point: Point, kernels: list[KernelNumbers]) 
     yield [
         f"Most bytes of a single line of its own in {point.phase}: {words} at ",
         place_near(facts, component.class_name, line, first.file, *_symbols(first.operation), first.function),
-        ", ", measure.amount("bytes", point), " (", share, " of its bytes).",
-    ]  # fmt: skip
+        ", ",
+        measure.amount("bytes", point),
+        " (",
+        share,
+        " of its bytes).",
+    ]
 
 
 def _symbols(operation: str) -> tuple[str, ...]:
@@ -157,9 +166,10 @@ def _between(component: Component, prefill: Point, decode: Point, points: Mappin
         ]
     elif factor <= NARROW:
         line += [
-            f"; {_batch(batched)} sequences at once leave it at ", many,
+            f"; {_batch(batched)} sequences at once leave it at ",
+            many,
             ": its bytes grow with the batch, so batching does not help.",
-        ]  # fmt: skip
+        ]
     else:
         line += [
             f"; {_batch(batched)} sequences at once raise that to ",
@@ -186,9 +196,16 @@ def _longer(component: Component, decode: Point, points: Mapping[str, Point]) ->
     if not before.value or after.value < before.value * NARROW:
         return
     yield [
-        "With ", _tokens(facts, longer), " cached tokens in place of ", _tokens(facts, decode), " a decode step moves ",
-        after, " in place of ", before, ".",
-    ]  # fmt: skip
+        "With ",
+        _tokens(facts, longer),
+        " cached tokens in place of ",
+        _tokens(facts, decode),
+        " a decode step moves ",
+        after,
+        " in place of ",
+        before,
+        ".",
+    ]
     kernels = [k for k in facts.kernels(longer) if k.class_name == component.class_name]
     yield from _hot_line(component, longer, [k for k in kernels if k.kernel.category != "call"])
 
@@ -203,8 +220,8 @@ def _fusion(component: Component, compulsory: Mapping[str, str], points: list[Po
     formula = compulsory.get(component.class_name)
     if formula is None:
         yield (
-            f"Fusion: none found (searched: compulsory bytes in the analysis of {short(component.class_name)}), so what "
-            "it could save is not known."
+            f"Fusion: none found (searched: compulsory bytes in the analysis of {short(component.class_name)}): "
+            "what it could save is not known."
         )
         return
     line: list[Inline] = []
@@ -214,7 +231,7 @@ def _fusion(component: Component, compulsory: Mapping[str, str], points: list[Po
         if not least.value:
             continue
         times = component.measure.over("bytes", point, Term(point=point.key, formula=formula))
-        most = max(most, times.value)
+        most = max(most, Fraction(times.value))
         line += ["; " if line else "", least, f" in {point.phase}, of which eager execution moves ", times]
     if not line:
         return
@@ -232,7 +249,6 @@ def _longest(facts: ModelFacts, decode: Point | None) -> Point | None:
 
 def _largest_parts(component: Component, points: list[Point]) -> Iterator[Line]:
     """Which of the modules that it calls has most of it; of a class that calls none, which of its places."""
-    facts = component.facts
     parts = _parts(component)
     if len(parts) < 2:
         return
@@ -245,8 +261,9 @@ def _largest_parts(component: Component, points: list[Point]) -> Iterator[Line]:
             continue
         line: list[Inline] = [f"Largest parts, {point.title}: "]
         for index, (name, flops, moved) in enumerate(known[:MOST_PARTS]):
-            line += ["; " if index else "", Code(name), " ", *([flops, " of the FLOPs, "] if flops is not None else [])]
-            line += [moved, " of the bytes"]
+            line += ["; " if index else "", Code(name), " "]
+            line += [flops, " of the FLOPs, "] if flops is not None else []
+            line += [moved, " of the bytes"] if moved is not None else []
         yield [*line, "."]
 
 
