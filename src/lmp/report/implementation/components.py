@@ -34,10 +34,15 @@ def section(facts: ModelFacts, told: Told | None = None) -> Section:
     return Section(
         "4. Component Analysis",
         sections=tuple(
-            _component(component, f"4.{number} {component.name} ({component.role})", compulsory, told)
+            _component(component, f"4.{number} {_title(component)}", compulsory, told)
             for number, component in enumerate(components(facts), 1)
         ),
     )
+
+
+def _title(component: Component) -> str:
+    is_said = component.role.lower() == component.name.lower()
+    return component.name if is_said else f"{component.name} ({component.role})"
 
 
 def _component(component: Component, title: str, compulsory: Mapping[str, str], told: Told | None) -> Section:

@@ -84,7 +84,7 @@ def _outside(op: Op, path: str) -> str:
         if own and own != parts[: len(own)]:
             return ".".join(own[len(_common(own, parts)) :])
     inner = op.frames[0]
-    return f"line {inner.lines[-1].line}" if inner.lines else "input"
+    return f"the caller's line {inner.lines[-1].line}" if inner.lines else "input"
 
 
 def _common(one: Sequence[str], other: Sequence[str]) -> list[str]:

@@ -232,13 +232,13 @@ def _fusion(component: Component, compulsory: Mapping[str, str], points: list[Po
             continue
         times = component.measure.over("bytes", point, Term(point=point.key, formula=formula))
         most = max(most, Fraction(times.value))
-        line += ["; " if line else "", least, f" in {point.phase}, of which eager execution moves ", times]
+        line += [" and " if line else "", least, f" in {point.phase} (eager: ", times, " that)"]
     if not line:
         return
     if most < NOTHING_TO_SAVE:
-        yield ["Fusion inside of it saves nothing: its inputs, weights and outputs moved once are ", *line, "."]
+        yield ["Fusion inside of it saves nothing: inputs, weights and outputs moved once are ", *line, "."]
     else:
-        yield ["Fused to move its inputs, weights, cache and outputs once it would move ", *line, "."]
+        yield ["What no fusion inside of it can save, inputs, weights, cache and outputs once, is ", *line, "."]
 
 
 def _longest(facts: ModelFacts, decode: Point | None) -> Point | None:
@@ -252,6 +252,7 @@ def _largest_parts(component: Component, points: list[Point]) -> Iterator[Line]:
     parts = _parts(component)
     if len(parts) < 2:
         return
+    told: set[str] = set()
     for point in points:
         whole = component.measure
         shares = [(name, m.share("flops", point, whole), m.share("bytes", point, whole)) for name, m in parts.items()]
@@ -259,6 +260,10 @@ def _largest_parts(component: Component, points: list[Point]) -> Iterator[Line]:
         known.sort(key=lambda entry: -entry[2].value)
         if not known:
             continue
+        text = ";".join(f"{name} {moved.text}" for name, _, moved in known[:MOST_PARTS] if moved is not None)
+        if text in told:
+            continue
+        told.add(text)
         line: list[Inline] = [f"Largest parts, {point.title}: "]
         for index, (name, flops, moved) in enumerate(known[:MOST_PARTS]):
             line += ["; " if index else "", Code(name), " "]

@@ -238,7 +238,7 @@ def _position(facts: ModelFacts, component: Component) -> Iterator[Line]:
     given = {name: facts.settings[name] for name in facts.settings if name.startswith("rope_parameters.")}
     kind = given.get("rope_parameters.rope_type", facts.settings.get("rope_type"))
     line: list[Inline] = ["Rotary positions"]
-    shown = [f"{name.rpartition('.')[2]} {value}" for name, value in given.items() if not name.endswith("rope_type")]
+    shown = [f"{name.rpartition('.')[2]} {value}" for name, value in given.items() if not name.endswith("type")]
     if kind:
         line += [" of type ", Code(str(kind))]
     if shown:
