@@ -41,7 +41,8 @@ class Steps(nn.Module):
 
 def test_the_peak_of_three_layers() -> None:
     watch = seen(Three(), 3, 4)
-    # 3 rows of float32: the input has 3 * 4 * 4 = 48 bytes, the results 3 * 8 * 4 = 96, 3 * 16 * 4 = 192, 3 * 2 * 4 = 24.
+    # 3 rows of float32: the input has 3 * 4 * 4 = 48 bytes, the results 3 * 8 * 4 = 96, 3 * 16 * 4 =
+    # 192 and 3 * 2 * 4 = 24.
     # b: 48 + 96 + 192 = 336, the input being the caller's. c: 48 + 192 + 24 = 264, as nothing holds a's result.
     assert watch.peak is not None
     assert (watch.peak.total, watch.peak.operator) == (336, 1)

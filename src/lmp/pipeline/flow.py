@@ -15,6 +15,7 @@ from lmp.errors import LmpError, TraceFailed
 
 if TYPE_CHECKING:
     from lmp.pipeline.lifetimes import Lifetimes, Operated, Storage
+    from lmp.pipeline.lifetimes import Peak as Top
     from lmp.pipeline.making import Making
     from lmp.trace.runs import Run
     from lmp.workload.calls import Segment
@@ -185,19 +186,17 @@ class _Running:
             seen.held_after,
             self._words(top.name, {}),
             tuple(self._frames(top.segments)),
-            tuple(self._composition(top.alive, seen)),
+            tuple(self._composition(top)),
         )
 
-    def _composition(self, alive: Sequence[Storage], seen: Lifetimes) -> Iterator[tuple[str, int, int]]:
+    def _composition(self, top: Top) -> Iterator[tuple[str, int, int]]:
         groups: dict[str, list[int]] = {}
-        for storage in alive:
+        for storage in top.alive:
             label = {"cache": "KV cache", "input": "inputs of the call"}.get(storage.kind)
             if label is None:
-                shape = ", ".join(map(str, storage.shape))
-                label = f"{storage.dtype} [{shape}]"
-                made = seen.makers.get(storage.index)
-                if made is not None:
-                    label = f"{self._made_by(made)}: {label}"
+                label = f"{storage.dtype} [{', '.join(map(str, storage.shape))}]"
+                made = top.makers.get(storage.index)
+                label = label if made is None else f"{self._made_by(made)}, {label}"
             groups.setdefault(label, []).append(storage.bytes)
         ordered = sorted(groups.items(), key=lambda item: -sum(item[1]))
         yield from ((label, sum(sizes), len(sizes)) for label, sizes in ordered)
@@ -206,8 +205,7 @@ class _Running:
         name, segments = made
         words = self._words(name, {})
         frames = list(self._frames(segments))
-        where = frames[0].path.rpartition(".")[2] if frames and frames[0].path else ""
-        return f"{where} {words}".strip() if where and not where.isdigit() else words
+        return f"{words} in {frames[0].path}" if frames and frames[0].path else words
 
     # -- one call in detail ----------------------------------------------------------------------------------------
 

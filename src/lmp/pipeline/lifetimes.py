@@ -77,6 +77,8 @@ class Peak:
     name: str
     total: int
     alive: tuple[Storage, ...]
+    makers: Mapping[int, tuple[str, tuple[Segment, ...]]]
+    """Storages of some size that were alive -> the operator that made them, and its lines."""
 
     @property
     def cache(self) -> int:
@@ -105,8 +107,8 @@ class Lifetimes:
         """Bytes of the cache's storages when the call began."""
         self.held_after = 0
         """The same when it ended."""
-        self.makers: dict[int, tuple[str, tuple[Segment, ...]]] = {}
-        """Storages that were alive at a peak -> the operator that made them, and its lines."""
+        self._makers: dict[int, tuple[str, tuple[Segment, ...]]] = {}
+        """Of what is alive and of some size: the operator that made it, and its lines."""
         self.output_shapes: dict[str, tuple[int, ...]] = {}
         """Module path -> shape of the first tensor that its first call returned."""
         self.returned: tuple[int, ...] = ()
@@ -217,7 +219,7 @@ class Lifetimes:
             if storage.maker != index and storage.index in read:
                 storage.writers.append(index)
             elif storage.bytes >= LARGE:
-                self.makers[storage.index] = (name, self._tracker.segments())
+                self._makers[storage.index] = (name, self._tracker.segments())
             self._writer[storage.index] = index
             wrote.append(storage.index)
         if self.detail:
@@ -259,12 +261,12 @@ class Lifetimes:
             storage.end = self._count
             self._bytes -= storage.bytes
             self._writer.pop(storage.index, None)
-            self.makers.pop(storage.index, None)
+            self._makers.pop(storage.index, None)
 
     def _look(self, index: int, name: str) -> None:
         if self.peak is None or self._bytes > self.peak.total:
             ordered = tuple(sorted((s for _, s in self._alive.values()), key=lambda s: (-s.bytes, s.index)))
-            self.peak = Peak(index, self._tracker.segments(), name, self._bytes, ordered)
+            self.peak = Peak(index, self._tracker.segments(), name, self._bytes, ordered, dict(self._makers))
 
 
 class _Tracker(CallTracker):

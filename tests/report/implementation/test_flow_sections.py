@@ -7,11 +7,11 @@ from fractions import Fraction
 
 import pytest
 
-from lmp.records import Narrative
 from lmp.report.document.amounts import Number
 from lmp.report.document.ledger import Ledger, entries
 from lmp.report.document.markdown import to_markdown
 from lmp.report.document.parts import Document, Section, Table
+from lmp.report.document.told import Told
 from lmp.report.facts import ModelFacts
 from lmp.report.implementation import catalog, dataflow, faq, parallelism, performance
 from lmp.report.implementation.operators import Catalogue, kinds_of, steps_of
@@ -21,7 +21,7 @@ from lmp.report.review.placeholders import check_placeholders, check_tables
 from lmp.report.review.places import Roots, check_pointers
 from lmp.report.review.reading import read_markdown
 
-Write = Callable[[ModelFacts, Narrative | None], Section]
+Write = Callable[[ModelFacts, Told | None], Section]
 SECTIONS: tuple[Write, ...] = (
     catalog.section, dataflow.section, parallelism.section, performance.section, faq.section,
 )  # fmt: skip
@@ -107,9 +107,10 @@ def numbers_of(section: Section, column: int) -> list[Number]:
 def test_bytes_that_tensor_parallelism_sends(small_llama: ModelFacts) -> None:
     patterns = parallelism.section(small_llama).sections[1]
     sent = numbers_of(patterns, 1)[0]
-    # Prefill of 2048 tokens over 8 devices: all_reduce of 2048 * 64 * 2 bytes after the embedding, 3 o_proj and
-    # 3 down_proj (twice around the ring), all_gather of the logits, 2048 * 1000 * 2 (once); 7/8 leaves a device.
-    assert sent.value == Fraction(7, 8) * (2 * 7 * 262_144 + 4_096_000)
+    # Prefill of 2048 tokens over 2 devices, as there are 2 heads of keys and values: all_reduce of 2048 * 64 * 2 bytes
+    # after the embedding, 3 o_proj and 3 down_proj (twice around the ring), all_gather of the logits, 2048 * 1000 * 2
+    # (once); 1/2 leaves a device.
+    assert sent.value == Fraction(1, 2) * (2 * 7 * 262_144 + 4_096_000)
 
 
 def test_bounds_of_the_head(small_llama: ModelFacts) -> None:

@@ -9,7 +9,7 @@ from lmp.pipeline.flow import Flow, Op, Tensor
 from lmp.report.document.amounts import Term
 from lmp.report.document.parts import Block, Bullets, Code, Inline, Line
 from lmp.report.facts import ModelFacts, Point, short
-from lmp.report.implementation.operators import kinds_of, layer_of, plain, pointer_at, shape_text
+from lmp.report.implementation.operators import kinds_of, layer_of, plain, pointer_at, searched, shape_text
 from lmp.source.lines import enclosing_function
 
 
@@ -18,7 +18,7 @@ def cache_blocks(facts: ModelFacts) -> list[Block]:
     if "cache_len" not in facts.model.parameters:
         return [Bullets([], searched=f"a KV cache among the inputs and outputs of {short(facts.model.class_name)}")]
     items = [*_writers(facts), *_tensors(facts), *cache_of_a_token(facts), *_kept(facts), *_copied(facts)]
-    return [Bullets(items, searched=f"operators that write the cache; {facts.flows.reason}")]
+    return [Bullets(items, searched=f"operators that write the cache in {searched(facts)}")]
 
 
 def _cached(flow: Flow) -> list[Tensor]:
@@ -74,7 +74,7 @@ def _tensors(facts: ModelFacts) -> Iterator[Line]:
         op = flow.ops[tensor.maker]
         found = layer_of(op.frames[0].path)
         kind = kinds.get((found[0], found[1])) if found else None
-        if found is None or kind is not None:
+        if found is None or kind is not None or not kinds:
             name = f"{kind.name}: " if kind is not None else ""
             alike.setdefault((name, f"{shape_text(op)} {tensor.dtype}", tensor.formula), []).append(tensor)
     for (name, text, formula), tensors in alike.items():

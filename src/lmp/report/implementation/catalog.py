@@ -4,28 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lmp.records import Narrative
 from lmp.report.document.parts import Block, Bullets, Code, Inline, Line, Paragraph, Pointer, Section, Table
+from lmp.report.document.told import Told
 from lmp.report.facts import ModelFacts, short
-from lmp.report.implementation.operators import Catalogue, Row, code_at, joined, plain, row_pointer, shape_text
+from lmp.report.implementation.operators import (
+    Catalogue,
+    Row,
+    code_at,
+    further,
+    joined,
+    plain,
+    pointer_at,
+    row_pointer,
+    searched,
+    shape_text,
+)
 from lmp.report.implementation.searching import Searched, ran_functions
 
+TITLE = "5. Task/Operator Catalog"
 COLUMNS = ("ID", "Task Type", "Purpose", "Tiling", "Dependencies")
 TILES = ("BLOCK_M", "BLOCK_N", "BLOCK_K", "BLOCK_SIZE", "num_warps", "num_stages", "triton.jit")
 
 
-def section(facts: ModelFacts, told: Narrative | None = None) -> Section:
+def section(facts: ModelFacts, told: Told | None = None) -> Section:
     """Operators by line and what they do; those of layers that are alike stand once."""
     catalogue = Catalogue(facts)
     rows = [_row(facts, catalogue, row) for row in catalogue.rows.values()]
-    searched = f"executed operators of {short(facts.model.class_name)}; {facts.flows.reason}"
     blocks: list[Block] = [
         Paragraph(_reading(facts)),
-        Table(COLUMNS, [*rows, *_views(facts)], searched=searched),
+        Table(COLUMNS, [*rows, *_views(facts)], searched=searched(facts)),
         Paragraph("Tiling:"),
         Bullets(list(_tiling(facts, catalogue))),
+        *further(told, TITLE),
     ]
-    return Section("5. Task/Operator Catalog", blocks)
+    return Section(TITLE, blocks)
 
 
 def _reading(facts: ModelFacts) -> Line:
@@ -59,8 +71,6 @@ def _other_pointers(facts: ModelFacts, row: Row) -> Pointer | None:
     line = frame.lines[-1]
     if len(frame.lines) == 1 or (line.file, line.line) == (row.place.file, row.place.line):
         return None
-    from lmp.report.implementation.operators import pointer_at
-
     inner = frame.lines[-2].function
     return pointer_at(facts, line.file, line.line, inner)
 

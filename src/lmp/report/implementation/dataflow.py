@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from lmp.records import Narrative
 from lmp.report.document.parts import (
     Block,
     Bullets,
@@ -18,28 +17,33 @@ from lmp.report.document.parts import (
     Paragraph,
     Section,
 )
+from lmp.report.document.told import Told
 from lmp.report.facts import ModelFacts, Point, short
 from lmp.report.implementation.lifecycle import lifecycle
-from lmp.report.implementation.operators import Step, steps_of
+from lmp.report.implementation.operators import Step, further, searched, steps_of
 from lmp.report.implementation.peaks import peak_blocks
 
 WIDTH = 100
 
 
-def section(facts: ModelFacts, told: Narrative | None = None) -> Section:
+def section(facts: ModelFacts, told: Told | None = None) -> Section:
     """Everything is drawn from one executed call, prefill where there is one."""
     return Section(
         "6. Data Flow & Dependencies",
         sections=[
-            Section("6.1 Full Forward Pass", _forward(facts)),
-            Section("6.2 Dependency Graph", _graph(facts)),
-            Section("6.3 Memory Lifecycle", [*lifecycle(facts), *peak_blocks(facts)]),
+            _titled("6.1 Full Forward Pass", _forward(facts), told),
+            _titled("6.2 Dependency Graph", _graph(facts), told),
+            _titled("6.3 Memory Lifecycle", [*lifecycle(facts), *peak_blocks(facts)], told),
         ],
     )
 
 
+def _titled(title: str, blocks: list[Block], told: Told | None) -> Section:
+    return Section(title, [*blocks, *further(told, title)])
+
+
 def not_run(facts: ModelFacts) -> str:
-    return f"none found (searched: an executed call of {short(facts.model.class_name)}; {facts.flows.reason})"
+    return f"none found (searched: {searched(facts)})"
 
 
 # --- 6.1 -------------------------------------------------------------------------------------------------------------
@@ -54,7 +58,8 @@ def _forward(facts: ModelFacts) -> list[Block]:
     return [
         Paragraph(
             f"One {phase} call as it runs, with one layer of each kind: steps in order, the shape of what others take "
-            "of each, and after ◄ the steps whose results it takes."
+            "of each, and after ◄ the steps whose results it takes. Where the first layer of a kind takes what ran "
+            "before all layers, the following ones take what the layer before them ended in."
         ),
         Fence(drawn, "text"),
         *_later(facts, steps),

@@ -6,12 +6,20 @@ import re
 from collections.abc import Iterator
 
 from lmp.pipeline.flow import Op
-from lmp.records import Narrative
 from lmp.report.document.amounts import Number, Term
 from lmp.report.document.parts import Block, Bullets, Code, Inline, Line, Paragraph, Pointer, Section, Table
+from lmp.report.document.told import Told
 from lmp.report.facts import ModelFacts, short
 from lmp.report.implementation.caching import cache_blocks, cache_of_a_token
-from lmp.report.implementation.operators import Catalogue, joined, pointer_at, row_pointer, shape_text
+from lmp.report.implementation.operators import (
+    Catalogue,
+    further,
+    joined,
+    pointer_at,
+    row_pointer,
+    searched,
+    shape_text,
+)
 from lmp.report.implementation.peaks import with_weights
 from lmp.report.implementation.performance import devices_needed
 from lmp.report.implementation.searching import Searched, ran_functions
@@ -30,22 +38,22 @@ HOOKS = re.compile(r"@(use_\w+)")
 LENGTHS = ("max_position_embeddings", "sliding_window", "n_positions", "attention_chunk_size", "max_seq_len")
 
 
-def section(facts: ModelFacts, told: Narrative | None = None) -> Section:
+def section(facts: ModelFacts, told: Told | None = None) -> Section:
     """Each answer is of the code that ran, of the config, and of the numbers at the stated points."""
     return Section(
         "9. Technical FAQ",
         sections=[
-            Section("Q: How are variable sequence lengths handled?", [_a(), *_lengths(facts)]),
-            Section("Q: What is the maximum supported sequence length?", [_a(), *_maximum(facts)]),
-            Section("Q: What operations are fused?", [_a(), *_fused(facts)]),
-            Section("Q: What hardware is required?", [_a(), *_hardware(facts)]),
-            Section("Q: How does the KV cache work?", [_a(), *cache_blocks(facts)]),
+            _titled("Q: How are variable sequence lengths handled?", _lengths(facts), told),
+            _titled("Q: What is the maximum supported sequence length?", _maximum(facts), told),
+            _titled("Q: What operations are fused?", _fused(facts), told),
+            _titled("Q: What hardware is required?", _hardware(facts), told),
+            _titled("Q: How does the KV cache work?", cache_blocks(facts), told),
         ],
     )
 
 
-def _a() -> Paragraph:
-    return Paragraph("A:")
+def _titled(question: str, answer: list[Block], told: Told | None) -> Section:
+    return Section(question, [Paragraph("A:"), *answer, *further(told, question)])
 
 
 # --- lengths ---------------------------------------------------------------------------------------------------------
@@ -318,8 +326,8 @@ def _hardware(facts: ModelFacts) -> list[Block]:
     points = [point for point in facts.points if point.key in facts.flows.peaks and facts.inspection is not None]
     rows: list[list[Line]] = []
     for point in points:
-        whole: Number | None = with_weights(facts, point)
-        rows.append([point.title, whole if whole is not None else "unknown", devices_needed(facts, point)])
+        held: Number | None = with_weights(facts, point)
+        rows.append([point.title, held if held is not None else "unknown", devices_needed(facts, point)])
     columns = ("Point", "Weights, KV cache and activations", f"{facts.device.name}s of this memory")
-    searched = f"a call of {short(facts.model.class_name)} with all its layers; {facts.flows.reason}"
-    return [Bullets(items), Table(columns, rows, searched=searched, right=frozenset({1, 2}))]
+    whole = f"{searched(facts)}, with all its layers"
+    return [Bullets(items), Table(columns, rows, searched=whole, right=frozenset({1, 2}))]

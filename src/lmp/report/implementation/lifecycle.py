@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from lmp.pipeline.flow import Flow, Tensor
 from lmp.report.document.amounts import Number, Term
 from lmp.report.document.parts import Block, Code, Inline, Line, Paragraph, Table
-from lmp.report.facts import ModelFacts, Point, short
+from lmp.report.facts import ModelFacts, Point
 from lmp.report.implementation.operators import (
     Catalogue,
     Row,
@@ -18,6 +18,7 @@ from lmp.report.implementation.operators import (
     of_layers,
     plain,
     row_pointer,
+    searched,
 )
 
 COLUMNS = ("Tensor", "Created By", "Consumed By", "Lifetime")
@@ -41,8 +42,7 @@ def lifecycle(facts: ModelFacts) -> list[Block]:
     """A table of the tensors of one call, the large ones one by one."""
     phase, flow = next(iter(facts.flows.phases.items()), (None, None))
     if phase is None or flow is None:
-        searched = f"an executed call of {short(facts.model.class_name)}; {facts.flows.reason}"
-        return [Table(COLUMNS, [], searched=searched)]
+        return [Table(COLUMNS, [], searched=searched(facts))]
     point = next(p for p in facts.points if p.phase == phase and p.values["batch_size"] == 1)
     catalogue = Catalogue(facts)
     groups = _groups(facts, catalogue, phase, flow)
@@ -57,8 +57,8 @@ def lifecycle(facts: ModelFacts) -> list[Block]:
     return [
         Paragraph(
             f"Tensors of one call ({point.title}), one layer of each kind; T numbers are those of section 5. A tensor "
-            "is its memory with all views of it. It ends where nothing refers to it any more, which is before the first "
-            "task that runs without it."
+            "is its memory with all views of it. It ends where nothing refers to it any more, which is before the "
+            "first task that runs without it."
         ),
         Table(COLUMNS, rows),
     ]

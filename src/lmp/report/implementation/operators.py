@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lmp.pipeline.flow import Flow, Frame, Op, Tensor
-from lmp.report.document.parts import Code, Inline, Pointer
+from lmp.report.document.parts import Block, Bullets, Code, Inline, Pointer
+from lmp.report.document.told import Told
 from lmp.report.facts import ModelFacts, short
 from lmp.source.parsed import parse
 
@@ -142,7 +143,7 @@ class Kind:
 
 
 def kinds_of(facts: ModelFacts, flow: Flow) -> list[Kind]:
-    """The kinds of layers that ran, each by the first of it."""
+    """The kinds of layers that ran, each by the first of it; none of a class that has no layers itself."""
     ran: dict[str, set[int]] = {}
     for op in flow.ops:
         found = layer_of(op.frames[0].path)
@@ -151,9 +152,6 @@ def kinds_of(facts: ModelFacts, flow: Flow) -> list[Kind]:
     kinds = []
     for stack, indices in ran.items():
         groups = _groups(facts, stack)
-        if not groups:
-            kinds.append(Kind(stack, min(indices), f"{stack}.{min(indices)}", f"{stack}.{min(indices)}", 1, ""))
-            continue
         # A model cut to one layer of each kind has them in the order of the kinds; else they keep their places.
         in_order = len(indices) == len(groups) and max(indices) == len(groups) - 1
         for number, (name, path, members, class_name) in enumerate(groups):
@@ -215,6 +213,7 @@ def steps_of(facts: ModelFacts, flow: Flow) -> list[Step]:
     """The steps of one call, in order; of layers that are alike the first."""
     kinds = kinds_of(facts, flow)
     shown = {(kind.stack, kind.run): kind for kind in kinds}
+    stacks = {kind.stack for kind in kinds}
     leaves = _leaves(flow)
     steps: list[Step] = []
     by_op: dict[int, Step] = {}
@@ -223,7 +222,7 @@ def steps_of(facts: ModelFacts, flow: Flow) -> list[Step]:
     for op in flow.ops:
         found = layer_of(op.frames[0].path)
         kind = shown.get((found[0], found[1])) if found else None
-        if found is not None and kind is None:
+        if found is not None and found[0] in stacks and kind is None:
             skipped.add(op.index)
             continue
         key, label, what = _unit(op, leaves, facts.model.class_name)
@@ -320,6 +319,18 @@ def row_pointer(facts: ModelFacts, row: Row) -> Pointer:
     return pointer_at(facts, row.place.file, row.place.line, attribute)
 
 
+def searched(facts: ModelFacts) -> str:
+    """Where was looked for what only a call shows."""
+    why = facts.flows.reason
+    return f"an executed call of {short(facts.model.class_name)}" + (f"; {why}" if why else "")
+
+
+def further(told: Told | None, heading: str) -> list[Block]:
+    """What a narrator says under a heading."""
+    items = told.deep_dive(heading) if told is not None else []
+    return [Bullets(items)] if items else []
+
+
 def joined(pieces: Sequence[Inline], between: str = ", ") -> list[Inline]:
     """Pieces with text between them."""
     found: list[Inline] = []
@@ -338,7 +349,8 @@ def of_layers(flow: Flow, kinds: Sequence[Kind], tensor: Tensor) -> bool:
     if tensor.maker is None:
         return True
     found = layer_of(flow.ops[tensor.maker].frames[0].path)
-    return found is None or any((k.stack, k.run) == found[:2] for k in kinds)
+    mine = [k for k in kinds if found is not None and k.stack == found[0]]
+    return found is None or not mine or any(k.run == found[1] for k in mine)
 
 
 def pairs(items: Sequence[str], size: int) -> Iterator[Sequence[str]]:

@@ -7,30 +7,39 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from lmp.pipeline.inspection import Module
-from lmp.records import Narrative
 from lmp.report.document.amounts import Number, Term
 from lmp.report.document.parts import Block, Bold, Bullets, Code, Inline, Line, Paragraph, Pointer, Section, Table
+from lmp.report.document.told import Told
 from lmp.report.facts import ModelFacts, Point, short
-from lmp.report.implementation.operators import joined, plain, pointer_at
+from lmp.report.implementation.operators import further, joined, plain, pointer_at
 from lmp.report.implementation.plans import FOLDER, Collective, Plans, Rule, Style
 
 COLUMNS = ("Operation", "Primitive", "When", "Data Size")
-DEGREE = 8
-"""Devices that figures are stated for."""
 
 
-def section(facts: ModelFacts, told: Narrative | None = None) -> Section:
+def section(facts: ModelFacts, told: Told | None = None) -> Section:
     """From the plans of the model's and the config's classes, and the styles that transformers registers."""
     plans = Plans(facts)
     sent = list(_sent(facts, plans))
     return Section(
         "7. Parallelism & Distribution",
         sections=[
-            Section("7.1 Parallelism Strategy", _strategy(facts, plans)),
-            Section("7.2 Communication Patterns", _patterns(facts, plans, sent)),
-            Section("7.3 Compute-Communication Overlap", _overlap(facts, plans, sent)),
+            _titled("7.1 Parallelism Strategy", _strategy(facts, plans), told),
+            _titled("7.2 Communication Patterns", _patterns(facts, plans, sent), told),
+            _titled("7.3 Compute-Communication Overlap", _overlap(facts, plans, sent), told),
         ],
     )
+
+
+def _titled(title: str, blocks: list[Block], told: Told | None) -> Section:
+    return Section(title, [*blocks, *further(told, title)])
+
+
+def degree_of(facts: ModelFacts, plans: Plans) -> int:
+    """Devices that figures are stated for: at most eight, as many as the heads of keys and values can be split over."""
+    heads = facts.named.get("config.num_key_value_heads")
+    split = any(rule.pattern.endswith("k_proj") and rule.style == "colwise" for rule in plans.rules["tensor"])
+    return next(n for n in (8, 4, 2, 1) if not (split and heads) or heads % n == 0)
 
 
 # --- 7.1 -------------------------------------------------------------------------------------------------------------
@@ -280,12 +289,13 @@ def _bytes(facts: ModelFacts, path: str) -> str | None:
 
 
 def _patterns(facts: ModelFacts, plans: Plans, sent: Sequence[Sent]) -> list[Block]:
+    degree = degree_of(facts, plans)
     rows = [_sent_row(facts, one) for one in sent]
     rows += list(_stage_rows(facts, plans))
     searched = f"collectives in the forward hooks of the styles that the plans name, {FOLDER}"
     blocks: list[Block] = [
         Paragraph(
-            f"Sizes are of the whole tensor, in one forward pass; tp devices ({DEGREE} where a figure is given). In a "
+            f"Sizes are of the whole tensor, in one forward pass; tp devices ({degree} where a figure is given). In a "
             "ring each device sends 2 (tp - 1) / tp of it for an all_reduce, and (tp - 1) / tp for an all_gather or a "
             "reduce_scatter."
         ),
@@ -294,8 +304,8 @@ def _patterns(facts: ModelFacts, plans: Plans, sent: Sequence[Sent]) -> list[Blo
     tensor = [one for one in sent if one.kind == "tensor" and one.formula is not None]
     if tensor:
         blocks += [
-            Paragraph(f"Sent by each device in a forward pass, with tensor parallelism over {DEGREE}:"),
-            _totals(facts, tensor),
+            Paragraph(f"Sent by each device in a forward pass, with tensor parallelism over {degree}:"),
+            _totals(facts, tensor, degree),
         ]
     return blocks
 
@@ -350,18 +360,18 @@ SHARE = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1}
 """Primitive -> how often (tp - 1) / tp of the tensor leaves each device of a ring."""
 
 
-def _totals(facts: ModelFacts, sent: Sequence[Sent]) -> Table:
+def _totals(facts: ModelFacts, sent: Sequence[Sent], degree: int) -> Table:
     rows: list[list[Line]] = []
     for point in facts.points:
-        size = _ring(facts, sent, point, "B")
-        time = _ring(facts, sent, point, "s")
+        size = _ring(facts, sent, point, degree, "B")
+        time = _ring(facts, sent, point, degree, "s")
         rows.append([point.title, size, time])
     columns = ("Point", "Bytes sent by a device", f"At {facts.device.name}'s link bandwidth, at least")
     return Table(columns, rows, right=frozenset({1, 2}))
 
 
-def _ring(facts: ModelFacts, sent: Sequence[Sent], point: Point, unit: str) -> Number:
-    terms: dict[str, Term] = {"tp": Term(constant=DEGREE, source="devices, chosen for the report")}
+def _ring(facts: ModelFacts, sent: Sequence[Sent], point: Point, degree: int, unit: str) -> Number:
+    terms: dict[str, Term] = {"tp": Term(constant=degree, source="devices, chosen for the report")}
     parts = []
     for number, one in enumerate(sent):
         share = SHARE.get(one.collective.primitive)

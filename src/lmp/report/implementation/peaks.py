@@ -21,7 +21,7 @@ def peak_blocks(facts: ModelFacts) -> list[Block]:
     points = [point for point in facts.points if point.key in facts.flows.peaks]
     if not points:
         why = facts.flows.reason or f"{name} is run inside of a model, whose memory is not its own"
-        return [Paragraph("Peak:"), Table(columns, [], searched=f"a call of {name} with all its layers; {why}")]
+        return [Paragraph("Peak:"), Table(columns, [], searched=f"a call of {name} with all its layers: {why}")]
     rows = [_row(facts, point) for point in points]
     return [
         Paragraph(

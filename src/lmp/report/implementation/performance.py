@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from lmp.records import Narrative
 from lmp.report.bounds import LIMITS, Bound
 from lmp.report.document.amounts import Number, Term
 from lmp.report.document.parts import Block, Bold, Bullets, Code, Fence, Image, Inline, Line, Paragraph, Section, Table
+from lmp.report.document.told import Told
 from lmp.report.facts import ModelFacts, Point, short
-from lmp.report.implementation.operators import joined
+from lmp.report.implementation.operators import further, joined
 from lmp.report.implementation.peaks import measured
 from lmp.report.implementation.searching import Searched, ran_functions
 from lmp.report.implementation.timeline import layer_lines, model_lines
@@ -21,19 +21,26 @@ SYNC = (
 )  # fmt: skip
 """What makes the host wait for the device, on a tensor."""
 
+SIZED = ("nonzero", "masked_select", "_unique2", "unique_dim", "unique_consecutive", "_local_scalar_dense")
+"""Operators whose result's size, or value, goes to the host."""
+
 MOST = 5
 
 
-def section(facts: ModelFacts, told: Narrative | None = None) -> Section:
+def section(facts: ModelFacts, told: Told | None = None) -> Section:
     """Numbers at the stated points, on the facts' device; times are bounds and never measurements."""
     return Section(
         "8. Memory & Performance",
         sections=[
-            Section("8.1 Memory Access Pattern", _hierarchy(facts)),
-            Section("8.2 Execution Timeline", _timeline(facts)),
-            Section("8.3 Bottleneck Analysis", _bottlenecks(facts)),
+            _titled("8.1 Memory Access Pattern", _hierarchy(facts), told),
+            _titled("8.2 Execution Timeline", _timeline(facts), told),
+            _titled("8.3 Bottleneck Analysis", _bottlenecks(facts), told),
         ],
     )
+
+
+def _titled(title: str, blocks: list[Block], told: Told | None) -> Section:
+    return Section(title, [*blocks, *further(told, title)])
 
 
 # --- 8.1 -------------------------------------------------------------------------------------------------------------
@@ -350,7 +357,11 @@ def _synchronization(facts: ModelFacts) -> list[Inline]:
         line.append(f"none found (searched: {found.text}; decisions on values in {len(facts.analyses)} analyses)")
     if there:
         line += ["; in the same functions, but not on the path that ran: ", *joined(there)]
-    line.append(". Otherwise the host only launches: the first wait is the caller's, for the logits")
+    ran_ops = [op for flow in facts.flows.phases.values() for op in flow.ops]
+    sized = sorted({op.name for op in ran_ops if op.name in SIZED})
+    names = [Code(f"aten.{name}") for name in sized]
+    line.append("; operators whose result has a size that only the device knows: ")
+    line += joined(names) if names else [f"none found (searched: {', '.join(SIZED)} among {len(ran_ops)} executed)"]
     return line
 
 
