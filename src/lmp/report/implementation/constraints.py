@@ -24,7 +24,7 @@ def section(facts: ModelFacts, sources: Sources) -> Section:
         [
             Bullets([*_alignment(facts, sources), *_hardware(facts, sources), *_precision(facts, sources)]),
             Paragraph([Bold("Raised by the code:")]),
-            Bullets(list(_raised(sources)), f"assert and raise in {sources.searched}"),
+            Bullets(list(raised(sources)), f"assert and raise in {sources.searched}"),
             Paragraph([Bold("Conditions under which the formulas hold:")]),
             Bullets(list(_assumed(facts)), "the assumptions of the analysis"),
         ],
@@ -126,7 +126,7 @@ def _converted(facts: ModelFacts) -> Iterator[Inline]:
 # --- what is raised --------------------------------------------------------------------------------------------------
 
 
-def _raised(sources: Sources) -> Iterator[Line]:
+def raised(sources: Sources) -> Iterator[Line]:
     for condition, what, pointer in _raises(sources):
         yield [Code(condition), f" {what} at ", pointer]
     for piece in sources.config:

@@ -95,7 +95,7 @@ def _step(component: Component, step: Step, number: int, lead: str) -> Iterator[
     yield [head, pointer]
     if statement is not None:
         yield from texts(_quoted(statement, lead))
-    for line in _kernels(step.kernels):
+    for line in kernels_told(step.kernels):
         yield from texts(wrapped(line, WIDTH, f"{lead}#    ", f"{lead}#        "))
 
 
@@ -109,7 +109,7 @@ def _called(kernel: Kernel) -> str | None:
     return found[1] if found else None
 
 
-def _kernels(kernels: Sequence[Kernel]) -> Iterator[str]:
+def kernels_told(kernels: Sequence[Kernel]) -> Iterator[str]:
     """What runs at a statement; operators that are told alike once, with how many there are."""
     told = Tally(_told(kernels))
     for text, count in told.items():
