@@ -52,8 +52,8 @@ def _component(component: Component, title: str, compulsory: Mapping[str, str], 
         reason = component.facts.flows.reason or "no stated phase runs it"
         flow.append(Paragraph([Bold("Data Flow:"), f" none found (searched: the runs of this report; {reason})"]))
     else:
-        phase, rows = found
-        flow += [Paragraph([Bold("Data Flow:"), f" as a run of {phase} shows it"]), fence(rows)]
+        what, rows = found
+        flow += [Paragraph([Bold("Data Flow:"), f" {what}"]), fence(rows)]
     remarks = insights(component, compulsory)
     if told is not None:
         remarks += told.insights(component.class_name)

@@ -10,7 +10,7 @@ from lmp.expand.numbers import KernelNumbers
 from lmp.report.document.amounts import Number, Term
 from lmp.report.document.parts import Code, Inline, Line
 from lmp.report.facts import ModelFacts, Point, short
-from lmp.report.implementation.classes import Component, components
+from lmp.report.implementation.classes import EXPERTS, MIXTURE, Component, components
 from lmp.report.implementation.measures import Measure
 from lmp.report.implementation.sources import place_near
 
@@ -158,7 +158,13 @@ def _between(component: Component, prefill: Point, decode: Point, points: Mappin
     assert many is not None
     factor = many.value / other.value
     line: list[Inline] = ["From ", one, " in prefill to ", other, " in decode"]
-    if factor >= WIDE:
+    if factor < WIDE and component.role in (EXPERTS, MIXTURE):
+        line += [
+            f"; {_batch(batched)} sequences at once bring it to ",
+            many,
+            ": more tokens reach more experts, and the weights of each that is reached are read.",
+        ]
+    elif factor >= WIDE:
         line += [
             f"; {_batch(batched)} sequences at once raise that to ",
             many,
@@ -224,21 +230,21 @@ def _fusion(component: Component, compulsory: Mapping[str, str], points: list[Po
             "what it could save is not known."
         )
         return
-    line: list[Inline] = []
-    most = Fraction(0)
+    found = []
     for point in points:
         least = facts.of_formula(formula, point, "B")
-        if not least.value:
-            continue
-        times = component.measure.over("bytes", point, Term(point=point.key, formula=formula))
-        most = max(most, Fraction(times.value))
-        line += [" and " if line else "", least, f" in {point.phase} (eager: ", times, " that)"]
-    if not line:
-        return
-    if most < NOTHING_TO_SAVE:
-        yield ["Fusion inside of it saves nothing: inputs, weights and outputs moved once are ", *line, "."]
-    else:
+        if least.value:
+            times = component.measure.over("bytes", point, Term(point=point.key, formula=formula))
+            found.append((point.phase, least, times))
+    saves = any(times.value >= NOTHING_TO_SAVE for _, _, times in found)
+    line: list[Inline] = []
+    for phase, least, times in found:
+        line += [" and " if line else "", least, f" in {phase}"]
+        line += [" (eager: ", times, " that)"] if saves else []
+    if saves:
         yield ["What no fusion inside of it can save, inputs, weights, cache and outputs once, is ", *line, "."]
+    elif line:
+        yield ["Fusion inside of it saves nothing: inputs, weights and outputs move once, ", *line, "."]
 
 
 def _longest(facts: ModelFacts, decode: Point | None) -> Point | None:
