@@ -12,6 +12,7 @@ import pytest
 from lmp.records import Kernel, MemoryAccess
 from lmp.report.document.markdown import plain
 from lmp.report.implementation.constraints import raised
+from lmp.report.implementation.dispatch import answers
 from lmp.report.implementation.drawing import boxed, cut, length, spread
 from lmp.report.implementation.reads import descriptions, marked, reads_of
 from lmp.report.implementation.sources import Piece, Sources, standing
@@ -154,3 +155,18 @@ def test_equal_kernels_are_told_once() -> None:
 def test_a_kernel_that_runs_sometimes_says_when() -> None:
     [told] = kernels_told([_kernel(1, read="where({seq_len} > 1, {n}, 0)")])
     assert told == "aten.mul: [n] -> [n]; only if seq_len > 1"
+
+
+def test_what_decides_on_a_kernel_is_told_with_its_condition() -> None:
+    function = ast.parse("""
+def can(weight):
+    if weight.small:
+        return False
+    if weight.device == "cuda":
+        if weight.new:
+            return capability() >= 8
+        return False
+    return True
+""").body[0]
+    # The second False is what is left of the block, not what "cuda" decides.
+    assert answers(function) == ["False if weight.small", "capability() >= 8"]

@@ -83,9 +83,8 @@ def _precision(facts: ModelFacts, sources: Sources) -> Iterator[Line]:
     line: list[Inline] = [f"Precision: {facts.model.dtype} in this analysis"]
     found = facts.inspection
     if found is not None:
-        origin = {"config": "as the config says", "option": "as was asked for", "assumed": "the config says none"}
         own = facts.settings.get("dtype")
-        line.append(f" ({origin['config'] if own == facts.model.dtype else f'the config says {own}'})")
+        line.append(" (as the config says)" if own == facts.model.dtype else f" (the config says {own or 'none'})")
         if found.quantised:
             line.append(f"; the checkpoint is quantised ({found.quantised}), which no figure here has")
     yield [*line, *_converted(facts)]
