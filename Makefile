@@ -1,6 +1,6 @@
 # make setup   .venv, dependencies and vendored sources; does nothing when nothing changed
 # make demo    what each line of a few modules costs
-# make test    everything that CI runs
+# make test    everything that CI runs; fetches the code bases that it reads
 # make clean   removes what can be made again, results included; what git has stays
 
 PYTHON ?= python3
@@ -10,7 +10,7 @@ STAMP := .venv/.lmp-setup
 LLAMA := transformers.models.llama.modeling_llama
 DEMO := $(addprefix $(LLAMA).,LlamaRMSNorm LlamaMLP LlamaAttention LlamaDecoderLayer) torch.nn.Linear
 
-.PHONY: setup demo test clean
+.PHONY: setup demo repositories test clean
 
 setup: $(STAMP)
 	@$(BIN)/lmp vendor --quiet
@@ -31,7 +31,11 @@ demo: setup
 	@$(BIN)/lmp evaluate --model-id $(MODEL) --phase prefill --batch-size 1 --seq-len 2048
 	@$(BIN)/lmp evaluate --model-id $(MODEL) --phase decode --batch-size 64 --cache-len 32768 --by bytes
 
-test: setup
+# What the tests of repository reports read; does nothing where it is there.
+repositories: setup
+	@$(BIN)/python scripts/fetch_repositories.py
+
+test: setup repositories
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy

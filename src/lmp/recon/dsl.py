@@ -65,11 +65,24 @@ def _tilelang(source: Source) -> Iterator[Kernel]:
                 continue
             parts = source.dotted(call.func).split(".")
             function = scope.function() if scope else None
-            if parts[-1] != "Kernel" or "tilelang" not in parts or function is None or function in seen:
+            if parts[-1] != "Kernel" or function is None or function in seen:
+                continue
+            if "tilelang" not in parts and not _is_tilelang(source, function):
                 continue
             seen.add(function)
             assert isinstance(function.node, FUNCTIONS)
             yield _kernel(source, "tilelang", function.node, function.outer)
+
+
+def _is_tilelang(source: Source, function: Scope) -> bool:
+    """Compiled by it, or inside of what is: the name of its language may be bound when the program runs."""
+    scope: Scope | None = function
+    while scope is not None:
+        for each in scope.node.decorator_list:
+            if "tilelang" in source.dotted(each.func if isinstance(each, ast.Call) else each).split("."):
+                return True
+        scope = scope.outer
+    return False
 
 
 def _metal(source: Source) -> Iterator[Kernel]:

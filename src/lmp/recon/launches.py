@@ -83,11 +83,12 @@ def _candidate(
 
 
 def _local(source: Source, name: str, scope: Scope | None) -> Iterator[str]:
-    """The names in what the function sets the variable to: ``kernel = one if fast else other``."""
+    """The names in what the function, or the module, sets the variable to: ``kernel = one if fast else other``."""
     function = scope.function() if scope else None
-    if function is None or isinstance(function.node, ast.ClassDef):
-        return
-    for value in assigned(function.node, name):
+    values = assigned(function.node, name) if function and not isinstance(function.node, ast.ClassDef) else []
+    if not values and name in source.constants:
+        values = [source.constants[name]]
+    for value in values:
         for each in ast.walk(value):
             if isinstance(each, ast.Name):
                 yield each.id

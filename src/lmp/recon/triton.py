@@ -8,7 +8,7 @@ from typing import Any
 
 from lmp.recon.evaluation import Configured, Evaluation, Imported, Unresolved
 from lmp.recon.facts import Kernel, KernelConfig, Place
-from lmp.recon.source import FUNCTIONS, Function, Scope, Source
+from lmp.recon.source import FUNCTIONS, Function, Source
 from lmp.recon.templates import parameters
 
 POSITIONAL = ("num_warps", "num_stages", "num_ctas")
@@ -20,10 +20,12 @@ def kernels(source: Source, imported: Imported) -> list[Kernel]:
     """In the order of their lines."""
     if "jit" not in source.text:
         return []
-    found = []
-    for function, scope in source.every_function():
-        if any(is_jit(source, each) for each in function.decorator_list):
-            found.append(_kernel(source, function, scope, imported))
+    tuned = _tuned(source)
+    found = [
+        _kernel(source, function, tuned.get(function.name) if scope is None else None, imported)
+        for function, scope in source.every_function()
+        if any(is_jit(source, each) for each in function.decorator_list)
+    ]
     return sorted([*found, *_made(source)], key=lambda kernel: kernel.place.line)
 
 
@@ -33,8 +35,17 @@ def is_jit(source: Source, decorator: ast.expr) -> bool:
     return parts[-1] == "jit" and ("triton" in parts or "gluon" in parts)
 
 
-def _kernel(source: Source, function: Function, scope: Scope | None, imported: Imported) -> Kernel:
-    tuner = next((each for each in function.decorator_list if _is_autotuner(source, each)), None)
+def _tuned(source: Source) -> dict[str, ast.expr]:
+    """``tuned = triton.autotune(configs=…)(kernel)``: the autotuner by the kernel's name."""
+    return {
+        call.args[0].id: call.func
+        for call, _ in source.all(ast.Call)
+        if len(call.args) == 1 and isinstance(call.args[0], ast.Name) and _is_autotuner(source, call.func)
+    }
+
+
+def _kernel(source: Source, function: Function, tuned: ast.expr | None, imported: Imported) -> Kernel:
+    tuner = next((each for each in function.decorator_list if _is_autotuner(source, each)), tuned)
     return Kernel(
         "triton",
         function.name,
@@ -180,9 +191,12 @@ def _config(source: Source, node: ast.Call, value: Callable[[ast.AST], Any]) -> 
             name = key.value if isinstance(key, ast.Constant) else source.written(key) if key else "**"
             values[str(name)] = told(each)
     elif first is not None:
-        given = value(first)
+        try:
+            given = value(first)
+        except Unresolved:
+            given = None
         if not isinstance(given, dict):
-            raise Unresolved(source, first)
+            given = {"kwargs": source.written(first)}
         values.update({str(key): each if isinstance(each, int) else str(each) for key, each in given.items()})
     values.update({name: told(each) for name, each in zip(POSITIONAL, node.args[1:], strict=False)})
     values.update({each.arg: told(each.value) for each in node.keywords if each.arg and each.arg not in NOT_VALUES})

@@ -200,7 +200,6 @@ def _class_wrapper(source: Source, scope: Scope, made: Template, holes: list[Hol
             for part in made
         )
         yield Wrapper("class", source.file, node.name, "", renamed, given, values, _fallback(init, None), via)
-        return
     if len(holes) == 1:
         yield Wrapper("class attribute", source.file, node.name, "", made, via=via)
 
@@ -322,8 +321,8 @@ def reads(source: Source, wrappers: Wrappers, library: Library) -> list[EnvRead]
             if name is None and called.template is not None and _is_wrapped(source, called.template, scope, wrappers):
                 continue
             found.append(_through(source, called, name))
-    for assigned, scope in source.all(ast.Assign):
-        found.extend(_named(source, assigned, scope, wrappers, library))
+    for target, value, scope in _attributes(source):
+        found.extend(_named(source, target, value, scope, wrappers, library))
     return sorted(found, key=lambda each: each.place.line)
 
 
@@ -357,28 +356,35 @@ def _through(source: Source, called: Called, name: str | None) -> EnvRead:
     )
 
 
+def _attributes(source: Source) -> Iterator[tuple[ast.Name, ast.expr, Scope]]:
+    """What the bodies of classes assign."""
+    for node, scope in source.all(ast.Assign):
+        if scope is not None and scope.is_class:
+            yield from ((each, node.value, scope) for each in node.targets if isinstance(each, ast.Name))
+    for marked, scope in source.all(ast.AnnAssign):
+        if scope is not None and scope.is_class and marked.value is not None and isinstance(marked.target, ast.Name):
+            yield marked.target, marked.value, scope
+
+
 def _named(
-    source: Source, node: ast.Assign, scope: Scope | None, wrappers: Wrappers, library: Library
+    source: Source, target: ast.Name, call: ast.expr, scope: Scope, wrappers: Wrappers, library: Library
 ) -> Iterator[EnvRead]:
     """``class Settings: PORT = EnvInt(8000)``, where the object learns its name from the class."""
-    call = node.value
-    if scope is None or not scope.is_class or not isinstance(call, ast.Call):
+    if not isinstance(call, ast.Call):
         return
     for wrapper in _meant(source, call.func, scope, wrappers, library):
         if wrapper.kind != "named attribute":
             continue
         default = _argument(call, wrapper, wrapper.fallback) if wrapper.fallback else None
-        for target in node.targets:
-            if isinstance(target, ast.Name):
-                name = text_of(filled(wrapper.template, {("attribute", wrapper.holes()[0].name): (target.id,)}))
-                yield EnvRead(
-                    name if name is not None else target.id,
-                    Place(source.file, target.lineno),
-                    source.written(default) if default is not None else None,
-                    derived=name != target.id,
-                    resolved=name is not None,
-                    via=source.written(call.func),
-                )
+        name = text_of(filled(wrapper.template, {("attribute", wrapper.holes()[0].name): (target.id,)}))
+        yield EnvRead(
+            name if name is not None else target.id,
+            Place(source.file, target.lineno),
+            source.written(default) if default is not None else None,
+            derived=name is not None and name != target.id,
+            resolved=name is not None,
+            via=source.written(call.func),
+        )
 
 
 @dataclass(frozen=True)
@@ -393,14 +399,10 @@ class Attribute:
 
 def class_attributes(source: Source, wanted: set[str], library: Library) -> list[Attribute]:
     found = []
-    for node, scope in source.all(ast.Assign):
-        if scope is None or not scope.is_class:
-            continue
-        for target in node.targets:
-            if isinstance(target, ast.Name) and target.id in wanted:
-                value = text_of(template(source, node.value, None, library.string))
-                if value is not None:
-                    found.append(Attribute(scope.node.name, target.id, value, Place(source.file, node.lineno)))
+    for target, value, scope in _attributes(source):
+        told = text_of(template(source, value, None, library.string)) if target.id in wanted else None
+        if told is not None:
+            found.append(Attribute(scope.node.name, target.id, told, Place(source.file, value.lineno)))
     return found
 
 
