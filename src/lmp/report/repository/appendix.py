@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 
 from lmp.recon.facts import EnvRead, Flag, Kernel, Place
 from lmp.report.document.parts import Code, Inline, Line, Paragraph, Section, Table
-from lmp.report.repository.pieces import code, count, joined, plural, pointer, sentence, tally
+from lmp.report.repository.pieces import code, counted, joined, plural, pointer, sentence, tally
+from lmp.report.repository.signs import NoteKind
 from lmp.report.repository.study import Study
 
 ENV = "Appendix A: environment variables"
@@ -17,6 +18,7 @@ KERNELS = "Appendix D: kernels"
 MACROS = "Appendix E: sizes set by #define"
 NOTES = "Appendix F: notes in the code"
 SKIPPED = "Appendix G: files not read"
+_SIZE = re.compile(r"B[A-Z]{0,2}$|(?i:.*(?:block|tile|chunk|group|split|warp|stage|thread))")
 STAGES = re.compile(r"(?i)^(num_?)?stages?$")
 WARPS = re.compile(r"(?i)^(num_?)?warps?$")
 
@@ -32,12 +34,12 @@ def _env(study: Study) -> Section:
         [_variable(read), _default(read), pointer(read.place), code(read.via, 40) if read.via else "direct"]
         for read in reads
     ]
-    words = [
-        count(facts, "env_variables"),
-        " variables in ",
-        count(facts, "env_reads"),
-        " reads, by name; what reading cannot work out stands last.",
-    ]
+    words = sentence(
+        *counted(facts, "env_variables", "variable"),
+        " in ",
+        *counted(facts, "env_reads", "read"),
+        ", by name; what reading cannot work out stands last.",
+    )
     searched = "os.environ, os.getenv, getenv and wrappers of them"
     return Section(ENV, [Paragraph(words), Table(("Variable", "Default", "Read at", "Through"), rows, searched)])
 
@@ -64,7 +66,7 @@ def _flags(study: Study) -> Section:
         [_names(flag), code(flag.default, 50) if flag.default is not None else "none", _help(flag), pointer(flag.place)]
         for flag in study.base.facts.flags
     ]
-    words = [count(study.base.facts, "flags"), " flags, by file."]
+    words = sentence(*counted(study.base.facts, "flags", "flag"), ", by file.")
     return Section(
         CLI, [Paragraph(words), Table(("Flag", "Default", "Help", "Where"), rows, "argparse, click, typer, fire, absl")]
     )
@@ -83,7 +85,7 @@ def _config(study: Study) -> Section:
     for file in study.base.facts.config_files:
         where: Line = pointer(file.keys[0]) if file.keys else Code(file.file)
         rows.append([where, file.kind, joined([code(name, 30) for name in file.names[:6]]) or "no keys at the top"])
-    words = [count(study.base.facts, "config_files"), " files, with their first keys."]
+    words = sentence(*counted(study.base.facts, "config_files", "file"), ", with their first keys.")
     return Section(
         CONFIG,
         [Paragraph(words), Table(("File", "Kind", "Keys"), rows, "YAML, TOML, JSON and INI files that hold settings")],
@@ -96,9 +98,14 @@ def _config(study: Study) -> Section:
 def _kernels(study: Study) -> Section:
     rows = [kernel_row(study, kernel) for kernel in study.base.facts.kernels]
     words: list[Inline] = [
-        count(study.base.facts, "kernels"), " kernels and ", count(study.base.facts, "launches"), " launches. “constexpr” are parameters"
-        " that the caller sets and whose value does not stand at a launch.",
-    ]  # fmt: skip
+        *(
+            *counted(study.base.facts, "kernels", "kernel"),
+            " and ",
+            *counted(study.base.facts, "launches", "launch", "launches"),
+            ".",
+        ),
+        " “constexpr” are parameters that the caller sets and whose value does not stand at a launch.",
+    ]
     table = Table(
         ("Kernel", "BLOCK_M/N/K and other sizes", "NUM_STAGES", "NUM_WARPS", "From"),
         rows,
@@ -136,10 +143,11 @@ def _values(study: Study, kernel: Kernel) -> dict[str, list[str]]:
 
 def _sizes(values: Mapping[str, Iterable[str]]) -> list[Inline]:
     numbers = {name: list(found) for name, found in values.items() if all(re.fullmatch(r"-?\d+", v) for v in found)}
-    other = {name: list(found) for name, found in values.items() if name not in numbers}
+    # What is switched on or off at a launch is no size.
+    other = {name: list(found) for name, found in values.items() if name not in numbers and _SIZE.match(name)}
     shown = sorted(
         {**numbers, **other}.items(),
-        key=lambda item: (not re.match(r"(?i)B[A-Z]?$|BLOCK|TILE|CHUNK|GROUP|SPLIT", item[0]), item[0] not in numbers),
+        key=lambda item: (not _SIZE.match(item[0]), item[0] not in numbers),
     )
     pieces = joined([code(f"{name} = {', '.join(_in_order(found))}", 44) for name, found in shown[:5]])
     return [*pieces, f" and {len(shown) - 5} more"] if len(shown) > 5 else pieces
@@ -168,8 +176,9 @@ def _origin(study: Study, kernel: Kernel) -> Line:
     parts: list[list[Inline]] = []
     resolved = [config for config in kernel.configs if config.values]
     if kernel.autotuned is not None:
-        key = [" by ", code(", ".join(kernel.key), 40)] if kernel.key else []
-        parts.append([*plural(len(resolved), "configuration"), " at ", pointer(kernel.autotuned), *key])
+        key = sentence(" by ", code(", ".join(kernel.key), 40)) if kernel.key else []
+        many = plural(len(resolved), "configuration") if resolved else ["autotuned"]
+        parts.append([*many, " at ", pointer(kernel.autotuned), *key])
     open_ = next((config for config in kernel.configs if not config.values and config.expression), None)
     if open_ is not None:
         stop: list[Inline] = [" (stopped at ", pointer(open_.stopped_at), ")"] if open_.stopped_at else []
@@ -189,7 +198,7 @@ def _origin(study: Study, kernel: Kernel) -> Line:
 
 
 def _macros(study: Study) -> Section:
-    rows = [
+    rows: list[list[Line]] = [
         [code(name, 40), code(value or "no value", 60), pointer(place, name)]
         for name, value, place in study.base.facts.macros
     ]
@@ -198,7 +207,7 @@ def _macros(study: Study) -> Section:
 
 # --- notes and files -------------------------------------------------------------------------------------------------
 
-KINDS = {
+KINDS: dict[NoteKind, str] = {
     "todo": "left to do",
     "not implemented": "not implemented",
     "requires": "asks for hardware or a version",
@@ -211,11 +220,11 @@ KINDS = {
 def _notes(study: Study) -> Section:
     rows: list[list[Line]] = []
     for kind, words in KINDS.items():
-        for file, note in study.base.notes(kind):  # type: ignore[arg-type]
+        for file, note in study.base.notes(kind):
             said = f"{note.detail} [{note.text}]" if kind == "requires" and note.detail else note.text or "no message"
             said = f"except {note.text}: {note.detail}" if kind == "swallowed" else said
             rows.append([words, pointer(Place(file, note.line)), code(said, 110)])
-    totals = joined([[f"{words} ", tally(sum(1 for _ in study.base.notes(kind)))] for kind, words in KINDS.items()])  # type: ignore[arg-type]
+    totals = joined([sentence(f"{words} ", tally(len(list(study.base.notes(kind))))) for kind, words in KINDS.items()])
     searched = "comments, raises, asserts, warnings and except clauses of the repository's own code"
     return Section(NOTES, [Paragraph(sentence(totals, ".")), Table(("What", "Where", "As it stands"), rows, searched)])
 

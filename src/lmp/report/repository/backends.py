@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from lmp.recon.facts import Definition, Kernel, Launch, Place
 from lmp.report.document.parts import Block, Bold, Bullets, Code, Inline, Line, Link, Paragraph, Section, Table
-from lmp.report.repository.appendix import KERNELS, kernel_row
+from lmp.report.repository.appendix import KERNELS, MACROS, kernel_row
 from lmp.report.repository.facets import what
 from lmp.report.repository.pieces import code, count, joined, plural, pointer, sentence
 from lmp.report.repository.roles import ASIDE, DIFFUSION
@@ -56,14 +56,16 @@ def _table(study: Study) -> list[Block]:
     table = Table(COLUMNS, [kernel_row(study, kernel) for kernel in ranked[:SHOWN_KERNELS]], searched)
     if len(kernels) <= SHOWN_KERNELS:
         words: list[Inline] = [
-            count(study.base.facts, "kernels"),
-            " kernels, with what the code says of their configuration.",
+            *counted(study.base.facts, "kernels", "kernel"),
+            ", with what the code says of their configuration.",
         ]
     else:
         words = [
-            f"The {SHOWN_KERNELS} kernels with most configurations and launches among attention, GEMM, normalization and sampling; all ",
-            count(study.base.facts, "kernels"), " are in ", Link(KERNELS, anchor(KERNELS)), ".",
-        ]  # fmt: skip
+            f"The {SHOWN_KERNELS} kernels with most configurations and launches of attention, GEMM, norm, sampling",
+            *("; all ", count(study.base.facts, "kernels"), " are in ", Link(KERNELS, anchor(KERNELS)), "."),
+        ]
+    if study.base.facts.macros:
+        words += [" Sizes set by #define are in ", Link(MACROS, anchor(MACROS)), "."]
     return [Paragraph(words), table]
 
 
@@ -85,12 +87,15 @@ def _classes(study: Study, title: str, pattern: str, bases: Sequence[str]) -> li
     for name in bases:
         found.update({(d.place.file, d.qualname): d for d in study.base.subclasses.get(name, ())})
     for each in study.base.definitions:
-        if each.kind == "class" and "." not in each.qualname and re.search(pattern, each.name):
+        is_class = (
+            each.kind == "class" and "." not in each.qualname and (each.methods or not each.name.endswith("Config"))
+        )
+        if is_class and re.search(pattern, each.name):
             found.setdefault((each.place.file, each.qualname), each)
     kept = [
         d
         for d in found.values()
-        if not re.search(DIFFUSION, d.place.file) and not re.search(r"Error$|Test|Mixin$", d.name)
+        if not re.search(DIFFUSION, d.place.file) and not re.search(r"Error$|Test|Mixin$|Cache|Params$", d.name)
     ]
     ranked = sorted(
         kept,
@@ -130,11 +135,14 @@ def _functions(study: Study, title: str) -> list[Line]:
         and re.search(pattern, d.name)
         and not ASIDE.search(d.place.file)
     ]
-    found = [d for d in found if not re.search(r"kernel|_bwd|backward|naive|_ref$", d.name)]
+    never = r"^_|kernel|_bwd|backward|naive|_ref$|mask|scale|quantize_model|estimate|_names?$|_config|_shape"
+    never += "" if title.startswith("Attention") else "|attn|attention|linear_to|to_linear"
+    found = [d for d in found if not re.search(never, d.name)]
     ranked = sorted(found, key=lambda d: (-study.base.imported_by(d), -(d.end - d.place.line), d.place.file))[:6]
     if not ranked:
         return [
-            f"{title}: none found (searched: classes and functions named by attention, backend, quantization, GEMM, matmul)"
+            f"{title}: none found"
+            " (searched: classes and functions named by attention, backend, quantization, GEMM, matmul)"
         ]
     return [sentence(Bold(title), ": ", pointer(d.place, d.name), " ", what(study, d)) for d in ranked]
 

@@ -10,6 +10,9 @@ from lmp.report.repository.components import chosen
 from lmp.report.repository.pieces import plural, sentence
 from lmp.report.repository.study import Study
 
+TLDR_ITEM = "TL;DR is specific and accurate (not generic marketing)"
+MAP_ITEM = "Module map includes real paths and roles"
+COMPONENTS_ITEM = "Key components table has file:line pointers and correct responsibilities"
 DEEP = ("Prefill vs decode loop (real nesting)", "KV cache", "Scheduler / batching", "Sampling / decoding")
 
 
@@ -19,13 +22,16 @@ def checklist(study: Study, sections: Sequence[Section]) -> Section:
     facts = [piece for piece in _pieces(tldr) if isinstance(piece, (Pointer, Number))]
     bullets = next((block.items for block in tldr.blocks if isinstance(block, Bullets)), ())
     table = next(block for block in named["Module map (table)"].blocks if isinstance(block, Table))
+    places = plural(len(facts), "place or count", "places and counts")
     items: list[Line] = [
-        sentence("TL;DR is specific and accurate (not generic marketing): ", *plural(len(bullets), "line"), " with ", *plural(len(facts), "place or count", "places and counts"), "."),
-        sentence("Module map includes real paths and roles: ", *plural(len(table.rows), "row"), ", every path is of a file that was read."),
-        sentence("Key components table has file:line pointers and correct responsibilities: ", *plural(len(chosen(study)), "row"), "; each name stands at its line; parts are told by names, methods and importers."),
+        sentence(f"{TLDR_ITEM}: ", *plural(len(bullets), "line"), " with ", *places, "."),
+        sentence(f"{MAP_ITEM}: ", *plural(len(table.rows), "row"), "; every path is of files that were read."),
+        sentence(
+            f"{COMPONENTS_ITEM}: ", *plural(len(chosen(study)), "row"), "; the review finds each name at its line."
+        ),
         _deep(study, named),
         "No placeholder markers remain anywhere in this file: held by the review that runs before the file is written.",
-    ]  # fmt: skip
+    ]
     return Section("Self-review checklist (before calling it “done”)", [Bullets(items)])
 
 
@@ -58,6 +64,6 @@ def _pieces(section: Section) -> Iterator[object]:
         elif isinstance(block, Table):
             lines = [cell for row in block.rows for cell in row]
         elif isinstance(block, Paragraph) or hasattr(block, "content"):
-            lines = [block.content]  # type: ignore[union-attr]
+            lines = [block.content]
         for line in lines:
             yield from line if isinstance(line, (list, tuple)) else (line,)

@@ -11,7 +11,7 @@ from pathlib import Path
 from lmp.recon.facts import Definition, FileFacts, RepoFacts, Skipped
 from lmp.recon.modules import Modules
 from lmp.recon.texts import Unreadable, decode, read_bytes
-from lmp.report.repository.comments import c_comments
+from lmp.report.repository.comments import c_signs
 from lmp.report.repository.scanning import signs
 from lmp.report.repository.signs import Looping, Note, NoteKind, Signs
 
@@ -38,7 +38,7 @@ class CodeBase:
             if file.language == "python":
                 found = self.known.get(file.sha256) or self._signs(file.file)
             else:
-                found = Signs(notes=tuple(c_comments(self.text(file.file) or "")))
+                found = self.known.get(file.sha256) or c_signs(self.text(file.file) or "")
             self.signs[file.file] = found
 
     def _signs(self, file: str) -> Signs:
@@ -207,9 +207,9 @@ class CodeBase:
         return found
 
     def _included(self, file: str) -> Iterator[str]:
-        for name in self.files[file].imports:
+        for name in (each.module for each in self.signs[file].imports):
             known = self._headers.get(name.rpartition("/")[2], [])
-            ending = [each for each in known if f"/{each}".endswith(f"/{name.lstrip('./')}")]
+            ending = [each for each in known if f"/{each}".endswith(f"/{name.lstrip('./')}") and each != file]
             if ending:
                 yield min(ending, key=lambda each: (-_shared(each, file), len(each), each))
 
@@ -233,7 +233,7 @@ class CodeBase:
         """Packages that are not of the repository -> how many files import them, most first."""
         found: dict[str, set[str]] = {}
         for file, signs_of in self.signs.items():
-            for each in signs_of.imports:
+            for each in signs_of.imports if file.endswith(".py") else ():
                 top = each.module.split(".")[0]
                 if top and self._module(top, file) is None and top not in self._own_tops:
                     found.setdefault(top, set()).add(file)

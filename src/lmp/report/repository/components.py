@@ -30,8 +30,8 @@ def components(study: Study) -> Section:
         definition = each.definition
         rows.append([each.title, pointer(definition.place, definition.qualname), _responsibility(study, each)])
     words = (
-        "A part is given to the class or function whose name, methods and importers fit it best; tests, vendored and legacy"
-        " code are not looked at. Rows named “shared by most” are what most files import."
+        "A part is given to the class or function whose name, methods and importers fit it best; tests, vendored and"
+        " legacy code are not looked at. Rows named “shared by most” are what most files import."
     )
     searched = "names and methods of all classes and functions of the repository's own code"
     return Section(
@@ -46,7 +46,7 @@ def _responsibility(study: Study, component: Component) -> Line:
         return told[0]
     what = study.what(component.definition)
     parts: list[list[Inline]] = [list(what) if isinstance(what, list) else [what]]
-    if component.importers:
+    if component.importers and "." not in component.definition.qualname:
         parts.append(["imported by ", *plural(component.importers, "file")])
     children = (
         len(study.base.subclasses.get(component.definition.name, ())) if component.definition.kind == "class" else 0

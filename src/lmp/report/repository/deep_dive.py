@@ -9,11 +9,14 @@ from lmp.recon.facts import Definition, Place
 from lmp.report.document.parts import Block, Bold, Bullets, Inline, Line, Paragraph, Section
 from lmp.report.repository.backends import backends
 from lmp.report.repository.facets import KV_CACHE, SAMPLING, SCHEDULER, Facet, lines, what
+from lmp.report.repository.nesting.callee import attributes
 from lmp.report.repository.nesting.drawing import fence
 from lmp.report.repository.nesting.exploring import Nest
 from lmp.report.repository.pieces import code, joined, plural, pointer, sentence
+from lmp.report.repository.roles import ASIDE, DIFFUSION
 from lmp.report.repository.study import Study
 
+SPLITS = 6
 LOOP = "Prefill vs decode loop (real nesting)"
 
 
@@ -54,7 +57,7 @@ def _told(study: Study, section: Section) -> Section:
 def _loop(study: Study) -> Section:
     blocks: list[Block] = []
     if not study.loops:
-        searched = "functions with a loop that calls what is named by prefill, decode, forward, schedule, step, generate or sample"
+        searched = "functions with a loop that calls what is named by prefill, decode, forward, schedule, step, sample"
         blocks.append(Paragraph(f"Loop that runs a model: none found (searched: {searched})."))
     for title, nest in study.nests:
         blocks += [
@@ -78,9 +81,14 @@ def _loop(study: Study) -> Section:
 
 def _introduced(study: Study, title: str, nest: Nest) -> Line:
     return sentence(
-        Bold(title), ": ", pointer(nest.root.place, nest.root.qualname), ", with what it calls inside of it as it nests in the"
-        " code. Each line has its place; an arrow says where a call leads that is not gone into.",
-    )  # fmt: skip
+        *(
+            Bold(title),
+            ": ",
+            pointer(nest.root.place, nest.root.qualname),
+            ", with what it calls, nested as in the code.",
+        ),
+        " Each line has its place; an arrow leads to what is not gone into.",
+    )
 
 
 def _left(nest: Nest) -> Line:
@@ -90,11 +98,9 @@ def _left(nest: Nest) -> Line:
     words: list[Inline] = []
     if nest.left_out:
         words += plural(nest.left_out, "call")
-        words.append(
-            " of these functions is not shown, as there is no room; those that say least by their names come last."
-        )
+        words.append(" of these functions found no room; those whose names say least were left out first.")
     if ways:
-        words.append(" Remarks in brackets: the code alone does not say what is called there.")
+        words.append(f"{' ' if words else ''}Remarks in brackets: the code alone does not say what is called there.")
     return words or "Every call of these functions that leads into the repository is shown."
 
 
@@ -108,25 +114,29 @@ def _split(study: Study) -> list[Line]:
         (r"chunk", r"fused_recurrent"),
         (r"extend", r"decode"),
     ):
-        for each in study.base.definitions:
-            if re.search(rf"(?:^|_){prefill}", each.name) is None or each.kind == "class":
-                continue
-            other = _partner(study, each, prefill, decode)
-            if other is not None:
-                found.append(
-                    sentence(
-                        Bold("Split"),
-                        ": prefill in ",
-                        pointer(each.place, each.qualname),
-                        ", decode in ",
-                        pointer(other.place, other.qualname),
-                    )
-                )
-            if len(found) >= 5:
-                return found
-        if found:
-            return found
+        pairs = [
+            (each, other)
+            for each in study.base.definitions
+            if each.kind != "class" and re.search(rf"(?:^|_){prefill}", each.name)
+            if (other := _partner(study, each, prefill, decode)) is not None
+        ]
+        pairs.sort(key=lambda pair: _importance(study, pair[0]))
+        if pairs:
+            break
+    for each, other in pairs[:SPLITS]:
+        places = sentence(
+            "prefill in ", pointer(each.place, each.qualname), ", decode in ", pointer(other.place, other.qualname)
+        )
+        found.append(sentence(Bold("Split"), ": ", places))
+    if len(pairs) > SPLITS:
+        found.append(sentence("There are ", *plural(len(pairs) - SPLITS, "more such pair"), "."))
     return found
+
+
+def _importance(study: Study, each: Definition) -> tuple[object, ...]:
+    shown = {name for _, nest in study.nests for name in nest.names}
+    aside = ASIDE.search(each.place.file) is not None or re.search(DIFFUSION, each.place.file) is not None
+    return each.qualname not in shown, aside, -study.base.imported_by(each), each.place.file, each.place.line
 
 
 def _partner(study: Study, each: Definition, prefill: str, decode: str) -> Definition | None:
@@ -157,7 +167,8 @@ def _layout(study: Study) -> list[Line]:
     component = study.component("KV cache")
     if component is None:
         return [
-            f"{title}: none found (searched: classes named by KV cache, paged cache, prefix cache with methods that allocate, append, update or free)"
+            f"{title}: none found (searched: classes named by KV cache, paged cache, prefix cache, with methods that"
+            " allocate, append, update or free)"
         ]
     found: list[Line] = []
     for each in (component.definition, *component.also[:4]):
@@ -165,6 +176,9 @@ def _layout(study: Study) -> list[Line]:
         parts: list[Inline] = (
             ["; holds ", *joined([[code(text, 90), " at ", pointer(place)] for text, place in held])] if held else []
         )
+        names = attributes(study.base, each.place.file, each.qualname)
+        if names and not held:
+            parts = ["; keeps ", code(", ".join(names[:8]), 80)]
         found.append(sentence(Bold(title), ": ", pointer(each.place, each.qualname), " ", what(study, each), *parts))
     return found
 

@@ -31,32 +31,44 @@ def document(
 
     ``known`` are signs of files that were read before, by the sha256 of their bytes. Nothing of the repository is run.
     """
-    return of_study(Study(CodeBase(facts, root, known or {}), root, told))
+    return of_study(study(facts, root, told, known))
 
 
-def of_study(study: Study) -> Document:
+_LAST: list[Study] = []
+"""The last repository that was studied: a report that an agent tells more of is made twice of the same."""
+
+
+def study(facts: RepoFacts, root: Path, told: Told | None = None, known: Mapping[str, Signs] | None = None) -> Study:
+    """What the report is made from, read once for the same facts."""
+    if not (_LAST and _LAST[0].base.facts is facts and _LAST[0].clone == root):
+        _LAST[:] = [Study(CodeBase(facts, root, known or {}), root)]
+    _LAST[0].told = told
+    return _LAST[0]
+
+
+def of_study(found: Study) -> Document:
     """The same for what was studied already."""
-    base = study.base
+    base = found.base
     sections = [
-        tldr(study),
-        problem(study),
-        architecture(study),
-        modules(study),
-        workflows(study),
-        components(study),
-        deep_dive(study),
-        extension(study),
-        pitfalls(study),
-        questions(study),
+        tldr(found),
+        problem(found),
+        architecture(found),
+        modules(found),
+        workflows(found),
+        components(found),
+        deep_dive(found),
+        extension(found),
+        pitfalls(found),
+        questions(found),
     ]
-    sections.append(checklist(study, sections))
+    sections.append(checklist(found, sections))
     return Document(
         title=f"Repo analysis: {base.facts.root_name}",
         head=[
             ("Repo", address(base)),
-            ("Local clone", code(str(study.clone), 300)),
+            ("Local clone", code(str(found.clone), 300)),
             ("Commit", commit(base)),
-            ("LLM-related", study.llm.line()),
+            ("LLM-related", found.llm.line()),
         ],
-        sections=[*sections, *appendices(study)],
+        sections=[*sections, *appendices(found)],
     )

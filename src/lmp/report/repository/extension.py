@@ -18,6 +18,10 @@ ALIKE = 8
 """Files of a folder that define the same name make a pattern."""
 
 
+_EVERYWHERE = re.compile(r"_|main$|parse_args$|build_parser|setup_|run$")
+"""Names that files have for other reasons than that they are alike."""
+
+
 @dataclass(frozen=True)
 class Point:
     goal: Line
@@ -31,7 +35,7 @@ def extension(study: Study) -> Section:
     found = [*_alike(study), *_registries(study), *_bases(study), *_groups(study)]
     ranked = sorted(found, key=lambda each: (each.aside, -each.used))
     rows = [[each.goal, each.place, each.why] for each in ranked[:SHOWN]]
-    searched = "decorators and calls named register, abstract and much subclassed classes, folders of alike files, entry points of plugins"
+    searched = "calls and decorators named register, abstract and subclassed classes, folders of alike files, plugins"
     blocks = [Table(("Goal", "Recommended place", "Why"), rows, searched)]
     left = ranked[SHOWN:]
     if left:
@@ -47,7 +51,7 @@ def extension(study: Study) -> Section:
 
 
 def _pieces(line: Line) -> list[Inline]:
-    return list(line) if isinstance(line, (list, tuple)) else [line]  # type: ignore[list-item]
+    return sentence(line)
 
 
 # --- registries ------------------------------------------------------------------------------------------------------
@@ -78,25 +82,34 @@ def _registries(study: Study) -> Iterator[Point]:
             pointer(Place(file, line)),
         )
         aside = where is None or all(ASIDE.search(each[0]) for each in found)
-        yield Point(_goal(name), place, why, len(found), aside)
+        yield Point(_goal(name, where), place, why, len(found), aside)
 
 
 def _definition(study: Study, name: str, file: str) -> Definition | None:
-    last = name.rpartition(".")[2]
-    owner = name.rpartition(".")[0].rpartition(".")[2]
-    for each in study.base.by_name.get(last, ()):
-        if not owner or owner.lower().strip("_") in each.qualname.lower() or each.place.file == file:
-            return each
-    return study.base.by_name.get(last, [None])[0]  # type: ignore[list-item]
+    """What a registry's name means in the file that uses it: imported there, defined there, or the only one."""
+    first, last = name.partition(".")[0], name.rpartition(".")[2]
+    for each in study.base.signs[file].imports:
+        if first in each.names:
+            found = study.base.resolve(each.module, first, file)
+            where, qualname = found if found else ("", "")
+            for wanted in (qualname or last, f"{qualname}.{last}"):
+                definition = study.base.methods.get((where, wanted))
+                if definition is not None and definition.name == last:
+                    return definition
+    named = study.base.by_name.get(last, [])
+    owner = name.rpartition(".")[0].rpartition(".")[2].lower().strip("_")
+    fitting = [each for each in named if each.place.file == file or (owner and owner in each.qualname.lower())]
+    return fitting[0] if fitting else named[0] if len(named) == 1 else None
 
 
-def _goal(name: str) -> Line:
+def _goal(name: str, where: Definition | None) -> Line:
     owner, _, last = name.rpartition(".")
-    what = re.sub(r"^_?register_?|_?register$|^_", "", last).replace("_", " ").strip() or re.sub(
-        r"(?i)registry$", "", owner.rpartition(".")[2]
-    )
+    what = re.sub(r"^_?register_?|_?register$|^_", "", last).replace("_", " ").strip()
+    if not what and where is not None:
+        what = where.qualname.rpartition(".")[0] or where.place.file.rpartition("/")[2].removesuffix(".py")
+    what = re.sub(r"(?i)_?registry$", "", what or owner.rpartition(".")[2])
     words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", what).lower().replace("_", " ").strip()
-    return sentence("add one more of ", code(words or name, 50))
+    return sentence("register another ", code(words or name, 50))
 
 
 # --- base classes ----------------------------------------------------------------------------------------------------
@@ -136,7 +149,7 @@ def _alike(study: Study) -> Iterator[Point]:
     """``models/*.py``, each with a class of the same name, or of the same ending."""
     folders: dict[str, dict[str, list[Definition]]] = {}
     for each in study.base.definitions:
-        if "." in each.qualname or each.kind == "method":
+        if "." in each.qualname or each.kind == "method" or _EVERYWHERE.match(each.name):
             continue
         folder = each.place.file.rpartition("/")[0]
         ending = re.search(r"(For[A-Z]\w+|Model|Backend|Processor|Parser|Detector)$", each.name)

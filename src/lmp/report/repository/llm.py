@@ -23,7 +23,7 @@ LIBRARIES = (
 )
 _NAMES = (
     ("attention classes or functions", r"Attention|[Aa]ttn|^attention"),
-    ("causal language models", r"ForCausalLM$|LMHeadModel$|^GPT\b|^Llama"),
+    ("causal language models", r"ForCausalLM$|LMHeadModel$|^(GPT|Llama|Qwen\d*)(Model)?$"),
     ("KV caches", r"KV_?Cache|KVPool|kv_?cache"),
     ("prefill or decode steps", r"prefill|decode_step|forward_decode|generate_step|decoding"),
     ("token sampling", r"sample_token|top_k|top_p|^Sampler$|make_sampler|SamplingParams|sample_logits"),
@@ -44,7 +44,15 @@ class Llm:
         for what, pattern in _NAMES:
             named = [each for each in self.base.definitions if re.search(pattern, each.name)]
             if named:
-                first = max(named, key=lambda d: (self.base.imported_by(d), -d.place.line, d.place.file))
+                first = max(
+                    named,
+                    key=lambda d: (
+                        not d.name.startswith("_"),
+                        "." not in d.qualname,
+                        self.base.imported_by(d),
+                        -d.place.line,
+                    ),
+                )
                 found.append(
                     sentence(f"{what}: ", *plural(len(named), "definition"), ", as ", pointer(first.place, first.name))
                 )

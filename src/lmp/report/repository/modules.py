@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 
+from lmp.recon.facts import Definition
 from lmp.report.document.parts import Code, Inline, Line, Paragraph, Section, Table
 from lmp.report.repository.code_base import CODE
-from lmp.report.repository.pieces import code, joined, plural, pointer, said, sentence, tally
+from lmp.report.repository.pieces import code, joined, plural, pointer, said, sentence
 from lmp.report.repository.study import Study
 from lmp.report.repository.units import Unit, units
 
@@ -29,7 +30,8 @@ ROLES = (
     (r"entrypoints?|server\w*|api|http|serve|openai|grpc|rust_server", "servers and interfaces"),
     (r"cli|commands?|bin|scripts?", "command line"),
     (r"config\w*|args?|arg_groups|settings?|server_args|environ", "configuration"),
-    (r"tokeniz\w*|detokeniz\w*|processors?|chat_templates", "tokenizers and processors"),
+    (r"tokeniz\w*|detokeniz\w*|processors?", "tokenizers and processors"),
+    (r"chat_templates?|templates?|prompts?", "templates of prompts"),
     (r"lora|adapters?|tuner|peft", "adapters and fine-tuning"),
     (r"constrained|grammar\w*|function_call|tool_parsers?|parser\w*|reasoning", "structured output and parsing"),
     (r"multimodal\w*|vision|audio", "multimodal"),
@@ -62,7 +64,7 @@ MARKED = {
 
 def modules(study: Study) -> Section:
     files = [file for file in study.base.facts.files if file.language in CODE and file.lines]
-    parts = units(files, MOST)
+    parts = units(files, MOST, alone=24)
     rows = [[_path(unit), _role(study, unit), _notes(study, unit)] for unit in parts]
     other = len(study.base.facts.files) - len(files)
     words: list[Inline] = ["Every file of code is in one row. "]
@@ -88,6 +90,8 @@ def _role(study: Study, unit: Unit) -> Line:
         return MARKED[kind]
     if unit.rest == "smaller parts":
         return "several"
+    if unit.rest == "files":
+        return _largest(unit)
     init = next((f for f in unit.files if f.file in (f"{unit.path}/__init__.py", unit.path)), None)
     named = _by_name(unit)
     if init is not None and len(init.doc.split()) >= 3 and not init.doc.startswith(("Copyright", "SPDX", "coding")):
@@ -95,6 +99,13 @@ def _role(study: Study, unit: Unit) -> Line:
     if named:
         return named
     return _by_content(study, unit)
+
+
+def _largest(unit: Unit) -> Line:
+    """Files that lie directly in a folder, by name: a name of the folder would say nothing of them."""
+    ranked = sorted(unit.files, key=lambda file: (-file.lines, file.file))
+    shown = joined([code(file.file.rpartition("/")[2]) for file in ranked[:3]])
+    return sentence("files of the folder itself, as ", shown)
 
 
 def _by_name(unit: Unit) -> str:
@@ -120,7 +131,7 @@ def _by_content(study: Study, unit: Unit) -> Line:
     return sentence("defines ", joined([code(each.name) for each in best])) if best else "code without definitions"
 
 
-def _main_definitions(study: Study, inside: set[str]) -> list:  # type: ignore[type-arg]
+def _main_definitions(study: Study, inside: set[str]) -> list[Definition]:
     top = [
         each
         for file in sorted(inside)
@@ -146,6 +157,8 @@ def _notes(study: Study, unit: Unit) -> Line:
         notes.append(["mainly ", *joined([pointer(each.place, each.name) for each in best])])
     marked = {file.role for file in unit.files} & set(MARKED)
     if marked and len({file.role for file in unit.files}) > 1:
-        held = [[f"{MARKED[m]} ", tally(sum(f.role == m for f in unit.files))] for m in sorted(marked)]
+        held = [
+            sentence(f"{MARKED[m]} ", *plural(sum(f.role == m for f in unit.files), "file")) for m in sorted(marked)
+        ]
         notes.append(["of them ", *joined(held)])
     return joined(notes, "; ")

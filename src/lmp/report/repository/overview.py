@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from lmp.recon.facts import Place
 from lmp.report.document.parts import Bullets, Code, Inline, Line, Mermaid, Node, Paragraph, Section
 from lmp.report.repository.header import metadata
-from lmp.report.repository.pieces import code, count, joined, plural, pointer, said, sentence, tally
+from lmp.report.repository.pieces import code, count, counted, joined, plural, pointer, said, sentence, tally
 from lmp.report.repository.readme import quotes, summary
 from lmp.report.repository.study import Study
 from lmp.report.repository.units import Unit, units
+from lmp.report.repository.workflows import importance
 
 MOST_NODES, MOST_EDGES = 14, 26
 FRAMEWORKS = {
@@ -47,23 +48,21 @@ def _composed(study: Study) -> Iterator[Line]:
     yield _started(study)
     shared = study.roles.most_imported[:4]
     if shared:
-        parts = [[pointer(c.definition.place, c.definition.name), " by ", *plural(c.importers, "file")] for c in shared]
+        parts = [
+            sentence(pointer(c.definition.place, c.definition.name), " by ", *plural(c.importers, "file"))
+            for c in shared
+        ]
         yield sentence("Most imported of its own: ", joined(parts), ".")
     played = [each for each in study.components if each.title in CORE]
     if study.llm.related and played:
-        named = [[f"{each.title} ", pointer(each.definition.place, each.definition.name)] for each in played]
+        named = [sentence(f"{each.title} ", pointer(each.definition.place, each.definition.name)) for each in played]
         yield sentence("Inference runs through: ", joined(named), ".")
     if facts.kernels:
         yield _kernels(study)
     yield sentence(
-        *("Controlled by ", count(facts, "env_variables"), " environment variables in ", count(facts, "env_reads")),
-        *(
-            " reads, ",
-            count(facts, "flags"),
-            " command line flags and ",
-            count(facts, "config_files"),
-            " config files.",
-        ),
+        *("Controlled by ", *counted(facts, "env_variables", "environment variable"), " in "),
+        *(*counted(facts, "env_reads", "read"), ", ", *counted(facts, "flags", "command line flag"), " and "),
+        *(*counted(facts, "config_files", "config file"), "."),
     )
     unread = len(facts.skipped) + len(base.unread)
     if unread:
@@ -98,7 +97,7 @@ def _size(study: Study) -> Line:
 
 
 def _started(study: Study) -> Line:
-    entries = study.base.facts.entries
+    entries = study.entries
     commands = [each for each in entries if each.kind == "cli"]
     servers = [each for each in entries if each.kind == "server" and study.base.is_own(each.place.file)]
     scripts = [each for each in entries if each.kind in ("script", "benchmark", "example")]
@@ -110,7 +109,7 @@ def _started(study: Study) -> Line:
         (scripts, "file with a main block", "files with a main block"),
     ):
         if found:
-            first = found[0]
+            first = min(found, key=lambda entry: importance(study, entry))
             parts.append([*plural(len(found), one, many), ", as ", code(first.name), " at ", pointer(first.place)])
     if not parts:
         return "A library: no command, server or main block was found; it is used by importing it."
@@ -120,12 +119,14 @@ def _started(study: Study) -> Line:
 def _kernels(study: Study) -> Line:
     facts = study.base.facts
     names = [name for name in facts.counts if name.startswith("kernels.")]
-    parts = [[count(facts, name), f" in {name.partition('.')[2]}"] for name in names]
-    return sentence(
-        *(count(facts, "kernels"), " GPU kernels (", *joined(parts), "); ", count(facts, "autotuned")),
-        *(" are autotuned, over ", count(facts, "autotune_configs"), " configurations; "),
-        *(count(facts, "launches"), " places launch kernels."),
-    )
+    parts = [sentence(count(facts, name), f" in {name.partition('.')[2]}") for name in names]
+    words = sentence(counted(facts, "kernels", "GPU kernel"), " (", joined(parts), ")")
+    if facts.counts["autotuned"]:
+        words += [", ", count(facts, "autotuned"), " of them autotuned over ", count(facts, "autotune_configs")]
+        words.append(" configurations")
+    if facts.counts["launches"]:
+        words += ["; launched at ", *counted(facts, "launches", "place")]
+    return [*words, "."]
 
 
 # --- what it is for --------------------------------------------------------------------------------------------------
@@ -141,7 +142,7 @@ def problem(study: Study) -> Section:
 
 
 def architecture(study: Study) -> Section:
-    parts = units(study.base.code, MOST_NODES)
+    parts = units(study.base.code, MOST_NODES, least=0.1)
     edges = _edges(study, parts)
     ranked = sorted(edges.items(), key=lambda item: (-item[1], item[0]))
     shown = ranked[:MOST_EDGES]
@@ -203,7 +204,7 @@ def _model_of_execution(study: Study) -> list[Inline]:
         left = [each for each in left if each not in chosen]
         if chosen:
             file, note = chosen[0]
-            first = [", first ", pointer(Place(file, note.line)), " ", code(note.text, 60)]
+            first = sentence(", first ", pointer(Place(file, note.line)), " ", code(note.text, 60))
             told.append([f"{what} at ", *plural(len(chosen), "place"), *first])
     searched = "torch.compile, CUDA graphs, mx.compile, jax.jit"
     return joined(told, "; ") if told else [f"eager, as compilation: none found (searched: {searched})"]

@@ -17,7 +17,8 @@ WIDTH = 160
 
 _LOOKS_LIKE_PLACE = re.compile(r"(\.\w+|\w):(?=\d)")
 _PLACEHOLDER = re.compile(r"[\[<{][A-Za-z_ :-]+[\]>}]|TODO|TBD|\.\.\.")
-_PLAIN = re.compile(r"[A-Za-z0-9 ,.;()'’/&+-]+")
+_NOT_PLAIN = re.compile(r"[{}<>\[\]|\\$~]|https?:")
+_QUOTES = re.compile(r":\w+:(?=`)|[`*]+|(?<=\w)_(?=[\s.,;)]|$)")
 _MEASURE = re.compile(r"\d\s?(?:%|[kMGT]?B\b|m?s\b|[kMGT]?FLOP|params)|\b(?:TODO|TBD|FIXME|XXX)\b")
 
 
@@ -35,11 +36,10 @@ def cut(text: str, width: int) -> str:
 
 def said(text: str, width: int = 110) -> Inline:
     """Words from a docstring or a README: as text where nothing in them means anything here, else as code."""
-    text = cut(text, width).rstrip(".")
-    whole = text.removesuffix("…").strip()
-    if _PLAIN.fullmatch(whole) and not _MEASURE.search(whole) and not _LOOKS_LIKE_PLACE.search(whole):
-        return text
-    return code(text, width)
+    text = cut(_QUOTES.sub("", text), width).rstrip(".")
+    if _NOT_PLAIN.search(text) or _MEASURE.search(text) or _LOOKS_LIKE_PLACE.search(text):
+        return code(text, width)
+    return text
 
 
 def pointer(place: Place, symbol: str | None = None) -> Pointer:
@@ -50,6 +50,11 @@ def pointer(place: Place, symbol: str | None = None) -> Pointer:
 def count(facts: RepoFacts, name: str) -> Number:
     """One of the counts of the whole repository."""
     return Number(facts.counts.get(name, 0), "", Claim(expression="{n}", terms={"n": Term(name=name)}))
+
+
+def counted(facts: RepoFacts, name: str, one: str, many: str = "") -> list[Inline]:
+    """``3 flags``, of the whole repository."""
+    return [count(facts, name), f" {one if facts.counts.get(name, 0) == 1 else many or one + 's'}"]
 
 
 def tally(value: int) -> Number:

@@ -24,8 +24,12 @@ def pitfalls(study: Study) -> Section:
         items.append(_item(what, detect, fix))
     for kind in (_unset, _requires, _swallowed, _not_implemented, _deprecated, _left_to_do, _silent_fallbacks):
         items += list(kind(study))
-    searched = "environment reads without a default, checks of hardware and versions, except clauses, NotImplementedError, deprecations, comments"
-    after = ["The most used files come first; every place of these kinds is in ", Link(NOTES, anchor(NOTES)), "."]
+    searched = "reads without a default, checks of hardware and versions, except clauses, deprecations, comments"
+    after: list[Inline] = [
+        "The most used files come first; every place of these kinds is in ",
+        Link(NOTES, anchor(NOTES)),
+        ".",
+    ]
     return Section("Pitfalls / time sinks", [Bullets(items, searched), Paragraph(after)])
 
 
@@ -77,10 +81,19 @@ def _unset(study: Study) -> Iterator[Line]:
 
 def _requires(study: Study) -> Iterator[Line]:
     for file, note in _ranked(study, "requires", lambda note: len(note.detail) > 15):
+        raises = note.about == "raises"
+        what = sentence(
+            *(code(note.text, 90), " ends with an error " if raises else " must hold "), *_where(study, file, note)
+        )
         yield _item(
-            sentence(code(note.text, 90), " must hold ", *_where(study, file, note)),
+            what,
             sentence("the message is ", code(note.detail, 110)),
-            "meet the condition, or take another backend than this function",
+            sentence(
+                "keep from calling ",
+                _function(note),
+                " there" if raises else " without it",
+                ", or change what the condition asks for",
+            ),
         )
 
 
@@ -88,46 +101,53 @@ def _swallowed(study: Study) -> Iterator[Line]:
     useful = re.compile(r"pass|continue|return(?: None| False)?|\w+ = (?:None|False)")
     for file, note in _ranked(study, "swallowed", lambda note: useful.fullmatch(note.detail) is not None):
         yield _item(
-            sentence(code(note.text, 40), " is caught and not told ", *_where(study, file, note)),
-            sentence("nothing is logged; what goes on is ", code(note.detail, 60)),
-            "log the error there, or name the errors that are meant",
+            sentence("errors of ", code(note.about, 70), " are lost ", *_where(study, file, note)),
+            sentence("no log line; after ", code(note.text, 40), " comes ", code(note.detail, 50)),
+            "log the error in this handler, or name the errors that are meant",
         )
 
 
 def _not_implemented(study: Study) -> Iterator[Line]:
-    for file, note in _ranked(
-        study, "not implemented", lambda note: len(note.text) > 12 and "implement" not in note.text.lower().split()[:1]
-    ):
+    for file, note in _ranked(study, "not implemented", lambda note: len(note.text) > 12 and bool(note.about)):
         yield _item(
-            sentence("a case is not implemented ", *_where(study, file, note)),
+            sentence("not implemented when ", code(note.about, 80), " ", *_where(study, file, note)),
             sentence(Code("NotImplementedError"), ": ", code(note.text, 100)),
-            "avoid the case that the message names, or write it at this place",
+            sentence("do without this case of ", _function(note), ", or write it at this line"),
         )
 
 
 def _deprecated(study: Study) -> Iterator[Line]:
     for file, note in _ranked(study, "deprecated", lambda note: len(note.text) > 12):
-        instead = re.search(
-            r"(?:use|replaced by|in favou?r of|switch to|set)\s+([`'\"{]?[\w.\-]+[^.;,]*)", note.text, re.IGNORECASE
-        )
+        instead = _INSTEAD.search(note.text)
         fix: Line = (
-            sentence("as it says: ", code(instead[0], 70)) if instead else "look for the newer name at this place"
+            sentence("as it says: ", code(instead[0], 70))
+            if instead
+            else sentence("see what ", _function(note), " takes now")
         )
         yield _item(
             sentence("deprecated ", *_where(study, file, note)), sentence("the warning is ", code(note.text, 110)), fix
         )
 
 
+_INSTEAD = re.compile(
+    r"(?:use|replaced by|renamed to|in favou?r of|switch to|set)\s+([`'\"{]?[\w.\-]+[^.;,]*)", re.IGNORECASE
+)
+
+
 def _left_to_do(study: Study) -> Iterator[Line]:
     for file, note in _ranked(study, "todo", lambda note: len(note.text.split()) >= 5):
-        urgent = re.search(r"\b(HACK|FIXME|XXX)\b", note.text)
+        kind = "a workaround" if re.search(r"\b(HACK|FIXME|XXX)\b", note.text) else "unfinished"
+        importers = len(study.base.importers.get(file, ()))
+        taken: list[Inline] = [" in a file that ", *plural(importers, "file"), " import"] if importers > 1 else []
         yield _item(
-            sentence(
-                "left to do " if not urgent else "a workaround ", *_where(study, file, note), ": ", code(note.text, 130)
-            ),
-            "what this function does differs from what the comment asks for",
-            "read the comment before relying on it; the change belongs at this line",
+            sentence(kind, " ", *_where(study, file, note)),
+            sentence("the path goes through ", _function(note), taken),
+            sentence("as the comment says: ", code(note.text, 130)),
         )
+
+
+def _function(note: Note) -> Inline:
+    return code(note.symbol.rpartition(".")[2], 50) if note.symbol else "this file"
 
 
 def _silent_fallbacks(study: Study) -> Iterator[Line]:
@@ -153,10 +173,10 @@ def questions(study: Study) -> Section:
 
 
 def _calls(study: Study) -> Iterator[Line]:
-    for title, nest in study.nests:
+    for _, nest in study.nests:
         seen: set[str] = set()
         for text, place, how in nest.open_calls:
-            called = text.partition(" = ")[2] or text
+            called = (text.partition(" = ")[2] or text).removeprefix("return ")
             name = called.partition("(")[0]
             if name in seen or how.startswith("each of"):
                 continue

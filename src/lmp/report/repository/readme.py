@@ -11,13 +11,16 @@ from lmp.report.repository.code_base import CodeBase
 from lmp.report.repository.header import metadata
 
 MOST = 6
+_INVITES = re.compile(r"get started|join us|communit|meetup|documentation|view (?:the|our)|star us|news", re.IGNORECASE)
 _SECTION = re.compile(r"feature|about|overview|why|highlight|what is|introduction|motivation|key ", re.IGNORECASE)
 _STOP = re.compile(
-    r"news|install|citation|acknowledg|licen[cs]e|contribut|sponsor|community|get(ting)? started|usage|star|table of|model",
+    r"news|install|citation|acknowledg|licen[cs]e|contribut|sponsor|community|get(ting)? started|usage|star|table of"
+    r"|model",
     re.IGNORECASE,
 )
 _COMMAND = re.compile(
-    r"^\s*(?:[$>]\s*)?((?:python3? -m )?(?:pip3?|uv pip|uv|conda|poetry|cargo|cmake|make|ninja|docker|npm|git clone|bazel|pixi|brew)\b"
+    r"^\s*(?:[$>]\s*)?((?:python3? -m )?"
+    r"(?:pip3?|uv pip|uv|conda|poetry|cargo|cmake|make|ninja|docker|npm|git clone|bazel|pixi|brew)\b"
     r"(?: (?:install|sync|build|run|add|pull|clone|create|-B|-S|-j|\.\.|--build|-C|-e|https?:).*|$| \w[\w.-]*$)"
     r"|python3? setup\.py .*)"
 )
@@ -45,9 +48,9 @@ def summary(base: CodeBase) -> Quote | None:
         if found:
             return Quote(found[1].strip(), Place(file, text[: found.start()].count("\n") + 1))
     for file in ("pyproject.toml", "setup.cfg", "setup.py", "Cargo.toml"):
-        text = base.text(file) if file in base.files else None
-        found = re.search(r"^\s*description\s*=\s*[\"']?([^\"'\n]{8,})", text or "", re.MULTILINE)
-        if found and text is not None:
+        text = (base.text(file) if file in base.files else None) or ""
+        found = re.search(r"^\s*description\s*=\s*[\"']?([^\"'\n]{8,})", text, re.MULTILINE)
+        if found:
             return Quote(found[1].strip(), Place(file, text[: found.start(1)].count("\n") + 1))
     paragraphs = list(_prose(base))
     return paragraphs[0] if paragraphs else None
@@ -118,14 +121,23 @@ def _features(base: CodeBase) -> Iterator[Quote]:
 def _prose(base: CodeBase) -> Iterator[Quote]:
     """Paragraphs of the README that are sentences."""
     for file, lines, first in _readmes(base):
-        fenced, start, run = False, 0, []
+        fenced, start, stopped = False, 0, False
+        run: list[str] = []
         for at, line in enumerate([*lines[:150], ""]):
+            heading = re.match(r"#+\s+(.*)", line)
+            if heading:
+                stopped = bool(_STOP.search(heading[1]))
+            if stopped:
+                run = []
+                continue
             if line.lstrip().startswith("```"):
                 fenced = not fenced
                 continue
             # What is markup, a list, a table or a quotation is no paragraph.
             if fenced or not line.strip() or re.match(r"\s*([#|>*+-]|\d+\.|!\[|\[!|</?(?!p>|b>|i>|a |strong)\w)", line):
                 text = plain(" ".join(run))
+                if _INVITES.search(text):
+                    text = ""
                 if len(text.split()) >= 8 and "http" not in text[:40] and text.count("|") < 2:
                     yield Quote(text, Place(file, first + start))
                 run = []

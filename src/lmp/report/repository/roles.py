@@ -72,7 +72,7 @@ KINDS = (
     ),
     Kind(
         "sampling",
-        r"^Sampler$|^make_sampler$|^sample$|^sample_(token|logits|from)\w*|^apply_top_[kp]\w*|^categorical_sampling$"
+        r"^Sampler$|^make_sampler$|^sample$|^sample_(token|logits|from|softmax|mult|argmax|top)\w*|^apply_top_[kp]\w*|^categorical_sampling$"
         r"|^top_[kp]_\w*sampl\w*",
         r"forward|sample|__call__|compute_logprobs|set_stop|apply\w*",
         weak=r"Sampler",
@@ -242,7 +242,22 @@ ASIDE = re.compile(
     r"|third_?party|legacy|deprecated|disagg\w*|hardware_backend|npu|xpu|ascend|musa|kv_canary|multimodal_gen|\w*diffusion\w*)(?:[/_.]|$)",
     re.IGNORECASE,
 )
+SHARED = frozenset(
+    [
+        "autotuning",
+        "loss",
+        "normalization",
+        "rotary embedding",
+        "gated activation",
+        "convolution",
+        "mixture of experts",
+        "attention",
+    ]
+)
+"""Parts of names that many helpers have: only what another file takes plays one."""
 LEAST = 5.0
+NEAR = 0.7
+"""Share of the best score from which something else is named beside it."""
 """Below this score nothing is said to play a part."""
 
 
@@ -271,7 +286,7 @@ class Roles:
             if not ranked:
                 continue
             score, best = ranked[0]
-            also = tuple(each for _, each in ranked[1:6])
+            also = tuple(each for near, each in ranked[1:6] if near >= NEAR * score)
             found[kind.title] = Component(kind.title, best, score, self._base.imported_by(best), also)
             taken.add((best.place.file, best.qualname))
         return found
@@ -285,6 +300,8 @@ class Roles:
     def _candidates(self, kind: Kind) -> Iterator[Definition]:
         named = re.compile(f"{kind.strong}|{kind.weak}" if kind.weak else kind.strong)
         for each in self._top:
+            if kind.title in SHARED and not self._base.imported_by(each):
+                continue
             if (kind.functions or each.kind == "class") and named.search(each.name):
                 yield each
 
@@ -318,6 +335,7 @@ class Roles:
         """Functions and classes by how many files take them."""
         counted = [(self._base.imported_by(each), each) for each in self._top]
         ranked = sorted(
-            ((n, each) for n, each in counted if n > 1), key=lambda x: (-x[0], x[1].place.file, x[1].place.line)
+            ((n, each) for n, each in counted if n > 1 and (each.kind == "class" or each.end - each.place.line > 4)),
+            key=lambda x: (-x[0], x[1].place.file, x[1].place.line),
         )
         return [Component("shared by most", each, float(n), n) for n, each in ranked[:40]]

@@ -19,8 +19,8 @@ CALLED = re.compile(
 """Calls that say what a loop is for."""
 
 _HARDWARE = re.compile(
-    r"cuda|rocm|\bhip\b|capability|\bsm_?\d|hopper|blackwell|ampere|\bnpu\b|\bxpu\b|\bmps\b|metal\b|\bgpu|_version"
-    r"|version\.|__version__|is_available|device_type|device\.type|is_cpu|is_contiguous|nvidia|\bamd\b|\btma\b",
+    r"cuda|rocm|\bhip\b|capability|\bsm_?\d|hopper|blackwell|ampere|\bnpu\b|\bxpu\b|\bmps\b|metal\b|\bgpu|(?:torch|triton|cuda|python|driver|flash\w*|transformers|nccl|mlx)[\w.]*_?version"
+    r"|version_info|__version__|is_available|device_type|device\.type|is_cpu|is_contiguous|nvidia|\bamd\b|\btma\b",
     re.IGNORECASE,
 )
 _TODO = re.compile(r"\b(?:TODO|FIXME|HACK|XXX)\b")
@@ -29,13 +29,42 @@ _COMPILED = re.compile(
     r"|torch\._dynamo\.disable|torch\.compiler\.disable)\b"
 )
 _ALLOCATORS = frozenset(
-    ["zeros", "empty", "full", "ones", "zeros_like", "empty_like", "full_like", "empty_strided", "new_zeros", "new_empty", "arange", "tensor"]
+    [
+        "zeros",
+        "empty",
+        "full",
+        "ones",
+        "zeros_like",
+        "empty_like",
+        "full_like",
+        "empty_strided",
+        "new_zeros",
+        "new_empty",
+        "arange",
+        "tensor",
+    ]
 )
 _LOGGING = frozenset(
-    ["debug", "info", "warning", "warn", "error", "exception", "critical", "log", "print", "print_exc", "warning_once", "log_warning"]
+    [
+        "debug",
+        "info",
+        "warning",
+        "warn",
+        "error",
+        "exception",
+        "critical",
+        "log",
+        "print",
+        "print_exc",
+        "warning_once",
+        "log_warning",
+    ]
 )
 _DEPRECATED = re.compile(r"deprecat", re.IGNORECASE)
 _REGISTER = re.compile(r"(?:^|[._])(?:register|registry)(?:$|[._])|(?:^|\.)register\w*$|^register_")
+_NO_REGISTRY = re.compile(
+    r"^(?:torch|self|atexit|signal|ctx|codecs)\.|register_(?:buffer|parameter|module|\w*hook|fake|autograd|kernel|state_dict|pytree)"
+)
 _BROAD = frozenset({"Exception", "BaseException"})
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -71,13 +100,16 @@ class _Scan:
     notes: list[Note] = field(default_factory=list)
     loops: list[Looping] = field(default_factory=list)
     spans: list[tuple[int, int, str]] = field(default_factory=list)
+    conditions: dict[ast.stmt, str] = field(default_factory=dict)
+    """A raise -> when it is reached."""
 
     def __post_init__(self) -> None:
         self.lines = self.text.split("\n")
         self.package = self.file.split("/")[:-1]
 
-    def note(self, kind: NoteKind, node: ast.AST, where: _Where, text: str, detail: str = "") -> None:
-        self.notes.append(Note(kind, node.lineno, where.symbol, _short(text), _short(detail)))  # type: ignore[attr-defined]
+    def note(self, kind: NoteKind, node: ast.AST, where: _Where, text: str, detail: str = "", about: str = "") -> None:
+        line: int = node.lineno  # type: ignore[attr-defined]
+        self.notes.append(Note(kind, line, where.symbol, _short(text), _short(detail), _short(about)))
 
     def block(self, body: list[ast.stmt], where: _Where) -> None:
         for statement in body:
@@ -145,7 +177,7 @@ class _Scan:
         for decorator in node.decorator_list:
             called = decorator.func if isinstance(decorator, ast.Call) else decorator
             written = ast.unparse(called)
-            if _REGISTER.search(written) and not written.startswith(("torch.library", "atexit")):
+            if _REGISTER.search(written) and not _NO_REGISTRY.search(written):
                 self.notes.append(Note("registration", decorator.lineno, name, written, _short(ast.unparse(decorator))))
             elif _COMPILED.search(written):
                 self.notes.append(Note("compiled", decorator.lineno, name, _short(ast.unparse(decorator))))
@@ -185,12 +217,15 @@ class _Scan:
 
     def check(self, node: ast.If, where: _Where) -> None:
         """``if capability < 9: raise …``."""
+        test = ast.unparse(node.test)
+        self.conditions.update((each, test) for each in node.body if isinstance(each, ast.Raise))
+        self.conditions.update((each, f"not ({test})") for each in node.orelse if isinstance(each, ast.Raise))
         raises = next((each for each in node.body if isinstance(each, ast.Raise)), None)
         if raises is None or raises.exc is None:
             return
-        condition, message = ast.unparse(node.test), _message(raises.exc)
-        if _HARDWARE.search(condition) and message:
-            self.note("requires", raises, where, f"not ({condition})", message)
+        message = _message(raises.exc)
+        if _HARDWARE.search(test) and message:
+            self.note("requires", raises, where, test, message, "raises")
 
     def assertion(self, node: ast.Assert, where: _Where) -> None:
         condition = ast.unparse(node.test)
@@ -202,7 +237,7 @@ class _Scan:
             return
         called = node.exc.func if isinstance(node.exc, ast.Call) else node.exc
         if isinstance(called, ast.Name) and called.id == "NotImplementedError":
-            self.note("not implemented", node, where, _message(node.exc))
+            self.note("not implemented", node, where, _message(node.exc), about=self.conditions.get(node, ""))
 
     def call(self, node: ast.expr | None, where: _Where) -> None:
         node = node.value if isinstance(node, (ast.Await, ast.YieldFrom)) else node
@@ -214,7 +249,7 @@ class _Scan:
             self.warning(node, name, where)
         elif _COMPILED.search(name):
             self.note("compiled", node, where, ast.unparse(node))
-        elif _REGISTER.search(name) and node.args and not name.startswith(("torch", "self.", "atexit", "signal")):
+        elif _REGISTER.search(name) and node.args and not _NO_REGISTRY.search(name):
             self.note("registration", node, where, name, ast.unparse(node))
 
     def warning(self, node: ast.Call, name: str, where: _Where) -> None:
@@ -238,7 +273,7 @@ class _Scan:
         for handler in node.handlers:
             caught = [] if handler.type is None else [_name(each) for each in _types(handler.type)]
             if handler.type is None or _BROAD & set(caught):
-                self.broad(handler, where)
+                self.broad(node, handler, where)
             if {"ImportError", "ModuleNotFoundError"} & set(caught) or (_BROAD & set(caught)):
                 self.optional(node, handler, where)
             self.block(handler.body, where)
@@ -246,7 +281,7 @@ class _Scan:
         self.block(node.orelse, where)
         self.block(node.finalbody, where)
 
-    def broad(self, handler: ast.ExceptHandler, where: _Where) -> None:
+    def broad(self, node: ast.Try, handler: ast.ExceptHandler, where: _Where) -> None:
         kinds = [each for statement in handler.body for each in ast.walk(statement)]
         if any(isinstance(each, ast.Raise) for each in kinds):
             return
@@ -256,7 +291,14 @@ class _Scan:
         if any(name in _LOGGING for name in calls):
             return
         caught = "everything" if handler.type is None else ast.unparse(handler.type)
-        self.note("swallowed", handler, where, caught, "; ".join(ast.unparse(each) for each in handler.body))
+        self.note(
+            "swallowed",
+            handler,
+            where,
+            caught,
+            "; ".join(ast.unparse(each) for each in handler.body),
+            ast.unparse(node.body[0]).split("\n")[0],
+        )
 
     def optional(self, node: ast.Try, handler: ast.ExceptHandler, where: _Where) -> None:
         if any(isinstance(each, ast.Raise) for each in handler.body) and len(handler.body) == 1:

@@ -34,12 +34,13 @@ class Import:
 
 @dataclass(frozen=True)
 class Note:
-    """Something of note at a line. What ``text`` and ``detail`` are depends on the kind.
+    """Something of note at a line. What ``text``, ``detail`` and ``about`` are depends on the kind:
 
-    todo: the comment · not implemented: the message · requires: the condition that must hold, and the message ·
-    deprecated, warning: the message · swallowed: what is caught, and what is done then · optional: the package, and
-    what stands in for it · registration: the registry, and what is registered · compiled: the call · allocation:
-    the attribute, and the expression · abstract: the class, and its abstract methods.
+    todo the comment · not implemented the message, and (about) when · requires the condition, the message, and (about)
+    "raises" where it is an error if the condition holds · deprecated and warning the message · swallowed what is
+    caught, what is done then, and (about) what was tried · optional the package, and what stands in for it ·
+    registration the registry, and what is registered · compiled the call · allocation the attribute, and the
+    expression · abstract the class, and its abstract methods.
     """
 
     kind: NoteKind
@@ -48,6 +49,7 @@ class Note:
     """The function or class around it, dotted; empty at the top of the file."""
     text: str
     detail: str = ""
+    about: str = ""
 
 
 @dataclass(frozen=True)

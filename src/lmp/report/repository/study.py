@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from lmp.recon.facts import Definition, Kernel, Launch
+from lmp.recon.facts import Definition, EntryPoint, Kernel, Launch
 from lmp.report.document.parts import Inline
 from lmp.report.document.told import Told
 from lmp.report.repository.code_base import C_LIKE, CodeBase
@@ -21,9 +21,11 @@ from lmp.report.repository.nesting.walking import PythonWalk
 from lmp.report.repository.pieces import code, said
 from lmp.report.repository.roles import Component, Roles
 
-LOOP_LINES, FORWARD_LINES, OPERATOR_LINES = 90, 60, 40
+LOOP_LINES, FORWARD_LINES, OPERATOR_LINES = 110, 60, 40
 """Lines of the pseudocode of a loop, of a model's forward, and of an operator of a kernel library."""
 SHOWN_OPERATORS = 3
+STEPS = ("schedule", "step", "_next", "_step", "next", "run_batch", "run")
+"""Methods of a scheduler that run again and again."""
 
 
 @dataclass(eq=False)
@@ -66,10 +68,28 @@ class Study:
             # A loop that reaches the model has its forward inside already.
             if models and not {each.qualname for each in models} & found[0][1].names:
                 found.append(("One forward of a model", explore(models[0], python, FORWARD_LINES)))
+            step = self._step(found[0][1])
+            if step is not None:
+                found.append(("One step of the scheduler", explore(step, python, FORWARD_LINES)))
             return found
-        for operator in operators(self.base)[:SHOWN_OPERATORS]:
-            found.append(("From an operator to its kernels", explore(operator, python, OPERATOR_LINES)))
+        walk = PythonWalk(self.base, resolver, every=True)
+        for operator in self.operators[:SHOWN_OPERATORS]:
+            found.append(("From an operator to its kernels", explore(operator, walk, OPERATOR_LINES)))
         return found
+
+    @cached_property
+    def operators(self) -> list[Definition]:
+        """Of a library of kernels without a loop that runs a model."""
+        return [] if self.loops else operators(self.base)
+
+    def _step(self, nest: Nest) -> Definition | None:
+        """What the scheduler does again and again, where the loop on show does not come through it."""
+        scheduler = self.roles.components.get("scheduler")
+        if scheduler is None or any(name.startswith(f"{scheduler.definition.qualname}.") for name in nest.names):
+            return None
+        place = scheduler.definition.place.file
+        wanted = (f"{scheduler.definition.qualname}.{name}" for name in STEPS)
+        return next((found for name in wanted if (found := self.base.methods.get((place, name)))), None)
 
     def language(self, definition: Definition) -> str:
         return self.base.files[definition.place.file].language
@@ -88,11 +108,26 @@ class Study:
         if self.loops and self.llm.related:
             loop = self.loops[0]
             others = tuple(self.loops[1:5])
+            found = [each for each in found if each.definition is not loop]
             found.insert(0, Component("runtime loop", loop, 0, self.base.imported_by(loop), others))
+        named = {each.definition.qualname for each in found}
+        for each in self.operators[:4]:
+            if each.qualname not in named:
+                found.append(Component("operator", each, 0, self.base.imported_by(each)))
         return found
 
     def component(self, title: str) -> Component | None:
         return next((each for each in self.components if each.title == title), None)
+
+    @cached_property
+    def entries(self) -> list[EntryPoint]:
+        """Where it is started, ``main`` of C and C++ included."""
+        mains = [
+            EntryPoint("script", "main", each.place, "main function")
+            for each in self.base.by_name.get("main", ())
+            if each.kind == "function" and self.base.files[each.place.file].language in C_LIKE
+        ]
+        return [*self.base.facts.entries, *mains]
 
     # -- kernels -------------------------------------------------------------------------------------------------------
 

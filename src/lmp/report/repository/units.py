@@ -35,10 +35,19 @@ class Unit:
         return (inits or sorted(file.file for file in self.files))[0]
 
 
-def units(files: Iterable[FileFacts], most: int) -> list[Unit]:
-    """At most ``most`` parts: the largest folder is split as long as there is room for its parts. Where only some of
-    them find room, the small ones stand together."""
-    found = _split(Unit("", list(files)))
+FEW = 6
+"""So many large files directly in a folder stand each for itself."""
+
+
+def units(files: Iterable[FileFacts], most: int, least: float = 0, alone: int = FEW) -> list[Unit]:
+    """At most ``most`` parts: the largest folder is split as long as there is room. Where only some of its parts find
+    room, the small ones stand together.
+
+    ``least`` is the share of all lines below which a folder is not split, ``alone`` how many large files of a folder
+    stand each for itself at most.
+    """
+    found = _split(Unit("", list(files)), alone)
+    total = sum(unit.lines for unit in found)
     found = _gathered("", found, most)
     whole: set[str] = set()
     while len(found) < most:
@@ -46,9 +55,11 @@ def units(files: Iterable[FileFacts], most: int) -> list[Unit]:
         if not open_units:
             break
         largest = max(open_units, key=lambda unit: (unit.lines, unit.path))
-        parts = _split(largest)
+        parts = _split(largest, alone)
         room = most - len(found) + 1
         whole.add(largest.path)
+        if largest.lines < least * total:
+            break
         if len(parts) < 2 or room < min(len(parts), WORTHWHILE):
             continue
         at = found.index(largest)
@@ -56,15 +67,13 @@ def units(files: Iterable[FileFacts], most: int) -> list[Unit]:
     return sorted(found, key=lambda unit: (unit.path, unit.rest))
 
 
-FEW = 6
-"""So many large files directly in a folder stand each for itself."""
 SMALL = 60
 """Lines below which a file does not."""
 WORTHWHILE = 4
 """Parts that a folder must at least come apart into, to be worth a split."""
 
 
-def _split(unit: Unit) -> list[Unit]:
+def _split(unit: Unit, alone: int) -> list[Unit]:
     """The folders and files directly below; a folder of one folder is gone through."""
     while True:
         prefix = f"{unit.path}/" if unit.path else ""
@@ -80,7 +89,7 @@ def _split(unit: Unit) -> list[Unit]:
             break
         unit = next(iter(below.values()))
     large = [file for file in direct if file.lines >= SMALL]
-    if len(large) > FEW:
+    if len(large) > alone:
         large = []
     rest = [file for file in direct if file not in large]
     parts = [*below.values(), *(Unit(file.file, [file]) for file in large)]

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from lmp.recon.facts import EntryPoint, Place
-from lmp.report.document.parts import Bullets, Code, Inline, Line, Link, Paragraph, Section, Table
+from lmp.report.document.parts import Bullets, Code, Inline, Line, Link, Paragraph, Pointer, Section, Table
 from lmp.report.repository.appendix import CLI, CONFIG, ENV
-from lmp.report.repository.pieces import code, count, joined, plural, pointer, said, sentence
+from lmp.report.repository.pieces import code, counted, joined, plural, pointer, said, sentence
 from lmp.report.repository.readme import commands, note
+from lmp.report.repository.roles import ASIDE
 from lmp.report.repository.study import Study
 
-MOST = 10
+MOST = 8
 """Entries of a kind that are listed; how many more there are is said."""
 
 
@@ -20,7 +22,7 @@ def workflows(study: Study) -> Section:
 
 
 def _install(study: Study) -> Section:
-    found: dict[str, Place] = {command: place for command, place in study.base.facts.install}
+    found: dict[str, Place] = dict(study.base.facts.install)
     for each in commands(study.base):
         found.setdefault(each.text, each.place)
     items = [
@@ -32,19 +34,21 @@ def _install(study: Study) -> Section:
 
 
 def _entries(study: Study) -> Section:
-    entries = study.base.facts.entries
+    entries = study.entries
+    servers = [e for e in entries if e.kind == "server" and study.base.is_own(e.place.file)]
+    shows = [e for e in entries if e.kind in ("benchmark", "example")]
     groups = (
         ("CLI", [e for e in entries if e.kind == "cli"], "console scripts of the package, pyproject.toml, setup files"),
-        ("Server", [e for e in entries if e.kind == "server" and study.base.is_own(e.place.file)], "FastAPI, Flask, aiohttp, gRPC, HTTP servers and their routes"),
-        ("Benchmarks/examples", [e for e in entries if e.kind in ("benchmark", "example")], "folders and files named after benchmarks and examples"),
+        ("Server", servers, "FastAPI, Flask, aiohttp, gRPC, HTTP servers and their routes"),
+        ("Benchmarks/examples", shows, "folders and files named after benchmarks and examples"),
         ("Scripts", [e for e in entries if e.kind in ("script", "library")], "main blocks"),
-    )  # fmt: skip
+    )
     items: list[Line] = []
     for title, found, searched in groups:
         if not found:
             items.append(f"{title}: none found (searched: {searched})")
             continue
-        ranked = sorted(found, key=lambda e: not study.base.is_own(e.place.file)) if title != "CLI" else found
+        ranked = sorted(found, key=lambda entry: importance(study, entry))
         items += [_entry(study, title, each) for each in ranked[:MOST]]
         if len(found) > MOST:
             items.append(
@@ -58,14 +62,26 @@ def _entries(study: Study) -> Section:
     return Section("Entrypoints (how to run)", [Bullets(items)])
 
 
+def importance(study: Study, entry: EntryPoint) -> tuple[object, ...]:
+    """The command that is called like the package first, applications before their routes, own code before the rest."""
+    tops = {file.partition("/")[0].lower() for file in study.base.signs}
+    aside = ASIDE.search(entry.place.file) is not None or not study.base.is_own(entry.place.file)
+    route = re.match(r"(GET|POST|PUT|DELETE|PATCH|WEBSOCKET) ", entry.what) is not None
+    called = entry.name.replace("-", "_").lower() in tops
+    return (not called, aside and entry.kind != "cli", route)
+
+
 def _entry(study: Study, title: str, entry: EntryPoint) -> Line:
     target = _target(study, entry) if title == "CLI" else None
-    leads: list[Inline] = [" -> ", target] if target else []
-    what = [said(entry.what)] if entry.what else ["a main block"]
+    leads: list[Inline] = [" calls ", target] if target else []
+    what: list[Inline] = [said(entry.what)] if entry.what else ["a main block"]
+    flags = sum(flag.place.file == (target.file if target else entry.place.file) for flag in study.base.facts.flags)
+    if flags:
+        what += [", takes ", *plural(flags, "flag"), " in its file"]
     return sentence(f"{title}: ", code(entry.name), " at ", pointer(entry.place), *leads, " (what it does: ", what, ")")
 
 
-def _target(study: Study, entry: EntryPoint) -> Inline | None:
+def _target(study: Study, entry: EntryPoint) -> Pointer | None:
     """The function that a console script calls."""
     module, _, function = entry.what.partition(":")
     found = study.base.resolve(module.strip(), function.strip(), entry.place.file) if function else None
@@ -85,7 +101,7 @@ def _folders(entries: Sequence[EntryPoint]) -> list[Inline]:
 
 def _configuration(study: Study) -> Section:
     rows = [_env(study), _files(study), _flags(study)]
-    after = [
+    after: list[Inline] = [
         "Every variable, flag and file with its default: ",
         Link(ENV, anchor(ENV)), ", ", Link(CLI, anchor(CLI)), ", ", Link(CONFIG, anchor(CONFIG)), ".",
     ]  # fmt: skip
@@ -115,7 +131,7 @@ def _env(study: Study) -> list[Line]:
         for name in list(names)[:5]
     ]
     said_: Line = sentence(
-        count(study.base.facts, "env_variables"), " variables: ", joined([code(each, 50) for each in examples])
+        *counted(study.base.facts, "env_variables", "variable"), ": ", joined([code(each, 50) for each in examples])
     )
     return ["env vars", _where([read.place for read in own]), said_]
 
@@ -134,7 +150,7 @@ def _flags(study: Study) -> list[Line]:
     return [
         "CLI flags",
         _where([flag.place for flag in own]),
-        sentence(count(study.base.facts, "flags"), " flags: ", joined([code(each, 60) for each in examples])),
+        sentence(*counted(study.base.facts, "flags", "flag"), ": ", joined([code(each, 60) for each in examples])),
     ]
 
 
@@ -148,7 +164,7 @@ def _files(study: Study) -> list[Line]:
     return [
         "config files",
         where,
-        sentence(count(study.base.facts, "config_files"), " files", *([": ", *keys] if keys else [])),
+        sentence(*counted(study.base.facts, "config_files", "file"), *([": ", *keys] if keys else [])),
     ]
 
 

@@ -40,9 +40,8 @@ class Callees:
 
     def kernel(self, name: str, file: str) -> Place | None:
         """A kernel of this name: in the file itself, else the only one."""
-        found = [kernel for kernel in self._kernels.get(name, ())]
-        beside = [place for place in found if place.file == file]
-        return (beside or found or [None])[0]  # type: ignore[list-item]
+        found = self._kernels.get(name, [])
+        return next((place for place in found if place.file == file), next(iter(found), None))
 
     @cached_property
     def _kernels(self) -> dict[str, list[Place]]:
@@ -54,15 +53,17 @@ class Callees:
     def of(self, node: ast.Call, inside: Definition, function: Function) -> Callee | None:
         func = node.func
         if not isinstance(func, (ast.Name, ast.Attribute)):
-            return self._by_table(node, inside.place.file)
+            return self._by_table(node, inside.place.file) or self._made(func, inside, function)
         name = func.attr if isinstance(func, ast.Attribute) else func.id
         places = [found.place for found in self._asked("goto", func, inside.place.file) if found.kind == "function"]
         definitions = [each for place in places if place and (each := self._at_line(place, name))]
         if definitions:
             best = min(definitions, key=lambda d: (bool(ASIDE.search(d.place.file)), definitions.index(d)))
             return Callee(best.qualname, best, _one_of(len(places), "the types it may have") if len(places) > 1 else "")
+        applied = self._applied(func, inside.place.file)
         return (
-            self._made(func, inside, function)
+            applied
+            or self._made(func, inside, function)
             or self._instance(func, inside)
             or self._model(func)
             or self._only(func, name)
@@ -94,10 +95,22 @@ class Callees:
             return None
         return Callee(found[0].qualname, found[0], _one_of(len(found), f"the methods {prefix}*"))
 
+    def _applied(self, func: ast.expr, file: str) -> Callee | None:
+        """``Function.apply(…)`` of torch.autograd runs the forward of the class."""
+        if not (isinstance(func, ast.Attribute) and func.attr == "apply"):
+            return None
+        owner = ast.unparse(func.value).rpartition(".")[2]
+        for each in self._named(owner, file):
+            runs = self._runs(each) if each.kind == "class" else None
+            if runs is not None:
+                return Callee(runs.qualname, runs)
+        return None
+
     def _made(self, func: ast.expr, inside: Definition, function: Function) -> Callee | None:
         """Calls of ``self.x``, and of what goes through ``self.layers``."""
-        attribute = _self_attribute(func)
-        through = ""
+        element = isinstance(func, ast.Subscript)
+        attribute = _self_attribute(func.value if isinstance(func, ast.Subscript) else func)
+        through = f"each of self.{attribute}" if element and attribute else ""
         if attribute is None and isinstance(func, ast.Name):
             attribute = _iterated(function, func.id)
             through = f"each of self.{attribute}" if attribute else ""
@@ -272,8 +285,9 @@ def _iterated(function: Function, name: str) -> str | None:
             if attributes:
                 return _self_attribute(attributes[0])  # type: ignore[arg-type]
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Subscript):
-            if name in _names(node.targets[0]) and _self_attribute(node.value.value):
-                return _self_attribute(node.value.value)
+            element = _self_attribute(node.value.value)
+            if element and name in _names(node.targets[0]):
+                return element
     return None
 
 
@@ -322,8 +336,8 @@ def _constructions(base: CodeBase, file: str, class_name: str) -> dict[str, tupl
     for each in ast.walk(node) if node is not None else ():
         if isinstance(each, (ast.Assign, ast.AnnAssign)) and each.value is not None:
             target = each.targets[0] if isinstance(each, ast.Assign) else each.target
-            attribute = _self_attribute(target)
-            if attribute:
+            targets = target.elts if isinstance(target, ast.Tuple) else [target]
+            for attribute in filter(None, map(_self_attribute, targets)):
                 called = [
                     call.func.attr if isinstance(call.func, ast.Attribute) else call.func.id
                     for call in ast.walk(each.value)
@@ -331,3 +345,8 @@ def _constructions(base: CodeBase, file: str, class_name: str) -> dict[str, tupl
                 ]
                 found[attribute] = (*found.get(attribute, ()), *called)
     return found
+
+
+def attributes(base: CodeBase, file: str, class_name: str) -> list[str]:
+    """What a class keeps on itself, in the order in which it is set."""
+    return [name for name in _constructions(base, file, class_name) if not name.startswith("__")]

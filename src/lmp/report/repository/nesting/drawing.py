@@ -54,5 +54,22 @@ def _line(depth: int, text: str, place: Pointer, comment: str, beside: Sequence[
         pieces.append("\n" + " " * max(len(indent), WIDTH - width - len(comment) - 1))
     pieces += [f"{comment} ", place]
     if beside:
-        pieces += [f"\n{indent}  {comment} ", *beside]
+        pieces += _fitting(beside, indent, comment)
     return [*pieces, "\n"]
+
+
+def _fitting(beside: Sequence[Inline], indent: str, comment: str) -> list[Inline]:
+    """What is beside a call, on lines of its own; a place that is too long goes without its symbol."""
+    pieces: list[Inline] = []
+    start = f"\n{indent[: WIDTH // 3]}  {comment} "
+    for piece in beside:
+        if piece == " ":
+            continue
+        if isinstance(piece, Pointer) and len(start) + 2 + len(piece.place) + len(piece.symbol or "") > WIDTH:
+            piece = Pointer(piece.file, piece.line)
+        new_line = isinstance(piece, str) and piece.lstrip().startswith("(")
+        pieces += [
+            start if new_line or not pieces else "",
+            piece.lstrip() if isinstance(piece, str) and new_line else piece,
+        ]
+    return pieces

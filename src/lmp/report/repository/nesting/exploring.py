@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -17,10 +18,12 @@ DEEPEST = 9
 SIDE = re.compile(
     r"dllm|hisparse|disagg|lora|mamba|pdmux|ngram|spec_|speculat|draft|beam|embedding|grammar|hicache|mlp_sync|dp_attn|dp_"
     r"|abort|pause|idle|error|retry|prebuilt|split_prefill|multimodal|mm_|vision|audio|image|warmup|storage|metric|trace"
-    r"|scripted|hook|sampling_mask|hidden_states|logprob|unified_memory|isolation|folded|deprecated|verify|relay|session|elastic|fpm|quantiz|bench|_cp\b|cp_|pp_|npu|xpu|hip|cpu_only|encoder|pooling|mrope",
+    r"|scripted|hook|sampling_mask|hidden_states|logprob|unified_memory|isolation|folded|deprecated|verify|relay|auxiliary|routed|checkpoint|session|elastic|fpm|quantiz|bench|_cp\b|cp_|pp_|npu|xpu|hip|cpu_only|encoder|pooling|mrope",
     re.IGNORECASE,
 )
 """What most runs of a model do without: shown after the rest."""
+AFTER = re.compile(r"process_batch_result|process_output|postprocess|stream_output|detoken")
+"""What comes when a step is done."""
 
 
 class Language(Protocol):
@@ -65,6 +68,7 @@ class _Exploration:
         self._nest = Nest(root, language.body(root))
         self._waiting: list[tuple[float, int, Step]] = []
         self._expanded = {(root.place.file, root.place.line)}
+        self._called: Counter[str] = Counter()
         self._lines = self._number = 0
 
     def run(self) -> Nest:
@@ -86,9 +90,11 @@ class _Exploration:
 
     def _rank(self, step: Step, depth: int) -> float:
         around = " ".join(each.text for each in step.above)
-        called = step.text.partition("(")[0]
-        aside = 2.4 if SIDE.search(called) else 1.6 if SIDE.search(around) else 0
-        return step.weight * 2.2 - depth * 0.8 - aside + (self._extra(step) if self._extra else 0)
+        called = step.text.partition("(")[0].rpartition(" = ")[2].removeprefix("return ")
+        aside = 4.4 if SIDE.search(called) else 3.2 if SIDE.search(around) else 1.6 if AFTER.search(around) else 0
+        again = self._called[called]
+        self._called[called] += 1
+        return step.weight * 2.2 - depth * 0.8 - aside - min(again, 3) * 1.2 + (self._extra(step) if self._extra else 0)
 
     def _take(self, step: Step) -> None:
         callee = self._language.callee(step) if step.kind == "call" else None

@@ -18,7 +18,7 @@ def operators(base: CodeBase) -> list[Definition]:
             launches[folder] = launches.get(folder, 0) + 1
     best: dict[str, tuple[tuple[int, int, int, int], Definition]] = {}
     for each in base.definitions:
-        folder, _, name = each.place.file.rpartition("/")
+        folder = each.place.file.rpartition("/")[0]
         if folder not in launches or "." in each.qualname or each.kind != "function" or each.name.startswith("_"):
             continue
         if re.search(r"kernel|_bwd|backward|naive|_ref\b|reference|test|bench|torch_", each.name):

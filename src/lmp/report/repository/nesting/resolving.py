@@ -1,7 +1,7 @@
 """Where a called name is defined: by jedi, which reads the repository's files and runs nothing of them.
 
-jedi imports compiled modules that it finds on the paths it takes for the interpreter's own; these are none here, so that
-no extension module of a repository is ever loaded. Its cache on disk is a folder of this process, gone afterwards.
+jedi imports compiled modules that it finds on the paths it takes for the interpreter's own; these are none here, so
+that no extension module of a repository is ever loaded. Its cache is a folder of this process, gone afterwards.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -22,8 +23,9 @@ TEXT = 76
 class PythonWalk:
     """The steps of Python functions, and what their calls call."""
 
-    def __init__(self, base: CodeBase, resolver: Resolver) -> None:
-        self._base = base
+    def __init__(self, base: CodeBase, resolver: Resolver, every: bool = False) -> None:
+        """``every``: calls whose names say nothing are followed too, after those that do."""
+        self._base, self._every = base, every
         self.callees = Callees(base, resolver)
 
     def body(self, definition: Definition) -> list[Step]:
@@ -31,7 +33,7 @@ class PythonWalk:
         node = function_at(self._base, definition)
         if node is None:
             return []
-        steps = _Body(self.callees, definition, node).block(node.body)
+        steps = _Body(self.callees, definition, node, self._every).block(node.body)
         _link(steps, None)
         return steps
 
@@ -47,6 +49,9 @@ class PythonWalk:
         name, receiver = _called(step.node.func)
         known = re.fullmatch(r"_?(model|forward|sampler|sample)(_fn|_call)?", name)
         return known is not None and not re.search(r"optim|lr_|sched|time|torch|nn|mx", receiver.lower())
+
+
+_BUILTIN = frozenset(dir(builtins))
 
 
 def _link(steps: Sequence[Step], parent: Step | None) -> None:
@@ -76,6 +81,7 @@ class _Body:
     callees: Callees
     definition: Definition
     node: Function
+    every: bool = False
     taking: tuple[ast.AST | None, str] = (None, "")
     """A call whose result is kept, and what stands before it."""
 
@@ -191,7 +197,11 @@ class _Body:
                 text = _cut(f"{kernel}[{_text(node.func.slice)}](…)")
                 yield Step("launch", text, Place(self.file, node.lineno), 3, target=target, name=kernel)
                 return
-        heavy = 3 if is_dispatch(node) else weight(name, receiver)
+        heavy: float = (
+            3 if is_dispatch(node) or (name == "apply" and receiver[:1].isupper()) else weight(name, receiver)
+        )
+        if not heavy and self.every and not receiver and name.islower() and name not in _BUILTIN:
+            heavy = 0.5
         if heavy:
             place = Place(self.file, line)
             yield Step("call", self.text(node), place, heavy, node=node, function=self.definition)
@@ -219,6 +229,9 @@ def _called(node: ast.expr) -> tuple[str, str]:
         return node.attr, _text(node.value)
     if isinstance(node, ast.Name):
         return node.id, ""
+    if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Attribute):
+        # self.layers[i](…) runs what self.layers is made from.
+        return _called(node.value)
     return "", ""
 
 
