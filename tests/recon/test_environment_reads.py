@@ -142,13 +142,14 @@ def test_attributes_that_give_objects_their_name(read: Callable[..., RepoFacts])
             class Flag(Field): pass
             class Late(Flag): pass
             """,
-            "settings.py": "from env import Flag, Late\nclass Settings:\n    PORT = Flag(8000)\n    HOST: Flag = Late('x')\n",
+            "settings.py": "from env import *\nfrom env import Flag, Late\n"
+            "class Settings:\n    PORT = Flag(8000)\n    HOST: Flag = Late('x')\n",
         }
     )
     found = [(r.name, r.place.file, r.place.line, r.default, r.via) for r in facts.env if r.resolved]
     assert found == [
-        ("PORT", "settings.py", 3, "8000", "Flag"),
-        ("HOST", "settings.py", 4, "'x'", "Late"),
+        ("PORT", "settings.py", 4, "8000", "Flag"),
+        ("HOST", "settings.py", 5, "'x'", "Late"),
     ]
 
 
@@ -175,7 +176,8 @@ def test_classes_that_set_a_part_of_the_name(read: Callable[..., RepoFacts]) -> 
             class Backend:
                 def on(self): return os.environ.get(f"USE_{self.kind.upper()}")
             """,
-            "more.py": "from base import Backend\nclass Triton(Backend):\n    kind = 'triton'\nclass Other:\n    kind = 'no'\n",
+            "more.py": "from base import Backend\nclass Triton(Backend):\n    kind = 'triton'\n"
+            "class Other:\n    kind = 'no'\n",
         }
     )
     found = [(r.name, r.place.file, r.place.line, r.derived) for r in facts.env if r.resolved]

@@ -49,8 +49,10 @@ def test_other_names_for_jit(read: Callable[..., RepoFacts]) -> None:
             "b.py": "import triton as t\n@t.jit\ndef b(): pass\n",
             "c.py": "from triton.experimental import gluon\n@gluon.jit\ndef c(): pass\n",
             "d.py": "import triton\ndef body(x): pass\nd = triton.jit(body)\nd2 = triton.jit(debug=True)(body)\n",
-            "e.py": "import torch, numba, jax\n@torch.jit.script\ndef e(): pass\n@numba.jit\ndef f(): pass\n@jax.jit\ndef g(): pass\n",
-            "f.py": "import triton\nclass K:\n    @triton.jit\n    def inside(): pass\ndef make():\n    @triton.jit\n    def made(): pass\n",
+            "e.py": "import torch, numba, jax\n@torch.jit.script\ndef e(): pass\n@numba.jit\ndef f(): pass\n"
+            "@jax.jit\ndef g(): pass\n",
+            "f.py": "import triton\nclass K:\n    @triton.jit\n    def inside(): pass\n"
+            "def make():\n    @triton.jit\n    def made(): pass\n",
         }
     )
     assert [kernel.name for kernel in facts.kernels] == ["a", "b", "c", "d", "d2", "inside", "made"]
@@ -78,8 +80,8 @@ def test_constants_of_an_imported_module(read: Callable[..., RepoFacts]) -> None
         {
             "pkg/__init__.py": "from .sizes import WARPS",
             "pkg/sizes.py": "WARPS = [4, 8]\ndef listed():\n    import triton\n    return [triton.Config({'B': 16})]\n",
-            "pkg/a.py": f"{HEAD}from pkg import WARPS\n@triton.autotune([triton.Config({{}}, num_warps=w) for w in WARPS])\n"
-            "@triton.jit\ndef a(): pass\n",
+            "pkg/a.py": f"{HEAD}from pkg import WARPS\n@triton.autotune("
+            "[triton.Config({}, num_warps=w) for w in WARPS])\n@triton.jit\ndef a(): pass\n",
             "pkg/b.py": f"{HEAD}from .sizes import listed\n@triton.autotune(listed())\n@triton.jit\ndef b(): pass\n",
         }
     )
