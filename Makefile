@@ -1,7 +1,7 @@
 # make setup   .venv, dependencies and vendored sources; does nothing when nothing changed
 # make demo    what each line of a few modules costs
-# make clean   removes what can be made again, results included; what git has stays
 # make test    everything that CI runs; fetches the code bases that it reads
+# make clean   removes what can be made again, results included; what git has stays
 
 PYTHON ?= python3
 BIN := .venv/bin

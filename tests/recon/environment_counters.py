@@ -1,4 +1,4 @@
-"""Counts reads of the environment apart from lmp.recon, on blanked text: direct ones, through functions, through classes."""
+"""Counts reads of the environment apart from lmp.recon, on blanked text: direct, through functions, through classes."""
 
 from __future__ import annotations
 

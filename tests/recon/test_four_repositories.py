@@ -89,7 +89,7 @@ def test_every_place_opens_at_what_it_names(name: str) -> None:
     found = facts(name)
     wrong = [(place, word) for place, word in _named(found) if word not in _line(name, place)]
     assert wrong == []
-    assert all(_line(name, place) for place in _places(found))
+    assert [place for place in _places(found) if not _line(name, place).strip()] == []
 
 
 def _named(found: RepoFacts) -> list[tuple[Place, str]]:

@@ -41,8 +41,12 @@ Reports = Annotated[
     typer.Option("--reports", metavar="DIR", help=f"Where reports are written [default: {DEFAULT_REPORTS}]."),
 ]
 DeviceName = Annotated[
-    str,
-    typer.Option("--device", metavar="NAME", help="Whose peak rates bounds are for: A100-80GB, H100, H200, MI300X."),
+    str | None,
+    typer.Option(
+        "--device",
+        metavar="NAME",
+        help="Whose peak rates bounds are for: A100-80GB, H100, H200, MI300X [default: H100].",
+    ),
 ]
 All = Annotated[bool, typer.Option("--all", help="Everything in the results folder, and an index.")]
 Narrate = Annotated[
@@ -96,7 +100,7 @@ def report(
     everything: All = False,
     form: Forms = None,
     reports: Reports = None,
-    device: DeviceName = "H100",
+    device: DeviceName = None,
     narrate: Narrate = False,
     include: Include = None,
     exclude: Exclude = None,
@@ -132,6 +136,7 @@ def report(
     """
     from lmp.cli.commands import _options
     from lmp.expand.point import parse_settings
+    from lmp.report.devices import DEFAULT
     from lmp.report.extra import check_extra
 
     check_extra()
@@ -140,19 +145,23 @@ def report(
         caps.refuse_without_agents(dry_run, "--narrate")
     forms = tuple(form or (Form.markdown,))
     sizes = parse_settings(settings or ())
-    asked = Asked(_reports_folder(reports), forms, device, sizes, narrate, dry_run, caps, quiet)
+    asked = Asked(_reports_folder(reports), forms, device or DEFAULT, sizes, narrate, dry_run, caps, quiet)
     options = _options(o.Engine.trace, results, transformers, pytorch, config, model_id, attn, dtype)
     options = replace(options, inputs=inputs, init=init, paths=tuple(path or ()))
     name = _one(target, model)
+    of_folders = {"--include": include, "--exclude": exclude, "--update": update}
     if everything:
+        _refuse({**of_folders, "--set": settings, "--model-id": model_id}, "not with --all")
         _all(name, options, asked)
         return
     if narrate:
         _can_narrate(asked)
     if name is not None and _is_folder(name):
+        of_models = {"--device": device, "--set": settings, "--config": config, "--model-id": model_id, "--attn": attn}
+        _refuse({**of_models, "--inputs": inputs, "--init": init, "--path": path}, "for models only, not for a folder")
         _repository(OfFolder(Path(name), tuple(include or ()), tuple(exclude or ()), update), options, asked)
     else:
-        _must_be_of_a_folder(include, exclude, update)
+        _refuse(of_folders, "for the folder of a code base only, as in lmp report path/to/repo")
         _model(name, options, asked)
 
 
@@ -204,16 +213,13 @@ def _is_folder(name: str) -> bool:
     return "/" in name or name in (".", "..") or Path(name).is_dir()
 
 
-def _must_be_of_a_folder(include: list[str] | None, exclude: list[str] | None, update: bool) -> None:
+def _refuse(given: Mapping[str, object], why: str) -> None:
     """An option that would do nothing is a mistake."""
     from lmp.errors import UsageError
 
-    given = {"--include": include, "--exclude": exclude, "--update": update}
     names = [name for name, value in given.items() if value]
     if names:
-        raise UsageError(
-            f"{', '.join(names)}: for code bases only\ngive the folder of one, as in lmp report path/to/repo"
-        )
+        raise UsageError(f"{', '.join(names)}: {why}\nleave {'it' if len(names) == 1 else 'them'} out")
 
 
 def _reports_folder(given: Path | None) -> Path:

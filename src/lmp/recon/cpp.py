@@ -61,6 +61,9 @@ def _function(file: str, node: Node, around: tuple[str, ...]) -> Definition | No
     if named is None:
         return None
     name = _text(named)
+    if " " in name and "operator" not in name:
+        # A macro before the type makes the grammar take the type for a part of the name.
+        name = name.rpartition(" ")[2]
     qualname = ".".join((*around, *name.split("::")))
     kind = "method" if around or "::" in name else "function"
     place = Place(file, named.end_point[0] + 1)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ast
+import re
 from typing import Literal
 
 from lmp.recon.facts import Definition, Place
 from lmp.recon.source import FUNCTIONS, Function, Scope, Source
+
+HEADER = re.compile(r"([ \t]*)(?:(class)|(?:async[ \t]+)?def)[ \t]+([^\W\d]\w*)")
 
 
 def definitions(source: Source) -> list[Definition]:
@@ -50,3 +53,24 @@ def first_line(node: ast.Module | ast.ClassDef | Function) -> str:
     ):
         return ""
     return next((line.strip() for line in first.value.value.split("\n") if line.strip()), "")
+
+
+def by_lines(file: str, text: str) -> list[Definition]:
+    """Of a file that does not parse: what its lines begin with, nested by how far they are indented."""
+    found: list[Definition] = []
+    around: list[tuple[int, str, bool]] = []
+    for at, line in enumerate(text.split("\n"), 1):
+        match = HEADER.match(line)
+        if match is None:
+            continue
+        indent = len(match[1].expandtabs())
+        around = [each for each in around if each[0] < indent]
+        qualname = ".".join((*(name for _, name, _ in around), match[3]))
+        kind: Literal["class", "method", "function"] = "function"
+        if match[2]:
+            kind = "class"
+        elif around and around[-1][2]:
+            kind = "method"
+        found.append(Definition(kind, match[3], qualname, Place(file, at), at))
+        around.append((indent, match[3], bool(match[2])))
+    return found

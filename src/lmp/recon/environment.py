@@ -36,9 +36,7 @@ def accesses(source: Source) -> list[Access]:
 
 
 def _is_environ(source: Source, node: ast.AST) -> bool:
-    return source.dotted(node) in ("os.environ", "os.environb") or (
-        isinstance(node, ast.Name) and source.dotted(source.constants.get(node.id, ast.Pass())) == "os.environ"
-    )
+    return source.dotted(node) in ("os.environ", "os.environb") or _kept(source, node) == "os.environ"
 
 
 def _calls(source: Source) -> Iterator[Access]:
@@ -57,9 +55,13 @@ def _calls(source: Source) -> Iterator[Access]:
 
 
 def _is_getenv(source: Source, func: ast.AST) -> bool:
-    return source.dotted(func) in ("os.getenv", "os.getenvb") or (
-        isinstance(func, ast.Name) and source.dotted(source.constants.get(func.id, ast.Pass())) == "os.getenv"
-    )
+    return source.dotted(func) in ("os.getenv", "os.getenvb") or _kept(source, func) == "os.getenv"
+
+
+def _kept(source: Source, node: ast.AST) -> str:
+    """What the module keeps under a name of its own: ``env = os.environ``."""
+    value = source.constants.get(node.id) if isinstance(node, ast.Name) else None
+    return source.dotted(value) if value is not None else ""
 
 
 def _subscripts(source: Source) -> Iterator[Access]:

@@ -25,7 +25,7 @@ def install(file: str, language: str, text: str) -> list[tuple[str, Place]]:
     if name == "pyproject.toml":
         return _pyproject(file, folder, text)
     if name == "setup.py":
-        match = re.search(r"^\s*(?:setuptools\.)?setup\(", text, re.MULTILINE)
+        match = re.search(r"^[ \t]*(?:setuptools\.)?setup\(", text, re.MULTILINE)
         return [(f"pip install {folder}", Place(file, _line(text, match.start())))] if match else []
     if re.fullmatch(r"requirements.*\.txt", name):
         first = next((at for at, line in enumerate(text.split("\n"), 1) if line.strip() and line[0] not in "#-"), 0)
@@ -36,7 +36,7 @@ def install(file: str, language: str, text: str) -> list[tuple[str, Place]]:
         match = re.search(r"^FROM\b", text, re.MULTILINE | re.IGNORECASE)
         return [(f"docker build -f {file} .", Place(file, _line(text, match.start())))] if match else []
     if name == "cmakelists.txt":
-        match = re.search(r"^\s*project\s*\(", text, re.MULTILINE | re.IGNORECASE)
+        match = re.search(r"^[ \t]*project\s*\(", text, re.MULTILINE | re.IGNORECASE)
         return [(f"cmake -S {folder} -B build", Place(file, _line(text, match.start())))] if match else []
     if (
         name == "metadata"

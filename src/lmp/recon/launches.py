@@ -21,6 +21,7 @@ SETTINGS = (
     "waves_per_eu",
     "matrix_instr_nonkdim",
     "block",
+    "shared",
     "threads",
 )
 LONGEST = 200

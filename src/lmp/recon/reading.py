@@ -100,7 +100,8 @@ class _Reading:
                 imports, doc = source.imports, definitions.first_line(source.tree)
                 self.python(source)
             except DoesNotParse as why:
-                self.skipped(listed.file, str(why))
+                self.skipped(listed.file, f"{why}; its classes and functions are read by its lines")
+                self.facts.definitions.extend(definitions.by_lines(listed.file, text.text))
             except RecursionError:
                 self.skipped(listed.file, "nested too deeply: what was found in it is not complete")
         elif kind in CPP:

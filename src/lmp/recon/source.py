@@ -75,6 +75,8 @@ class Source:
     text: str
     tree: ast.Module
     _nodes: dict[type, list[tuple[ast.AST, Scope | None]]] = field(default_factory=dict)
+    _dotted: dict[int, str] = field(default_factory=dict)
+    """By the node's identity, which holds while the tree does; asked for many times."""
 
     def all(self, kind: type[N]) -> list[tuple[N, Scope | None]]:
         """The nodes of a kind, each with its scope, in the order of the file."""
@@ -137,6 +139,12 @@ class Source:
 
     def dotted(self, node: ast.AST) -> str:
         """``np.foo.bar`` as ``numpy.foo.bar``; empty where this is no name."""
+        found = self._dotted.get(id(node))
+        if found is None:
+            found = self._dotted[id(node)] = self._dotted_anew(node)
+        return found
+
+    def _dotted_anew(self, node: ast.AST) -> str:
         parts: list[str] = []
         while isinstance(node, ast.Attribute):
             parts.append(node.attr)

@@ -69,4 +69,7 @@ def stale_pointers(folder: Path, making: Making, root: Path) -> tuple[str, ...]:
 def _must_have_code(facts: RepoFacts, root: Path) -> None:
     if not facts.definitions and not facts.kernels:
         read = f"{len(facts.files)} files were read, {len(facts.skipped)} skipped"
-        raise UsageError(f"{root} has no code in Python, CUDA or C++ that could be reported on: {read}")
+        raise UsageError(
+            f"{root} has no code in Python, CUDA or C++ that could be reported on: {read}\n"
+            "give the folder that holds the sources"
+        )

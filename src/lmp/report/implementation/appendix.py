@@ -82,24 +82,40 @@ GLOSSARY: tuple[tuple[str, str, Used], ...] = (
     ("compulsory bytes", "inputs, weights and cache read once, outputs and new cache entries written once", _always),
     ("decode", "a call with one new token for each sequence, after cached ones", _decodes),
     ("eager", "each operator runs by itself: it reads its inputs from memory and writes its result there", _always),
-    ("expert", "one of several feed-forward networks, of which a token uses those that the router chose", _has(classes.ROUTER)),
+    (
+        "expert",
+        "one of several feed-forward networks, of which a token uses those that the router chose",
+        _has(classes.ROUTER),
+    ),
     ("FLOP", "one scalar operation; a multiply-add of a matrix product is 2", _always),
-    ("grouped matmul", "one product for all experts: the rows of each expert with its own weights", _category("grouped_matmul")),
+    (
+        "grouped matmul",
+        "one product for all experts: the rows of each expert with its own weights",
+        _category("grouped_matmul"),
+    ),
     ("grouped-query attention", "several query heads read the same key and value head", _shares_heads),
     ("intensity", "FLOPs for each byte that is moved", _always),
     ("KV cache", "what attention keeps of earlier tokens", _decodes),
-    ("latent attention", "keys and values are cached as one short vector a token, and projected up when used", _is_latent),
+    (
+        "latent attention",
+        "keys and values are cached as one short vector a token, and projected up when used",
+        _is_latent,
+    ),
     ("launch", "one operator that moves bytes", _always),
     ("prefill", "a call on all tokens of a prompt, with an empty cache", _always),
     ("quantised", "weights stored in fewer bits than they are computed in", _is_quantised),
     ("ridge", "the intensity at which a device's arithmetic and its memory take the same time", _always),
     ("RMS normalization", "division by the root of the mean square, without a mean taken off", _has(classes.NORM)),
-    ("rotary position", "queries and keys are rotated in pairs of dimensions, by angles that grow with the position", _has(classes.POSITION)),
+    (
+        "rotary position",
+        "queries and keys are rotated in pairs of dimensions, by angles that grow with the position",
+        _has(classes.POSITION),
+    ),
     ("router", "the projection that scores the experts for each token", _has(classes.ROUTER)),
     ("sdpa", "torch.nn.functional.scaled_dot_product_attention, counted whole", _category("attention")),
     ("sliding window", "attention to the latest tokens only", _slides),
     ("verified", "formulas that were equal to what execution counted at every point that was judged", _always),
-)  # fmt: skip
+)
 
 PAPERS: tuple[tuple[str, str, Used], ...] = (
     ("Vaswani et al. 2017, Attention Is All You Need", "https://arxiv.org/abs/1706.03762", _has(classes.ATTENTION)),
@@ -107,13 +123,21 @@ PAPERS: tuple[tuple[str, str, Used], ...] = (
     ("DeepSeek-AI 2024, DeepSeek-V2 (multi-head latent attention)", "https://arxiv.org/abs/2405.04434", _is_latent),
     ("Su et al. 2021, RoFormer (rotary positions)", "https://arxiv.org/abs/2104.09864", _has(classes.POSITION)),
     ("Peng et al. 2023, YaRN", "https://arxiv.org/abs/2309.00071", _is_yarn),
-    ("Zhang and Sennrich 2019, Root Mean Square Layer Normalization", "https://arxiv.org/abs/1910.07467", _has(classes.NORM)),
+    (
+        "Zhang and Sennrich 2019, Root Mean Square Layer Normalization",
+        "https://arxiv.org/abs/1910.07467",
+        _has(classes.NORM),
+    ),
     ("Shazeer 2020, GLU Variants Improve Transformer", "https://arxiv.org/abs/2002.05202", _is_gated_by_silu),
-    ("Shazeer et al. 2017, Outrageously Large Neural Networks (mixture of experts)", "https://arxiv.org/abs/1701.06538", _has(classes.ROUTER)),
+    (
+        "Shazeer et al. 2017, Outrageously Large Neural Networks (mixture of experts)",
+        "https://arxiv.org/abs/1701.06538",
+        _has(classes.ROUTER),
+    ),
     ("Beltagy et al. 2020, Longformer (sliding windows)", "https://arxiv.org/abs/2004.05150", _slides),
     ("Dao 2023, FlashAttention-2: what sdpa may run as", "https://arxiv.org/abs/2307.08691", _category("attention")),
     ("Williams et al. 2009, Roofline", "https://doi.org/10.1145/1498765.1498785", _always),
-)  # fmt: skip
+)
 
 
 def _references(facts: ModelFacts, roles: frozenset[str]) -> Iterator[Line]:

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from lmp.expand.numbers import ModuleNumbers
 from lmp.report.document.parts import Bullets, Code, Inline, Line, Paragraph, Pointer, Section, Table
 from lmp.report.document.told import Told
 from lmp.report.facts import ModelFacts, Point, short
@@ -71,7 +72,7 @@ def _called(facts: ModelFacts, point: Point) -> Iterator[tuple[str, int]]:
     while waiting:
         module = waiting.pop()
         for child in module.children:
-            if hasattr(child, "children"):
+            if isinstance(child, ModuleNumbers):
                 yield child.class_name, child.runs
                 waiting.append(child)
 
@@ -97,9 +98,12 @@ def _execution(facts: ModelFacts, told: Told | None) -> list[Any]:
 def _eager(facts: ModelFacts) -> Line:
     whole = Measure(facts, ({},))
     line: list[Inline] = [
-        "Eager: each line of ", Code("forward()"), " dispatches ATen operators one after another, in ",
-        Code(facts.model.dtype), "; nothing is compiled, captured or fused. ",
-    ]  # fmt: skip
+        "Eager: each line of ",
+        Code("forward()"),
+        " dispatches ATen operators one after another, in ",
+        Code(facts.model.dtype),
+        "; nothing is compiled, captured or fused. ",
+    ]
     for index, point in enumerate(_one_of_each_phase(facts)):
         line += ["; " if index else "One call runs ", whole.amount("launches", point), f" operators ({point.title})"]
     return [*line, ", views and allocations not counted."]
@@ -120,19 +124,25 @@ def _attention(facts: ModelFacts, sources: Sources) -> Iterator[Line]:
             for k in kernels:
                 places.setdefault(k.line, place_near(facts, name, k.line, k.file, "scaled_dot_product_attention"))
             yield [
-                Code(short(name)), " computes attention with ", Code("scaled_dot_product_attention"), ", whole, at ",
-                *_listed(list(places.values())), "; its score matrix is not in the bytes, a causal mask does not reduce its FLOPs.",
-            ]  # fmt: skip
+                Code(short(name)),
+                " computes attention with ",
+                Code("scaled_dot_product_attention"),
+                ", whole, at ",
+                *_listed(list(places.values())),
+                "; its score matrix is not in the bytes, a causal mask does not reduce its FLOPs.",
+            ]
             continue
         soft = [k for k in analysis.kernels if k.category == "softmax" and k.function is not None]
         if soft and any(k.category == "matmul" and k.function == soft[0].function for k in analysis.kernels):
             yield [
-                Code(short(name)), " computes attention in eager operators in ",
-                Code(soft[0].function or "forward"), ", ",
+                Code(short(name)),
+                " computes attention in eager operators in ",
+                Code(soft[0].function or "forward"),
+                ", ",
                 place_near(facts, name, soft[0].line, soft[0].file, "softmax", soft[0].function),
                 ": two matmuls, mask, softmax and copies, each of which reads and writes the scores.",
                 *_why_eager(facts, sources),
-            ]  # fmt: skip
+            ]
 
 
 def _why_eager(facts: ModelFacts, sources: Sources) -> Iterator[Inline]:
@@ -157,10 +167,12 @@ def _experts(facts: ModelFacts) -> Iterator[Line]:
         if kernels:
             first = kernels[0]
             yield [
-                Code(short(name)), f" computes all its experts in {len(kernels)} grouped matmuls of rows sorted by expert, at ",
+                Code(short(name)),
+                f" computes all its experts in {len(kernels)} grouped matmuls of rows sorted by expert, at ",
                 place_near(facts, name, first.line, first.file, "grouped_mm", first.function),
-                "; ", *_own_forward(facts, name),
-            ]  # fmt: skip
+                "; ",
+                *_own_forward(facts, name),
+            ]
 
 
 def _own_forward(facts: ModelFacts, name: str) -> Iterator[Inline]:
@@ -197,9 +209,12 @@ def _declared(sources: Sources) -> Iterator[Line]:
 def _decisions(facts: ModelFacts) -> Iterator[Line]:
     for decision in facts.model.decisions:
         yield [
-            "Decided on the values of a tensor, which the analysis does not have: ", Code(decision.code), " at ",
-            facts.place(decision.file, decision.line), f", answered {', '.join(decision.taken)} on the analysed path.",
-        ]  # fmt: skip
+            "Decided on the values of a tensor, which the analysis does not have: ",
+            Code(decision.code),
+            " at ",
+            facts.place(decision.file, decision.line),
+            f", answered {', '.join(decision.taken)} on the analysed path.",
+        ]
 
 
 def _not_taken(facts: ModelFacts) -> Iterator[Line]:

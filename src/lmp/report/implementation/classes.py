@@ -1,4 +1,4 @@
-"""The distinct classes of a model in the order in which they run, each with what it is by its kernels, and its measures.
+"""The distinct classes of a model in the order in which they run, with what each is by its kernels, and its measures.
 
 What a class is follows from its operators and from what it calls, never from its name.
 """
@@ -109,20 +109,19 @@ def roles_of(facts: ModelFacts) -> Mapping[str, str]:
         if name not in found:
             called = calls.get(name, [])
             inner = {role(k.class_name) for k in called if k.class_name is not None}
-            repeated = any(not isinstance(k.repeat, int) for k in called)
-            found[name] = _role(facts.analyses[name].kernels, inner, repeated)
+            found[name] = _role(facts.analyses[name].kernels, inner)
         return found[name]
 
     return {name: role(name) for name in facts.analyses if name in facts.model.parts}
 
 
-def _role(kernels: list[Kernel], inner: set[str], repeated: bool) -> str:
+def _role(kernels: list[Kernel], inner: set[str]) -> str:
     own = [k for k in kernels if k.kernel_type == "basic" and k.category != "call"]
     categories, operations = {k.category for k in own}, {k.operation for k in own}
     chooses = any("top-k" in operation for operation in operations)
     if STACK in inner:
         return MODEL
-    if repeated and inner & {LAYER, ATTENTION, FEED_FORWARD, MIXTURE, PLAIN_FEED_FORWARD}:
+    if LAYER in inner:
         return STACK
     if "grouped_matmul" in categories:
         return EXPERTS

@@ -16,7 +16,7 @@ from lmp.report.facts import ModelFacts, short
 from lmp.report.implementation import classes
 from lmp.report.implementation.classes import Component, components
 from lmp.report.implementation.compulsory import compulsory_of
-from lmp.report.implementation.drawing import WIDTH, Row, fence, wrapped
+from lmp.report.implementation.drawing import WIDTH, Row, fence, texts, wrapped
 from lmp.report.implementation.flowing import drawn
 from lmp.report.implementation.insights import insights
 from lmp.report.implementation.naming import plain_formula, shape_text
@@ -34,10 +34,15 @@ def section(facts: ModelFacts, told: Told | None = None) -> Section:
     return Section(
         "4. Component Analysis",
         sections=tuple(
-            _component(component, f"4.{number} {component.name} ({component.role})", compulsory, told)
+            _component(component, f"4.{number} {_title(component)}", compulsory, told)
             for number, component in enumerate(components(facts), 1)
         ),
     )
+
+
+def _title(component: Component) -> str:
+    is_said = component.role.lower() == component.name.lower()
+    return component.name if is_said else f"{component.name} ({component.role})"
 
 
 def _component(component: Component, title: str, compulsory: Mapping[str, str], told: Told | None) -> Section:
@@ -47,8 +52,8 @@ def _component(component: Component, title: str, compulsory: Mapping[str, str], 
         reason = component.facts.flows.reason or "no stated phase runs it"
         flow.append(Paragraph([Bold("Data Flow:"), f" none found (searched: the runs of this report; {reason})"]))
     else:
-        phase, rows = found
-        flow += [Paragraph([Bold("Data Flow:"), f" as a run of {phase} shows it"]), fence(rows)]
+        what, rows = found
+        flow += [Paragraph([Bold("Data Flow:"), f" {what}"]), fence(rows)]
     remarks = insights(component, compulsory)
     if told is not None:
         remarks += told.insights(component.class_name)
@@ -74,7 +79,7 @@ def _purpose(component: Component) -> list[Inline]:
     """What the class's own words say, and what its kernels make of it."""
     line: list[Inline] = [*_docstring(component), _brief(component), " "]
     facts = component.facts
-    users = [name for name in _callers(component)]
+    users = _callers(component)
     line += [component.pointer]
     if users:
         line.append("; called by ")
@@ -120,7 +125,7 @@ _WORDS = {
     classes.EMBEDDING: "Looks up a row of its table for each token id",
     classes.LINEAR: "A product with its weight matrix",
     classes.ACTIVATION: "An element-wise function",
-    classes.LAYER: "One layer: attention and a feed-forward part, each after a normalization, added to the residual stream",
+    classes.LAYER: "One layer: attention and a feed-forward part, each normalized and added to the residual stream",
     classes.STACK: "Embeds the tokens, runs all layers and normalizes",
     classes.MODEL: "The stack of layers and the projection to the vocabulary",
     classes.OTHER: "A module of the model",
@@ -173,7 +178,7 @@ def _declared(component: Component) -> list[Row]:
         rows.append([f"  - {name}: [{', '.join(map(plain_formula, shape))}]"])
     reason = component.facts.observed.reason or "its forward() did not run"
     text = f"OUTPUTS and PARAMS: none found (searched: a run of the class; {reason})"
-    return [*rows, [""], *([line] for line in wrapped(text, WIDTH))]
+    return [*rows, [""], *texts(wrapped(text, WIDTH))]
 
 
 def _values(values: Sequence[Value]) -> list[Row]:
@@ -196,8 +201,8 @@ def _params(calls: Sequence[ObservedCall], held: list[Value]) -> list[Row]:
     rows: list[Row] = []
     for (weights, _), paths in list(kinds.items())[:MOST_INSTANCES]:
         names = list(dict.fromkeys(_last(path) for path in paths))
-        held = ", ".join(f"{w.name} {shape_text(w)}" for w in weights) or "none"
-        rows += [[line] for line in wrapped(f"{', '.join(names)}: {held}", WIDTH, "  - ", "      ")]
+        own = ", ".join(f"{w.name} {shape_text(w)}" for w in weights) or "none"
+        rows += texts(wrapped(f"{', '.join(names)}: {own}", WIDTH, "  - ", "      "))
     if len(kinds) > MOST_INSTANCES:
         rows.append([f"  - and {len(kinds) - MOST_INSTANCES} more shapes"])
     return rows

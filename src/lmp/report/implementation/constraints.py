@@ -24,7 +24,7 @@ def section(facts: ModelFacts, sources: Sources) -> Section:
         [
             Bullets([*_alignment(facts, sources), *_hardware(facts, sources), *_precision(facts, sources)]),
             Paragraph([Bold("Raised by the code:")]),
-            Bullets(list(_raised(sources)), f"assert and raise in {sources.searched}"),
+            Bullets(list(raised(sources)), f"assert and raise in {sources.searched}"),
             Paragraph([Bold("Conditions under which the formulas hold:")]),
             Bullets(list(_assumed(facts)), "the assumptions of the analysis"),
         ],
@@ -61,9 +61,14 @@ def _hardware(facts: ModelFacts, sources: Sources) -> Iterator[Line]:
         memory = facts.number("{a}", "B", a=Term(constant=facts.device.memory, source=facts.device.source))
         fits = named["weight_bytes"] <= facts.device.memory
         line += [
-            "the weights take ", facts.number("{a}", "B", a=Term(name="weight_bytes")), f" in {facts.model.dtype}, ",
-            "less than" if fits else "more than", " the ", memory, f" of one {facts.device.name}",
-        ]  # fmt: skip
+            "the weights take ",
+            facts.number("{a}", "B", a=Term(name="weight_bytes")),
+            f" in {facts.model.dtype}, ",
+            "less than" if fits else "more than",
+            " the ",
+            memory,
+            f" of one {facts.device.name}",
+        ]
     yield line
 
 
@@ -78,9 +83,8 @@ def _precision(facts: ModelFacts, sources: Sources) -> Iterator[Line]:
     line: list[Inline] = [f"Precision: {facts.model.dtype} in this analysis"]
     found = facts.inspection
     if found is not None:
-        origin = {"config": "as the config says", "option": "as was asked for", "assumed": "the config says none"}
         own = facts.settings.get("dtype")
-        line.append(f" ({origin['config'] if own == facts.model.dtype else f'the config says {own}'})")
+        line.append(" (as the config says)" if own == facts.model.dtype else f" (the config says {own or 'none'})")
         if found.quantised:
             line.append(f"; the checkpoint is quantised ({found.quantised}), which no figure here has")
     yield [*line, *_converted(facts)]
@@ -90,9 +94,12 @@ def _precision(facts: ModelFacts, sources: Sources) -> Iterator[Line]:
                 case ast.Assign(targets=[ast.Name(id=name)], value=value) if name.startswith("_keep_in_fp32"):
                     if piece.own:
                         yield [
-                            "Precision: ", Code(f"{name} = {ast.unparse(value)}"), " at ", piece.pointer(statement.lineno, name),
+                            "Precision: ",
+                            Code(f"{name} = {ast.unparse(value)}"),
+                            " at ",
+                            piece.pointer(statement.lineno, name),
                             f": loading may keep these in float32; the analysis runs them in {facts.model.dtype}",
-                        ]  # fmt: skip
+                        ]
 
 
 def _converted(facts: ModelFacts) -> Iterator[Inline]:
@@ -118,7 +125,7 @@ def _converted(facts: ModelFacts) -> Iterator[Inline]:
 # --- what is raised --------------------------------------------------------------------------------------------------
 
 
-def _raised(sources: Sources) -> Iterator[Line]:
+def raised(sources: Sources) -> Iterator[Line]:
     for condition, what, pointer in _raises(sources):
         yield [Code(condition), f" {what} at ", pointer]
     for piece in sources.config:

@@ -105,7 +105,7 @@ def _deciding(facts: ModelFacts, sources: Sources) -> Iterator[Sequence[Line]]:
                     continue
                 seen.add((piece.path, name))
                 shown: list[Inline] = []
-                for text in _answers(asked.node):
+                for text in answers(asked.node):
                     shown += ["; " if shown else "", Code(text)]
                 if shown:
                     yield (
@@ -115,18 +115,19 @@ def _deciding(facts: ModelFacts, sources: Sources) -> Iterator[Sequence[Line]]:
                     )
 
 
-def _answers(function: ast.AST) -> list[str]:
+def answers(function: ast.AST) -> list[str]:
     """What a function returns, and on which conditions where that is a constant."""
     found: dict[str, None] = {}
-    conditional: set[int] = set()
+    constant: set[int] = set()
     for node in ast.walk(function):
-        if isinstance(node, ast.If):
-            for statement in node.body:
-                if isinstance(statement, ast.Return) and isinstance(statement.value, ast.Constant):
-                    found[_short(f"{statement.value.value} if {ast.unparse(node.test)}")] = None
-                    conditional.add(id(statement))
+        match node:
+            # A block that only returns is what its condition decides; a return after others is not.
+            case ast.If(test=test, body=[ast.Return(value=ast.Constant() as value)]):
+                found[_short(f"{ast.unparse(value)} if {ast.unparse(test)}")] = None
+            case ast.Return(value=ast.Constant()):
+                constant.add(id(node))
     for node in ast.walk(function):
-        if isinstance(node, ast.Return) and node.value is not None and id(node) not in conditional:
+        if isinstance(node, ast.Return) and node.value is not None and id(node) not in constant:
             found[_short(ast.unparse(node.value))] = None
     return list(found)
 

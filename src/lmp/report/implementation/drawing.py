@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
+from lmp.report.document.amounts import Number
 from lmp.report.document.markdown import plain
-from lmp.report.document.parts import Fence, Inline
+from lmp.report.document.parts import Bold, Code, Fence, Inline, Line, Link, Pointer
 
 WIDTH = 100
 Row = list[Inline]
+
+
+def pieces_of(line: Line) -> Row:
+    """The pieces of a line, which may be a single one."""
+    return [line] if isinstance(line, (str, Code, Bold, Link, Pointer, Number)) else list(line)
+
+
+def texts(lines: Iterable[str]) -> Iterator[Row]:
+    """Each line of text as a row."""
+    for line in lines:
+        yield [line]
 
 
 def length(row: Sequence[Inline]) -> int:

@@ -13,6 +13,7 @@ from lmp.report.implementation.sources import Piece, Sources, sources_of
 from lmp.source.parsed import parse
 
 MOST_PLACES = 6
+MOST_WORDS = 5
 
 
 def section(facts: ModelFacts, told: Told | None = None) -> Section:
@@ -39,7 +40,8 @@ def _purpose(facts: ModelFacts, sources: Sources, pieces: Sequence[Piece]) -> It
     """What of the model stands in the file; the file's own first sentence where it has one."""
     said = ast.get_docstring(parse(pieces[0].path).tree)
     if said:
-        yield from (*marked(first_sentence(said.split("\n\n")[0])), " ")
+        first = first_sentence(said.split("\n\n")[0])
+        yield from (*marked(first), " " if first.endswith(".") else ". ")
     if any(piece in sources.config for piece in pieces):
         yield f"The config's class: {len(facts.settings)} values"
         plans = [name for piece in pieces for name in _assigned(piece) if name.endswith("_plan")]
@@ -55,8 +57,19 @@ def _purpose(facts: ModelFacts, sources: Sources, pieces: Sequence[Piece]) -> It
         yield f"forward() of {', '.join(ran)}"
     if functions:
         callers = [short(name) for name, a in facts.analyses.items() if any(k.function in functions for k in a.kernels)]
-        yield f"{'; ' if ran else ''}functions that {', '.join(callers) if callers else 'the model'} runs through"
+        yield f"{'; ' if ran else ''}functions that {' and '.join(callers) if callers else 'the model'} runs through"
+        words = list(dict.fromkeys(_operations(facts, pieces[0].file, functions)))
+        yield f": {', '.join(words[:MOST_WORDS])}{', …' if len(words) > MOST_WORDS else ''}" if words else ""
     yield "." if ran or functions else "Classes that the model's are built on."
+
+
+def _operations(facts: ModelFacts, file: str, functions: Sequence[str]) -> Iterator[str]:
+    """What the functions of a file do."""
+    for analysis in facts.analyses.values():
+        for kernel in analysis.kernels:
+            is_here = (kernel.file or analysis.source.file) == file and kernel.function in functions
+            if is_here and kernel.category != "call" and kernel.kernel_type == "basic":
+                yield kernel.operation
 
 
 def _assigned(piece: Piece) -> Iterator[str]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from lmp.pipeline.flow import Flow, Op
+from lmp.pipeline.flow import Line as Place
 from lmp.report.implementation.classes import Component
 from lmp.report.implementation.drawing import WIDTH, Row, boxed, length, wrapped
 from lmp.report.implementation.naming import plain_formula
@@ -23,6 +24,8 @@ class Step:
     number: int
     child: str | None
     line: int
+    function: str
+    """That the line stands in; "forward" of the component's own."""
     ops: list[Op] = field(default_factory=list)
     takes: list[int | str] = field(default_factory=list)
     """Numbers of steps, and names of what comes from outside."""
@@ -30,12 +33,14 @@ class Step:
 
 
 def drawn(component: Component) -> tuple[str, list[Row]] | None:
-    """The phase that is shown and the diagram; None where no run of the class was looked at."""
+    """What is shown, and the diagram; None where no run of the class was looked at."""
     for phase, flow in component.facts.flows.phases.items():
         for path in component.paths:
             steps = _steps(flow, path)
             if steps:
-                return phase, list(_rows(component, steps))
+                functions = dict.fromkeys(step.function for step in steps if step.child is None)
+                names = " and ".join(f"{name}()" for name in functions) or "forward()"
+                return f"as a run of {phase} shows it, by lines of {names}", list(_rows(component, steps))
     return None
 
 
@@ -43,15 +48,16 @@ def _steps(flow: Flow, path: str) -> list[Step]:
     steps: list[Step] = []
     belongs: dict[int, int] = {}
     ops = {op.index: op for op in flow.ops}
-    for op in flow.ops:
-        depth = next((i for i, frame in enumerate(op.frames) if frame.path == path), None)
-        if depth is None:
-            continue
+    inside = {op.index: depth for op in flow.ops if (depth := _depth(op, path)) is not None}
+    outer = _shared_lines([ops[index].frames[depth].lines for index, depth in inside.items()])
+    for index, depth in inside.items():
+        op = ops[index]
         child = op.frames[depth - 1].path if depth else None
-        line = op.frames[depth].lines[-1].line if op.frames[depth].lines else 0
-        same = steps and (steps[-1].child, steps[-1].line) == (child, line)
+        lines = op.frames[depth].lines
+        place = lines[-1 - min(outer, len(lines) - 1)] if lines else Place("", 0, "")
+        same = steps and (steps[-1].child, steps[-1].line) == (child, place.line)
         if not same:
-            steps.append(Step(len(steps) + 1, child, line))
+            steps.append(Step(len(steps) + 1, child, place.line, place.function))
         step = steps[-1]
         step.ops.append(op)
         belongs[op.index] = step.number
@@ -60,6 +66,20 @@ def _steps(flow: Flow, path: str) -> list[Step]:
         inner = [steps[n - 1].level for n in step.takes if isinstance(n, int)]
         step.level = 1 + max(inner) if inner else 0
     return steps
+
+
+def _depth(op: Op, path: str) -> int | None:
+    """Which of an operator's frames is the component's."""
+    return next((i for i, frame in enumerate(op.frames) if frame.path == path), None)
+
+
+def _shared_lines(chains: Sequence[Sequence[Place]]) -> int:
+    """How many lines, from forward() on, lead to everything: a forward() that only calls a function says little."""
+    shortest = min((len(chain) for chain in chains), default=0)
+    count = 0
+    while len(chains) > 1 and count < shortest - 1 and len({chain[-1 - count] for chain in chains}) == 1:
+        count += 1
+    return count
 
 
 def _sources(step: Step, belongs: dict[int, int], ops: dict[int, Op], path: str, flow: Flow) -> Iterator[int | str]:
@@ -84,7 +104,7 @@ def _outside(op: Op, path: str) -> str:
         if own and own != parts[: len(own)]:
             return ".".join(own[len(_common(own, parts)) :])
     inner = op.frames[0]
-    return f"line {inner.lines[-1].line}" if inner.lines else "input"
+    return f"the caller's line {inner.lines[-1].line}" if inner.lines else "input"
 
 
 def _common(one: Sequence[str], other: Sequence[str]) -> list[str]:

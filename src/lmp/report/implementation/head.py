@@ -19,21 +19,24 @@ def head(facts: ModelFacts) -> list[tuple[str, Line]]:
     model = facts.model
     source, versions = model.source, _versions(facts)
     where = facts.sources[model.class_name]
+    made = ", ".join([*versions.values(), f"lmp {metadata.version('lmp')}"])
+    place = facts.pointer(model.class_name, where.class_lines[0], where.name)
     return [
         (
             "Repository",
             [
-                f"{source.distribution} {source.version}, ", facts.pointer(model.class_name, where.class_lines[0], where.name),
-                f" (sha256 of the file {source.sha256[:HASH]})",
+                f"{source.distribution} {source.version}, ",
+                place,
+                f"; sha256 of the file {source.sha256[:HASH]}",
             ],
         ),
         ("Framework", f"{versions['pytorch']}, eager, {model.dtype}, attention {model.attn_implementation or 'none'}"),
-        ("Analysis Date", f"none: of {', '.join(versions.values())}, analysed by lmp {metadata.version('lmp')}, whatever the day"),
+        ("Analysis Date", f"not dated, to be equal when made again: {made}"),
         ("Class", [Code(model.class_name)]),
         ("Config", _config(facts)),
         ("Verification", _verification(facts)),
         ("Device", [f"{facts.device.name}; peak rates of {facts.device.source}. Times are bounds, not measurements"]),
-    ]  # fmt: skip
+    ]
 
 
 def _versions(facts: ModelFacts) -> dict[str, str]:
@@ -71,9 +74,11 @@ def _limits(facts: ModelFacts) -> Iterator[Line]:
     for point in facts.points:
         for broken in facts.numbers.violated(point.values):
             yield [
-                "At the point ", point.title, " an assumption of the formulas does not hold: ",
+                "At the point ",
+                point.title,
+                " an assumption of the formulas does not hold: ",
                 Code(plain_formula(broken.assumption)),
-            ]  # fmt: skip
+            ]
     if model.pinned:
         names = ", ".join(f"{name} = {value}" for name, value in model.pinned.items())
         yield f"Values of the config that the formulas hold for alone: {names}"
@@ -86,7 +91,7 @@ def _limits(facts: ModelFacts) -> Iterator[Line]:
     if model.attn_implementation != model.attn_requested:
         yield (
             f"Attention runs as {model.attn_implementation}, because the model does not support "
-            f"{model.attn_requested}: its scores are written and read by each operator, which a fused kernel would not do."
+            f"{model.attn_requested}: each operator writes and reads the scores, which a fused kernel would not do."
         )
     for decision in model.decisions:
         yield [

@@ -14,9 +14,6 @@ from lmp.report.implementation.drawing import WIDTH, Row, length, spread, wrappe
 from lmp.report.implementation.measures import Measure
 from lmp.report.implementation.naming import kind_of_layer, module_name, observed_at, plain_formula
 
-Child = ModuleNumbers | KernelNumbers
-
-
 # --- boxes -----------------------------------------------------------------------------------------------------------
 
 

@@ -10,7 +10,7 @@ from lmp.expand.numbers import KernelNumbers
 from lmp.report.document.amounts import Number, Term
 from lmp.report.document.parts import Code, Inline, Line
 from lmp.report.facts import ModelFacts, Point, short
-from lmp.report.implementation.classes import Component, components
+from lmp.report.implementation.classes import EXPERTS, MIXTURE, Component, components
 from lmp.report.implementation.measures import Measure
 from lmp.report.implementation.sources import place_near
 
@@ -102,9 +102,14 @@ def _hot(component: Component, point: Point) -> Iterator[Line]:
         launches = own.amount("launches", point)
         if flops is not None and moved is not None and moved.value >= 1:
             yield [
-                "Its own lines, without the modules that it calls: ", flops, " of its FLOPs and ", moved,
-                " of its bytes in prefill, in ", launches, " operators.",
-            ]  # fmt: skip
+                "Its own lines, without the modules that it calls: ",
+                flops,
+                " of its FLOPs and ",
+                moved,
+                " of its bytes in prefill, in ",
+                launches,
+                " operators.",
+            ]
     yield from _hot_line(component, point, kernels)
 
 
@@ -127,8 +132,12 @@ def _hot_line(component: Component, point: Point, kernels: list[KernelNumbers]) 
     yield [
         f"Most bytes of a single line of its own in {point.phase}: {words} at ",
         place_near(facts, component.class_name, line, first.file, *_symbols(first.operation), first.function),
-        ", ", measure.amount("bytes", point), " (", share, " of its bytes).",
-    ]  # fmt: skip
+        ", ",
+        measure.amount("bytes", point),
+        " (",
+        share,
+        " of its bytes).",
+    ]
 
 
 def _symbols(operation: str) -> tuple[str, ...]:
@@ -149,7 +158,13 @@ def _between(component: Component, prefill: Point, decode: Point, points: Mappin
     assert many is not None
     factor = many.value / other.value
     line: list[Inline] = ["From ", one, " in prefill to ", other, " in decode"]
-    if factor >= WIDE:
+    if factor < WIDE and component.role in (EXPERTS, MIXTURE):
+        line += [
+            f"; {_batch(batched)} sequences at once bring it to ",
+            many,
+            ": more tokens reach more experts, and the weights of each that is reached are read.",
+        ]
+    elif factor >= WIDE:
         line += [
             f"; {_batch(batched)} sequences at once raise that to ",
             many,
@@ -157,9 +172,10 @@ def _between(component: Component, prefill: Point, decode: Point, points: Mappin
         ]
     elif factor <= NARROW:
         line += [
-            f"; {_batch(batched)} sequences at once leave it at ", many,
+            f"; {_batch(batched)} sequences at once leave it at ",
+            many,
             ": its bytes grow with the batch, so batching does not help.",
-        ]  # fmt: skip
+        ]
     else:
         line += [
             f"; {_batch(batched)} sequences at once raise that to ",
@@ -186,9 +202,16 @@ def _longer(component: Component, decode: Point, points: Mapping[str, Point]) ->
     if not before.value or after.value < before.value * NARROW:
         return
     yield [
-        "With ", _tokens(facts, longer), " cached tokens in place of ", _tokens(facts, decode), " a decode step moves ",
-        after, " in place of ", before, ".",
-    ]  # fmt: skip
+        "With ",
+        _tokens(facts, longer),
+        " cached tokens in place of ",
+        _tokens(facts, decode),
+        " a decode step moves ",
+        after,
+        " in place of ",
+        before,
+        ".",
+    ]
     kernels = [k for k in facts.kernels(longer) if k.class_name == component.class_name]
     yield from _hot_line(component, longer, [k for k in kernels if k.kernel.category != "call"])
 
@@ -203,25 +226,25 @@ def _fusion(component: Component, compulsory: Mapping[str, str], points: list[Po
     formula = compulsory.get(component.class_name)
     if formula is None:
         yield (
-            f"Fusion: none found (searched: compulsory bytes in the analysis of {short(component.class_name)}), so what "
-            "it could save is not known."
+            f"Fusion: none found (searched: compulsory bytes in the analysis of {short(component.class_name)}): "
+            "what it could save is not known."
         )
         return
-    line: list[Inline] = []
-    most = Fraction(0)
+    found = []
     for point in points:
         least = facts.of_formula(formula, point, "B")
-        if not least.value:
-            continue
-        times = component.measure.over("bytes", point, Term(point=point.key, formula=formula))
-        most = max(most, times.value)
-        line += ["; " if line else "", least, f" in {point.phase}, of which eager execution moves ", times]
-    if not line:
-        return
-    if most < NOTHING_TO_SAVE:
-        yield ["Fusion inside of it saves nothing: its inputs, weights and outputs moved once are ", *line, "."]
-    else:
-        yield ["Fused to move its inputs, weights, cache and outputs once it would move ", *line, "."]
+        if least.value:
+            times = component.measure.over("bytes", point, Term(point=point.key, formula=formula))
+            found.append((point.phase, least, times))
+    saves = any(times.value >= NOTHING_TO_SAVE for _, _, times in found)
+    line: list[Inline] = []
+    for phase, least, times in found:
+        line += [" and " if line else "", least, f" in {phase}"]
+        line += [" (eager: ", times, " that)"] if saves else []
+    if saves:
+        yield ["What no fusion inside of it can save, inputs, weights, cache and outputs once, is ", *line, "."]
+    elif line:
+        yield ["Fusion inside of it saves nothing: inputs, weights and outputs move once, ", *line, "."]
 
 
 def _longest(facts: ModelFacts, decode: Point | None) -> Point | None:
@@ -232,10 +255,10 @@ def _longest(facts: ModelFacts, decode: Point | None) -> Point | None:
 
 def _largest_parts(component: Component, points: list[Point]) -> Iterator[Line]:
     """Which of the modules that it calls has most of it; of a class that calls none, which of its places."""
-    facts = component.facts
     parts = _parts(component)
     if len(parts) < 2:
         return
+    told: set[str] = set()
     for point in points:
         whole = component.measure
         shares = [(name, m.share("flops", point, whole), m.share("bytes", point, whole)) for name, m in parts.items()]
@@ -243,10 +266,15 @@ def _largest_parts(component: Component, points: list[Point]) -> Iterator[Line]:
         known.sort(key=lambda entry: -entry[2].value)
         if not known:
             continue
+        text = ";".join(f"{name} {moved.text}" for name, _, moved in known[:MOST_PARTS] if moved is not None)
+        if text in told:
+            continue
+        told.add(text)
         line: list[Inline] = [f"Largest parts, {point.title}: "]
         for index, (name, flops, moved) in enumerate(known[:MOST_PARTS]):
-            line += ["; " if index else "", Code(name), " ", *([flops, " of the FLOPs, "] if flops is not None else [])]
-            line += [moved, " of the bytes"]
+            line += ["; " if index else "", Code(name), " "]
+            line += [flops, " of the FLOPs, "] if flops is not None else []
+            line += [moved, " of the bytes"] if moved is not None else []
         yield [*line, "."]
 
 

@@ -18,10 +18,6 @@ class Measure:
     facts: ModelFacts
     choices: tuple[Mapping[str, Any], ...]
 
-    def narrowed(self, **choice: Any) -> Measure:
-        """Of these kernels those that also meet ``choice``."""
-        return Measure(self.facts, tuple({**own, **choice} for own in self.choices))
-
     def amount(self, quantity: Quantity, point: Point) -> Number:
         unit = {"flops": "FLOP", "matmul_flops": "FLOP", "runs": "", "launches": ""}.get(quantity, "B")
         sum_, terms = self._sum("a", quantity, point)

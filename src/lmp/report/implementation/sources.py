@@ -16,6 +16,7 @@ from pathlib import Path
 from lmp.errors import NotFound
 from lmp.report.document.parts import Pointer
 from lmp.report.facts import ModelFacts, tree_label
+from lmp.source.lines import enclosing_function
 from lmp.source.locate import MODULE_CLASS, find_class, lineage_of
 from lmp.source.names import Definition, Names, dotted_name
 from lmp.source.parsed import FunctionNode, parse
@@ -36,6 +37,8 @@ class Piece:
     path: Path
     node: ast.ClassDef | FunctionNode
     own: bool
+    qualname: str = ""
+    """Of a method, with its class."""
 
     @property
     def file(self) -> str:
@@ -50,7 +53,7 @@ class Piece:
 
     @property
     def here(self) -> Pointer:
-        return self.pointer(self.node.lineno, self.node.name)
+        return self.pointer(self.node.lineno, self.qualname or self.node.name)
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,15 +182,16 @@ def _ran(facts: ModelFacts, seen: set[tuple[Path, int]]) -> Iterator[Piece]:
     for file, line in dict.fromkeys(places):
         path = facts.trees.path_of(file)
         tree = next((t for t in facts.trees if path is not None and path.is_relative_to(t.root)), None)
-        node = None if path is None else _top_level(parse(path).tree, line)
+        node = None if path is None else _innermost(parse(path).tree, line)
         if path is None or tree is None or node is None or (path, node.lineno) in seen:
             continue
         seen.add((path, node.lineno))
-        yield Piece(tree, path, node, True)
+        function = enclosing_function(path, line)
+        yield Piece(tree, path, node, True, function.qualname.replace(".<locals>", "") if function is not None else "")
 
 
-def _top_level(module: ast.Module, line: int) -> ast.ClassDef | FunctionNode | None:
-    """The function that a line stands in; of a method too, without its class."""
+def _innermost(module: ast.Module, line: int) -> ast.ClassDef | FunctionNode | None:
+    """The innermost function that a line stands in."""
     found = None
     for node in ast.walk(module):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.lineno <= line <= (node.end_lineno or 0):

@@ -15,7 +15,7 @@ from lmp.report.document.markdown import plain
 from lmp.report.document.parts import Fence
 from lmp.report.facts import short
 from lmp.report.implementation.classes import Component
-from lmp.report.implementation.drawing import WIDTH, Row, fence, wrapped
+from lmp.report.implementation.drawing import WIDTH, Row, fence, texts, wrapped
 from lmp.report.implementation.naming import plain_formula
 from lmp.report.implementation.sources import place_near
 from lmp.source.parsed import parse as parse_file
@@ -49,18 +49,17 @@ def steps_of(kernels: Sequence[Kernel]) -> list[Step]:
 def pseudocode(component: Component, brief: str, tiling: str, memory: str) -> Fence:
     """Source statements in the order in which they run, each with its place and its kernels."""
     rows: list[Row] = [
-        *([line] for line in wrapped(f"def {component.name}({', '.join(_inputs(component))}):", WIDTH, "", INDENT * 2)),
+        *texts(wrapped(f"def {component.name}({', '.join(_inputs(component))}):", WIDTH, "", INDENT * 2)),
         [f'{INDENT}"""'],
-        *([line] for line in wrapped(brief, WIDTH, INDENT)),
+        *texts(wrapped(brief, WIDTH, INDENT)),
         [""],
-        *([line] for line in wrapped(f"Tiling: {tiling}", WIDTH, INDENT, INDENT * 2)),
-        *([line] for line in wrapped(f"Memory: {memory}", WIDTH, INDENT, INDENT * 2)),
+        *texts(wrapped(f"Tiling: {tiling}", WIDTH, INDENT, INDENT * 2)),
+        *texts(wrapped(f"Memory: {memory}", WIDTH, INDENT, INDENT * 2)),
         [f'{INDENT}"""'],
         [f"{INDENT}# ", component.forward],
     ]
-    number = 0
     functions: list[str] = []
-    for step in steps_of(component.analysis.kernels):
+    for number, step in enumerate(steps_of(component.analysis.kernels), 1):
         if step.function is None:
             functions = []
         elif step.function not in functions:
@@ -68,7 +67,6 @@ def pseudocode(component: Component, brief: str, tiling: str, memory: str) -> Fe
         else:
             functions = functions[: functions.index(step.function) + 1]
         lead = INDENT * (1 + min(len(functions), 3))
-        number += 1
         rows += _step(component, step, number, lead)
     return fence(rows, "python")
 
@@ -96,9 +94,9 @@ def _step(component: Component, step: Step, number: int, lead: str) -> Iterator[
         pointer = place_near(facts, name, step.line, step.file)
     yield [head, pointer]
     if statement is not None:
-        yield from ([line] for line in _quoted(statement, lead))
-    for line in _kernels(step.kernels):
-        yield from ([part] for part in wrapped(line, WIDTH, f"{lead}#    ", f"{lead}#        "))
+        yield from texts(_quoted(statement, lead))
+    for line in kernels_told(step.kernels):
+        yield from texts(wrapped(line, WIDTH, f"{lead}#    ", f"{lead}#        "))
 
 
 def _path(component: Component, step: Step) -> Path | None:
@@ -111,7 +109,7 @@ def _called(kernel: Kernel) -> str | None:
     return found[1] if found else None
 
 
-def _kernels(kernels: Sequence[Kernel]) -> Iterator[str]:
+def kernels_told(kernels: Sequence[Kernel]) -> Iterator[str]:
     """What runs at a statement; operators that are told alike once, with how many there are."""
     told = Tally(_told(kernels))
     for text, count in told.items():
@@ -150,9 +148,9 @@ def _statement(path: Path, line: int) -> ast.stmt | None:
     """The innermost statement that a line belongs to."""
     found: ast.stmt | None = None
     for node in ast.walk(parse_file(path).tree):
-        if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or node.lineno):
-            if found is None or node.lineno >= found.lineno:
-                found = node
+        holds = isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or node.lineno)
+        if holds and isinstance(node, ast.stmt) and (found is None or node.lineno >= found.lineno):
+            found = node
     return None if isinstance(found, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) else found
 
 

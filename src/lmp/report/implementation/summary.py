@@ -11,6 +11,8 @@ from lmp.report.document.told import Told
 from lmp.report.facts import ModelFacts, Point
 from lmp.report.implementation import classes
 from lmp.report.implementation.classes import Component, components
+from lmp.report.implementation.drawing import pieces_of
+from lmp.report.implementation.insights import LIMITS
 from lmp.report.implementation.measures import Measure, ridge
 from lmp.report.implementation.naming import kind_of_layer
 from lmp.report.implementation.sources import place_near
@@ -37,7 +39,7 @@ def _joined(lines: list[Line]) -> list[Inline]:
     found: list[Inline] = []
     for line in lines:
         found += [" "] if found else []
-        found += [line] if isinstance(line, str) or not isinstance(line, (list, tuple)) else line
+        found += pieces_of(line)
     return found
 
 
@@ -53,13 +55,15 @@ def _phases(facts: ModelFacts) -> list[Point]:
 
 def _what(facts: ModelFacts, parts: tuple[Component, ...]) -> Line:
     root = parts[0]
-    layers = [c for c in parts if c.role == classes.LAYER]
+    kinds = _layers(facts, parts)
     line: list[Inline] = [Code(root.name), " (", root.pointer, ") "]
-    if layers and f"config.{LAYERS}" in facts.named:
-        inner = [c for c in parts if c.class_name in layers[0].calls and c.role in _MAIN]
+    if kinds and f"config.{LAYERS}" in facts.named:
         line += ["is a decoder of ", facts.setting(LAYERS), " layers"]
-        for index, component in enumerate(inner):
-            line += [" of " if not index else " and ", f"{component.role} (", Code(component.name), ")"]
+        for index, (inner, count) in enumerate(kinds.items()):
+            line.append(", " if index else ": " if len(kinds) > 1 else " of ")
+            line.append(f"{count} of " if len(kinds) > 1 else "")
+            for place, component in enumerate(inner):
+                line += [" and " if place else "", f"{component.role} (", Code(component.name), ")"]
         if "config.hidden_size" in facts.named:
             line += [", on vectors of ", facts.setting("hidden_size")]
     else:
@@ -68,6 +72,15 @@ def _what(facts: ModelFacts, parts: tuple[Component, ...]) -> Line:
         for index, component in enumerate(called):
             line += [" of " if not index else ", ", Code(component.name)]
     return [*line, *_parameters(facts), "."]
+
+
+def _layers(facts: ModelFacts, parts: tuple[Component, ...]) -> dict[tuple[Component, ...], int]:
+    """What layers are made of -> how many of them are."""
+    found: dict[tuple[Component, ...], int] = {}
+    for layer in (path for c in parts if c.role == classes.LAYER for path in c.paths):
+        inner = tuple(c for c in parts if c.role in _MAIN and any(p.rpartition(".")[0] == layer for p in c.paths))
+        found[inner] = found.get(inner, 0) + facts.named.get(f"count.{layer}", 1)
+    return found
 
 
 _MAIN = (classes.ATTENTION, classes.MIXTURE, classes.FEED_FORWARD, classes.PLAIN_FEED_FORWARD, classes.EXPERTS)
@@ -93,23 +106,47 @@ def _parameters(facts: ModelFacts) -> Iterator[Inline]:
 
 
 def _cache(facts: ModelFacts) -> Iterator[Line]:
+    """What kind of attention it is, and what it keeps for each token."""
     cache = facts.inspection.cache if facts.inspection is not None else None
     if cache is None:
         return
     if not cache.segments:
         yield f"KV cache: none found (searched: a run of the model; {cache.reason})."
         return
-    line: list[Inline] = ["A sequence keeps "]
-    for index, segment in enumerate(cache.segments):
-        if f"cache.{index}.bytes_per_token" not in facts.named:
-            continue
+    line: list[Inline] = list(_kind_of_attention(facts)) or ["A sequence"]
+    line.append(" keeps ")
+    rates = [n for n in range(len(cache.segments)) if f"cache.{n}.bytes_per_token" in facts.named]
+    for place, index in enumerate(rates):
+        segment = cache.segments[index]
         rate = facts.number("{a}", "B", a=Term(name=f"cache.{index}.bytes_per_token"))
-        line += ["; " if index else "", rate, " of KV cache a token"]
-        if len(cache.segments) > 1:
-            end = f" to {segment.to_tokens:,}" if segment.to_tokens is not None else " on"
-            line.append(f" (token {segment.from_tokens:,}{end})")
-    if len(line) > 1:
+        line += [", then " if place else "", rate, " of KV cache a token" if not place else " a token"]
+        if len(rates) > 1 and segment.to_tokens is not None:
+            line.append(f" up to {segment.to_tokens:,} tokens")
+    if rates:
         yield [*line, "."]
+
+
+def _kind_of_attention(facts: ModelFacts) -> Iterator[Inline]:
+    """By the config's heads; nothing where it has none."""
+    named = facts.named
+    queries, keys = named.get("config.num_attention_heads"), named.get("config.num_key_value_heads")
+    if not queries:
+        return
+    heads = facts.setting("num_attention_heads")
+    if named.get("config.kv_lora_rank"):
+        yield from ("Latent attention (", heads, " heads from ", facts.setting("kv_lora_rank"))
+        if "config.qk_rope_head_dim" in named:
+            yield from (" + ", facts.setting("qk_rope_head_dim"))
+        yield " cached numbers a token and layer)"
+    elif keys and keys < queries:
+        ratio = facts.number(
+            "{q} / {k}", "", q=Term(name="config.num_attention_heads"), k=Term(name="config.num_key_value_heads")
+        )
+        kind = "Multi-query" if keys == 1 else "Grouped-query"
+        yield from (f"{kind} attention (", heads, " query heads on ", facts.setting("num_key_value_heads"))
+        yield from (" key and value heads, ", ratio, " to 1)")
+    else:
+        yield from ("Multi-head attention (", heads, " heads, each with its own keys and values)")
 
 
 def _cost(facts: ModelFacts, point: Point) -> Line:
@@ -119,16 +156,25 @@ def _cost(facts: ModelFacts, point: Point) -> Line:
     intensity = whole.intensity(point)
     line: list[Inline] = [f"{point.title[0].upper()}{point.title[1:]}: ", whole.amount("flops", point), " and ", moved]
     if intensity is not None:
-        line += [", ", intensity, f" (the matmul ridge of {facts.device.name} is ", ridge(facts), ")"]
-    for quantity, words in (("flops", "FLOPs"), ("bytes", "bytes")):
-        largest = _largest(facts, point, quantity)
-        if largest is not None:
-            name, share = largest
-            line += ["; ", share, f" of the {words} in ", Code(name)]
+        line += [", ", intensity]
+        if point is facts.points[0]:
+            line += [f" (matmuls on {facts.device.name} need ", ridge(facts), " to be bound by arithmetic)"]
+    flops, traffic = _largest(facts, point, "flops"), _largest(facts, point, "bytes")
+    if flops is not None and traffic is not None and flops[0] == traffic[0]:
+        line += ["; ", flops[1], " of the FLOPs and ", traffic[1], " of the bytes are those of ", Code(flops[0])]
+    else:
+        for found, words in ((flops, "FLOPs"), (traffic, "bytes")):
+            if found is not None:
+                line += ["; ", found[1], f" of the {words} are those of ", Code(found[0])]
     total = facts.named.get(f"bound.{point.key}.total")
     if total:
         seconds = facts.number("{a} / 1000000000000", "s", a=Term(name=f"bound.{point.key}.total"))
         line += ["; operator by operator at least ", seconds, f" on {facts.device.name}"]
+        limit = max(LIMITS, key=lambda name: facts.named[f"bound.{point.key}.{name}"])
+        share = facts.number(
+            "100 * {a} / {b}", "%", a=Term(name=f"bound.{point.key}.{limit}"), b=Term(name=f"bound.{point.key}.total")
+        )
+        line += [", ", share, f" of it bound by {LIMITS[limit]}"]
     return [*line, "."]
 
 
@@ -164,31 +210,7 @@ def _features(facts: ModelFacts, parts: tuple[Component, ...]) -> Iterator[Line]
 
 
 def _attention(facts: ModelFacts, component: Component) -> Iterator[Line]:
-    named = facts.named
-    queries, keys = named.get("config.num_attention_heads"), named.get("config.num_key_value_heads")
-    line: list[Inline] = []
-    if named.get("config.kv_lora_rank"):
-        line += [
-            "Latent attention: keys and values are projected down to ", facts.setting("kv_lora_rank"),
-            " numbers a token, which is what is cached, and up again for ", facts.setting("num_attention_heads"), " heads",
-        ]  # fmt: skip
-    elif queries and keys and keys < queries:
-        ratio = facts.number(
-            "{q} / {k}", "", q=Term(name="config.num_attention_heads"), k=Term(name="config.num_key_value_heads")
-        )
-        kind = "Multi-query" if keys == 1 else "Grouped-query"
-        line += [
-            f"{kind} attention: ", facts.setting("num_attention_heads"), " query heads share ",
-            facts.setting("num_key_value_heads"), " key and value heads, ", ratio, " to 1",
-        ]  # fmt: skip
-    elif queries:
-        line += [
-            "Multi-head attention: ",
-            facts.setting("num_attention_heads"),
-            " heads, each with keys and values of its own",
-        ]
-    else:
-        line += [f"Attention in {component.name}"]
+    line: list[Inline] = list(_kind_of_attention(facts)) or [f"Attention in {component.name}"]
     kernel = _kernel(component, "attention", "softmax")
     if kernel is not None:
         line += [", computed by ", Code(_computed_by(kernel)), " at ", _place(facts, component, kernel)]
@@ -216,7 +238,7 @@ def _position(facts: ModelFacts, component: Component) -> Iterator[Line]:
     given = {name: facts.settings[name] for name in facts.settings if name.startswith("rope_parameters.")}
     kind = given.get("rope_parameters.rope_type", facts.settings.get("rope_type"))
     line: list[Inline] = ["Rotary positions"]
-    shown = [f"{name.rpartition('.')[2]} {value}" for name, value in given.items() if not name.endswith("rope_type")]
+    shown = [f"{name.rpartition('.')[2]} {value}" for name, value in given.items() if not name.endswith("type")]
     if kind:
         line += [" of type ", Code(str(kind))]
     if shown:
@@ -270,22 +292,20 @@ def _experts(facts: ModelFacts, component: Component) -> Iterator[Line]:
     if kernel is not None:
         line += [" at ", _place(facts, component, kernel)]
     share = component.measure.share("bytes", facts.points[0])
-    yield [
-        *line,
-        *([", ", share, " of the bytes of prefill"] if share is not None else []),
-        "; ",
-        component.pointer,
-        ".",
-    ]
+    line += [", ", share, " of the bytes of prefill"] if share is not None else []
+    yield [*line, "; ", component.pointer, "."]
 
 
 def _mixture(facts: ModelFacts, component: Component) -> Iterator[Line]:
     shared = [c for c in components(facts) if c.class_name in component.calls and c.role == classes.FEED_FORWARD]
     if shared:
         yield [
-            "Beside the routed experts every token goes through ", Code(shared[0].name), " as a shared expert; ",
-            component.pointer, ".",
-        ]  # fmt: skip
+            "Beside the routed experts every token goes through ",
+            Code(shared[0].name),
+            " as a shared expert; ",
+            component.pointer,
+            ".",
+        ]
 
 
 _OF = {
@@ -321,7 +341,11 @@ def _kinds(facts: ModelFacts) -> Iterator[Line]:
 def _cache_update(facts: ModelFacts) -> Iterator[Line]:
     """Where new keys and values are put beside those of earlier tokens."""
     for component in components(facts):
-        kernels = [k for k in component.analysis.kernels if k.function == "update" and k.file is not None]
+        kernels = [
+            k
+            for k in component.analysis.kernels
+            if k.function == "update" and k.file is not None and k.category != "call"
+        ]
         if kernels:
             longest = max(
                 facts.points, key=lambda point: (point.values.get("cache_len", 0), -point.values["batch_size"])
@@ -334,9 +358,9 @@ def _cache_update(facts: ModelFacts) -> Iterator[Line]:
             line: list[Inline] = [
                 f"The KV cache grows by {kernels[0].operation} at ",
                 place_near(facts, component.class_name, kernels[0].line, kernels[0].file, "keys", "cat", "update"),
-            ]  # fmt: skip
+            ]
             if share is not None and longest.phase == "decode":
-                line += [": every step copies it whole, ", share, f" of the bytes of {longest.title}"]
+                line += [": every step writes it anew, ", share, f" of the bytes of {longest.title}"]
             yield [*line, "."]
             return
 
