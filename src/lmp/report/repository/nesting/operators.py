@@ -31,7 +31,10 @@ def operators(base: CodeBase) -> list[Definition]:
         if base.imported_by(each) and (folder not in best or rank > best[folder][0]):
             best[folder] = rank, each
     ranked = sorted(best.values(), key=lambda item: (-item[0][0], -item[0][1], -item[0][2], item[1].place.file))
-    return [each for _, each in ranked]
+    by_name: dict[str, Definition] = {}
+    for _, each in ranked:
+        by_name.setdefault(each.name, each)
+    return list(by_name.values())
 
 
 _ASIDE = re.compile(r"ascend|npu|xpu|backends?/|_lib/|utils?[./]|experimental|diffus")
