@@ -1,7 +1,7 @@
 # make setup   .venv, dependencies and vendored sources; does nothing when nothing changed
 # make demo    what each line of a few modules costs
 # make test    everything that CI runs; fetches the code bases that it reads
-# make clean   removes what can be made again, results included
+# make clean   removes what can be made again, results included; what git has stays
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -44,5 +44,5 @@ test: setup repositories
 clean:
 	rm -rf .venv build src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	rm -rf transformers/src pytorch/torch transformers/.lmp-* pytorch/.lmp-*
-	find analysis_results reports -mindepth 1 ! -name README.md -delete
+	git clean -fdqX analysis_results reports
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

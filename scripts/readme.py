@@ -32,7 +32,7 @@ PAGES = (ROOT / "README.md", ROOT / "docs" / "cli.md", ROOT / "docs" / "agents.m
 
 BLOCK = re.compile(r"(?<=<!-- )(?P<kind>output|local): (?P<command>[^\n]+?) -->\n(?P<shown>.*?)(?=<!-- end -->)", re.S)
 RESULTS = "analysis_results"
-KEEP_RESULTS = ("analyze-module", "verify", "expand", "evaluate", "doctor", "prompt", "submit")
+KEEP_RESULTS = ("analyze-module", "verify", "expand", "evaluate", "doctor", "prompt", "submit", "report", "review")
 """Commands that take --results."""
 
 UNSET = (*CREDENTIALS, "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE")

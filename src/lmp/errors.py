@@ -14,7 +14,8 @@
     │   ├── UncountedOperator           an operator without a rule
     │   ├── TraceFailed                 the module could not be executed or traced
     │   ├── VerificationFailed          the formulas differ from execution
-    │   └── Refused                     a hand-in that the gate refused; .. with the findings
+    │   ├── Refused                     a hand-in that the gate refused; .. with the findings
+    │   └── ReportRefused               a report that its review found something in; .. with the findings
     ├── AgentUnavailable           5    no credentials, no CLI, service refused
     │   └── CapReached                  turns, budget or time spent before a hand-in was accepted
     └── Interrupted              130     Ctrl-C during long work; says what goes on from there
@@ -30,7 +31,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from lmp.records import GateFinding
+    from lmp.records import GateFinding, ReviewFinding
 
 
 class LmpError(Exception):
@@ -130,6 +131,14 @@ class Refused(InvalidAnalysis):
     def __init__(self, message: str, findings: Sequence[GateFinding] = ()) -> None:
         super().__init__(message)
         self.findings = tuple(findings)
+
+
+class ReportRefused(InvalidAnalysis):
+    """A report was not written. ``findings`` say what its review found, by the lines of what would be ``file``."""
+
+    def __init__(self, message: str, file: str, findings: Sequence[ReviewFinding] = ()) -> None:
+        super().__init__(message)
+        self.file, self.findings = file, tuple(findings)
 
 
 class AgentUnavailable(LmpError):

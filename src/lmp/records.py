@@ -133,7 +133,7 @@ class Finding(Record):
 class Provenance(Record):
     """Who wrote an analysis that lmp's own engine did not make, and what it took. None: not known."""
 
-    stage: Literal["module-analyzer", "reference-expander", "submitted"]
+    stage: Literal["module-analyzer", "reference-expander", "narrator", "submitted"]
     models: list[str] = Field(default=[], description="models that answered, as the service named them")
     turns: int | None = Field(default=None, description="answers of the model")
     rounds: int | None = Field(default=None, description="hand-ins, the accepted one included")
@@ -266,10 +266,14 @@ class Draft(Record):
 Rule = Literal["schema", "class", "grammar", "variable", "reference", "line", "coverage", "free line", "numbers"]
 
 
+NarrativeRule = Literal["ground", "pointer", "placeholder", "table", "number", "diagram"]
+"""Of what an agent writes into a report: those of the review, and that every text says where it is from."""
+
+
 class GateFinding(Record):
     """One thing that is wrong with a hand-in, small enough to be put right by itself."""
 
-    rule: Rule
+    rule: Rule | NarrativeRule
     message: str = Field(description="what is wrong and what is due, in one or two sentences")
     kernel: int | None = Field(default=None, description="index of the kernel, from 0")
     line: int | None = None
@@ -310,6 +314,24 @@ class Bindings(Record):
 # --- reports ---------------------------------------------------------------------------------------------------------
 
 
+class ReviewFinding(Record):
+    """One thing that is wrong with a report."""
+
+    rule: Literal["pointer", "placeholder", "table", "number", "diagram"]
+    line: int = Field(description="line of the report")
+    message: str = Field(description="what is wrong, and what would be right where that is known")
+
+
+class Review(Record):
+    """What ``lmp review --json`` prints for one file."""
+
+    file: str
+    findings: list[ReviewFinding] = []
+    pointers: int = Field(description="places in code that were opened")
+    numbers: int = Field(description="numbers that were held against the results")
+    notes: list[str] = Field(default=[], description="what was not held against anything, and why")
+
+
 class Pitfall(Record):
     """Something that costs whoever works with a code base time."""
 
@@ -332,3 +354,10 @@ class Narrative(Record):
     pitfalls: list[Pitfall] = []
     deep_dive: dict[str, list[str]] = Field(default={}, description="heading of a section -> sentences that go further")
     open_questions: list[str] = []
+
+
+class Narration(Record):
+    """A narrative and who wrote it: ``reports/assets/<name>-narrative.json``."""
+
+    narrative: Narrative
+    provenance: Provenance

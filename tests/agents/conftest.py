@@ -2,6 +2,7 @@
 lines."""
 
 from agents_bench import bench, no_process_left, nothing_real, service
+from agents_command import lmp
 from gate_right import draft, drafts, gates, options, session
 
 __all__ = [
@@ -9,6 +10,7 @@ __all__ = [
     "draft",
     "drafts",
     "gates",
+    "lmp",
     "no_process_left",
     "nothing_real",
     "options",

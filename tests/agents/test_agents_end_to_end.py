@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from agents_bench import as_in_a_terminal
+from agents_command import ROOT, Lmp
 from agents_service import MODEL, MessagesServer, Reply, calls, says
 
 from lmp.pipeline.module import Options, analyze_modules
 from lmp.records import Draft
 
-ROOT = Path(__file__).parents[2]
 MLP = "transformers.models.llama.modeling_llama.LlamaMLP"
 LINEAR = "torch.nn.modules.linear.Linear"
 SILU = "transformers.activations.SiLUActivation"
-KEY = "sk-ant-dummy-9876543210-not-a-key-zyxwvutsrq"
 
 pytestmark = pytest.mark.xdist_group("agents")
 
@@ -36,57 +30,6 @@ def drafts(tmp_path_factory: pytest.TempPathFactory, transformers_tree: Path) ->
     outcomes = analyze_modules([MLP], options, lambda name, stage: None)
     wholes = {o.analysis.class_name: o.analysis.model_dump(mode="json") for o in outcomes}
     return {name: {field: whole[field] for field in Draft.model_fields} for name, whole in wholes.items()}
-
-
-@pytest.fixture
-def lmp(tmp_path: Path, service: MessagesServer) -> Iterator[Lmp]:
-    command = Lmp(tmp_path, service)
-    yield command
-    for process in command.started:
-        process.kill()
-    holding = [path for path in tmp_path.rglob("*") if path.is_file() and KEY[-12:] in path.read_text(errors="replace")]
-    assert not holding, f"the key, or its end, is in {holding}"
-
-
-class Lmp:
-    """``lmp`` in a process of its own, whose environment is built from nothing."""
-
-    def __init__(self, folder: Path, service: MessagesServer) -> None:
-        self.results = folder / "results"
-        self.started: list[subprocess.Popen[str]] = []
-        self.environment = {
-            "PATH": os.environ.get("PATH", ""),
-            "HOME": str(folder / "home"),
-            "PYTHONPATH": str(ROOT / "src"),
-            "LMP_SETTINGS": os.devnull,
-            "ANTHROPIC_API_KEY": KEY,
-            "ANTHROPIC_BASE_URL": service.url,
-        }
-
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "lmp", *arguments, "--results", str(self.results)]
-        process = subprocess.Popen(
-            command,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd=ROOT,
-            env=self.environment,
-            start_new_session=True,
-            preexec_fn=as_in_a_terminal,
-        )
-        self.started.append(process)
-        return process
-
-    def __call__(self, *arguments: str) -> tuple[int, str, str]:
-        process = self.start(*arguments)
-        out, err = process.communicate(timeout=120)
-        assert KEY[-12:] not in out + err
-        return process.returncode, out, err
-
-    def transcript(self) -> list[dict[str, Any]]:
-        files = list(self.results.glob(".runs/*/transcript.jsonl"))
-        return [json.loads(line) for file in files for line in file.read_text().splitlines()]
 
 
 def hand_in(draft: dict[str, Any]) -> Reply:

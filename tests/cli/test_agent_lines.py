@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import pytest
 
 from lmp.cli.agents import count, event_text, until
+from lmp.pipeline.agent_runs import Summary
 
 CLASS = "transformers.models.llama.modeling_llama.LlamaMLP"
 
@@ -32,6 +34,17 @@ CLASS = "transformers.models.llama.modeling_llama.LlamaMLP"
 )
 def test_a_step_is_a_line(event: dict[str, object], line: str | None) -> None:
     assert event_text({"class": CLASS, **event}) == line
+
+
+def test_a_report_is_called_by_its_whole_name() -> None:
+    event = {"class": "sglang-0.5.23", "stage": "narrator", "event": "begins"}
+    assert event_text(event) == "sglang-0.5.23: narrator"
+
+
+def test_the_end_of_a_narration() -> None:
+    summary = Summary("r1", {}, {}, 3, 0.5, 1, ("small",), 2.0, Path("t.jsonl"), "narrated")
+    expected = "narrated by small: 3 turns, $0.5000, 2 s, 1 tool call denied; transcript: t.jsonl"
+    assert event_text({"event": "summary", "summary": summary}) == expected
 
 
 def test_until_is_the_users_own_clock() -> None:

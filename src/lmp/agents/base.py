@@ -36,9 +36,10 @@ class Tool:
     """Called with a validated instance of ``arguments``."""
 
 
-StageName = Literal["module-analyzer", "reference-expander"]
+StageName = Literal["module-analyzer", "reference-expander", "narrator"]
 ANALYZER: StageName = "module-analyzer"
 EXPANDER: StageName = "reference-expander"
+NARRATOR: StageName = "narrator"
 
 Event = dict[str, Any]
 """One line of the transcript: ``{"event": "tool", "tool": "Read", …}``; `transcript` adds time, number and class."""
@@ -61,7 +62,7 @@ class Task:
     """One conversation: what is said, what may be used, when it ends."""
 
     name: str
-    """The class it is about: shown, and written into the transcript."""
+    """The class or the report it is about: shown, and written into the transcript."""
     stage: StageName
     system: str
     prompt: str

@@ -17,17 +17,20 @@ _AGAIN = "nothing is lost: go on with `lmp resume`"
 _LONGEST = 300
 
 
-def check_runnable() -> None:
-    """Raises AgentUnavailable where no agent could be started: before anything is begun."""
+def check_runnable(instead: str = "use `--engine trace`") -> None:
+    """Raises AgentUnavailable where no agent could be started: before anything is begun.
+
+    ``instead`` is what can be done without one.
+    """
     if credential() is None:
-        raise no_credential()
+        raise no_credential(instead)
     cli_path()
 
 
-def no_credential() -> AgentUnavailable:
+def no_credential(instead: str = "use `--engine trace`") -> AgentUnavailable:
     return AgentUnavailable(
         "no credential for the agent is set\n"
-        "set ANTHROPIC_API_KEY, ANTHROPIC_AUTH_TOKEN or CLAUDE_CODE_OAUTH_TOKEN, or use `--engine trace`"
+        f"set ANTHROPIC_API_KEY, ANTHROPIC_AUTH_TOKEN or CLAUDE_CODE_OAUTH_TOKEN, or {instead}"
     )
 
 

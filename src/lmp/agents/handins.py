@@ -51,6 +51,10 @@ class HandIns:
     """Findings and rounds left -> what the agent is told."""
     most: int
     tool: str = "submit_analysis"
+    or_else: str = ", or source_not_found if the source is not there"
+    """What an agent can do instead of handing in."""
+    instead: str = "use --engine trace"
+    """What whoever runs the command can do without an agent."""
     on_round: Callable[[Event], None] = lambda event: None
     """Hears what became of each hand-in."""
     rounds: int = 0
@@ -138,13 +142,13 @@ class HandIns:
         why = "The last hand-in was refused; correct it" if self.findings else "Nothing was handed in yet"
         return (
             f"{why}. Only what is given to the tool {self.tool} counts, not what is written in the conversation. "
-            f"Call {self.tool} now, or source_not_found if the source is not there."
+            f"Call {self.tool} now{self.or_else}."
         )
 
     def refused(self) -> Refused:
         """Why it ends here. For a conversation in which something was handed in and refused."""
         why = self.hopeless() or f"the agent stopped after a refusal: {_short(self.findings[0])}"
-        where = f"the draft and its findings are kept: {self.kept}" if self.kept else "run again, or use --engine trace"
+        where = f"the draft and its findings are kept: {self.kept}" if self.kept else f"run again, or {self.instead}"
         return Refused(f"{self.name}: {why}\n{where}", self.findings)
 
 

@@ -52,11 +52,13 @@ class State(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     schema_version: Literal[1] = 1
-    command: Literal["analyze-module", "expand"]
+    command: Literal["analyze-module", "expand", "report"]
     classes: list[str]
+    """Those that were asked for; of a report its name alone."""
     options: dict[str, Any]
     """The command's options, as `lmp.pipeline.module.Options` takes them; paths are absolute."""
     limits: Limits
+    report: dict[str, Any] | None = Field(default=None, description="what `lmp report` was asked, beside the options")
     started: str
     status: Literal["running", "done", "interrupted", "failed"] = "running"
     done: list[str] = []

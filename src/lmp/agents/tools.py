@@ -26,7 +26,7 @@ Stop = Callable[[str, str, str], Awaitable[Answer]]
 """Ends the work: what was looked for, where, and what was there."""
 
 
-def _read(value: Any) -> Any:
+def read_json(value: Any) -> Any:
     """Some clients send an object as its JSON; what cannot be read is for the gate to refuse."""
     if isinstance(value, str):
         try:
@@ -37,8 +37,8 @@ def _read(value: Any) -> Any:
 
 
 # The schema is told; the gate validates, as its findings say more than a validation error.
-DraftGiven = Annotated[SkipValidation[Draft], BeforeValidator(_read)]
-BindingsGiven = Annotated[SkipValidation[list[Binding]], BeforeValidator(_read)]
+DraftGiven = Annotated[SkipValidation[Draft], BeforeValidator(read_json)]
+BindingsGiven = Annotated[SkipValidation[list[Binding]], BeforeValidator(read_json)]
 
 
 class GiveDraft(Arguments):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, Any
@@ -72,14 +72,14 @@ class Caps:
         settings = read_settings().model_dump(exclude={"engine"}, exclude_none=True)
         return Limits(**{**settings, **self.given()})
 
-    def refuse_without_agents(self, dry_run: bool) -> None:
-        """An option that would do nothing is a mistake."""
+    def refuse_without_agents(self, dry_run: bool, add: str = "--engine agent") -> None:
+        """An option that would do nothing is a mistake. ``add`` is what makes it do something."""
         from lmp.errors import UsageError
 
         given = [f"--{name.replace('_', '-')}" for name, value in asdict(self).items() if value is not None]
         given += ["--dry-run"] if dry_run else []
         if given:
-            raise UsageError(f"{', '.join(given)}: for agents only\nadd --engine agent, or leave it out")
+            raise UsageError(f"{', '.join(given)}: for agents only\nadd {add}, or leave it out")
 
 
 def at_work(
@@ -147,18 +147,20 @@ def _dry_run_data(found: DryRun) -> dict[str, Any]:
 
 def carried_out(run: Run, options: Options, quiet: bool) -> Done:
     """Agents at work, with what they do on stderr, and the summary at the end, however that is."""
-    from lmp.agents.claude import ClaudeAgent
     from lmp.pipeline.agent_runs import carry_out
 
-    def make_agent(run: Run) -> Any:
-        caps = run.state.limits
-        return ClaudeAgent(run.client_folder, model=caps.model, fallback_model=caps.fallback_model)
-
-    with _shown(run, quiet) as show:
-        run.on_event = show
-        done = carry_out(run, options, lambda name, stage: None, make_agent)
+    with shown(run, quiet) as show:
+        done = carry_out(run, options, lambda name, stage: None, claude)
         show({"event": "summary", "summary": done.summary})
     return done
+
+
+def claude(run: Run) -> Any:
+    """The agent of a run, with its limits."""
+    from lmp.agents.claude import ClaudeAgent
+
+    caps = run.state.limits
+    return ClaudeAgent(run.client_folder, model=caps.model, fallback_model=caps.fallback_model)
 
 
 # --- what is shown meanwhile -----------------------------------------------------------------------------------------
@@ -214,16 +216,20 @@ class LiveLines(Lines):
 
 
 @contextmanager
-def _shown(run: Run, quiet: bool) -> Iterator[Any]:
+def shown(run: Run, quiet: bool) -> Iterator[Callable[[dict[str, Any]], None]]:
+    """What the run's agents do, on stderr, while the block runs; gives what shows one more step."""
     if quiet:
-        yield lambda event: None
+        run.on_event = lambda event: None
+        yield run.on_event
     elif not sys.stderr.isatty():
-        yield Lines(run)
+        run.on_event = Lines(run)
+        yield run.on_event
     else:
         from rich.console import Console
 
         with Console(stderr=True).status("preparing") as status:
-            yield LiveLines(run, status)
+            run.on_event = LiveLines(run, status)
+            yield run.on_event
 
 
 def until(seconds: object) -> str:
@@ -239,7 +245,9 @@ def count(number: int, what: str) -> str:
 
 def event_text(event: dict[str, Any]) -> str | None:
     """One step in a line; None for what is only in the transcript."""
-    name = str(event.get("class", "")).rpartition(".")[2]
+    whole = str(event.get("class", ""))
+    # A report has a name of its own, with dots that mean nothing.
+    name = whole if event.get("stage") == "narrator" else whole.rpartition(".")[2]
     match event.get("event"):
         case "begins":
             resumed = ", gone on with" if event.get("resumes") else ""
@@ -277,5 +285,5 @@ def summary_text(summary: Summary) -> str:
     denials = f", {count(summary.denials, 'tool call')} denied" if summary.denials else ""
     by = f" by {', '.join(summary.models)}" if summary.models else ""
     took = f"{count(summary.turns, 'turn')}, ${summary.spent_usd:.4f}, {summary.seconds:.0f} s"
-    head = f"{verified} verified{by}: {took}{denials}"
+    head = f"{summary.report or f'{verified} verified'}{by}: {took}{denials}"
     return "; ".join([head, *others, *failed]) + f"; transcript: {summary.transcript}"

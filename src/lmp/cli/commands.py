@@ -29,7 +29,9 @@ def register(app: typer.Typer) -> None:
     from lmp.cli.expand import expand
     from lmp.cli.mcp import mcp
     from lmp.cli.prompt import prompt
+    from lmp.cli.report import report
     from lmp.cli.resume import resume
+    from lmp.cli.review import review
     from lmp.cli.submit import submit
 
     app.command("vendor")(vendor)
@@ -39,6 +41,8 @@ def register(app: typer.Typer) -> None:
     app.command("resume")(resume)
     app.command("evaluate")(evaluate)
     app.command("diff")(diff)
+    app.command("report")(report)
+    app.command("review")(review)
     app.command("prompt")(prompt)
     app.command("submit")(submit)
     app.command("mcp")(mcp)

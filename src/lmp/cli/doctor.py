@@ -41,6 +41,7 @@ def examine(results: Path, transformers: Path | None = None, pytorch: Path | Non
         _package("transformers", "5.23", "its models are what is executed"),
         *_sources(transformers, pytorch),
         _results(results),
+        _reports(),
         *_agents(),
     ]
 
@@ -109,6 +110,14 @@ def _results(folder: Path) -> Check:
         with contextlib.suppress(OSError):
             folder.rmdir()
     return Check("results", True, f"{folder} can be written")
+
+
+def _reports() -> Check:
+    from lmp.report.extra import INSTALL, PACKAGES, missing
+
+    lacking = missing()
+    found = f"{len(PACKAGES)} packages" if not lacking else f"not installed: {', '.join(lacking)}"
+    return Check("reports", not lacking, found, INSTALL, needed=False)
 
 
 def _agents() -> Iterator[Check]:

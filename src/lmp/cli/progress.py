@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -67,3 +67,41 @@ def watch(paths: list[str], quiet: bool) -> Iterator[Watch]:
         )
         with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
             yield BarWatch(progress, paths)
+
+
+@contextmanager
+def counted(what: str, quiet: bool) -> Iterator[Callable[[int, int, str], None]]:
+    """For work whose steps are known: called with how many are done, how many there are, and the one at hand."""
+    if quiet:
+        yield lambda done, total, name: None
+    elif not sys.stderr.isatty():
+        yield _in_tenths(what)
+    else:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+        columns = (
+            BarColumn(bar_width=30),
+            MofNCompleteColumn(),
+            TextColumn("{task.description}", markup=False),
+            TimeElapsedColumn(),
+        )
+        with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+            task = progress.add_task(what, total=None)
+            yield lambda done, total, name: progress.update(
+                task, completed=done, total=total, description=f"{what} {name[-60:]}"
+            )
+
+
+def _in_tenths(what: str) -> Callable[[int, int, str], None]:
+    """Plain lines: one at the beginning, and one for every tenth that is done."""
+    last = -1
+
+    def say(done: int, total: int, name: str) -> None:
+        nonlocal last
+        tenth = 10 * done // total if total else 10
+        if tenth > last:
+            last = tenth
+            print(f"{what}: {done:,} of {total:,}", file=sys.stderr, flush=True)
+
+    return say

@@ -31,11 +31,18 @@ def resume(
     from lmp.agents.failures import check_runnable
     from lmp.cli.commands import _results_folder, _scratchpad, show_outcomes
     from lmp.cli.expand import show_model
+    from lmp.cli.report import resume_report
+    from lmp.errors import UsageError
     from lmp.pipeline.agent_runs import resumed
 
     caps = a.Caps(agent_model, fallback_model, max_budget_usd, max_turns, concurrency, timeout)
     begun, options = resumed(_results_folder(results), run, caps.given())
     check_runnable()
+    if begun.state.command == "report":
+        if as_json:
+            raise UsageError("a report is a file, not JSON\nleave out --json")
+        resume_report(begun, options, quiet)
+        return
     with _scratchpad(options, lambda: " ".join(begun.state.classes)):
         done = a.carried_out(begun, options, quiet)
     if done.model is not None:

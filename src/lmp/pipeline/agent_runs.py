@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -41,6 +42,8 @@ class Summary:
     models: tuple[str, ...]
     seconds: float
     transcript: Path
+    report: str = ""
+    """Of a report: whether it was narrated."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +83,7 @@ def start(command: Any, class_paths: Sequence[str], options: Options, limits: Li
     state = State(
         command=command,
         classes=list(class_paths),
-        options=_plain(options),
+        options=plain_options(options),
         limits=limits,
         started=datetime.now(UTC).isoformat(timespec="seconds"),
     )
@@ -100,22 +103,39 @@ def resumed(results: Path, name: str | None, changed: dict[str, Any]) -> tuple[R
 def carry_out(run: Run, options: Options, progress: Progress, make_agent: MakeAgent) -> Done:
     """The run's command with agents. Raises what they do; Interrupted, with the command that goes on, on Ctrl-C."""
     began, work = datetime.now(UTC), None
-    try:
+
+    def summarise() -> None:
+        if work is not None:
+            run.on_event({"event": "summary", "summary": _summary(work, began)})
+
+    with to_its_end(run, summarise):
         session = HandInSession(options, progress)
         session.ask(run.state.classes)
         work = AgentWork(session, run, make_agent(run))
         asyncio.run(_work(work))
         model = _linked(session, run)
+    return Done(_outcomes(session, run), model, _summary(work, began))
+
+
+@contextmanager
+def to_its_end(run: Run, summarise: Callable[[], None]) -> Iterator[None]:
+    """The run's work: when the block ends, the run is done, interrupted or failed.
+
+    What was done and spent is said by ``summarise`` where it does not end well. Raises Interrupted on Ctrl-C, with the
+    command that goes on, and what the block raises.
+    """
+    try:
+        yield
     except KeyboardInterrupt:
         run.finish("interrupted")
-        _summarise(run, work, began)
+        summarise()
         raise Interrupted(
             f"interrupted; what was finished is stored, and nothing was half written\n"
             f"`{run.resume_command}` goes on from here"
         ) from None
     except LmpError as error:
         run.finish("failed")
-        _summarise(run, work, began)
+        summarise()
         if isinstance(error, AgentUnavailable):
             error.args = (str(error).replace("`lmp resume`", f"`{run.resume_command}`"),)
         raise
@@ -123,13 +143,6 @@ def carry_out(run: Run, options: Options, progress: Progress, make_agent: MakeAg
         run.finish("failed")
         raise
     run.finish("done")
-    return Done(_outcomes(session, run), model, _summary(work, began))
-
-
-def _summarise(run: Run, work: AgentWork | None, began: datetime) -> None:
-    """What was done and spent is said however it ends."""
-    if work is not None:
-        run.on_event({"event": "summary", "summary": _summary(work, began)})
 
 
 async def _work(work: AgentWork) -> None:
@@ -190,7 +203,7 @@ def dry_run(class_paths: Sequence[str], options: Options, limits: Limits) -> Dry
     return DryRun(tuple(planned), tuple(n for n in wanted if n not in names), sizes, limits)
 
 
-def _plain(options: Options) -> dict[str, Any]:
+def plain_options(options: Options) -> dict[str, Any]:
     """As JSON has it; paths absolute, as the run may be gone on with from another folder."""
     there = {name: path.absolute() for name in PATHS if (path := getattr(options, name)) is not None}
     kept = replace(options, **there, paths=tuple(path.absolute() for path in options.paths))

@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import cached_property, reduce
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from lmp.expand.numbers import Cost, KernelNumbers, ModelNumbers, ModuleNumbers
+from lmp.expand.numbers import KernelNumbers, ModelNumbers, ModuleNumbers
 from lmp.expand.point import point as values_at
-from lmp.formula import evaluate_exact
-from lmp.pipeline.inspection import Inspection
+from lmp.pipeline.flow import Flows
+from lmp.pipeline.inspection import Inspection, Module
+from lmp.pipeline.observing import Observed
 from lmp.records import ModelAnalysis, ModuleAnalysis
+from lmp.report.bounds import Bounds
 from lmp.report.devices import Device
 from lmp.report.document.amounts import Claim, Number, Quantity, Term
 from lmp.report.document.parts import Pointer
+from lmp.report.evaluating import Worth
 from lmp.source.locate import ClassSource
 from lmp.source.trees import Tree, Trees
 
@@ -65,6 +68,12 @@ class ModelFacts:
     inspection: Inspection | None
     """Weights with their shapes, buffers, the KV cache a token; None where the class is no model of transformers."""
     device: Device
+    observed: Observed = field(default_factory=Observed)
+    """What went into every module and came out of it, with shapes as formulas."""
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    """Values that were given for variables that no config has, at every point."""
+    flows: Flows = field(default_factory=lambda: Flows(reason="the class was not run"))
+    """What running the class shows: operators with their dependencies, lifetimes of tensors, peaks."""
     numbers: ModelNumbers = field(init=False)
 
     def __post_init__(self) -> None:
@@ -76,12 +85,10 @@ class ModelFacts:
     def points(self) -> tuple[Point, ...]:
         """The stated points that this class has: decode only where there is a cache."""
         found = []
-        for phase, batch, seq, cache in STATED:
-            if phase == "decode" and "cache_len" not in self.model.parameters:
-                continue
-            given = {"batch_size": batch, "seq_len": seq, "cache_len": cache}
+        for key, (phase, given) in stated_points(self.model).items():
+            batch, seq, cache = given.values()
+            given = {**self.sizes, **given}
             size = f"{seq:,} tokens" if phase == "prefill" else f"{cache:,} tokens in the cache"
-            key = f"{phase}-b{batch}-" + (f"s{seq}" if phase == "prefill" else f"c{cache}")
             found.append(Point(key, f"{phase}, batch {batch}, {size}", phase, values_at(self.model, given)))
         return tuple(found)
 
@@ -89,72 +96,52 @@ class ModelFacts:
         return next(point for point in self.points if point.key == key)
 
     @cached_property
-    def _trees(self) -> dict[str, ModuleNumbers]:
-        return {}
+    def worth(self) -> Worth:
+        """What terms are worth: the same for the report that is written and for its review."""
+        return Worth(self.numbers, {point.key: point.values for point in self.points}, self.named)
 
     def tree(self, point: Point) -> ModuleNumbers:
         """The whole model with the costs of everything in it, at a point."""
-        if point.key not in self._trees:
-            self._trees[point.key] = self.numbers.tree(point.values)
-        return self._trees[point.key]
+        return self.worth.tree(point.key)
 
     def kernels(self, point: Point) -> Sequence[KernelNumbers]:
-        return tuple(self.tree(point).kernels())
+        return self.worth.kernels(point.key)
 
     # -- numbers ---------------------------------------------------------------------------------------------------
 
     def value(self, term: Term) -> Fraction:
-        """What a term is worth here: the same for the report that is written and for its review."""
-        if term.constant is not None:
-            return Fraction(term.constant)
-        if term.name is not None:
-            return Fraction(self.named[term.name])
-        assert term.point is not None, "a quantity or a formula is of a point"
-        point = self.point(term.point)
-        if term.formula is not None:
-            return Fraction(evaluate_exact(term.formula, point.values))
-        assert term.quantity is not None
-        return Fraction(self._quantity(term, term.quantity, point))
+        """What a term is worth here."""
+        return self.worth.value(term)
 
     @cached_property
     def named(self) -> Mapping[str, int]:
-        """Whole numbers of the config (``config.hidden_size``) and of the inspected model (``weight_bytes``)."""
+        """Whole numbers of the config (``config.hidden_size``), of the inspected model (``weight_bytes``) and of the
+        modules in it (``parameters.model.norm``)."""
         found = {f"config.{name}": value for name, value in self.settings.items() if type(value) is int}
         if self.inspection is not None:
             totals = self.inspection.totals
             found["parameters_count"], found["weight_bytes"] = totals.parameters_count, totals.weight_bytes
             if totals.active_parameters_count is not None:
                 found["active_parameters_count"] = totals.active_parameters_count
-        return found
+            found |= _of_modules(self.inspection.tree, 1)
+            for number, segment in enumerate(self.inspection.cache.segments if self.inspection.cache else ()):
+                sizes = {"bytes_per_token": segment.bytes_per_token, "constant_bytes": segment.constant_bytes}
+                found |= {f"cache.{number}.{name}": int(size) for name, size in sizes.items() if size == int(size)}
+        return {**found, **self.flows.measured, **self.bounds.named}
 
-    def _quantity(self, term: Term, quantity: Quantity, point: Point) -> int:
-        whole = (term.path, term.class_name, term.category, term.line) == (None, None, None, None)
-        if whole and quantity in ("compulsory", "parameters_count"):
-            value = getattr(self.numbers.totals(point.values), quantity)
-            assert value is not None, f"the model has no {quantity}"
-            return int(value)
-        chosen = [kernel for kernel in self._below(term.path, point) if _is_chosen(kernel, term)]
-        if quantity == "runs":
-            return sum(kernel.runs for kernel in chosen)
-        total = reduce(Cost.plus, (kernel.total for kernel in chosen), Cost())
-        return int(getattr(total, quantity))
-
-    def _below(self, path: str | None, point: Point) -> Sequence[KernelNumbers]:
-        if not path:
-            return self.kernels(point)
-        return [kernel for module in _modules_at(self.tree(point), path) for kernel in module.kernels()]
+    @cached_property
+    def bounds(self) -> Bounds:
+        """The least time that each operator takes on the device at each point."""
+        return Bounds({point.key: self.numbers.tree(point.values) for point in self.points}, self.device)
 
     def number(self, expression: str, unit: str, **terms: Term) -> Number:
         """A number with its claim: ``expression`` in the formula language over the terms, as ``100 * {a} / {b}``."""
-        values = {name: self.value(term) for name, term in terms.items()}
-        value = evaluate_exact(expression, values)
-        return Number(value, unit, Claim(expression=expression, terms=terms))
+        claim = Claim(expression=expression, terms=terms)
+        return Number(self.worth.claimed(claim), unit, claim)
 
     def amount(self, quantity: Quantity, point: Point, unit: str = "", **choice: Any) -> Number:
         """One quantity of the model, or of a part (``path=``, ``class_name=``, ``category=``, ``line=``)."""
-        unit = unit or {"flops": "FLOP", "matmul_flops": "FLOP", "runs": "", "parameters_count": "params"}.get(
-            quantity, "B"
-        )
+        unit = unit or _UNITS.get(quantity, "B")
         return self.number("{a}", unit, a=Term(point=point.key, quantity=quantity, **choice))
 
     def share(self, quantity: Quantity, point: Point, **choice: Any) -> Number | None:
@@ -201,6 +188,28 @@ class ModelFacts:
         return Pointer(f"{label}{file}", line, end, symbol)
 
 
+_UNITS = {"flops": "FLOP", "matmul_flops": "FLOP", "parameters_count": "params"}
+
+
+def _of_modules(module: Module, runs: int) -> dict[str, int]:
+    """Of the module and all in it: parameters of one (``parameters.lm_head``), and how many there are (``count.``)."""
+    count = runs * module.repeat
+    found = {f"parameters.{module.path}": module.parameters_count, f"count.{module.path}": count}
+    for inner in module.modules:
+        found |= _of_modules(inner, count)
+    return found
+
+
+def stated_points(model: ModelAnalysis) -> dict[str, tuple[str, dict[str, int]]]:
+    """Key of each stated point that a class has -> phase and the runtime's variables: decode only with a cache."""
+    found = {}
+    for phase, batch, seq, cache in STATED:
+        if phase == "prefill" or "cache_len" in model.parameters:
+            key = f"{phase}-b{batch}-" + (f"s{seq}" if phase == "prefill" else f"c{cache}")
+            found[key] = (phase, {"batch_size": batch, "seq_len": seq, "cache_len": cache})
+    return found
+
+
 def tree_label(tree: Tree) -> str:
     """The folder of a tree in the project, which pointers begin with: ``transformers``, ``pytorch``."""
     return tree.name
@@ -209,19 +218,3 @@ def tree_label(tree: Tree) -> str:
 def short(class_path: str) -> str:
     """The class's own name."""
     return class_path.rpartition(".")[2]
-
-
-def _is_chosen(kernel: KernelNumbers, term: Term) -> bool:
-    return (
-        term.class_name in (None, kernel.class_name)
-        and term.category in (None, kernel.kernel.category)
-        and term.line in (None, kernel.kernel.line)
-    )
-
-
-def _modules_at(tree: ModuleNumbers, path: str) -> list[ModuleNumbers]:
-    """The modules at a path; alike layers stand once, so a path is found once where the analysis has it."""
-    if tree.path == path and tree.call is not None:
-        return [tree]
-    inner = [child for child in tree.children if isinstance(child, ModuleNumbers)]
-    return [found for child in inner for found in _modules_at(child, path)]

@@ -5,27 +5,42 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
-from lmp.errors import UsageError
+from lmp.errors import LmpError, UsageError
+from lmp.expand.point import point as values_at
+from lmp.pipeline.flow import Flows, flows_of
 from lmp.pipeline.inspection import Inspection
 from lmp.pipeline.model import ModelOutcome, ModelSession, expand_model
 from lmp.pipeline.module import Options, Progress, class_of_config
+from lmp.pipeline.observing import Observed, observe_calls
 from lmp.records import DEFAULT_CONFIG, ModelAnalysis
 from lmp.report.devices import Device
-from lmp.report.facts import ModelFacts
+from lmp.report.facts import ModelFacts, stated_points
 
 
-def gather(class_path: str, options: Options, progress: Progress, device: Device) -> ModelFacts:
+def gather(
+    class_path: str,
+    options: Options,
+    progress: Progress,
+    device: Device,
+    sizes: Mapping[str, int] = MappingProxyType({}),
+) -> ModelFacts:
     """What there is to say of a class at the options' config. What is missing in the store is analysed first.
 
-    Raises what `expand_model` raises.
+    ``sizes`` are values of variables that the config does not have. Raises what `expand_model` raises, and UsageError
+    for a variable without a value.
     """
     outcome = expand_model(class_path, options, progress)
-    return facts_of(outcome, options, progress, device)
+    for _, given in stated_points(outcome.model).values():
+        values_at(outcome.model, {**sizes, **given})  # before what takes longer
+    return facts_of(outcome, options, progress, device, sizes)
 
 
-def facts_of(outcome: ModelOutcome, options: Options, progress: Progress, device: Device) -> ModelFacts:
+def facts_of(
+    outcome: ModelOutcome, options: Options, progress: Progress, device: Device, sizes: Mapping[str, int]
+) -> ModelFacts:
     """The same of a model that is expanded already."""
     model = outcome.model
     session = ModelSession(options, progress)
@@ -33,6 +48,7 @@ def facts_of(outcome: ModelOutcome, options: Options, progress: Progress, device
         session.ask([model.class_name])
     progress(model.class_name, "reading")
     built = _built(model, options)
+    flows, observed = _shown(session, model, sizes)
     return ModelFacts(
         name=report_name(model, options),
         model=model,
@@ -44,7 +60,31 @@ def facts_of(outcome: ModelOutcome, options: Options, progress: Progress, device
         settings=built.settings,
         inspection=built.inspection,
         device=device,
+        sizes=sizes,
+        flows=flows,
+        observed=observed,
     )
+
+
+PHASES = {
+    "prefill": {"batch_size": 1, "seq_len": 2048, "cache_len": 0},
+    "decode": {"batch_size": 1, "seq_len": 1, "cache_len": 2048},
+}
+"""Where data flow is looked at in detail."""
+
+
+def _shown(session: ModelSession, model: ModelAnalysis, sizes: Mapping[str, int]) -> tuple[Flows, Observed]:
+    """What running the class shows; or why it is not run."""
+    try:
+        making = session.making(session.locate(model.class_name))
+    except (LmpError, ImportError) as error:
+        reason = str(error).splitlines()[0]
+        return Flows(reason=reason), Observed(reason=reason)
+    there = stated_points(model)
+    peaks = {key: {**sizes, **given} for key, (_, given) in there.items()}
+    names = {phase for phase, _ in there.values()}
+    phases = {name: {**sizes, **given} for name, given in PHASES.items() if name in names}
+    return flows_of(making, phases, peaks), observe_calls(making)
 
 
 def report_name(model: ModelAnalysis, options: Options) -> str:

@@ -48,12 +48,12 @@ def _content(path: Path) -> bytes:
 def handed_in_fingerprint(files: Iterable[tuple[Tree, Path]]) -> dict[str, str]:
     """The fingerprint of an analysis that somebody handed in, of a class whose sources are these files."""
     hashes = {tree.relative(path): sha256_of(_content(path)) for tree, path in files}
-    return {COUNTING: _sources_fingerprint(COUNTING_SOURCES), **dict(sorted(hashes.items()))}
+    return {COUNTING: sources_fingerprint(COUNTING_SOURCES), **dict(sorted(hashes.items()))}
 
 
 def _by_other_rules(expected: dict[str, str]) -> bool:
     """Takes lmp's own rules out of a fingerprint, and says whether they have changed."""
-    rules = {RULES: rules_fingerprint(), COUNTING: _sources_fingerprint(COUNTING_SOURCES)}
+    rules = {RULES: rules_fingerprint(), COUNTING: sources_fingerprint(COUNTING_SOURCES)}
     return any(expected.pop(key, digest) != digest for key, digest in rules.items())
 
 
@@ -67,7 +67,7 @@ def is_current(analysis: ModuleAnalysis, trees: Trees) -> bool:
 
 def linked_fingerprint(*asked: str) -> str:
     """sha256 over lmp's linking and over what was asked for: versions of the sources, config, attention, dtype."""
-    return sha256_of("\n".join([_sources_fingerprint(LINK_SOURCES), *asked]).encode())
+    return sha256_of("\n".join([sources_fingerprint(LINK_SOURCES), *asked]).encode())
 
 
 def is_model_current(model: ModelAnalysis, trees: Trees, linked: str) -> bool:
@@ -105,11 +105,12 @@ def _file_hash(path: Path, modified: int, size: int) -> str:
 
 def rules_fingerprint() -> str:
     """sha256 over lmp's own sources that decide what formulas come out."""
-    return _sources_fingerprint(RULE_SOURCES)
+    return sources_fingerprint(RULE_SOURCES)
 
 
 @functools.cache
-def _sources_fingerprint(names: tuple[str, ...]) -> str:
+def sources_fingerprint(names: tuple[str, ...]) -> str:
+    """sha256 over some of lmp's own sources, folders and files below ``lmp``."""
     package = Path(__file__).resolve().parents[1]
     files: list[Path] = []
     for name in names:

@@ -75,8 +75,8 @@ class Counter:
         self._paused = False
         with ExitStack() as stack:
             stack.enter_context(self._tracker)
-            stack.enter_context(_whole_attention(self._attend))
-            stack.enter_context(_Operators(self._operate))
+            stack.enter_context(whole_attention(self._attend))
+            stack.enter_context(Operators(self._operate))
             self._stack = stack.pop_all()
         return self
 
@@ -147,19 +147,19 @@ class Counter:
             output = function(*args, **kwargs)
         finally:
             self._paused = False
-        query, key, value, mask = _attention_arguments(*args, **kwargs)
+        query, key, value, mask = attention_arguments(*args, **kwargs)
         self._record(ATTENTION, attention_cost(query, key, value, mask, output, self._units), (query, key, value, mask))
         return output
 
 
-def _attention_arguments(
+def attention_arguments(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attn_mask: torch.Tensor | None = None, *rest: Any,
     **options: Any,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor | None]:  # fmt: skip
     return query, key, value, attn_mask
 
 
-class _Operators(TorchDispatchMode):
+class Operators(TorchDispatchMode):
     """Hands every operator below CompositeImplicit decomposition to ``operate``."""
 
     @classmethod
@@ -192,7 +192,7 @@ class _AttentionMode(TorchFunctionMode):
 
 
 @contextlib.contextmanager
-def _whole_attention(attend: Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]) -> Any:
+def whole_attention(attend: Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]) -> Any:
     """While active, scaled_dot_product_attention goes through ``attend``, whoever calls it and however.
 
     A torch function mode is switched off inside the Python functions that it handles, so attention called by

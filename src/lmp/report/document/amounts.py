@@ -14,7 +14,10 @@ from pydantic import Field
 from lmp.records import Record
 from lmp.report.formats.figures import figure
 
-Quantity = Literal["flops", "matmul_flops", "read", "write", "bytes", "compulsory", "parameters_count", "runs"]
+Quantity = Literal[
+    "flops", "matmul_flops", "read", "write", "bytes", "compulsory", "parameters_count", "runs", "launches"
+]
+"""``runs`` is of kernels, ``launches`` of those that move bytes at the point: operators that really run there."""
 
 
 class Term(Record):

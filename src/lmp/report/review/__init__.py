@@ -1,1 +1,41 @@
 """Self-review of any markdown: pointers, placeholders, tables, numbers and diagrams, held against what they name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lmp.records import Review, ReviewFinding
+from lmp.report.document.ledger import Ledger
+from lmp.report.evaluating import Worth
+from lmp.report.review.diagrams import check_diagrams
+from lmp.report.review.figures import check_numbers
+from lmp.report.review.placeholders import check_placeholders, check_tables
+from lmp.report.review.places import Roots, check_pointers
+from lmp.report.review.reading import read_markdown
+
+__all__ = ["Review", "ReviewFinding", "Roots", "review_text"]
+
+
+def review_text(
+    file: str,
+    text: str,
+    roots: Roots,
+    ledger: Ledger | None = None,
+    worth: Worth | None = None,
+    notes: Sequence[str] = (),
+) -> Review:
+    """Everything that can be said of a report by holding it against the code and the results.
+
+    Without a ledger nothing is known of its numbers: a note says so.
+    """
+    parts = read_markdown(text)
+    pointers, findings = check_pointers(parts, roots)
+    findings += [*check_placeholders(parts), *check_tables(parts), *check_diagrams(parts)]
+    count, remarks = 0, list(notes)
+    if ledger is None:
+        remarks.append("the numbers were not held against results: none belong to this file")
+    else:
+        count, wrong = check_numbers(parts, ledger, worth)
+        findings += wrong
+    findings.sort(key=lambda finding: finding.line)
+    return Review(file=file, findings=findings, pointers=pointers, numbers=count, notes=remarks)

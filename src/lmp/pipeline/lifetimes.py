@@ -1,0 +1,364 @@
+"""What one call of a module keeps in memory: each storage with the operator that made it, its readers, and its end.
+
+A storage lives as long as anything refers to it, as in a real run: the module is executed on the meta device and
+nothing here holds a tensor. Views are the storage that they look into. What an operator uses inside itself (a
+workspace, the score matrix of whole attention) is not seen. Imports torch.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import Any, Literal
+
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from lmp.verify.counter import Operators, attention_arguments, whole_attention
+from lmp.verify.operators import ALLOCATIONS, is_view, operation, tensors_of
+from lmp.workload.calls import CallTracker, Place, Segment
+
+CALL_CODE = torch.nn.Module._call_impl.__code__
+"""Of the frame that every call of a module has; the functions around it stand in its file."""
+
+LARGE = 1 << 16
+"""Bytes from which on it is remembered who made a storage, also where no detail is kept."""
+
+ATTENTION = "scaled_dot_product_attention"
+Kind = Literal["weight", "cache", "input", "activation"]
+
+
+@dataclass(eq=False)
+class Storage:
+    """A block of memory. ``maker`` is None for what was there before the call."""
+
+    index: int
+    bytes: int
+    kind: Kind
+    shape: tuple[int, ...]
+    """Of the tensor that it was made for."""
+    dtype: str
+    name: str = ""
+    """Of a weight: its path in the module."""
+    maker: int | None = None
+    readers: list[int] = field(default_factory=list)
+    writers: list[int] = field(default_factory=list)
+    """Operators that wrote it in place later on."""
+    end: int | None = None
+    """The first operator that ran without it; None: it outlives the call."""
+
+
+@dataclass(frozen=True, eq=False)
+class Operated:
+    """One operator that ran, views and allocations left out. ``depends`` are those whose results it takes."""
+
+    index: int
+    name: str
+    arguments: Mapping[str, Any]
+    """Plain arguments, and of tensors their shapes."""
+    segments: tuple[Segment, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    shapes: tuple[tuple[int, ...], ...]
+    """Of its results."""
+    depends: tuple[int, ...]
+    causal: bool = False
+
+
+@dataclass(frozen=True)
+class Peak:
+    """The moment at which most is alive beside the weights. ``alive`` are the storages, the largest first."""
+
+    operator: int
+    segments: tuple[Segment, ...]
+    name: str
+    total: int
+    alive: tuple[Storage, ...]
+    makers: Mapping[int, tuple[str, tuple[Segment, ...]]]
+    """Storages of some size that were alive -> the operator that made them, and its lines."""
+
+    @property
+    def cache(self) -> int:
+        """What the cache holds, and what it held before it grew; known when the call has ended."""
+        return sum(storage.bytes for storage in self.alive if storage.kind == "cache")
+
+    @property
+    def activations(self) -> int:
+        """Everything else: inputs of the call, and what operators made."""
+        return self.total - self.cache
+
+
+class Lifetimes:
+    """Context manager around one call of ``module``; afterwards it says what ran and what was alive when.
+
+    Of a ``subject`` inside the module only its first call is looked at. With ``detail`` False only the peak is kept:
+    memory is then bounded by what is alive at one time.
+    """
+
+    def __init__(self, module: torch.nn.Module, subject: torch.nn.Module | None = None, *, detail: bool = True) -> None:
+        self.module, self.subject, self.detail = module, subject or module, detail
+        self.operators: list[Operated] = []
+        self.storages: list[Storage] = []
+        self.peak: Peak | None = None
+        self.held_before = 0
+        """Bytes of the cache's storages when the call began."""
+        self.held_after = 0
+        """The same when it ended."""
+        self._makers: dict[int, tuple[str, tuple[Segment, ...]]] = {}
+        """Of what is alive and of some size: the operator that made it, and its lines."""
+        self.output_shapes: dict[str, tuple[int, ...]] = {}
+        """Module path -> shape of the first tensor that its first call returned."""
+        self.returned: tuple[int, ...] = ()
+        """Storages of what the call returned, the cache left out."""
+        self._tracker = _Tracker(module, self.output_shapes)
+        self._weights: dict[int, Storage] = {}
+        self._alive: dict[int, tuple[StorageWeakRef, Storage]] = {}
+        """Everything but weights, which outlive every call."""
+        self._bytes = 0
+        self._writer: dict[int, int] = {}
+        self._count = 0
+        self._made = 0
+        self._paused = True
+        """Outside of the call, and inside of whole attention."""
+        self._done = False
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Lifetimes:
+        for name, tensor in (*self.module.named_parameters(), *self.module.named_buffers()):
+            self._found(tensor, "weight", name)
+        with ExitStack() as stack:
+            handles = (
+                self.subject.register_forward_pre_hook(self._begun, with_kwargs=True),
+                self.subject.register_forward_hook(self._returned, with_kwargs=True),
+            )
+            for handle in handles:
+                stack.callback(handle.remove)
+            stack.enter_context(self._tracker)
+            stack.enter_context(whole_attention(self._attend))
+            stack.enter_context(Operators(self._operate))
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *exc: Any) -> None:
+        self._stack.__exit__(*exc)
+        self._alive.clear()
+
+    # -- the cache -------------------------------------------------------------------------------------------------
+
+    def _begun(self, module: Any, args: Any, kwargs: Any) -> None:
+        if self._done:
+            return
+        self._paused = False
+        for tensor in cached_tensors((args, kwargs)):
+            self.held_before += self._found(tensor, "cache").bytes
+        for tensor in tensors_of((args, kwargs)):
+            self._found(tensor, "input")
+
+    def _returned(self, module: Any, args: Any, kwargs: Any, output: Any) -> None:
+        """What the cache holds now was the cache's from the moment it was made."""
+        if self._done:
+            return
+        self._paused = self._done = True
+        self._sweep()
+        self.returned = tuple(dict.fromkeys(self._found(t, "activation").index for t in _returned_tensors(output)))
+        kept = {self._found(tensor, "cache").index for tensor in cached_tensors((args, kwargs, output))}
+        for _, storage in self._alive.values():
+            if storage.index in kept and storage.kind == "activation":
+                storage.kind = "cache"
+        self.held_after = sum(s.bytes for _, s in self._alive.values() if s.index in kept)
+
+    # -- operators -------------------------------------------------------------------------------------------------
+
+    def _operate(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if self._paused:
+            return func(*args, **kwargs)
+        self._sweep()
+        result = func(*args, **kwargs)
+        outputs = [t for t in tensors_of([result]) if t.is_meta]
+        if not outputs:
+            return result
+        if is_view(func) or func._schema.name.endswith("::_unsafe_view"):
+            return result
+        if func._schema.name.rpartition("::")[2] in ALLOCATIONS:
+            for tensor in outputs:
+                self._found(tensor, "activation")  # whoever writes it first is its maker
+            return result
+        run = operation(func, args, kwargs, result)
+        self._ran(run.name, run.given, run.inputs, [t for t in run.outputs if t.is_meta], False)
+        return result
+
+    def _attend(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if self._paused:
+            return function(*args, **kwargs)
+        self._sweep()
+        self._paused = True
+        try:
+            output = function(*args, **kwargs)
+        finally:
+            self._paused = False
+        inputs = [t for t in attention_arguments(*args, **kwargs) if t is not None]
+        names = dict(zip(("query", "key", "value", "attn_mask"), attention_arguments(*args, **kwargs), strict=True))
+        causal = bool(kwargs.get("is_causal", args[5] if len(args) > 5 else False))
+        self._ran(ATTENTION, names, inputs, [output], causal)
+        return output
+
+    def _ran(
+        self, name: str, given: Mapping[str, Any], inputs: list[torch.Tensor], outputs: list[torch.Tensor], causal: bool
+    ) -> None:
+        index, self._count = self._count, self._count + 1
+        read = list(dict.fromkeys(self._found(t, "input").index for t in inputs if t.is_meta))
+        depends = sorted({self._writer[i] for i in read if i in self._writer})
+        wrote = []
+        for tensor in outputs:
+            storage = self._found(tensor, "activation", maker=index)
+            if storage.maker is None and storage.kind == "activation":
+                storage.maker = index
+            if storage.maker != index and storage.index in read:
+                storage.writers.append(index)
+            elif storage.bytes >= LARGE:
+                self._makers[storage.index] = (name, self._tracker.segments())
+            self._writer[storage.index] = index
+            wrote.append(storage.index)
+        if self.detail:
+            for position in read:
+                self.storages[position].readers.append(index)
+            self.operators.append(
+                Operated(
+                    index, name, _plain(given), self._tracker.segments(), tuple(read), tuple(dict.fromkeys(wrote)),
+                    tuple(tuple(t.shape) for t in outputs), tuple(depends), causal,
+                )
+            )  # fmt: skip
+        self._look(index, name)
+
+    def _found(self, tensor: torch.Tensor, kind: Kind, name: str = "", maker: int | None = None) -> Storage:
+        memory = tensor.untyped_storage()
+        key = memory._cdata
+        known = self._alive.get(key)
+        if known is not None:
+            return known[1]
+        if key in self._weights:
+            return self._weights[key]
+        dtype = str(tensor.dtype).removeprefix("torch.")
+        storage = Storage(self._made, memory.nbytes(), kind, tuple(tensor.shape), dtype, name, maker)
+        self._made += 1
+        if kind == "weight":
+            self._weights[key] = storage
+        else:
+            self._alive[key] = (StorageWeakRef(memory), storage)
+            self._bytes += storage.bytes
+        if self.detail:
+            self.storages.append(storage)
+        return storage
+
+    def _sweep(self) -> None:
+        """Forget what has died since the last operator."""
+        dead = [key for key, (reference, _) in self._alive.items() if reference.expired()]
+        for key in dead:
+            _, storage = self._alive.pop(key)
+            storage.end = self._count
+            self._bytes -= storage.bytes
+            self._writer.pop(storage.index, None)
+            self._makers.pop(storage.index, None)
+
+    def _look(self, index: int, name: str) -> None:
+        if self.peak is None or self._bytes > self.peak.total:
+            ordered = tuple(sorted((s for _, s in self._alive.values()), key=lambda s: (-s.bytes, s.index)))
+            self.peak = Peak(index, self._tracker.segments(), name, self._bytes, ordered, dict(self._makers))
+
+
+class _Tracker(CallTracker):
+    """Follows calls and keeps nothing that goes in or comes out, which would keep it alive."""
+
+    def __init__(self, root: torch.nn.Module, shapes: dict[str, tuple[int, ...]]) -> None:
+        super().__init__(root)
+        self._shapes = shapes
+
+    def _enter_call(self, module: torch.nn.Module, args: tuple[Any, ...]) -> None:
+        super()._enter_call(module, ())
+
+    def _leave_call(self, module: torch.nn.Module, args: Any, kwargs: Any, output: Any = None) -> None:
+        if self.stack and self.stack[-1].module is module:
+            tensor = next(_returned_tensors(output), None)
+            if tensor is not None:
+                self._shapes.setdefault(self.stack[-1].path, tuple(tensor.shape))
+        super()._leave_call(module, (), {}, None)
+
+    def segments(self) -> tuple[Segment, ...]:
+        """The same as its base finds, without looking at the variables of frames.
+
+        Until Python 3.13 that makes a copy of them which the frame keeps: whatever a variable held then would live on.
+        """
+        found: list[Segment] = []
+        chain: list[Place] = []
+        depth = len(self.stack) - 1
+        in_forward, prefix = True, self._prefix(depth)
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None and depth >= 0:
+            code = frame.f_code
+            if code is CALL_CODE:  # one for each call in flight
+                found.append(Segment(self.stack[depth], tuple(chain)))
+                depth -= 1
+                chain, in_forward, prefix = [], True, self._prefix(depth)
+            elif (
+                in_forward
+                and code.co_filename.startswith(prefix)
+                and code.co_name != "__call__"
+                and code.co_filename != CALL_CODE.co_filename
+            ):
+                chain.append(Place(code.co_filename, frame.f_lineno, code.co_name, frame.f_lasti))
+                in_forward = code.co_name != "forward"
+            frame = frame.f_back
+        return tuple(found)
+
+
+def _plain(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments by name; of a tensor its shape."""
+    return {name: _shape_of(value) for name, value in given.items()}
+
+
+def _shape_of(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return ("tensor", tuple(value.shape))
+    if isinstance(value, list | tuple):
+        return tuple(_shape_of(item) for item in value)
+    return value if isinstance(value, int | float | bool | str | torch.dtype | type(None)) else None
+
+
+def cached_tensors(value: Any) -> Iterator[torch.Tensor]:
+    """The tensors that caches among the values hold, single numbers left out."""
+    for cache in _caches(value, 3):
+        seen: set[int] = set()
+        waiting = [cache]
+        while waiting:
+            thing = waiting.pop()
+            if id(thing) in seen:
+                continue
+            seen.add(id(thing))
+            if isinstance(thing, torch.Tensor):
+                if thing.dim():
+                    yield thing
+            elif isinstance(thing, list | tuple):
+                waiting += thing
+            elif isinstance(thing, dict):
+                waiting += thing.values()
+            elif type(thing).__module__.startswith("transformers.") and hasattr(thing, "__dict__"):
+                waiting += vars(thing).values()
+
+
+def _returned_tensors(output: Any) -> Iterator[torch.Tensor]:
+    given = list(output.values()) if isinstance(output, dict) else output
+    return (tensor for tensor in tensors_of([given]) if tensor.is_meta)
+
+
+def _caches(value: Any, depth: int) -> Iterator[Any]:
+    if hasattr(value, "get_seq_length"):
+        yield value
+    elif depth and isinstance(value, dict):
+        for item in value.values():
+            yield from _caches(item, depth - 1)
+    elif depth and isinstance(value, list | tuple):
+        for item in value:
+            yield from _caches(item, depth - 1)

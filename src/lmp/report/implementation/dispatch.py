@@ -1,0 +1,197 @@
+"""Section 3.2: what a kernel's shape and choice depend on, as far as the sources say it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+
+from lmp.records import MATMUL_CATEGORIES, Kernel
+from lmp.report.document.parts import Code, Inline, Line, Section, Table
+from lmp.report.facts import ModelFacts, short
+from lmp.report.implementation.reads import first_sentence, marked
+from lmp.report.implementation.sources import Piece, Sources, module_name, place_near
+from lmp.source.names import Definition, Names, dotted_name
+from lmp.source.parsed import parse
+
+TILES = ("BLOCK_M", "BLOCK_N", "BLOCK_K", "NUM_STAGES", "NUM_WARPS")
+_TILE = re.compile(r"(?<!\w)(BLOCK_(?:[MNK]|SIZE)\w*|num_stages|num_warps|NUM_STAGES|NUM_WARPS)(?!\w)\s*[:=]")
+_IGNORED = frozenset({"staticmethod", "classmethod", "property", "torch.no_grad", "strict"})
+LONGEST = 160
+
+
+def section(facts: ModelFacts, sources: Sources) -> Section:
+    rows: list[Sequence[Line]] = [
+        *_tiles(facts, sources),
+        *_attention(facts),
+        *_deciding(facts, sources),
+        *_environment(sources),
+        *_decorators(facts, sources),
+    ]
+    return Section("3.2 Kernel Configuration", [Table(("Parameter", "Value", "Purpose"), rows)])
+
+
+def _tiles(facts: ModelFacts, sources: Sources) -> Iterator[Sequence[Line]]:
+    found = []
+    for piece in sources.own:
+        lines = parse(piece.path).lines
+        for number in range(piece.node.lineno, (piece.node.end_lineno or piece.node.lineno) + 1):
+            for match in _TILE.finditer(lines[number - 1]):
+                found.append((match[1], piece.pointer(number, match[1]), lines[number - 1].strip()))
+    for name, pointer, text in found:
+        yield Code(name), Code(text), ["set at ", pointer]
+    if found:
+        return
+    names: list[Inline] = []
+    for name in TILES:
+        names += [", " if names else "", Code(name)]
+    operators = sorted({_operator(k.analysis) for a in facts.analyses.values() for k in a.kernels if _is_matmul(k)})
+    listed: list[Inline] = []
+    for operator in operators:
+        listed += [", " if listed else "", Code(operator)]
+    yield (
+        names,
+        f"none found (searched: {sources.searched})",
+        ["every kernel is an ATen operator, which chooses its tiles when it runs; the matrix products are ", *listed],
+    )
+
+
+def _is_matmul(kernel: Kernel) -> bool:
+    return kernel.category in MATMUL_CATEGORIES
+
+
+def _operator(analysis: str) -> str:
+    return analysis.partition(":")[0]
+
+
+def _attention(facts: ModelFacts) -> Iterator[Sequence[Line]]:
+    model = facts.model
+    if model.attn_implementation is None:
+        return
+    purpose: list[Inline] = ["computes attention"]
+    places = [
+        (name, kernel)
+        for name, analysis in facts.analyses.items()
+        for kernel in analysis.kernels
+        if kernel.category == "attention" or (kernel.category == "softmax" and kernel.function)
+    ]
+    if places:
+        name, kernel = places[0]
+        symbols = ("scaled_dot_product_attention", "softmax", kernel.function)
+        purpose += [
+            " in ",
+            Code(kernel.function or "forward"),
+            ", ",
+            place_near(facts, name, kernel.line, kernel.file, *symbols),
+        ]
+    if model.attn_implementation != model.attn_requested:
+        purpose.append(f"; asked for was {model.attn_requested}, which the model does not support")
+    yield Code("attn_implementation"), Code(model.attn_implementation), purpose
+
+
+def _deciding(facts: ModelFacts, sources: Sources) -> Iterator[Sequence[Line]]:
+    """Functions that an `if` asks in a function with a matrix product: what they return decides on the kernel."""
+    computing = {k.function for a in facts.analyses.values() for k in a.kernels if _is_matmul(k)}
+    by_place = {(p.path, p.node.name): p for p in sources.functions if not isinstance(p.node, ast.ClassDef)}
+    seen: set[tuple[object, str]] = set()
+    for piece in (p for p in sources.functions if p.node.name in computing):
+        for node in ast.walk(piece.node):
+            if not isinstance(node, ast.If):
+                continue
+            for call in (n for n in ast.walk(node.test) if isinstance(n, ast.Call)):
+                name = dotted_name(call.func) or ""
+                asked = by_place.get((piece.path, name))
+                if asked is None or (piece.path, name) in seen:
+                    continue
+                seen.add((piece.path, name))
+                shown: list[Inline] = []
+                for text in answers(asked.node):
+                    shown += ["; " if shown else "", Code(text)]
+                if shown:
+                    yield (
+                        Code(name),
+                        shown,
+                        ["asked at ", piece.pointer(node.lineno, name), ", answered at ", asked.here],
+                    )
+
+
+def answers(function: ast.AST) -> list[str]:
+    """What a function returns, and on which conditions where that is a constant."""
+    found: dict[str, None] = {}
+    constant: set[int] = set()
+    for node in ast.walk(function):
+        match node:
+            # A block that only returns is what its condition decides; a return after others is not.
+            case ast.If(test=test, body=[ast.Return(value=ast.Constant() as value)]):
+                found[_short(f"{ast.unparse(value)} if {ast.unparse(test)}")] = None
+            case ast.Return(value=ast.Constant()):
+                constant.add(id(node))
+    for node in ast.walk(function):
+        if isinstance(node, ast.Return) and node.value is not None and id(node) not in constant:
+            found[_short(ast.unparse(node.value))] = None
+    return list(found)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+
+
+def _environment(sources: Sources) -> Iterator[Sequence[Line]]:
+    for piece in sources.own:
+        for node in ast.walk(piece.node):
+            match node:
+                case ast.Call(
+                    func=ast.Attribute(value=ast.Attribute(attr="environ"), attr="get") | ast.Attribute(attr="getenv"),
+                    args=[ast.Constant(value=str(name)), *rest],
+                ):
+                    default = ast.unparse(rest[0]) if rest else "None"
+                    yield (
+                        Code(name),
+                        ["not set: ", Code(default)],
+                        ["read from the environment at ", piece.pointer(node.lineno, name)],
+                    )
+
+
+def _decorators(facts: ModelFacts, sources: Sources) -> Iterator[Sequence[Line]]:
+    """Decorators of the model's classes: what may take the place of a forward()."""
+    names = Names(facts.trees)
+    seen: dict[str, tuple[list[Inline], str]] = {}
+    ran = {short(name): _ran_instead(facts, name) for name in facts.analyses}
+    for piece in sources.own:
+        for decorator in piece.node.decorator_list:
+            text = ast.unparse(decorator)
+            dotted = dotted_name(decorator.func if isinstance(decorator, ast.Call) else decorator)
+            if dotted is None or dotted in _IGNORED or not isinstance(piece.node, ast.ClassDef):
+                continue
+            said = _said(piece, dotted, names)
+            if said is None or not _replaces(said):
+                continue
+            where, _ = seen.setdefault(text, ([], said))
+            where += [", " if where else "", piece.pointer(decorator.lineno, dotted.rpartition(".")[2])]
+            instead = ran.get(piece.node.name)
+            yield (
+                Code(f"@{text}"),
+                ["runs ", Code(instead)] if instead else ["not replaced: runs ", Code(f"{piece.node.name}.forward")],
+                [*marked(said), " ", piece.pointer(decorator.lineno, piece.node.name)],
+            )
+
+
+def _replaces(said: str) -> bool:
+    """Whether a decorator's own words are of kernels or implementations."""
+    return any(word in said.lower() for word in ("kernel", "implementation", "forward"))
+
+
+def _said(piece: Piece, dotted: str, names: Names) -> str | None:
+    module = names.module(module_name(piece))
+    found = names.dotted(module, dotted) if module is not None else None
+    if not isinstance(found, Definition):
+        return None
+    text = ast.get_docstring(found.node)
+    return first_sentence(text) if text else None
+
+
+def _ran_instead(facts: ModelFacts, class_name: str) -> str | None:
+    """The function that computes in a class's place, where none of its forward()'s own lines does."""
+    kernels = [k for k in facts.analyses[class_name].kernels if k.kernel_type == "basic" and k.category != "call"]
+    elsewhere = [k for k in kernels if k.function is not None]
+    return elsewhere[0].function if kernels and len(elsewhere) == len(kernels) else None

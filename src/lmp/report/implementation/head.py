@@ -1,0 +1,112 @@
+"""The lines under the title, and what the reader has to know of all numbers before the first section."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from importlib import metadata
+
+from lmp.report import warnings
+from lmp.report.document.parts import Block, Bold, Bullets, Code, Inline, Line, Paragraph
+from lmp.report.facts import ModelFacts, short
+from lmp.report.implementation.naming import plain_formula
+
+HASH = 12
+"""Digits of a sha256 that are shown."""
+
+
+def head(facts: ModelFacts) -> list[tuple[str, Line]]:
+    """Name and content of each bold line. A report that is made again from the same is equal: there is no day in it."""
+    model = facts.model
+    source, versions = model.source, _versions(facts)
+    where = facts.sources[model.class_name]
+    made = ", ".join([*versions.values(), f"lmp {metadata.version('lmp')}"])
+    place = facts.pointer(model.class_name, where.class_lines[0], where.name)
+    return [
+        (
+            "Repository",
+            [
+                f"{source.distribution} {source.version}, ",
+                place,
+                f"; sha256 of the file {source.sha256[:HASH]}",
+            ],
+        ),
+        ("Framework", f"{versions['pytorch']}, eager, {model.dtype}, attention {model.attn_implementation or 'none'}"),
+        ("Analysis Date", f"not dated, to be equal when made again: {made}"),
+        ("Class", [Code(model.class_name)]),
+        ("Config", _config(facts)),
+        ("Verification", _verification(facts)),
+        ("Device", [f"{facts.device.name}; peak rates of {facts.device.source}. Times are bounds, not measurements"]),
+    ]
+
+
+def _versions(facts: ModelFacts) -> dict[str, str]:
+    names = {"pytorch": "PyTorch", "transformers": "transformers"}
+    found = {tree.name: f"{names.get(tree.name, tree.name)} {tree.version}" for tree in facts.trees}
+    return {**{"pytorch": "PyTorch"}, **found}
+
+
+def _config(facts: ModelFacts) -> list[Inline]:
+    config = facts.model.config
+    line: list[Inline] = [Code(config.name), f" from {config.origin}"]
+    return [*line, f", sha256 {config.sha256[:HASH]}"] if config.sha256 else line
+
+
+def _verification(facts: ModelFacts) -> str:
+    model = facts.model
+    counts: dict[str, int] = {}
+    for part in model.parts.values():
+        counts[part.status] = counts.get(part.status, 0) + 1
+    told = ", ".join(f"{count} of {len(model.parts)} classes {status}" for status, count in sorted(counts.items()))
+    points = {analysis.verification.points for analysis in facts.analyses.values()}
+    held = f"each held against execution at {min(points)} to {max(points)} points" if max(points, default=0) else ""
+    return f"{model.verification.status}: {told}{f', {held}' if held else ''}"
+
+
+def opening(facts: ModelFacts) -> Sequence[Block]:
+    """What limits the numbers of this report; nothing where nothing does."""
+    items = list(_limits(facts))
+    return [Paragraph([Bold("Before the numbers are used:")]), Bullets(items)] if items else []
+
+
+def _limits(facts: ModelFacts) -> Iterator[Line]:
+    model = facts.model
+    yield from warnings.of_the_model(model)
+    for point in facts.points:
+        for broken in facts.numbers.violated(point.values):
+            yield [
+                "At the point ",
+                point.title,
+                " an assumption of the formulas does not hold: ",
+                Code(plain_formula(broken.assumption)),
+            ]
+    if model.pinned:
+        names = ", ".join(f"{name} = {value}" for name, value in model.pinned.items())
+        yield f"Values of the config that the formulas hold for alone: {names}"
+    found = facts.inspection
+    if found is not None and found.quantised:
+        yield (
+            f"The checkpoint is quantised ({found.quantised}). Every figure here is of weights in {found.dtype}: "
+            "weight bytes and times of what reads weights are larger than with the checkpoint's own kernels."
+        )
+    if model.attn_implementation != model.attn_requested:
+        yield (
+            f"Attention runs as {model.attn_implementation}, because the model does not support "
+            f"{model.attn_requested}: each operator writes and reads the scores, which a fused kernel would not do."
+        )
+    for decision in model.decisions:
+        yield [
+            Code(decision.code),
+            f" is decided on a tensor's values; the path of {', '.join(decision.taken)} was analysed",
+        ]
+    if facts.observed.reason:
+        yield f"Inputs and outputs of modules were not observed: {facts.observed.reason}"
+    if facts.flows.reason:
+        yield f"Data flow was not observed: {facts.flows.reason}"
+    for name, part in model.parts.items():
+        if part.status == "failed":
+            findings = facts.analyses[name].verification.findings
+            for finding in findings[:3]:
+                yield (
+                    f"{short(name)}, line {finding.line}: {finding.quantity} is {finding.claimed} by formula and "
+                    f"{finding.counted} executed at {finding.point}"
+                )

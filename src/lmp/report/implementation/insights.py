@@ -1,0 +1,312 @@
+"""What the numbers say of one component: its shares, what bounds it, what changes from prefill to decode, what fusion
+could save. Sentences are left out where their number says nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
+
+from lmp.expand.numbers import KernelNumbers
+from lmp.report.document.amounts import Number, Term
+from lmp.report.document.parts import Code, Inline, Line
+from lmp.report.facts import ModelFacts, Point, short
+from lmp.report.implementation.classes import EXPERTS, MIXTURE, Component, components
+from lmp.report.implementation.measures import Measure
+from lmp.report.implementation.sources import place_near
+
+LITTLE = Fraction(1, 10)
+"""Per cent of the model below which a component is told in one sentence."""
+
+LIMITS = {
+    "compute": "the matmul rate",
+    "vector": "the rate of other FLOPs",
+    "memory": "the memory bandwidth",
+}
+WIDE = 4
+"""How many times a batch has to raise the intensity for the batch to be what helps."""
+
+NARROW = Fraction(3, 2)
+NOTHING_TO_SAVE = Fraction(101, 100)
+MOST_PARTS = 3
+
+
+def insights(component: Component, compulsory: Mapping[str, str]) -> list[Line]:
+    facts = component.facts
+    points = {point.key: point for point in facts.points}
+    found: list[Line] = []
+    prefill = next(iter(facts.points))
+    decode = next((p for p in facts.points if p.phase == "decode"), None)
+    for point in (prefill, decode):
+        if point is not None:
+            found.append(_shares(component, point))
+    small = all(_is_little(component, p) for p in (prefill, decode) if p is not None)
+    if small:
+        return found
+    found += _hot(component, prefill)
+    found += _largest_parts(component, [p for p in (prefill, _longest(facts, decode)) if p is not None])
+    if decode is not None:
+        found += _between(component, prefill, decode, points)
+        found += _longer(component, decode, points)
+    found += _fusion(component, compulsory, [p for p in (prefill, decode) if p is not None])
+    return found
+
+
+def _is_little(component: Component, point: Point) -> bool:
+    shares = [component.measure.share(quantity, point) for quantity in ("flops", "bytes")]
+    return all(share is None or share.value < LITTLE for share in shares)
+
+
+def _shares(component: Component, point: Point) -> Line:
+    """Amounts, shares, intensity and the bound at one point."""
+    facts, measure = component.facts, component.measure
+    title = point.title[0].upper() + point.title[1:]
+    flops, moved = measure.amount("flops", point), measure.amount("bytes", point)
+    line: list[Inline] = [f"{title}: ", flops]
+    if component.class_name == facts.model.class_name:
+        line += [" and ", moved]
+    else:
+        for amount, quantity, name in ((None, "flops", "FLOPs"), (moved, "bytes", "bytes")):
+            share = measure.share(quantity, point)  # type: ignore[arg-type]
+            line += [", ", amount] if amount is not None else []
+            line += [" (", share, f" of the model's {name})"] if share is not None else []
+    intensity = measure.intensity(point)
+    if intensity is None:
+        return [*line, "; nothing moves."]
+    line += [", ", intensity]
+    return [*line, *_bound(component, point), "."]
+
+
+def _bound(component: Component, point: Point) -> Iterator[Inline]:
+    """The least time on the device, and what most of it is bound by."""
+    facts = component.facts
+    base = f"bound.{point.key}.class.{component.class_name}"
+    total = facts.named.get(f"{base}.total", 0)
+    if not total:
+        return
+    limit = max(LIMITS, key=lambda name: facts.named[f"{base}.{name}"])
+    seconds = facts.number("{a} / 1000000000000", "s", a=Term(name=f"{base}.total"))
+    share = facts.number("100 * {a} / {b}", "%", a=Term(name=f"{base}.{limit}"), b=Term(name=f"{base}.total"))
+    yield from ("; at least ", seconds, f" on {facts.device.name}, ", share, f" of it bound by {LIMITS[limit]}")
+
+
+# --- inside ----------------------------------------------------------------------------------------------------------
+
+
+def _hot(component: Component, point: Point) -> Iterator[Line]:
+    """The line of the component's own code, or the class in it, that moves most of its bytes."""
+    facts = component.facts
+    kernels = [k for k in facts.kernels(point) if k.class_name == component.class_name and k.kernel.category != "call"]
+    if component.calls:
+        own = Measure(facts, ({"class_name": component.class_name},))
+        flops, moved = own.share("flops", point, component.measure), own.share("bytes", point, component.measure)
+        launches = own.amount("launches", point)
+        if flops is not None and moved is not None and moved.value >= 1:
+            yield [
+                "Its own lines, without the modules that it calls: ",
+                flops,
+                " of its FLOPs and ",
+                moved,
+                " of its bytes in prefill, in ",
+                launches,
+                " operators.",
+            ]
+    yield from _hot_line(component, point, kernels)
+
+
+def _hot_line(component: Component, point: Point, kernels: list[KernelNumbers]) -> Iterator[Line]:
+    facts = component.facts
+    by_line: dict[int, list[KernelNumbers]] = {}
+    for kernel in kernels:
+        by_line.setdefault(kernel.kernel.line, []).append(kernel)
+    # A line number names one place only where no other file of the class has a kernel at it.
+    single = {n: ks for n, ks in by_line.items() if len({k.kernel.file for k in ks}) == 1}
+    if len(single) < 2:
+        return
+    line, here = max(single.items(), key=lambda item: sum(k.total.bytes for k in item[1]))
+    measure = Measure(facts, ({"class_name": component.class_name, "line": line},))
+    share = measure.share("bytes", point, component.measure)
+    if share is None or share.value < 5:
+        return
+    first = here[0].kernel
+    words = ", ".join(dict.fromkeys(k.kernel.operation for k in here if k.once.bytes))
+    yield [
+        f"Most bytes of a single line of its own in {point.phase}: {words} at ",
+        place_near(facts, component.class_name, line, first.file, *_symbols(first.operation), first.function),
+        ", ",
+        measure.amount("bytes", point),
+        " (",
+        share,
+        " of its bytes).",
+    ]
+
+
+def _symbols(operation: str) -> tuple[str, ...]:
+    return (operation.split(" ")[0],)
+
+
+# --- between the points ----------------------------------------------------------------------------------------------
+
+
+def _between(component: Component, prefill: Point, decode: Point, points: Mapping[str, Point]) -> Iterator[Line]:
+    """How the intensity falls from prefill to decode, and what a batch changes."""
+    measure = component.measure
+    one, other = measure.intensity(prefill), measure.intensity(decode)
+    batched = next((p for p in points.values() if p.phase == "decode" and _batch(p) > _batch(decode)), None)
+    if one is None or other is None or batched is None or not other.value:
+        return
+    many = measure.intensity(batched)
+    assert many is not None
+    factor = many.value / other.value
+    line: list[Inline] = ["From ", one, " in prefill to ", other, " in decode"]
+    if factor < WIDE and component.role in (EXPERTS, MIXTURE):
+        line += [
+            f"; {_batch(batched)} sequences at once bring it to ",
+            many,
+            ": more tokens reach more experts, and the weights of each that is reached are read.",
+        ]
+    elif factor >= WIDE:
+        line += [
+            f"; {_batch(batched)} sequences at once raise that to ",
+            many,
+            ": what is read of weights is read once for all of them.",
+        ]
+    elif factor <= NARROW:
+        line += [
+            f"; {_batch(batched)} sequences at once leave it at ",
+            many,
+            ": its bytes grow with the batch, so batching does not help.",
+        ]
+    else:
+        line += [
+            f"; {_batch(batched)} sequences at once raise that to ",
+            many,
+            ": part of its bytes grows with the batch.",
+        ]
+    yield line
+
+
+def _batch(point: Point) -> int:
+    return point.values["batch_size"]
+
+
+def _longer(component: Component, decode: Point, points: Mapping[str, Point]) -> Iterator[Line]:
+    """What a longer cache costs."""
+    facts = component.facts
+    longer = next(
+        (p for p in points.values() if p.phase == "decode" and _batch(p) == _batch(decode) and p is not decode), None
+    )
+    if longer is None:
+        return
+    measure = component.measure
+    before, after = measure.amount("bytes", decode), measure.amount("bytes", longer)
+    if not before.value or after.value < before.value * NARROW:
+        return
+    yield [
+        "With ",
+        _tokens(facts, longer),
+        " cached tokens in place of ",
+        _tokens(facts, decode),
+        " a decode step moves ",
+        after,
+        " in place of ",
+        before,
+        ".",
+    ]
+    kernels = [k for k in facts.kernels(longer) if k.class_name == component.class_name]
+    yield from _hot_line(component, longer, [k for k in kernels if k.kernel.category != "call"])
+
+
+def _tokens(facts: ModelFacts, point: Point) -> Number:
+    return facts.of_formula("{cache_len}", point, "")
+
+
+def _fusion(component: Component, compulsory: Mapping[str, str], points: list[Point]) -> Iterator[Line]:
+    """Eager traffic against what must move: the most that fusion inside of the component could save."""
+    facts = component.facts
+    formula = compulsory.get(component.class_name)
+    if formula is None:
+        yield (
+            f"Fusion: none found (searched: compulsory bytes in the analysis of {short(component.class_name)}): "
+            "what it could save is not known."
+        )
+        return
+    found = []
+    for point in points:
+        least = facts.of_formula(formula, point, "B")
+        if least.value:
+            times = component.measure.over("bytes", point, Term(point=point.key, formula=formula))
+            found.append((point.phase, least, times))
+    saves = any(times.value >= NOTHING_TO_SAVE for _, _, times in found)
+    line: list[Inline] = []
+    for phase, least, times in found:
+        line += [" and " if line else "", least, f" in {phase}"]
+        line += [" (eager: ", times, " that)"] if saves else []
+    if saves:
+        yield ["What no fusion inside of it can save, inputs, weights, cache and outputs once, is ", *line, "."]
+    elif line:
+        yield ["Fusion inside of it saves nothing: inputs, weights and outputs move once, ", *line, "."]
+
+
+def _longest(facts: ModelFacts, decode: Point | None) -> Point | None:
+    """Decode of one sequence on the longest cache."""
+    found = [p for p in facts.points if decode is not None and p.phase == "decode" and _batch(p) == _batch(decode)]
+    return max(found, key=lambda p: p.values["cache_len"], default=None)
+
+
+def _largest_parts(component: Component, points: list[Point]) -> Iterator[Line]:
+    """Which of the modules that it calls has most of it; of a class that calls none, which of its places."""
+    parts = _parts(component)
+    if len(parts) < 2:
+        return
+    told: set[str] = set()
+    for point in points:
+        whole = component.measure
+        shares = [(name, m.share("flops", point, whole), m.share("bytes", point, whole)) for name, m in parts.items()]
+        known = [(name, flops, moved) for name, flops, moved in shares if moved is not None and moved.value >= 1]
+        known.sort(key=lambda entry: -entry[2].value)
+        if not known:
+            continue
+        text = ";".join(f"{name} {moved.text}" for name, _, moved in known[:MOST_PARTS] if moved is not None)
+        if text in told:
+            continue
+        told.add(text)
+        line: list[Inline] = [f"Largest parts, {point.title}: "]
+        for index, (name, flops, moved) in enumerate(known[:MOST_PARTS]):
+            line += ["; " if index else "", Code(name), " "]
+            line += [flops, " of the FLOPs, "] if flops is not None else []
+            line += [moved, " of the bytes"] if moved is not None else []
+        yield [*line, "."]
+
+
+def _parts(component: Component) -> dict[str, Measure]:
+    """By name: modules that it calls, the same one of all its places together; or the places of a class without any."""
+    facts = component.facts
+    found: dict[str, list[dict[str, str]]] = {}
+    for place in components(facts):
+        for path in place.paths:
+            if not component.calls:
+                if place.class_name == component.class_name:
+                    found.setdefault(_without_numbers(path), []).append({"path": path})
+                continue
+            owner = next((p for p in component.paths if _parent(path, p)), None)
+            if owner is not None:
+                local = path.removeprefix(f"{owner}.") if owner else path
+                found.setdefault(_without_numbers(local), []).append({"path": path})
+    return {name: Measure(facts, tuple(choices)) for name, choices in found.items()}
+
+
+def _parent(path: str, owner: str) -> bool:
+    """Whether a module is held by another one directly, lists of modules between them aside."""
+    local = path.removeprefix(f"{owner}.") if owner else path
+    if not path or (local == path and owner):
+        return False
+    return sum(not part.isdigit() for part in local.split(".")) == 1
+
+
+def _without_numbers(path: str) -> str:
+    """``layers.self_attn.q_proj``, without the names of what stands around layers."""
+    parts = path.split(".")
+    last = max((n for n, part in enumerate(parts) if part.isdigit()), default=-1)
+    if last == len(parts) - 1:
+        return path
+    return ".".join(parts[last + 1 :])

@@ -1,0 +1,174 @@
+"""Each tensor of a call: who makes it, who reads it, when it dies, and its bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from lmp.pipeline.flow import Flow, Tensor
+from lmp.report.document.amounts import Number, Term
+from lmp.report.document.parts import Block, Code, Inline, Line, Paragraph, Table
+from lmp.report.facts import ModelFacts, Point
+from lmp.report.implementation.operators import (
+    Catalogue,
+    Row,
+    assigned,
+    code_at,
+    kinds_of,
+    of_layers,
+    plain,
+    row_pointer,
+    searched,
+)
+
+COLUMNS = ("Tensor", "Created By", "Consumed By", "Lifetime")
+SHARE = 100
+"""Tensors smaller than this part of the largest one share a row."""
+
+
+@dataclass
+class _Alike:
+    """Tensors of one maker with one formula: those of modules that do the same."""
+
+    row: Row
+    tensors: list[Tensor] = field(default_factory=list)
+
+    @property
+    def first(self) -> Tensor:
+        return self.tensors[0]
+
+
+def lifecycle(facts: ModelFacts) -> list[Block]:
+    """A table of the tensors of one call, the large ones one by one."""
+    phase, flow = next(iter(facts.flows.phases.items()), (None, None))
+    if phase is None or flow is None:
+        return [Table(COLUMNS, [], searched=searched(facts))]
+    point = next(p for p in facts.points if p.phase == phase and p.values["batch_size"] == 1)
+    catalogue = Catalogue(facts)
+    groups = _groups(facts, catalogue, phase, flow)
+    inner = [group.first.bytes for group in groups if group.first.end is not None]
+    largest = max(inner or [group.first.bytes for group in groups])
+    large = [group for group in groups if group.first.bytes * SHARE >= largest or group.first.kind == "cache"]
+    rows = [_weights(facts), *_given(facts, flow, phase, catalogue)]
+    rows += [_row(facts, catalogue, phase, flow, group, point) for group in large]
+    small = [group for group in groups if group not in large]
+    if small:
+        rows.append(_rest(small))
+    return [
+        Paragraph(
+            f"Tensors of one call ({point.title}), one layer of each kind; T numbers are those of section 5. A tensor "
+            "is its memory with all views of it. It ends where nothing refers to it any more, which is before the "
+            "first task that runs without it."
+        ),
+        Table(COLUMNS, rows),
+    ]
+
+
+def _groups(facts: ModelFacts, catalogue: Catalogue, phase: str, flow: Flow) -> list[_Alike]:
+    kinds = kinds_of(facts, flow)
+    found: dict[tuple[str, object], _Alike] = {}
+    for tensor in flow.tensors:
+        if tensor.maker is None or not tensor.bytes or not of_layers(flow, kinds, tensor):
+            continue
+        row = catalogue.row_of(phase, tensor.maker)
+        group = found.setdefault((row.key, tensor.formula or tensor.bytes), _Alike(row))
+        group.tensors.append(tensor)
+    return list(found.values())
+
+
+def _weights(facts: ModelFacts) -> list[Line]:
+    cell: list[Inline] = ["weights"]
+    if facts.inspection is not None:
+        cell += [", ", facts.number("{a}", "B", a=Term(name="weight_bytes"))]
+    return [cell, "loading, before the call", "every task that reads a parameter", "outlive the call"]
+
+
+def _given(facts: ModelFacts, flow: Flow, phase: str, catalogue: Catalogue) -> list[list[Line]]:
+    rows: list[list[Line]] = []
+    for tensor in flow.tensors:
+        if tensor.maker is None and tensor.kind == "input" and tensor.bytes and tensor.readers:
+            name = next(iter(facts.model.interface), "input")
+            readers = _keys(catalogue, phase, tensor.readers)
+            rows.append([[Code(name), f", {tensor.dtype}"], "the caller", readers, "outlives the call"])
+            break
+    return rows
+
+
+def _row(facts: ModelFacts, catalogue: Catalogue, phase: str, flow: Flow, group: _Alike, point: Point) -> list[Line]:
+    tensor, row = group.first, group.row
+    readers = [i for t in group.tensors for i in t.readers]
+    created: list[Inline] = [f"{row.key} ", row_pointer(facts, row)]
+    return [
+        _named(facts, catalogue, group, point, phase),
+        created,
+        _keys(catalogue, phase, readers) or _unread(flow, tensor),
+        _lifetime(catalogue, phase, flow, group),
+    ]
+
+
+def _named(facts: ModelFacts, catalogue: Catalogue, group: _Alike, point: Point, phase: str) -> list[Inline]:
+    tensor, row = group.first, group.row
+    name = row.place.attribute.rpartition(".")[2]
+    if not name and catalogue.ends_its_line(row):
+        name = assigned(code_at(facts, row.place.file, row.place.line)) or ""
+    cell: list[Inline] = [Code(name)] if name else [row.words]
+    if row.place.attribute or not name:
+        cell.append(" result" if row.place.attribute else "")
+    cell.append(f", {tensor.dtype}, ")
+    cell.append(bytes_of(facts, tensor, point, phase))
+    if tensor.formula is not None:
+        cell += [" = ", plain(tensor.formula)]
+    if len(group.tensors) > 1:
+        cell.append(f", at {len(group.tensors)} places")
+    return [piece for piece in cell if piece != ""]
+
+
+def bytes_of(facts: ModelFacts, tensor: Tensor, point: Point, phase: str) -> Number:
+    """The tensor's bytes: by its formula, or as they were measured."""
+    if tensor.formula is not None:
+        return facts.of_formula(tensor.formula, point, "B")
+    return facts.number("{a}", "B", a=Term(name=f"tensor.{phase}.{tensor.index}"))
+
+
+def _keys(catalogue: Catalogue, phase: str, indices: Sequence[int]) -> str:
+    keys = dict.fromkeys(catalogue.row_of(phase, i).key for i in indices)
+    return ", ".join(sorted(keys, key=lambda key: int(key[1:])))
+
+
+def _unread(flow: Flow, tensor: Tensor) -> str:
+    if tensor.index in flow.returned:
+        return "the caller: it is returned"
+    return "the next call: it is in the KV cache" if tensor.kind == "cache" else "nothing"
+
+
+def _lifetime(catalogue: Catalogue, phase: str, flow: Flow, group: _Alike) -> Line:
+    tensor = group.first
+    assert tensor.maker is not None
+    if tensor.kind == "cache":
+        return "outlives the call: in the KV cache"
+    if tensor.end is None:
+        return "outlives the call: returned" if tensor.index in flow.returned else "outlives the call"
+    spans = {t.end - t.maker for t in group.tensors if t.end is not None and t.maker is not None}
+    last = max(tensor.readers, default=tensor.maker)
+    through = "to the end of the call" if tensor.end >= len(flow.ops) else _until(catalogue, phase, tensor, last)
+    length = f"{min(spans)}" if len(spans) == 1 else f"{min(spans)} to {max(spans)}"
+    return f"{through}; alive during {length} tasks"
+
+
+def _until(catalogue: Catalogue, phase: str, tensor: Tensor, last: int) -> str:
+    assert tensor.end is not None
+    done = catalogue.row_of(phase, tensor.end - 1).key
+    if tensor.end - 1 == last:
+        return f"to its last reader, {done}"
+    return f"to {done}, {tensor.end - 1 - last} after its last reader"
+
+
+def _rest(groups: Sequence[_Alike]) -> list[Line]:
+    keys = dict.fromkeys(group.row.key for group in groups)
+    ordered = sorted(keys, key=lambda key: int(key[1:]))
+    return [
+        f"{sum(len(g.tensors) for g in groups)} more, each below a hundredth of the largest that the call frees",
+        ", ".join(ordered),
+        "within the module that makes them, or the layers (position embeddings and masks)",
+        "see the makers",
+    ]

@@ -1,0 +1,60 @@
+"""How modules, shapes and formulas are called in a report."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+
+from lmp.pipeline.inspection import Module
+from lmp.pipeline.observing import ObservedCall, Value
+from lmp.report.facts import ModelFacts
+
+
+def plain_formula(text: str) -> str:
+    """A formula as people write it: without the braces of variables."""
+    return text.replace("{", "").replace("}", "")
+
+
+def shape_text(value: Value) -> str:
+    """``[batch_size, seq_len] int64``, or the name of a class."""
+    if value.shape is None:
+        return value.dtype
+    return f"[{', '.join(map(plain_formula, value.shape))}] {value.dtype}"
+
+
+@functools.lru_cache(maxsize=2)
+def inspected(facts: ModelFacts) -> dict[str, Module]:
+    """The inspected modules by their paths; of layers that are alike, the path of the first."""
+    return {} if facts.inspection is None else dict(_below(facts.inspection.tree))
+
+
+def _below(module: Module) -> Iterator[tuple[str, Module]]:
+    yield module.path, module
+    for inner in module.modules:
+        yield from _below(inner)
+
+
+def module_name(facts: ModelFacts, path: str, parent: str) -> str:
+    """What a module is called below its parent: ``self_attn``; of layers that are alike ``layers.0-31``."""
+    found = inspected(facts).get(path)
+    if found is not None and found.name:
+        return found.name
+    return path.removeprefix(f"{parent}.") if parent else path
+
+
+def kind_of_layer(facts: ModelFacts, path: str) -> str:
+    """What the config's list of layer kinds says of a layer, as ``sliding_attention``; empty where there is none."""
+    found = inspected(facts).get(path)
+    if found is None or not found.indices:
+        return ""
+    count = found.indices[-1] + 1
+    for value in facts.settings.values():
+        if isinstance(value, list) and len(value) >= count and all(isinstance(v, str) for v in value):
+            kinds = dict.fromkeys(value[index] for index in found.indices)
+            return ", ".join(kinds)
+    return ""
+
+
+def observed_at(facts: ModelFacts, path: str) -> ObservedCall | None:
+    """The first call of the module at a path."""
+    return next((call for call in facts.observed.calls if call.path == path), None)

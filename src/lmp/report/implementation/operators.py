@@ -1,0 +1,357 @@
+"""The operators of a class: each distinct one once, and the steps of one call that a diagram shows."""
+
+from __future__ import annotations
+
+import keyword
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from lmp.pipeline.flow import Flow, Frame, Op, Tensor
+from lmp.report.document.parts import Block, Bullets, Code, Inline, Pointer
+from lmp.report.document.told import Told
+from lmp.report.facts import ModelFacts, short
+from lmp.source.parsed import parse
+
+PRODUCTS = frozenset({"matmul", "attention", "convolution", "grouped_matmul"})
+_NAME = re.compile(r"[A-Za-z_]\w*")
+_LAYER = re.compile(r"^(?P<stack>.*?)\.(?P<index>\d+)(?:\.(?P<rest>.*))?$")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an operator is told to stand: the module whose code says it, and the attribute that it calls."""
+
+    owner: Frame
+    attribute: str
+    file: str
+    line: int
+
+
+def place_of(op: Op, root: str) -> Place:
+    """Operators of modules that are not of the model's own file belong to the attribute that calls them."""
+    inner, module = op.frames[0], root.rpartition(".")[0]
+    owner = next((f for f in op.frames if f.class_name.rpartition(".")[0] == module), inner)
+    attribute = owner_relative(inner.path, owner.path) if owner is not inner else ""
+    told = owner if inner.class_name.startswith("torch.") and owner.lines else inner
+    first = told.lines[0]
+    return Place(owner, attribute, first.file, first.line)
+
+
+def owner_relative(path: str, above: str) -> str:
+    return path.removeprefix(above).lstrip(".")
+
+
+@dataclass
+class Row:
+    """A distinct operator: the same line of the same class doing the same, wherever its module stands."""
+
+    key: str
+    place: Place
+    words: str
+    category: str
+    ops: dict[str, list[Op]] = field(default_factory=dict)
+    """Phase -> its executions in one call, with one layer of each kind."""
+    depends: dict[str, None] = field(default_factory=dict)
+    """Keys of the rows whose results it takes, and names of what was there before."""
+
+    @property
+    def label(self) -> str:
+        owner = short(self.place.owner.class_name)
+        return f"{owner}.{self.place.attribute}" if self.place.attribute else owner
+
+    @property
+    def first(self) -> Op:
+        return next(iter(self.ops.values()))[0]
+
+    @property
+    def all_ops(self) -> list[Op]:
+        return [op for ops in self.ops.values() for op in ops]
+
+
+class Catalogue:
+    """Every distinct operator that runs, in the order of its first run, with its real dependencies."""
+
+    def __init__(self, facts: ModelFacts) -> None:
+        self.facts, self.root = facts, facts.model.class_name
+        self.rows: dict[tuple[str, str, str, int, str], Row] = {}
+        self._of: dict[tuple[str, int], Row] = {}
+        for phase, flow in facts.flows.phases.items():
+            for op in flow.ops:
+                row = self._row(op)
+                row.ops.setdefault(phase, []).append(op)
+                self._of[phase, op.index] = row
+        for phase, flow in facts.flows.phases.items():
+            for op in flow.ops:
+                self._connect(phase, flow, op)
+
+    def row_of(self, phase: str, index: int) -> Row:
+        return self._of[phase, index]
+
+    def ends_its_line(self, row: Row) -> bool:
+        """Whether the row is what its line ends in: then the line's name is that of its result."""
+        here = [r for r in self.rows.values() if (r.place.file, r.place.line) == (row.place.file, row.place.line)]
+        return here[-1] is row
+
+    def _row(self, op: Op) -> Row:
+        place = place_of(op, self.root)
+        key = (place.owner.class_name, place.attribute, place.file, place.line, op.words)
+        if key not in self.rows:
+            self.rows[key] = Row(f"T{len(self.rows) + 1}", place, op.words, op.category or self._category(op, place))
+        return self.rows[key]
+
+    def _category(self, op: Op, place: Place) -> str:
+        """Of an operator that the symbolic run lacks: as the analysis has it."""
+        for name in (op.frames[0].class_name, place.owner.class_name):
+            analysis = self.facts.analyses.get(name)
+            for kernel in analysis.kernels if analysis is not None else ():
+                if kernel.operation == op.words:
+                    return kernel.category
+        return "elementwise"
+
+    def _connect(self, phase: str, flow: Flow, op: Op) -> None:
+        row = self._of[phase, op.index]
+        for index in op.depends:
+            other = self._of[phase, index]
+            row.depends.setdefault(other.key)
+        for index in op.inputs:
+            tensor = flow.tensors[index]
+            if tensor.maker is None and tensor.kind in ("input", "cache") and tensor.bytes:
+                row.depends.setdefault("KV cache" if tensor.kind == "cache" else "input")
+
+
+def layer_of(path: str) -> tuple[str, int, str] | None:
+    """The stack, the index and the rest of a path inside of a layer."""
+    found = _LAYER.match(path)
+    return (found["stack"], int(found["index"]), found["rest"] or "") if found else None
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Layers of a stack that are alike. ``run`` is the index of the one in the model that was run."""
+
+    stack: str
+    run: int
+    path: str
+    """Of the first one in the whole model."""
+    name: str
+    """With the indices, as ``layers.0-2``."""
+    count: int
+    class_name: str
+
+
+def kinds_of(facts: ModelFacts, flow: Flow) -> list[Kind]:
+    """The kinds of layers that ran, each by the first of it; none of a class that has no layers itself."""
+    ran: dict[str, set[int]] = {}
+    for op in flow.ops:
+        found = layer_of(op.frames[0].path)
+        if found is not None:
+            ran.setdefault(found[0], set()).add(found[1])
+    kinds = []
+    for stack, indices in ran.items():
+        groups = _groups(facts, stack)
+        # A model cut to one layer of each kind has them in the order of the kinds; else they keep their places.
+        in_order = len(indices) == len(groups) and max(indices) == len(groups) - 1
+        for number, (name, path, members, class_name) in enumerate(groups):
+            run = number if in_order else min((i for i in members if i in indices), default=-1)
+            if run >= 0:
+                kinds.append(Kind(stack, run, path, name, len(members), class_name))
+    return kinds
+
+
+def _groups(facts: ModelFacts, stack: str) -> list[tuple[str, str, list[int], str]]:
+    if facts.inspection is None:
+        return []
+    waiting, found = [facts.inspection.tree], []
+    while waiting:
+        module = waiting.pop(0)
+        if module.indices and module.path.rpartition(".")[0] == stack:
+            found.append((module.name, module.path, list(module.indices), module.class_name))
+        waiting += module.modules
+    return found
+
+
+# --- steps -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Step:
+    """Operators that a diagram shows as one: those of a leaf module, or of one statement."""
+
+    number: int
+    label: str
+    what: str
+    kind: Kind | None
+    ops: list[Op]
+    depends: list[Step] = field(default_factory=list)
+    before: list[str] = field(default_factory=list)
+    """What it takes that was there before the call: inputs, the KV cache."""
+    from_layer_before: bool = False
+    taken: list[Op] = field(default_factory=list)
+    """Its operators whose results other steps take."""
+
+    @property
+    def shape(self) -> str:
+        """Of the largest result that other steps take; of its last one where they take none."""
+        largest = max(self.taken or self.ops[-1:], key=lambda op: (math.prod(op.sizes), op.index))
+        return shape_text(largest)
+
+    @property
+    def products(self) -> list[Op]:
+        return [op for op in self.ops if op.category in PRODUCTS]
+
+
+def shape_text(op: Op) -> str:
+    """``[batch_size, seq_len, hidden_size]``; the numbers where no formula was found."""
+    sizes = op.shape if op.shape is not None else tuple(map(str, op.sizes))
+    return f"[{', '.join(size.replace('{', '').replace('}', '') for size in sizes)}]"
+
+
+def steps_of(facts: ModelFacts, flow: Flow) -> list[Step]:
+    """The steps of one call, in order; of layers that are alike the first."""
+    kinds = kinds_of(facts, flow)
+    shown = {(kind.stack, kind.run): kind for kind in kinds}
+    stacks = {kind.stack for kind in kinds}
+    leaves = _leaves(flow)
+    steps: list[Step] = []
+    by_op: dict[int, Step] = {}
+    skipped: set[int] = set()
+    last: object = None
+    for op in flow.ops:
+        found = layer_of(op.frames[0].path)
+        kind = shown.get((found[0], found[1])) if found else None
+        if found is not None and found[0] in stacks and kind is None:
+            skipped.add(op.index)
+            continue
+        key, label, what = _unit(op, leaves, facts.model.class_name)
+        if (key, kind) != last or not steps:
+            steps.append(Step(len(steps) + 1, label, what, kind, []))
+            last = (key, kind)
+        steps[-1].ops.append(op)
+        by_op[op.index] = steps[-1]
+    for step in steps:
+        _connect(step, by_op, skipped, flow)
+        if step.label.endswith(f": {step.ops[0].words}") and len(step.ops) > 1:
+            step.label += f" and {len(step.ops) - 1} more"
+    return steps
+
+
+def _leaves(flow: Flow) -> dict[str, bool]:
+    """Modules that run operators and have no module below them that does -> whether they have a matrix product."""
+    paths = {op.frames[0].path for op in flow.ops}
+    products = {op.frames[0].path for op in flow.ops if op.category in PRODUCTS}
+    leaves = (path for path in paths if path and not any(other.startswith(f"{path}.") for other in paths))
+    return {path: path in products for path in leaves}
+
+
+def _unit(op: Op, leaves: dict[str, bool], root: str) -> tuple[object, str, str]:
+    """What an operator is shown as a part of: identity, label, and the class."""
+    frame = op.frames[0]
+    found = layer_of(frame.path)
+    local = found[2] if found else frame.path
+    what = short(frame.class_name)
+    if frame.path in leaves and (not leaves[frame.path] or frame.class_name.startswith("torch.")):
+        return frame.path, local or frame.path, what
+    if op.category in PRODUCTS:
+        return (frame.path, op.index), f"{local}: {op.words}".lstrip(": "), what
+    helper = next((line.function for line in reversed(frame.lines) if line.function not in PASSING), None)
+    if helper is not None:
+        return (frame.path, helper), f"{local}: {helper}()".lstrip(": "), what
+    if frame.path in leaves:
+        return (frame.path, "between"), f"{local}: {op.words}".lstrip(": "), what
+    return (frame.path, frame.lines[-1].line), f"{local}: {op.words}".lstrip(": "), what
+
+
+PASSING = ("forward", "wrapper", "wrapped", "inner")
+"""Functions that say nothing of what is done in them: decorators' and the module's own."""
+
+
+def _connect(step: Step, by_op: dict[int, Step], skipped: set[int], flow: Flow) -> None:
+    for op in step.ops:
+        for index in op.depends:
+            other = by_op.get(index)
+            if other is None:
+                step.from_layer_before |= index in skipped
+            elif other is not step:
+                made = flow.ops[index]
+                other.taken += [] if made in other.taken else [made]
+                step.depends += [] if other in step.depends else [other]
+        for position in op.inputs:
+            tensor = flow.tensors[position]
+            if tensor.maker is None and tensor.bytes and tensor.kind in ("input", "cache"):
+                name = "KV cache" if tensor.kind == "cache" else "input"
+                if name not in step.before:
+                    step.before.append(name)
+    step.depends.sort(key=lambda s: s.number)
+
+
+# --- lines -----------------------------------------------------------------------------------------------------------
+
+
+def code_at(facts: ModelFacts, file: str, line: int) -> str:
+    path = facts.trees.path_of(file)
+    return parse(path).code(line) if path is not None and Path(path).is_file() else ""
+
+
+def pointer_at(facts: ModelFacts, file: str, line: int, prefer: str = "") -> Pointer:
+    """A line with a name that stands in it."""
+    code = code_at(facts, file, line)
+    return facts.place(file, line, _symbol(code, prefer))
+
+
+def _symbol(code: str, prefer: str) -> str | None:
+    if prefer and re.search(rf"\b{re.escape(prefer)}\b", code):
+        return prefer
+    names = [name for name in _NAME.findall(code.partition("#")[0]) if not keyword.iskeyword(name)]
+    return next((name for name in names if name not in ("self", "torch")), None)
+
+
+def assigned(code: str) -> str | None:
+    """The name that a line gives to its result."""
+    found = re.match(r"([A-Za-z_]\w*)(?:\s*:[^=]+)?\s*=[^=]", code)
+    return found[1] if found else None
+
+
+def row_pointer(facts: ModelFacts, row: Row) -> Pointer:
+    attribute = row.place.attribute.rpartition(".")[2]
+    return pointer_at(facts, row.place.file, row.place.line, attribute)
+
+
+def searched(facts: ModelFacts) -> str:
+    """Where was looked for what only a call shows."""
+    why = facts.flows.reason
+    return f"an executed call of {short(facts.model.class_name)}" + (f"; {why}" if why else "")
+
+
+def further(told: Told | None, heading: str) -> list[Block]:
+    """What a narrator says under a heading."""
+    items = told.deep_dive(heading) if told is not None else []
+    return [Bullets(items)] if items else []
+
+
+def joined(pieces: Sequence[Inline], between: str = ", ") -> list[Inline]:
+    """Pieces with text between them."""
+    found: list[Inline] = []
+    for index, piece in enumerate(pieces):
+        found += [between, piece] if index else [piece]
+    return found
+
+
+def plain(formula: str) -> Code:
+    """A formula as code, without the braces of names."""
+    return Code(formula.replace("{", "").replace("}", ""))
+
+
+def of_layers(flow: Flow, kinds: Sequence[Kind], tensor: Tensor) -> bool:
+    """Whether a tensor is made outside of layers, or in one of the layers that are shown."""
+    if tensor.maker is None:
+        return True
+    found = layer_of(flow.ops[tensor.maker].frames[0].path)
+    mine = [k for k in kinds if found is not None and k.stack == found[0]]
+    return found is None or not mine or any(k.run == found[1] for k in mine)
+
+
+def pairs(items: Sequence[str], size: int) -> Iterator[Sequence[str]]:
+    return (items[i : i + size] for i in range(0, len(items), size))

@@ -1,0 +1,167 @@
+"""Where the sources read each value of the config, and what the config's documentation says of it."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from collections.abc import Iterator, Mapping
+
+from lmp.report.document.parts import Code, Inline, Pointer
+from lmp.report.facts import ModelFacts
+from lmp.report.implementation.sources import Piece, Sources
+from lmp.source.names import Names
+from lmp.source.parsed import FunctionNode, parse
+
+CONFIGS = frozenset({"config", "text_config"})
+
+
+def reads_of(facts: ModelFacts, sources: Sources) -> Mapping[str, list[Pointer]]:
+    """Setting -> the places of the model's own code and of its config's that read it, in their order.
+
+    A nested setting has its dotted name.
+    """
+    return _places(facts, sources, (*sources.own, *sources.config))
+
+
+def reads_of_bases(facts: ModelFacts, sources: Sources) -> Mapping[str, list[Pointer]]:
+    """The same of the library's base classes."""
+    return _places(facts, sources, tuple(piece for piece in sources.classes if not piece.own))
+
+
+def _places(facts: ModelFacts, sources: Sources, pieces: tuple[Piece, ...]) -> Mapping[str, list[Pointer]]:
+    own_names = _own_names(sources)
+    found: dict[str, dict[tuple[str, int], Pointer]] = {}
+    for piece in pieces:
+        for name, line in sorted(_reads(piece, piece in sources.config), key=lambda read: read[1]):
+            setting = own_names.get(name, name)
+            if setting not in facts.settings and name in facts.settings:
+                setting = name
+            pointer = piece.pointer(line, name.rpartition(".")[2])
+            found.setdefault(setting, {}).setdefault((pointer.file, line), pointer)
+    return {name: list(places.values()) for name, places in found.items()}
+
+
+def _own_names(sources: Sources) -> dict[str, str]:
+    """Standard name -> the config's own, as its ``attribute_map`` says."""
+    found: dict[str, str] = {}
+    for piece in sources.config:
+        for statement in piece.node.body:
+            match statement:
+                case ast.Assign(targets=[ast.Name(id="attribute_map")], value=ast.Dict(keys=keys, values=values)):
+                    for key, value in zip(keys, values, strict=True):
+                        if isinstance(key, ast.Constant) and isinstance(value, ast.Constant):
+                            found.setdefault(str(key.value), str(value.value))
+    return found
+
+
+def own_name(sources: Sources, standard: str) -> str:
+    return _own_names(sources).get(standard, standard)
+
+
+def _reads(piece: Piece, is_config: bool) -> Iterator[tuple[str, int]]:
+    aliases: dict[str, str] = {}
+    for node in ast.walk(piece.node):
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            inside = next((n for n in ast.walk(node.value) if _read_name(n, is_config) is not None), None)
+            if inside is not None and isinstance(node.value, ast.Attribute | ast.IfExp | ast.Subscript):
+                aliases[node.targets[0].id] = _read_name(inside, is_config) or ""
+    for node in ast.walk(piece.node):
+        name = _read_name(node, is_config)
+        if name is not None:
+            yield name, node.lineno  # type: ignore[attr-defined]
+        part = _read_part(node, is_config, aliases)
+        if part is not None:
+            yield part, node.lineno  # type: ignore[attr-defined]
+
+
+def _read_name(node: ast.AST, is_config: bool) -> str | None:
+    match node:
+        case ast.Attribute(value=value, attr=name, ctx=ast.Load()) if _is_config(value, is_config):
+            return name
+        case ast.Call(func=ast.Name(id="getattr" | "hasattr"), args=[value, ast.Constant(value=str(name)), *_]):
+            return name if _is_config(value, is_config) else None
+    return None
+
+
+def _read_part(node: ast.AST, is_config: bool, aliases: Mapping[str, str]) -> str | None:
+    """A value of a dictionary that is itself a value of the config."""
+    match node:
+        case ast.Subscript(value=held, slice=ast.Constant(value=str(key))):
+            pass
+        case ast.Call(func=ast.Attribute(value=held, attr="get"), args=[ast.Constant(value=str(key)), *_]):
+            pass
+        case _:
+            return None
+    name = aliases.get(held.id) if isinstance(held, ast.Name) else _read_name(held, is_config)
+    return f"{name}.{key}" if name else None
+
+
+def _is_config(node: ast.expr, of_itself: bool) -> bool:
+    match node:
+        case ast.Name(id=name):
+            return name in CONFIGS or (of_itself and name == "self")
+        case ast.Attribute(attr=name):
+            return name in CONFIGS
+    return False
+
+
+# --- what is said of them --------------------------------------------------------------------------------------------
+
+_ARGUMENT = re.compile(r"^ {0,8}(\w+) \([^\n]*\):\s*\n((?:[ \t]+[^\n]*\n|[ \t]*\n(?=[ \t]{4,}\S))+)", re.MULTILINE)
+SHARED = ("transformers.utils.auto_docstring", "ConfigArgs")
+"""Where transformers keeps what it says of values that many configs have: its decorator puts it into their docs."""
+
+
+def descriptions(facts: ModelFacts, sources: Sources) -> Mapping[str, str]:
+    """Value -> the first sentence that the config's class, or what its decorator refers to, says of it."""
+    found: dict[str, str] = dict(_shared(facts)) if _is_decorated(sources) else {}
+    for piece in reversed(sources.config):
+        text = inspect.cleandoc(ast.get_docstring(piece.node, clean=False) or "") + "\n"
+        for argument in _ARGUMENT.finditer(text):
+            found[argument[1]] = first_sentence(argument[2])
+    return found
+
+
+def _is_decorated(sources: Sources) -> bool:
+    named = (ast.unparse(d) for piece in sources.config for d in piece.node.decorator_list)
+    return any(name.startswith("auto_docstring") for name in named)
+
+
+def _shared(facts: ModelFacts) -> Iterator[tuple[str, str]]:
+    module = Names(facts.trees).module(SHARED[0]) if facts.trees.transformers is not None else None
+    if module is None or module.path is None:
+        return
+    for node in parse(module.path).tree.body:
+        if isinstance(node, ast.ClassDef) and node.name == SHARED[1]:
+            for statement in node.body:
+                match statement:
+                    case ast.Assign(targets=[ast.Name(id=name)], value=ast.Dict(keys=keys, values=values)):
+                        for key, value in zip(keys, values, strict=True):
+                            match key, value:
+                                case ast.Constant(value="description"), ast.Constant(value=str(text)):
+                                    yield name, first_sentence(text)
+
+
+def first_sentence(text: str) -> str:
+    lines = [line.strip() for line in text.strip().splitlines()]
+    drawn = next((n for n, line in enumerate(lines) if line.startswith("\\")), len(lines))
+    joined = " ".join(" ".join(lines[:drawn]).split())
+    end = re.search(r"\.(?= [A-Z]|$)", joined)
+    return joined[: end.end()] if end else joined
+
+
+def marked(text: str) -> list[Inline]:
+    """Text of a docstring, in which backquotes mark code."""
+    parts = text.split("`")
+    if len(parts) % 2 == 0:
+        return [text]
+    return [Code(part) if index % 2 else part for index, part in enumerate(parts) if part]
+
+
+def methods(piece: Piece) -> Iterator[FunctionNode]:
+    """The functions of a class's body, or the function itself."""
+    if not isinstance(piece.node, ast.ClassDef):
+        yield piece.node
+        return
+    yield from (node for node in piece.node.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))

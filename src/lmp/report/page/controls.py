@@ -1,0 +1,74 @@
+"""What the reader of a page can change: sizes, precision, values of the config."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lmp.expand.point import GIVEN, UNIVERSAL_DEFAULTS
+from lmp.records import ModelAnalysis
+
+PRECISIONS = {"float32": (4, 4), "bfloat16": (2, 2), "float16": (2, 2), "float8": (1, 1), "w8a16": (1, 2)}
+"""Bytes of a weight and of an activation element: what `lmp evaluate --dtype` knows (a test holds them equal)."""
+
+SLIDERS = {"batch_size": 2**10, "seq_len": 2**17, "cache_len": 2**20}
+"""Name -> where its slider ends. The number beside it may be larger."""
+
+START = {"batch_size": 1, "seq_len": 2048, "cache_len": 0}
+"""Values that a page opens with: a prefill."""
+
+NOT_GIVEN = 1024
+"""What a page puts in for a size that neither a config nor the class's defaults have; the page says so."""
+
+PHASES = {
+    "prefill": {"seq_len": 2048, "cache_len": 0},
+    "decode": {"seq_len": 1, "cache_len": 2048},
+    "chunked prefill": {"seq_len": 512, "cache_len": 2048},
+}
+"""The sizes that a button sets. What is right for the phase already stays: a prefill of 100 tokens remains one."""
+
+_TITLES = {
+    "batch_size": "batch size",
+    "seq_len": "new tokens",
+    "cache_len": "tokens in the cache",
+    "w_bytes": "bytes of a weight",
+    "a_bytes": "bytes of an activation",
+    "kv_bytes": "bytes of a cache element",
+}
+
+
+def variables(model: ModelAnalysis) -> list[dict[str, Any]]:
+    """Every name that the formulas may use, with its first value and how it is changed."""
+    names = dict.fromkeys((*model.parameters, "w_bytes", "a_bytes"))
+    sizes = [name for name in SLIDERS if name in names]
+    return [_variable(model, name) for name in (*sizes, *(name for name in names if name not in sizes))]
+
+
+def _variable(model: ModelAnalysis, name: str) -> dict[str, Any]:
+    known = {**UNIVERSAL_DEFAULTS, **{n: v for n, v in model.values.items() if n not in GIVEN}, **START}
+    found: dict[str, Any] = {
+        "name": name,
+        "title": _TITLES.get(name, name),
+        "origin": model.parameters.get(name, ""),
+        "value": str(known.get(name, NOT_GIVEN)),
+        "least": 1 if name in GIVEN else 0,
+    }
+    if name not in known:
+        found["not_given"] = True
+    if name in SLIDERS:
+        found["slider"] = SLIDERS[name]
+    return found
+
+
+def phases(model: ModelAnalysis) -> dict[str, dict[str, int]]:
+    """Only what has a cache has phases."""
+    return PHASES if {"seq_len", "cache_len"} <= model.parameters.keys() else {}
+
+
+def precisions(model: ModelAnalysis) -> dict[str, dict[str, int]]:
+    """Name -> the value of each variable that it sets."""
+    found = {}
+    for name, (weight, activation) in PRECISIONS.items():
+        found[name] = {"w_bytes": weight, "a_bytes": activation}
+        if "kv_bytes" in model.parameters:
+            found[name]["kv_bytes"] = activation
+    return found

@@ -1,0 +1,243 @@
+"""What is looked up and not read: every variable, flag, config file, kernel, note and skipped file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from lmp.recon.facts import EnvRead, Flag, Kernel, Place
+from lmp.report.document.parts import Code, Inline, Line, Paragraph, Section, Table
+from lmp.report.repository.pieces import code, counted, joined, plural, pointer, sentence, tally
+from lmp.report.repository.signs import NoteKind
+from lmp.report.repository.study import Study
+
+ENV = "Appendix A: environment variables"
+CLI = "Appendix B: command line flags"
+CONFIG = "Appendix C: config files"
+KERNELS = "Appendix D: kernels"
+MACROS = "Appendix E: sizes set by #define"
+NOTES = "Appendix F: notes in the code"
+SKIPPED = "Appendix G: files not read"
+_SIZE = re.compile(r"B[A-Z]{0,2}$|(?i:.*(?:block|tile|chunk|group|split|warp|stage|thread))")
+STAGES = re.compile(r"(?i)^(num_?)?stages?$")
+WARPS = re.compile(r"(?i)^(num_?)?warps?$")
+
+
+def appendices(study: Study) -> list[Section]:
+    return [_env(study), _flags(study), _config(study), _kernels(study), _macros(study), _notes(study), _skipped(study)]
+
+
+def _env(study: Study) -> Section:
+    facts = study.base.facts
+    reads = sorted(facts.env, key=lambda read: (not read.resolved, read.name, read.place.file, read.place.line))
+    rows = [
+        [_variable(read), _default(read), pointer(read.place), code(read.via, 40) if read.via else "direct"]
+        for read in reads
+    ]
+    words = sentence(
+        *counted(facts, "env_variables", "variable"),
+        " in ",
+        *counted(facts, "env_reads", "read"),
+        ", by name; what reading cannot work out stands last.",
+    )
+    searched = "os.environ, os.getenv, getenv and wrappers of them"
+    return Section(ENV, [Paragraph(words), Table(("Variable", "Default", "Read at", "Through"), rows, searched)])
+
+
+def _variable(read: EnvRead) -> Line:
+    if not read.resolved:
+        return sentence("not resolved statically: ", code(read.name, 60))
+    return sentence(code(read.name, 60), " (derived)") if read.derived else code(read.name, 60)
+
+
+def _default(read: EnvRead) -> Line:
+    if read.default is not None:
+        return code(read.default, 50)
+    return "none: must be set" if must_be_set(read) else "none"
+
+
+def must_be_set(read: EnvRead) -> bool:
+    """``os.environ["X"]`` raises where it is not set."""
+    return read.default is None and re.fullmatch(r"(os\.)?environ(\[.*\])?", read.via) is not None
+
+
+def _flags(study: Study) -> Section:
+    rows = [
+        [_names(flag), code(flag.default, 50) if flag.default is not None else "none", _help(flag), pointer(flag.place)]
+        for flag in study.base.facts.flags
+    ]
+    words = sentence(*counted(study.base.facts, "flags", "flag"), ", by file.")
+    return Section(
+        CLI, [Paragraph(words), Table(("Flag", "Default", "Help", "Where"), rows, "argparse, click, typer, fire, absl")]
+    )
+
+
+def _names(flag: Flag) -> Line:
+    return joined([code(name, 50) for name in flag.names[:3]])
+
+
+def _help(flag: Flag) -> Line:
+    return code(flag.help, 90) if flag.help.strip() else f"no help text ({flag.parser})"
+
+
+def _config(study: Study) -> Section:
+    rows: list[list[Line]] = []
+    for file in study.base.facts.config_files:
+        where: Line = pointer(file.keys[0]) if file.keys else Code(file.file)
+        rows.append([where, file.kind, joined([code(name, 30) for name in file.names[:6]]) or "no keys at the top"])
+    words = sentence(*counted(study.base.facts, "config_files", "file"), ", with their first keys.")
+    return Section(
+        CONFIG,
+        [Paragraph(words), Table(("File", "Kind", "Keys"), rows, "YAML, TOML, JSON and INI files that hold settings")],
+    )
+
+
+# --- kernels ---------------------------------------------------------------------------------------------------------
+
+
+def _kernels(study: Study) -> Section:
+    rows = [kernel_row(study, kernel) for kernel in study.base.facts.kernels]
+    words: list[Inline] = [
+        *(
+            *counted(study.base.facts, "kernels", "kernel"),
+            " and ",
+            *counted(study.base.facts, "launches", "launch", "launches"),
+            ".",
+        ),
+        " “constexpr” are parameters that the caller sets and whose value does not stand at a launch.",
+    ]
+    table = Table(
+        ("Kernel", "BLOCK_M/N/K and other sizes", "NUM_STAGES", "NUM_WARPS", "From"),
+        rows,
+        "Triton, CUDA, Metal, TileLang, CuTe, Pallas and Numba kernels in all files",
+    )
+    return Section(KERNELS, [Paragraph(words), table])
+
+
+def kernel_row(study: Study, kernel: Kernel) -> list[Line]:
+    """A kernel with what is found of its configuration: autotuning, launches, constexpr parameters."""
+    values = _values(study, kernel)
+    sizes = {name: found for name, found in values.items() if not STAGES.match(name) and not WARPS.match(name)}
+    named = pointer(kernel.place, kernel.name)
+    return [
+        sentence(named, f", {kernel.language}"),
+        _sizes(sizes) or _constexprs(kernel) or "none found (searched: autotune, launches, constexpr parameters)",
+        _one(values, STAGES),
+        _one(values, WARPS),
+        _origin(study, kernel),
+    ]
+
+
+def _values(study: Study, kernel: Kernel) -> dict[str, list[str]]:
+    """Name -> the values that it takes, as found in autotune configurations and at launches."""
+    found: dict[str, list[str]] = {}
+    launches = study.launches.get(kernel.name.rpartition(".")[2], ())
+    sources: list[Mapping[str, int | str]] = [config.values for config in kernel.configs]
+    sources += [dict(launch.values) for launch in launches]
+    for values in sources:
+        for name, value in values.items():
+            if str(value) != name and str(value) not in found.setdefault(name, []):
+                found[name].append(str(value))
+    return {name: values for name, values in found.items() if values}
+
+
+def _sizes(values: Mapping[str, Iterable[str]]) -> list[Inline]:
+    numbers = {name: list(found) for name, found in values.items() if all(re.fullmatch(r"-?\d+", v) for v in found)}
+    # What is switched on or off at a launch is no size.
+    other = {name: list(found) for name, found in values.items() if name not in numbers and _SIZE.match(name)}
+    shown = sorted(
+        {**numbers, **other}.items(),
+        key=lambda item: (not _SIZE.match(item[0]), item[0] not in numbers),
+    )
+    pieces = joined([code(f"{name} = {', '.join(_in_order(found))}", 44) for name, found in shown[:5]])
+    return [*pieces, f" and {len(shown) - 5} more"] if len(shown) > 5 else pieces
+
+
+def _in_order(values: list[str]) -> list[str]:
+    return sorted(values, key=int) if all(re.fullmatch(r"-?\d+", value) for value in values) else values
+
+
+def _constexprs(kernel: Kernel) -> list[Inline]:
+    shown = list(kernel.constexprs)
+    if not shown:
+        return []
+    more = f" and {len(shown) - 6} more" if len(shown) > 6 else ""
+    return (
+        ["constexpr ", code(", ".join(shown[:6]), 60), more] if more else ["constexpr ", code(", ".join(shown[:6]), 60)]
+    )
+
+
+def _one(values: Mapping[str, list[str]], pattern: re.Pattern[str]) -> Line:
+    found = [value for name, each in values.items() if pattern.match(name) for value in each]
+    return code(", ".join(_in_order(list(dict.fromkeys(found)))), 40) if found else "not set"
+
+
+def _origin(study: Study, kernel: Kernel) -> Line:
+    parts: list[list[Inline]] = []
+    resolved = [config for config in kernel.configs if config.values]
+    if kernel.autotuned is not None:
+        key = sentence(" by ", code(", ".join(kernel.key), 40)) if kernel.key else []
+        many = plural(len(resolved), "configuration") if resolved else ["autotuned"]
+        parts.append([*many, " at ", pointer(kernel.autotuned), *key])
+    open_ = next((config for config in kernel.configs if not config.values and config.expression), None)
+    if open_ is not None:
+        stop: list[Inline] = [" (stopped at ", pointer(open_.stopped_at), ")"] if open_.stopped_at else []
+        parts.append(["not resolved statically: ", code(open_.expression, 50), *stop])
+    launches = study.launches.get(kernel.name.rpartition(".")[2], [])
+    if launches:
+        parts.append(
+            [
+                "launched at ",
+                pointer(launches[0].place),
+                *([f" and {len(launches) - 1} more"] if len(launches) > 1 else []),
+            ]
+        )
+    if kernel.launch_bounds:
+        parts.append(["launch bounds ", code(kernel.launch_bounds, 40)])
+    return joined(parts, "; ") or "no launch or autotuner found for this name"
+
+
+def _macros(study: Study) -> Section:
+    rows: list[list[Line]] = [
+        [code(name, 40), code(value or "no value", 60), pointer(place, name)]
+        for name, value, place in study.base.facts.macros
+    ]
+    return Section(MACROS, [Table(("Name", "Value", "Where"), rows, "#define of sizes in C, C++ and CUDA files")])
+
+
+# --- notes and files -------------------------------------------------------------------------------------------------
+
+KINDS: dict[NoteKind, str] = {
+    "todo": "left to do",
+    "not implemented": "not implemented",
+    "requires": "asks for hardware or a version",
+    "deprecated": "deprecated",
+    "warning": "warns",
+    "swallowed": "errors not passed on",
+}
+
+
+def _notes(study: Study) -> Section:
+    rows: list[list[Line]] = []
+    for kind, words in KINDS.items():
+        for file, note in study.base.notes(kind):
+            said = f"{note.detail} [{note.text}]" if kind == "requires" and note.detail else note.text or "no message"
+            said = f"except {note.text}: {note.detail}" if kind == "swallowed" else said
+            rows.append([words, pointer(Place(file, note.line)), code(said, 110)])
+    totals = joined([sentence(f"{words} ", tally(len(list(study.base.notes(kind))))) for kind, words in KINDS.items()])
+    searched = "comments, raises, asserts, warnings and except clauses of the repository's own code"
+    return Section(NOTES, [Paragraph(sentence(totals, ".")), Table(("What", "Where", "As it stands"), rows, searched)])
+
+
+def _skipped(study: Study) -> Section:
+    every = [*study.base.facts.skipped, *study.base.unread]
+    rows: list[list[Line]] = [
+        [Code(each.file), said_why(each.why)] for each in sorted(every, key=lambda each: each.file)
+    ]
+    return Section(
+        SKIPPED, [Table(("File", "Why"), rows, "files that are binary, too large, not decodable or do not parse")]
+    )
+
+
+def said_why(why: str) -> Inline:
+    return code(why, 140)

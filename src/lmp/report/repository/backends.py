@@ -1,0 +1,201 @@
+"""Kernel hotspots and backends: kernels with their block sizes, and what stands behind attention and GEMM."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from lmp.recon.facts import Definition, Kernel, Launch, Place
+from lmp.report.document.parts import Block, Bold, Bullets, Code, Inline, Line, Link, Paragraph, Section, Table
+from lmp.report.repository.appendix import KERNELS, MACROS, kernel_row
+from lmp.report.repository.facets import what
+from lmp.report.repository.pieces import code, count, joined, plural, pointer, sentence
+from lmp.report.repository.roles import ASIDE, DIFFUSION
+from lmp.report.repository.signs import Note
+from lmp.report.repository.study import Study
+from lmp.report.repository.workflows import anchor
+
+SHOWN_KERNELS, SHOWN_CLASSES = 24, 12
+COLUMNS = ("Kernel", "BLOCK_M/N/K and other sizes", "NUM_STAGES", "NUM_WARPS", "From")
+_MATTERS = re.compile(
+    r"attn|attention|decode|prefill|paged|matmul|gemm|moe|quant|norm|rope|softmax|sampl|delta|chunk_fwd|recurrent|cross_entropy|swiglu|fwd",
+    re.IGNORECASE,
+)
+
+
+def backends(study: Study) -> Section:
+    bullets = [
+        *_classes(
+            study,
+            "Attention backend(s)",
+            r"Attention\w*Backend$|AttnBackend$|AttentionImpl$|^\w*(Flash|Paged|SDPA)\w*Attention$",
+            _attention(study),
+        ),
+        *_classes(
+            study,
+            "GEMM / quantization backends",
+            r"Quant\w*(Config|Method|Linear)$|LinearMethod\w*$|Linear\w*Method$|MoEMethod$|^(Fp8|AWQ|GPTQ|Int8|W8A8|MXFP4|NVFP4)\w*|^Quantized\w+$",
+            _gemm(study),
+        ),
+        *_optional(study),
+    ]
+    blocks: list[Block] = [Bullets(bullets)]
+    blocks += _table(study)
+    return Section("Kernel hotspots / backends", blocks)
+
+
+# --- kernels ---------------------------------------------------------------------------------------------------------
+
+
+def _table(study: Study) -> list[Block]:
+    kernels = study.kernels
+    searched = "Triton, CUDA, Metal, TileLang, CuTe, Pallas and Numba kernels in all files"
+    if not kernels:
+        return [Paragraph(f"Kernels: none found (searched: {searched}).")]
+    ranked = sorted(kernels, key=lambda kernel: (-_rank(study, kernel), kernel.place.file, kernel.place.line))
+    table = Table(COLUMNS, [kernel_row(study, kernel) for kernel in ranked[:SHOWN_KERNELS]], searched)
+    if len(kernels) <= SHOWN_KERNELS:
+        words: list[Inline] = [
+            *counted(study.base.facts, "kernels", "kernel"),
+            ", with what the code says of their configuration.",
+        ]
+    else:
+        words = [
+            f"The {SHOWN_KERNELS} kernels with most configurations and launches of attention, GEMM, norm, sampling",
+            *("; all ", count(study.base.facts, "kernels"), " are in ", Link(KERNELS, anchor(KERNELS)), "."),
+        ]
+    if study.base.facts.macros:
+        words += [" Sizes set by #define are in ", Link(MACROS, anchor(MACROS)), "."]
+    return [Paragraph(words), table]
+
+
+def _rank(study: Study, kernel: Kernel) -> float:
+    own = study.base.is_own(kernel.place.file) and not ASIDE.search(kernel.place.file)
+    score = 3.0 if own else 0.0
+    score += 2 if _MATTERS.search(kernel.name) else 0
+    score += 1.5 if kernel.autotuned else 0
+    score += min(len(study.launches.get(kernel.name.rpartition(".")[2], ())), 4) * 0.5
+    score -= 1.5 if re.search(r"bwd|backward|diffus", kernel.name + kernel.place.file) else 0
+    return score + min(len(kernel.configs), 40) / 20
+
+
+# --- classes ---------------------------------------------------------------------------------------------------------
+
+
+def _classes(study: Study, title: str, pattern: str, bases: Sequence[str]) -> list[Line]:
+    found: dict[tuple[str, str], Definition] = {}
+    for name in bases:
+        found.update({(d.place.file, d.qualname): d for d in study.base.subclasses.get(name, ())})
+    for each in study.base.definitions:
+        is_class = (
+            each.kind == "class" and "." not in each.qualname and (each.methods or not each.name.endswith("Config"))
+        )
+        if is_class and re.search(pattern, each.name):
+            found.setdefault((each.place.file, each.qualname), each)
+    kept = [
+        d
+        for d in found.values()
+        if not re.search(DIFFUSION, d.place.file) and not re.search(r"Error$|Test|Mixin$|Cache|Params$", d.name)
+    ]
+    ranked = sorted(
+        kept,
+        key=lambda d: (
+            bool(ASIDE.search(d.place.file)),
+            -study.base.imported_by(d),
+            -(d.end - d.place.line),
+            d.place.file,
+        ),
+    )
+    lines: list[Line] = [
+        sentence(Bold(title), ": ", pointer(d.place, d.name), " ", what(study, d)) for d in ranked[:SHOWN_CLASSES]
+    ]
+    if len(ranked) > SHOWN_CLASSES:
+        rest = [pointer(d.place, d.name) for d in ranked[SHOWN_CLASSES:]]
+        lines.append(
+            sentence(
+                Bold(title),
+                ", and ",
+                *plural(len(rest), "more class", "more classes"),
+                ": ",
+                joined(rest[:8]),
+                " …" if len(rest) > 8 else "",
+            )
+        )
+    return lines or _functions(study, title)
+
+
+def _functions(study: Study, title: str) -> list[Line]:
+    """Where there is no class of backends: the functions that do it."""
+    pattern = r"attention|attn" if title.startswith("Attention") else r"quant|gemm|matmul|linear"
+    found = [
+        d
+        for d in study.base.definitions
+        if d.kind == "function"
+        and "." not in d.qualname
+        and re.search(pattern, d.name)
+        and not ASIDE.search(d.place.file)
+    ]
+    never = r"^_|kernel|_bwd|backward|naive|_ref$|mask|scale|quantize_model|estimate|_names?$|_config|_shape"
+    never += "" if title.startswith("Attention") else "|attn|attention|linear_to|to_linear"
+    found = [d for d in found if not re.search(never, d.name)]
+    ranked = sorted(found, key=lambda d: (-study.base.imported_by(d), -(d.end - d.place.line), d.place.file))[:6]
+    if not ranked:
+        return [
+            f"{title}: none found"
+            " (searched: classes and functions named by attention, backend, quantization, GEMM, matmul)"
+        ]
+    return [sentence(Bold(title), ": ", pointer(d.place, d.name), " ", what(study, d)) for d in ranked]
+
+
+def _attention(study: Study) -> list[str]:
+    return [name for name in study.base.subclasses if re.search(r"(Attention|Attn)\w*Backend$|^AttentionImpl$", name)]
+
+
+def _gemm(study: Study) -> list[str]:
+    return [
+        name for name in study.base.subclasses if re.search(r"Quant\w*(Config|MethodBase)$|LinearMethodBase$", name)
+    ]
+
+
+# --- optional packages -----------------------------------------------------------------------------------------------
+
+
+def _optional(study: Study) -> list[Line]:
+    packages: dict[str, list[tuple[str, Note]]] = {}
+    for file, note in study.base.notes("optional"):
+        top = note.text.split(".")[0]
+        if (
+            top
+            and study.base.modules.file(top, file) is None
+            and not re.fullmatch(r"typing\w*|importlib\w*|tomllib|tomli", top)
+        ):
+            packages.setdefault(top, []).append((file, note))
+    if not packages:
+        return ["Optional libs: none found (searched: imports inside of try blocks that go on without the package)"]
+    ranked = sorted(packages.items(), key=lambda item: (-len(item[1]), item[0]))
+    lines: list[Line] = []
+    for name, found in ranked[:10]:
+        file, note = found[0]
+        instead: list[Inline] = [" without it: ", code(note.detail, 70)] if note.detail else []
+        lines.append(
+            sentence(
+                Bold("Optional libs"),
+                ": ",
+                Code(name),
+                " tried at ",
+                *plural(len(found), "place"),
+                ", first ",
+                pointer(Place(file, note.line), name),
+                *instead,
+            )
+        )
+    if len(ranked) > 10:
+        rest = joined(
+            [[Code(name), " at ", pointer(Place(found[0][0], found[0][1].line))] for name, found in ranked[10:]]
+        )
+        lines.append(sentence(Bold("Optional libs"), ", tried less often: ", rest))
+    return lines
+
+
+def launches_of(study: Study, kernel: Kernel) -> list[Launch]:
+    return study.launches.get(kernel.name.rpartition(".")[2], [])

@@ -1,0 +1,74 @@
+"""The repository template, filled: every heading and column as the template has it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from lmp.recon.facts import RepoFacts
+from lmp.report.document.parts import Document
+from lmp.report.document.told import Told
+from lmp.report.repository.appendix import appendices
+from lmp.report.repository.checklist import checklist
+from lmp.report.repository.code_base import CodeBase
+from lmp.report.repository.components import components
+from lmp.report.repository.deep_dive import deep_dive
+from lmp.report.repository.extension import extension
+from lmp.report.repository.header import address, commit
+from lmp.report.repository.modules import modules
+from lmp.report.repository.overview import architecture, problem, tldr
+from lmp.report.repository.pieces import code
+from lmp.report.repository.pitfalls import pitfalls, questions
+from lmp.report.repository.signs import Signs
+from lmp.report.repository.study import Study
+from lmp.report.repository.workflows import workflows
+
+
+def document(
+    facts: RepoFacts, root: Path, told: Told | None = None, known: Mapping[str, Signs] | None = None
+) -> Document:
+    """The report on the repository in ``root``, which is read once more for what the facts do not have.
+
+    ``known`` are signs of files that were read before, by the sha256 of their bytes. Nothing of the repository is run.
+    """
+    return of_study(study(facts, root, told, known))
+
+
+_LAST: list[Study] = []
+"""The last repository that was studied: a report that an agent tells more of is made twice of the same."""
+
+
+def study(facts: RepoFacts, root: Path, told: Told | None = None, known: Mapping[str, Signs] | None = None) -> Study:
+    """What the report is made from, read once for the same facts."""
+    if not (_LAST and _LAST[0].base.facts is facts and _LAST[0].clone == root):
+        _LAST[:] = [Study(CodeBase(facts, root, known or {}), root)]
+    _LAST[0].told = told
+    return _LAST[0]
+
+
+def of_study(found: Study) -> Document:
+    """The same for what was studied already."""
+    base = found.base
+    sections = [
+        tldr(found),
+        problem(found),
+        architecture(found),
+        modules(found),
+        workflows(found),
+        components(found),
+        deep_dive(found),
+        extension(found),
+        pitfalls(found),
+        questions(found),
+    ]
+    sections.append(checklist(found, sections))
+    return Document(
+        title=f"Repo analysis: {base.facts.root_name}",
+        head=[
+            ("Repo", address(base)),
+            ("Local clone", code(str(found.clone), 300)),
+            ("Commit", commit(base)),
+            ("LLM-related", found.llm.line()),
+        ],
+        sections=[*sections, *appendices(found)],
+    )

@@ -1,0 +1,91 @@
+"""Whether a code base has to do with language models, by what its own code does."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+
+from lmp.report.document.parts import Code, Inline, Line
+from lmp.report.repository.code_base import CodeBase
+from lmp.report.repository.pieces import joined, plural, pointer, sentence
+
+LIBRARIES = (
+    "transformers",
+    "vllm",
+    "sglang",
+    "mlx_lm",
+    "flash_attn",
+    "flashinfer",
+    "xformers",
+    "tiktoken",
+    "sentencepiece",
+)
+_NAMES = (
+    ("attention classes or functions", r"Attention|[Aa]ttn|^attention"),
+    ("causal language models", r"ForCausalLM$|LMHeadModel$|^(GPT|Llama|Qwen\d*)(Model)?$"),
+    ("KV caches", r"KV_?Cache|KVPool|kv_?cache"),
+    ("prefill or decode steps", r"prefill|decode_step|forward_decode|generate_step|decoding"),
+    ("token sampling", r"sample_token|top_k|top_p|^Sampler$|make_sampler|SamplingParams|sample_logits"),
+    ("tokenizers", r"[Tt]okenizer"),
+    ("rotary embeddings", r"[Rr]otary|_rope|RoPE"),
+)
+ENOUGH = 2
+
+
+@dataclass(frozen=True)
+class Llm:
+    base: CodeBase
+
+    @cached_property
+    def signals(self) -> list[list[Inline]]:
+        """What of the code says so, each with a count and a place."""
+        found: list[list[Inline]] = []
+        for what, pattern in _NAMES:
+            named = [each for each in self.base.definitions if re.search(pattern, each.name)]
+            if named:
+                first = max(
+                    named,
+                    key=lambda d: (
+                        not d.name.startswith("_"),
+                        "." not in d.qualname,
+                        self.base.imported_by(d),
+                        -d.place.line,
+                    ),
+                )
+                found.append(
+                    sentence(f"{what}: ", *plural(len(named), "definition"), ", as ", pointer(first.place, first.name))
+                )
+        attention = [
+            kernel for kernel in self.base.facts.kernels if re.search(r"attn|attention|softmax|rope", kernel.name)
+        ]
+        if attention:
+            found.append(
+                sentence(
+                    "kernels for it: ",
+                    *plural(len(attention), "kernel"),
+                    ", as ",
+                    pointer(attention[0].place, attention[0].name),
+                )
+            )
+        return found
+
+    @cached_property
+    def libraries(self) -> list[tuple[str, int]]:
+        used = self.base.packages_used
+        return [(name, used[name]) for name in LIBRARIES if name in used]
+
+    @cached_property
+    def related(self) -> bool:
+        return len(self.signals) >= ENOUGH or (bool(self.signals) and bool(self.libraries))
+
+    def line(self) -> Line:
+        """``yes (signals: …)`` for the head of the report."""
+        libraries = joined(
+            [[Code(name), " imported by ", *plural(files, "file")] for name, files in self.libraries[:3]]
+        )
+        parts: list[list[Inline]] = [*self.signals[:4], *([libraries] if libraries else [])]
+        if not parts:
+            searched = "names of attention, causal models, KV caches, prefill, sampling, tokenizers; imports"
+            return f"no (signals: none found (searched: {searched}))"
+        return sentence("yes" if self.related else "no", " (signals: ", joined(parts, "; "), ")")

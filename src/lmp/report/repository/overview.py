@@ -1,0 +1,210 @@
+"""The first sections: what it is, what it is for, and how its parts hang together."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from lmp.recon.facts import Place
+from lmp.report.document.parts import Bullets, Code, Inline, Line, Mermaid, Node, Paragraph, Section
+from lmp.report.repository.header import metadata
+from lmp.report.repository.pieces import code, count, counted, joined, plural, pointer, said, sentence, tally
+from lmp.report.repository.readme import quotes, summary
+from lmp.report.repository.study import Study
+from lmp.report.repository.units import Unit, units
+from lmp.report.repository.workflows import importance
+
+MOST_NODES, MOST_EDGES = 14, 26
+FRAMEWORKS = {
+    "torch": "PyTorch",
+    "triton": "Triton",
+    "mlx": "MLX",
+    "jax": "JAX",
+    "flax": "Flax",
+    "tensorflow": "TensorFlow",
+    "tilelang": "TileLang",
+    "cutlass": "CuTe DSL",
+    "cupy": "CuPy",
+    "numba": "Numba",
+    "tinygrad": "tinygrad",
+}
+CORE = ("runtime loop", "scheduler", "KV cache", "sampling")
+COMPILED = (
+    ("kept out of compilation", r"disable"),
+    ("recorded as CUDA graphs", r"[Cc]uda\.?[Gg]raph|CUDAGraph|cuda\.graph"),
+    ("compiled", r"compile|jit\b|pjit"),
+)
+
+
+def tldr(study: Study) -> Section:
+    lines = study.told.tldr() if study.told else list(_composed(study))
+    return Section("TL;DR (5–8 lines)", [Bullets(lines)])
+
+
+def _composed(study: Study) -> Iterator[Line]:
+    base, facts = study.base, study.base.facts
+    yield _what_it_is(study)
+    yield _size(study)
+    yield _started(study)
+    shared = study.roles.most_imported[:4]
+    if shared:
+        parts = [
+            sentence(pointer(c.definition.place, c.definition.name), " by ", *plural(c.importers, "file"))
+            for c in shared
+        ]
+        yield sentence("Most imported of its own: ", joined(parts), ".")
+    played = [each for each in study.components if each.title in CORE]
+    if study.llm.related and played:
+        named = [sentence(f"{each.title} ", pointer(each.definition.place, each.definition.name)) for each in played]
+        yield sentence("Inference runs through: ", joined(named), ".")
+    if facts.kernels:
+        yield _kernels(study)
+    yield sentence(
+        *("Controlled by ", *counted(facts, "env_variables", "environment variable"), " in "),
+        *(*counted(facts, "env_reads", "read"), ", ", *counted(facts, "flags", "command line flag"), " and "),
+        *(*counted(facts, "config_files", "config file"), "."),
+    )
+    unread = len(facts.skipped) + len(base.unread)
+    if unread:
+        yield sentence("Not read, or not in full: ", *plural(unread, "file"), ", see open questions.")
+
+
+def _what_it_is(study: Study) -> Line:
+    found = summary(study.base)
+    name = Code(study.base.facts.root_name)
+    if found is None:
+        used = [FRAMEWORKS[name] for name in study.base.packages_used if name in FRAMEWORKS][:3]
+        code_uses = f"its code uses {', '.join(used)}." if used else "its code imports no framework that is known here."
+        return sentence(name, " says nothing of itself in a README, pyproject.toml or METADATA; ", code_uses)
+    return sentence(name, ", in its own words: ", said(found.text, 200), " (", pointer(found.place), ").")
+
+
+def _size(study: Study) -> Line:
+    facts = study.base.facts
+    own = sum(file.lines for file in study.base.code)
+    languages = joined([[f"{name} ", tally(lines)] for name, lines in list(study.base.languages.items())[:3]])
+    return sentence(
+        *(count(facts, "files"), " files with ", count(facts, "lines"), " lines were read; its own code is "),
+        *(
+            *plural(len(study.base.code), "file"),
+            " with ",
+            tally(own),
+            " lines (all code by language: ",
+            languages,
+            ").",
+        ),
+    )
+
+
+def _started(study: Study) -> Line:
+    entries = study.entries
+    commands = [each for each in entries if each.kind == "cli"]
+    servers = [each for each in entries if each.kind == "server" and study.base.is_own(each.place.file)]
+    scripts = [each for each in entries if each.kind in ("script", "benchmark", "example")]
+    scripts.sort(key=lambda each: not study.base.is_own(each.place.file))
+    parts: list[list[Inline]] = []
+    for found, one, many in (
+        (commands, "command", "commands"),
+        (servers, "server or route", "servers and routes"),
+        (scripts, "file with a main block", "files with a main block"),
+    ):
+        if found:
+            first = min(found, key=lambda entry: importance(study, entry))
+            parts.append([*plural(len(found), one, many), ", as ", code(first.name), " at ", pointer(first.place)])
+    if not parts:
+        return "A library: no command, server or main block was found; it is used by importing it."
+    return sentence("Started by ", joined(parts, "; "), ".")
+
+
+def _kernels(study: Study) -> Line:
+    facts = study.base.facts
+    names = [name for name in facts.counts if name.startswith("kernels.")]
+    parts = [sentence(count(facts, name), f" in {name.partition('.')[2]}") for name in names]
+    words = sentence(counted(facts, "kernels", "GPU kernel"), " (", joined(parts), ")")
+    if facts.counts["autotuned"]:
+        words += [", ", count(facts, "autotuned"), " of them autotuned over ", count(facts, "autotune_configs")]
+        words.append(" configurations")
+    if facts.counts["launches"]:
+        words += ["; launched at ", *counted(facts, "launches", "place")]
+    return [*words, "."]
+
+
+# --- what it is for --------------------------------------------------------------------------------------------------
+
+
+def problem(study: Study) -> Section:
+    items: list[Line] = [sentence(said(each.text, 260), " (", pointer(each.place), ")") for each in quotes(study.base)]
+    looked = "README files, METADATA, pyproject.toml, setup.cfg: summary, first paragraphs, lists of features"
+    return Section("What problem it solves", [Bullets(items, looked)])
+
+
+# --- how its parts hang together -------------------------------------------------------------------------------------
+
+
+def architecture(study: Study) -> Section:
+    parts = units(study.base.code, MOST_NODES, least=0.1)
+    edges = _edges(study, parts)
+    ranked = sorted(edges.items(), key=lambda item: (-item[1], item[0]))
+    shown = ranked[:MOST_EDGES]
+    nodes = [Node(str(at), f"{unit.title}{_rest(unit)}\n{unit.lines:,} lines") for at, unit in enumerate(parts)]
+    graph = Mermaid(nodes, [(str(a), str(b), str(n)) for (a, b), n in sorted(shown)])
+    words: Line = sentence(
+        "An arrow leads from a part to a part that it imports; its number says how many pairs of files do so.",
+        _not_drawn(len(ranked) - len(shown), shown[-1][1]) if len(ranked) > len(shown) else "",
+    )
+    if not ranked:
+        words = "Imports between the parts: none found (searched: import statements and includes of all source files)."
+    return Section("Architecture map (one diagram)", [graph, Paragraph(words), Bullets(list(_execution(study)))])
+
+
+def _edges(study: Study, parts: list[Unit]) -> dict[tuple[int, int], int]:
+    of_file = {file.file: at for at, unit in enumerate(parts) for file in unit.files}
+    edges: dict[tuple[int, int], int] = {}
+    for file, targets in study.base.imports.items():
+        for target in targets:
+            if file in of_file and target in of_file and of_file[file] != of_file[target]:
+                key = of_file[file], of_file[target]
+                edges[key] = edges.get(key, 0) + 1
+    return edges
+
+
+def _not_drawn(left: int, fewest: int) -> list[Inline]:
+    return [" Not drawn: ", *plural(left, "arrow"), " of ", *plural(fewest, "pair"), " or fewer."]
+
+
+def _rest(unit: Unit) -> str:
+    return f" ({unit.rest}: {len(unit.files)} files)" if unit.rest == "smaller parts" else ""
+
+
+def _execution(study: Study) -> Iterator[Line]:
+    """Framework, execution model, what it needs."""
+    base = study.base
+    used = [(FRAMEWORKS[name], files) for name, files in base.packages_used.items() if name in FRAMEWORKS]
+    parts = [[f"{name} in ", *plural(files, "file")] for name, files in used]
+    for language in base.languages:
+        files = sum(file.language == language for file in base.code)
+        if language != "python" and files:
+            parts.append([f"{language} in ", *plural(files, "file")])
+    searched = f"none found (searched: imports of {', '.join(FRAMEWORKS.values())}; files of CUDA and C++)"
+    yield sentence("Framework: ", joined(parts) or searched, ".")
+    yield sentence("Execution model: ", _model_of_execution(study), ".")
+    for file, text in metadata(base):
+        required = re.findall(r"^Requires-Dist: *([^;\n]+)$", text, re.MULTILINE)
+        if required:
+            line = next(n for n, each in enumerate(text.split("\n"), 1) if each.startswith("Requires-Dist:"))
+            needed = code(", ".join(each.strip() for each in required), 140)
+            yield sentence("Needs ", needed, " (", pointer(Place(file, line)), ").")
+
+
+def _model_of_execution(study: Study) -> list[Inline]:
+    left = list(study.base.notes("compiled"))
+    told: list[list[Inline]] = []
+    for what, pattern in COMPILED:
+        chosen = [each for each in left if re.search(pattern, each[1].text)]
+        left = [each for each in left if each not in chosen]
+        if chosen:
+            file, note = chosen[0]
+            first = sentence(", first ", pointer(Place(file, note.line)), " ", code(note.text, 60))
+            told.append([f"{what} at ", *plural(len(chosen), "place"), *first])
+    searched = "torch.compile, CUDA graphs, mx.compile, jax.jit"
+    return joined(told, "; ") if told else [f"eager, as compilation: none found (searched: {searched})"]

@@ -1,0 +1,85 @@
+"""Small pieces of a repository report: code and words of other people that must not become markup, and counts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from lmp.report.document.amounts import Claim, Number, Term
+from lmp.report.document.parts import Code, Inline, Line, Pointer
+
+if TYPE_CHECKING:
+    from lmp.recon.facts import Place, RepoFacts
+
+WIDTH = 160
+"""Characters of a row of a table that can be read without scrolling."""
+
+_LOOKS_LIKE_PLACE = re.compile(r"(\.\w+|\w):(?=\d)")
+_PLACEHOLDER = re.compile(r"[\[<{][A-Za-z_ :-]+[\]>}]|TODO|TBD|\.\.\.")
+_NOT_PLAIN = re.compile(r"[{}<>\[\]|\\$~]|https?:")
+_QUOTES = re.compile(r":\w+:(?=`)|[`*]+|(?<=\w)_(?=[\s.,;)]|$)")
+_MEASURE = re.compile(r"\d\s?(?:%|[kMGT]?B\b|m?s\b|[kMGT]?FLOP|params)|\b(?:TODO|TBD|FIXME|XXX)\b")
+
+
+def code(text: str, width: int = 90) -> Code:
+    """An excerpt of code, cut to ``width``. What would be read as a pointer or a placeholder of ours is kept apart."""
+    text = _LOOKS_LIKE_PLACE.sub(r"\1: ", cut(text, width))
+    return Code(f"= {text}" if _PLACEHOLDER.fullmatch(text) else text)
+
+
+def cut(text: str, width: int) -> str:
+    """On one line, of at most ``width`` characters."""
+    text = " ".join(text.split())
+    return text if len(text) <= width else text[: width - 1].rstrip() + "…"
+
+
+def said(text: str, width: int = 110) -> Inline:
+    """Words from a docstring or a README: as text where nothing in them means anything here, else as code."""
+    text = cut(_QUOTES.sub("", text), width).rstrip(".")
+    if _NOT_PLAIN.search(text) or _MEASURE.search(text) or _LOOKS_LIKE_PLACE.search(text):
+        return code(text, width)
+    return text
+
+
+def pointer(place: Place, symbol: str | None = None) -> Pointer:
+    """``symbol`` of a dotted name is its last part."""
+    return Pointer(place.file, place.line, symbol=None if symbol is None else symbol.rpartition(".")[2] or None)
+
+
+def count(facts: RepoFacts, name: str) -> Number:
+    """One of the counts of the whole repository."""
+    return Number(facts.counts.get(name, 0), "", Claim(expression="{n}", terms={"n": Term(name=name)}))
+
+
+def counted(facts: RepoFacts, name: str, one: str, many: str = "") -> list[Inline]:
+    """``3 flags``, of the whole repository."""
+    return [count(facts, name), f" {one if facts.counts.get(name, 0) == 1 else many or one + 's'}"]
+
+
+def tally(value: int) -> Number:
+    """A count of a part of the repository: it stands in no list of totals."""
+    return Number(value)
+
+
+def joined(items: Iterable[Inline | Sequence[Inline]], between: str = ", ") -> list[Inline]:
+    """Pieces in a row with something between them."""
+    found: list[Inline] = []
+    for item in items:
+        if found:
+            found.append(between)
+        found += [item] if not isinstance(item, (list, tuple)) else list(item)  # type: ignore[list-item]
+    return found
+
+
+def sentence(*parts: Line) -> list[Inline]:
+    """Pieces and runs of pieces as one line."""
+    found: list[Inline] = []
+    for part in parts:
+        found += part if isinstance(part, (list, tuple)) else [part]  # type: ignore[list-item]
+    return found
+
+
+def plural(number: int, one: str, many: str = "") -> list[Inline]:
+    """``3 files``."""
+    return [tally(number), f" {one if number == 1 else many or one + 's'}"]

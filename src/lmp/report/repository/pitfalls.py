@@ -1,0 +1,253 @@
+"""Pitfalls and open questions, each from a place in the code."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+from lmp.recon.facts import Place
+from lmp.report.document.parts import Bullets, Code, Inline, Line, Link, Paragraph, Section
+from lmp.report.repository.appendix import ENV, KERNELS, NOTES, SKIPPED, must_be_set
+from lmp.report.repository.pieces import code, count, joined, plural, pointer, sentence
+from lmp.report.repository.roles import ASIDE
+from lmp.report.repository.signs import Note, NoteKind
+from lmp.report.repository.study import Study
+from lmp.report.repository.workflows import anchor
+
+SHOWN = 4
+"""Of each kind; the rest is in the appendix."""
+
+
+def pitfalls(study: Study) -> Section:
+    items: list[Line] = []
+    for what, detect, fix in study.told.pitfalls() if study.told else ():
+        items.append(_item(what, detect, fix))
+    for kind in (_unset, _requires, _swallowed, _not_implemented, _deprecated, _left_to_do, _silent_fallbacks):
+        items += list(kind(study))
+    searched = "reads without a default, checks of hardware and versions, except clauses, deprecations, comments"
+    after: list[Inline] = [
+        "The most used files come first; every place of these kinds is in ",
+        Link(NOTES, anchor(NOTES)),
+        ".",
+    ]
+    return Section("Pitfalls / time sinks", [Bullets(items, searched), Paragraph(after)])
+
+
+def _item(what: Line, detect: Line, fix: Line) -> Line:
+    return sentence(what, " (how to detect: ", detect, "; fix: ", fix, ")")
+
+
+def _ranked(study: Study, kind: NoteKind, useful: Callable[[Note], bool] = lambda note: True) -> list[tuple[str, Note]]:
+    """Those in the files that most others import, one of a file at first."""
+    found = [(file, note) for file, note in study.base.notes(kind) if useful(note)]
+    found.sort(
+        key=lambda each: (
+            bool(ASIDE.search(each[0])),
+            -len(study.base.importers.get(each[0], ())),
+            each[0],
+            each[1].line,
+        )
+    )
+    first: dict[str, tuple[str, Note]] = {}
+    for file, note in found:
+        first.setdefault(file, (file, note))
+    return list(first.values())[:SHOWN]
+
+
+def _where(study: Study, file: str, note: Note) -> list[Inline]:
+    name = note.symbol.rpartition(".")[2]
+    around = study.base.around(file, note.line)
+    if not name or around is None:
+        return [pointer(Place(file, note.line))]
+    return ["in ", code(note.symbol, 60), " at ", pointer(Place(file, note.line))]
+
+
+def _unset(study: Study) -> Iterator[Line]:
+    found = [
+        read
+        for read in study.base.facts.env
+        if read.resolved and must_be_set(read) and study.base.is_own(read.place.file)
+    ]
+    names: dict[str, Place] = {}
+    for read in found:
+        names.setdefault(read.name, read.place)
+    for name, place in list(names.items())[:SHOWN]:
+        yield _item(
+            sentence(code(name), " is read without a default at ", pointer(place)),
+            sentence("it ends with ", code(f"KeyError: '{name}'")),
+            sentence("set it before the start, or read it there with ", code("os.environ.get")),
+        )
+
+
+def _requires(study: Study) -> Iterator[Line]:
+    for file, note in _ranked(study, "requires", lambda note: len(note.detail) > 15):
+        raises = note.about == "raises"
+        what = sentence(
+            *(code(note.text, 90), " ends with an error " if raises else " must hold "), *_where(study, file, note)
+        )
+        yield _item(
+            what,
+            sentence("the message is ", code(note.detail, 110)),
+            sentence(
+                "keep from calling ",
+                _function(note),
+                " there" if raises else " without it",
+                ", or change what the condition asks for",
+            ),
+        )
+
+
+def _swallowed(study: Study) -> Iterator[Line]:
+    useful = re.compile(r"pass|continue|return(?: None| False)?|\w+ = (?:None|False)")
+    for file, note in _ranked(study, "swallowed", lambda note: useful.fullmatch(note.detail) is not None):
+        yield _item(
+            sentence("errors of ", code(note.about, 70), " are lost ", *_where(study, file, note)),
+            sentence("no log line; after ", code(note.text, 40), " comes ", code(note.detail, 50)),
+            "log the error in this handler, or name the errors that are meant",
+        )
+
+
+def _not_implemented(study: Study) -> Iterator[Line]:
+    for file, note in _ranked(study, "not implemented", lambda note: len(note.text) > 12 and bool(note.about)):
+        yield _item(
+            sentence("not implemented when ", code(note.about, 80), " ", *_where(study, file, note)),
+            sentence(Code("NotImplementedError"), ": ", code(note.text, 100)),
+            sentence("do without this case of ", _function(note), ", or write it at this line"),
+        )
+
+
+def _deprecated(study: Study) -> Iterator[Line]:
+    for file, note in _ranked(study, "deprecated", lambda note: len(note.text) > 12):
+        instead = _INSTEAD.search(note.text)
+        fix: Line = (
+            sentence("as it says: ", code(instead[0], 70))
+            if instead
+            else sentence("see what ", _function(note), " takes now")
+        )
+        yield _item(
+            sentence("deprecated ", *_where(study, file, note)), sentence("the warning is ", code(note.text, 110)), fix
+        )
+
+
+_INSTEAD = re.compile(
+    r"(?:use|replaced by|renamed to|in favou?r of|switch to|set)\s+([`'\"{]?[\w.\-]+[^.;,]*)", re.IGNORECASE
+)
+
+
+def _left_to_do(study: Study) -> Iterator[Line]:
+    for file, note in _ranked(study, "todo", lambda note: len(note.text.split()) >= 5):
+        kind = "a workaround" if re.search(r"\b(HACK|FIXME|XXX)\b", note.text) else "unfinished"
+        importers = len(study.base.importers.get(file, ()))
+        taken: list[Inline] = [" in a file that ", *plural(importers, "file"), " import"] if importers > 1 else []
+        yield _item(
+            sentence(kind, " ", *_where(study, file, note)),
+            sentence("the path goes through ", _function(note), taken),
+            sentence("as the comment says: ", code(note.text, 130)),
+        )
+
+
+def _function(note: Note) -> Inline:
+    return code(note.symbol.rpartition(".")[2], 50) if note.symbol else "this file"
+
+
+def _silent_fallbacks(study: Study) -> Iterator[Line]:
+    useful = re.compile(r"\w+ = (?:None|False)(?:; \w+ = (?:None|False))*")
+    for file, note in _ranked(study, "optional", lambda note: useful.fullmatch(note.detail) is not None)[:2]:
+        yield _item(
+            sentence(
+                "without ", code(note.text), " another path is taken, silently, at ", pointer(Place(file, note.line))
+            ),
+            sentence(code(note.detail, 60), " after the import failed"),
+            sentence("install ", code(note.text.split(".")[0]), ", or test the name before relying on the fast path"),
+        )
+
+
+# --- open questions --------------------------------------------------------------------------------------------------
+
+
+def questions(study: Study) -> Section:
+    items: list[Line] = list(study.told.open_questions()) if study.told else []
+    items += [*_calls(study), *_names(study), *_configurations(study), *_files(study)]
+    searched = "calls in the pseudocode, environment reads, autotune configurations, files"
+    return Section("Open questions", [Bullets(items, searched)])
+
+
+def _calls(study: Study) -> Iterator[Line]:
+    for _, nest in study.nests:
+        seen: set[str] = set()
+        for text, place, how in nest.open_calls:
+            called = (text.partition(" = ")[2] or text).removeprefix("return ")
+            name = called.partition("(")[0]
+            if name in seen or how.startswith("each of"):
+                continue
+            seen.add(name)
+            yield sentence(
+                "What does ",
+                code(name, 50),
+                " call at ",
+                pointer(place),
+                f"? Reading alone cannot tell; it was taken as: {how}."
+                if how != "given at run time"
+                else "? It is given at run time.",
+            )
+
+
+def _names(study: Study) -> Iterator[Line]:
+    open_reads = [read for read in study.base.facts.env if not read.resolved]
+    if open_reads:
+        shown = joined([[code(read.name, 40), " at ", pointer(read.place)] for read in open_reads[:4]])
+        yield sentence(
+            "Which variables are read at ",
+            *plural(len(open_reads), "place"),
+            " whose name is worked out at run time (",
+            shown,
+            ")? All are in ",
+            Link(ENV, anchor(ENV)),
+            ".",
+        )
+
+
+def _configurations(study: Study) -> Iterator[Line]:
+    found: dict[str, tuple[int, Place]] = {}
+    for kernel in study.base.facts.kernels:
+        for config in kernel.configs:
+            if not config.values and config.expression:
+                reason = config.stopped or config.expression
+                number, place = found.get(reason, (0, config.stopped_at or config.place))
+                found[reason] = number + 1, place
+    ranked = sorted(found.items(), key=lambda item: (-item[1][0], item[0]))
+    for reason, (number, place) in ranked[:5]:
+        yield sentence(
+            "Which configurations do ",
+            *plural(number, "kernel"),
+            " have? They depend on ",
+            code(reason, 90),
+            " at ",
+            pointer(place),
+            ", which only the machine knows." if number > 1 else ", which only running it tells.",
+        )
+    if len(ranked) > 5:
+        yield sentence(
+            *plural(len(ranked) - 5, "more expression"),
+            " of configurations could not be resolved; they stand in ",
+            Link(KERNELS, anchor(KERNELS)),
+            ".",
+        )
+
+
+def _files(study: Study) -> Iterator[Line]:
+    every = [*study.base.facts.skipped, *study.base.unread]
+    if every:
+        shown = joined([[Code(each.file), " (", code(each.why, 60), ")"] for each in every[:4]])
+        yield sentence(
+            "What stands in ",
+            *plural(len(every), "file"),
+            " that could not be read, or not in full: ",
+            shown,
+            "? All are in ",
+            Link(SKIPPED, anchor(SKIPPED)),
+            ".",
+        )
+    guessed = count(study.base.facts, "definitions")
+    if not study.base.facts.definitions:
+        yield sentence("Why are there ", guessed, " definitions?")

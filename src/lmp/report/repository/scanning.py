@@ -1,0 +1,406 @@
+"""Finds the signs of a Python file in one walk over its statements."""
+
+from __future__ import annotations
+
+import ast
+import re
+import tokenize
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from io import StringIO
+
+from lmp.report.repository.signs import Import, Looping, Note, NoteKind, Signs
+
+CALLED = re.compile(
+    r"\b(\w*(?:prefill|decode|decoding|forward|sampl|schedul|generat|next_batch|run_batch|logits|process_batch"
+    r"|model|step|detokeni)\w*)\s*\("
+)
+"""Calls that say what a loop is for."""
+
+_HARDWARE = re.compile(
+    r"cuda|rocm|\bhip\b|capability|\bsm_?\d|hopper|blackwell|ampere|\bnpu\b|\bxpu\b|\bmps\b|metal\b|\bgpu|(?:torch|triton|cuda|python|driver|flash\w*|transformers|nccl|mlx)[\w.]*_?version"
+    r"|version_info|__version__|is_available|device_type|device\.type|is_cpu|is_contiguous|nvidia|\bamd\b|\btma\b",
+    re.IGNORECASE,
+)
+_TODO = re.compile(r"\b(?:TODO|FIXME|HACK|XXX)\b")
+_COMPILED = re.compile(
+    r"\b(torch\.compile|torch\.cuda\.CUDAGraph|torch\.cuda\.graph|CUDAGraph|mx\.compile|jax\.jit|pjit|torch\.jit\.script"
+    r"|torch\._dynamo\.disable|torch\.compiler\.disable)\b"
+)
+_ALLOCATORS = frozenset(
+    [
+        "zeros",
+        "empty",
+        "full",
+        "ones",
+        "zeros_like",
+        "empty_like",
+        "full_like",
+        "empty_strided",
+        "new_zeros",
+        "new_empty",
+        "arange",
+        "tensor",
+    ]
+)
+_LOGGING = frozenset(
+    [
+        "debug",
+        "info",
+        "warning",
+        "warn",
+        "error",
+        "exception",
+        "critical",
+        "log",
+        "print",
+        "print_exc",
+        "warning_once",
+        "log_warning",
+    ]
+)
+_DEPRECATED = re.compile(r"deprecat", re.IGNORECASE)
+_REGISTER = re.compile(r"(?:^|[._])(?:register|registry)(?:$|[._])|(?:^|\.)register\w*$|^register_")
+_NO_REGISTRY = re.compile(
+    r"^(?:torch|self|atexit|signal|ctx|codecs)\.|register_(?:buffer|parameter|module|\w*hook|fake|autograd|kernel|state_dict|pytree)"
+)
+_BROAD = frozenset({"Exception", "BaseException"})
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def signs(file: str, text: str) -> Signs:
+    """Of one Python file. Raises SyntaxError, ValueError or RecursionError for what Python cannot parse."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        tree = ast.parse(text)
+    scan = _Scan(file, text)
+    scan.block(tree.body, _Where())
+    notes = [*scan.notes, *_comments(text, scan.spans)]
+    notes.sort(key=lambda note: (note.line, note.kind))
+    return Signs(tuple(scan.imports), tuple(notes), tuple(scan.loops))
+
+
+@dataclass(frozen=True)
+class _Where:
+    symbol: str = ""
+    class_name: str = ""
+    stub: bool = False
+    """In a function of nothing but a docstring and a raise: it is abstract, not a limit."""
+
+    def into(self, name: str) -> str:
+        return f"{self.symbol}.{name}" if self.symbol else name
+
+
+@dataclass
+class _Scan:
+    file: str
+    text: str
+    imports: list[Import] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
+    loops: list[Looping] = field(default_factory=list)
+    spans: list[tuple[int, int, str]] = field(default_factory=list)
+    conditions: dict[ast.stmt, str] = field(default_factory=dict)
+    """A raise -> when it is reached."""
+
+    def __post_init__(self) -> None:
+        self.lines = self.text.split("\n")
+        self.package = self.file.split("/")[:-1]
+
+    def note(self, kind: NoteKind, node: ast.AST, where: _Where, text: str, detail: str = "", about: str = "") -> None:
+        line: int = node.lineno  # type: ignore[attr-defined]
+        self.notes.append(Note(kind, line, where.symbol, _short(text), _short(detail), _short(about)))
+
+    def block(self, body: list[ast.stmt], where: _Where) -> None:
+        for statement in body:
+            self.statement(statement, where)
+
+    def statement(self, node: ast.stmt, where: _Where) -> None:
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                self.function(node, where)
+            case ast.ClassDef():
+                self.a_class(node, where)
+            case ast.Import():
+                self.imports += [Import(alias.name, (), node.lineno) for alias in node.names]
+            case ast.ImportFrom():
+                names = tuple(alias.name for alias in node.names)
+                self.imports.append(Import(self.absolute(node), names, node.lineno))
+            case ast.If():
+                self.check(node, where)
+                self.block(node.body, where)
+                self.block(node.orelse, where)
+            case ast.For() | ast.AsyncFor() | ast.While():
+                self.block(node.body, where)
+                self.block(node.orelse, where)
+            case ast.With() | ast.AsyncWith():
+                for item in node.items:
+                    self.call(item.context_expr, where)
+                self.block(node.body, where)
+            case ast.Try():
+                self.attempt(node, where)
+            case ast.Match():
+                for case in node.cases:
+                    self.block(case.body, where)
+            case ast.Assert():
+                self.assertion(node, where)
+            case ast.Raise():
+                self.raised(node, where)
+            case ast.Expr() | ast.Return():
+                self.call(node.value, where)
+            case ast.Assign() | ast.AnnAssign():
+                self.assigned(node, where)
+
+    # -- definitions ---------------------------------------------------------------------------------------------------
+
+    def function(self, node: Function, where: _Where) -> None:
+        inner = _Where(where.into(node.name), where.class_name, _is_stub(node.body))
+        self.spans.append((node.lineno, node.end_lineno or node.lineno, inner.symbol))
+        self.decorators(node, where, inner.symbol)
+        self.loop(node, inner)
+        self.block(node.body, inner)
+
+    def a_class(self, node: ast.ClassDef, where: _Where) -> None:
+        inner = _Where(where.into(node.name), node.name)
+        self.spans.append((node.lineno, node.end_lineno or node.lineno, inner.symbol))
+        self.decorators(node, where, inner.symbol)
+        abstract = [
+            each.name
+            for each in node.body
+            if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef)) and _is_abstract(each)
+        ]
+        if abstract:
+            self.note("abstract", node, where, inner.symbol, ", ".join(abstract))
+        self.block(node.body, inner)
+
+    def decorators(self, node: Function | ast.ClassDef, where: _Where, name: str) -> None:
+        for decorator in node.decorator_list:
+            called = decorator.func if isinstance(decorator, ast.Call) else decorator
+            written = ast.unparse(called)
+            if _REGISTER.search(written) and not _NO_REGISTRY.search(written):
+                self.notes.append(Note("registration", decorator.lineno, name, written, _short(ast.unparse(decorator))))
+            elif _COMPILED.search(written):
+                self.notes.append(Note("compiled", decorator.lineno, name, _short(ast.unparse(decorator))))
+            elif "deprecated" in written.lower():
+                self.notes.append(Note("deprecated", decorator.lineno, name, _short(ast.unparse(decorator))))
+
+    def loop(self, node: Function, where: _Where) -> None:
+        loops = [each for each in _own(node) if isinstance(each, (ast.For, ast.AsyncFor, ast.While))]
+        body = node.body
+        if not loops and not any(isinstance(each, ast.ClassDef) for each in body):
+            return
+        if not loops:
+            return
+        inside: dict[str, None] = {}
+        for each in loops:
+            inside.update(dict.fromkeys(self._calls(each.lineno, each.end_lineno or each.lineno)))
+        every = dict.fromkeys(self._calls(node.lineno + 1, node.end_lineno or node.lineno))
+        if not every:
+            return
+        endless = any(isinstance(each, ast.While) for each in loops)
+        outside = tuple(name for name in every if name not in inside)
+        self.loops.append(
+            Looping(where.symbol, node.lineno, node.end_lineno or node.lineno, endless, tuple(inside), outside)
+        )
+
+    def _calls(self, first: int, last: int) -> list[str]:
+        code = "\n".join(line for line in self.lines[first - 1 : last] if not line.lstrip().startswith(("#", "def ")))
+        return CALLED.findall(code)
+
+    # -- statements ----------------------------------------------------------------------------------------------------
+
+    def absolute(self, node: ast.ImportFrom) -> str:
+        if not node.level:
+            return node.module or ""
+        base = self.package[: len(self.package) - node.level + 1]
+        return ".".join([*base, *([node.module] if node.module else [])])
+
+    def check(self, node: ast.If, where: _Where) -> None:
+        """``if capability < 9: raise …``."""
+        test = ast.unparse(node.test)
+        self.conditions.update((each, test) for each in node.body if isinstance(each, ast.Raise))
+        self.conditions.update((each, f"not ({test})") for each in node.orelse if isinstance(each, ast.Raise))
+        raises = next((each for each in node.body if isinstance(each, ast.Raise)), None)
+        if raises is None or raises.exc is None:
+            return
+        message = _message(raises.exc)
+        if _HARDWARE.search(test) and message:
+            self.note("requires", raises, where, test, message, "raises")
+
+    def assertion(self, node: ast.Assert, where: _Where) -> None:
+        condition = ast.unparse(node.test)
+        if _HARDWARE.search(condition):
+            self.note("requires", node, where, condition, _text(node.msg) if node.msg else "")
+
+    def raised(self, node: ast.Raise, where: _Where) -> None:
+        if node.exc is None or where.stub:
+            return
+        called = node.exc.func if isinstance(node.exc, ast.Call) else node.exc
+        if isinstance(called, ast.Name) and called.id == "NotImplementedError":
+            self.note("not implemented", node, where, _message(node.exc), about=self.conditions.get(node, ""))
+
+    def call(self, node: ast.expr | None, where: _Where) -> None:
+        node = node.value if isinstance(node, (ast.Await, ast.YieldFrom)) else node
+        if not isinstance(node, ast.Call):
+            return
+        name = _name(node.func)
+        last = name.rpartition(".")[2]
+        if name == "warnings.warn" or (last in ("warn", "warning", "warning_once") and "log" in name.lower()):
+            self.warning(node, name, where)
+        elif _COMPILED.search(name):
+            self.note("compiled", node, where, ast.unparse(node))
+        elif _REGISTER.search(name) and node.args and not _NO_REGISTRY.search(name):
+            self.note("registration", node, where, name, ast.unparse(node))
+
+    def warning(self, node: ast.Call, name: str, where: _Where) -> None:
+        message = _text(node.args[0]) if node.args else ""
+        category = " ".join(ast.unparse(each) for each in [*node.args[1:2], *(k.value for k in node.keywords)])
+        if _DEPRECATED.search(message) or "Deprecation" in category or "FutureWarning" in category:
+            self.note("deprecated", node, where, message)
+        elif name == "warnings.warn" and message:
+            self.note("warning", node, where, message)
+
+    def assigned(self, node: ast.Assign | ast.AnnAssign, where: _Where) -> None:
+        target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+        value = node.value
+        if value is None:
+            return
+        if isinstance(target, ast.Attribute) and where.class_name and _allocates(value):
+            self.note("allocation", node, where, ast.unparse(target), ast.unparse(value))
+        self.call(value, where)
+
+    def attempt(self, node: ast.Try, where: _Where) -> None:
+        for handler in node.handlers:
+            caught = [] if handler.type is None else [_name(each) for each in _types(handler.type)]
+            if handler.type is None or _BROAD & set(caught):
+                self.broad(node, handler, where)
+            if {"ImportError", "ModuleNotFoundError"} & set(caught) or (_BROAD & set(caught)):
+                self.optional(node, handler, where)
+            self.block(handler.body, where)
+        self.block(node.body, where)
+        self.block(node.orelse, where)
+        self.block(node.finalbody, where)
+
+    def broad(self, node: ast.Try, handler: ast.ExceptHandler, where: _Where) -> None:
+        kinds = [each for statement in handler.body for each in ast.walk(statement)]
+        if any(isinstance(each, ast.Raise) for each in kinds):
+            return
+        if handler.name and any(isinstance(each, ast.Name) and each.id == handler.name for each in kinds):
+            return
+        calls = (_name(each.func).rpartition(".")[2] for each in kinds if isinstance(each, ast.Call))
+        if any(name in _LOGGING for name in calls):
+            return
+        caught = "everything" if handler.type is None else ast.unparse(handler.type)
+        self.note(
+            "swallowed",
+            handler,
+            where,
+            caught,
+            "; ".join(ast.unparse(each) for each in handler.body),
+            ast.unparse(node.body[0]).split("\n")[0],
+        )
+
+    def optional(self, node: ast.Try, handler: ast.ExceptHandler, where: _Where) -> None:
+        if any(isinstance(each, ast.Raise) for each in handler.body) and len(handler.body) == 1:
+            return
+        instead = "; ".join(ast.unparse(each) for each in handler.body)
+        for each in node.body:
+            if isinstance(each, ast.Import):
+                for alias in each.names:
+                    self.note("optional", each, where, alias.name, instead)
+            elif isinstance(each, ast.ImportFrom) and each.level == 0:
+                self.note("optional", each, where, each.module or "", instead)
+
+
+# --- pieces of syntax ------------------------------------------------------------------------------------------------
+
+
+def _own(node: Function) -> Iterator[ast.AST]:
+    """The statements of a function, without those of functions inside of it."""
+    waiting: list[ast.stmt] = list(node.body)
+    while waiting:
+        each = waiting.pop(0)
+        yield each
+        if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            continue
+        for name in ("body", "orelse", "finalbody"):
+            waiting += getattr(each, name, [])
+        for handler in [*getattr(each, "handlers", []), *getattr(each, "cases", [])]:
+            waiting += handler.body
+
+
+def _is_stub(body: list[ast.stmt]) -> bool:
+    real = [each for each in body if not (isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant))]
+    return all(isinstance(each, (ast.Raise, ast.Pass)) for each in real)
+
+
+def _is_abstract(node: Function) -> bool:
+    if any(_name(each).rpartition(".")[2] in ("abstractmethod", "abstractproperty") for each in node.decorator_list):
+        return True
+    real = [each for each in node.body if not (isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant))]
+    return len(real) == 1 and isinstance(real[0], ast.Raise) and "NotImplementedError" in ast.unparse(real[0])
+
+
+def _name(node: ast.expr) -> str:
+    """``a.b.c`` of names and attributes; of anything else what can be told of it."""
+    parts = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    parts.append(node.id if isinstance(node, ast.Name) else "()")
+    return ".".join(reversed(parts))
+
+
+def _types(node: ast.expr) -> list[ast.expr]:
+    return list(node.elts) if isinstance(node, ast.Tuple) else [node]
+
+
+def _message(raised: ast.expr) -> str:
+    return _text(raised.args[0]) if isinstance(raised, ast.Call) and raised.args else ""
+
+
+def _text(node: ast.expr) -> str:
+    """The words of a message; what is put into it stands as written."""
+    match node:
+        case ast.Constant(value=str() as value):
+            return value
+        case ast.JoinedStr():
+            return "".join(
+                str(each.value) if isinstance(each, ast.Constant) else "{" + ast.unparse(each.value) + "}"  # type: ignore[attr-defined]
+                for each in node.values
+            )
+        case ast.BinOp(left=left, op=ast.Add() | ast.Mod(), right=right):
+            return _text(left) + (_text(right) if isinstance(node.op, ast.Add) else "")
+        case ast.Call(func=ast.Attribute(value=inner, attr="format")):
+            return _text(inner)
+    return ast.unparse(node)
+
+
+def _allocates(value: ast.expr) -> bool:
+    if isinstance(value, ast.ListComp):
+        value = value.elt
+    if isinstance(value, (ast.List, ast.Tuple)) and value.elts:
+        value = value.elts[0]
+    if isinstance(value, ast.IfExp):
+        return _allocates(value.body) or _allocates(value.orelse)
+    return isinstance(value, ast.Call) and _name(value.func).rpartition(".")[2] in _ALLOCATORS and bool(value.args)
+
+
+def _comments(text: str, spans: list[tuple[int, int, str]]) -> Iterator[Note]:
+    """Comments that say what is left to do. Only the tokens of files that have one of the words are looked at."""
+    if not _TODO.search(text):
+        return
+    try:
+        for token in tokenize.generate_tokens(StringIO(text).readline):
+            if token.type == tokenize.COMMENT and _TODO.search(token.string):
+                line = token.start[0]
+                inside = [span for span in spans if span[0] <= line <= span[1]]
+                symbol = max(inside, default=(0, 0, ""))[2]
+                yield Note("todo", line, symbol, _short(token.string.lstrip("#! ")))
+    except (tokenize.TokenError, SyntaxError):
+        return
+
+
+def _short(text: str, most: int = 300) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= most else text[: most - 1] + "…"

@@ -1,0 +1,72 @@
+"""What a source file says of itself beyond its definitions: imports, loops, limits, warnings, registrations.
+
+Plain values, one `Signs` a file; no syntax tree is kept.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+NoteKind = Literal[
+    "todo",
+    "not implemented",
+    "requires",
+    "deprecated",
+    "warning",
+    "swallowed",
+    "optional",
+    "registration",
+    "compiled",
+    "allocation",
+    "abstract",
+]
+
+
+@dataclass(frozen=True)
+class Import:
+    """``module`` is absolute; ``names`` are those of ``from module import …``."""
+
+    module: str
+    names: tuple[str, ...]
+    line: int
+
+
+@dataclass(frozen=True)
+class Note:
+    """Something of note at a line. What ``text``, ``detail`` and ``about`` are depends on the kind:
+
+    todo the comment · not implemented the message, and (about) when · requires the condition, the message, and (about)
+    "raises" where it is an error if the condition holds · deprecated and warning the message · swallowed what is
+    caught, what is done then, and (about) what was tried · optional the package, and what stands in for it ·
+    registration the registry, and what is registered · compiled the call · allocation the attribute, and the
+    expression · abstract the class, and its abstract methods.
+    """
+
+    kind: NoteKind
+    line: int
+    symbol: str
+    """The function or class around it, dotted; empty at the top of the file."""
+    text: str
+    detail: str = ""
+    about: str = ""
+
+
+@dataclass(frozen=True)
+class Looping:
+    """A function of a loop: what it calls, by name, inside of the loop and elsewhere."""
+
+    qualname: str
+    line: int
+    end: int
+    endless: bool
+    """``while True``, ``while self.running``."""
+    inside: tuple[str, ...]
+    outside: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Signs:
+    imports: tuple[Import, ...] = ()
+    notes: tuple[Note, ...] = ()
+    loops: tuple[Looping, ...] = ()

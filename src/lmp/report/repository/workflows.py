@@ -1,0 +1,178 @@
+"""How it is installed, started and controlled."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from lmp.recon.facts import EntryPoint, Place
+from lmp.report.document.parts import Bullets, Code, Inline, Line, Link, Paragraph, Pointer, Section, Table
+from lmp.report.repository.appendix import CLI, CONFIG, ENV
+from lmp.report.repository.pieces import code, counted, joined, plural, pointer, said, sentence
+from lmp.report.repository.readme import commands, note
+from lmp.report.repository.roles import ASIDE
+from lmp.report.repository.study import Study
+
+MOST = 8
+"""Entries of a kind that are listed; how many more there are is said."""
+
+
+def workflows(study: Study) -> Section:
+    return Section("Primary workflows", [], [_install(study), _entries(study), _configuration(study)])
+
+
+def _install(study: Study) -> Section:
+    found: dict[str, Place] = dict(study.base.facts.install)
+    for each in commands(study.base):
+        found.setdefault(each.text, each.place)
+    items = [
+        sentence(code(command, 120), f" (what it does: {note(command)}; stands at ", pointer(place), ")")
+        for command, place in found.items()
+    ]
+    searched = "README, METADATA, pyproject.toml, setup.py, Makefile, Dockerfile, CMakeLists.txt"
+    return Section("Install / build", [Bullets(items, searched)])
+
+
+def _entries(study: Study) -> Section:
+    entries = study.entries
+    servers = [e for e in entries if e.kind == "server" and study.base.is_own(e.place.file)]
+    shows = [e for e in entries if e.kind in ("benchmark", "example")]
+    groups = (
+        ("CLI", [e for e in entries if e.kind == "cli"], "console scripts of the package, pyproject.toml, setup files"),
+        ("Server", servers, "FastAPI, Flask, aiohttp, gRPC, HTTP servers and their routes"),
+        ("Benchmarks/examples", shows, "folders and files named after benchmarks and examples"),
+        ("Scripts", [e for e in entries if e.kind in ("script", "library")], "main blocks"),
+    )
+    items: list[Line] = []
+    for title, found, searched in groups:
+        if not found:
+            items.append(f"{title}: none found (searched: {searched})")
+            continue
+        ranked = sorted(found, key=lambda entry: importance(study, entry))
+        items += [_entry(study, title, each) for each in ranked[:MOST]]
+        if len(found) > MOST:
+            items.append(
+                sentence(
+                    f"{title}: ",
+                    *plural(len(found) - MOST, "more place", "more places"),
+                    ", in ",
+                    _folders(ranked[MOST:]),
+                )
+            )
+    return Section("Entrypoints (how to run)", [Bullets(items)])
+
+
+def importance(study: Study, entry: EntryPoint) -> tuple[object, ...]:
+    """The command that is called like the package first, applications before their routes, own code before the rest."""
+    tops = {file.partition("/")[0].lower() for file in study.base.signs}
+    aside = ASIDE.search(entry.place.file) is not None or not study.base.is_own(entry.place.file)
+    route = re.match(r"(GET|POST|PUT|DELETE|PATCH|WEBSOCKET) ", entry.what) is not None
+    called = entry.name.replace("-", "_").lower() in tops
+    return (not called, aside and entry.kind != "cli", route)
+
+
+def _entry(study: Study, title: str, entry: EntryPoint) -> Line:
+    target = _target(study, entry) if title == "CLI" else None
+    leads: list[Inline] = [" calls ", target] if target else []
+    what: list[Inline] = [said(entry.what)] if entry.what else ["a main block"]
+    flags = sum(flag.place.file == (target.file if target else entry.place.file) for flag in study.base.facts.flags)
+    if flags:
+        what += [", takes ", *plural(flags, "flag"), " in its file"]
+    return sentence(f"{title}: ", code(entry.name), " at ", pointer(entry.place), *leads, " (what it does: ", what, ")")
+
+
+def _target(study: Study, entry: EntryPoint) -> Pointer | None:
+    """The function that a console script calls."""
+    module, _, function = entry.what.partition(":")
+    found = study.base.resolve(module.strip(), function.strip(), entry.place.file) if function else None
+    definition = study.base.methods.get(found) if found else None
+    return pointer(definition.place, definition.name) if definition else None
+
+
+def _folders(entries: Sequence[EntryPoint]) -> list[Inline]:
+    folders: dict[str, int] = {}
+    for each in entries:
+        folder = each.place.file.rpartition("/")[0] or "."
+        folders[folder] = folders.get(folder, 0) + 1
+    ranked = sorted(folders.items(), key=lambda item: (-item[1], item[0]))
+    shown: list[Inline] = joined([Code(f"{folder}/") for folder, _ in ranked[:5]])
+    return [*shown, f" and {len(ranked) - 5} more folders"] if len(ranked) > 5 else shown
+
+
+def _configuration(study: Study) -> Section:
+    rows = [_env(study), _files(study), _flags(study)]
+    after: list[Inline] = [
+        "Every variable, flag and file with its default: ",
+        Link(ENV, anchor(ENV)), ", ", Link(CLI, anchor(CLI)), ", ", Link(CONFIG, anchor(CONFIG)), ".",
+    ]  # fmt: skip
+    return Section(
+        "Configuration surface (how to control it)", [Table(("Mechanism", "Where", "Examples"), rows), Paragraph(after)]
+    )
+
+
+def anchor(title: str) -> str:
+    """The name that GitHub gives to a heading."""
+    kept = "".join(sign for sign in title.lower() if sign.isalnum() or sign in " -_")
+    return "#" + kept.replace(" ", "-")
+
+
+def _env(study: Study) -> list[Line]:
+    reads = [read for read in study.base.facts.env if read.resolved]
+    if not reads:
+        return ["env vars", "none found (searched: os.environ, os.getenv, getenv and wrappers of them)", ""]
+    own = [read for read in reads if study.base.is_own(read.place.file)] or reads
+    names = (
+        dict.fromkeys(read.name for read in sorted(own, key=lambda r: -sum(o.name == r.name for o in own)) if read.name)
+        if len(own) < 800
+        else dict.fromkeys(r.name for r in own)
+    )
+    examples = [
+        f"{name}={next((r.default for r in own if r.name == name and r.default is not None), 'none')}"
+        for name in list(names)[:5]
+    ]
+    said_: Line = sentence(
+        *counted(study.base.facts, "env_variables", "variable"), ": ", joined([code(each, 50) for each in examples])
+    )
+    return ["env vars", _where([read.place for read in own]), said_]
+
+
+def _flags(study: Study) -> list[Line]:
+    flags = study.base.facts.flags
+    if not flags:
+        return ["CLI flags", "none found (searched: argparse, click, typer, fire, absl)", ""]
+    own = [flag for flag in flags if study.base.is_own(flag.place.file)] or flags
+    largest = max({f.place.file for f in own}, key=lambda file: (sum(f.place.file == file for f in own), file))
+    examples = [
+        f"{flag.names[0]}={flag.default}" if flag.default is not None else flag.names[0]
+        for flag in own
+        if flag.place.file == largest
+    ][:5]
+    return [
+        "CLI flags",
+        _where([flag.place for flag in own]),
+        sentence(*counted(study.base.facts, "flags", "flag"), ": ", joined([code(each, 60) for each in examples])),
+    ]
+
+
+def _files(study: Study) -> list[Line]:
+    files = study.base.facts.config_files
+    if not files:
+        return ["config files", "none found (searched: YAML, TOML, JSON and INI files that hold settings)", ""]
+    first = files[:4]
+    keys = joined([code(name, 40) for file in first[:2] for name in file.names[:3]])
+    where = joined([pointer(file.keys[0]) if file.keys else Code(file.file) for file in first])
+    return [
+        "config files",
+        where,
+        sentence(*counted(study.base.facts, "config_files", "file"), *([": ", *keys] if keys else [])),
+    ]
+
+
+def _where(places: Sequence[Place]) -> Line:
+    """The files that have most of them."""
+    per_file: dict[str, list[Place]] = {}
+    for place in places:
+        per_file.setdefault(place.file, []).append(place)
+    ranked = sorted(per_file.values(), key=lambda found: (-len(found), found[0].file))
+    shown = joined([[pointer(found[0]), f" ({len(found)})"] for found in ranked[:3]])
+    return [*shown, *([", ", *plural(len(ranked) - 3, "more file")] if len(ranked) > 3 else [])]

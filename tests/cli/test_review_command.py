@@ -1,0 +1,117 @@
+"""`lmp review`, on files written here and on a report with numbers of the small model."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from fakes import Lmp
+
+from lmp.expand.numbers import ModelNumbers
+from lmp.expand.point import point
+from lmp.report.document.amounts import Claim, Term
+from lmp.report.document.ledger import Entry, Ledger
+from lmp.report.folder import ledger_text
+from lmp.store.results import Store
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "store"))
+
+import small_models as small
+
+TEXT = "# Analysis\n\nIt takes 13.06 kFLOP.\n"
+"""13,056 FLOPs, by the arithmetic of small_models.py."""
+
+
+@pytest.fixture
+def report(tmp_path: Path) -> Path:
+    """A report on the small model with one number, its ledger, and the model in the store."""
+    folder = tmp_path / "reports"
+    (folder / "implementations").mkdir(parents=True)
+    (folder / "assets").mkdir()
+    file = folder / "implementations/small-analysis.md"
+    file.write_text(TEXT)
+    claim = Claim(expression="{a}", terms={"a": Term(point="p", quantity="flops")})
+    ledger = Ledger(
+        kind="model",
+        subject=small.ROOT,
+        points={"p": point(ModelNumbers(small.model()).model, small.POINT)},
+        numbers=[Entry(section="Analysis", text="13.06 kFLOP", unit="FLOP", claim=claim)],
+    )
+    (folder / "assets/small-numbers.json").write_text(ledger_text(ledger))
+    Store(tmp_path / "analysis_results").save_model(small.model())
+    return file
+
+
+def review(lmp: Lmp, file: Path, *more: str) -> tuple[int, str, str]:
+    results = str(file.parents[2] / "analysis_results")
+    done = lmp("review", str(file), "--results", results, *more)
+    return done.exit_code, done.stdout, done.stderr
+
+
+def test_a_report_that_holds(lmp: Lmp, report: Path) -> None:
+    code, out, _ = review(lmp, report)
+    assert (code, out) == (0, f"{report}: ok; 0 pointers opened, 1 number held\n")
+
+
+def test_a_number_that_was_changed_in_the_text(lmp: Lmp, report: Path) -> None:
+    report.write_text(TEXT.replace("13.06", "13.07"))
+    code, out, error = review(lmp, report)
+    assert code == 4
+    assert f"{report}:3: number: 13.07 kFLOP is no number of the results that this section states" in out
+    assert error == "error: 1 finding\n"
+
+
+def test_results_that_have_changed(lmp: Lmp, report: Path) -> None:
+    model = small.model()
+    other = model.model_copy(
+        update={"kernels": [small.basic(10, "7", "0", "0")], "totals": model.totals.model_copy(update={"flops": "7"})}
+    )
+    Store(report.parents[2] / "analysis_results").save_model(other)
+    code, out, _ = review(lmp, report)
+    assert code == 4
+    assert "number: 13.06 kFLOP is 7 FLOP in the results" in out
+
+
+def test_without_results_it_says_what_was_not_held(lmp: Lmp, report: Path, tmp_path: Path) -> None:
+    done = lmp("review", str(report), "--results", str(tmp_path / "empty"))
+    assert done.exit_code == 0
+    assert f"there is no model of {small.ROOT} in empty/" in done.stdout
+
+
+def test_as_json(lmp: Lmp, report: Path) -> None:
+    _, out, _ = review(lmp, report, "--json")
+    assert json.loads(out) == [{"file": str(report), "findings": [], "pointers": 0, "numbers": 1, "notes": []}]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(b"\xff\xfe\x00", "is no UTF-8 text"), (None, "cannot be read: No such file or directory")],
+)
+def test_what_cannot_be_read(lmp: Lmp, tmp_path: Path, content: bytes | None, message: str) -> None:
+    file = tmp_path / "x.md"
+    if content is not None:
+        file.write_bytes(content)
+    done = lmp("review", str(file))
+    assert done.exit_code == 2
+    assert message in done.stderr
+
+
+def test_a_list_of_numbers_that_is_none(lmp: Lmp, report: Path) -> None:
+    (report.parents[1] / "assets/small-numbers.json").write_text("{}")
+    code, _, error = review(lmp, report)
+    assert code == 2
+    assert "is no list of numbers of lmp's" in error
+
+
+def test_pointers_are_looked_for_where_it_is_said(lmp: Lmp, tmp_path: Path) -> None:
+    (tmp_path / "repo").mkdir()
+    (tmp_path / "repo/a.py").write_text("def f():\n    pass\n")
+    file = tmp_path / "x.md"
+    file.write_text("`a.py:1` (`f`)\n")
+    assert lmp("review", str(file), "--root", str(tmp_path / "repo")).exit_code == 0
+    (tmp_path / "other").mkdir()
+    done = lmp("review", str(file), "--root", str(tmp_path / "other"))
+    assert (done.exit_code, "there is no such file" in done.stdout) == (4, True)
+    assert lmp("review", str(file), "--root", str(tmp_path / "gone")).exit_code == 2

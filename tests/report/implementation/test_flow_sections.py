@@ -1,0 +1,123 @@
+"""Sections 5 to 9 of a small Llama, against numbers worked out by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+
+import pytest
+
+from lmp.report.document.amounts import Number
+from lmp.report.document.ledger import Ledger, entries
+from lmp.report.document.markdown import to_markdown
+from lmp.report.document.parts import Document, Section, Table
+from lmp.report.document.told import Told
+from lmp.report.facts import ModelFacts
+from lmp.report.implementation import catalog, dataflow, faq, parallelism, performance
+from lmp.report.implementation.operators import Catalogue, kinds_of, steps_of
+from lmp.report.review.diagrams import check_diagrams
+from lmp.report.review.figures import check_numbers
+from lmp.report.review.placeholders import check_placeholders, check_tables
+from lmp.report.review.places import Roots, check_pointers
+from lmp.report.review.reading import read_markdown
+
+Write = Callable[[ModelFacts, Told | None], Section]
+SECTIONS: tuple[Write, ...] = (
+    catalog.section, dataflow.section, parallelism.section, performance.section, faq.section,
+)  # fmt: skip
+PREFILL, DECODE = "prefill-b1-s2048", "decode-b1-c2048"
+
+
+@pytest.mark.parametrize("write", SECTIONS)
+def test_the_review_finds_nothing(small_llama: ModelFacts, write: Write) -> None:
+    facts = small_llama
+    document = Document("Analysis: small", [], [write(facts, None)])
+    text = read_markdown(to_markdown(document))
+    ledger = Ledger(
+        kind="model",
+        subject=facts.model.class_name,
+        points={point.key: dict(point.values) for point in facts.points},
+        named=dict(facts.named),
+        numbers=list(entries(document)),
+    )
+    findings = check_numbers(text, ledger, facts.worth)[1]
+    findings += check_pointers(text, Roots(labelled=facts.roots))[1]
+    findings += [*check_diagrams(text), *check_placeholders(text), *check_tables(text)]
+    assert findings == []
+
+
+@pytest.mark.parametrize("write", SECTIONS)
+def test_the_same_facts_give_the_same_section(small_llama: ModelFacts, write: Write) -> None:
+    once, again = (to_markdown(Document("a", [], [write(small_llama, None)])) for _ in range(2))
+    assert once == again
+
+
+def test_the_peak_of_prefill(small_llama: ModelFacts) -> None:
+    peak = small_llama.flows.peaks[PREFILL]
+    # At the head: logits of 2048 * 1000 * 2 bytes, the last norm's 2048 * 64 * 2, ids of 2048 * 8, and the cache:
+    # 3 layers * keys and values * 2 heads * 16 * 2048 tokens * 2 bytes.
+    logits, norm, ids, cache = 4_096_000, 262_144, 16_384, 786_432
+    assert (peak.total, peak.cache, peak.activations) == (logits + norm + ids + cache, cache, logits + norm + ids)
+    assert peak.frames[0].path == "lm_head"
+
+
+def test_the_cache_grows_by_a_token(small_llama: ModelFacts) -> None:
+    peak = small_llama.flows.peaks[DECODE]
+    token = 3 * 2 * 2 * 16 * 2  # layers, keys and values, heads, head size, bytes
+    assert (peak.cache_before, peak.cache_after) == (2048 * token, 2049 * token)
+    assert small_llama.named["cache.0.bytes_per_token"] == token
+
+
+def test_dependencies_are_those_of_the_source(small_llama: ModelFacts) -> None:
+    every = steps_of(small_llama, small_llama.flows.phases["prefill"])
+    steps = {step.label: step for step in every}
+    first, second = (step for step in every if step.label == "element-wise sum")
+
+    def sources(label: str) -> list[str]:
+        return [step.label for step in steps[label].depends]
+
+    # LlamaDecoderLayer.forward: residual + attention, residual + mlp; LlamaMLP: down(act(gate(x)) * up(x)).
+    assert [step.label for step in first.depends] == ["model.embed_tokens", "self_attn.o_proj"]
+    assert second.depends == [first, steps["mlp.down_proj"]]
+    assert sources("self_attn.q_proj") == sources("self_attn.v_proj") == ["input_layernorm"]
+    assert sources("mlp: element-wise product") == ["mlp.act_fn", "mlp.up_proj"]
+    assert sources("mlp.down_proj") == ["mlp: element-wise product"]
+    assert sources("mlp.act_fn") == ["mlp.gate_proj"]
+    assert sources("lm_head") == ["model.norm"]
+    assert sources("model.embed_tokens") == []
+    assert steps["model.embed_tokens"].before == ["input"]
+
+
+def test_shapes_of_products_are_formulas(small_llama: ModelFacts) -> None:
+    rows = {row.label: row for row in Catalogue(small_llama).rows.values() if row.category == "matmul"}
+    tokens = "{batch_size} * {seq_len}"
+    assert rows["LlamaMLP.gate_proj"].first.product == ("1", tokens, "{intermediate_size}", "{hidden_size}")
+    assert rows["LlamaAttention.o_proj"].first.product == ("1", tokens, "{hidden_size}", "{head_dim} * {num_heads}")
+    kinds = kinds_of(small_llama, small_llama.flows.phases["prefill"])
+    assert [(kind.name, kind.count) for kind in kinds] == [("layers.0-2", 3)]
+
+
+def numbers_of(section: Section, column: int) -> list[Number]:
+    """The numbers of a column of the last table in a section."""
+    table = [block for block in section.blocks if isinstance(block, Table)][-1]
+    cells = [row[column] for row in table.rows]
+    return [cell for cell in cells if isinstance(cell, Number)]
+
+
+def test_bytes_that_tensor_parallelism_sends(small_llama: ModelFacts) -> None:
+    patterns = parallelism.section(small_llama).sections[1]
+    sent = numbers_of(patterns, 1)[0]
+    # Prefill of 2048 tokens over 2 devices, as there are 2 heads of keys and values: all_reduce of 2048 * 64 * 2 bytes
+    # after the embedding, 3 o_proj and 3 down_proj (twice around the ring), all_gather of the logits, 2048 * 1000 * 2
+    # (once); 1/2 leaves a device.
+    assert sent.value == Fraction(1, 2) * (2 * 7 * 262_144 + 4_096_000)
+
+
+def test_bounds_of_the_head(small_llama: ModelFacts) -> None:
+    device = small_llama.device
+    bound = small_llama.bounds.parts(PREFILL)["lm_head"]
+    # 2 * 2048 * 1000 * 64 FLOPs take 0.3 µs, (64 * 1000 + 2048 * 64 + 2048 * 1000) * 2 bytes take 1.3 µs.
+    assert bound.memory == Fraction((64_000 + 131_072 + 2_048_000) * 2, device.bandwidth)
+    assert bound.total == bound.memory > Fraction(262_144_000, device.matmul_flops)
+    parts = small_llama.bounds.parts(PREFILL).values()
+    assert sum(part.total for part in parts) == small_llama.bounds.of(PREFILL).total

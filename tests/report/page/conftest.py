@@ -1,0 +1,43 @@
+"""A browser for all tests of a process, and the page of the small model."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+# The random formulas of the formula language's tests, and the small model of the store's.
+sys.path.insert(0, str(Path(__file__).parents[2]))
+sys.path.insert(0, str(Path(__file__).parents[2] / "store"))
+sys.path.insert(0, str(Path(__file__).parent))
+
+import headless
+import small_facts
+
+from lmp.report.facts import ModelFacts
+from lmp.report.page import page
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[headless.Browser]:
+    """Skips where there is none, and fails there if LMP_BROWSER_REQUIRED=1."""
+    gone = headless.missing()
+    if gone is not None and os.environ.get(headless.REQUIRED) == "1":
+        pytest.fail(gone)
+    if gone is not None:
+        pytest.skip(gone)
+    with headless.browser() as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def facts(tmp_path_factory: pytest.TempPathFactory) -> ModelFacts:
+    return small_facts.facts(tmp_path_factory.mktemp("sources"))
+
+
+@pytest.fixture(scope="session")
+def small_page(facts: ModelFacts, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return small_facts.written(page(facts), tmp_path_factory.mktemp("page"))

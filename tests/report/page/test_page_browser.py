@@ -1,0 +1,579 @@
+"""The page in a real browser: its numbers are those of `lmp evaluate`, and it asks nobody for anything."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import small_facts
+import small_models as small
+from headless import Browser
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from formula.strategies import NAMES, conditions, formulas, huge, points
+from lmp.errors import EvaluationError
+from lmp.expand.numbers import ModelNumbers
+from lmp.expand.point import point
+from lmp.formula import Condition, Expr
+from lmp.formula.evaluate import exact, holds
+from lmp.records import ModelAnalysis
+from lmp.report.facts import ModelFacts
+from lmp.report.formats.figures import figure, percent, ratio
+from lmp.report.page import page, writing
+from lmp.report.page.steps import Steps
+
+pytestmark = pytest.mark.xdist_group("browser")
+
+SIZES = ((1280, False), (1280, True), (400, False), (400, True))
+TOTALS = ("flops", "matmul_flops", "read", "write", "compulsory", "parameters_count")
+
+# --- numbers ---------------------------------------------------------------------------------------------------------
+
+
+def shown_totals(browser: Browser) -> dict[str, int]:
+    """The exact totals that the page has: where the mouse rests, and as text when they are asked for."""
+    found = {}
+    for box in browser.run(
+        "return [...document.querySelectorAll('#totals > div')]"
+        ".map((d) => [d.dataset.total, d.lastChild.dataset.exact])"
+    ):
+        if box[1] is not None:
+            found[box[0]] = int(box[1])
+    return found
+
+
+def put(browser: Browser, values: Mapping[str, int]) -> None:
+    """Types every value into its field."""
+    for name, value in values.items():
+        if browser.run("return document.getElementById(`set-${arguments[0]}`).value", name) != str(value):
+            browser.type(f"#set-{name}", str(value))
+
+
+def check_totals(browser: Browser, model: ModelAnalysis, values: Mapping[str, int]) -> None:
+    totals = ModelNumbers(model).totals(point(model, values)).model_dump()
+    assert shown_totals(browser) == {name: totals[name] for name in TOTALS if totals[name] is not None}
+
+
+def check_rows(browser: Browser, model: ModelAnalysis, values: Mapping[str, int]) -> None:
+    """Every row that runs, in the order of execution, against the tree of `lmp evaluate`."""
+    numbers = ModelNumbers(model)
+    tree = numbers.tree(point(model, values))
+    expected = sorted((k.path, k.kernel.operation, k.total.flops, k.total.read, k.total.write) for k in tree.kernels())
+    found = browser.run(
+        "return [...document.querySelectorAll('#table tbody tr')].map((row) => [...row.cells].map((c) => c.title))"
+    )
+    names = browser.texts("#table tbody tr .kernel")
+    rows = [
+        (cells[0].split("\n")[0], *(int(cells[i].replace(",", "")) for i in (4, 5, 6)))
+        for cells in found
+        if cells[3] != "0 runs in all"
+    ]
+    assert len(names) == len(found)
+    # What does not run is in no tree of lmp's; the path is the first line of the title, where there is one.
+    assert sorted(row[1:] for row in rows) == sorted(e[2:] for e in expected)
+
+
+POINTS: tuple[dict[str, int], ...] = (
+    {"batch_size": 2, "seq_len": 16, "cache_len": 0},
+    {"batch_size": 3, "seq_len": 1, "cache_len": 77},
+    {"batch_size": 5, "seq_len": 7, "cache_len": 11, "hidden_size": 5120, "num_hidden_layers": 61},
+    {"batch_size": 1, "seq_len": 1, "cache_len": 0, "num_hidden_layers": 0},
+    # 2 * 94,906,267 ** 2 and more: far beyond 2 ** 53, where a JavaScript number would lose the last digits.
+    {"batch_size": 94_906_267, "seq_len": 94_906_267, "cache_len": 10**15 + 1, "hidden_size": 9_007_199_254_740_993},
+    {"batch_size": 10**40 + 7, "seq_len": 3, "cache_len": 1, "w_bytes": 1, "a_bytes": 4},
+)
+
+
+@pytest.mark.parametrize("values", POINTS)
+def test_numbers_are_those_of_evaluate(browser: Browser, small_page: Path, values: dict[str, int]) -> None:
+    browser.open(small_page)
+    put(browser, values)
+    check_totals(browser, small.model(), values)
+    browser.click("#flat")
+    browser.click("#free")
+    check_rows(browser, small.model(), values)
+
+
+def test_numbers_by_hand(browser: Browser, small_page: Path) -> None:
+    browser.open(small_page)
+    put(browser, small.POINT)
+    found = shown_totals(browser)
+    assert found["flops"] == small.FLOPS
+    assert found["read"] == small.READ
+    assert found["parameters_count"] == small.PARAMETERS
+    assert browser.texts("[data-total=flops] dd") == ["13.06 kFLOP"]
+    # 13,056 / (5,760 + 3,584) = 1.397
+    assert browser.texts("[data-total=intensity] dd") == ["1.40"]
+    # On an H100, each kernel as long as its bytes take at 3.35 TB/s (or its FLOPs, which are quicker here):
+    # (768 + 512 + 3 * (1,024 + 512) + 3 * (640 + 512)) / 3.35e12 s = 9,344 / 3.35e12 s = 2.789 ns
+    assert browser.texts("[data-total=bound] dd") == ["2.789 ns"]
+    browser.click("#exact")
+    browser.rest()
+    assert browser.texts("[data-total=flops] dd") == ["13,056 FLOP"]
+    assert "12,288" in browser.texts("#table tbody td")
+
+
+def test_sliders_change_the_numbers(browser: Browser, small_page: Path) -> None:
+    browser.open(small_page)
+    for name, stop, value in (("batch_size", 5, 8), ("seq_len", 4, 6), ("cache_len", 3, 3)):
+        # Stops: 1 2 3 4 6 8 12; a cache may be empty, so 0 is before them.
+        browser.type(f"#slide-{name}", str(stop))
+        assert browser.run("return document.getElementById(`set-${arguments[0]}`).value", name) == str(value)
+        assert browser.run("return document.getElementById(`slide-${arguments[0]}`).ariaValueText", name) == str(value)
+    check_totals(browser, small.model(), {"batch_size": 8, "seq_len": 6, "cache_len": 3})
+
+
+def test_phases_and_precision(browser: Browser, small_page: Path) -> None:
+    browser.open(small_page)
+    model = small.model()
+    browser.click("[data-phase=decode]")
+    browser.rest()
+    check_totals(browser, model, {"batch_size": 1, "seq_len": 1, "cache_len": 2048})
+    assert browser.run("return document.querySelector('[data-phase=decode]').ariaPressed") == "true"
+    browser.choose("#set-precision", "w8a16")
+    decode = {"batch_size": 1, "seq_len": 1, "cache_len": 2048}
+    check_totals(browser, model, {**decode, "w_bytes": 1, "a_bytes": 2})
+    browser.choose("#set-precision", "float32")
+    check_totals(browser, model, {**decode, "w_bytes": 4, "a_bytes": 4})
+    browser.click("[data-phase='chunked prefill']")
+    browser.rest()
+    check_totals(browser, model, {"batch_size": 1, "seq_len": 512, "cache_len": 2048, "w_bytes": 4, "a_bytes": 4})
+    browser.click("#reset")
+    browser.rest()
+    check_totals(browser, model, {"batch_size": 1, "seq_len": 2048})
+
+
+def test_what_is_no_number_is_said(browser: Browser, small_page: Path) -> None:
+    browser.open(small_page)
+    before = shown_totals(browser)
+    for text in ("", "0", "-1", "1.5", "1e3"):
+        browser.run("const i = document.querySelector('#set-batch_size'); i.value = arguments[0];", text)
+        browser.run("document.querySelector('#set-batch_size').dispatchEvent(new Event('input', {bubbles: true}))")
+        assert "at least 1" in browser.texts("#set-batch_size-wrong")[0], text
+        assert browser.run("return document.querySelector('#set-batch_size').ariaInvalid") == "true"
+    assert shown_totals(browser) == before
+    browser.type("#set-batch_size", "4")
+    assert browser.texts("#set-batch_size-wrong") == [""]
+
+
+def test_an_address_leads_to_its_numbers(browser: Browser, small_page: Path) -> None:
+    browser.open(small_page, "#batch_size=3&cache_len=9&seq_len=1&by=read&device=A100-80GB&nonsense=1")
+    check_totals(browser, small.model(), {"batch_size": 3, "seq_len": 1, "cache_len": 9})
+    assert browser.run("return document.getElementById('metric').value") == "read"
+    assert "A100" in browser.texts("#roofline-note")[0]
+    browser.type("#set-batch_size", "4")
+    assert "batch_size=4" in browser.run("return location.hash")
+
+
+# --- what does not hold ----------------------------------------------------------------------------------------------
+
+
+def test_broken_assumptions_are_shown(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> None:
+    held = ["{hidden_size} % 4 == 0", "{cache_len} == 0 or {seq_len} == 1"]
+    made = page(small_facts.facts(tmp_path_factory.mktemp("sources"), assumptions=held))
+    browser.open(small_facts.written(made, tmp_path_factory.mktemp("page")))
+    assert not browser.one("#broken").is_displayed()
+    assert browser.texts("#assumptions .held code") == held
+    browser.type("#set-hidden_size", "10")
+    assert browser.one("#broken").is_displayed()
+    assert "{hidden_size} % 4 == 0 does not hold (hidden_size = 10)" in browser.texts("#broken")[0]
+    assert browser.texts("#assumptions .violated code") == held[:1]
+    browser.type("#set-cache_len", "5")
+    assert browser.texts("#assumptions .violated code") == held
+
+
+def test_values_without_a_result_are_shown(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> None:
+    kernels = [small.basic(12, "{batch_size} / {hidden_size}", "0", "0", operation="odd")]
+    totals = {"flops": "{batch_size} / {hidden_size}", "matmul_flops": "0", "read": "0", "write": "0"}
+    made = page(small_facts.facts(tmp_path_factory.mktemp("sources"), kernels=kernels, totals=totals, compulsory=None))
+    browser.open(small_facts.written(made, tmp_path_factory.mktemp("page")), "#batch_size=8")
+    assert shown_totals(browser)["flops"] == 1
+    browser.type("#set-batch_size", "3")
+    assert "FLOPs of odd (line 12) has no value at these sizes: it is 3/8" in browser.texts("#broken")[0]
+    browser.type("#set-hidden_size", "0")
+    assert "divides by zero" in browser.texts("#broken")[0]
+
+
+# --- table -----------------------------------------------------------------------------------------------------------
+
+
+def names(browser: Browser) -> list[str]:
+    return browser.texts("#table tbody tr .kernel, #table tbody tr .module")
+
+
+def test_folding(browser: Browser, small_page: Path) -> None:
+    browser.open(small_page)
+    assert names(browser) == ["Root", "lookup", "layers.0", "add", "proj"]
+    browser.click("[data-node='2'] .fold")
+    assert names(browser) == ["Root", "lookup", "layers.0"]
+    assert browser.run("return document.querySelector('[data-node=\"2\"]').ariaExpanded") == "false"
+    browser.click("#unfold")
+    assert names(browser) == ["Root", "lookup", "layers.0", "add", "proj", "matrix product"]
+    browser.click("#free")
+    assert names(browser)[-2:] == ["attention", "view"]
+    browser.click("#fold")
+    assert names(browser) == ["Root", "lookup", "layers.0", "attention", "view"]
+
+
+def test_sorting(browser: Browser, small_page: Path) -> None:
+    browser.open(small_page, "#batch_size=2&seq_len=16&cache_len=1000")
+    browser.click("#fold")
+    in_order = ["Root", "lookup", "layers.0", "attention"]
+    assert names(browser) == in_order
+    # FLOPs: layers 13,056, attention 2 * 1,000, lookup 0. Read: attention 2 * 1,000 * 8 * 2 = 32,000, layers 4,992,
+    # lookup 768. Written: layers 3,072, lookup 512, attention 0.
+    for key, expected in (
+        ("flops", ["layers.0", "attention", "lookup"]),
+        ("read", ["attention", "layers.0", "lookup"]),
+        ("write", ["layers.0", "lookup", "attention"]),
+        ("intensity", ["layers.0", "attention", "lookup"]),
+        ("repeat", ["layers.0", "lookup", "attention"]),
+    ):
+        browser.click(f"[data-sort={key}]")
+        assert names(browser) == ["Root", *expected], key
+        browser.click(f"[data-sort={key}]")
+        browser.click(f"[data-sort={key}]")
+        assert names(browser) == in_order
+    browser.click("[data-sort=flops]")
+    browser.click("[data-sort=flops]")
+    assert names(browser) == ["Root", "lookup", "attention", "layers.0"]
+    assert browser.run("return document.querySelector('[data-sort=flops]').parentElement.ariaSort") == "ascending"
+    for key, first in (("path", "attention"), ("class", "layers.0"), ("line", "lookup")):
+        browser.click(f"[data-sort={key}]")
+        assert names(browser)[1] == first, key
+    browser.choose("#metric", "read")
+    browser.click("[data-sort=share]")
+    assert names(browser)[1] == "attention"
+
+
+def test_searching(browser: Browser, small_page: Path) -> None:
+    browser.open(small_page)
+    for text, expected in (
+        ("matrix", ["Root", "layers.0", "proj", "matrix product"]),
+        ("linear", ["Root", "layers.0", "proj", "matrix product"]),
+        ("ADD", ["Root", "layers.0", "add"]),
+        ("nothing like it", []),
+        ("", ["Root", "lookup", "layers.0", "add", "proj"]),
+    ):
+        browser.run("const i = document.querySelector('#search'); i.value = arguments[0];", text)
+        browser.run("document.querySelector('#search').dispatchEvent(new Event('input', {bubbles: true}))")
+        assert names(browser) == expected, text
+    assert browser.texts("#found")[0].startswith("5 rows")
+
+
+def test_the_keyboard_is_enough(browser: Browser, small_page: Path) -> None:
+    from selenium.webdriver.common.keys import Keys
+
+    browser.open(small_page)
+    browser.click("#fold")
+    browser.run("document.querySelector('#table tbody tr[tabindex=\"0\"]').focus()")
+
+    def press(*keys: str) -> str:
+        for key in keys:
+            browser.driver.switch_to.active_element.send_keys(key)
+        found = browser.run("return document.activeElement.querySelector('.kernel, .module').textContent")
+        return str(found)
+
+    assert press(Keys.ARROW_DOWN, Keys.ARROW_DOWN) == "layers.0"
+    assert press(Keys.ARROW_RIGHT) == "layers.0"
+    assert "proj" in names(browser)
+    assert press(Keys.ARROW_RIGHT) == "add"
+    assert press(Keys.END, Keys.ARROW_LEFT) == "layers.0"
+    assert press(Keys.ARROW_LEFT) == "layers.0"
+    assert "proj" not in names(browser)
+    press(Keys.ARROW_RIGHT, Keys.ARROW_DOWN, Keys.ENTER)
+    assert browser.texts("#part dd")[0] == "add"
+    assert browser.texts("#source .marked th") == ["21"]
+    # 3 runs at batch 1 and 2,048 tokens of 8: 2,048 * 8 = 16,384 a run.
+    assert browser.texts("[data-part=flops]") == ["49,152"]
+
+
+# --- source lines ----------------------------------------------------------------------------------------------------
+
+
+def test_source_lines_have_their_costs(browser: Browser, small_page: Path) -> None:
+    browser.open(small_page, "#batch_size=2&seq_len=16")
+    browser.choose("#source-class", "1")
+    lines = browser.run(
+        "return [...document.querySelectorAll('#source tr[data-line]')].map("
+        "(r) => [r.dataset.line, r.querySelector('pre').textContent, r.querySelector('[data-cost=flops]').textContent])"
+    )
+    # add: 3 * 256; the call of proj, with what is in it: 3 * 4,096
+    assert lines == [
+        ["19", "def forward(self, x):", ""],
+        ["20", '    """One layer."""', ""],
+        ["21", "    x = x + x", "768 FLOP"],
+        ["22", "    return self.proj(x)", "12.29 kFLOP"],
+    ]
+    assert browser.texts("#source .chip")[0].startswith("add 768 FLOP")
+
+
+def test_markup_in_code_does_nothing(browser: Browser, small_page: Path) -> None:
+    browser.open(small_page)
+    assert f"    # {small_facts.HOSTILE}" in browser.texts("#source pre")
+    assert browser.run("return window.intruder === undefined && document.querySelectorAll('main img').length === 0")
+
+
+# --- charts ----------------------------------------------------------------------------------------------------------
+
+
+def icicle(browser: Browser) -> dict[str, list[Any]]:
+    found: dict[str, list[Any]] = browser.run(
+        "const t = document.getElementById('icicle').data[0];"
+        "return {ids: t.ids, parents: t.parents, labels: t.labels, values: t.values, how: [t.branchvalues]}"
+    )
+    return found
+
+
+def test_the_icicle_has_every_cost_once(browser: Browser, small_page: Path) -> None:
+    browser.open(small_page, "#batch_size=2&seq_len=16&cache_len=1000")
+    totals = {"flops": 13_056 + 2_000, "matmul_flops": 12_288 + 2_000, "read": 5_760 + 32_000, "write": 3_584}
+    totals["bytes"] = totals["read"] + totals["write"]
+    for metric, whole in totals.items():
+        browser.choose("#metric", metric)
+        found = icicle(browser)
+        assert found["how"] == ["remainder"]
+        assert sum(found["values"]) == whole, metric
+        assert set(found["parents"][1:]) <= set(found["ids"])
+    named = dict(zip(found["labels"], found["values"], strict=True))
+    # Modules hold nothing themselves: lookup 768 + 512, attention 32,000.
+    assert named["Root"] == named["layers.0 ×3"] == named["proj"] == 0
+    assert (named["lookup"], named["attention"]) == (1_280, 32_000)
+    drawn = browser.run("return document.querySelectorAll('#icicle g.slice').length")
+    assert drawn == len(found["ids"])
+
+
+def test_a_metric_that_is_zero_says_so(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> None:
+    totals = {"flops": "0", "matmul_flops": "0", "read": "{batch_size}", "write": "0"}
+    kernels = [small.basic(12, "0", "{batch_size}", "0")]
+    made = page(small_facts.facts(tmp_path_factory.mktemp("sources"), kernels=kernels, totals=totals))
+    browser.open(small_facts.written(made, tmp_path_factory.mktemp("page")))
+    assert "FLOPs are 0" in browser.texts("#icicle-note")[0]
+    browser.choose("#metric", "bytes")
+    assert sum(icicle(browser)["values"]) == 1
+    browser.listen()
+    assert browser.logged == []
+
+
+def test_the_roofline_has_both_phases(browser: Browser, small_page: Path) -> None:
+    browser.open(small_page, "#batch_size=2&seq_len=16")
+    traces = {
+        trace[0]: trace[1:]
+        for trace in browser.run(
+            "return document.getElementById('roofline').data.map((t) => [t.name, Array.from(t.x), Array.from(t.y)])"
+        )
+    }
+    # Prefill as in the table: 13,056 FLOPs on 9,344 bytes, all at the 3.35 TB/s of an H100.
+    (x,), (y,) = traces["prefill of 16"]
+    assert x == pytest.approx(13_056 / 9_344)
+    assert y == pytest.approx(13_056 / 9_344 * 3.35e12)
+    assert "decode on 2,048" in traces
+    # The roof bends at 989.4e12 / 3.35e12 FLOPs a byte.
+    assert traces["matmul peak 989.4 TFLOP/s"][0][1] == pytest.approx(989.4 / 3.35)
+    browser.choose("#device", "A100-80GB")
+    peak = "return document.getElementById('roofline').data[0].y"
+    assert browser.run(peak)[1] == pytest.approx(312e12)
+
+
+# --- the page as a whole ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("width", "dark"), SIZES)
+def test_nothing_is_asked_for_and_nothing_complained_of(
+    browser: Browser, small_page: Path, width: int, dark: bool
+) -> None:
+    browser.open(small_page, width=width, dark=dark)
+    browser.click("#unfold")
+    browser.choose("#metric", "bytes")
+    browser.type("#set-batch_size", "7")
+    browser.click("#exact")
+    browser.rest()
+    assert browser.run("return document.documentElement.scrollWidth - document.documentElement.clientWidth") <= 0
+    browser.listen()
+    assert browser.logged == []
+    assert browser.asked == [small_page.as_uri()]
+
+
+def test_the_policy_refuses_what_is_not_in_the_page(browser: Browser, small_page: Path) -> None:
+    """The test of the test: a request is seen, and is refused."""
+    browser.open(small_page)
+    browser.run("const i = new Image(); i.src = 'http://127.0.0.1:9/x.png'; document.body.append(i)")
+    browser.run(
+        "const s = document.createElement('script'); s.textContent = 'window.intruder = 3'; document.body.append(s)"
+    )
+    browser.listen()
+    assert any("Content Security Policy" in message for message in browser.logged)
+    assert browser.run("return window.intruder === undefined")
+
+
+def test_light_and_dark(browser: Browser, small_page: Path) -> None:
+    paper = "return getComputedStyle(document.body).backgroundColor"
+    browser.open(small_page)
+    assert browser.run(paper) == "rgb(255, 255, 255)"
+    browser.choose("#theme", "dark")
+    dark = browser.run(paper)
+    assert dark != "rgb(255, 255, 255)"
+    browser.open(small_page, dark=True)
+    assert browser.run(paper) == dark
+    browser.choose("#theme", "light")
+    assert browser.run(paper) == "rgb(255, 255, 255)"
+
+
+def test_everything_has_a_name(browser: Browser, small_page: Path) -> None:
+    """What one can work with has a name for those who do not see it, and ids are unique."""
+    browser.open(small_page)
+    tree = browser.command("Accessibility.getFullAXTree")["nodes"]
+    roles = ("button", "slider", "spinbutton", "combobox", "checkbox", "searchbox", "treegrid", "image")
+    nameless = [
+        node
+        for node in tree
+        if node.get("role", {}).get("value") in roles
+        and not node.get("ignored")
+        and not node.get("name", {}).get("value")
+    ]
+    assert nameless == []
+    ids = browser.run("return [...document.querySelectorAll('[id]')].map((e) => e.id)")
+    assert len(ids) == len(set(ids))
+
+
+# --- the scripts alone -----------------------------------------------------------------------------------------------
+
+
+def script(*names_of: str) -> str:
+    return "\n".join(Path(writing.__file__).parent.joinpath("static", f"{name}.js").read_text() for name in names_of)
+
+
+_RUN = """
+const [record, slots, values] = arguments;
+const whole = Object.fromEntries(Object.entries(values).map(([name, text]) => [name, BigInt(text)]));
+const found = new Program(record).run(whole);
+const text = (v) => v === NONE ? null : typeof v === "boolean" ? v : isWhole(v) ? `${v}` : `${v.above}/${v.below}`;
+return slots.map((slot) => text(found[slot]));
+"""
+
+
+def worked(browser: Browser, found: list[Expr | Condition], at: Mapping[str, int]) -> list[Any]:
+    steps = Steps(found)
+    record = json.loads(json.dumps(steps.record()))
+    values = {name: str(at[name]) for name in steps.names}
+    answer: list[Any] = browser.run(script("exact") + _RUN, record, [steps.slot(f) for f in found], values)
+    return answer
+
+
+def expected(formula: Expr | Condition, at: Mapping[str, int]) -> str | bool | None:
+    try:
+        return holds(formula, at) if isinstance(formula, Condition) else str(exact(formula, at))
+    except EvaluationError:
+        return None
+
+
+_MANY = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+@_MANY
+@given(st.lists(st.one_of(formulas, conditions(formulas)), min_size=1, max_size=5), points)
+def test_random_formulas(browser: Browser, found: list[Expr | Condition], at: dict[str, int]) -> None:
+    assert worked(browser, found, at) == [expected(formula, at) for formula in found]
+
+
+@_MANY
+@given(st.lists(formulas, min_size=1, max_size=5), st.fixed_dictionaries(dict.fromkeys(NAMES, huge)))
+def test_random_formulas_at_values_of_any_size(
+    browser: Browser, found: list[Expr | Condition], at: dict[str, int]
+) -> None:
+    assert worked(browser, found, at) == [expected(formula, at) for formula in found]
+
+
+@_MANY
+@given(st.lists(st.integers(0, 10**40) | st.integers(0, 2000) | st.integers(0, 10**7), min_size=2, max_size=8))
+def test_figures_are_written_as_lmp_writes_them(browser: Browser, found: list[int]) -> None:
+    from fractions import Fraction
+
+    texts = browser.run(
+        script("exact", "figures") + "const v = arguments[0].map(BigInt);"
+        "return v.map((a, i) => [figure(a, 'B'), grouped(a), ratio(a, v[0]), v[0] ? percent(a, v[0]) : '-'])",
+        [str(value) for value in found],
+    )
+    first = found[0]
+    for value, text in zip(found, texts, strict=True):
+        share = percent(Fraction(value, first) if first else None)
+        assert text[:3] == [figure(value, "B"), f"{value:,}", ratio(value, first)]
+        assert text[3].replace(",", "") == share
+
+
+# --- a real model ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def llama(transformers_tree: Path, tmp_path_factory: pytest.TempPathFactory) -> ModelFacts:
+    from lmp.pipeline.module import Options
+    from lmp.report.devices import device_named
+    from lmp.report.gathering import gather
+
+    options = Options(tmp_path_factory.mktemp("results"))
+    name = "transformers.models.llama.modeling_llama.LlamaForCausalLM"
+    return gather(name, options, lambda *_: None, device_named("H100"))
+
+
+@pytest.fixture(scope="session")
+def llama_page(llama: ModelFacts, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return small_facts.written(page(llama), tmp_path_factory.mktemp("page"))
+
+
+def test_a_whole_model(browser: Browser, llama: ModelFacts, llama_page: Path) -> None:
+    browser.open(llama_page)
+    browser.click("#flat")
+    browser.click("#free")
+    for values in (
+        {"batch_size": 1, "seq_len": 2048, "cache_len": 0},
+        {"batch_size": 32, "seq_len": 1, "cache_len": 32768},
+        {"batch_size": 2, "seq_len": 9, "cache_len": 70_001, "num_key_value_heads": 8, "vocab_size": 128_256},
+        {"batch_size": 123_457, "seq_len": 1_000_003, "cache_len": 10**9 + 7, "hidden_size": 999_936},
+    ):
+        browser.click("#reset")
+        browser.rest()
+        put(browser, values)
+        check_totals(browser, llama.model, values)
+        check_rows(browser, llama.model, values)
+    browser.choose("#set-precision", "float8")
+    check_totals(browser, llama.model, {**values, "w_bytes": 1, "a_bytes": 1})
+
+
+def test_assumptions_of_a_whole_model(browser: Browser, llama: ModelFacts, llama_page: Path) -> None:
+    browser.open(llama_page)
+    given_values = {"batch_size": 1, "seq_len": 2048, "cache_len": 0, "head_dim": 127, "num_key_value_heads": 5}
+    put(browser, given_values)
+    violated = [v.assumption for v in llama.numbers.violated(point(llama.model, given_values))]
+    assert violated
+    assert browser.texts("#broken code") == violated
+
+
+def test_parameters_of_a_whole_model(browser: Browser, llama: ModelFacts, llama_page: Path) -> None:
+    browser.open(llama_page)
+    browser.choose("#metric", "parameters")
+    assert llama.inspection is not None
+    assert sum(icicle(browser)["values"]) == llama.inspection.totals.parameters_count
+    assert "NOT of the values" not in browser.texts("#icicle-note")[0]
+    browser.type("#set-hidden_size", "8192")
+    assert "NOT of the values" in browser.texts("#icicle-note")[0]
+
+
+@pytest.mark.parametrize(("width", "dark"), SIZES)
+def test_a_whole_model_at_every_width(browser: Browser, llama_page: Path, width: int, dark: bool) -> None:
+    browser.open(llama_page, width=width, dark=dark)
+    browser.click("#unfold")
+    assert browser.run("return document.documentElement.scrollWidth - document.documentElement.clientWidth") <= 0
+    if width >= 1280:
+        scroll = "const t = document.getElementById('table-scroll'); return t.scrollWidth - t.clientWidth"
+        assert browser.run(scroll) <= 0
+    browser.listen()
+    assert browser.logged == []
+    assert browser.asked == [llama_page.as_uri()]
+    pictures = os.environ.get("LMP_PICTURES")
+    if pictures:
+        browser.picture(Path(pictures) / f"llama-{width}-{'dark' if dark else 'light'}.png")

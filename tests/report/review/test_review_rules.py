@@ -1,0 +1,242 @@
+"""The review, on small files and small repositories written here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lmp.report.document.amounts import Claim, Term
+from lmp.report.document.ledger import Entry, Ledger
+from lmp.report.evaluating import Worth
+from lmp.report.review import Roots, review_text
+
+CODE = "import os\n\n\nclass Cache:\n    def append(self, token):\n        return token\n\n\ndef last():\n    pass\n"
+"""Cache is at line 4, append at 5, last at 9; ten lines."""
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    (tmp_path / "pkg").mkdir()
+    (tmp_path / "pkg/cache.py").write_text(CODE)
+    (tmp_path / "pkg/odd name.py").write_text(CODE)
+    (tmp_path / "one").mkdir()
+    (tmp_path / "one/twice.py").write_text(CODE)
+    (tmp_path / "pkg/twice.py").write_text(CODE)
+    (tmp_path / "pkg/data.bin").write_bytes(b"\x00\x01" * 100)
+    (tmp_path / "pkg/data.h").write_bytes(b"\x00\x01" * 100)
+    return tmp_path
+
+
+def found(text: str, root: Path, **labelled: Path) -> list[tuple[str, int, str]]:
+    review = review_text("r.md", text, Roots(labelled, (root,)))
+    return [(finding.rule, finding.line, finding.message) for finding in review.findings]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "see `pkg/cache.py:4`",
+        "see `pkg/cache.py:4` (`Cache`)",
+        "`Cache` (`pkg/cache.py:4`) is it",
+        "`Cache.append` (`pkg/cache.py:5-6`)",
+        "`pkg/cache.py:8` (`Cache.append`)",  # three lines away
+        "pkg/cache.py:4 and pkg/cache.py#L4-L6",
+        "```python\nx()  # pkg/cache.py:9 (last)\n```",
+        "| a | b |\n| --- | --- |\n| x | `pkg/cache.py:4` (`Cache`) |",
+        "cache.py:4 is the only one of its name",
+        "`pkg/odd name.py:4` (`Cache`)",
+        "at 12:30 on http://localhost:8000/x.py:99 and python:3.11, ratio 3:4, `a:1`, `torch.nn:2`",
+        "[text](pkg/nothing.py)",
+    ],
+)
+def test_what_is_right_is_not_complained_about(text: str, repo: Path) -> None:
+    assert found(text, repo) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "message"),
+    [
+        ("x\n\nsee `pkg/gone.py:4`", 3, "pkg/gone.py:4: there is no such file"),
+        ("`pkg/cache.py:11`", 1, "pkg/cache.py:11: the file has 10 lines"),
+        ("`pkg/cache.py:0`", 1, "pkg/cache.py:0: the file has 10 lines"),
+        ("`pkg/cache.py:9-8`", 1, "pkg/cache.py:9-8: the file has 10 lines"),
+        ("`pkg/cache.py:9` (`Cache`)", 1, "it stands at line 4"),
+        ("`Cache` (`pkg/cache.py:9`)", 1, "it stands at line 4"),
+        ("`pkg/cache.py:4` (`Other`)", 1, "nor anywhere else"),
+        ("`pkg/cache.py:4` (`ache`)", 1, "nor anywhere else"),  # a word, not a part of one
+        ("a\nb pkg/cache.py:99", 2, "the file has 10 lines"),
+        ("```\na\npkg/cache.py:9 (Cache)\n```", 3, "it stands at line 4"),
+        ("| a | b |\n| --- | --- |\n| x | `pkg/cache.py:9` (`Cache`) |", 3, "it stands at line 4"),
+        ("`twice.py:4`", 1, "2 files are called so"),
+        ("`/etc/hosts.py:1`", 1, "leads out of the folders"),
+        ("`../x/y.py:1`", 1, "leads out of the folders"),
+        ("`pkg/data.h:1`", 1, "cannot be read as text"),
+    ],
+)
+def test_a_pointer_that_does_not_hold(text: str, line: int, message: str, repo: Path) -> None:
+    (finding,) = found(text, repo)
+    assert finding[:2] == ("pointer", line)
+    assert message in finding[2]
+
+
+def test_a_label_names_a_folder(repo: Path, tmp_path: Path) -> None:
+    assert found("`tree/pkg/cache.py:4` (`Cache`)", tmp_path / "one", tree=repo) == []
+
+
+def test_a_link_out_of_the_folder_is_not_followed(repo: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    outside = tmp_path_factory.mktemp("outside") / "secret.py"
+    outside.write_text(CODE)
+    (repo / "pkg/link.py").symlink_to(outside)
+    ((rule, _, message),) = found("`pkg/link.py:4`", repo)
+    assert (rule, message) == ("pointer", "pkg/link.py:4: there is no such file")
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("about {repo_name}", "{repo_name}"),
+        ("see `{path:line}`", "{path:line}"),
+        ("see `{what it does}`", "{what it does}"),
+        ("A: [Answer with code references]", "[Answer with code references]"),
+        ("**Date:** [YYYY-MM-DD]", "[YYYY-MM-DD]"),
+        ("x <name> y", "<name>"),
+        ("TODO write", "TODO"),
+        ("it is TBD.", "TBD"),
+        ("`...`", "..."),
+        ("```\n[ASCII diagram of it]\n```", "[ASCII diagram of it]"),
+        ("```text\nx()   # {path:line}\n```", "{path:line}"),
+    ],
+)
+def test_a_placeholder_that_is_left(text: str, left: str, repo: Path) -> None:
+    findings = found(text, repo)
+    assert [(rule, message.split(" is left")[0]) for rule, _, message in findings] == [("placeholder", left)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "costs `{batch_size} * {seq_len}`",
+        "`# TODO: later` stands in the code",
+        r"escaped \<b\> and \[Text\]",
+        "- [ ] open\n- [x] done",
+        "a [link](x.md) and <https://example.org>",
+        "`f'{x}'` and `dict[str, int]`",
+        "x<br>y",
+    ],
+)
+def test_what_is_no_placeholder(text: str, repo: Path) -> None:
+    assert found(text, repo) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("| a | b |\n| --- | --- |\n", 1),
+        ("| a | b |\n| --- | --- |\n|  |  |", 3),
+        ("| a | b |\n| --- | --- |\n| `x` |  |", 3),
+        ("x\n\nnone found", 3),
+        ("| a | b |\n| --- | --- |\n| none found | |", 3),
+    ],
+)
+def test_a_table_that_is_not_filled(text: str, line: int, repo: Path) -> None:
+    assert [(rule, at) for rule, at, _ in found(text, repo)] == [("table", line)]
+
+
+def test_a_table_that_says_where_was_looked(repo: Path) -> None:
+    assert found("| a | b |\n| --- | --- |\n| none found (searched: x.py) |  |", repo) == []
+
+
+BOX = "```\n┌────┐\n│ a  │\n└────┘\n```"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        BOX,
+        "```\nModel\n├── a\n│   └── b\n└── c\n```",
+        "```\n┌──┐   ┌──┐\n│a ├──▶│b │\n└─┬┘   └──┘\n  ▼\n  c\n```",
+        '```mermaid\nflowchart TB\n  a["A"]\n  subgraph g["G"]\n    b["B (x)"]\n  end\n  a -->|"y"| b\n```',
+        "```python\n" + "x" * 150 + "\n```",
+    ],
+)
+def test_a_diagram_that_is_well_formed(text: str, repo: Path) -> None:
+    assert found(text, repo) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "message"),
+    [
+        ("```\n┌────┐\n│ a  │\n└───┘\n```", 4, "┘ in column 5 has nothing above"),
+        ("```\n┌────┐\n│ a \n└────┘\n```", 2, "┐ in column 6 has nothing below"),
+        ("```\n→" + "x" * 100 + "\n```", 2, "101 columns wide"),
+        ("```mermaid\nflowchart TB\n  a[A] --> b[B]\n```", 3, "not a node with a quoted label"),
+        ('```mermaid\nflowchart TB\n  a["A"]\n  a --> c\n```', 4, "leads to c"),
+        ('```mermaid\nflowchart TB\n  subgraph g["G"]\n  a["A"]\n```', 4, "has no end"),
+        ("```mermaid\ngrph\n```", 2, "begins with flowchart"),
+    ],
+)
+def test_a_diagram_that_is_broken(text: str, line: int, message: str, repo: Path) -> None:
+    findings = found(text, repo)
+    assert findings[0][:2] == ("diagram", line)
+    assert message in findings[0][2]
+
+
+# --- numbers ---------------------------------------------------------------------------------------------------------
+
+
+def reviewed(text: str, *numbers: Entry, named: dict[str, int] | None = None) -> list[tuple[str, int, str]]:
+    ledger = Ledger(kind="repository", subject="x", numbers=list(numbers))
+    review = review_text("r.md", text, Roots(), ledger, Worth(None, {}, named or {}))
+    return [(finding.rule, finding.line, finding.message) for finding in review.findings]
+
+
+def entry(section: str, text: str, unit: str, name: str) -> Entry:
+    return Entry(section=section, text=text, unit=unit, claim=Claim(expression="{a}", terms={"a": Term(name=name)}))
+
+
+def test_a_number_that_is_what_it_claims_to_be() -> None:
+    assert reviewed("# S\n\nit is 2.000 kB", entry("S", "2.000 kB", "B", "size"), named={"size": 2000}) == []
+
+
+def test_a_number_that_has_changed_in_the_results() -> None:
+    findings = reviewed("# S\n\nit is 2.000 kB", entry("S", "2.000 kB", "B", "size"), named={"size": 2001})
+    assert findings == [("number", 3, "2.000 kB is 2.001 kB in the results")]
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("it is 3.000 kB", "3.000 kB"),
+        ("12.0 % of it", "12.0 %"),
+        ("in 1.5 ms", "1.5 ms"),
+        ("4 GFLOP", "4 GFLOP"),
+        ("1.25 FLOPs/B", "1.25 FLOPs/B"),
+        ("| a | b |\n| --- | --- |\n| x | 4,097 |", "4,097"),
+        ("```\n|== 5 s ==|\n```", "5 s"),
+    ],
+)
+def test_a_number_that_nobody_worked_out(text: str, number: str) -> None:
+    findings = reviewed(f"# S\n\n{text}")
+    assert [(rule, message.partition(" is no number")[0]) for rule, _, message in findings] == [("number", number)]
+
+
+def test_a_number_of_another_section_is_none_of_this_one() -> None:
+    text = "# S\n\n2.000 kB\n\n# T\n\n2.000 kB"
+    findings = reviewed(text, entry("S", "2.000 kB", "B", "size"), named={"size": 2000})
+    assert [(rule, line) for rule, line, _ in findings] == [("number", 7)]
+
+
+def test_a_claim_on_what_is_not_known() -> None:
+    findings = reviewed("# S\n\n2.000 kB", entry("S", "2.000 kB", "B", "size"))
+    assert findings == [("number", 3, "2.000 kB cannot be worked out again: nothing is called size")]
+
+
+def test_numbers_without_a_unit_in_prose_and_in_code_are_not_looked_at() -> None:
+    assert reviewed("# S\n\n32 layers, `4 kB`, v5.23.0, file.py, 2026-11-21\n\n```python\nx = '5 s'\n```") == []
+
+
+def test_without_a_ledger_it_says_so() -> None:
+    review = review_text("r.md", "4 kB", Roots())
+    assert review.findings == []
+    assert review.notes == ["the numbers were not held against results: none belong to this file"]

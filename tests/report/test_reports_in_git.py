@@ -1,0 +1,111 @@
+"""The reports that git has: one is made again and is equal, every one has all of the template and holds."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from lmp.report.document.ledger import Ledger
+from lmp.report.review import Roots, review_text
+from lmp.source.trees import find_trees
+
+ROOT = Path(__file__).parents[2]
+REPORTS = ROOT / "reports"
+REMADE = "meta-llama/Meta-Llama-3.1-8B"
+NAMES = ("meta-llama--Meta-Llama-3.1-8B", "Qwen--Qwen3-30B-A3B", "deepseek-ai--DeepSeek-V3", "openai--gpt-oss-20b")
+HEADINGS = (
+    "1. Executive Summary",
+    "2. Architecture Overview",
+    "2.1 System Diagram",
+    "2.2 Module Hierarchy",
+    "2.3 Execution Model",
+    "3. Configuration & Parameters",
+    "3.1 Model Configuration",
+    "3.2 Kernel Configuration",
+    "3.3 Constraints & Requirements",
+    "4. Component Analysis",
+    "5. Task/Operator Catalog",
+    "6. Data Flow & Dependencies",
+    "6.1 Full Forward Pass",
+    "6.2 Dependency Graph",
+    "6.3 Memory Lifecycle",
+    "7. Parallelism & Distribution",
+    "7.1 Parallelism Strategy",
+    "7.2 Communication Patterns",
+    "7.3 Compute-Communication Overlap",
+    "8. Memory & Performance",
+    "8.1 Memory Access Pattern",
+    "8.2 Execution Timeline",
+    "8.3 Bottleneck Analysis",
+    "9. Technical FAQ",
+    "Q: How are variable sequence lengths handled?",
+    "Q: What is the maximum supported sequence length?",
+    "Q: What operations are fused?",
+    "Q: What hardware is required?",
+    "Q: How does the KV cache work?",
+    "10. Key Files Reference",
+    "11. Appendix",
+    "A. Glossary",
+    "B. References",
+)
+"""Of the users' implementation_analysis_template.md; the components under 4 are the model's own."""
+
+COLUMNS = (
+    "| Parameter | Value | Description |",
+    "| Parameter | Value | Purpose |",
+    "| ID | Task Type | Purpose | Tiling | Dependencies |",
+    "| Tensor | Created By | Consumed By | Lifetime |",
+    "| Operation | Primitive | When | Data Size |",
+    "| File | Purpose | Key Functions/Classes |",
+    "| Term | Definition |",
+)
+
+
+def text_of(name: str) -> str:
+    return (REPORTS / f"implementations/{name}-analysis.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_all_of_the_template_is_there(name: str) -> None:
+    text = text_of(name)
+    there = [line.lstrip("#").strip() for line in text.splitlines() if line.startswith("#")]
+    assert [heading for heading in there if heading in HEADINGS] == list(HEADINGS)
+    assert [columns for columns in COLUMNS if columns not in text] == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_pointer_opens_and_every_number_is_listed(name: str, transformers_tree: Path) -> None:
+    ledger = Ledger.model_validate(json.loads((REPORTS / f"assets/{name}-numbers.json").read_bytes()))
+    trees = find_trees(ROOT)
+    review = review_text(name, text_of(name), Roots({tree.name: tree.root for tree in trees}), ledger)
+    assert review.findings == []
+    assert review.pointers > 100
+    assert review.numbers > 100
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_plots_of_a_report_are_there(name: str) -> None:
+    for file in re.findall(r"!\[[^\]]*\]\(([^)]+)\)", text_of(name)):
+        assert (REPORTS / "implementations" / file).is_file(), file
+
+
+@pytest.mark.xdist_group("remade-report")
+def test_a_report_made_again_is_equal(transformers_tree: Path, tmp_path: Path) -> None:
+    from lmp.pipeline.module import Options, class_of_config
+    from lmp.report.devices import device_named
+    from lmp.report.folder import ledger_text
+    from lmp.report.gathering import gather
+    from lmp.report.model import model_making
+
+    options = Options(tmp_path, model_id=REMADE)
+    facts = gather(class_of_config(options), options, lambda name, stage: None, device_named("H100"))
+    making = model_making(facts)
+    report = making.plain
+    assert making.review(report).findings == []
+    assert report.text == text_of(NAMES[0])
+    assert ledger_text(report.ledger) == (REPORTS / f"assets/{NAMES[0]}-numbers.json").read_text(encoding="utf-8")
+    for name, content in report.assets.items():
+        assert content == (REPORTS / "assets" / name).read_bytes(), name
