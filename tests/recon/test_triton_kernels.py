@@ -140,7 +140,9 @@ def test_no_end_and_no_great_number_is_worked_out(one: One) -> None:
     (great,) = tuned(one, "[triton.Config({'B': 2 ** b}) for b in range(10 ** 9)]")
     (itself,) = tuned(one, "LIST", "LIST = [*LIST]")
     (steps,) = tuned(one, "[triton.Config({}) for a in R for b in R for c in R]", "R = range(5000)")
-    assert all(config.expression for config in (endless, great, itself, steps))
+    (long,) = tuned(one, "[triton.Config({}) for a in 'x' * 10 ** 12]")
+    (wide,) = tuned(one, "[triton.Config({}) for a in '%1000000000000d' % 3]")
+    assert all(config.expression for config in (endless, great, itself, steps, long, wide))
 
 
 def test_autotuning_by_a_wrapper_and_by_a_call(one: One) -> None:

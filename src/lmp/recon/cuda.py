@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from lmp.recon.cpp_text import Code, without_comments
 from lmp.recon.facts import EnvRead, Kernel, Place
@@ -24,8 +25,10 @@ NAME_BEFORE = re.compile(r"([A-Za-z_]\w*)\s*(?:<[^;{}()]*>)?\s*$")
 CALLEE = re.compile(r"((?:[A-Za-z_]\w*\s*::\s*)*[A-Za-z_]\w*)\s*$")
 RUNTIME = re.compile(r"\b(cudaLaunchKernelExC?|cudaLaunchKernel|cudaLaunchCooperativeKernel|hipLaunchKernelGGL)\s*\(")
 OPENED = re.compile(
-    r"\b((?:\w+::)*[A-Za-z_]\w*)\s*\([^;{}]*\)\s*(?:const\s*|noexcept\s*|override\s*)*\{",
+    r"\b((?:\w+::)*[A-Za-z_]\w*)\s*\([^;{}]{0,2000}\)\s*(?:const\s*|noexcept\s*|override\s*)*\{",
 )
+KEYWORDS = ("if", "for", "while", "switch", "catch", "constexpr")
+LONGEST_SIZE = 200
 GETENV = re.compile(r"\b((?:std::)?(?:secure_)?getenv)\s*\(")
 
 
@@ -130,11 +133,12 @@ def launches(file: str, code: Code) -> list[Candidate]:
     """``kernel<<<grid, block, shared, stream>>>(…)`` and the runtime's own calls, in the order of their lines."""
     if "<<<" not in code.code and "LaunchKernel" not in code.code and "LaunchCooperative" not in code.code:
         return []
-    found = [*_brackets(file, code), *_runtime(file, code)]
+    bodies = _bodies(code)
+    found = [*_brackets(file, code, bodies), *_runtime(file, code, bodies)]
     return sorted(found, key=lambda each: each.place.line)
 
 
-def _brackets(file: str, code: Code) -> Iterator[Candidate]:
+def _brackets(file: str, code: Code, bodies: list[_Body]) -> Iterator[Candidate]:
     for match in re.finditer("<<<", code.bare):
         end = code.bare.find(">>>", match.end())
         name = _callee(code, match.start())
@@ -142,7 +146,7 @@ def _brackets(file: str, code: Code) -> Iterator[Candidate]:
             continue
         settings = code.arguments(match.end(), end)
         values = dict(zip(("block", "shared"), settings[1:3], strict=False))
-        yield _candidate(file, code, name, settings[0], values)
+        yield _candidate(file, code, bodies, name, settings[0], values)
 
 
 def _callee(code: Code, at: int) -> tuple[str, int] | None:
@@ -161,7 +165,7 @@ def _callee(code: Code, at: int) -> tuple[str, int] | None:
     return (match[1], base + match.start(1)) if match else None
 
 
-def _runtime(file: str, code: Code) -> Iterator[Candidate]:
+def _runtime(file: str, code: Code, bodies: list[_Body]) -> Iterator[Candidate]:
     for match in RUNTIME.finditer(code.bare):
         closing = code.closing(match.end() - 1)
         given = code.arguments(match.end(), closing) if closing > 0 else []
@@ -173,14 +177,16 @@ def _runtime(file: str, code: Code) -> Iterator[Candidate]:
             continue
         grid = given[1] if at == 0 and len(given) > 2 else ""
         values = {"block": given[2]} if at == 0 and len(given) > 2 else {}
-        yield _candidate(file, code, (name[1], match.start()), grid, values)
+        yield _candidate(file, code, bodies, (name[1], match.start()), grid, values)
 
 
-def _candidate(file: str, code: Code, name: tuple[str, int], grid: str, values: dict[str, str]) -> Candidate:
+def _candidate(
+    file: str, code: Code, bodies: list[_Body], name: tuple[str, int], grid: str, values: dict[str, str]
+) -> Candidate:
     last = re.split(r"\s*::\s*", name[0])[-1]
     kept = {key: value[:LONGEST] for key, value in values.items()}
     names = tuple(dict.fromkeys([last, *_variable(code, last, name[1])]))
-    return Candidate(names, Place(file, code.line(name[1])), _around(code, name[1]), grid[:LONGEST], kept, True)
+    return Candidate(names, Place(file, code.line(name[1])), _around(bodies, name[1]), grid[:LONGEST], kept, True)
 
 
 def _variable(code: Code, name: str, at: int) -> list[str]:
@@ -190,16 +196,29 @@ def _variable(code: Code, name: str, at: int) -> list[str]:
     return [each.rpartition("::")[2] for each in found[-1:]]
 
 
-def _around(code: Code, at: int) -> str:
-    """The function around: the last name with a parameter list and an opening brace at a line's own level before."""
-    best = ""
-    for match in OPENED.finditer(code.bare, 0, at):
-        if match[1] in ("if", "for", "while", "switch", "catch", "constexpr"):
-            continue
-        closing = code.closing(match.end() - 1)
-        if closing < 0 or closing > at:
-            best = match[1]
-    return best
+@dataclass(frozen=True)
+class _Body:
+    name: str
+    start: int
+    end: int
+
+
+def _bodies(code: Code) -> list[_Body]:
+    """What looks like a function: a name with parameters and a brace, to where that is closed; the outer ones first."""
+    named = {match.end() - 1: match[1] for match in OPENED.finditer(code.bare) if match[1] not in KEYWORDS}
+    found: list[_Body] = []
+    opened: list[int] = []
+    for match in re.finditer(r"[{}]", code.bare):
+        if match[0] == "{":
+            opened.append(match.start())
+        elif opened and (start := opened.pop()) in named:
+            found.append(_Body(named[start], start, match.start()))
+    return sorted(found, key=lambda body: body.start)
+
+
+def _around(bodies: list[_Body], at: int) -> str:
+    """The innermost function around a place; empty where there is none."""
+    return next((body.name for body in reversed(bodies) if body.start < at < body.end), "")
 
 
 def sizes(file: str, code: Code) -> list[tuple[str, str, Place]]:
@@ -207,11 +226,16 @@ def sizes(file: str, code: Code) -> list[tuple[str, str, Place]]:
     found = []
     for match in DEFINE.finditer(code.code):
         value = without_comments(code.text[match.start(3) : match.end(3)].replace("\\\n", " "))
-        if not match[2] and value and SIZE.fullmatch(value) and not re.fullmatch(r"[A-Za-z_]\w*", value):
+        if (
+            not match[2]
+            and 0 < len(value) <= LONGEST_SIZE
+            and SIZE.fullmatch(value)
+            and not re.fullmatch(r"[A-Za-z_]\w*", value)
+        ):
             found.append((match[1], value, Place(file, code.line(match.start(1)))))
     for match in CONSTEXPR.finditer(code.bare):
         value = without_comments(code.text[match.start(2) : match.end(2)] if match[2] else match[3])
-        if SIZE.fullmatch(value):
+        if len(value) <= LONGEST_SIZE and SIZE.fullmatch(value):
             found.append((match[1], value, Place(file, code.line(match.start(1)))))
     return sorted(found, key=lambda each: each[2].line)
 

@@ -18,11 +18,11 @@ from lmp.recon.facts import KernelConfig
 from lmp.recon.source import Function, Source
 from lmp.recon.templates import defaults
 
-STEPS = 200_000
+STEPS = 100_000
 LARGEST = 2**64
 DEEPEST = 20
 """How many constants and functions deep: one may be defined by itself."""
-LONGEST = 100_000
+LONGEST = 10_000
 
 BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
@@ -50,7 +50,8 @@ CALLS: dict[str, Callable[..., Any]] = {
     "list": list,
     "tuple": tuple,
     "sorted": sorted,
-    "set": set,
+    # In the order of the code, not of hashes.
+    "set": lambda values=(): list(dict.fromkeys(values)),
     "len": len,
     "min": min,
     "max": max,
@@ -212,6 +213,11 @@ class Evaluation:
         )
 
     def _plain(self, source: Source, node: ast.AST, function: Callable[..., Any], *values: Any) -> Any:
+        if len(values) == 2 and any(isinstance(each, str | list | tuple) for each in values):
+            # What would only be too long once it is made.
+            count = next((each for each in values if isinstance(each, int)), 0)
+            if function is operator.mod or (function is operator.mul and count > LONGEST):
+                raise Unresolved(source, node)
         try:
             result = function(*values)
         except (TypeError, ValueError, ArithmeticError, LookupError):
@@ -368,11 +374,10 @@ class Evaluation:
             case ast.Call(
                 func=ast.Attribute(value=ast.Name(id=name), attr="append" | "extend" as how), args=[given], keywords=[]
             ) if isinstance(local.get(name), list):
-                more = [self.value(source, given, local, follow)]
-                local[name] = [
-                    *local[name],
-                    *(more if how == "append" else self.iterable(source, given, local, follow)),
-                ]
+                if how == "append":
+                    local[name].append(self.value(source, given, local, follow))
+                else:
+                    local[name].extend(self.iterable(source, given, local, follow))
                 if len(local[name]) > LONGEST:
                     raise Unresolved(source, call, "larger than what is worked out")
             case _:

@@ -19,6 +19,7 @@ from lmp.recon import (
     flags,
     install,
     launches,
+    reads,
     record_flags,
     settings_files,
     triton,
@@ -27,11 +28,12 @@ from lmp.recon import (
 from lmp.recon.cpp_text import Code
 from lmp.recon.facts import FileFacts, Kernel, RepoFacts, Selection, Skipped
 from lmp.recon.library import Library
+from lmp.recon.reads import Attribute
 from lmp.recon.roles import CPP, language, role
 from lmp.recon.source import DoesNotParse, Source, parse
 from lmp.recon.texts import Text, Unreadable, decode, read_bytes
 from lmp.recon.walk import Listed, list_files
-from lmp.recon.wrappers import Attribute, Wrappers
+from lmp.recon.wrappers import Wrappers
 
 Progress = Callable[[int, int, str], None]
 
@@ -125,8 +127,8 @@ class _Reading:
         facts.entries.extend(entries.entries(source))
         facts.entries.extend(entries.setup_scripts(source) if source.file.endswith("setup.py") else [])
         self.launches.extend(launches.candidates(source))
-        facts.env.extend(wrappers.reads(source, self.wrappers, self.library))
-        self.attributes.extend(wrappers.class_attributes(source, self.wanted, self.library))
+        facts.env.extend(reads.reads(source, self.wrappers, self.library))
+        self.attributes.extend(reads.class_attributes(source, self.wanted, self.library))
 
     def cpp(self, file: str, kind: str, text: str) -> None:
         facts, code = self.facts, Code(text)
@@ -147,7 +149,7 @@ class _Reading:
             self.facts.config_files.append(found)
 
     def finished(self) -> RepoFacts:
-        self.facts.env.extend(wrappers.of_attributes(self.wrappers, self.attributes, self._bases()))
+        self.facts.env.extend(reads.of_attributes(self.wrappers, self.attributes, self._bases()))
         self.facts.env.sort(key=lambda each: (each.place.file, each.place.line))
         self.facts.launches.extend(launches.launches(self.launches, self.facts.kernels))
         self.facts.skipped.sort(key=lambda each: each.file)

@@ -11,6 +11,8 @@ from lmp.recon.source import Function, Scope, Source
 
 DEPTH = 8
 """How many steps (names, calls) are followed from one expression."""
+MOST_PARTS = 40
+"""Of one f-string: what it is made of may itself be made of others."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ def template(
     match node:
         case ast.Constant(value=str(value)):
             return (value,)
-        case ast.JoinedStr(values=values):
+        case ast.JoinedStr(values=values) if len(values) <= MOST_PARTS:
             return _concatenated([inner(value) for value in values])
         case ast.FormattedValue(value=value, format_spec=None):
             return inner(value)
