@@ -267,18 +267,22 @@ def _repository(of: OfFolder, options: Options, asked: Asked) -> None:
     from lmp.cli.commands import _note
     from lmp.cli.progress import counted
     from lmp.recon.facts import Selection
-    from lmp.report.code_base import read_code_base, repository_making, stale_pointers
+    from lmp.report import code_base
 
     with counted("reading", asked.quiet) as progress:
-        facts = read_code_base(of.folder, Selection(of.include, of.exclude), progress)
-    making = repository_making(facts, of.folder)
-    for line in stale_pointers(asked.folder, making, of.folder) if of.update else ():
-        _note(line)
+        facts = code_base.read_code_base(of.folder, Selection(of.include, of.exclude), progress)
+    state = code_base.last_state(asked.folder, facts) if of.update else None
+    making = code_base.repository_making(facts, of.folder, state)
+    if of.update:
+        for line in code_base.since_the_last(asked.folder, making, facts, of.folder, state):
+            _note(line)
     if asked.narrate:
         given = {**asdict(of), "folder": str(of.folder.absolute()), "as_given": str(of.folder)}
         _narrate(making, options, asked, {"model": None, "code_base": given})
     else:
         _write(making, asked)
+    if not asked.dry_run:
+        code_base.remember(asked.folder, facts, of.folder, asked.folder / making.plain.file)
 
 
 # --- what they have in common ----------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from lmp.errors import UsageError
 from lmp.recon.facts import RepoFacts, Selection
@@ -11,9 +12,16 @@ from lmp.report.document.ledger import Ledger, entries
 from lmp.report.document.markdown import to_markdown
 from lmp.report.document.parts import Document
 from lmp.report.evaluating import Worth
-from lmp.report.folder import REPOSITORIES, Report, file_name
+from lmp.report.folder import ASSETS, REPOSITORIES, Report, file_name
 from lmp.report.making import Making
 from lmp.report.review import Roots, review_text
+from lmp.store.files import storage_errors
+
+if TYPE_CHECKING:
+    from lmp.report.repository.state import RepoState
+
+READ = frozenset({"python", "cuda", "hip", "c++", "c", "metal"})
+"""Languages of code that there is something to say of."""
 
 Progress = Callable[[int, int, str], None]
 
@@ -29,14 +37,15 @@ def read_code_base(root: Path, selection: Selection, progress: Progress) -> Repo
     return facts
 
 
-def repository_making(facts: RepoFacts, root: Path) -> Making:
-    """How the report on a code base is made."""
+def repository_making(facts: RepoFacts, root: Path, state: RepoState | None = None) -> Making:
+    """How the report on a code base is made. What ``state`` has of unchanged files is not read again."""
     from lmp.report.repository.document import document
 
+    known = state.signs if state is not None else None
     roots, worth = Roots(folders=(root,)), Worth(None, {}, facts.counts)
     return Making(
         name=facts.root_name,
-        document=lambda told: document(facts, root, told),
+        document=lambda told: document(facts, root, told, known),
         report=lambda made: _report(facts, root, made),
         review=lambda report: review_text(report.file, report.text, roots, report.ledger, worth),
         roots=roots,
@@ -55,19 +64,47 @@ def _report(facts: RepoFacts, root: Path, made: Document) -> Report:
     return Report(file_name(facts.root_name), REPOSITORIES, to_markdown(made), ledger)
 
 
-def stale_pointers(folder: Path, making: Making, root: Path) -> tuple[str, ...]:
-    """What does not hold any more of the report that is in the reports folder: one line each."""
+def state_file(folder: Path, facts: RepoFacts) -> Path:
+    """Where is kept what the last report was made from."""
+    return folder / ASSETS / f"{file_name(facts.root_name)}-state.json"
+
+
+def last_state(folder: Path, facts: RepoFacts) -> RepoState | None:
+    """What the last report was made from; None where there was none."""
+    from lmp.report.repository.state import load
+
+    return load(state_file(folder, facts))
+
+
+def remember(folder: Path, facts: RepoFacts, root: Path, report: Path) -> None:
+    """Keep what a report was made from, for `--update`. Raises StorageError where that cannot be written."""
+    from lmp.report.repository.document import study
+    from lmp.report.repository.state import state_of
+
+    file = state_file(folder, facts)
+    with storage_errors(file, "--reports"):
+        state_of(study(facts, root).base, report.read_text(encoding="utf-8")).save(file)
+
+
+def since_the_last(
+    folder: Path, making: Making, facts: RepoFacts, root: Path, state: RepoState | None
+) -> tuple[str, ...]:
+    """What has changed since the report that is in the reports folder, and which of its pointers are stale: one line
+    each."""
+    from lmp.report.repository.document import study
+    from lmp.report.repository.state import changes
     from lmp.report.repository.update import stale
 
     old = folder / making.plain.file
     if not old.is_file():
         return ("there is no earlier report: everything is new",)
-    found = stale(old.read_text(encoding="utf-8", errors="replace"), root)
-    return (f"{len(found)} stale pointers in the earlier report", *map(str, found))
+    found = stale(old.read_text(encoding="utf-8", errors="replace"), root, state)
+    told = [str(changes(state, study(facts, root).base))] if state is not None else []
+    return (*told, f"stale pointers in the earlier report: {len(found)}", *(f"  {one}" for one in found))
 
 
 def _must_have_code(facts: RepoFacts, root: Path) -> None:
-    if not facts.definitions and not facts.kernels:
+    if not any(file.language in READ for file in facts.files):
         read = f"{len(facts.files)} files were read, {len(facts.skipped)} skipped"
         raise UsageError(
             f"{root} has no code in Python, CUDA or C++ that could be reported on: {read}\n"

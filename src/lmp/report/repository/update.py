@@ -11,6 +11,7 @@ from lmp.recon.facts import Selection
 from lmp.recon.roles import language
 from lmp.recon.texts import Unreadable, decode, read_bytes
 from lmp.recon.walk import list_files
+from lmp.report.code_base import READ
 from lmp.report.repository.state import RepoState
 from lmp.report.review.places import Cited, Roots, cited, first_definition, lines_of, stands_near
 from lmp.report.review.reading import read_markdown
@@ -18,7 +19,6 @@ from lmp.report.review.reading import read_markdown
 _DEFINED = re.compile(
     r"^[ \t]*(?:(?:async[ \t]+)?def|class|struct|\#define)[ \t]+(\w+)|__global__[^;{]*?\b(\w+)[ \t]*\(", re.MULTILINE
 )
-READ = frozenset({"python", "cuda", "hip", "c++", "c", "metal"})
 
 
 @dataclass(frozen=True)
