@@ -20,7 +20,8 @@ def head(facts: ModelFacts) -> list[tuple[str, Line]]:
     source, versions = model.source, _versions(facts)
     where = facts.sources[model.class_name]
     made = ", ".join([*versions.values(), f"lmp {metadata.version('lmp')}"])
-    place = facts.pointer(model.class_name, where.class_lines[0], where.name)
+    # With its end: decorators may take more lines before the name than a pointer may be away from it.
+    place = facts.place(where.file, where.class_lines[0], where.name, where.class_lines[1])
     return [
         (
             "Repository",

@@ -214,6 +214,8 @@ def _called_by(piece: Piece, facts: ModelFacts, names: Names) -> Iterator[Defini
 
 
 def module_name(piece: Piece) -> str:
+    if piece.path == piece.tree.package_dir:  # a tree of a single file
+        return piece.tree.import_name
     relative = piece.path.relative_to(piece.tree.package_dir).with_suffix("")
     return ".".join([piece.tree.import_name, *(part for part in relative.parts if part != "__init__")])
 
