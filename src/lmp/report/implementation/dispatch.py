@@ -24,6 +24,7 @@ def section(facts: ModelFacts, sources: Sources) -> Section:
     rows: list[Sequence[Line]] = [
         *_tiles(facts, sources),
         *_attention(facts),
+        *_choices(sources),
         *_deciding(facts, sources),
         *_environment(sources),
         *_decorators(facts, sources),
@@ -97,6 +98,22 @@ def _attention(facts: ModelFacts) -> Iterator[Sequence[Line]]:
     if model.attn_implementation != model.attn_requested:
         purpose.append(f"; asked for was {model.attn_requested}, which the model does not support")
     yield Code("attn_implementation"), Code(model.attn_implementation), purpose
+
+
+def _choices(sources: Sources) -> Iterator[Sequence[Line]]:
+    """What the model's classes say of other implementations of attention."""
+    for piece in (p for p in sources.classes if p.own and isinstance(p.node, ast.ClassDef)):
+        for statement in piece.node.body:
+            match statement:
+                case ast.Assign(targets=[ast.Name(id=name)], value=value) if _CHOICE.fullmatch(name):
+                    yield (
+                        Code(name),
+                        Code(ast.unparse(value)),
+                        ["what ", Code("attn_implementation"), " may ask for, ", piece.pointer(statement.lineno, name)],
+                    )
+
+
+_CHOICE = re.compile(r"_supports_(sdpa|flash_attn|flex_attn)|_compatible_flash_implementations")
 
 
 def _deciding(facts: ModelFacts, sources: Sources) -> Iterator[Sequence[Line]]:

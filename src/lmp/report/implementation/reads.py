@@ -83,6 +83,11 @@ def own_name(sources: Sources, standard: str) -> str:
     return _own_names(sources).get(standard, standard)
 
 
+def aliases_of(sources: Sources, name: str) -> list[str]:
+    """Other names under which the config hands out a value of its own."""
+    return [standard for standard, own in _own_names(sources).items() if own == name]
+
+
 def _reads(piece: Piece, is_config: bool) -> Iterator[tuple[str, int]]:
     aliases: dict[str, str] = {}
     for node in ast.walk(piece.node):
