@@ -113,7 +113,7 @@ def _choices(sources: Sources) -> Iterator[Sequence[Line]]:
                     )
 
 
-_CHOICE = re.compile(r"_supports_(sdpa|flash_attn|flex_attn)|_compatible_flash_implementations")
+_CHOICE = re.compile(r"_compatible_\w+_implementations")
 
 
 def _deciding(facts: ModelFacts, sources: Sources) -> Iterator[Sequence[Line]]:
