@@ -65,6 +65,8 @@ class Op:
     product: tuple[str, ...] | None = None
     """Of a matrix product: batches, M, N, K; of attention: batch, heads, queries, keys, head size."""
     causal: bool = False
+    operands: tuple[Shape, ...] | None = None
+    """Shapes of the tensors that went in; None where no formulas were found."""
 
 
 @dataclass(frozen=True)
@@ -271,6 +273,7 @@ class _Running:
             sizes=operated.shapes[0] if operated.shapes else (),
             product=told.product if told else None,
             causal=operated.causal,
+            operands=told.operands if told else None,
         )
 
     def _frames(self, segments: Sequence[Segment]) -> Iterator[Frame]:
@@ -304,6 +307,7 @@ class _Told:
     bytes: tuple[str | None, ...]
     category: str
     product: tuple[str, ...] | None
+    operands: tuple[Shape, ...] | None
 
 
 def _key(segments: Sequence[Segment], name: str) -> Any:
@@ -329,7 +333,20 @@ class _Formulas:
         shape = self._shape(outputs[0].shape, operated.shapes[0]) if outputs and operated.shapes else None
         product = _product(executed.operator)
         sizes = tuple(_text(size) for size in product) if product is not None else None
-        return _Told(shape, tuple(self._bytes(t) for t in outputs), executed.cost.category, sizes)
+        operands = self._operands(executed.operator.arguments, operated.arguments)
+        return _Told(shape, tuple(self._bytes(t) for t in outputs), executed.cost.category, sizes, operands)
+
+    def _operands(self, symbolic: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[Shape, ...] | None:
+        """Of every tensor that went in, where all of them agree with the run with numbers."""
+        from lmp.trace.rules import Tensor as Traced
+
+        tensors = [item for item in _items(symbolic) if isinstance(item, Traced)]
+        numbers = [item[1] for item in _items(given) if isinstance(item, tuple) and item[:1] == ("tensor",)]
+        if len(tensors) != len(numbers):
+            return None
+        shapes = [self._shape(tensor.shape, sizes) for tensor, sizes in zip(tensors, numbers, strict=True)]
+        found = [shape for shape in shapes if shape is not None]
+        return tuple(found) if len(found) == len(shapes) else None
 
     def holds(self, text: str, number: int) -> bool:
         return self._worth(text) == number
@@ -365,6 +382,13 @@ class _Formulas:
             return evaluate(parse(text), self.values)
         except LmpError:
             return None
+
+
+def _items(arguments: Mapping[str, Any]) -> Iterator[Any]:
+    """Arguments one by one, those of lists too; a tensor of a run with numbers is ``("tensor", its shape)``."""
+    for value in arguments.values():
+        is_list = isinstance(value, list) or (isinstance(value, tuple) and value[:1] != ("tensor",))
+        yield from value if is_list else (value,)
 
 
 def _text(size: Any) -> str:

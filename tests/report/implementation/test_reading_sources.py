@@ -28,6 +28,10 @@ class Block:
         table = config.rope
         self.base = table.get("base", 1)
         generation_config.top_k
+        for name in ["use_cache", "window"]:
+            getattr(self.config, name, None)
+        for kind in self.kinds:
+            getattr(self.config, f"output_{kind}", False)
 
     def forward(self, x):
         if x.shape[-1] != self.width:
@@ -74,13 +78,16 @@ def _facts(**settings: Any) -> Any:
 
 
 def test_reads_are_found_by_name_getattr_key_and_alias(sources: Sources) -> None:
-    found = reads_of(_facts(d_model=8, num_heads=4, rope={}), sources)
+    found = reads_of(_facts(d_model=8, num_heads=4, rope={}, use_cache=True, output_attentions=False), sources)
     lines = {name: [pointer.line for pointer in places] for name, places in found.items()}
     # Under the config's own name; in the config's class itself, self is the config.
     assert lines["d_model"] == [4, 12]
     assert lines["num_heads"] == [5]
     assert lines["rope.kind"] == [6]
     assert lines["rope.base"] == [8]
+    # A name out of a list that a loop goes over; a beginning that an f-string ends.
+    assert lines["use_cache"] == [10]
+    assert lines["output_attentions"] == [13]
     assert "top_k" not in lines
 
 
@@ -97,8 +104,8 @@ def test_what_is_raised_where_the_class_runs(sources: Sources) -> None:
     told = ["".join(map(plain, line)) for line in raised(sources) if isinstance(line, list)]
     assert told == [
         "self.d_model % 2 raises ValueError at own/pkg/config.py:13 (ValueError)",
-        "x.shape[-1] != self.width raises ValueError at own/pkg/model.py:13 (ValueError)",
-        "not (x.dim() == 3) fails an assertion at own/pkg/model.py:14 (assert)",
+        "x.shape[-1] != self.width raises ValueError at own/pkg/model.py:17 (ValueError)",
+        "not (x.dim() == 3) fails an assertion at own/pkg/model.py:18 (assert)",
     ]
 
 
@@ -154,7 +161,7 @@ def test_equal_kernels_are_told_once() -> None:
 
 def test_a_kernel_that_runs_sometimes_says_when() -> None:
     [told] = kernels_told([_kernel(1, read="where({seq_len} > 1, {n}, 0)")])
-    assert told == "aten.mul: [n] -> [n]; only if seq_len > 1"
+    assert told == "aten.mul: [n] -> [n]; only where seq_len > 1"
 
 
 def test_what_decides_on_a_kernel_is_told_with_its_condition() -> None:
@@ -168,5 +175,11 @@ def can(weight):
         return False
     return True
 """).body[0]
-    # The second False is what is left of the block, not what "cuda" decides.
-    assert answers(function) == ["False if weight.small", "capability() >= 8"]
+    # In the order of the source: the first whose conditions hold answers, so that the second False is what is left of
+    # the block of "cuda".
+    assert answers(function) == [
+        "False if weight.small",
+        "capability() >= 8 if weight.device == 'cuda' and weight.new",
+        "False if weight.device == 'cuda'",
+        "True",
+    ]

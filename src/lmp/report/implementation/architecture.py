@@ -14,6 +14,7 @@ from lmp.report.implementation.classes import Component, components
 from lmp.report.implementation.drawing import fence
 from lmp.report.implementation.hierarchy import Diagram, graph, module_tree
 from lmp.report.implementation.measures import Measure
+from lmp.report.implementation.naming import inspected
 from lmp.report.implementation.sources import Sources, place_near, sources_of
 from lmp.source.lines import enclosing_function
 from lmp.source.parsed import parse
@@ -22,7 +23,9 @@ from lmp.source.parsed import parse
 def section(facts: ModelFacts, told: Told | None = None) -> Section:
     point = facts.points[0]
     diagram: list[Any] = [
-        Paragraph(f"Parts in the order in which they run; shares of the FLOPs and bytes of {point.title}."),
+        Paragraph(
+            f"Parts in the order in which they run; shares of the FLOPs and bytes of {point.title}.{_turns(facts)}"
+        ),
         fence(Diagram(facts, point).rows()),
         graph(facts, point),
     ]
@@ -34,6 +37,15 @@ def section(facts: ModelFacts, told: Told | None = None) -> Section:
             Section("2.3 Execution Model", _execution(facts, told)),
         ),
     )
+
+
+def _turns(facts: ModelFacts) -> str:
+    """Said of layers of several kinds that do not stand together: their boxes do."""
+    kinds = [m for m in inspected(facts).values() if m.repeat > 1 and m.indices]
+    if all(m.indices[-1] - m.indices[0] + 1 == len(m.indices) for m in kinds):
+        return ""
+    names = " and ".join(m.name for m in kinds if m.indices[-1] - m.indices[0] + 1 != len(m.indices))
+    return f" The layers of {names} take turns; the boxes of each kind stand for all of its layers."
 
 
 # --- 2.2 -------------------------------------------------------------------------------------------------------------

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from lmp.errors import NotFound
+from lmp.formula import Expr, simplify, to_text
+from lmp.pipeline.flow import Op
 from lmp.pipeline.observing import ObservedCall, Value
 from lmp.records import MATMUL_CATEGORIES
 from lmp.report.document.parts import Bold, Bullets, Code, Inline, Paragraph, Section
 from lmp.report.document.told import Told
-from lmp.report.facts import ModelFacts, short
+from lmp.report.facts import ModelFacts, Point, short
 from lmp.report.implementation import classes
 from lmp.report.implementation.classes import Component, components
-from lmp.report.implementation.compulsory import compulsory_of
+from lmp.report.implementation.compulsory import at_config, compulsory_of, one_call
 from lmp.report.implementation.drawing import WIDTH, Row, fence, texts, wrapped
 from lmp.report.implementation.flowing import drawn
 from lmp.report.implementation.insights import insights
 from lmp.report.implementation.naming import plain_formula, shape_text
+from lmp.report.implementation.ran import instance_of, items_of
 from lmp.report.implementation.reads import first_sentence, marked
-from lmp.report.implementation.steps import pseudocode
+from lmp.report.implementation.steps import INDENT, pseudocode
 from lmp.source.locate import find_class
 from lmp.source.names import Names
 
@@ -64,7 +67,7 @@ def _component(component: Component, title: str, compulsory: Mapping[str, str], 
             Paragraph([Bold("Interface:")]),
             fence(_interface(component)),
             Paragraph([Bold("Pseudocode:")]),
-            pseudocode(component, _brief(component), _tiling(component), _memory(component)),
+            pseudocode(component, _brief(component), _tiling(component), list(_memory(component))),
             *flow,
             Paragraph([Bold("Key Insights:")]),
             Bullets(remarks, "the numbers of the analysis"),
@@ -76,8 +79,8 @@ def _component(component: Component, title: str, compulsory: Mapping[str, str], 
 
 
 def _purpose(component: Component) -> list[Inline]:
-    """What the class's own words say, and what its kernels make of it."""
-    line: list[Inline] = [*_docstring(component), _brief(component), " "]
+    """What its kernels make of it, and what the class's own words say."""
+    line: list[Inline] = [f"{_WORDS[component.role]}. ", *_docstring(component)]
     facts = component.facts
     users = _callers(component)
     line += [component.pointer]
@@ -106,14 +109,14 @@ def _docstring(component: Component) -> list[Inline]:
     if not text or text.lstrip().startswith(_NO_PURPOSE):
         return []
     first = first_sentence(text.split("\n\n")[0].replace(":math:", ""))
-    return [*marked(first), " " if first.endswith(".") else ". "]
+    return ["Its docstring: “", *marked(first.removesuffix(".")), "”. "]
 
 
 _NO_PURPOSE = (":", "```", "See ", ">>>")
 """How docstrings begin that do not say what a class does."""
 
 _WORDS = {
-    classes.ATTENTION: "Mixes tokens: each new token attends to those before it",
+    classes.ATTENTION: "Mixes tokens: each new token attends to itself and to earlier ones",
     classes.EXPERTS: "Runs each token through the experts that were chosen for it",
     classes.ROUTER: "Chooses the experts of each token and their weights",
     classes.MIXTURE: "Routes each token to some of the experts and sums what they return",
@@ -133,16 +136,32 @@ _WORDS = {
 
 
 def _brief(component: Component) -> str:
-    """The role in words, with what this class's kernels have of it."""
-    kernels = [k for k in component.analysis.kernels if k.kernel_type == "basic" and k.category != "call"]
+    """What runs in one call of it, in each phase."""
+    path = instance_of(component)
+    items = items_of(component, path)
     called = list(dict.fromkeys(short(name) for name in component.calls))
-    words = list(dict.fromkeys(k.operation for k in kernels))
-    listed = ", ".join(words[:MOST_WORDS]) + (", …" if len(words) > MOST_WORDS else "")
-    counted = {0: "no kernels of its own", 1: f"one kernel of its own: {listed}"}.get(
-        len(kernels), f"{len(kernels)} kernels of its own ({listed})"
-    )
     calls = f"; calls {', '.join(called)}" if called else ""
-    return f"{_WORDS[component.role]}. It has {counted}{calls}."
+    if not items:
+        kernels = [k for k in component.analysis.kernels if k.kernel_type == "basic" and k.category != "call"]
+        return f"{_counted(len(kernels), [k.operation for k in kernels])}{calls}."
+    own = [item for item in items if item.child is None]
+    counts = {phase: sum(phase in item.ops for item in own) for phase in component.facts.flows.phases}
+    words = [item.op.words for item in own]
+    if len(set(counts.values())) == 1:
+        return f"{_counted(next(iter(counts.values())), words)}{calls}."
+    told = " and ".join(f"{count} in {phase}" for phase, count in counts.items())
+    return f"Operators of its own: {told} ({_listed(words)}){calls}."
+
+
+def _counted(count: int, words: Sequence[str]) -> str:
+    if not count:
+        return "No operators of its own"
+    return f"One operator of its own: {words[0]}" if count == 1 else f"{count} operators of its own ({_listed(words)})"
+
+
+def _listed(words: Sequence[str]) -> str:
+    kinds = list(dict.fromkeys(words))
+    return ", ".join(kinds[:MOST_WORDS]) + (", …" if len(kinds) > MOST_WORDS else "")
 
 
 # --- interface -------------------------------------------------------------------------------------------------------
@@ -217,33 +236,75 @@ def _last(path: str) -> str:
 # --- docstring -------------------------------------------------------------------------------------------------------
 
 
+def _own(component: Component) -> list[Op]:
+    """Operators of its own in the run that is told, every one once."""
+    return [item.op for item in items_of(component, instance_of(component)) if item.child is None]
+
+
 def _tiling(component: Component) -> str:
-    kernels = [k for k in component.analysis.kernels if k.kernel_type == "basic" and k.category != "call"]
-    products = [k for k in kernels if k.category in MATMUL_CATEGORIES]
-    if not kernels:
+    if items_of(component, instance_of(component)):
+        own = [(op.category, op.name) for op in _own(component)]
+        names = [name if category == "attention" else f"aten.{name}" for category, name in own]
+    else:
+        kernels = [k for k in component.analysis.kernels if k.kernel_type == "basic" and k.category != "call"]
+        own = [(k.category, "") for k in kernels]
+        names = [k.analysis.partition(":")[0] for k in kernels]
+    categories = [category for category, _ in own]
+    products = dict.fromkeys(n for n, c in zip(names, categories, strict=True) if c in MATMUL_CATEGORIES)
+    if not names:
         return "none of its own: it only calls modules."
     if not products:
-        if len(kernels) == 1:
-            return f"none: {kernels[0].analysis.partition(':')[0]} goes over whole tensors in one launch."
-        return (
-            f"none: {len(kernels)} operators without a matrix product, each over whole tensors in a launch of its own."
-        )
-    names = list(dict.fromkeys(k.analysis.partition(":")[0] for k in products))
-    flash = any(k.category == "attention" for k in products)
+        if len(names) == 1:
+            return f"none: {names[0]} goes over whole tensors in one launch."
+        return f"none: {len(names)} operators without a matrix product, each over whole tensors in a launch of its own."
     how = (
         "the backend of scaled_dot_product_attention chooses block sizes when it runs"
-        if flash
-        else ("chosen inside of the operator when it runs, from shapes and dtype")
+        if "attention" in categories
+        else "chosen inside of the operator when it runs, from shapes and dtype"
     )
-    return f"{', '.join(names)}: {how}; nothing in these sources sets it."
+    return f"{', '.join(products)}: {how}; nothing in these sources sets it."
 
 
-def _memory(component: Component) -> str:
-    """The least bytes of one call, as formulas in the class's own variables."""
-    compulsory = component.analysis.compulsory
-    if compulsory is None:
-        return "the least that must move is not known of this class."
-    return (
-        f"one call reads at least {plain_formula(compulsory.read)} bytes and writes at least "
-        f"{plain_formula(compulsory.write)} bytes: inputs, weights and cache once, outputs once."
-    )
+def _memory(component: Component) -> Iterator[Row]:
+    """The least bytes of one call of the module that is told, in the model's variables."""
+    facts, path = component.facts, instance_of(component)
+    found = one_call(facts, component.class_name, path)
+    where = f"one call of {path}" if len(component.paths) > 1 else "one call"
+    if found is None:
+        yield from _docstring_line("Memory: the least that must move is not known of this class.")
+        return
+    told = _formulas_told(facts, *found)
+    if told is not None:
+        text = f"Memory: {where} reads at least {told[0]} bytes and writes at least {told[1]} bytes: {_ONCE}."
+        yield from _docstring_line(text)
+        return
+    yield from _docstring_line(f"Memory: bytes that {where} moves at least, {_ONCE} (formulas: `lmp evaluate`):")
+    for point in _two_points(facts):
+        read, written = (facts.of_formula(to_text(formula), point, "B") for formula in found)
+        yield [f"{INDENT * 2}{point.title}: reads ", read, ", writes ", written]
+
+
+_ONCE = "inputs, weights and cache once, outputs once"
+LONGEST_FORMULA = 240
+
+
+def _docstring_line(text: str) -> Iterator[Row]:
+    yield from texts(wrapped(text, WIDTH, INDENT, INDENT * 2))
+
+
+def _formulas_told(facts: ModelFacts, read: Expr, write: Expr) -> tuple[str, str] | None:
+    """Both in the model's variables, or with the config's values in where that is long; None where it stays long."""
+    plain = [plain_formula(to_text(simplify(formula))) for formula in (read, write)]
+    short_ = [plain_formula(to_text(at_config(facts, formula))) for formula in (read, write)]
+    for texts_ in (plain, short_):
+        if sum(map(len, texts_)) <= LONGEST_FORMULA:
+            return texts_[0], texts_[1]
+    return None
+
+
+def _two_points(facts: ModelFacts) -> list[Point]:
+    """The first of each phase."""
+    found: dict[str, Point] = {}
+    for point in facts.points:
+        found.setdefault(point.phase, point)
+    return list(found.values())

@@ -9,7 +9,16 @@ from lmp.report.document.parts import Code, Inline, Line, Paragraph, Pointer, Se
 from lmp.report.document.told import Told
 from lmp.report.facts import ModelFacts, short
 from lmp.report.implementation import constraints, dispatch
-from lmp.report.implementation.reads import descriptions, marked, own_name, reads_of, reads_of_bases
+from lmp.report.implementation.drawing import pieces_of
+from lmp.report.implementation.naming import plain_formula
+from lmp.report.implementation.reads import (
+    aliases_of,
+    descriptions,
+    marked,
+    own_name,
+    reads_of,
+    reads_of_bases,
+)
 from lmp.report.implementation.sources import Sources, sources_of
 
 NAMES = {
@@ -81,22 +90,49 @@ def _row(
     sources: Sources,
 ) -> Sequence[Line]:
     parameter: list[Inline] = [Code(shown)]
+    aliases = aliases_of(sources, name)
     if name != shown:
         parameter += [" (", Code(name), ")"]
+    in_code = [alias for alias in aliases if alias != shown]
+    if in_code:
+        parameter += [" (also ", Code(in_code[0]), ")"]
     if name not in facts.settings:
         where = short(facts.config_class) if facts.config_class else "none: the class takes no config"
         return (parameter, f"none found (searched: {where})", "the config has no such value")
     description: list[Inline] = []
-    text = said.get(name) or said.get(name.partition(".")[0], "") if "." not in name else ""
+    names = [*aliases, name]
+    text = next((said[n] for n in names if said.get(n)), "") if "." not in name else ""
     if text:
         description += [*marked(text), " "]
-    variable = next((n for n, path in facts.model.parameters.items() if path == f"config.{name}"), None)
-    if variable is not None and variable != name:
+    paths = {f"config.{n}" for n in names}
+    variable = next((n for n, path in facts.model.parameters.items() if path in paths), None)
+    if variable is not None and variable not in (name, shown, *aliases):
         description += ["In formulas ", Code(variable), ". "]
     if name in facts.model.pinned or variable in facts.model.pinned:
         description.append("Fixed in the formulas: they hold for this value only. ")
+    if shown == "head_dim":
+        description += _head_sizes(facts, name)
     description += _read_at(_places(name, reads))
-    return (parameter, _value(facts, name), description)
+    return (parameter, [*pieces_of(_value(facts, name)), *_default(facts, names)], description)
+
+
+def _head_sizes(facts: ModelFacts, name: str) -> list[Inline]:
+    """What the runs show of attention's heads, where that is not this value."""
+    for flow in facts.flows.phases.values():
+        for op in flow.ops:
+            if op.category == "attention" and op.operands is not None and len(op.operands) > 2:
+                sizes = [plain_formula(op.operands[index][-1]) for index in (0, 2)]
+                if any(size != name for size in sizes):
+                    return [f"Attention runs on heads of {sizes[0]} in queries and keys and {sizes[1]} in values. "]
+                return []
+    return []
+
+
+def _default(facts: ModelFacts, names: Sequence[str]) -> list[Inline]:
+    """Said of a value that the config that was read does not have."""
+    if not facts.config or "." in names[-1] or any(name in facts.config for name in names):
+        return []
+    return [" (default of the class: not in the config that was read)"]
 
 
 def _places(name: str, reads: Mapping[str, list[Pointer]]) -> list[Pointer]:

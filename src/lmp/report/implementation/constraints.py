@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 from typing import Any
 
+from lmp.formula import Where, num, parse_condition, settled, simplify_condition, to_text, where
 from lmp.report.document.amounts import Term
 from lmp.report.document.parts import Bold, Bullets, Code, Inline, Line, Paragraph, Pointer, Section
 from lmp.report.facts import ModelFacts, short
@@ -39,8 +40,8 @@ def _alignment(facts: ModelFacts, sources: Sources) -> Iterator[Line]:
         text for text in facts.model.assumptions if "%" in text and not text.startswith("{num_hidden_layers} ==")
     ]
     words: list[Inline] = []
-    for text in divided:
-        words += ["; " if words else "", Code(plain_formula(text))]
+    for text in dict.fromkeys(_with_pinned(facts, text) for text in divided):
+        words += ["; " if words else "", Code(text)] if text is not None else []
     found = [entry for entry in _raises(sources) if "%" in entry[0]]
     line: list[Inline] = ["Alignment: "]
     line += words or [f"none found (searched: the assumptions of the analysis and {sources.searched})"]
@@ -185,14 +186,34 @@ def _short(text: str) -> str:
 
 
 def _assumed(facts: ModelFacts) -> Iterator[Line]:
+    pinned = {f"{{{name}}} == {value}" for name, value in facts.model.pinned.items()}
+    told: dict[str, str] = {}
     for text in facts.model.assumptions:
-        yield [Code(plain_formula(text)), *_in_words(text)]
+        shown = _with_pinned(facts, text)
+        if text not in pinned and shown is not None:
+            told.setdefault(shown, text)
+    for shown, text in told.items():
+        yield [Code(shown), *_in_words(text)]
     for name, value in facts.model.pinned.items():
         yield [Code(f"{name} == {value}"), ": it stands as a number in the formulas"]
     for decision in facts.model.decisions:
         answers: Any = ", ".join(decision.taken)
         pointer = facts.place(decision.file, decision.line)
         yield [Code(decision.code), f" is answered {answers} at ", pointer]
+
+
+def _with_pinned(facts: ModelFacts, text: str) -> str | None:
+    """A condition with the values put in for which alone the formulas hold, and with the number of layers; None of one
+    that then holds whatever else is."""
+    fixed = {name: value for name, value in facts.model.pinned.items() if isinstance(value, int)}
+    layers = facts.points[0].values.get("num_hidden_layers")
+    fixed |= {} if layers is None else {"num_hidden_layers": layers}
+    condition = parse_condition(text)
+    # A where() carries the condition to what puts values in.
+    held = settled([where(condition, num(1), num(0))], fixed)[0]
+    if held == num(1):
+        return None
+    return plain_formula(to_text(simplify_condition(held.condition)) if isinstance(held, Where) else text)
 
 
 def _in_words(text: str) -> list[Inline]:

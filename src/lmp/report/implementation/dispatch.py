@@ -17,13 +17,14 @@ from lmp.source.parsed import parse
 TILES = ("BLOCK_M", "BLOCK_N", "BLOCK_K", "NUM_STAGES", "NUM_WARPS")
 _TILE = re.compile(r"(?<!\w)(BLOCK_(?:[MNK]|SIZE)\w*|num_stages|num_warps|NUM_STAGES|NUM_WARPS)(?!\w)\s*[:=]")
 _IGNORED = frozenset({"staticmethod", "classmethod", "property", "torch.no_grad", "strict"})
-LONGEST = 160
+LONGEST = 320
 
 
 def section(facts: ModelFacts, sources: Sources) -> Section:
     rows: list[Sequence[Line]] = [
         *_tiles(facts, sources),
         *_attention(facts),
+        *_choices(sources),
         *_deciding(facts, sources),
         *_environment(sources),
         *_decorators(facts, sources),
@@ -45,7 +46,7 @@ def _tiles(facts: ModelFacts, sources: Sources) -> Iterator[Sequence[Line]]:
     names: list[Inline] = []
     for name in TILES:
         names += [", " if names else "", Code(name)]
-    operators = sorted({_operator(k.analysis) for a in facts.analyses.values() for k in a.kernels if _is_matmul(k)})
+    operators = sorted(_ran(facts) or {_operator(k.analysis) for k in _kernels(facts) if _is_matmul(k)})
     listed: list[Inline] = []
     for operator in operators:
         listed += [", " if listed else "", Code(operator)]
@@ -54,6 +55,16 @@ def _tiles(facts: ModelFacts, sources: Sources) -> Iterator[Sequence[Line]]:
         f"none found (searched: {sources.searched})",
         ["every kernel is an ATen operator, which chooses its tiles when it runs; the matrix products are ", *listed],
     )
+
+
+def _ran(facts: ModelFacts) -> set[str]:
+    """Products that the runs of this report have."""
+    ops = [op for flow in facts.flows.phases.values() for op in flow.ops if op.category in MATMUL_CATEGORIES]
+    return {op.name if op.category == "attention" else f"aten.{op.name}" for op in ops}
+
+
+def _kernels(facts: ModelFacts) -> list[Kernel]:
+    return [kernel for analysis in facts.analyses.values() for kernel in analysis.kernels]
 
 
 def _is_matmul(kernel: Kernel) -> bool:
@@ -89,6 +100,22 @@ def _attention(facts: ModelFacts) -> Iterator[Sequence[Line]]:
     yield Code("attn_implementation"), Code(model.attn_implementation), purpose
 
 
+def _choices(sources: Sources) -> Iterator[Sequence[Line]]:
+    """What the model's classes say of other implementations of attention."""
+    for piece in (p for p in sources.classes if p.own and isinstance(p.node, ast.ClassDef)):
+        for statement in piece.node.body:
+            match statement:
+                case ast.Assign(targets=[ast.Name(id=name)], value=value) if _CHOICE.fullmatch(name):
+                    yield (
+                        Code(name),
+                        Code(ast.unparse(value)),
+                        ["what ", Code("attn_implementation"), " may ask for, ", piece.pointer(statement.lineno, name)],
+                    )
+
+
+_CHOICE = re.compile(r"_compatible_\w+_implementations")
+
+
 def _deciding(facts: ModelFacts, sources: Sources) -> Iterator[Sequence[Line]]:
     """Functions that an `if` asks in a function with a matrix product: what they return decides on the kernel."""
     computing = {k.function for a in facts.analyses.values() for k in a.kernels if _is_matmul(k)}
@@ -106,7 +133,7 @@ def _deciding(facts: ModelFacts, sources: Sources) -> Iterator[Sequence[Line]]:
                 seen.add((piece.path, name))
                 shown: list[Inline] = []
                 for text in answers(asked.node):
-                    shown += ["; " if shown else "", Code(text)]
+                    shown += [", else " if shown else "", Code(text)]
                 if shown:
                     yield (
                         Code(name),
@@ -116,20 +143,31 @@ def _deciding(facts: ModelFacts, sources: Sources) -> Iterator[Sequence[Line]]:
 
 
 def answers(function: ast.AST) -> list[str]:
-    """What a function returns, and on which conditions where that is a constant."""
-    found: dict[str, None] = {}
-    constant: set[int] = set()
-    for node in ast.walk(function):
-        match node:
-            # A block that only returns is what its condition decides; a return after others is not.
-            case ast.If(test=test, body=[ast.Return(value=ast.Constant() as value)]):
-                found[_short(f"{ast.unparse(value)} if {ast.unparse(test)}")] = None
-            case ast.Return(value=ast.Constant()):
-                constant.add(id(node))
-    for node in ast.walk(function):
-        if isinstance(node, ast.Return) and node.value is not None and id(node) not in constant:
-            found[_short(ast.unparse(node.value))] = None
-    return list(found)
+    """What a function returns, each with all the conditions on the way to it, in their order: the first that holds
+    answers."""
+    body = getattr(function, "body", [])
+    return list(dict.fromkeys(_short(text) for text in _returns(body, [])))
+
+
+def _returns(body: Sequence[ast.stmt], conditions: list[str]) -> Iterator[str]:
+    for statement in body:
+        match statement:
+            case ast.Return(value=value) if value is not None:
+                yield " if ".join([ast.unparse(value), *([" and ".join(conditions)] if conditions else [])])
+            case ast.If(test=test, body=then, orelse=otherwise):
+                yield from _returns(then, [*conditions, _part(test)])
+                if otherwise and isinstance(then[-1], ast.Return):
+                    yield from _returns(otherwise, conditions)
+                elif otherwise:
+                    yield from _returns(otherwise, [*conditions, _part(ast.UnaryOp(ast.Not(), test))])
+            case ast.For() | ast.While() | ast.With() | ast.Try():
+                yield from _returns(statement.body, conditions)
+
+
+def _part(test: ast.expr) -> str:
+    """A condition as a part of a longer one."""
+    text = ast.unparse(test)
+    return f"({text})" if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.Or) else text
 
 
 def _short(text: str) -> str:

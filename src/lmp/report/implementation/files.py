@@ -29,6 +29,10 @@ def section(facts: ModelFacts, told: Told | None = None) -> Section:
 
 def _row(facts: ModelFacts, sources: Sources, file: str, pieces: Sequence[Piece]) -> Sequence[Line]:
     places: list[Inline] = []
+    entered = _entered(facts, file)
+    pieces = sorted(
+        pieces, key=lambda piece: not isinstance(piece.node, ast.ClassDef) and piece.node.name not in entered
+    )
     for index, piece in enumerate(pieces[:MOST_PLACES]):
         places += [", " if index else "", piece.here]
     if len(pieces) > MOST_PLACES:
@@ -52,15 +56,38 @@ def _purpose(facts: ModelFacts, sources: Sources, pieces: Sequence[Piece]) -> It
         return
     here = {piece.node.name for piece in pieces}
     ran = [short(name) for name in facts.analyses if short(name) in here]
-    functions = sorted({piece.node.name for piece in pieces if not isinstance(piece.node, ast.ClassDef)})
+    every = sorted({piece.node.name for piece in pieces if not isinstance(piece.node, ast.ClassDef)})
+    known = _entered(facts, pieces[0].file)
+    functions = [name for name in every if name in known] if facts.flows.phases else every
+    beside = len(every) - len(functions)
     if ran:
         yield f"forward() of {', '.join(ran)}"
+    if every and not functions:
+        yield f"{'; ' if ran else ''}functions that the code may call: {_few(every)}, none of them in the runs shown"
     if functions:
         callers = [short(name) for name, a in facts.analyses.items() if any(k.function in functions for k in a.kernels)]
-        yield f"{'; ' if ran else ''}functions that {' and '.join(callers) if callers else 'the model'} runs through"
+        yield f"{'; ' if ran else ''}functions that {_runners(callers)} through"
         words = list(dict.fromkeys(_operations(facts, pieces[0].file, functions)))
         yield f": {', '.join(words[:MOST_WORDS])}{', …' if len(words) > MOST_WORDS else ''}" if words else ""
-    yield "." if ran or functions else "Classes that the model's are built on."
+        yield f"; {beside} more that it may call, not in the runs shown" if beside else ""
+    yield "." if ran or every else "Classes that the model's are built on."
+
+
+def _entered(facts: ModelFacts, file: str) -> set[str]:
+    """Functions of a file that lead to an operator of the runs shown."""
+    flows = facts.flows.phases.values()
+    lines = (line for flow in flows for op in flow.ops for frame in op.frames for line in frame.lines)
+    return {line.function for line in lines if line.file == file or f"/{line.file}" in f"/{file}"}
+
+
+def _runners(callers: Sequence[str]) -> str:
+    if not callers:
+        return "the model runs"
+    return f"{' and '.join(callers)} {'runs' if len(callers) == 1 else 'run'}"
+
+
+def _few(names: Sequence[str]) -> str:
+    return ", ".join(names[:MOST_WORDS]) + (", …" if len(names) > MOST_WORDS else "")
 
 
 def _operations(facts: ModelFacts, file: str, functions: Sequence[str]) -> Iterator[str]:

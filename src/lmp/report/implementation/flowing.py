@@ -29,6 +29,8 @@ class Step:
     ops: list[Op] = field(default_factory=list)
     takes: list[int | str] = field(default_factory=list)
     """Numbers of steps, and names of what comes from outside."""
+    gives: list[tuple[str, ...]] = field(default_factory=list)
+    """Shapes of what others take of it; of the last step, and of one that none takes from, of what it ends in."""
     level: int = 0
 
 
@@ -61,7 +63,10 @@ def _steps(flow: Flow, path: str) -> list[Step]:
         step = steps[-1]
         step.ops.append(op)
         belongs[op.index] = step.number
+    taken = {index for op in flow.ops for index in op.depends if belongs.get(index) != belongs.get(op.index)}
     for step in steps:
+        given = [op for op in step.ops if op.index in taken] or step.ops[-1:]
+        step.gives = list(dict.fromkeys(op.shape for op in given if op.shape is not None))
         step.takes = list(dict.fromkeys(_sources(step, belongs, ops, path, flow)))
         inner = [steps[n - 1].level for n in step.takes if isinstance(n, int)]
         step.level = 1 + max(inner) if inner else 0
@@ -153,13 +158,14 @@ def _box(component: Component, step: Step, width: int) -> list[Row]:
     rows: list[Row] = []
     takes = ", ".join(f"({t})" if isinstance(t, int) else t for t in step.takes)
     last = step.ops[-1]
-    shape = last.shape
+    shapes = step.gives
     if step.child is not None:
         call = next((c for c in component.facts.observed.calls if c.path == step.child), None)
         name = step.child.rpartition(".")[2] if not step.child.rpartition(".")[2].isdigit() else step.child
         class_name = call.class_name.rpartition(".")[2] if call is not None else last.frames[0].class_name
         text = f"({step.number}) {name}: {class_name}"
-        shape = _flow_shape(component, step.child) or shape
+        returned = _flow_shape(component, step.child)
+        shapes = [returned] if returned is not None else shapes
     else:
         words = list(dict.fromkeys(op.words for op in step.ops))
         more = f" … ({len(step.ops)} operators)" if len(words) > MOST_WORDS else ""
@@ -168,7 +174,7 @@ def _box(component: Component, step: Step, width: int) -> list[Row]:
         rows.append([line])
     if takes:
         rows += [[line] for line in wrapped(f"takes {takes}", inner, "    ", "      ")]
-    if shape is not None:
+    for shape in shapes:
         rows += [[line] for line in wrapped(f"→ [{', '.join(map(plain_formula, shape))}]", inner, "    ", "      ")]
     return boxed(rows, width)
 

@@ -13,6 +13,7 @@ from lmp.report.facts import ModelFacts, Point, short
 from lmp.report.implementation.drawing import WIDTH, Row, length, spread, wrapped
 from lmp.report.implementation.measures import Measure
 from lmp.report.implementation.naming import kind_of_layer, module_name, observed_at, plain_formula
+from lmp.report.implementation.wiring import CACHE, Wiring, own_key, parts_of
 
 # --- boxes -----------------------------------------------------------------------------------------------------------
 
@@ -32,7 +33,7 @@ class Diagram:
     def _box(self, module: ModuleNumbers, parent: str, title: str, width: int) -> list[Row]:
         inner = width - 4
         rows: list[Row] = [self._line([title], module, inner), ["─" * inner]]
-        parts = list(_parts(module))
+        parts = list(parts_of(module))
         for index, part in enumerate(parts):
             if isinstance(part, list):
                 rows += [[line] for line in wrapped(_own_operators(part), inner, "", "  ")]
@@ -82,21 +83,6 @@ def _framed(row: Row, inner: int) -> Row:
     return ["│ ", *row, " " * (inner - length(row)), " │"]
 
 
-def _parts(module: ModuleNumbers) -> Iterator[ModuleNumbers | list[KernelNumbers]]:
-    """The module's parts in order; operators of its own that follow one another together, those that run only."""
-    own: list[KernelNumbers] = []
-    for child in module.children:
-        if isinstance(child, KernelNumbers):
-            own += [child] if child.once.bytes else []
-            continue
-        if own:
-            yield own
-        own = []
-        yield child
-    if own:
-        yield own
-
-
 def _is_large(one: ModuleNumbers | list[KernelNumbers], other: ModuleNumbers | list[KernelNumbers]) -> bool:
     """Whether an arrow stands between two parts: where one of them is a box."""
     return any(
@@ -141,16 +127,18 @@ def _tree(facts: ModelFacts, module: Module, lead: str, below: str) -> Iterator[
 
 
 def graph(facts: ModelFacts, point: Point) -> Mermaid:
-    """The parts of the model as nodes, in the order in which they run; the parts of a layer stand in a group."""
+    """The parts of the model as nodes, those of a layer in a group, by what takes from what in the runs shown; where
+    there are none, in the order in which they run."""
     nodes: list[Node] = [Node("input", _inputs(facts))]
-    edges: list[tuple[str, str, str]] = []
-    last = "input"
     for key, label, inside, shape in _flat(facts, facts.tree(point), None):
-        nodes.append(Node(key, label, inside))
-        edges.append((last, key, ""))
-        last = key
-        if shape:
-            nodes[-1] = Node(key, f"{label}\n{shape}", inside)
+        nodes.append(Node(key, f"{label}\n{shape}" if shape else label, inside))
+    wired = Wiring(facts, point)
+    edges = wired.edges([node.key for node in nodes])
+    if any(CACHE in edge[:2] for edge in edges):
+        nodes.append(Node(CACHE, "KV cache"))
+    if not edges:
+        keys = [node.key for node in nodes]
+        edges = [(one, other, "") for one, other in zip(keys, keys[1:], strict=False)]
     return Mermaid(nodes, edges)
 
 
@@ -161,10 +149,9 @@ def _inputs(facts: ModelFacts) -> str:
 
 def _flat(facts: ModelFacts, module: ModuleNumbers, inside: str | None) -> Iterator[tuple[str, str, str | None, str]]:
     """Key, label, group and shape of what comes out, of modules down to those in a repeated layer."""
-    for child in _parts(module):
+    for child in parts_of(module):
         if isinstance(child, list):
-            first = child[0]
-            yield f"{module.path}/{first.kernel.line}/{first.kernel.operation}", _own_operators(child), inside, ""
+            yield own_key(module.path, child[0]), _own_operators(child), inside, ""
             continue
         name = f"{module_name(facts, child.path, module.path)}: {short(child.class_name)}"
         holds = any(isinstance(c, ModuleNumbers) for c in child.children)

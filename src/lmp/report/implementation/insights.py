@@ -3,15 +3,18 @@ could save. Sentences are left out where their number says nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 
 from lmp.expand.numbers import KernelNumbers
+from lmp.formula import add, to_text
 from lmp.report.document.amounts import Number, Term
 from lmp.report.document.parts import Code, Inline, Line
 from lmp.report.facts import ModelFacts, Point, short
-from lmp.report.implementation.classes import EXPERTS, MIXTURE, Component, components
+from lmp.report.implementation.classes import EXPERTS, Component, components
+from lmp.report.implementation.compulsory import Placed, placed
 from lmp.report.implementation.measures import Measure
+from lmp.report.implementation.ran import instance_of
 from lmp.report.implementation.sources import place_near
 
 LITTLE = Fraction(1, 10)
@@ -26,8 +29,11 @@ WIDE = 4
 """How many times a batch has to raise the intensity for the batch to be what helps."""
 
 NARROW = Fraction(3, 2)
+SAME = Fraction(11, 10)
 NOTHING_TO_SAVE = Fraction(101, 100)
 MOST_PARTS = 3
+ALMOST_ALL = 99
+OWN = "its own lines"
 
 
 def insights(component: Component, compulsory: Mapping[str, str]) -> list[Line]:
@@ -57,11 +63,13 @@ def _is_little(component: Component, point: Point) -> bool:
 
 
 def _shares(component: Component, point: Point) -> Line:
-    """Amounts, shares, intensity and the bound at one point."""
+    """Amounts of all its calls, shares, intensity and the bound at one point; and what one call is of that."""
     facts, measure = component.facts, component.measure
     title = point.title[0].upper() + point.title[1:]
     flops, moved = measure.amount("flops", point), measure.amount("bytes", point)
-    line: list[Inline] = [f"{title}: ", flops]
+    calls = calls_of(component, point)
+    together: list[Inline] = [", ", calls, " calls together"] if calls is not None and calls.value > 1 else []
+    line: list[Inline] = [f"{title}", *together, ": ", flops]
     if component.class_name == facts.model.class_name:
         line += [" and ", moved]
     else:
@@ -73,7 +81,30 @@ def _shares(component: Component, point: Point) -> Line:
     if intensity is None:
         return [*line, "; nothing moves."]
     line += [", ", intensity]
-    return [*line, *_bound(component, point), "."]
+    return [*line, *_bound(component, point), *(_one_call(component, point) if together else ()), "."]
+
+
+def calls_of(component: Component, point: Point) -> Number | None:
+    """How often it runs in one call of the model."""
+    return _runs(component, point, [c for c in placed(component.facts) if c.class_name == component.class_name])
+
+
+def _runs(component: Component, point: Point, calls: Sequence[Placed]) -> Number | None:
+    if not calls:
+        return None
+    return component.facts.of_formula(to_text(add(*(call.runs for call in calls))), point, "")
+
+
+def _one_call(component: Component, point: Point) -> Iterator[Inline]:
+    """Of one call of the instance that the pseudocode shows."""
+    facts, path = component.facts, instance_of(component)
+    here = [c for c in placed(facts) if (c.class_name, c.path) == (component.class_name, path)]
+    if not here:
+        return
+    term = Term(point=point.key, formula=to_text(add(*(call.runs for call in here))))
+    of = Measure(facts, ({"path": path},))
+    yield from ("; one call of ", Code(path), " is ", of.each("flops", point, term), " and ")
+    yield of.each("bytes", point, term)
 
 
 def _bound(component: Component, point: Point) -> Iterator[Inline]:
@@ -85,8 +116,12 @@ def _bound(component: Component, point: Point) -> Iterator[Inline]:
         return
     limit = max(LIMITS, key=lambda name: facts.named[f"{base}.{name}"])
     seconds = facts.number("{a} / 1000000000000", "s", a=Term(name=f"{base}.total"))
+    yield from ("; at least ", seconds, f" on {facts.device.name}, ")
+    if facts.named[f"{base}.{limit}"] == total:
+        yield f"all of it bound by {LIMITS[limit]}"
+        return
     share = facts.number("100 * {a} / {b}", "%", a=Term(name=f"{base}.{limit}"), b=Term(name=f"{base}.total"))
-    yield from ("; at least ", seconds, f" on {facts.device.name}, ", share, f" of it bound by {LIMITS[limit]}")
+    yield from (share, f" of it bound by {LIMITS[limit]}")
 
 
 # --- inside ----------------------------------------------------------------------------------------------------------
@@ -157,32 +192,38 @@ def _between(component: Component, prefill: Point, decode: Point, points: Mappin
     many = measure.intensity(batched)
     assert many is not None
     factor = many.value / other.value
+    if factor <= SAME and one.value <= other.value * NARROW:
+        return  # the same everywhere: the lines above say it
     line: list[Inline] = ["From ", one, " in prefill to ", other, " in decode"]
-    if factor < WIDE and component.role in (EXPERTS, MIXTURE):
+    if factor <= SAME:
+        line += [f"; {_batch(batched)} sequences at once leave it at ", many, ": its bytes grow with the batch."]
+        yield line
+        return
+    line += [f"; {_batch(batched)} sequences at once raise that to ", many]
+    if _has_experts(component):
         line += [
-            f"; {_batch(batched)} sequences at once bring it to ",
-            many,
-            ": more tokens reach more experts, and the weights of each that is reached are read.",
+            ": more tokens reach more experts, and the weights of each that is reached are read. Counted is the most ",
+            "that routing can ask for: no two tokens share an expert until all experts are read.",
         ]
     elif factor >= WIDE:
-        line += [
-            f"; {_batch(batched)} sequences at once raise that to ",
-            many,
-            ": what is read of weights is read once for all of them.",
-        ]
-    elif factor <= NARROW:
-        line += [
-            f"; {_batch(batched)} sequences at once leave it at ",
-            many,
-            ": its bytes grow with the batch, so batching does not help.",
-        ]
+        line += [": what is read of weights is read once for all of them."]
     else:
-        line += [
-            f"; {_batch(batched)} sequences at once raise that to ",
-            many,
-            ": part of its bytes grows with the batch.",
-        ]
+        line += [": part of its bytes grows with the batch."]
     yield line
+
+
+def _has_experts(component: Component) -> bool:
+    """Whether routed experts run in it."""
+    by_name = {c.class_name: c for c in components(component.facts)}
+    waiting, seen = [component], {component.class_name}
+    while waiting:
+        found = waiting.pop()
+        if found.role == EXPERTS:
+            return True
+        new = [name for name in found.calls if name not in seen]
+        seen.update(new)
+        waiting += [by_name[name] for name in new]
+    return False
 
 
 def _batch(point: Point) -> int:
@@ -266,13 +307,25 @@ def _largest_parts(component: Component, points: list[Point]) -> Iterator[Line]:
         known.sort(key=lambda entry: -entry[2].value)
         if not known:
             continue
+        if len(known) == 1 and known[0][0] != OWN and known[0][2] is not None and known[0][2].value >= ALMOST_ALL:
+            yield [
+                f"Nearly all of it in {point.phase} is ",
+                Code(known[0][0]),
+                " ",
+                *_times(component, known[0][0], point),
+                "(",
+                known[0][2],
+                " of its bytes).",
+            ]
+            return
         text = ";".join(f"{name} {moved.text}" for name, _, moved in known[:MOST_PARTS] if moved is not None)
         if text in told:
             continue
         told.add(text)
         line: list[Inline] = [f"Largest parts, {point.title}: "]
         for index, (name, flops, moved) in enumerate(known[:MOST_PARTS]):
-            line += ["; " if index else "", Code(name), " "]
+            line += ["; " if index else "", name if name == OWN else Code(name), " "]
+            line += [*_times(component, name, point)]
             line += [flops, " of the FLOPs, "] if flops is not None else []
             line += [moved, " of the bytes"] if moved is not None else []
         yield [*line, "."]
@@ -292,7 +345,31 @@ def _parts(component: Component) -> dict[str, Measure]:
             if owner is not None:
                 local = path.removeprefix(f"{owner}.") if owner else path
                 found.setdefault(_without_numbers(local), []).append({"path": path})
-    return {name: Measure(facts, tuple(choices)) for name, choices in found.items()}
+    parts = {name: Measure(facts, tuple(choices)) for name, choices in found.items()}
+    if component.calls and any(k.kernel.category != "call" for k in _own_kernels(component)):
+        parts[OWN] = Measure(facts, ({"class_name": component.class_name},))
+    return parts
+
+
+def _own_kernels(component: Component) -> list[KernelNumbers]:
+    point = component.facts.points[0]
+    return [k for k in component.facts.kernels(point) if k.class_name == component.class_name]
+
+
+def _times(component: Component, name: str, point: Point) -> Iterator[Inline]:
+    """``×32 `` of a part that runs several times in one call of the component."""
+    facts = component.facts
+    owner = next((p for p in component.paths if any(c.path == f"{p}.{name}" for c in placed(facts))), None)
+    outer = [c for c in placed(facts) if c.path == owner]
+    inner = [c for c in placed(facts) if c.path == f"{owner}.{name}"] if owner else []
+    runs, each = _runs(component, point, inner), _runs(component, point, outer)
+    if runs is None or each is None or runs.value <= each.value:
+        return
+    terms = {
+        name: Term(point=point.key, formula=to_text(add(*(c.runs for c in calls))))
+        for name, calls in (("a", inner), ("b", outer))
+    }
+    yield from ("×", facts.number("{a} / {b}", "", **terms), " ")
 
 
 def _parent(path: str, owner: str) -> bool:

@@ -23,6 +23,12 @@ class Measure:
         sum_, terms = self._sum("a", quantity, point)
         return self.facts.number(sum_, unit, **terms)
 
+    def each(self, quantity: Quantity, point: Point, count: Term) -> Number:
+        """Of one of ``count`` runs that are alike."""
+        unit = "FLOP" if quantity in ("flops", "matmul_flops") else "B"
+        sum_, terms = self._sum("a", quantity, point)
+        return self.facts.number(f"({sum_}) / {{count}}", unit, count=count, **terms)
+
     def share(self, quantity: Quantity, point: Point, whole: Measure | None = None) -> Number | None:
         """Per cent of the whole model, or of another measure; None where that is 0."""
         part, terms = self._sum("a", quantity, point)

@@ -6,12 +6,16 @@ import ast
 import inspect
 import re
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 from lmp.report.document.parts import Code, Inline, Pointer
 from lmp.report.facts import ModelFacts
-from lmp.report.implementation.sources import Piece, Sources
-from lmp.source.names import Names
+from lmp.report.implementation.sources import Piece, Sources, module_name
+from lmp.source.names import Definition, Names, dotted_name
 from lmp.source.parsed import FunctionNode, parse
+
+ANY = "*"
+"""Ends the name of a read whose last part is made when it runs."""
 
 CONFIGS = frozenset({"config", "text_config"})
 
@@ -21,7 +25,7 @@ def reads_of(facts: ModelFacts, sources: Sources) -> Mapping[str, list[Pointer]]
 
     A nested setting has its dotted name.
     """
-    return _places(facts, sources, (*sources.own, *sources.config))
+    return _places(facts, sources, (*sources.own, *sources.config, *_decorating(facts, sources)))
 
 
 def reads_of_bases(facts: ModelFacts, sources: Sources) -> Mapping[str, list[Pointer]]:
@@ -29,11 +33,31 @@ def reads_of_bases(facts: ModelFacts, sources: Sources) -> Mapping[str, list[Poi
     return _places(facts, sources, tuple(piece for piece in sources.classes if not piece.own))
 
 
+def _decorating(facts: ModelFacts, sources: Sources) -> Iterator[Piece]:
+    """The functions that wrap a forward() of the model: they run around it at every call."""
+    seen: set[tuple[Path, int]] = set()
+    for piece in (p for p in sources.own if isinstance(p.node, ast.ClassDef)):
+        for decorator in (d for m in methods(piece) if m.name == "forward" for d in m.decorator_list):
+            names = Names(facts.trees)
+            module = names.module(module_name(piece))
+            dotted = dotted_name(decorator.func if isinstance(decorator, ast.Call) else decorator)
+            found = names.dotted(module, dotted) if module is not None and dotted is not None else None
+            is_new = isinstance(found, Definition) and (found.path, found.node.lineno) not in seen
+            if is_new and isinstance(found, Definition) and isinstance(found.node, ast.FunctionDef):
+                seen.add((found.path, found.node.lineno))
+                yield Piece(found.module.tree, found.path, found.node, False)
+
+
 def _places(facts: ModelFacts, sources: Sources, pieces: tuple[Piece, ...]) -> Mapping[str, list[Pointer]]:
     own_names = _own_names(sources)
     found: dict[str, dict[tuple[str, int], Pointer]] = {}
     for piece in pieces:
         for name, line in sorted(_reads(piece, piece in sources.config), key=lambda read: read[1]):
+            if name.endswith(ANY):
+                for full in (full for full in facts.settings if full.startswith(name.removesuffix(ANY))):
+                    pointer = piece.pointer(line)
+                    found.setdefault(full, {}).setdefault((pointer.file, line), pointer)
+                continue
             setting = own_names.get(name, name)
             if setting not in facts.settings and name in facts.settings:
                 setting = name
@@ -59,6 +83,11 @@ def own_name(sources: Sources, standard: str) -> str:
     return _own_names(sources).get(standard, standard)
 
 
+def aliases_of(sources: Sources, name: str) -> list[str]:
+    """Other names under which the config hands out a value of its own."""
+    return [standard for standard, own in _own_names(sources).items() if own == name]
+
+
 def _reads(piece: Piece, is_config: bool) -> Iterator[tuple[str, int]]:
     aliases: dict[str, str] = {}
     for node in ast.walk(piece.node):
@@ -70,6 +99,10 @@ def _reads(piece: Piece, is_config: bool) -> Iterator[tuple[str, int]]:
         name = _read_name(node, is_config)
         if name is not None:
             yield name, node.lineno  # type: ignore[attr-defined]
+        yield from _read_names(node, piece.node, is_config)
+        beginning = _read_beginning(node, is_config)
+        if beginning:
+            yield f"{beginning}{ANY}", node.lineno  # type: ignore[attr-defined]
         part = _read_part(node, is_config, aliases)
         if part is not None:
             yield part, node.lineno  # type: ignore[attr-defined]
@@ -81,6 +114,46 @@ def _read_name(node: ast.AST, is_config: bool) -> str | None:
             return name
         case ast.Call(func=ast.Name(id="getattr" | "hasattr"), args=[value, ast.Constant(value=str(name)), *_]):
             return name if _is_config(value, is_config) else None
+    return None
+
+
+def _read_names(node: ast.AST, around: ast.AST, is_config: bool) -> Iterator[tuple[str, int]]:
+    """``getattr(config, name)`` in a loop over a list of names that stands there: the names."""
+    match node:
+        case ast.Call(func=ast.Name(id="getattr"), args=[value, ast.Name(id=variable), *_]) if _is_config(
+            value, is_config
+        ):
+            pass
+        case _:
+            return
+    lists = [
+        statement.iter
+        for statement in ast.walk(around)
+        if isinstance(statement, ast.For) and isinstance(statement.target, ast.Name) and statement.target.id == variable
+    ]
+    for given in lists:
+        held = _assigned_list(around, given.id) if isinstance(given, ast.Name) else given
+        for item in held.elts if isinstance(held, ast.List | ast.Tuple) else ():
+            if isinstance(item, ast.Constant) and isinstance(item.value, str):
+                yield item.value, item.lineno
+
+
+def _read_beginning(node: ast.AST, is_config: bool) -> str:
+    """``output_`` of ``getattr(config, f"output_{kind}")``."""
+    match node:
+        case ast.Call(
+            func=ast.Name(id="getattr"),
+            args=[value, ast.JoinedStr(values=[ast.Constant(value=str(beginning)), *_]), *_],
+        ) if _is_config(value, is_config):
+            return beginning
+    return ""
+
+
+def _assigned_list(around: ast.AST, name: str) -> ast.expr | None:
+    for node in ast.walk(around):
+        match node:
+            case ast.Assign(targets=[ast.Name(id=target)], value=value) if target == name:
+                return value
     return None
 
 

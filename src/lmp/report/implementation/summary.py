@@ -14,7 +14,7 @@ from lmp.report.implementation.classes import Component, components
 from lmp.report.implementation.drawing import pieces_of
 from lmp.report.implementation.insights import LIMITS
 from lmp.report.implementation.measures import Measure, ridge
-from lmp.report.implementation.naming import kind_of_layer
+from lmp.report.implementation.naming import kind_of_layer, shape_text
 from lmp.report.implementation.sources import place_near
 
 LAYERS = "num_hidden_layers"
@@ -215,6 +215,25 @@ def _attention(facts: ModelFacts, component: Component) -> Iterator[Line]:
     if kernel is not None:
         line += [", computed by ", Code(_computed_by(kernel)), " at ", _place(facts, component, kernel)]
     yield [*line, "; ", component.pointer, "."]
+    yield from _inside_attention(facts, component)
+
+
+def _inside_attention(facts: ModelFacts, component: Component) -> Iterator[Line]:
+    """Weights that attention itself holds, and norms that it calls."""
+    calls = facts.observed.of(component.class_name)
+    for weight in calls[0].weights if calls else ():
+        yield [Code(component.name), " itself has a learned ", Code(weight.name), f" {shape_text(weight)}."]
+    norms = [c for c in components(facts) if c.role in (classes.NORM, classes.LAYER_NORM)]
+    within = [(norm, path) for norm in norms for path in norm.paths if path.rpartition(".")[0] in component.paths]
+    if within:
+        names = list(dict.fromkeys(path.rpartition(".")[2] for _, path in within))
+        point = facts.points[0]
+        share = Measure(facts, tuple({"path": path} for _, path in within)).share("bytes", point)
+        line: list[Inline] = [f"{within[0][0].role} inside of attention: "]
+        for index, name in enumerate(names):
+            line += [", " if index else "", Code(name)]
+        line += [", ", share, f" of the bytes of {point.phase}"] if share is not None else []
+        yield [*line, "."]
 
 
 def _computed_by(kernel: Kernel) -> str:
@@ -274,12 +293,17 @@ def _router(facts: ModelFacts, component: Component) -> Iterator[Line]:
     line: list[Inline] = ["Routing in ", Code(component.name)]
     if experts is not None and "config.num_experts_per_tok" in facts.named:
         line += [": ", facts.setting("num_experts_per_tok"), " of ", facts.setting(experts), " experts a token"]
-    kernel = next((k for k in component.analysis.kernels if "top-k" in k.operation), None)
-    if kernel is not None:
-        line += [", chosen at ", _place(facts, component, kernel)]
-    scores = [k.operation for k in component.analysis.kernels if k.operation in ("softmax", "sigmoid")]
-    if scores:
-        line.append(f", scored by {scores[0]}")
+    kernels = component.analysis.kernels
+    choosing = [n for n, k in enumerate(kernels) if "top-k" in k.operation]
+    if choosing:
+        # Where several choose, groups of experts come before experts: what is chosen last is what runs.
+        line += [", chosen at ", _place(facts, component, kernels[choosing[-1]])]
+    if len(choosing) > 1 and {"config.n_group", "config.topk_group"} <= facts.named.keys():
+        line += [" among those of ", facts.setting("topk_group"), " of ", facts.setting("n_group"), " groups"]
+    scores = [n for n, k in enumerate(kernels) if k.operation in ("softmax", "sigmoid")]
+    if scores and choosing:
+        whose = "of all experts, before the choice" if scores[0] < choosing[-1] else "of the chosen, after the choice"
+        line.append(f"; {kernels[scores[0]].operation} {whose}")
     yield [*line, "; ", component.pointer, "."]
 
 
@@ -355,10 +379,11 @@ def _cache_update(facts: ModelFacts) -> Iterator[Line]:
                 tuple({"class_name": component.class_name, "line": n} for n in dict.fromkeys(k.line for k in kernels)),
             )
             share = measure.share("bytes", longest)
-            line: list[Inline] = [
-                f"The KV cache grows by {kernels[0].operation} at ",
-                place_near(facts, component.class_name, kernels[0].line, kernels[0].file, "keys", "cat", "update"),
-            ]
+            line: list[Inline] = [f"The KV cache grows by {kernels[0].operation} at "]
+            lines = {k.line for k in kernels}
+            for index, kernel in enumerate(k for k in kernels if k.line - 1 not in lines):
+                place = place_near(facts, component.class_name, kernel.line, kernel.file, "keys", "cat", "update")
+                line += [" and " if index else "", place]
             if share is not None and longest.phase == "decode":
                 line += [": every step writes it anew, ", share, f" of the bytes of {longest.title}"]
             yield [*line, "."]
