@@ -10,6 +10,7 @@ from lmp.report.document.amounts import Number, Term
 from lmp.report.document.parts import Block, Bold, Bullets, Code, Fence, Image, Inline, Line, Paragraph, Section, Table
 from lmp.report.document.told import Told
 from lmp.report.facts import ModelFacts, Point, short
+from lmp.report.implementation.assumptions import assumed, read_experts
 from lmp.report.implementation.operators import further, joined
 from lmp.report.implementation.peaks import measured
 from lmp.report.implementation.searching import Searched, ran_functions
@@ -73,6 +74,7 @@ def _hierarchy(facts: ModelFacts) -> list[Block]:
             ]
         ),
         Paragraph(_compulsory(facts)),
+        *read_experts(facts),
     ]
 
 
@@ -177,7 +179,8 @@ def _timeline(facts: ModelFacts) -> list[Block]:
                 f" (one {device.name}; where the model needs several, of one as if all fitted). Operators run one "
                 "after another, each on all units of the device. Launches, waiting and caches are not in it.",
             ]
-        )
+        ),
+        Bullets(list(assumed(facts))),
     ]
     for phase in dict.fromkeys(point.phase for point in facts.points):
         point = next(p for p in facts.points if p.phase == phase)
@@ -191,6 +194,7 @@ def _timeline(facts: ModelFacts) -> list[Block]:
                 continue
             blocks.append(Paragraph(["One ", Code(short(layer.class_name)), " (", Code(path), f"), {point.title}:"]))
             blocks.append(Fence(list(layer_lines(facts, point, path)), "text"))
+    blocks.append(Paragraph(_columns_read(facts)))
     blocks.append(_bounds_table(facts))
     name = facts.name
     blocks.append(
@@ -199,24 +203,48 @@ def _timeline(facts: ModelFacts) -> list[Block]:
     return blocks
 
 
+def _columns_read(facts: ModelFacts) -> Line:
+    line: list[Inline] = [
+        Bold("Lower bound, fully fused"),
+        ": all matrix products that this code does at the peak rate, or the compulsory traffic of 8.1 at the "
+        "bandwidth, whichever takes longer. It is of this code's products: an algorithm that does fewer may take less.",
+    ]
+    if facts.bounds.is_routed:
+        line += [
+            " The columns ",
+            Bold("uniform routing"),
+            " have the expected number of experts of 8.1; all others are as if no two tokens shared an expert, but for "
+            "the tokens/s fully fused, which are as if all tokens chose the same experts: no routing reads less.",
+        ]
+    return line
+
+
 def _bounds_table(facts: ModelFacts) -> Table:
+    routed = facts.bounds.is_routed
     columns = (
         "Point",
         "Bound, eager",
+        *(["Eager, uniform routing"] * routed),
         "Compute bound",
         "Memory bound",
         "Vector bound",
         "Lower bound, fully fused",
-        "Tokens/s, at most",
+        *(["Fully fused, uniform routing"] * routed),
+        "Tokens/s, eager, at most",
+        *(["Tokens/s, eager, uniform routing"] * routed),
+        "Tokens/s, fully fused, at most",
     )
     rows: list[list[Line]] = []
     for point in facts.points:
         name = f"bound.{point.key}"
         shares = [_part(facts, f"{name}.{limit}", f"{name}.total") for limit in ("compute", "memory", "vector")]
-        rows.append(
-            [point.title, seconds(facts, f"{name}.total"), *shares, _fused(facts, point), _tokens(facts, point)]
-        )
-    return Table(columns, rows, right=frozenset(range(1, 7)))
+        even = [seconds(facts, f"{name}.uniform.total")] if routed else []
+        row: list[Line] = [point.title, seconds(facts, f"{name}.total"), *even, *shares, _fused(facts, point)]
+        row += [_fused(facts, point, "uniform")] if routed else []
+        row.append(_tokens(facts, point, f"{name}.total"))
+        row += [_tokens(facts, point, f"{name}.uniform.total")] if routed else []
+        rows.append([*row, _fused_tokens(facts, point)])
+    return Table(columns, rows, right=frozenset(range(1, len(columns))))
 
 
 def _part(facts: ModelFacts, part: str, whole: str) -> Line:
@@ -225,25 +253,43 @@ def _part(facts: ModelFacts, part: str, whole: str) -> Line:
     return facts.number("100 * {a} / {b}", "%", a=Term(name=part), b=Term(name=whole))
 
 
-def _fused(facts: ModelFacts, point: Point) -> Line:
+def _fused(facts: ModelFacts, point: Point, way: str = "") -> Line:
     """All products at the peak rate, or the compulsory traffic at the bandwidth, whichever takes longer."""
     if facts.model.compulsory is None:
         return "no compulsory traffic known"
+    return facts.number(FUSED, "s", **_fused_terms(facts, point, way))
+
+
+FUSED = "max({m} / {p}, {c} / {b})"
+
+
+def _fused_terms(facts: ModelFacts, point: Point, way: str = "") -> dict[str, Term]:
     source = facts.device.source
-    return facts.number(
-        "max({m} / {p}, {c} / {b})", "s",
-        m=Term(point=point.key, quantity="matmul_flops"), p=Term(constant=facts.device.matmul_flops, source=source),
-        c=Term(point=point.key, quantity="compulsory"), b=Term(constant=facts.device.bandwidth, source=source),
-    )  # fmt: skip
+    counted = Term(point=point.key, quantity="compulsory")
+    return {
+        "m": Term(point=point.key, quantity="matmul_flops"),
+        "p": Term(constant=facts.device.matmul_flops, source=source),
+        "c": Term(name=f"routed.{point.key}.{way}.compulsory") if way else counted,
+        "b": Term(constant=facts.device.bandwidth, source=source),
+    }
 
 
-def _tokens(facts: ModelFacts, point: Point) -> Line:
-    if not facts.named[f"bound.{point.key}.total"]:
+def _fused_tokens(facts: ModelFacts, point: Point) -> Line:
+    """New tokens a second at the lower bound; with experts, as if all tokens chose the same ones."""
+    if facts.model.compulsory is None:
+        return "no compulsory traffic known"
+    tokens = Term(constant=point.values["batch_size"] * point.values["seq_len"], source="new tokens of the point")
+    terms = _fused_terms(facts, point, "least" if facts.bounds.is_routed else "")
+    return facts.number(f"floor({{n}} / {FUSED})", "", n=tokens, **terms)
+
+
+def _tokens(facts: ModelFacts, point: Point, bound: str) -> Line:
+    if not facts.named[bound]:
         return "none"
     tokens = point.values["batch_size"] * point.values["seq_len"]
     return facts.number(
         "floor({n} * 10 ** 12 / {a})", "",
-        n=Term(constant=tokens, source="new tokens of the point"), a=Term(name=f"bound.{point.key}.total"),
+        n=Term(constant=tokens, source="new tokens of the point"), a=Term(name=bound),
     )  # fmt: skip
 
 
@@ -265,11 +311,21 @@ def _bottlenecks(facts: ModelFacts) -> list[Block]:
             list(_rows(facts)),
             right=frozenset({3, 4}),
         ),
+        *_shared(facts),
         Image(
             f"../assets/{facts.name}-roofline.svg",
             f"{facts.name}: roofline on {facts.device.name} at the stated points",
         ),
     ]
+
+
+def _shared(facts: ModelFacts) -> Iterator[Block]:
+    """What the tables above suppose of routing."""
+    if facts.bounds.is_routed:
+        yield Paragraph(
+            "Shares and times of products over experts (grouped_matmul) are as if no two tokens shared an expert; 8.1 "
+            "has the numbers of experts under uniform routing, 8.2 the bounds."
+        )
 
 
 def _ridge(facts: ModelFacts) -> Line:
