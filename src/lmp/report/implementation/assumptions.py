@@ -59,7 +59,7 @@ def masked_line(facts: ModelFacts) -> list[Inline] | None:
         "causal attention is counted in full, products that the mask hides included; a kernel that skips them takes "
         "less than the figures below, ",
         Code("Lower bound, fully fused"),
-        " among them. They are, ",
+        " among them. Masked are, ",
         *shown,
     ]
 

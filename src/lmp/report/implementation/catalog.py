@@ -23,7 +23,7 @@ from lmp.report.implementation.searching import Searched, ran_functions
 
 TITLE = "5. Task/Operator Catalog"
 COLUMNS = ("ID", "Task Type", "Purpose", "Tiling", "Dependencies")
-TILES = ("BLOCK_M", "BLOCK_N", "BLOCK_K", "BLOCK_SIZE", "num_warps", "num_stages", "triton.jit")
+TILES = ("BLOCK_M*", "BLOCK_N*", "BLOCK_K*", "BLOCK_SIZE*", "num_warps", "num_stages", "triton.jit")
 
 
 def section(facts: ModelFacts, told: Told | None = None) -> Section:

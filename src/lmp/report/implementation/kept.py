@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from pathlib import Path
 
 from lmp.pipeline.flow import KEPT, Op
 from lmp.report.document.amounts import Number, Term
@@ -72,6 +73,14 @@ def _saved(facts: ModelFacts, point: Point, made: Op) -> Iterator[Inline]:
         yield before
         yield " to "
     yield kept
+
+
+def argument_line(path: Path, lines: tuple[int, int], name: str) -> int | None:
+    """Where an argument of the function in these lines stands."""
+    for node in ast.walk(parse(path).tree):
+        if isinstance(node, ast.arg) and node.arg == name and lines[0] <= node.lineno <= lines[1]:
+            return node.lineno
+    return None
 
 
 def _forward(facts: ModelFacts) -> tuple[str, FunctionNode] | None:
