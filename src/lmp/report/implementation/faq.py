@@ -194,7 +194,7 @@ def _padding(facts: ModelFacts) -> Iterator[Line]:
         line: list[Inline] = [
             "sequences of a batch are as long as the longest: every product's M is ",
             Code("batch_size * seq_len"),
-            ", padding included; a packed batch without padding: ",
+            ", padding included; several sequences packed into one row: ",
         ]
         found = list(packed.pointers())[:4]
         yield [*line, *joined(found)] if found else [*line, f"none found (searched: {packed.text})"]
