@@ -12,7 +12,9 @@ from lmp.report.document.told import Told
 from lmp.report.facts import ModelFacts, Point, short
 from lmp.report.implementation.assumptions import assumed, read_experts
 from lmp.report.implementation.operators import further, joined
+from lmp.report.implementation.parallelism import host_waits
 from lmp.report.implementation.peaks import measured
+from lmp.report.implementation.plans import Plans
 from lmp.report.implementation.searching import Searched, ran_functions
 from lmp.report.implementation.timeline import layer_lines, model_lines
 
@@ -409,6 +411,9 @@ def _synchronization(facts: ModelFacts) -> list[Inline]:
     there = [pointer for (file, number, _), pointer in places if number not in ran.get(file, ())]
     if here:
         line += ["; " if line else "", "lines that run and may wait for the device: ", *joined(here)]
+    for way, wait in host_waits(Plans(facts)):
+        line += ["; " if line else "", "with experts over several devices by ", Code(way), " the host waits at "]
+        line.append(facts.place(wait.file, wait.line, wait.symbol))
     if not line:
         line.append(f"none found (searched: {found.text}; decisions on values in {len(facts.analyses)} analyses)")
     if there:
