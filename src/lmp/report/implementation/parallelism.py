@@ -254,7 +254,7 @@ def _has_parameter(facts: ModelFacts, pattern: str, name: str) -> bool:
 def _sends(style: Style) -> Line:
     if style.implementations:
         ways = [
-            f"{i.name}: {', '.join(dict.fromkeys(c.primitive for c in i.collectives)) or 'by another'}"
+            f"{i.name}: {', '.join(dict.fromkeys(c.primitive for c in i.collectives)) or 'what it chooses'}"
             for i in style.implementations
         ]
         return f"by ep_implementation ({'; '.join(ways)})"
@@ -357,7 +357,7 @@ def _exchanged(facts: ModelFacts, path: str, collective: Collective) -> str | No
 
 
 def _patterns(facts: ModelFacts, plans: Plans, sent: Sequence[Sent]) -> list[Block]:
-    degree = degree_of(facts, plans)
+    degree, kept = degree_of(facts, plans), bool(facts.flows.kept)
     rows = [_sent_row(facts, one) for one in sent]
     rows += list(_stage_rows(facts, plans))
     searched = f"collectives in the forward hooks of the styles that the plans name, {FOLDER}"
@@ -366,10 +366,11 @@ def _patterns(facts: ModelFacts, plans: Plans, sent: Sequence[Sent]) -> list[Blo
             f"Sizes are of the whole tensor, in one forward pass; tp devices ({degree} where a figure is given). In a "
             "ring each device sends 2 (tp - 1) / tp of it for an all_reduce, and (tp - 1) / tp for an all_gather or a "
             "reduce_scatter."
+            + (" Logits are those of all positions; of the last one alone they are as in decode." if kept else "")
         ),
         Table(COLUMNS, rows, searched=searched),
     ]
-    alternatives = _alternatives(facts, plans, sent)
+    alternatives = _alternatives(sent)
     blocks += [Paragraph(alternatives)] if alternatives else []
     tensor = [one for one in sent if one.kind == "tensor" and one.formula is not None]
     if tensor:
@@ -380,19 +381,18 @@ def _patterns(facts: ModelFacts, plans: Plans, sent: Sequence[Sent]) -> list[Blo
     return blocks
 
 
-def _alternatives(facts: ModelFacts, plans: Plans, sent: Sequence[Sent]) -> list[Inline]:
+def _alternatives(sent: Sequence[Sent]) -> list[Inline]:
     """Which rows of the table never happen in the same call."""
-    styles = {one.rule.style: one.style for one in sent if one.way}
     line: list[Inline] = []
-    for name, style in styles.items():
-        ways = [way for way in style.implementations if way.collectives]
+    for name, style in {one.rule.style: one.style for one in sent if one.way}.items():
+        ways = [Code(way.name) for way in style.implementations if way.collectives]
         mine = next(one.rule.pattern for one in sent if one.rule.style == name)
         others = sorted({one.rule.style for one in sent if one.rule.pattern == mine and one.rule.style != name})
-        line += ["The rows of ", Code(name), f" are {len(ways)} alternatives: a call has those of one (", *joined(
-            [Code(way.name) for way in ways]), "). "]  # fmt: skip
+        line += [" " if line else "", "The rows of ", Code(name), f" are {len(ways)} alternatives"]
+        line += [": a call has those of one (", *joined(ways), ")."]
         if others:
-            line += ["They take the place of ", *joined([Code(other) for other in others])]
-            line += [" for ", Code(mine), ": a plan has one of them. "]
+            line += [" They take the place of ", *joined([Code(other) for other in others])]
+            line += [" for ", Code(mine), ": a plan has one of them."]
     return line
 
 

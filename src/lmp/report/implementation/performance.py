@@ -306,6 +306,7 @@ def _bottlenecks(facts: ModelFacts) -> list[Block]:
                 [Bold("Compute Bound:"), " ", *_bound_by(facts, "compute")],
                 [Bold("Memory Bound:"), " ", *_bound_by(facts, "memory")],
                 [Bold("Synchronization:"), " ", *_synchronization(facts)],
+                [Bold("Launches:"), " ", *_launches(facts)],
             ]
         ),
         Table(
@@ -355,25 +356,36 @@ def _top(facts: ModelFacts, point: Point, limit: str) -> list[tuple[str, Bound]]
 
 
 def _bound_by(facts: ModelFacts, limit: str) -> Iterator[Inline]:
-    """The share of each point, with the groups of operators that have most of it."""
-    without = []
-    first = True
-    for point in facts.points:
-        top = _top(facts, point, limit)
-        whole = f"bound.{point.key}.total"
-        if not top:
-            without.append(point)
-            continue
-        yield f"{'' if first else '; '}{point.title}: "
-        yield _number(facts, f"bound.{point.key}.{limit}", whole)
-        yield " of the bound, first "
-        yield from joined([Code(name) for name, _ in top[:3]])
-        first = False
-    if without:
-        groups = len(facts.bounds.groups(without[0].key))
-        where = "at no other point" if not first else "at any point"
-        searched = f"{groups} groups of operators at {len(without)} points"
-        yield f"{'' if first else '; '}{where}: none found (searched: {searched})"
+    """What has most of it in each phase, and its share at every point; the table has the times."""
+    with_some = [point for point in facts.points if _top(facts, point, limit)]
+    if not with_some:
+        groups = sum(len(facts.bounds.groups(point.key)) for point in facts.points)
+        yield f"none found (searched: {groups} groups of operators at {len(facts.points)} points)."
+        return
+    for index, phase in enumerate(dict.fromkeys(point.phase for point in with_some)):
+        points = [point for point in with_some if point.phase == phase]
+        yield f"{'; ' if index else ''}{phase}, first "
+        yield from joined([Code(name) for name, _ in _top(facts, points[0], limit)[:3]])
+        yield ": "
+        shares = [_number(facts, f"bound.{p.key}.{limit}", f"bound.{p.key}.total") for p in points]
+        yield from joined(shares)
+        yield f" of the bound at its {len(points)} points" if len(points) > 1 else " of the bound"
+    yield "."
+
+
+def _launches(facts: ModelFacts) -> Iterator[Inline]:
+    """How long the host may take to launch an operator before the device waits for it."""
+    yield "eager execution launches one kernel an operator, at least; where the host needs longer for one than stands "
+    yield "here, the host bounds the call and not the device"
+    for phase in dict.fromkeys(point.phase for point in facts.points):
+        for point in [p for p in facts.points if p.phase == phase][:2]:
+            launches = Term(point=point.key, quantity="launches")
+            if facts.value(launches):
+                yield f"; {point.title}: "
+                yield facts.number("{n}", "", n=launches)
+                yield " operators that move bytes, on average "
+                bound = Term(name=f"bound.{point.key}.total")
+                yield facts.number("{a} / (10 ** 12 * {n})", "s", a=bound, n=launches)
     yield "."
 
 
