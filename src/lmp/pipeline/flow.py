@@ -6,6 +6,7 @@ formulas. A formula that does not come to the number of the run with numbers is 
 
 from __future__ import annotations
 
+import inspect
 from collections import Counter as Tally
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -121,12 +122,16 @@ class Flows:
 
     phases: Mapping[str, Flow] = field(default_factory=dict)
     peaks: Mapping[str, Peak] = field(default_factory=dict)
+    kept: Mapping[str, Peak] = field(default_factory=dict)
+    """The same with logits of the last position alone, where the class can be asked for that."""
     reason: str | None = None
 
     @property
     def measured(self) -> dict[str, int]:
         """Numbers that only execution gives, by name."""
         found: dict[str, int] = {}
+        for key, peak in self.kept.items():
+            found |= {f"peak.{key}.kept.{name}": getattr(peak, name) for name in ("total", "activations")}
         for key, peak in self.peaks.items():
             for name in ("total", "activations", "cache", "cache_before", "cache_after"):
                 found[f"peak.{key}.{name}"] = getattr(peak, name)
@@ -149,12 +154,17 @@ def flows_of(making: Making, phases: Mapping[str, Mapping[str, int]], peaks: Map
             running = _Running(making)
             found = {phase: running.flow(values) for phase, values in phases.items() if running.has(values)}
             tops = {key: running.peak(values) for key, values in peaks.items() if running.is_whole}
+            kept = {key: running.kept(values) for key, values in peaks.items() if key in tops and running.keeps(values)}
     except LmpError as error:
         return Flows(reason=str(error).splitlines()[0])
     except (RuntimeError, ValueError, IndexError, TypeError, AssertionError, NotImplementedError) as error:
         first = (str(error).splitlines() or [""])[0]
         return Flows(reason=f"it does not run at these sizes: {type(error).__name__}: {first[:160]}")
-    return Flows(found, tops)
+    return Flows(found, tops, kept)
+
+
+KEPT = "logits_to_keep"
+"""The argument of transformers' models that says of how many positions logits are made; ``generate()`` gives 1."""
 
 
 class _Running:
@@ -163,6 +173,7 @@ class _Running:
         self.name = making.source.class_path
         model = self.workload.build(self.workload.hints)
         self.is_whole = self._name_of(model) == self.name
+        self._takes_kept = KEPT in inspect.signature(type(model).forward).parameters
 
     def has(self, values: Mapping[str, int]) -> bool:
         return self.workload.has_cache or not values["cache_len"]
@@ -174,10 +185,18 @@ class _Running:
 
     # -- the peak --------------------------------------------------------------------------------------------------
 
-    def peak(self, values: Mapping[str, int]) -> Peak:
+    def keeps(self, values: Mapping[str, int]) -> bool:
+        """Whether there are several positions, and one alone can be asked for."""
+        return self._takes_kept and values["seq_len"] > 1 and not values["cache_len"]
+
+    def kept(self, values: Mapping[str, int]) -> Peak:
+        """The peak with logits of the last position alone."""
+        return self.peak(values, {KEPT: 1})
+
+    def peak(self, values: Mapping[str, int], given: Mapping[str, Any] | None = None) -> Peak:
         """Of the class with all its layers."""
         numbers = {**self.workload.hints, **self.workload.full_layers, **values}
-        seen = self._observed(numbers, detail=False)
+        seen = self._observed(numbers, detail=False, given=given or {})
         assert seen.peak is not None, "a call without operators"
         top = seen.peak
         return Peak(
@@ -238,7 +257,9 @@ class _Running:
     def _output_sizes(self, seen: Lifetimes) -> dict[str, tuple[int, ...]]:
         return seen.output_shapes
 
-    def _observed(self, numbers: Mapping[str, int], *, detail: bool) -> Lifetimes:
+    def _observed(
+        self, numbers: Mapping[str, int], *, detail: bool, given: Mapping[str, Any] | None = None
+    ) -> Lifetimes:
         from lmp.pipeline.lifetimes import Lifetimes
 
         module = self.workload.build(numbers)
@@ -246,7 +267,13 @@ class _Running:
         if subject is None:
             raise TraceFailed(f"there is no {self.name} in the model that it is run in")
         seen = Lifetimes(module, subject, detail=detail)
-        self.workload.run(module, numbers, seen)
+        asked = subject.register_forward_pre_hook(
+            lambda _, args, kwargs: (args, {**kwargs, **(given or {})}), with_kwargs=True
+        )
+        try:
+            self.workload.run(module, numbers, seen)
+        finally:
+            asked.remove()
         return seen
 
     def _symbolic(self, numbers: Mapping[str, int]) -> Run | None:

@@ -1,7 +1,9 @@
 """The least time that operators take on a device: what its peak rates allow, never what was measured.
 
 One run of an operator takes at least as long as the longest of three: its matrix products at the matmul rate, its other
-FLOPs at the vector rate, its eager traffic at the memory bandwidth. Operators run one after another, so bounds add up.
+FLOPs at the vector rate, its eager traffic at the memory bandwidth. A product of float32 operands runs at the vector
+rate: that of the matmul units is for 16 bits, and PyTorch does not round float32 to TF32 unless it is told to
+(``torch.backends.cuda.matmul.allow_tf32`` is False). Operators run one after another, so bounds add up.
 """
 
 from __future__ import annotations
@@ -12,9 +14,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 
-from lmp.expand.numbers import Cost, KernelNumbers, ModuleNumbers
-from lmp.records import MATMUL_CATEGORIES
+from lmp.expand.numbers import KernelNumbers, ModelNumbers, ModuleNumbers
+from lmp.records import MATMUL_CATEGORIES, UNIVERSAL, ModelKernel
 from lmp.report.devices import Device
+from lmp.report.routing import MILLION, Routing, Way, routing_of
 
 PICOSECONDS = 10**12
 LIMITS = ("compute", "vector", "memory")
@@ -37,20 +40,33 @@ class Bound:
         return Bound(self.compute + other.compute, self.vector + other.vector, self.memory + other.memory)
 
 
-def limit_of(once: Cost, device: Device) -> tuple[str, Fraction]:
-    """What one run of an operator is bound by, and for how many seconds."""
+def is_wide(kernel: ModelKernel) -> bool:
+    """Whether an operator is a product of operands that are wider than the model's: float32 whatever its dtype is.
+
+    The bytes that such a product moves grow with neither the model's weights' nor its activations' width.
+    """
+    access = kernel.memory_access
+    if kernel.category not in MATMUL_CATEGORIES or access is None:
+        return False
+    return not any(f"{{{name}}}" in text for name in UNIVERSAL for text in (access.read, access.write))
+
+
+def limit_of(kernel: KernelNumbers, device: Device, moved: Fraction | None = None) -> tuple[str, Fraction]:
+    """What one run of an operator is bound by, and for how many seconds; ``moved`` in place of its bytes."""
+    once = kernel.once
+    fast = 0 if is_wide(kernel.kernel) else once.matmul_flops
     times = {
-        "memory": Fraction(once.bytes, device.bandwidth),
-        "compute": Fraction(once.matmul_flops, device.matmul_flops),
-        "vector": Fraction(once.flops - once.matmul_flops, device.other_flops),
+        "memory": Fraction(once.bytes if moved is None else moved) / device.bandwidth,
+        "compute": Fraction(fast, device.matmul_flops),
+        "vector": Fraction(once.flops - fast, device.other_flops),
     }
     name = max(times, key=lambda limit: times[limit])
     return name, times[name]
 
 
-def bound_of(kernel: KernelNumbers, device: Device) -> Bound:
+def bound_of(kernel: KernelNumbers, device: Device, moved: Fraction | None = None) -> Bound:
     """Of one operator in all its runs."""
-    name, seconds = limit_of(kernel.once, device)
+    name, seconds = limit_of(kernel, device, moved)
     return Bound(**{name: seconds * kernel.runs})
 
 
@@ -68,12 +84,35 @@ def group_of(kernel: KernelNumbers) -> str:
 class Bounds:
     """Bounds at named points, of the whole model, of groups of operators, and of parts of it."""
 
-    def __init__(self, trees: Mapping[str, ModuleNumbers], device: Device) -> None:
-        self.trees, self.device = trees, device
+    def __init__(self, numbers: ModelNumbers, points: Mapping[str, Mapping[str, int]], device: Device) -> None:
+        self.trees = {key: numbers.tree(values) for key, values in points.items()}
+        self.model, self.points, self.device = numbers.model, points, device
 
     def of(self, point: str) -> Bound:
         """Of the whole model."""
         return self._sum(self.trees[point])
+
+    @cached_property
+    def routings(self) -> dict[str, Routing]:
+        """Of each point: which experts its products read."""
+        return {point: routing_of(tree, self.points[point]) for point, tree in self.trees.items()}
+
+    @property
+    def is_routed(self) -> bool:
+        return any(routing.choices for routing in self.routings.values())
+
+    def routed(self, point: str, way: Way) -> tuple[Bound, Fraction, Fraction]:
+        """Of the whole model with another number of experts: the bound, the bytes read, and the compulsory ones."""
+        routing, total, read = self.routings[point], Bound(), Fraction(0)
+        for kernel in self.trees[point].kernels():
+            once, access = kernel.once, kernel.kernel.memory_access
+            touched = access is not None and kernel.kernel.category == "grouped_matmul" and routing.touches(access.read)
+            here = routing.worth(access.read, way) if access is not None and touched else Fraction(once.read)
+            total = total.plus(bound_of(kernel, self.device, here + once.write))
+            read += here * kernel.runs
+        known = self.model.compulsory
+        least = routing.worth(known.read, way) + routing.worth(known.write, way) if known is not None else Fraction(0)
+        return total, read, least
 
     @cached_property
     def _groups(self) -> dict[str, dict[str, Bound]]:
@@ -117,7 +156,7 @@ class Bounds:
         """Everything that a report states of them, in picoseconds, by name."""
         found: dict[str, int] = {}
         for point in self.trees:
-            found |= _named(f"bound.{point}", self.of(point))
+            found |= _named(f"bound.{point}", self.of(point)) | self._routed_named(point)
             for group, bound in self.groups(point).items():
                 found |= _named(f"bound.{point}.group.{group}", bound)
             for name, bound in self.classes(point).items():
@@ -127,6 +166,17 @@ class Bounds:
             for path in self.layers(point):
                 for name, bound in self.inside(point, path).items():
                     found |= _named(f"bound.{point}.in.{path}.{name}", bound)
+        return found
+
+    def _routed_named(self, point: str) -> dict[str, int]:
+        """With fewer experts: bounds in picoseconds, bytes, and numbers of experts in millionths."""
+        routing, found = self.routings[point], dict[str, int]()
+        for way in ("most", "uniform", "least") if routing.choices else ():
+            bound, read, compulsory = self.routed(point, way)
+            found |= _named(f"bound.{point}.{way}", bound)
+            found |= {f"routed.{point}.{way}.read": round(read), f"routed.{point}.{way}.compulsory": round(compulsory)}
+            for number, choice in enumerate(routing.choices):
+                found[f"routed.{point}.{way}.experts.{number}"] = int(routing.number(choice, way) * MILLION)
         return found
 
     def layers(self, point: str) -> dict[str, ModuleNumbers]:

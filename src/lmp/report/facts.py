@@ -132,7 +132,7 @@ class ModelFacts:
     @cached_property
     def bounds(self) -> Bounds:
         """The least time that each operator takes on the device at each point."""
-        return Bounds({point.key: self.numbers.tree(point.values) for point in self.points}, self.device)
+        return Bounds(self.numbers, {point.key: point.values for point in self.points}, self.device)
 
     def number(self, expression: str, unit: str, **terms: Term) -> Number:
         """A number with its claim: ``expression`` in the formula language over the terms, as ``100 * {a} / {b}``."""

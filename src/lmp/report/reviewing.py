@@ -80,5 +80,4 @@ def _bounds(ledger: Ledger, numbers: ModelNumbers) -> Mapping[str, int]:
     from lmp.report.bounds import Bounds
     from lmp.report.devices import device_named
 
-    trees = {key: numbers.tree(values) for key, values in ledger.points.items()}
-    return Bounds(trees, device_named(ledger.device)).named
+    return Bounds(numbers, ledger.points, device_named(ledger.device)).named

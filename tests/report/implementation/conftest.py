@@ -35,3 +35,40 @@ def small_llama(transformers_tree: Path, tmp_path_factory: pytest.TempPathFactor
     options = Options(folder / "results", config_file=config)
     name = "transformers.models.llama.modeling_llama.LlamaForCausalLM"
     return gather(name, options, lambda *_: None, device_named("H100"))
+
+
+LATENT = {
+    "model_type": "deepseek_v3",
+    "architectures": ["DeepseekV3ForCausalLM"],
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "moe_intermediate_size": 32,
+    "num_hidden_layers": 3,
+    "first_k_dense_replace": 1,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 4,
+    "n_routed_experts": 16,
+    "n_shared_experts": 1,
+    "num_experts_per_tok": 2,
+    "n_group": 4,
+    "topk_group": 2,
+    "q_lora_rank": 24,
+    "kv_lora_rank": 20,
+    "qk_nope_head_dim": 16,
+    "qk_rope_head_dim": 8,
+    "v_head_dim": 12,
+    "vocab_size": 1000,
+    "max_position_embeddings": 65536,
+    "tie_word_embeddings": False,
+}
+
+
+@pytest.fixture(scope="session")
+def small_latent(transformers_tree: Path, tmp_path_factory: pytest.TempPathFactory) -> ModelFacts:
+    """A cache that is expanded in every step, and experts: one dense layer and two with experts."""
+    folder = tmp_path_factory.mktemp("small-latent")
+    config = folder / "small.json"
+    config.write_text(json.dumps(LATENT))
+    options = Options(folder / "results", config_file=config)
+    name = "transformers.models.deepseek_v3.modeling_deepseek_v3.DeepseekV3ForCausalLM"
+    return gather(name, options, lambda *_: None, device_named("H100"))

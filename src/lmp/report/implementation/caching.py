@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 
 from lmp.errors import LmpError
 from lmp.pipeline.flow import Flow, Op, Tensor
 from lmp.report.document.amounts import Term
 from lmp.report.document.parts import Block, Bullets, Code, Inline, Line
 from lmp.report.facts import ModelFacts, Point, short
-from lmp.report.implementation.operators import kinds_of, layer_of, plain, pointer_at, searched, shape_text
+from lmp.report.implementation.expanding import anew
+from lmp.report.implementation.operators import code_at, kinds_of, layer_of, plain, pointer_at, searched, shape_text
 from lmp.source.lines import enclosing_function
 
 
@@ -18,6 +20,7 @@ def cache_blocks(facts: ModelFacts) -> list[Block]:
     if "cache_len" not in facts.model.parameters:
         return [Bullets([], searched=f"a KV cache among the inputs and outputs of {short(facts.model.class_name)}")]
     items = [*_writers(facts), *_tensors(facts), *cache_of_a_token(facts), *_kept(facts), *_copied(facts)]
+    items += list(anew(facts))
     return [Bullets(items, searched=f"operators that write the cache in {searched(facts)}")]
 
 
@@ -26,25 +29,28 @@ def _cached(flow: Flow) -> list[Tensor]:
 
 
 def _writers(facts: ModelFacts) -> Iterator[Line]:
-    """Each line that makes a tensor of the cache, with the line of the model that calls it."""
-    seen: set[tuple[str, int]] = set()
+    """Each function that makes tensors of the cache, with its lines and the line of the model that calls it."""
+    found: dict[str, dict[tuple[str, int], Op]] = {}
     for flow in facts.flows.phases.values():
         for tensor in _cached(flow):
             assert tensor.maker is not None
             op = flow.ops[tensor.maker]
             line = op.frames[0].lines[0]
-            if (line.file, line.line) in seen:
-                continue
-            seen.add((line.file, line.line))
-            yield _writer(facts, op)
+            name = _qualified(facts, line.file, line.line) or line.function
+            found.setdefault(name, {}).setdefault((line.file, line.line), op)
+    for name, ops in found.items():
+        yield _writer(facts, name, list(ops.values()))
 
 
-def _writer(facts: ModelFacts, op: Op) -> list[Inline]:
-    frame = op.frames[0]
-    line, outer = frame.lines[0], frame.lines[-1]
-    said: list[Inline] = [Code(_qualified(facts, line.file, line.line) or line.function), f" writes it ({op.words}): "]
-    said.append(pointer_at(facts, line.file, line.line))
-    if outer is not line:
+def _writer(facts: ModelFacts, name: str, ops: Sequence[Op]) -> list[Inline]:
+    said: list[Inline] = [Code(name), f" writes it ({', '.join(dict.fromkeys(op.words for op in ops))}): "]
+    for number, op in enumerate(ops):
+        line = op.frames[0].lines[0]
+        made = made_name(facts, op)
+        said += [", " if number else "", f"{made} " if made else "", pointer_at(facts, line.file, line.line)]
+    frame = ops[0].frames[0]
+    outer = frame.lines[-1]
+    if len(frame.lines) > 1:
         said += [
             ", called by ",
             Code(short(frame.class_name)),
@@ -52,6 +58,13 @@ def _writer(facts: ModelFacts, op: Op) -> list[Inline]:
             pointer_at(facts, outer.file, outer.line, "update"),
         ]
     return said
+
+
+def made_name(facts: ModelFacts, op: Op) -> str:
+    """What the operator's line calls its result: ``keys`` of ``self.keys = torch.cat(...)``."""
+    line = op.frames[0].lines[0]
+    found = re.match(r"(?:self\.)?(\w+)\s*=[^=]", code_at(facts, line.file, line.line))
+    return found[1] if found else ""
 
 
 def _qualified(facts: ModelFacts, file: str, line: int) -> str | None:
@@ -68,20 +81,23 @@ def _tensors(facts: ModelFacts) -> Iterator[Line]:
     phase, flow = list(facts.flows.phases.items())[-1]
     kinds = {(kind.stack, kind.run): kind for kind in kinds_of(facts, flow)}
     point = next(p for p in facts.points if p.phase == phase)
-    alike: dict[tuple[str, str, str | None], list[Tensor]] = {}
+    alike: dict[tuple[str, str | None], dict[str, dict[str, None]]] = {}
     for tensor in _cached(flow):
         assert tensor.maker is not None
         op = flow.ops[tensor.maker]
         found = layer_of(op.frames[0].path)
         kind = kinds.get((found[0], found[1])) if found else None
         if found is None or kind is not None or not kinds:
-            name = f"{kind.name}: " if kind is not None else ""
-            alike.setdefault((name, f"{shape_text(op)} {tensor.dtype}", tensor.formula), []).append(tensor)
-    for (name, text, formula), tensors in alike.items():
-        line: list[Inline] = [f"{name}{len(tensors)} of " if len(tensors) > 1 else name, Code(text)]
+            group = alike.setdefault((f"{shape_text(op)} {tensor.dtype}", tensor.formula), {})
+            group.setdefault(kind.name if kind is not None else "", {})[made_name(facts, op) or op.words] = None
+    for (text, formula), layers in alike.items():
+        names = dict.fromkeys(name for inside in layers.values() for name in inside)
+        where = " and ".join(layer for layer in layers if layer)
+        line: list[Inline] = [f"{where}: " if where else "", " and ".join(names), " ", Code(text)]
         if formula is not None:
-            line += [", each ", plain(formula), " bytes = ", facts.of_formula(formula, point, "B")]
-        yield [*line, f", after {point.title}"]
+            each = ", each " if len(names) > 1 else ", "
+            line += [each, plain(formula), " bytes = ", facts.of_formula(formula, point, "B")]
+        yield [*[piece for piece in line if piece != ""], f" a layer, after {point.title}"]
 
 
 def cache_of_a_token(facts: ModelFacts) -> Iterator[Line]:

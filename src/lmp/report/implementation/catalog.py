@@ -23,7 +23,7 @@ from lmp.report.implementation.searching import Searched, ran_functions
 
 TITLE = "5. Task/Operator Catalog"
 COLUMNS = ("ID", "Task Type", "Purpose", "Tiling", "Dependencies")
-TILES = ("BLOCK_M", "BLOCK_N", "BLOCK_K", "BLOCK_SIZE", "num_warps", "num_stages", "triton.jit")
+TILES = ("BLOCK_M*", "BLOCK_N*", "BLOCK_K*", "BLOCK_SIZE*", "num_warps", "num_stages", "triton.jit")
 
 
 def section(facts: ModelFacts, told: Told | None = None) -> Section:
@@ -94,7 +94,8 @@ def _work(row: Row) -> Line:
 
 def _shape(text: str) -> Code:
     # A single name in brackets would read like a place to be filled in.
-    return Code(text if "," in text or text[1:-1].isdigit() else f"{text[:-1]},]")
+    inside = text[1:-1]
+    return Code(text if "," in inside or inside.isdigit() else f"{inside} elements" if inside else "one number")
 
 
 def _sizes(*formulas: str) -> list[Inline]:

@@ -20,7 +20,7 @@ from lmp.report.document.parts import (
 from lmp.report.document.told import Told
 from lmp.report.facts import ModelFacts, Point, short
 from lmp.report.implementation.lifecycle import lifecycle
-from lmp.report.implementation.operators import Step, further, searched, steps_of
+from lmp.report.implementation.operators import Step, further, is_run, searched, steps_of
 from lmp.report.implementation.peaks import peak_blocks
 
 WIDTH = 100
@@ -33,7 +33,7 @@ def section(facts: ModelFacts, told: Told | None = None) -> Section:
         sections=[
             _titled("6.1 Full Forward Pass", _forward(facts), told),
             _titled("6.2 Dependency Graph", _graph(facts), told),
-            _titled("6.3 Memory Lifecycle", [*lifecycle(facts), *peak_blocks(facts)], told),
+            _titled("6.3 Memory Lifecycle", [*peak_blocks(facts), *lifecycle(facts)], told),
         ],
     )
 
@@ -59,7 +59,8 @@ def _forward(facts: ModelFacts) -> list[Block]:
         Paragraph(
             f"One {phase} call as it runs, with one layer of each kind: steps in order, the shape of what others take "
             "of each, and after ◄ the steps whose results it takes. Where the first layer of a kind takes what ran "
-            "before all layers, the following ones take what the layer before them ended in."
+            "before all layers, the following ones take what the layer before them ended in. Layers run in the order "
+            "of their numbers, of whichever kind they are."
         ),
         Fence(drawn, "text"),
         *_later(facts, steps),
@@ -73,7 +74,8 @@ def _drawn(facts: ModelFacts, steps: Sequence[Step]) -> Iterator[str]:
     for kind, group in groupby(steps, key=lambda step: step.kind):
         inside = list(group)
         if kind is not None:
-            times = f" ({kind.count} times, one after another)" if kind.count > 1 else ""
+            how = "one after another" if is_run(kind) else "in turn with the other kinds of the stack"
+            times = f" ({kind.count} times, {how})" if kind.count > 1 else ""
             title = f"┌─ {kind.name}: {short(kind.class_name)}{times} "
             yield title + "─" * max(0, WIDTH - 1 - len(title)) + "┐"
         for step in inside:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 
@@ -11,6 +12,7 @@ from lmp.report.document.parts import Block, Bullets, Code, Inline, Line, Paragr
 from lmp.report.document.told import Told
 from lmp.report.facts import ModelFacts, short
 from lmp.report.implementation.caching import cache_blocks, cache_of_a_token
+from lmp.report.implementation.kept import argument_line, kept_line
 from lmp.report.implementation.operators import (
     Catalogue,
     further,
@@ -22,7 +24,7 @@ from lmp.report.implementation.operators import (
 )
 from lmp.report.implementation.peaks import with_weights
 from lmp.report.implementation.performance import devices_needed
-from lmp.report.implementation.searching import Searched, ran_functions
+from lmp.report.implementation.searching import Searched, ran_functions, reached_functions
 from lmp.source.parsed import parse
 
 ONE_KERNEL = {
@@ -60,7 +62,7 @@ def _titled(question: str, answer: list[Block], told: Told | None) -> Section:
 
 
 def _lengths(facts: ModelFacts) -> list[Block]:
-    items: list[Line] = [*_positions(facts), *_masks(facts), *_padding(facts)]
+    items: list[Line] = [*_positions(facts), *_masks(facts), *_given_mask(facts), *_padding(facts)]
     return [Bullets(items, searched="position ids and masks in the functions that run")]
 
 
@@ -124,6 +126,57 @@ def _masks(facts: ModelFacts) -> Iterator[Line]:
             ]
 
 
+MASK = "attention_mask"
+
+
+def _given_mask(facts: ModelFacts) -> Iterator[Line]:
+    """What a padded batch changes: the caller's mask, and the decisions of functions that run which depend on one."""
+    source = facts.sources[facts.model.class_name]
+    place = argument_line(source.forward_path, source.lines, MASK)
+    if place is None:
+        yield f"a mask for padding: none found (searched: {MASK} among the arguments of forward())"
+        return
+    line: list[Inline] = [
+        "padding is told by the caller's ",
+        Code(MASK),
+        " (",
+        facts.place(source.forward_file, place, MASK),
+        "); every figure of this report is of calls without one",
+    ]
+    decided = list(_decided(facts))
+    if decided:
+        line.append(". What functions that run decide by there being a mask: ")
+        for number, (text, pointer) in enumerate(decided):
+            line += ["; " if number else "", Code(text), " at ", pointer]
+    yield line
+
+
+def _decided(facts: ModelFacts) -> Iterator[tuple[str, Pointer]]:
+    """Conditions on the mask, and values that are worked out from whether there is one."""
+    functions = ran_functions(facts)
+    for function in functions:
+        for node in ast.walk(parse(function.path).tree):
+            shown = _asks(node)
+            line = getattr(node, "lineno", 0)
+            if shown is not None and function.lines[0] <= line <= function.lines[1]:
+                yield ast.unparse(shown), facts.place(function.file, line, MASK)
+
+
+def _asks(node: ast.AST) -> ast.AST | None:
+    """An if's condition that names the mask without looking into it, or an assignment of such a condition."""
+    match node:
+        case ast.If(test=test):
+            shown: ast.AST = test
+        case ast.Assign(value=ast.BoolOp() as test):
+            shown = node
+        case _:
+            return None
+    inside = [n for n in ast.walk(test) if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name)]
+    named = any(isinstance(n, ast.Name) and n.id == MASK for n in ast.walk(test))
+    looks = any(isinstance(n.value, ast.Name) and n.value.id == MASK for n in inside)
+    return shown if named and not looks else None
+
+
 def _made_in(facts: ModelFacts, function: str) -> list[Op]:
     """The last operator of each kind of call that ran inside of a function."""
     found: dict[str, Op] = {}
@@ -137,13 +190,13 @@ def _made_in(facts: ModelFacts, function: str) -> list[Op]:
 def _padding(facts: ModelFacts) -> Iterator[Line]:
     products = [op for flow in facts.flows.phases.values() for op in flow.ops if op.product is not None]
     if products:
-        packed = Searched(facts, ran_functions(facts), ("cu_seq*", "*varlen*"))
+        packed = Searched(facts, reached_functions(facts), ("cu_seq*", "*varlen*", "*packed*("))
         line: list[Inline] = [
             "sequences of a batch are as long as the longest: every product's M is ",
             Code("batch_size * seq_len"),
-            ", padding included; a packed batch without padding: ",
+            ", padding included; several sequences packed into one row: ",
         ]
-        found = list(packed.pointers())
+        found = list(packed.pointers())[:4]
         yield [*line, *joined(found)] if found else [*line, f"none found (searched: {packed.text})"]
 
 
@@ -317,10 +370,12 @@ def _hardware(facts: ModelFacts) -> list[Block]:
             ]
         items.append(line)
     items += list(cache_of_a_token(facts))
-    found = Searched(facts, ran_functions(facts), ("get_device_capability", "is_cuda", "sm_", "triton."))
+    kept = kept_line(facts)
+    items += [kept] if kept is not None else []
+    found = Searched(facts, reached_functions(facts), ("get_device_capability", "is_cuda", "sm_*", "triton."))
     pointers = list(found.pointers())
     if pointers:
-        items.append(["the code that runs asks for the device at ", *joined(pointers)])
+        items.append(["functions that run, or that they call, ask for the device at ", *joined(pointers)])
     else:
         items.append(f"a condition on the device's generation: none found (searched: {found.text})")
     points = [point for point in facts.points if point.key in facts.flows.peaks and facts.inspection is not None]

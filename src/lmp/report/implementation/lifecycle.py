@@ -22,7 +22,7 @@ from lmp.report.implementation.operators import (
 )
 
 COLUMNS = ("Tensor", "Created By", "Consumed By", "Lifetime")
-SHARE = 100
+SHARE = 50
 """Tensors smaller than this part of the largest one share a row."""
 
 
@@ -167,7 +167,7 @@ def _rest(groups: Sequence[_Alike]) -> list[Line]:
     keys = dict.fromkeys(group.row.key for group in groups)
     ordered = sorted(keys, key=lambda key: int(key[1:]))
     return [
-        f"{sum(len(g.tensors) for g in groups)} more, each below a hundredth of the largest that the call frees",
+        f"{sum(len(g.tensors) for g in groups)} more, each below a fiftieth of the largest that the call frees",
         ", ".join(ordered),
         "within the module that makes them, or the layers (position embeddings and masks)",
         "see the makers",

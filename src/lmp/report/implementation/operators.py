@@ -142,6 +142,11 @@ class Kind:
     class_name: str
 
 
+def is_run(kind: Kind) -> bool:
+    """Whether the layers of a kind are neighbours: ``layers.3-60``, not ``layers.0,2,...,22``."""
+    return "," not in kind.name
+
+
 def kinds_of(facts: ModelFacts, flow: Flow) -> list[Kind]:
     """The kinds of layers that ran, each by the first of it; none of a class that has no layers itself."""
     ran: dict[str, set[int]] = {}

@@ -6,13 +6,15 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from lmp.formula import to_text
 from lmp.pipeline.inspection import Module
 from lmp.report.document.amounts import Number, Term
 from lmp.report.document.parts import Block, Bold, Bullets, Code, Inline, Line, Paragraph, Pointer, Section, Table
 from lmp.report.document.told import Told
 from lmp.report.facts import ModelFacts, Point, short
 from lmp.report.implementation.operators import further, joined, plain, pointer_at
-from lmp.report.implementation.plans import FOLDER, Collective, Plans, Rule, Style
+from lmp.report.implementation.plans import FOLDER, Collective, Plans, Rule, Style, Wait
+from lmp.report.implementation.reads import marked
 
 COLUMNS = ("Operation", "Primitive", "When", "Data Size")
 
@@ -107,15 +109,46 @@ def _tensor(facts: ModelFacts, plans: Plans) -> list[Inline]:
     heads = next((rule for rule in rules if rule.pattern.endswith("k_proj") and rule.style == "colwise"), None)
     if heads is not None and "config.num_key_value_heads" in facts.named:
         line += [
-            ". Keys and values are split by heads: the degree must divide ",
+            ". Keys and values are split by heads, as attention views what it gets in heads of the same size",
+            *_viewed(facts),
+            ": the degree must divide ",
             Code("num_key_value_heads"),
             " = ",
             facts.setting("num_key_value_heads"),
-            *_place(facts, "tensor_parallel.py", "get_kv_heads_per_rank", " (", ")"),
         ]
+    line += _split_weights(facts, rules, plans)
     if not any(re.search(r"attn|attention", rule.pattern) for rule in rules):
         line.append(". No rule names attention: every device computes it whole, with all of its weights and cache")
     return line
+
+
+def _viewed(facts: ModelFacts) -> list[Inline]:
+    """Where the output of the projection to keys is made."""
+    for flow in facts.flows.phases.values():
+        for op in flow.ops:
+            if op.frames[0].path.endswith(".k_proj") and len(op.frames) > 1:
+                line = op.frames[1].lines[0]
+                return [" (", pointer_at(facts, line.file, line.line, "k_proj"), ")"]
+    return []
+
+
+def _split_weights(facts: ModelFacts, rules: Sequence[Rule], plans: Plans) -> list[Inline]:
+    """How much of the weights the rules divide; what they do not is on every device."""
+    named = [*rules, *([plans.implied] if plans.implied is not None else [])]
+    paths: dict[str, None] = {}
+    for rule in named:
+        for path, _ in _modules(facts, rule.pattern) or _modules(facts, rule.pattern.rpartition(".")[0]):
+            paths.setdefault(path)
+    inner = [p for p in paths if not any(p.startswith(f"{other}.") for other in paths)]
+    terms: dict[str, Term] = {}
+    for number, path in enumerate(inner):
+        terms[f"p{number}"] = Term(name=f"parameters.{path}")
+        terms[f"n{number}"] = Term(name=f"count.{path}")
+    if not inner or any(term.name not in facts.named for term in terms.values()):
+        return []
+    total = " + ".join(f"{{p{n}}} * {{n{n}}}" for n in range(len(inner)))
+    share = facts.number(f"100 * ({total}) / {{all}}", "%", **terms, all=Term(name="parameters_count"))
+    return [". Rules name modules with ", share, " of the parameters; every device has all of the others"]
 
 
 def _pipeline(facts: ModelFacts, plans: Plans) -> list[Inline]:
@@ -128,7 +161,7 @@ def _pipeline(facts: ModelFacts, plans: Plans) -> list[Inline]:
         *_rule_pointers(facts, rules),
         " name what goes into each part and comes out (",
         *flow,
-        "). Layers are split in order, evenly by count",
+        "). Layers are split in order, as many to each stage, and what is left over to the last",
         *_place(facts, "pipeline_parallel.py", "layer_range_for_rank", " (", ")"),
         ", and one batch passes the stages one after another",
         *_place(facts, "pipeline_parallel.py", "pipeline_parallel_naive_forward", " (", ")"),
@@ -160,6 +193,8 @@ def _expert(facts: ModelFacts, plans: Plans) -> list[Inline]:
         line.append("; how tokens reach their experts is chosen by name: ")
         for index, way in enumerate(ways):
             line += [", " if index else "", Code(way.name), " ", facts.place(way.file, way.line, way.class_name)]
+        for way in ways:
+            line += [". Of ", Code(way.name), " its class says: ", *marked(way.said.rstrip("."))] if way.said else []
     return line
 
 
@@ -190,7 +225,7 @@ def _styles(facts: ModelFacts, plans: Plans, rules: Sequence[Rule]) -> list[Bloc
     rows: list[list[Line]] = []
     for name in dict.fromkeys(rule.style for rule in rules):
         style = plans.styles.get(name)
-        patterns = joined([Code(rule.pattern) for rule in rules if rule.style == name])
+        patterns = joined([piece for rule in rules if rule.style == name for piece in [_named(facts, rule.pattern)]])
         if style is None:
             rows.append([Code(name), patterns, f"none found (searched: styles registered in {FOLDER})", "unknown"])
             continue
@@ -203,10 +238,23 @@ def _styles(facts: ModelFacts, plans: Plans, rules: Sequence[Rule]) -> list[Bloc
     return [Table(("Style", "Modules and parameters", "Class", "Sends in forward"), rows)]
 
 
+def _named(facts: ModelFacts, pattern: str) -> Code:
+    """A rule's pattern, with a word on one that names nothing in this model."""
+    parent, _, name = pattern.rpartition(".")
+    known = facts.inspection is None or _modules(facts, pattern) or _has_parameter(facts, parent, name)
+    return Code(pattern if known else f"{pattern} (names nothing here)")
+
+
+def _has_parameter(facts: ModelFacts, pattern: str, name: str) -> bool:
+    assert facts.inspection is not None
+    paths = {path for path, _ in _modules(facts, pattern)}
+    return any(m.path in paths and any(w.name == name for w in m.weights) for m, _ in _tree(facts.inspection.tree, 1))
+
+
 def _sends(style: Style) -> Line:
     if style.implementations:
         ways = [
-            f"{i.name}: {', '.join(dict.fromkeys(c.primitive for c in i.collectives)) or 'by another'}"
+            f"{i.name}: {', '.join(dict.fromkeys(c.primitive for c in i.collectives)) or 'what it chooses'}"
             for i in style.implementations
         ]
         return f"by ep_implementation ({'; '.join(ways)})"
@@ -249,7 +297,8 @@ def _sent(facts: ModelFacts, plans: Plans) -> Iterator[Sent]:
                 yield Sent(kind, rule, style, collective, path, count, formula)
             for way in style.implementations:
                 for collective in way.collectives:
-                    yield Sent(kind, rule, style, collective, path, count, formula, way.name)
+                    size = _exchanged(facts, path, collective) if collective.primitive == "all_to_all" else formula
+                    yield Sent(kind, rule, style, collective, path, count, size, way.name)
 
 
 def _modules(facts: ModelFacts, pattern: str) -> list[tuple[str, int]]:
@@ -278,18 +327,37 @@ def _tree(module: Module, times: int) -> Iterator[tuple[Module, int]]:
 
 def _bytes(facts: ModelFacts, path: str) -> str | None:
     """Bytes of what a module returns, in prefill's formula; the whole tensor, before it is split."""
-    flow = facts.flows.phases.get("prefill")
-    if flow is None:
+    shape = _output(facts, path)
+    if shape is None:
         return None
+    return " * ".join([*(f"({s})" if re.search(r"[-+/]", s) else s for s in shape if s != "1"), "{a_bytes}"])
+
+
+def _output(facts: ModelFacts, path: str) -> Sequence[str] | None:
+    """Shape of what a module returns, in prefill's formulas."""
+    flow = facts.flows.phases.get("prefill")
     wild = re.sub(r"\.\d+(?=\.|$)", ".*", path)
-    for other, shape in flow.outputs.items():
+    for other, shape in flow.outputs.items() if flow is not None else ():
         if re.sub(r"\.\d+(?=\.|$)", ".*", other) == wild:
-            return " * ".join([*(f"({s})" if re.search(r"[-+/]", s) else s for s in shape if s != "1"), "{a_bytes}"])
+            return shape
     return None
 
 
+def _exchanged(facts: ModelFacts, path: str, collective: Collective) -> str | None:
+    """Bytes of an exchange of rows between experts: counts of each expert, or rows as wide as the module's output."""
+    choice = next((c for routing in facts.bounds.routings.values() for c in routing.choices), None)
+    if choice is None:
+        return None
+    if collective.counts is not None:
+        # The experts of every device, on every device.
+        whole = "num_local_experts" in collective.counts and "ep_size" in collective.counts
+        return f"8 * {to_text(choice.experts)}" if whole else None
+    row = _output(facts, path)
+    return f"{to_text(choice.rows)} * {row[-1]} * {{a_bytes}}" if row else None
+
+
 def _patterns(facts: ModelFacts, plans: Plans, sent: Sequence[Sent]) -> list[Block]:
-    degree = degree_of(facts, plans)
+    degree, kept = degree_of(facts, plans), bool(facts.flows.kept)
     rows = [_sent_row(facts, one) for one in sent]
     rows += list(_stage_rows(facts, plans))
     searched = f"collectives in the forward hooks of the styles that the plans name, {FOLDER}"
@@ -298,9 +366,12 @@ def _patterns(facts: ModelFacts, plans: Plans, sent: Sequence[Sent]) -> list[Blo
             f"Sizes are of the whole tensor, in one forward pass; tp devices ({degree} where a figure is given). In a "
             "ring each device sends 2 (tp - 1) / tp of it for an all_reduce, and (tp - 1) / tp for an all_gather or a "
             "reduce_scatter."
+            + (" Logits are those of all positions; of the last one alone they are as in decode." if kept else "")
         ),
         Table(COLUMNS, rows, searched=searched),
     ]
+    alternatives = _alternatives(sent)
+    blocks += [Paragraph(alternatives)] if alternatives else []
     tensor = [one for one in sent if one.kind == "tensor" and one.formula is not None]
     if tensor:
         blocks += [
@@ -308,6 +379,21 @@ def _patterns(facts: ModelFacts, plans: Plans, sent: Sequence[Sent]) -> list[Blo
             _totals(facts, tensor, degree),
         ]
     return blocks
+
+
+def _alternatives(sent: Sequence[Sent]) -> list[Inline]:
+    """Which rows of the table never happen in the same call."""
+    line: list[Inline] = []
+    for name, style in {one.rule.style: one.style for one in sent if one.way}.items():
+        ways = [Code(way.name) for way in style.implementations if way.collectives]
+        mine = next(one.rule.pattern for one in sent if one.rule.style == name)
+        others = sorted({one.rule.style for one in sent if one.rule.pattern == mine and one.rule.style != name})
+        line += [" " if line else "", "The rows of ", Code(name), f" are {len(ways)} alternatives"]
+        line += [": a call has those of one (", *joined(ways), ")."]
+        if others:
+            line += [" They take the place of ", *joined([Code(other) for other in others])]
+            line += [" for ", Code(mine), ": a plan has one of them."]
+    return line
 
 
 def _sent_row(facts: ModelFacts, one: Sent) -> list[Line]:
@@ -329,11 +415,18 @@ def _sent_row(facts: ModelFacts, one: Sent) -> list[Line]:
 
 
 def _size(facts: ModelFacts, one: Sent) -> Line:
-    if one.way and one.collective.primitive == "all_to_all":
-        return "rows of the chosen experts: as the routing falls, no formula in sizes"
+    if one.formula is None and one.collective.counts is not None:
+        return [Code(one.collective.counts), " numbers of int64: how many rows go where"]
     if one.formula is None:
-        return "none found (searched: the module's output in an executed call)"
+        return "none found (searched: the module's output, and products over experts, in an executed call)"
     cell: list[Inline] = [plain(one.formula), " each"]
+    if one.collective.primitive == "all_to_all" and one.collective.counts is not None:
+        cell.append(": how many rows each expert gets, whatever they are")
+    elif one.collective.primitive == "all_to_all":
+        cell.append(
+            ": a row for every token and expert that it chooses, of all devices together, rows that stay included; "
+            "only how they divide over pairs of devices depends on the routing"
+        )
     for point in _chosen(facts):
         cell += [f"; {point.title}: ", facts.of_formula(one.formula, point, "B"), ", together "]
         cell.append(facts.number("{n} * {a}", "B", **_terms(one, point)))
@@ -445,11 +538,25 @@ def _overlap(facts: ModelFacts, plans: Plans, sent: Sequence[Sent]) -> list[Bloc
                 *_pointers(facts, functional),
             ]
         )
+    waits = host_waits(plans)
+    if waits:
+        line: list[Inline] = ["the host waits for the device, which no CUDA graph can hold: "]
+        for number, (way, wait) in enumerate(waits):
+            where = facts.place(wait.file, wait.line, wait.symbol)
+            line += ["; " if number else "", Code(f".{wait.symbol}()"), " of ", Code(way), " at ", where]
+        items.append(line)
     if plans.stages:
         items.append(["pipeline stages wait for each message before they go on: ", *_pointers(facts, plans.stages)])
     if not calls and not plans.stages:
         items = []
     return [Bullets(items, searched=f"collectives in the forward hooks of the model's styles, {FOLDER}")]
+
+
+def host_waits(plans: Plans) -> list[tuple[str, Wait]]:
+    """Where ways to spread experts make the host wait for the device."""
+    ways = [way for rule in plans.rules["expert"] if rule.style in plans.styles
+            for way in plans.styles[rule.style].implementations]  # fmt: skip
+    return list(dict.fromkeys((way.name, wait) for way in ways for wait in way.waits))
 
 
 def _pointers(facts: ModelFacts, calls: Sequence[Collective]) -> list[Inline]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lmp.pipeline.flow import Peak
+from lmp.pipeline.flow import KEPT, Peak
 from lmp.report.document.amounts import Number, Term
 from lmp.report.document.parts import Block, Bullets, Code, Inline, Line, Paragraph, Table
 from lmp.report.facts import ModelFacts, Point, short
+from lmp.report.implementation.kept import kept_activations
 from lmp.report.implementation.operators import pointer_at
 
+LAST = "Activations, logits of the last position alone"
 MOST = 5
 """Parts of a peak that are named."""
 
@@ -17,7 +19,7 @@ MOST = 5
 def peak_blocks(facts: ModelFacts) -> list[Block]:
     """The peaks as a table, and what they are made of."""
     name = short(facts.model.class_name)
-    columns = ("Point", "Activations", "KV cache", "Activations and KV cache", "With weights")
+    columns = ("Point", "Activations", "KV cache", "Activations and KV cache", "With weights", LAST)
     points = [point for point in facts.points if point.key in facts.flows.peaks]
     if not points:
         why = facts.flows.reason or f"{name} is run inside of a model, whose memory is not its own"
@@ -29,7 +31,7 @@ def peak_blocks(facts: ModelFacts) -> list[Block]:
             "same time beside the weights, in storages whose lifetimes Python's references decide, as on a GPU. Not in "
             "it: workspaces of kernels, the allocator's rounding, the CUDA context."
         ),
-        Table(columns, rows, right=frozenset({1, 2, 3, 4})),
+        Table(columns, rows, right=frozenset({1, 2, 3, 4, 5})),
         Bullets(list(_compositions(facts, points))),
     ]
 
@@ -55,7 +57,16 @@ def _row(facts: ModelFacts, point: Point) -> list[Line]:
         measured(facts, point, "cache"),
         measured(facts, point, "total"),
         "weights unknown" if whole is None else whole,
+        _last(facts, point),
     ]
+
+
+def _last(facts: ModelFacts, point: Point) -> Line:
+    """Activations where one position alone is asked for its logits; decode has one in any case."""
+    kept = kept_activations(facts, point)
+    if kept is not None:
+        return kept
+    return "the same: one position" if point.values["seq_len"] == 1 else f"no {KEPT}"
 
 
 def _compositions(facts: ModelFacts, points: list[Point]) -> Iterator[Line]:

@@ -10,8 +10,11 @@ from lmp.report.document.amounts import Number, Term
 from lmp.report.document.parts import Block, Bold, Bullets, Code, Fence, Image, Inline, Line, Paragraph, Section, Table
 from lmp.report.document.told import Told
 from lmp.report.facts import ModelFacts, Point, short
+from lmp.report.implementation.assumptions import assumed, read_experts
 from lmp.report.implementation.operators import further, joined
+from lmp.report.implementation.parallelism import host_waits
 from lmp.report.implementation.peaks import measured
+from lmp.report.implementation.plans import Plans
 from lmp.report.implementation.searching import Searched, ran_functions
 from lmp.report.implementation.timeline import layer_lines, model_lines
 
@@ -73,6 +76,7 @@ def _hierarchy(facts: ModelFacts) -> list[Block]:
             ]
         ),
         Paragraph(_compulsory(facts)),
+        *read_experts(facts),
     ]
 
 
@@ -177,7 +181,8 @@ def _timeline(facts: ModelFacts) -> list[Block]:
                 f" (one {device.name}; where the model needs several, of one as if all fitted). Operators run one "
                 "after another, each on all units of the device. Launches, waiting and caches are not in it.",
             ]
-        )
+        ),
+        Bullets(list(assumed(facts))),
     ]
     for phase in dict.fromkeys(point.phase for point in facts.points):
         point = next(p for p in facts.points if p.phase == phase)
@@ -191,6 +196,7 @@ def _timeline(facts: ModelFacts) -> list[Block]:
                 continue
             blocks.append(Paragraph(["One ", Code(short(layer.class_name)), " (", Code(path), f"), {point.title}:"]))
             blocks.append(Fence(list(layer_lines(facts, point, path)), "text"))
+    blocks.append(Paragraph(_columns_read(facts)))
     blocks.append(_bounds_table(facts))
     name = facts.name
     blocks.append(
@@ -199,24 +205,48 @@ def _timeline(facts: ModelFacts) -> list[Block]:
     return blocks
 
 
+def _columns_read(facts: ModelFacts) -> Line:
+    line: list[Inline] = [
+        Bold("Lower bound, fully fused"),
+        ": all matrix products that this code does at the peak rate, or the compulsory traffic of 8.1 at the "
+        "bandwidth, whichever takes longer. It is of this code's products: an algorithm that does fewer may take less.",
+    ]
+    if facts.bounds.is_routed:
+        line += [
+            " The columns ",
+            Bold("uniform routing"),
+            " have the expected number of experts of 8.1; all others are as if no two tokens shared an expert, but for "
+            "the tokens/s fully fused, which are as if all tokens chose the same experts: no routing reads less.",
+        ]
+    return line
+
+
 def _bounds_table(facts: ModelFacts) -> Table:
+    routed = facts.bounds.is_routed
     columns = (
         "Point",
         "Bound, eager",
+        *(["Eager, uniform routing"] * routed),
         "Compute bound",
         "Memory bound",
         "Vector bound",
         "Lower bound, fully fused",
-        "Tokens/s, at most",
+        *(["Fully fused, uniform routing"] * routed),
+        "Tokens/s, eager, at most",
+        *(["Tokens/s, eager, uniform routing"] * routed),
+        "Tokens/s, fully fused, at most",
     )
     rows: list[list[Line]] = []
     for point in facts.points:
         name = f"bound.{point.key}"
         shares = [_part(facts, f"{name}.{limit}", f"{name}.total") for limit in ("compute", "memory", "vector")]
-        rows.append(
-            [point.title, seconds(facts, f"{name}.total"), *shares, _fused(facts, point), _tokens(facts, point)]
-        )
-    return Table(columns, rows, right=frozenset(range(1, 7)))
+        even = [seconds(facts, f"{name}.uniform.total")] if routed else []
+        row: list[Line] = [point.title, seconds(facts, f"{name}.total"), *even, *shares, _fused(facts, point)]
+        row += [_fused(facts, point, "uniform")] if routed else []
+        row.append(_tokens(facts, point, f"{name}.total"))
+        row += [_tokens(facts, point, f"{name}.uniform.total")] if routed else []
+        rows.append([*row, _fused_tokens(facts, point)])
+    return Table(columns, rows, right=frozenset(range(1, len(columns))))
 
 
 def _part(facts: ModelFacts, part: str, whole: str) -> Line:
@@ -225,25 +255,43 @@ def _part(facts: ModelFacts, part: str, whole: str) -> Line:
     return facts.number("100 * {a} / {b}", "%", a=Term(name=part), b=Term(name=whole))
 
 
-def _fused(facts: ModelFacts, point: Point) -> Line:
+def _fused(facts: ModelFacts, point: Point, way: str = "") -> Line:
     """All products at the peak rate, or the compulsory traffic at the bandwidth, whichever takes longer."""
     if facts.model.compulsory is None:
         return "no compulsory traffic known"
+    return facts.number(FUSED, "s", **_fused_terms(facts, point, way))
+
+
+FUSED = "max({m} / {p}, {c} / {b})"
+
+
+def _fused_terms(facts: ModelFacts, point: Point, way: str = "") -> dict[str, Term]:
     source = facts.device.source
-    return facts.number(
-        "max({m} / {p}, {c} / {b})", "s",
-        m=Term(point=point.key, quantity="matmul_flops"), p=Term(constant=facts.device.matmul_flops, source=source),
-        c=Term(point=point.key, quantity="compulsory"), b=Term(constant=facts.device.bandwidth, source=source),
-    )  # fmt: skip
+    counted = Term(point=point.key, quantity="compulsory")
+    return {
+        "m": Term(point=point.key, quantity="matmul_flops"),
+        "p": Term(constant=facts.device.matmul_flops, source=source),
+        "c": Term(name=f"routed.{point.key}.{way}.compulsory") if way else counted,
+        "b": Term(constant=facts.device.bandwidth, source=source),
+    }
 
 
-def _tokens(facts: ModelFacts, point: Point) -> Line:
-    if not facts.named[f"bound.{point.key}.total"]:
+def _fused_tokens(facts: ModelFacts, point: Point) -> Line:
+    """New tokens a second at the lower bound; with experts, as if all tokens chose the same ones."""
+    if facts.model.compulsory is None:
+        return "no compulsory traffic known"
+    tokens = Term(constant=point.values["batch_size"] * point.values["seq_len"], source="new tokens of the point")
+    terms = _fused_terms(facts, point, "least" if facts.bounds.is_routed else "")
+    return facts.number(f"floor({{n}} / {FUSED})", "", n=tokens, **terms)
+
+
+def _tokens(facts: ModelFacts, point: Point, bound: str) -> Line:
+    if not facts.named[bound]:
         return "none"
     tokens = point.values["batch_size"] * point.values["seq_len"]
     return facts.number(
         "floor({n} * 10 ** 12 / {a})", "",
-        n=Term(constant=tokens, source="new tokens of the point"), a=Term(name=f"bound.{point.key}.total"),
+        n=Term(constant=tokens, source="new tokens of the point"), a=Term(name=bound),
     )  # fmt: skip
 
 
@@ -258,6 +306,7 @@ def _bottlenecks(facts: ModelFacts) -> list[Block]:
                 [Bold("Compute Bound:"), " ", *_bound_by(facts, "compute")],
                 [Bold("Memory Bound:"), " ", *_bound_by(facts, "memory")],
                 [Bold("Synchronization:"), " ", *_synchronization(facts)],
+                [Bold("Launches:"), " ", *_launches(facts)],
             ]
         ),
         Table(
@@ -265,11 +314,21 @@ def _bottlenecks(facts: ModelFacts) -> list[Block]:
             list(_rows(facts)),
             right=frozenset({3, 4}),
         ),
+        *_shared(facts),
         Image(
             f"../assets/{facts.name}-roofline.svg",
             f"{facts.name}: roofline on {facts.device.name} at the stated points",
         ),
     ]
+
+
+def _shared(facts: ModelFacts) -> Iterator[Block]:
+    """What the tables above suppose of routing."""
+    if facts.bounds.is_routed:
+        yield Paragraph(
+            "Shares and times of products over experts (grouped_matmul) are as if no two tokens shared an expert; 8.1 "
+            "has the numbers of experts under uniform routing, 8.2 the bounds."
+        )
 
 
 def _ridge(facts: ModelFacts) -> Line:
@@ -297,25 +356,36 @@ def _top(facts: ModelFacts, point: Point, limit: str) -> list[tuple[str, Bound]]
 
 
 def _bound_by(facts: ModelFacts, limit: str) -> Iterator[Inline]:
-    """The share of each point, with the groups of operators that have most of it."""
-    without = []
-    first = True
-    for point in facts.points:
-        top = _top(facts, point, limit)
-        whole = f"bound.{point.key}.total"
-        if not top:
-            without.append(point)
-            continue
-        yield f"{'' if first else '; '}{point.title}: "
-        yield _number(facts, f"bound.{point.key}.{limit}", whole)
-        yield " of the bound, first "
-        yield from joined([Code(name) for name, _ in top[:3]])
-        first = False
-    if without:
-        groups = len(facts.bounds.groups(without[0].key))
-        where = "at no other point" if not first else "at any point"
-        searched = f"{groups} groups of operators at {len(without)} points"
-        yield f"{'' if first else '; '}{where}: none found (searched: {searched})"
+    """What has most of it in each phase, and its share at every point; the table has the times."""
+    with_some = [point for point in facts.points if _top(facts, point, limit)]
+    if not with_some:
+        groups = sum(len(facts.bounds.groups(point.key)) for point in facts.points)
+        yield f"none found (searched: {groups} groups of operators at {len(facts.points)} points)."
+        return
+    for index, phase in enumerate(dict.fromkeys(point.phase for point in with_some)):
+        points = [point for point in with_some if point.phase == phase]
+        yield f"{'; ' if index else ''}{phase}, first "
+        yield from joined([Code(name) for name, _ in _top(facts, points[0], limit)[:3]])
+        yield ": "
+        shares = [_number(facts, f"bound.{p.key}.{limit}", f"bound.{p.key}.total") for p in points]
+        yield from joined(shares)
+        yield f" of the bound at its {len(points)} points" if len(points) > 1 else " of the bound"
+    yield "."
+
+
+def _launches(facts: ModelFacts) -> Iterator[Inline]:
+    """How long the host may take to launch an operator before the device waits for it."""
+    yield "eager execution launches one kernel an operator, at least; where the host needs longer for one than stands "
+    yield "here, the host bounds the call and not the device"
+    for phase in dict.fromkeys(point.phase for point in facts.points):
+        for point in [p for p in facts.points if p.phase == phase][:2]:
+            launches = Term(point=point.key, quantity="launches")
+            if facts.value(launches):
+                yield f"; {point.title}: "
+                yield facts.number("{n}", "", n=launches)
+                yield " operators that move bytes, on average "
+                bound = Term(name=f"bound.{point.key}.total")
+                yield facts.number("{a} / (10 ** 12 * {n})", "s", a=bound, n=launches)
     yield "."
 
 
@@ -353,6 +423,9 @@ def _synchronization(facts: ModelFacts) -> list[Inline]:
     there = [pointer for (file, number, _), pointer in places if number not in ran.get(file, ())]
     if here:
         line += ["; " if line else "", "lines that run and may wait for the device: ", *joined(here)]
+    for way, wait in host_waits(Plans(facts)):
+        line += ["; " if line else "", "with experts over several devices by ", Code(way), " the host waits at "]
+        line.append(facts.place(wait.file, wait.line, wait.symbol))
     if not line:
         line.append(f"none found (searched: {found.text}; decisions on values in {len(facts.analyses)} analyses)")
     if there:

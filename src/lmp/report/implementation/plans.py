@@ -7,6 +7,7 @@ its forward hooks, and what a redistribution of a distributed tensor from one la
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -42,6 +43,9 @@ MOVES = {
 }
 """Layout of a distributed tensor before and after -> what it takes; any other change is local."""
 
+WAITING = ("tolist", "item", "cpu", "numpy", "nonzero", "synchronize")
+"""Methods of a tensor, or of torch.cuda, that make the host wait for the device."""
+
 FORWARD = ("transform_inputs_pre_forward", "transform_output_post_forward")
 TRAINING = ("backward", "setup_context")
 
@@ -67,6 +71,19 @@ class Collective:
     line: int
     symbol: str
     asynchronous: bool = False
+    function: str = ""
+    """The method that it stands in."""
+    counts: str | None = None
+    """Of an exchange of equal parts: the source's size of what is sent, in int64 numbers; None of any other."""
+
+
+@dataclass(frozen=True)
+class Wait:
+    """A line of a style's forward at which the host waits for the device."""
+
+    file: str
+    line: int
+    symbol: str
 
 
 @dataclass(frozen=True)
@@ -91,6 +108,9 @@ class Implementation:
     file: str
     line: int
     collectives: tuple[Collective, ...]
+    waits: tuple[Wait, ...] = ()
+    said: str = ""
+    """What its docstring says, of one that has no collectives of its own."""
 
 
 @dataclass
@@ -252,11 +272,21 @@ class _Registry:
             # A method of the class itself may be called so: only torch.distributed's and tensors' own count.
             if last in COLLECTIVES and not name.startswith("self."):
                 late = any(k.arg == "async_op" and _is_true(k.value) for k in node.keywords)
-                yield Collective(COLLECTIVES[last], file, node.lineno, last, late or last in ("isend", "irecv"))
+                late = late or last in ("isend", "irecv")
+                counts = _counted(function, node) if COLLECTIVES[last] == "all_to_all" else None
+                method = getattr(function, "name", "")
+                yield Collective(COLLECTIVES[last], file, node.lineno, last, late, method, counts)
             elif last == "apply" and name.split(".")[0] in self.classes:
                 inner = self.method(name.split(".")[0], "forward")
                 for found in self.direct(*inner) if inner is not None else ():
                     yield Collective(found.primitive, file, node.lineno, name.split(".")[0], found.asynchronous)
+
+    def waits(self, cls: str) -> Iterator[Wait]:
+        """Where the forward methods of a class make the host wait."""
+        for file, function in self._forward_methods(cls):
+            for node in ast.walk(function):
+                if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in WAITING:
+                    yield Wait(file, node.func.end_lineno or node.lineno, node.func.attr)
 
     def _redistributed(
         self, cls: str, file: str, function: ast.FunctionDef, given: Mapping[str, ast.expr]
@@ -287,16 +317,16 @@ class _Registry:
         return found
 
     def inside(self, cls: str) -> list[Collective]:
-        """Collectives anywhere in a class, a primitive of one method once."""
+        """Collectives anywhere in a class, a primitive of one method once: its last, after a message of sizes."""
         if cls not in self.classes:
             return []
         file, node = self.classes[cls]
         found: dict[tuple[str, str], Collective] = {}
         for statement in node.body:
             if isinstance(statement, ast.FunctionDef):
-                for one in self.direct(file, statement):
+                for one in sorted(self.direct(file, statement), key=lambda c: c.line):
                     if one.symbol not in ("isend", "irecv"):
-                        found.setdefault((statement.name, one.primitive), one)
+                        found[statement.name, one.primitive] = one
         return list(found.values())
 
     # -- several ways --------------------------------------------------------------------------------------------
@@ -309,14 +339,33 @@ class _Registry:
             for key, chosen in _mapping(self.classes[name][1]):
                 if chosen in self.classes:
                     file, node = self.classes[chosen]
-                    calls = (c for f in self._forward_methods(chosen) for c in self.direct(*f))
-                    yield Implementation(key, chosen, file, node.lineno, tuple(calls))
+                    calls = tuple(c for f in self._forward_methods(chosen) for c in self.direct(*f))
+                    said = "" if calls else " ".join((ast.get_docstring(node) or "").split())
+                    yield Implementation(key, chosen, file, node.lineno, calls, tuple(self.waits(chosen)), said)
 
     def _forward_methods(self, cls: str) -> Iterator[tuple[str, ast.AST]]:
         file, node = self.classes[cls]
         for statement in node.body:
             if isinstance(statement, ast.FunctionDef) and statement.name not in (*TRAINING, "__init__"):
                 yield file, statement
+
+
+def _counted(function: ast.AST, call: ast.Call) -> str | None:
+    """How many int64 numbers an exchange sends whose parts are all as long: it is given no sizes of parts."""
+    given = [ast.unparse(node) for node in (*call.args, *(k.value for k in call.keywords))]
+    if any(re.search(r"sizes|splits", text) for text in given) or len(call.args) < 2:
+        return None
+    sent = call.args[1]
+    for node in ast.walk(function):
+        match node:
+            case ast.Assign(
+                targets=[ast.Name(id=name)],
+                value=ast.Call(func=ast.Attribute(attr="zeros" | "empty"), args=[size], keywords=keywords),
+            ) if isinstance(sent, ast.Name) and name == sent.id:
+                kinds = [ast.unparse(k.value) for k in keywords if k.arg == "dtype"]
+                if kinds and kinds[0] in ("torch.long", "torch.int64"):
+                    return ast.unparse(size)
+    return None
 
 
 class _Layouts:

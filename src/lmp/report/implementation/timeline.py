@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 
 from lmp.report.bounds import LIMITS, Bound
@@ -11,6 +11,9 @@ from lmp.report.document.parts import Inline
 from lmp.report.facts import ModelFacts, Point
 
 BAR, LABEL = 44, 32
+LEAST = 1000
+"""Parts that take less than one in so many of the whole share a row."""
+
 SIGNS = {"compute": "█", "vector": "▓", "memory": "░"}
 
 
@@ -35,8 +38,9 @@ def layer_lines(facts: ModelFacts, point: Point, path: str) -> Iterator[Inline]:
 
 
 def _lines(facts: ModelFacts, parts: Mapping[str, Bound], labels: Mapping[str, str], prefix: str) -> Iterator[Inline]:
-    shown = {name: bound for name, bound in parts.items() if bound.total}
-    whole = sum((bound.total for bound in shown.values()), Fraction(0))
+    whole = sum((bound.total for bound in parts.values()), Fraction(0))
+    shown = {name: bound for name, bound in parts.items() if bound.total * LEAST >= whole and bound.total}
+    small = [name for name, bound in parts.items() if name not in shown and bound.total]
     yield f"{'':<{LABEL}} █ compute  ▓ vector units  ░ memory\n"
     start = Fraction(0)
     for index, (name, bound) in enumerate(shown.items()):
@@ -46,6 +50,16 @@ def _lines(facts: ModelFacts, parts: Mapping[str, Bound], labels: Mapping[str, s
         yield "\n" if index else ""
         yield f"{_cut(labels[name]):<{LABEL}} {bar:<{BAR}} "
         yield _seconds(facts, f"{prefix}.{name}.total")
+    if small:
+        yield from _together(facts, small, prefix)
+
+
+def _together(facts: ModelFacts, names: Sequence[str], prefix: str) -> Iterator[Inline]:
+    """One row for parts that no bar could show, wherever they stand among the others."""
+    label = f"{len(names)} below a thousandth each" if len(names) > 1 else _cut(names[0])
+    terms = {f"a{number}": Term(name=f"{prefix}.{name}.total") for number, name in enumerate(names)}
+    yield f"\n{label:<{LABEL}} {'':<{BAR}} "
+    yield facts.number(f"({' + '.join(f'{{{name}}}' for name in terms)}) / 10 ** 12", "s", **terms)
 
 
 def _column(time: Fraction, whole: Fraction) -> int:
@@ -57,8 +71,8 @@ def _sign(bound: Bound) -> str:
     return SIGNS[max(LIMITS, key=lambda limit: getattr(bound, limit))]
 
 
-def _cut(label: str) -> str:
-    return label if len(label) <= LABEL else f"{label[: LABEL - 1]}…"
+def _cut(label: str, room: int = LABEL) -> str:
+    return label if len(label) <= room else f"{label[: room - 1]}…"
 
 
 def _seconds(facts: ModelFacts, name: str) -> Number:

@@ -12,6 +12,7 @@ from typing import Any
 from lmp.formula import Condition, Expr, num, parse
 from lmp.pipeline.inspection import Module
 from lmp.records import MATMUL_CATEGORIES, ModelKernel
+from lmp.report.bounds import is_wide
 from lmp.report.devices import DEVICES, Device
 from lmp.report.facts import ModelFacts, short
 from lmp.report.page import code, controls
@@ -123,7 +124,8 @@ class _Tree:
             "formulas": texts,
             "costs": tuple(map(self._parsed, texts)),
         }
-        self.nodes.append({**node, "causal": True} if kernel.causal else node)
+        node |= {"causal": True} if kernel.causal else {}
+        self.nodes.append({**node, "wide": True} if is_wide(kernel) else node)
 
     def _group(self, kernels: list[ModelKernel], path: str, class_name: str, up: int) -> int:
         """A node for a container's own kernels, which would hide the modules in it."""

@@ -94,7 +94,7 @@ class Result {
     if (times === 0n) return;
     if (node.costs) {
       const [flops, read, write] = node.costs.map((slot, i) => this.whole(slot, `${["FLOPs", "bytes read", "bytes written"][i]} of ${place}`));
-      const bound = this.device.bound(flops, read + write, node.matmul);
+      const bound = this.device.bound(flops, read + write, node.matmul && !node.wide);
       cost.once = { flops, matmul_flops: node.matmul ? flops : 0n, read, write, bound };
       for (const name of Object.keys(cost.once)) cost.total[name] = runs * cost.once[name];
       return;

@@ -1,0 +1,171 @@
+"""What sections 5 to 9 say of what their figures count, against the sources and numbers worked out by hand."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from lmp.report.document.amounts import Number
+from lmp.report.document.markdown import to_markdown
+from lmp.report.document.parts import Document, Line, Section
+from lmp.report.facts import ModelFacts
+from lmp.report.implementation import faq, parallelism, performance
+from lmp.report.implementation.assumptions import masked_line
+from lmp.report.implementation.expanding import anew
+from lmp.report.implementation.kept import kept_line
+from lmp.report.implementation.parallelism import host_waits
+from lmp.report.implementation.plans import Plans
+from lmp.report.implementation.searching import Function, Searched, reached_functions
+from lmp.report.implementation.timeline import model_lines
+
+PREFILL, DECODE = "prefill-b1-s2048", "decode-b1-c2048"
+
+
+def numbers(line: Line | None) -> list[Number]:
+    assert isinstance(line, list)
+    return [piece for piece in line if isinstance(piece, Number)]
+
+
+def text_of(section: Section) -> str:
+    return to_markdown(Document("a", [], [section]))
+
+
+def line_with(tree: Path, file: str, text: str) -> int:
+    """The last line of a file that has a text."""
+    lines = (tree / file).read_text(encoding="utf-8").splitlines()
+    return max(number for number, line in enumerate(lines, 1) if text in line)
+
+
+# --- bounds ----------------------------------------------------------------------------------------------------------
+
+
+def test_masked_products_are_stated(small_llama: ModelFacts) -> None:
+    share = numbers(masked_line(small_llama))[0]
+    # 3 layers: queries with keys and scores with values, 4 heads of 16. The products beside: q and o are 64 x 64, k and
+    # v 64 x 32, three of 64 x 96; the head 64 x 1000. Of 2048 ** 2 pairs 2048 * 2047 / 2 have a later key.
+    n = 2048
+    attention = 3 * 2 * n * n * 4 * (16 + 16)
+    others = 3 * 2 * n * (2 * 64 * 64 + 2 * 64 * 32 + 3 * 64 * 96) + 2 * n * 64 * 1000
+    assert share.value == Fraction(100 * attention * (n - 1), 2 * n * (attention + others))
+
+
+def test_what_logits_of_one_position_save(small_llama: ModelFacts, transformers_tree: Path) -> None:
+    flops, _, before, after = numbers(kept_line(small_llama))[:4]
+    assert flops.value == 2 * 2047 * 64 * 1000  # the head of 64 x 1000, all positions but one
+    assert (before.value, after.value) == (
+        small_llama.flows.peaks[PREFILL].activations,
+        small_llama.flows.kept[PREFILL].activations,
+    )
+    # The logits were the peak, 2048 * 1000 * 2 bytes of it; now it is elsewhere.
+    assert after.value < before.value
+    assert small_llama.flows.kept[PREFILL].frames[0].path != "lm_head"
+    line = line_with(transformers_tree, "generation/utils.py", '["logits_to_keep"] = 1')
+    assert f"generation/utils.py:{line}" in text_of(performance.section(small_llama))
+
+
+def test_bars_of_small_parts_are_one(small_llama: ModelFacts) -> None:
+    point = small_llama.point(DECODE)
+    shown = [piece for piece in model_lines(small_llama, point) if isinstance(piece, Number)]
+    parts = small_llama.bounds.parts(DECODE)
+    whole = sum(part.total for part in parts.values())
+    small = [part for part in parts.values() if part.total and part.total * 1000 < whole]
+    assert len(small) > 1
+    assert len(shown) == sum(1 for part in parts.values() if part.total * 1000 >= whole) + 1
+    # Each part is rounded to picoseconds.
+    assert abs(sum(number.value for number in shown) - whole) < Fraction(len(parts), 10**12)
+
+
+def test_router_in_float32(small_latent: ModelFacts) -> None:
+    gate = next(k for k in small_latent.kernels(small_latent.point(PREFILL)) if k.path.endswith(".mlp.gate")
+                and k.kernel.category == "matmul")  # fmt: skip
+    group = small_latent.bounds.groups(PREFILL)["mlp.gate (matmul)"]
+    assert group.compute == 0
+    assert gate.once.matmul_flops == 2 * 2048 * 64 * 16
+
+
+def test_experts_under_uniform_routing(small_latent: ModelFacts) -> None:
+    key = "decode-b32-c2048"
+    named = small_latent.named
+    # 32 tokens choose 2 of 16 experts: 16 * (1 - (7/8) ** 32).
+    expected = Fraction(16 * (8**32 - 7**32), 8**32)
+    assert [named[f"routed.{key}.{way}.experts.0"] for way in ("most", "uniform", "least")] == [
+        16 * 10**6, int(expected * 10**6), 2 * 10**6,
+    ]  # fmt: skip
+    # Two layers with experts of 3 * 64 * 32 weights of 2 bytes.
+    expert = 2 * 3 * 64 * 32 * 2
+    assert named[f"routed.{key}.most.read"] - named[f"routed.{key}.least.read"] == expert * (16 - 2)
+    assert named[f"routed.{key}.most.compulsory"] - named[f"routed.{key}.least.compulsory"] == expert * (16 - 2)
+    assert named[f"routed.{key}.most.read"] == small_latent.amount("read", small_latent.point(key)).value
+    assert named[f"bound.{key}.most.total"] == named[f"bound.{key}.total"] > named[f"bound.{key}.uniform.total"]
+    assert "as if no two tokens shared an expert" in text_of(performance.section(small_latent))
+
+
+# --- the cache -------------------------------------------------------------------------------------------------------
+
+
+def test_a_cache_that_is_expanded(small_latent: ModelFacts, small_llama: ModelFacts) -> None:
+    products = [line for line in anew(small_latent) if "every decode step runs " in line]
+    assert len(products) == 1
+    # kv_b_proj of 20 x 4 * (16 + 12) over 2048 + 1 tokens, in 3 layers.
+    assert numbers(products[0])[0].value == 3 * 2 * 2049 * 20 * 4 * (16 + 12)
+    assert list(anew(small_llama)) == []
+
+
+def test_keys_and_values_are_told_apart(small_llama: ModelFacts, small_latent: ModelFacts) -> None:
+    assert "layers.0-2: keys and values `[batch_size, num_key_value_heads" in text_of(faq.section(small_llama))
+    text = text_of(faq.section(small_latent))
+    assert "keys `[batch_size, 1, cache_len + 1, kv_lora_rank]" in text
+    assert "values `[batch_size, 1, cache_len + 1, qk_rope_head_dim]" in text
+
+
+# --- what is searched ------------------------------------------------------------------------------------------------
+
+
+def test_callees_are_searched(small_llama: ModelFacts, small_latent: ModelFacts, transformers_tree: Path) -> None:
+    names = {function.name for function in reached_functions(small_llama) if function.called}
+    assert {"use_gqa_in_sdpa", "create_causal_mask", "find_packed_sequence_indices"} <= names
+    text = text_of(faq.section(small_llama))
+    packed = line_with(transformers_tree, "masking_utils.py", "find_packed_sequence_indices(position")
+    assert f"masking_utils.py:{packed}" in text
+    assert "is_causal = q_length > 1 and attention_mask is None and is_causal" in text
+    generation = line_with(transformers_tree, "integrations/moe.py", "get_device_capability")
+    assert f"moe.py:{generation}" in text_of(faq.section(small_latent))
+
+
+def test_names_are_whole_and_comments_are_not_code(small_llama: ModelFacts, tmp_path: Path) -> None:
+    file = tmp_path / "code.py"
+    file.write_text("def f():\n    # is_cuda .item()\n    is_cuda_platform()\n    return x.is_cuda  # is_cuda\n")
+    function = Function("code.py", file, "f", (1, 4))
+    assert [line for _, line, _ in Searched(small_llama, [function], ("is_cuda", ".item(")).places] == [4]
+
+
+# --- several devices -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def patterns(small_latent: ModelFacts) -> str:
+    return text_of(parallelism.section(small_latent).sections[1])
+
+
+def test_exchanges_between_experts(patterns: str) -> None:
+    # Counts of 16 experts as int64, in 2 layers; 2048 tokens * 2 experts * 64 numbers of 2 bytes, as often.
+    assert "prefill, batch 1, 2,048 tokens: 128 B, together 256 B" in patterns
+    assert patterns.count("prefill, batch 1, 2,048 tokens: 524.3 kB, together 1.049 MB") == 2
+    assert "`batch_size * seq_len * num_experts_per_tok * hidden_size * a_bytes` each: a row" in patterns
+    assert "are 3 alternatives: a call has those of one" in patterns
+    assert "They take the place of `moe_tp_experts`" in patterns
+
+
+def test_where_the_host_waits(small_latent: ModelFacts, transformers_tree: Path) -> None:
+    waits = host_waits(Plans(small_latent))
+    line = line_with(transformers_tree, "distributed/expert_parallel.py", "]).tolist()")
+    assert [(way, wait.line, wait.symbol) for way, wait in waits] == [("all_to_all", line, "tolist")]
+    assert f"expert_parallel.py:{line}" in text_of(performance.section(small_latent).sections[2])
+
+
+def test_logits_and_not_their_shape_are_broadcast(small_latent: ModelFacts, transformers_tree: Path) -> None:
+    sent = [stage.line for stage in Plans(small_latent).stages if stage.primitive == "broadcast"]
+    file = "distributed/pipeline_parallel.py"
+    assert sent == [line_with(transformers_tree, file, "dist.broadcast(logits,")]
