@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 
 from lmp.expand.numbers import KernelNumbers, ModuleNumbers
@@ -138,7 +139,7 @@ def graph(facts: ModelFacts, point: Point) -> Mermaid:
         nodes.append(Node(CACHE, "KV cache"))
     if not edges:
         keys = [node.key for node in nodes]
-        edges = [(one, other, "") for one, other in zip(keys, keys[1:], strict=False)]
+        edges = [(one, other, "") for one, other in itertools.pairwise(keys)]
     return Mermaid(nodes, edges)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator, Sequence
 
@@ -112,6 +113,6 @@ class Wiring:
         ends = {path: [key for key in keys if key.startswith((f"{path}.", f"{path}/"))] for path in layers.values()}
         order = [path for _, path in sorted(layers.items())]
         drawn = list(dict.fromkeys(order))
-        for one, other in dict.fromkeys(zip(order, order[1:], strict=False)):
+        for one, other in dict.fromkeys(itertools.pairwise(order)):
             if drawn.index(other) <= drawn.index(one) and ends[one] and ends[other]:
                 yield ends[one][-1], ends[other][0], NEXT
