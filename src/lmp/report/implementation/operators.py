@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lmp.pipeline.flow import Flow, Frame, Op, Tensor
+from lmp.pipeline.flow import Flow, Frame, Line, Op, Tensor
 from lmp.report.document.parts import Block, Bullets, Code, Inline, Pointer
 from lmp.report.document.told import Told
 from lmp.report.facts import ModelFacts, short
@@ -26,8 +26,16 @@ class Place:
 
     owner: Frame
     attribute: str
-    file: str
-    line: int
+    lines: tuple[Line, ...]
+    """Its own, then those that called it, up to forward()."""
+
+    @property
+    def file(self) -> str:
+        return self.lines[0].file
+
+    @property
+    def line(self) -> int:
+        return self.lines[0].line
 
 
 def place_of(op: Op, root: str) -> Place:
@@ -36,8 +44,7 @@ def place_of(op: Op, root: str) -> Place:
     owner = next((f for f in op.frames if f.class_name.rpartition(".")[0] == module), inner)
     attribute = owner_relative(inner.path, owner.path) if owner is not inner else ""
     told = owner if inner.class_name.startswith("torch.") and owner.lines else inner
-    first = told.lines[0]
-    return Place(owner, attribute, first.file, first.line)
+    return Place(owner, attribute, told.lines)
 
 
 def owner_relative(path: str, above: str) -> str:
@@ -46,7 +53,7 @@ def owner_relative(path: str, above: str) -> str:
 
 @dataclass
 class Row:
-    """A distinct operator: the same line of the same class doing the same, wherever its module stands."""
+    """A distinct operator: the same line of the same class doing the same, called by the same lines."""
 
     key: str
     place: Place
@@ -76,7 +83,7 @@ class Catalogue:
 
     def __init__(self, facts: ModelFacts) -> None:
         self.facts, self.root = facts, facts.model.class_name
-        self.rows: dict[tuple[str, str, str, int, str], Row] = {}
+        self.rows: dict[tuple[str, str, tuple[tuple[str, int], ...], str], Row] = {}
         self._of: dict[tuple[str, int], Row] = {}
         for phase, flow in facts.flows.phases.items():
             for op in flow.ops:
@@ -92,12 +99,17 @@ class Catalogue:
 
     def ends_its_line(self, row: Row) -> bool:
         """Whether the row is what its line ends in: then the line's name is that of its result."""
-        here = [r for r in self.rows.values() if (r.place.file, r.place.line) == (row.place.file, row.place.line)]
-        return here[-1] is row
+        here = [r for r in self.rows.values() if _where(r) == _where(row)]
+        return here[-1].words == row.words
+
+    def twins(self, row: Row) -> list[Row]:
+        """Rows of the same line that do the same: they differ in what called it."""
+        return [r for r in self.rows.values() if (*_where(r), r.label, r.words) == (*_where(row), row.label, row.words)]
 
     def _row(self, op: Op) -> Row:
         place = place_of(op, self.root)
-        key = (place.owner.class_name, place.attribute, place.file, place.line, op.words)
+        chain = tuple((line.file, line.line) for line in place.lines)
+        key = (place.owner.class_name, place.attribute, chain, op.words)
         if key not in self.rows:
             self.rows[key] = Row(f"T{len(self.rows) + 1}", place, op.words, op.category or self._category(op, place))
         return self.rows[key]
@@ -120,6 +132,10 @@ class Catalogue:
             tensor = flow.tensors[index]
             if tensor.maker is None and tensor.kind in ("input", "cache") and tensor.bytes:
                 row.depends.setdefault("KV cache" if tensor.kind == "cache" else "input")
+
+
+def _where(row: Row) -> tuple[str, int]:
+    return row.place.file, row.place.line
 
 
 def layer_of(path: str) -> tuple[str, int, str] | None:
