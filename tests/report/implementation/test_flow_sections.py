@@ -14,7 +14,8 @@ from lmp.report.document.parts import Document, Section, Table
 from lmp.report.document.told import Told
 from lmp.report.facts import ModelFacts
 from lmp.report.implementation import catalog, dataflow, faq, parallelism, performance
-from lmp.report.implementation.operators import Catalogue, kinds_of, steps_of
+from lmp.report.implementation.operators import Catalogue, kinds_of
+from lmp.report.implementation.stepping import steps_of
 from lmp.report.review.diagrams import check_diagrams
 from lmp.report.review.figures import check_numbers
 from lmp.report.review.placeholders import check_placeholders, check_tables

@@ -20,8 +20,9 @@ from lmp.report.document.parts import (
 from lmp.report.document.told import Told
 from lmp.report.facts import ModelFacts, Point, short
 from lmp.report.implementation.lifecycle import lifecycle
-from lmp.report.implementation.operators import Step, further, is_run, searched, steps_of
+from lmp.report.implementation.operators import further, is_run, searched
 from lmp.report.implementation.peaks import peak_blocks
+from lmp.report.implementation.stepping import Step, steps_of
 
 WIDTH = 100
 
