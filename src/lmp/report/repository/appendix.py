@@ -131,7 +131,7 @@ def kernel_row(study: Study, kernel: Kernel) -> list[Line]:
 def _values(study: Study, kernel: Kernel) -> dict[str, list[str]]:
     """Name -> the values that it takes, as found in autotune configurations and at launches."""
     found: dict[str, list[str]] = {}
-    launches = study.launches.get(kernel.name.rpartition(".")[2], ())
+    launches = study.launches(kernel)
     sources: list[Mapping[str, int | str]] = [config.values for config in kernel.configs]
     sources += [dict(launch.values) for launch in launches]
     for values in sources:
@@ -183,7 +183,7 @@ def _origin(study: Study, kernel: Kernel) -> Line:
     if open_ is not None:
         stop: list[Inline] = [" (stopped at ", pointer(open_.stopped_at), ")"] if open_.stopped_at else []
         parts.append(["not resolved statically: ", code(open_.expression, 50), *stop])
-    launches = study.launches.get(kernel.name.rpartition(".")[2], [])
+    launches = study.launches(kernel)
     if launches:
         parts.append(
             [

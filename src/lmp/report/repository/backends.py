@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from lmp.recon.facts import Definition, Kernel, Launch, Place
+from lmp.recon.facts import Definition, Kernel, Place
 from lmp.report.document.parts import Block, Bold, Bullets, Code, Inline, Line, Link, Paragraph, Section, Table
 from lmp.report.repository.appendix import KERNELS, MACROS, kernel_row
 from lmp.report.repository.facets import what
@@ -74,7 +74,7 @@ def _rank(study: Study, kernel: Kernel) -> float:
     score = 3.0 if own else 0.0
     score += 2 if _MATTERS.search(kernel.name) else 0
     score += 1.5 if kernel.autotuned else 0
-    score += min(len(study.launches.get(kernel.name.rpartition(".")[2], ())), 4) * 0.5
+    score += min(len(study.launches(kernel)), 4) * 0.5
     score -= 1.5 if re.search(r"bwd|backward|diffus", kernel.name + kernel.place.file) else 0
     return score + min(len(kernel.configs), 40) / 20
 
@@ -195,7 +195,3 @@ def _optional(study: Study) -> list[Line]:
         )
         lines.append(sentence(Bold("Optional libs"), ", tried less often: ", rest))
     return lines
-
-
-def launches_of(study: Study, kernel: Kernel) -> list[Launch]:
-    return study.launches.get(kernel.name.rpartition(".")[2], [])

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from lmp.recon.facts import Definition, EntryPoint, Kernel, Launch
+from lmp.recon.facts import Definition, EntryPoint, Kernel, Launch, Place
 from lmp.report.document.parts import Inline
 from lmp.report.document.told import Told
 from lmp.report.repository.code_base import C_LIKE, CodeBase
@@ -136,11 +136,16 @@ class Study:
         return sorted(self.base.facts.kernels, key=lambda kernel: not self.base.is_own(kernel.place.file))
 
     @cached_property
-    def launches(self) -> dict[str, list[Launch]]:
-        found: dict[str, list[Launch]] = {}
+    def _launches(self) -> dict[Place, list[Launch]]:
+        found: dict[Place, list[Launch]] = {}
         for launch in self.base.facts.launches:
-            found.setdefault(launch.kernel.rpartition(".")[2], []).append(launch)
+            if launch.of is not None:
+                found.setdefault(launch.of, []).append(launch)
         return found
+
+    def launches(self, kernel: Kernel) -> list[Launch]:
+        """The places that start this kernel, and no other of its name."""
+        return self._launches.get(kernel.place, [])
 
     # -- words ---------------------------------------------------------------------------------------------------------
 
