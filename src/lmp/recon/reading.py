@@ -32,7 +32,7 @@ from lmp.recon.library import Library
 from lmp.recon.reads import Attribute
 from lmp.recon.roles import CPP, language, role
 from lmp.recon.source import DoesNotParse, Source, parse
-from lmp.recon.texts import Text, Unreadable, decode, read_bytes
+from lmp.recon.texts import Text, Unreadable, decode, printable, read_bytes
 from lmp.recon.walk import Listed, list_files
 from lmp.recon.wrappers import Wrappers
 
@@ -53,7 +53,7 @@ def _read(root: Path, selection: Selection, progress: Progress) -> RepoFacts:
     listed, skipped = list_files(root, selection)
     library = Library(listed, selection.largest)
     python = [each.file for each in listed if each.file.endswith(".py")]
-    facts = RepoFacts(root.resolve().name, skipped=list(skipped))
+    facts = RepoFacts(printable(root.resolve().name), skipped=list(skipped))
     reading = _Reading(facts, library, wrappers.find(library, python), record_flags.drivers(library, python))
     for at, each in enumerate(listed):
         progress(at, len(listed), each.file)
