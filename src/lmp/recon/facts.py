@@ -51,6 +51,8 @@ class EnvRead:
     """False: ``name`` is an expression that reading cannot work out."""
     via: str = ""
     """The wrapper or accessor, as written: ``os.environ.get``, ``get_bool_env_var``."""
+    value: str = ""
+    """What the default stands for, where it is the name of a constant."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,8 @@ class Flag:
     parser: Literal["argparse", "click", "typer", "fire", "absl", "dataclass"]
     default: str | None = None
     help: str = ""
+    value: str = ""
+    """What the default stands for, where it is the name of a constant: ``0.0`` of ``DEFAULT_TEMP``."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +104,8 @@ class Launch:
     grid: str = ""
     values: Mapping[str, str] = field(default_factory=dict)
     """Keyword arguments that name a configuration, as written."""
+    of: Place | None = None
+    """The kernel that is started; None where several have its name and reading does not tell which is meant."""
 
 
 @dataclass(frozen=True)

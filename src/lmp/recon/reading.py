@@ -7,7 +7,7 @@ import gc
 import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from lmp.recon import (
@@ -19,6 +19,7 @@ from lmp.recon import (
     flags,
     install,
     launches,
+    metal,
     reads,
     record_flags,
     settings_files,
@@ -31,7 +32,7 @@ from lmp.recon.library import Library
 from lmp.recon.reads import Attribute
 from lmp.recon.roles import CPP, language, role
 from lmp.recon.source import DoesNotParse, Source, parse
-from lmp.recon.texts import Text, Unreadable, decode, read_bytes
+from lmp.recon.texts import Text, Unreadable, decode, printable, read_bytes
 from lmp.recon.walk import Listed, list_files
 from lmp.recon.wrappers import Wrappers
 
@@ -52,7 +53,7 @@ def _read(root: Path, selection: Selection, progress: Progress) -> RepoFacts:
     listed, skipped = list_files(root, selection)
     library = Library(listed, selection.largest)
     python = [each.file for each in listed if each.file.endswith(".py")]
-    facts = RepoFacts(root.resolve().name, skipped=list(skipped))
+    facts = RepoFacts(printable(root.resolve().name), skipped=list(skipped))
     reading = _Reading(facts, library, wrappers.find(library, python), record_flags.drivers(library, python))
     for at, each in enumerate(listed):
         progress(at, len(listed), each.file)
@@ -120,14 +121,17 @@ class _Reading:
         facts = self.facts
         facts.definitions.extend(definitions.definitions(source))
         made = record_flags.flags(source, self.drivers, self.library)
-        facts.flags.extend(sorted([*flags.flags(source), *made], key=lambda each: each.place.line))
+        every = sorted([*flags.flags(source), *made], key=lambda each: each.place.line)
+        facts.flags.extend(replace(each, value=self.library.settled(source, each.default)) for each in every)
         facts.kernels.extend(triton.kernels(source, self.library.imported))
         facts.kernels.extend(dsl.kernels(source))
         facts.kernels.extend(_in_strings(source))
         facts.entries.extend(entries.entries(source))
         facts.entries.extend(entries.setup_scripts(source) if source.file.endswith("setup.py") else [])
         self.launches.extend(launches.candidates(source))
-        facts.env.extend(reads.reads(source, self.wrappers, self.library))
+        facts.launches.extend(metal.launches(source))
+        found = reads.reads(source, self.wrappers, self.library)
+        facts.env.extend(replace(each, value=self.library.settled(source, each.default)) for each in found)
         self.attributes.extend(reads.class_attributes(source, self.wanted, self.library))
 
     def cpp(self, file: str, kind: str, text: str) -> None:
@@ -151,7 +155,8 @@ class _Reading:
     def finished(self) -> RepoFacts:
         self.facts.env.extend(reads.of_attributes(self.wrappers, self.attributes, self._bases()))
         self.facts.env.sort(key=lambda each: (each.place.file, each.place.line))
-        self.facts.launches.extend(launches.launches(self.launches, self.facts.kernels))
+        self.facts.launches.extend(launches.launches(self.launches, self.facts.kernels, self.library.defining))
+        self.facts.launches.sort(key=lambda each: (each.place.file, each.place.line))
         self.facts.skipped.sort(key=lambda each: each.file)
         return self.facts
 

@@ -36,7 +36,7 @@ _BLANK = re.compile(r"\s+")
 
 def to_markdown(document: Document) -> str:
     """The whole report, with one line end at its end."""
-    lines = [f"# {_text(document.title)}", ""]
+    lines = [f"# {_text(document.title)}{' ' + _code(document.quoted) if document.quoted else ''}", ""]
     for name, content in document.head:
         lines.append(f"**{name}:** {_line(content)}  ")
     lines.append("")

@@ -137,3 +137,5 @@ class Document:
     """A horizontal rule between the sections."""
     opening: Sequence[Block] = field(default=())
     """What stands before the first section: what the reader must know of all numbers."""
+    quoted: str = ""
+    """The end of the title, where that is a name that could be read as words of the report: written as code."""

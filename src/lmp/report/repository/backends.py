@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from lmp.recon.facts import Definition, Kernel, Launch, Place
+from lmp.recon.facts import Definition, Kernel, Place
 from lmp.report.document.parts import Block, Bold, Bullets, Code, Inline, Line, Link, Paragraph, Section, Table
 from lmp.report.repository.appendix import KERNELS, MACROS, kernel_row
 from lmp.report.repository.facets import what
@@ -16,6 +16,8 @@ from lmp.report.repository.study import Study
 from lmp.report.repository.workflows import anchor
 
 SHOWN_KERNELS, SHOWN_CLASSES = 24, 12
+REQUIRED = frozenset(["torch", "triton", "transformers", "mlx", "jax", "tensorflow"])
+"""Packages whose parts are tried, as they are not of every version or machine."""
 COLUMNS = ("Kernel", "BLOCK_M/N/K and other sizes", "NUM_STAGES", "NUM_WARPS", "From")
 _MATTERS = re.compile(
     r"attn|attention|decode|prefill|paged|matmul|gemm|moe|quant|norm|rope|softmax|sampl|delta|chunk_fwd|recurrent|cross_entropy|swiglu|fwd",
@@ -74,7 +76,7 @@ def _rank(study: Study, kernel: Kernel) -> float:
     score = 3.0 if own else 0.0
     score += 2 if _MATTERS.search(kernel.name) else 0
     score += 1.5 if kernel.autotuned else 0
-    score += min(len(study.launches.get(kernel.name.rpartition(".")[2], ())), 4) * 0.5
+    score += min(len(study.launches(kernel)), 4) * 0.5
     score -= 1.5 if re.search(r"bwd|backward|diffus", kernel.name + kernel.place.file) else 0
     return score + min(len(kernel.configs), 40) / 20
 
@@ -135,8 +137,15 @@ def _functions(study: Study, title: str) -> list[Line]:
         and re.search(pattern, d.name)
         and not ASIDE.search(d.place.file)
     ]
-    never = r"^_|kernel|_bwd|backward|naive|_ref$|mask|scale|quantize_model|estimate|_names?$|_config|_shape"
-    never += "" if title.startswith("Attention") else "|attn|attention|linear_to|to_linear"
+    never = (
+        r"^_|^(is|has|get|can|should)_|kernel|_bwd|backward|naive|_ref$|mask|(?<!_)scale(?!d)|scales?$"
+        r"|quantize_model|estimate|_names?$|_config|_shape"
+    )
+    never += (
+        ""
+        if title.startswith("Attention")
+        else "|attn|attention|linear_to|to_linear|cross_entropy|jsd|kl_div|_loss|glu_|layer_norm"
+    )
     found = [d for d in found if not re.search(never, d.name)]
     ranked = sorted(found, key=lambda d: (-study.base.imported_by(d), -(d.end - d.place.line), d.place.file))[:6]
     if not ranked:
@@ -163,10 +172,12 @@ def _gemm(study: Study) -> list[str]:
 def _optional(study: Study) -> list[Line]:
     packages: dict[str, list[tuple[str, Note]]] = {}
     for file, note in study.base.notes("optional"):
+        # A part of a package that is needed anyway is named in full: the package itself is no option.
         top = note.text.split(".")[0]
+        top = note.text if top in REQUIRED else top
         if (
             top
-            and study.base.modules.file(top, file) is None
+            and study.base.modules.file(top.split(".")[0], file) is None
             and not re.fullmatch(r"typing\w*|importlib\w*|tomllib|tomli", top)
         ):
             packages.setdefault(top, []).append((file, note))
@@ -195,7 +206,3 @@ def _optional(study: Study) -> list[Line]:
         )
         lines.append(sentence(Bold("Optional libs"), ", tried less often: ", rest))
     return lines
-
-
-def launches_of(study: Study, kernel: Kernel) -> list[Launch]:
-    return study.launches.get(kernel.name.rpartition(".")[2], [])

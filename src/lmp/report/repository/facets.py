@@ -8,11 +8,13 @@ from dataclasses import dataclass
 
 from lmp.recon.facts import Definition, Place
 from lmp.report.document.parts import Bold, Inline, Line
-from lmp.report.repository.pieces import code, joined, pointer, sentence
+from lmp.report.repository.pieces import code, joined, pointer, sentence, with_default
 from lmp.report.repository.roles import ASIDE, DIFFUSION
 from lmp.report.repository.study import Study
 
 SHOWN = 5
+TRAINING = r"(?:^|[/_])(?:train\w*|tuner|lora|dora|finetun\w*|quant\w*|awq|gptq|dwq|perplexity|convert)(?:[/_.]|$)"
+"""Files of what is done to a model before it runs: a batch size there is no limit of a server."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,8 @@ class Facet:
     never: str = ""
     owners: tuple[str, ...] = ()
     """Parts of components whose methods come first."""
+    functions: bool = False
+    """Whether only functions and methods count."""
     control: str = ""
     """Flags and environment variables that control it."""
 
@@ -62,7 +66,7 @@ def places(study: Study, facet: Facet, most: int = SHOWN) -> list[Definition]:
         path = each.place.file
         if not named.search(each.name) or never.search(f"/{path} {each.qualname}"):
             continue
-        if each.name.startswith("__") or ASIDE.search(f"{path} "):
+        if each.name.startswith("__") or ASIDE.search(f"{path} ") or (facet.functions and each.kind == "class"):
             continue
         owned = owners.get((path, each.qualname.rpartition(".")[0]), 0)
         if facet.within and not owned and not re.search(facet.within, path.lower()):
@@ -91,7 +95,7 @@ def _owners(study: Study, facet: Facet) -> dict[tuple[str, str], float]:
 
 def _counts(study: Study, place: Place) -> bool:
     """Whether a setting is of what runs a language model, and not of a tool beside it."""
-    aside = ASIDE.search(place.file) or re.search(rf"{DIFFUSION}|/tools?/|expert_pack", place.file, re.IGNORECASE)
+    aside = ASIDE.search(place.file) or re.search(rf"{DIFFUSION}|/tools?/|expert_pack|{TRAINING}", place.file, re.I)
     return study.base.is_own(place.file) and not aside
 
 
@@ -102,19 +106,14 @@ def _controls(study: Study, facet: Facet) -> list[list[Inline]]:
     found: dict[str, tuple[str, Place]] = {}
     for flag in study.base.facts.flags:
         if _counts(study, flag.place) and any(wanted.search(name) for name in flag.names):
-            found.setdefault(
-                flag.names[0],
-                (f"{flag.names[0]}={flag.default}" if flag.default is not None else flag.names[0], flag.place),
-            )
+            found.setdefault(flag.names[0], (with_default(flag.names[0], flag), flag.place))
     for read in study.base.facts.env:
         if read.resolved and wanted.search(read.name) and _counts(study, read.place):
-            found.setdefault(
-                read.name, (f"{read.name}={read.default}" if read.default is not None else read.name, read.place)
-            )
+            found.setdefault(read.name, (with_default(read.name, read), read.place))
     return [[code(text, 60), " at ", pointer(place)] for text, place in list(found.values())[:6]]
 
 
-CACHES = ("KV cache", "block or page allocator")
+CACHES = ("KV cache", "prefix cache", "block or page allocator")
 KV_CACHE = (
     Facet(
         "Update path (append, swap, evict)",
@@ -166,7 +165,7 @@ SCHEDULER = (
         within=r"sched|engine|generate|batch|manager|runner",
         never=r"log|metric|ops/|kernels?/|attention|_is_|should",
         owners=("scheduler",),
-        control=r"chunked[-_]prefill|prefill[-_]step|max[-_]prefill",
+        control=r"chunked[-_]prefill|prefill[-_]step|(?<![a-z])max[-_]prefill",
     ),
     Facet(
         "Backpressure / admission control",
@@ -176,7 +175,7 @@ SCHEDULER = (
         within=r"sched|engine|batch|generate|manager|block",
         never=r"cuda_graph|metric|lora|attention|/ops/|kernels?/",
         owners=("scheduler", "block or page allocator"),
-        control=r"max[-_](running|queued|num)[-_](req|seq)|concurren|^-*batch[-_]size",
+        control=r"max[-_](running|queued|num)[-_](req|seq)|(decode|prompt|prefill|request)\w*[-_]concurren|^-*batch[-_]size",
     ),
 )
 SAMPLING = (
@@ -203,7 +202,8 @@ SAMPLING = (
         r"(?i)seed|determinis|batch_invariant|random_f32|random_u32",
         "seed, deterministic, batch invariant",
         path=r"sampl|determin|random|util",
-        never=r"metric|train|dropout|seed_oss|seedoss|/models?/",
-        control=r"seed|determinis",
+        never=r"metric|train|dropout|/models?/|lora|reduce_|collectiv",
+        functions=True,
+        control=r"^-*(?:\w*[-_])?seed$|determinis",
     ),
 )

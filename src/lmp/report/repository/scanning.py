@@ -219,7 +219,8 @@ class _Scan:
         """``if capability < 9: raise …``."""
         test = ast.unparse(node.test)
         self.conditions.update((each, test) for each in node.body if isinstance(each, ast.Raise))
-        self.conditions.update((each, f"not ({test})") for each in node.orelse if isinstance(each, ast.Raise))
+        otherwise = f"else of: {test}"
+        self.conditions.update((each, otherwise) for each in node.orelse if isinstance(each, ast.Raise))
         raises = next((each for each in node.body if isinstance(each, ast.Raise)), None)
         if raises is None or raises.exc is None:
             return

@@ -18,6 +18,7 @@ from lmp.recon.facts import Definition, Place
 from lmp.report.repository.code_base import CodeBase
 from lmp.report.repository.nesting.resolving import Found, Resolver
 from lmp.report.repository.nesting.steps import Function
+from lmp.report.repository.nesting.words import PLAIN
 from lmp.report.repository.roles import ASIDE
 
 RUNS = ("forward", "__call__", "call")
@@ -66,6 +67,7 @@ class Callees:
             or self._made(func, inside, function)
             or self._instance(func, inside)
             or self._model(func)
+            or self._partial(func, inside.place.file)
             or self._only(func, name)
         )
 
@@ -165,9 +167,16 @@ class Callees:
         )
         return sorted(found, key=lambda d: (*(bool(test(d)) for test in tests), len(d.place.file), d.place.file))
 
+    def _partial(self, func: ast.expr, file: str) -> Callee | None:
+        """``name = functools.partial(function, …)`` runs the function."""
+        given = _partials(self._base, file).get(func.id, ()) if isinstance(func, ast.Name) else ()
+        found = [each for name in given for each in self._named(name, file)]
+        return Callee(found[0].qualname, found[0]) if len(found) == 1 else None
+
     def _only(self, func: ast.expr, name: str) -> Callee | None:
         """A method that one class alone has, or that only one class with subclasses has."""
-        if not isinstance(func, ast.Attribute) or len(name) < 6 or name.startswith("__"):
+        # Lists and dicts have methods of the plain names, too.
+        if not isinstance(func, ast.Attribute) or len(name) < 6 or name.startswith("__") or name in PLAIN:
             return None
         found = [each for each in self._base.by_name.get(name, ()) if each.kind == "method"]
         if not found:
@@ -180,7 +189,8 @@ class Callees:
         if len(found) == 1:
             return Callee(found[0].qualname, found[0], "the only method of this name")
         if fitting:
-            best = min(fitting, key=lambda d: (len(d.qualname), d.place.file, d.place.line))
+            shown = self.models[0].place.file if self.models else ""
+            best = min(fitting, key=lambda d: (d.place.file != shown, len(d.qualname), d.place.file, d.place.line))
             return Callee(best.qualname, best, _one_of(len(found), f"the methods {name}"))
         return None
 
@@ -322,6 +332,18 @@ def _table(base: CodeBase, file: str, name: str) -> tuple[str, ...]:
             if isinstance(target, ast.Name) and target.id == name:
                 return tuple(each.id for each in node.value.values if isinstance(each, ast.Name))
     return ()
+
+
+@lru_cache(maxsize=64)
+def _partials(base: CodeBase, file: str) -> dict[str, tuple[str, ...]]:
+    """Name -> the functions that it is set to a partial of, anywhere in the file."""
+    found: dict[str, tuple[str, ...]] = {}
+    for node in ast.walk(_tree(base, file)):
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call(func=func, args=[ast.Name(id=given), *_])):
+                if ast.unparse(func).rpartition(".")[2] == "partial":
+                    found[name] = tuple(dict.fromkeys([*found.get(name, ()), given]))
+    return found
 
 
 @lru_cache(maxsize=512)
