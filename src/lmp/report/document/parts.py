@@ -129,7 +129,8 @@ class Section:
 class Document:
     """``head`` are the bold lines under the title: name and content."""
 
-    title: str
+    title: Line
+    """A name that may be any text stands in it as `Code`."""
     head: Sequence[tuple[str, Line]]
     sections: Sequence[Section]
     foot: str = ""
