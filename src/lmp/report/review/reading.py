@@ -20,7 +20,6 @@ NESTING = 100
 _ESCAPED = {"[": "(", "]": ")", "<": "‹", ">": "›"}
 """What an escaped sign is read as: it is no markup."""
 
-_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _ELEMENTS = (
     "a abbr b bdo blockquote br caption center cite code dd del details dfn div dl dt em figcaption figure font h[1-6]"
     " hr i img ins kbd li mark ol p picture pre q rp rt ruby s samp small source span strike strong sub summary sup"
@@ -95,7 +94,7 @@ class _Reader:
         index = 0
         while index < len(self._tokens):
             token = self._tokens[index]
-            if token.level >= NESTING and self._found.too_deep is None and token.map:
+            if token.level >= NESTING - 1 and token.nesting == 1 and self._found.too_deep is None:
                 self._found.too_deep = _first_line(token)
             if token.type == "table_open":
                 index = self._table(index)
@@ -121,7 +120,7 @@ class _Reader:
 
     def _html(self, token: Token) -> None:
         """What a reader sees of it, as text: markdown in it is not read as such."""
-        without = _COMMENT.sub(lambda found: "\n" * found[0].count("\n"), token.content)
+        without = _without_comments(token.content)
         lines = _ELEMENT.sub(lambda found: "\n" * found[0].count("\n"), without).split("\n")
         first = _first_line(token)
         self._found.pieces += [Piece(line, first + n, self._section) for n, line in enumerate(lines) if line.strip()]
@@ -163,6 +162,15 @@ class _Reader:
         columns, *body = [(line, tuple(cells)) for line, cells in rows]
         self._found.tables.append(TablePiece(columns[1], tuple(body), first, self._section))
         return index + 1
+
+
+def _without_comments(text: str) -> str:
+    """With the line ends in them, so that lines keep their numbers. One that does not end is left as it is."""
+    parts, place = [], 0
+    while (start := text.find("<!--", place)) >= 0 and (end := text.find("-->", start + 4)) >= 0:
+        parts += [text[place:start], "\n" * text.count("\n", start, end)]
+        place = end + len("-->")
+    return "".join((*parts, text[place:]))
 
 
 def _first_line(token: Token) -> int:
