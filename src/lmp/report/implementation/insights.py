@@ -99,7 +99,8 @@ def _one_call(component: Component, point: Point) -> Iterator[Inline]:
     """Of one call of the instance that the pseudocode shows."""
     facts, path = component.facts, instance_of(component)
     here = [c for c in placed(facts) if (c.class_name, c.path) == (component.class_name, path)]
-    if not here:
+    runs = _runs(component, point, here)
+    if runs is None or not runs.value:  # an instance that this phase leaves out
         return
     term = Term(point=point.key, formula=to_text(add(*(call.runs for call in here))))
     of = Measure(facts, ({"path": path},))
