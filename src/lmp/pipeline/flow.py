@@ -71,6 +71,8 @@ class Tensor:
     readers: tuple[int, ...]
     end: int | None
     """The first operator that ran without it; None: it outlives the call."""
+    whole: Shape | None = None
+    """Its shape where its maker wrote only a part of it, as what reads it has it."""
 
 
 @dataclass(frozen=True)

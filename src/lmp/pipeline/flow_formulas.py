@@ -62,6 +62,18 @@ class Formulas:
         found = [shape for shape in shapes if shape is not None]
         return tuple(found) if len(found) == len(shapes) else None
 
+    def is_shape(self, shape: Shape, numbers: Sequence[int]) -> bool:
+        """Whether a shape is that of a tensor, in the run with numbers."""
+        return [self._worth(size) for size in shape] == list(numbers)
+
+    def bytes_like(self, shape: Shape, text: str) -> str:
+        """Bytes of a tensor whose elements are as wide as those of another one, whose bytes are ``text``."""
+        from lmp.formula import free_variables, num, parse, simplify, var
+        from lmp.trace.rules import product
+
+        width = next((var(name) for name in ("a_bytes", "w_bytes") if name in free_variables(parse(text))), num(1))
+        return _text(simplify(width * product(map(parse, shape))))
+
     def holds(self, text: str, number: int) -> bool:
         return self._worth(text) == number
 

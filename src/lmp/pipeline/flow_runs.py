@@ -126,7 +126,7 @@ class _Running:
         return Flow(
             values=numbers,
             ops=tuple(ops),
-            tensors=tuple(self._tensor(s, checked.get(s.index)) for s in seen.storages),
+            tensors=tuple(self._told_whole(s, checked.get(s.index), sizes, ops, known) for s in seen.storages),
             returned=seen.returned,
             outputs=known.outputs(self._output_sizes(seen)) if known is not None else {},
         )
@@ -188,10 +188,23 @@ class _Running:
             if segment.call.class_path == self.name:
                 return
 
-    def _tensor(self, storage: Storage, formula: str | None) -> Tensor:
+    def _told_whole(
+        self, storage: Storage, formula: str | None, sizes: Mapping[int, str], ops: Sequence[Op], known: Formulas | None
+    ) -> Tensor:
+        """A tensor; of one whose maker wrote only a part of it, its shape and bytes by an operator that reads all."""
+        if formula is not None or known is None or storage.index not in sizes:
+            return self._tensor(storage, formula)
+        read = (shape for index in storage.readers for shape in ops[index].operands or ())
+        whole = next((shape for shape in read if known.is_shape(shape, storage.shape)), None)
+        if whole is None:
+            return self._tensor(storage, None)
+        text = known.bytes_like(whole, sizes[storage.index])
+        return self._tensor(storage, text if known.holds(text, storage.bytes) else None, whole)
+
+    def _tensor(self, storage: Storage, formula: str | None, whole: tuple[str, ...] | None = None) -> Tensor:
         return Tensor(
             storage.index, storage.kind, storage.bytes, formula, storage.shape, storage.dtype, storage.name,
-            storage.maker, tuple(dict.fromkeys(storage.readers)), storage.end,
+            storage.maker, tuple(dict.fromkeys(storage.readers)), storage.end, whole,
         )  # fmt: skip
 
     @staticmethod

@@ -144,6 +144,28 @@ def test_names_are_whole_and_comments_are_not_code(small_llama: ModelFacts, tmp_
 # --- several devices -------------------------------------------------------------------------------------------------
 
 
+def test_rules_of_parameters_send_nothing(small_latent: ModelFacts) -> None:
+    strategy = text_of(parallelism.section(small_latent).sections[0])
+    # DeepseekV3NaiveMoe holds gate_up_proj and down_proj as parameters: only modules have hooks that send.
+    assert "`layers.*.mlp.experts.down_proj` (a parameter: it is split, and sends nothing)" in strategy
+    assert "`layers.*.mlp.experts.gate_up_proj` (a parameter)," in strategy or (
+        "`layers.*.mlp.experts.gate_up_proj` (a parameter) |" in strategy
+    )
+    # The docstring's list, as a sentence.
+    assert "in order: `MegaMoeEP` for" in strategy
+
+
+def test_weights_that_each_device_holds(small_llama: ModelFacts) -> None:
+    text = text_of(parallelism.section(small_llama).sections[1])
+    # Two devices, as there are 2 heads of keys and values. Split: a table and a head of 1000 x 64, and in 3 layers q
+    # and o of 64 x 64, k and v of 64 x 32, three of 64 x 96; on both: 2 norms a layer and the last, of 64. 2 bytes
+    # each.
+    split = 2 * 1000 * 64 + 3 * (2 * 64 * 64 + 2 * 64 * 32 + 3 * 64 * 96)
+    each = 2 * (split / 2 + 7 * 64)
+    assert f"tensor parallelism over 2, where each holds {each / 1000:.1f} kB of the weights:" in text
+    assert "more devices" not in text
+
+
 @pytest.fixture(scope="module")
 def patterns(small_latent: ModelFacts) -> str:
     return text_of(parallelism.section(small_latent).sections[1])

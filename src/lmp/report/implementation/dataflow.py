@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
+from lmp.pipeline.flow import Flow
 from lmp.report.document.parts import (
     Block,
     Bullets,
@@ -20,7 +21,7 @@ from lmp.report.document.parts import (
 from lmp.report.document.told import Told
 from lmp.report.facts import ModelFacts, Point, short
 from lmp.report.implementation.lifecycle import lifecycle
-from lmp.report.implementation.operators import further, is_run, searched
+from lmp.report.implementation.operators import further, is_run, searched, shape_of
 from lmp.report.implementation.peaks import peak_blocks
 from lmp.report.implementation.stepping import Step, steps_of
 
@@ -55,7 +56,7 @@ def _forward(facts: ModelFacts) -> list[Block]:
         return [Paragraph(not_run(facts))]
     phase, flow = next(iter(facts.flows.phases.items()))
     steps = steps_of(facts, flow)
-    drawn = "\n".join(_drawn(facts, steps))
+    drawn = "\n".join(_drawn(facts, flow, steps))
     return [
         Paragraph(
             f"One {phase} call as it runs, with one layer of each kind: steps in order, the shape of what others take "
@@ -68,7 +69,7 @@ def _forward(facts: ModelFacts) -> list[Block]:
     ]
 
 
-def _drawn(facts: ModelFacts, steps: Sequence[Step]) -> Iterator[str]:
+def _drawn(facts: ModelFacts, flow: Flow, steps: Sequence[Step]) -> Iterator[str]:
     inputs = next(iter(facts.model.interface), "inputs")
     yield f"{inputs} {_short_shape(facts, inputs)}".rstrip()
     yield "│"
@@ -84,7 +85,7 @@ def _drawn(facts: ModelFacts, steps: Sequence[Step]) -> Iterator[str]:
         if kind is not None:
             yield "└" + "─" * (WIDTH - 2) + "┘"
     yield "▼"
-    yield _result(facts, steps)
+    yield _result(facts, flow, steps)
 
 
 def _short_shape(facts: ModelFacts, name: str) -> str:
@@ -98,7 +99,7 @@ def _boxed(lines: Iterator[str], inside: bool) -> Iterator[str]:
 
 
 def _step_lines(step: Step) -> Iterator[str]:
-    """Number, label and sources on one line where they fit, the shape beside them or below."""
+    """Number, label and sources on one line where they fit, the shapes beside them or below."""
     sources = [str(other.number) for other in step.depends]
     if step.from_layer_before:
         sources.append("the layer before")
@@ -111,11 +112,14 @@ def _step_lines(step: Step) -> Iterator[str]:
         yield f"{line}{tail:>{room - len(line)}}" if tail else line
         return
     yield f"{head}{tail:>{room - len(head)}}" if len(head) + len(tail) + 2 <= room else f"{head} {tail}"[:room]
-    yield f"      {step.shape}"[:room]
+    shapes = [step.shape] if len(step.shape) + 6 <= room else step.shape.split(" and ")
+    yield from (f"      {'and ' if number else ''}{shape}"[:room] for number, shape in enumerate(shapes))
 
 
-def _result(facts: ModelFacts, steps: Sequence[Step]) -> str:
-    return f"{steps[-1].shape} and the KV cache" if "cache_len" in facts.model.parameters else steps[-1].shape
+def _result(facts: ModelFacts, flow: Flow, steps: Sequence[Step]) -> str:
+    """What the call returns: the shape that its own output has."""
+    made = shape_of(flow.outputs[""]) if "" in flow.outputs else steps[-1].shape
+    return f"{made} and the KV cache" if "cache_len" in facts.model.parameters else made
 
 
 def _later(facts: ModelFacts, steps: Sequence[Step]) -> list[Block]:
@@ -189,6 +193,10 @@ def _mermaid(steps: Sequence[Step]) -> Mermaid:
             edges.append((source, f"s{step.number}", ""))
         edges += [("before", f"s{step.number}", "")] * step.from_layer_before
         edges += [(name.replace(" ", "_"), f"s{step.number}", "") for name in step.before]
+    keeping = [step for step in steps if step.keeps]
+    if keeping:
+        nodes.append(Node("kept", "KV cache, from this call on", None))
+        edges += [(f"s{step.number}", "kept", "") for step in keeping]
     return Mermaid(nodes, edges)
 
 

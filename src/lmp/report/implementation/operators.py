@@ -181,6 +181,16 @@ def kinds_of(facts: ModelFacts, flow: Flow) -> list[Kind]:
     return kinds
 
 
+def place_in(facts: ModelFacts, flow: Flow, index: int) -> str:
+    """Where an operator of a run stands in the whole model: its module's path, with all layers of the kind."""
+    path = flow.ops[index].frames[0].path
+    found = layer_of(path)
+    if found is None:
+        return path
+    kind = next((k for k in kinds_of(facts, flow) if (k.stack, k.run) == found[:2]), None)
+    return f"{kind.name if kind is not None else f'{found[0]}.{found[1]}'}{f'.{found[2]}' if found[2] else ''}"
+
+
 def _groups(facts: ModelFacts, stack: str) -> list[tuple[str, str, list[int], str]]:
     if facts.inspection is None:
         return []
@@ -195,7 +205,10 @@ def _groups(facts: ModelFacts, stack: str) -> list[tuple[str, str, list[int], st
 
 def shape_text(op: Op) -> str:
     """``[batch_size, seq_len, hidden_size]``; the numbers where no formula was found."""
-    sizes = op.shape if op.shape is not None else tuple(map(str, op.sizes))
+    return shape_of(op.shape if op.shape is not None else tuple(map(str, op.sizes)))
+
+
+def shape_of(sizes: Sequence[str]) -> str:
     return f"[{', '.join(size.replace('{', '').replace('}', '') for size in sizes)}]"
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from lmp.pipeline.flow import Flow, Op
 from lmp.report.facts import ModelFacts, short
-from lmp.report.implementation.operators import PRODUCTS, Kind, kinds_of, layer_of, shape_text
+from lmp.report.implementation.operators import PRODUCTS, Kind, kinds_of, layer_of, shape_of, shape_text
 
 
 @dataclass
@@ -25,12 +25,24 @@ class Step:
     from_layer_before: bool = False
     taken: list[Op] = field(default_factory=list)
     """Its operators whose results other steps take."""
+    keeps: bool = False
+    """Whether the KV cache has its results from then on."""
+    wholes: dict[int, str] = field(default_factory=dict)
+    """Operators that write a part of a tensor -> shape of the tensor that others take."""
+
+    @property
+    def shapes(self) -> list[str]:
+        """Of the results that other steps take, the largest first; of its last one where they take none."""
+        largest = sorted(self.taken or self.ops[-1:], key=lambda op: (math.prod(op.sizes), op.index), reverse=True)
+        return list(dict.fromkeys(self.wholes.get(op.index) or shape_text(op) for op in largest))
 
     @property
     def shape(self) -> str:
-        """Of the largest result that other steps take; of its last one where they take none."""
-        largest = max(self.taken or self.ops[-1:], key=lambda op: (math.prod(op.sizes), op.index))
-        return shape_text(largest)
+        """The shapes as text: both of two, or the largest and how many more there are."""
+        first, *others = self.shapes
+        if len(others) > 1:
+            return f"{first} and {len(others)} more"
+        return " and ".join([first, *others])
 
     @property
     def products(self) -> list[Op]:
@@ -61,8 +73,7 @@ def steps_of(facts: ModelFacts, flow: Flow) -> list[Step]:
         by_op[op.index] = steps[-1]
     for step in steps:
         _connect(step, by_op, skipped, flow)
-        if step.label.endswith(f": {step.ops[0].words}") and len(step.ops) > 1:
-            step.label += f" and {len(step.ops) - 1} more"
+        step.label = _named(step, flow)
     return steps
 
 
@@ -84,12 +95,42 @@ def _unit(op: Op, leaves: dict[str, bool], root: str) -> tuple[object, str, str]
         return frame.path, local or frame.path, what
     if op.category in PRODUCTS:
         return (frame.path, op.index), f"{local}: {op.words}".lstrip(": "), what
-    helper = next((line.function for line in reversed(frame.lines) if line.function not in PASSING), None)
-    if helper is not None:
-        return (frame.path, helper), f"{local}: {helper}()".lstrip(": "), what
+    helpers = _helpers(op)
+    if helpers:
+        return (frame.path, helpers[-1]), f"{local}: {helpers[-1]}()".lstrip(": "), what
     if frame.path in leaves:
         return (frame.path, "between"), f"{local}: {op.words}".lstrip(": "), what
     return (frame.path, frame.lines[-1].line), f"{local}: {op.words}".lstrip(": "), what
+
+
+def _named(step: Step, flow: Flow) -> str:
+    """Its label: the function that all of it stands in, or what it does where products cut the function in parts."""
+    local, colon, said = step.label.rpartition(": ")
+    if said.endswith("()"):
+        path, helper = step.ops[0].frames[0].path, said.removesuffix("()")
+        products = [op for op in flow.ops if op.category in PRODUCTS and op.frames[0].path == path]
+        cutting = [set(_helpers(op)) for op in products if helper in _helpers(op)]
+        if not cutting:
+            return step.label
+        inner = next((f for f in _helpers(step.ops[0]) if all(f in _helpers(op) for op in step.ops)), helper)
+        if not any(inner in functions for functions in cutting):
+            return f"{local}{colon}{inner}()"
+    elif not said.endswith(step.ops[0].words):
+        return step.label
+    return f"{local}{colon}{_span([op.words for op in step.ops])}"
+
+
+def _span(words: list[str]) -> str:
+    """What operators do one after another: the first and the last of many."""
+    different = list(dict.fromkeys(words))
+    if len(different) == 1:
+        return words[0] if len(words) == 1 else f"{words[0]} ×{len(words)}"
+    return ", ".join(words) if len(words) == 2 else f"{words[0]} … {words[-1]}"
+
+
+def _helpers(op: Op) -> list[str]:
+    """The functions that an operator of a module stands in, the innermost first."""
+    return [line.function for line in op.frames[0].lines if line.function not in PASSING]
 
 
 PASSING = ("forward", "wrapper", "wrapped", "inner")
@@ -112,4 +153,9 @@ def _connect(step: Step, by_op: dict[int, Step], skipped: set[int], flow: Flow) 
                 name = "KV cache" if tensor.kind == "cache" else "input"
                 if name not in step.before:
                     step.before.append(name)
+        for position in op.outputs:
+            whole = flow.tensors[position].whole
+            if whole is not None:
+                step.wholes[op.index] = shape_of(whole)
+            step.keeps |= flow.tensors[position].kind == "cache"
     step.depends.sort(key=lambda s: s.number)
