@@ -99,6 +99,8 @@ class Flow:
     returned: tuple[int, ...]
     outputs: Mapping[str, Shape]
     """Module path -> shape of what its call returned."""
+    given: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Module path -> names of the arguments that its call was given and that were not None."""
 
 
 @dataclass(frozen=True)
@@ -252,6 +254,7 @@ class _Running:
             tensors=tuple(self._tensor(s, checked.get(s.index)) for s in seen.storages),
             returned=seen.returned,
             outputs=known.outputs(self._output_sizes(seen)) if known is not None else {},
+            given=dict(seen.given),
         )
 
     def _output_sizes(self, seen: Lifetimes) -> dict[str, tuple[int, ...]]:

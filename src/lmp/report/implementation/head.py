@@ -89,7 +89,7 @@ def _limits(facts: ModelFacts) -> Iterator[Line]:
             f"The checkpoint is quantised ({found.quantised}). Every figure here is of weights in {found.dtype}: "
             "weight bytes and times of what reads weights are larger than with the checkpoint's own kernels."
         )
-    if model.attn_implementation != model.attn_requested:
+    if model.attn_implementation is not None and model.attn_implementation != model.attn_requested:
         yield (
             f"Attention runs as {model.attn_implementation}, because the model does not support "
             f"{model.attn_requested}: each operator writes and reads the scores, which a fused kernel would not do."

@@ -113,7 +113,7 @@ def _cache(facts: ModelFacts) -> Iterator[Line]:
     if not cache.segments:
         yield f"KV cache: none found (searched: a run of the model; {cache.reason})."
         return
-    line: list[Inline] = list(_kind_of_attention(facts)) or ["A sequence"]
+    line: list[Inline] = list(kind_of_attention(facts)) or ["A sequence"]
     line.append(" keeps ")
     rates = [n for n in range(len(cache.segments)) if f"cache.{n}.bytes_per_token" in facts.named]
     for place, index in enumerate(rates):
@@ -126,7 +126,7 @@ def _cache(facts: ModelFacts) -> Iterator[Line]:
         yield [*line, "."]
 
 
-def _kind_of_attention(facts: ModelFacts) -> Iterator[Inline]:
+def kind_of_attention(facts: ModelFacts) -> Iterator[Inline]:
     """By the config's heads; nothing where it has none."""
     named = facts.named
     queries, keys = named.get("config.num_attention_heads"), named.get("config.num_key_value_heads")
@@ -210,7 +210,7 @@ def _features(facts: ModelFacts, parts: tuple[Component, ...]) -> Iterator[Line]
 
 
 def _attention(facts: ModelFacts, component: Component) -> Iterator[Line]:
-    line: list[Inline] = list(_kind_of_attention(facts)) or [f"Attention in {component.name}"]
+    line: list[Inline] = list(kind_of_attention(facts)) or [f"Attention in {component.name}"]
     kernel = _kernel(component, "attention", "softmax")
     if kernel is not None:
         line += [", computed by ", Code(_computed_by(kernel)), " at ", _place(facts, component, kernel)]
