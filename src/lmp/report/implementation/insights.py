@@ -345,7 +345,7 @@ def _largest_parts(component: Component, points: list[Point]) -> Iterator[Line]:
                 " of its bytes).",
             ]
             return
-        if [entry[0] for entry in known] == [OWN]:
+        if known[0][0] == OWN and known[0][2] is not None and known[0][2].value > 100 - SHOWN:
             continue
         text = ";".join(f"{name} {moved.text}" for name, _, moved in known[:MOST_PARTS] if moved is not None)
         if text in told:
