@@ -229,12 +229,20 @@ def _assumed(facts: ModelFacts) -> Iterator[Line]:
             told.setdefault(shown, text)
     for shown, text in told.items():
         yield [Code(shown), *_in_words(text)]
-    for name, value in facts.model.pinned.items():
+    for name, value in pinned_of(facts).items():
         yield [Code(f"{name} == {value}"), ": it stands as a number in the formulas"]
     for decision in facts.model.decisions:
         answers: Any = ", ".join(decision.taken)
         pointer = facts.place(decision.file, decision.line)
         yield [Code(decision.code), f" is answered {answers} at ", pointer]
+
+
+def pinned_of(facts: ModelFacts) -> dict[str, Any]:
+    """Values that the formulas hold for alone; those of a class left out that are the model's, too."""
+    pinned = facts.model.pinned
+    found = {name: value for name, value in pinned.items() if "." not in name}
+    own = {name: value for name, value in pinned.items() if "." in name}
+    return found | {name: value for name, value in own.items() if found.get(name.rpartition(".")[2]) != value}
 
 
 def _with_pinned(facts: ModelFacts, text: str) -> str | None:

@@ -78,7 +78,7 @@ def _drawn(facts: ModelFacts, steps: Sequence[Step]) -> Iterator[str]:
             how = "one after another" if is_run(kind) else "in turn with the other kinds of the stack"
             times = f" ({kind.count} times, {how})" if kind.count > 1 else ""
             title = f"┌─ {kind.name}: {short(kind.class_name)}{times} "
-            title = title if len(title) < WIDTH else f"{title[: WIDTH - 4]}… "
+            title = title if len(title) < WIDTH - 1 else f"{title[: WIDTH - 4]}… "
             yield title + "─" * (WIDTH - 1 - len(title)) + "┐"
         for step in inside:
             yield from _boxed(_step_lines(step), kind is not None)
