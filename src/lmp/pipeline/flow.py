@@ -85,6 +85,8 @@ class Flow:
     returned: tuple[int, ...]
     outputs: Mapping[str, Shape]
     """Module path -> shape of what its call returned."""
+    given: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Module path -> names of the arguments that its call was given and that were not None."""
 
 
 @dataclass(frozen=True)

@@ -129,6 +129,7 @@ class _Running:
             tensors=tuple(self._told_whole(s, checked.get(s.index), sizes, ops, known) for s in seen.storages),
             returned=seen.returned,
             outputs=known.outputs(self._output_sizes(seen)) if known is not None else {},
+            given=dict(seen.given),
         )
 
     def _output_sizes(self, seen: Lifetimes) -> dict[str, tuple[int, ...]]:

@@ -20,6 +20,7 @@ from lmp.report.document.parts import (
 )
 from lmp.report.document.told import Told
 from lmp.report.facts import ModelFacts, Point, short
+from lmp.report.implementation.drawing import wrapped
 from lmp.report.implementation.lifecycle import lifecycle
 from lmp.report.implementation.operators import further, is_run, searched, shape_of
 from lmp.report.implementation.peaks import peak_blocks
@@ -71,7 +72,7 @@ def _forward(facts: ModelFacts) -> list[Block]:
 
 def _drawn(facts: ModelFacts, flow: Flow, steps: Sequence[Step]) -> Iterator[str]:
     inputs = next(iter(facts.model.interface), "inputs")
-    yield f"{inputs} {_short_shape(facts, inputs)}".rstrip()
+    yield from wrapped(f"{inputs} {_short_shape(facts, inputs)}".rstrip(), WIDTH, "", "  ")
     yield "│"
     for kind, group in groupby(steps, key=lambda step: step.kind):
         inside = list(group)
@@ -79,13 +80,14 @@ def _drawn(facts: ModelFacts, flow: Flow, steps: Sequence[Step]) -> Iterator[str
             how = "one after another" if is_run(kind) else "in turn with the other kinds of the stack"
             times = f" ({kind.count} times, {how})" if kind.count > 1 else ""
             title = f"┌─ {kind.name}: {short(kind.class_name)}{times} "
-            yield title + "─" * max(0, WIDTH - 1 - len(title)) + "┐"
+            title = title if len(title) < WIDTH - 1 else f"{title[: WIDTH - 4]}… "
+            yield title + "─" * (WIDTH - 1 - len(title)) + "┐"
         for step in inside:
             yield from _boxed(_step_lines(step), kind is not None)
         if kind is not None:
             yield "└" + "─" * (WIDTH - 2) + "┘"
     yield "▼"
-    yield _result(facts, flow, steps)
+    yield from wrapped(_result(facts, flow, steps), WIDTH, "", "  ")
 
 
 def _short_shape(facts: ModelFacts, name: str) -> str:
@@ -111,9 +113,13 @@ def _step_lines(step: Step) -> Iterator[str]:
     if len(line) + len(tail) + 2 <= room:
         yield f"{line}{tail:>{room - len(line)}}" if tail else line
         return
-    yield f"{head}{tail:>{room - len(head)}}" if len(head) + len(tail) + 2 <= room else f"{head} {tail}"[:room]
+    if len(head) + len(tail) + 2 <= room:
+        yield f"{head}{tail:>{room - len(head)}}"
+    else:
+        yield from wrapped(f"{head} {tail}", room, "", "      ")
     shapes = [step.shape] if len(step.shape) + 6 <= room else step.shape.split(" and ")
-    yield from (f"      {'and ' if number else ''}{shape}"[:room] for number, shape in enumerate(shapes))
+    for number, shape in enumerate(shapes):
+        yield from wrapped(f"{'and ' if number else ''}{shape}", room, "      ", "        ")
 
 
 def _result(facts: ModelFacts, flow: Flow, steps: Sequence[Step]) -> str:

@@ -64,14 +64,15 @@ def _masks(facts: ModelFacts) -> Iterator[Line]:
     ]
     for name, kernel in calls:
         function = kernel.operation.removeprefix("call of ").removesuffix("()")
-        made = _made_in(facts, function)
+        # Of one dimension is what is made for a mask: positions, lengths.
+        made = [op for op in _made_in(facts, function) if len(op.sizes) > 1]
         line: list[Inline] = [Code(f"{function}()"), " at ", facts.pointer(name, kernel.line, function)]
         if made:
             line.append(" makes a mask of ")
             line += joined([Code(shape_text(op)) for op in made[:2]])
             line.append(" in the calls that ran")
         else:
-            line.append(" makes no tensor in the calls that ran")
+            line.append(" makes no mask in the calls that ran")
         yield line
     if not calls:
         found = Searched(facts, ran_functions(facts), ("*_mask(",))
