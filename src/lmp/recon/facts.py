@@ -173,6 +173,8 @@ class RepoFacts:
     entries: list[EntryPoint] = field(default_factory=list)
     install: list[tuple[str, Place]] = field(default_factory=list)
     """How it is installed or built, from its own files: command, and where that stands."""
+    also: dict[str, object] = field(default_factory=dict, repr=False, compare=False)
+    """What the caller of the reading made of each Python file while its tree was there."""
 
     @property
     def counts(self) -> dict[str, int]:
