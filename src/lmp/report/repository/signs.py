@@ -23,7 +23,7 @@ NoteKind = Literal[
 ]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Import:
     """``module`` is absolute; ``names`` are those of ``from module import …``."""
 
@@ -32,7 +32,7 @@ class Import:
     line: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Note:
     """Something of note at a line. What ``text``, ``detail`` and ``about`` are depends on the kind:
 
@@ -52,7 +52,7 @@ class Note:
     about: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Looping:
     """A function of a loop: what it calls, by name, inside of the loop and elsewhere."""
 
@@ -65,7 +65,7 @@ class Looping:
     outside: tuple[str, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Signs:
     imports: tuple[Import, ...] = ()
     notes: tuple[Note, ...] = ()
