@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
 
-from lmp.recon.facts import Definition, FileFacts, RepoFacts, Skipped
+from lmp.recon.facts import Definition, FileFacts, Place, RepoFacts, Skipped
 from lmp.recon.modules import Modules
 from lmp.recon.reading import no_cycles_looked_for
 from lmp.recon.texts import Unreadable, decode, read_bytes
@@ -133,6 +133,14 @@ class CodeBase:
     def notes(self, kind: NoteKind) -> Iterator[tuple[str, Note]]:
         for file, found in self.signs.items():
             yield from ((file, note) for note in found.notes if note.kind == kind)
+
+    @cached_property
+    def environment_set(self) -> dict[str, Place]:
+        """Environment variables that the repository's own code sets, each with the first place."""
+        found: dict[str, Place] = {}
+        for file, note in self.notes("sets environment"):
+            found.setdefault(note.text, Place(file, note.line))
+        return found
 
     @cached_property
     def loops(self) -> list[tuple[str, Looping]]:

@@ -264,6 +264,8 @@ class _Scan:
             self.warning(node, name, where)
         elif _COMPILED.search(name):
             self.note("compiled", node, where, ast.unparse(node))
+        elif name.endswith("environ.setdefault") and node.args:
+            self.note("sets environment", node, where, _text(node.args[0]))
         elif _REGISTER.search(name) and node.args and not _NO_REGISTRY.search(name):
             self.note("registration", node, where, name, ast.unparse(node))
 
@@ -280,6 +282,8 @@ class _Scan:
         value = node.value
         if value is None:
             return
+        if isinstance(target, ast.Subscript) and _name(target.value).endswith("environ"):
+            self.note("sets environment", node, where, _text(target.slice))
         if isinstance(target, ast.Attribute) and where.class_name and _allocates(value):
             self.note("allocation", node, where, ast.unparse(target), ast.unparse(value))
         self.call(value, where)

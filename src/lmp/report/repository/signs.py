@@ -20,6 +20,7 @@ NoteKind = Literal[
     "compiled",
     "allocation",
     "abstract",
+    "sets environment",
 ]
 
 
@@ -40,7 +41,7 @@ class Note:
     "raises" where it is an error if the condition holds · deprecated and warning the message · swallowed what is
     caught, what is done then, and (about) what was tried · optional the package, and what stands in for it ·
     registration the registry, and what is registered · compiled the call · allocation the attribute, and the
-    expression · abstract the class, and its abstract methods.
+    expression · abstract the class, and its abstract methods · sets environment the variable.
     """
 
     kind: NoteKind

@@ -77,7 +77,7 @@ def summed_up(node: Function) -> tuple[str, str] | None:
     if made:
         return "returns", _written(made[-1])
     kept = [ast.unparse(t) for each in own if isinstance(each, ast.Assign) for t in each.targets if _is_own(t)]
-    if kept and not returned:
+    if kept and not returned and 2 * len(kept) >= len(node.body):
         return "sets", ", ".join(dict.fromkeys(kept))
     called = [ast.unparse(each.func) for each in own if isinstance(each, ast.Call) and _is_plain(each.func)]
     named = [name for name in dict.fromkeys(called) if name not in _SMALL and not _ASIDE.match(name)]
@@ -88,7 +88,7 @@ def summed_up(node: Function) -> tuple[str, str] | None:
 
 _SMALL = frozenset(dir(builtins))
 _ASIDE = re.compile(
-    r"(?:argparse|parser|args|time|sys|os|logging|logger|log|warnings|json|re|copy|functools|gc)\.|parse_args$"
+    r"(?:argparse|\w*parsers?|args|time|sys|os|logging|logger|log|warnings|json|re|copy|functools|gc)\.|parse_args$"
 )
 """What a function does beside its work."""
 
