@@ -27,7 +27,7 @@ SETTINGS = (
 LONGEST = 200
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Candidate:
     """``names`` are what may be started: the name itself, or what a local variable of that name is set to."""
 

@@ -66,7 +66,7 @@ def _launched(source: Source) -> Iterator[tuple[Launch, list[str]]]:
         given = {each.arg: each.value for each in node.keywords if each.arg}
         if "grid" not in given or "threadgroup" not in given:
             continue
-        filled = dict(_filled(source, given.get("template")))
+        filled = dict(_filled(source, scope, given.get("template")))
         values = {name: _written(source, scope, value) for name, value in filled.items()}
         values = {name: value for name, value in values.items() if value.lstrip("-").isdigit()}
         values["threadgroup"] = _written(source, scope, given["threadgroup"])
@@ -87,8 +87,12 @@ def _launched(source: Source) -> Iterator[tuple[Launch, list[str]]]:
             yield launch, list(filled)
 
 
-def _filled(source: Source, node: ast.expr | None) -> Iterator[tuple[str, ast.expr]]:
-    """``[("T", dtype), ("Dh", d)]``."""
+def _filled(source: Source, scope: Scope | None, node: ast.expr | None) -> Iterator[tuple[str, ast.expr]]:
+    """``[("T", dtype), ("Dh", d)]``, as it stands or under a local name."""
+    function = scope.function() if scope else None
+    if isinstance(node, ast.Name) and function is not None and isinstance(function.node, FUNCTIONS):
+        values = assigned(function.node, node.id)
+        node = values[0] if len(values) == 1 else None
     for each in node.elts if isinstance(node, ast.List | ast.Tuple) else ():
         if isinstance(each, ast.Tuple) and len(each.elts) == 2 and isinstance(each.elts[0], ast.Constant):
             yield str(each.elts[0].value), each.elts[1]

@@ -37,24 +37,27 @@ from lmp.recon.walk import Listed, list_files
 from lmp.recon.wrappers import Wrappers
 
 Progress = Callable[[int, int, str], None]
+Also = Callable[[Source], object]
 
 
-def read_repository(root: Path, selection: Selection, progress: Progress) -> RepoFacts:
+def read_repository(root: Path, selection: Selection, progress: Progress, also: Also | None = None) -> RepoFacts:
     """Everything that reading finds, in the order of the files' names.
 
-    ``progress`` is told how many files of how many are read, and the next one's name. A file that cannot be read, is no
-    text or does not parse is listed with the reason. Raises UsageError where a pattern of the selection is wrong.
+    ``progress`` is told how many files of how many are read, and the next one's name; ``also`` is given each Python
+    file that parses, while its tree is there, and what it returns is kept. A file that cannot be read, is no text or
+    does not parse is listed with the reason. Raises UsageError where a pattern of the selection is wrong.
     """
-    with _no_cycles_looked_for():
-        return _read(root, selection, progress)
+    with no_cycles_looked_for():
+        return _read(root, selection, progress, also)
 
 
-def _read(root: Path, selection: Selection, progress: Progress) -> RepoFacts:
+def _read(root: Path, selection: Selection, progress: Progress, also: Also | None) -> RepoFacts:
     listed, skipped = list_files(root, selection)
     library = Library(listed, selection.largest)
     python = [each.file for each in listed if each.file.endswith(".py")]
     facts = RepoFacts(printable(root.resolve().name), skipped=list(skipped))
-    reading = _Reading(facts, library, wrappers.find(library, python), record_flags.drivers(library, python))
+    found = wrappers.find(library, python)
+    reading = _Reading(facts, library, found, record_flags.drivers(library, python), also)
     for at, each in enumerate(listed):
         progress(at, len(listed), each.file)
         reading.file(each, selection.largest)
@@ -63,7 +66,7 @@ def _read(root: Path, selection: Selection, progress: Progress) -> RepoFacts:
 
 
 @contextmanager
-def _no_cycles_looked_for() -> Iterator[None]:
+def no_cycles_looked_for() -> Iterator[None]:
     """Syntax trees have no cycles, and looking for them in millions of nodes takes a third of the time."""
     was_on = gc.isenabled()
     gc.disable()
@@ -80,6 +83,7 @@ class _Reading:
     library: Library
     wrappers: Wrappers
     drivers: set[str]
+    also: Also | None = None
     launches: list[launches.Candidate] = field(default_factory=list)
     attributes: list[Attribute] = field(default_factory=list)
 
@@ -102,6 +106,8 @@ class _Reading:
                 source = parse(listed.file, text.text)
                 imports, doc = source.imports, definitions.first_line(source.tree)
                 self.python(source)
+                if self.also is not None:
+                    self.facts.also[listed.file] = self.also(source)
             except DoesNotParse as why:
                 self.skipped(listed.file, f"{why}; its classes and functions are read by its lines")
                 self.facts.definitions.extend(definitions.by_lines(listed.file, text.text))

@@ -30,12 +30,13 @@ Progress = Callable[[int, int, str], None]
 def read_code_base(root: Path, selection: Selection, progress: Progress) -> RepoFacts:
     """What reading a code base finds. Raises UsageError for a folder that is none or has no code."""
     from lmp.recon.reading import read_repository
+    from lmp.report.repository.scanning import signs_of
 
     if not root.is_dir():
         raise UsageError(
             f"{printable(str(root))} is no folder\ngive the folder of a code base, or the class path of a model"
         )
-    facts = read_repository(root, selection, progress)
+    facts = read_repository(root, selection, progress, signs_of)
     _must_have_code(facts, root, selection)
     return facts
 

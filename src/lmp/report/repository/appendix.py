@@ -55,7 +55,10 @@ def _variable(read: EnvRead) -> Line:
 def _default(study: Study, read: EnvRead) -> Line:
     if read.default is not None:
         return _settled(read)
-    return "none: must be set" if must_be_set(study, read) else "none"
+    if must_be_set(study, read):
+        return "none: must be set"
+    place = study.base.environment_set.get(read.name)
+    return ["none; the code sets it at ", pointer(place)] if place is not None else "none"
 
 
 def _settled(setting: Flag | EnvRead) -> Line:
@@ -67,8 +70,12 @@ def _settled(setting: Flag | EnvRead) -> Line:
 
 
 def must_be_set(study: Study, read: EnvRead) -> bool:
-    """``os.environ["X"]`` raises where it is not set, unless the same function asks first or sets it."""
-    if read.default is not None or re.fullmatch(r"(os\.)?environ(\[.*\])?", read.via) is None:
+    """``os.environ["X"]`` raises where it is not set, unless the same function asks first, or the code sets it."""
+    if (
+        read.default is not None
+        or read.name in study.base.environment_set
+        or re.fullmatch(r"(os\.)?environ(\[.*\])?", read.via) is None
+    ):
         return False
     base = study.base
     around = base.around(read.place.file, read.place.line)

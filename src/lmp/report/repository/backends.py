@@ -16,8 +16,6 @@ from lmp.report.repository.study import Study
 from lmp.report.repository.workflows import anchor
 
 SHOWN_KERNELS, SHOWN_CLASSES = 24, 12
-REQUIRED = frozenset(["torch", "triton", "transformers", "mlx", "jax", "tensorflow"])
-"""Packages whose parts are tried, as they are not of every version or machine."""
 COLUMNS = ("Kernel", "BLOCK_M/N/K and other sizes", "NUM_STAGES", "NUM_WARPS", "From")
 _MATTERS = re.compile(
     r"attn|attention|decode|prefill|paged|matmul|gemm|moe|quant|norm|rope|softmax|sampl|delta|chunk_fwd|recurrent|cross_entropy|swiglu|fwd",
@@ -128,7 +126,7 @@ def _classes(study: Study, title: str, pattern: str, bases: Sequence[str]) -> li
 
 def _functions(study: Study, title: str) -> list[Line]:
     """Where there is no class of backends: the functions that do it."""
-    pattern = r"attention|attn" if title.startswith("Attention") else r"quant|gemm|matmul|linear"
+    pattern = r"attention|attn" if title.startswith("Attention") else r"quant|gemm|matmul"
     found = [
         d
         for d in study.base.definitions
@@ -169,15 +167,22 @@ def _gemm(study: Study) -> list[str]:
 # --- optional packages -----------------------------------------------------------------------------------------------
 
 
+def _tried(name: str, found: Sequence[tuple[str, Note]]) -> list[Inline]:
+    """The package; of one that is not tried itself its parts, as the package may be needed anyway."""
+    parts = list(dict.fromkeys(note.text for _, note in found))
+    if name in parts:
+        return [Code(name)]
+    more = f" and {len(parts) - 1} more of {name}" if len(parts) > 1 else ""
+    return [Code(parts[0]), more] if more else [Code(parts[0])]
+
+
 def _optional(study: Study) -> list[Line]:
     packages: dict[str, list[tuple[str, Note]]] = {}
     for file, note in study.base.notes("optional"):
-        # A part of a package that is needed anyway is named in full: the package itself is no option.
         top = note.text.split(".")[0]
-        top = note.text if top in REQUIRED else top
         if (
             top
-            and study.base.modules.file(top.split(".")[0], file) is None
+            and study.base.modules.file(top, file) is None
             and not re.fullmatch(r"typing\w*|importlib\w*|tomllib|tomli", top)
         ):
             packages.setdefault(top, []).append((file, note))
@@ -188,16 +193,11 @@ def _optional(study: Study) -> list[Line]:
     for name, found in ranked[:10]:
         file, note = found[0]
         instead: list[Inline] = [" without it: ", code(note.detail, 70)] if note.detail else []
+        where = pointer(Place(file, note.line), note.text)
         lines.append(
             sentence(
-                Bold("Optional libs"),
-                ": ",
-                Code(name),
-                " tried at ",
-                *plural(len(found), "place"),
-                ", first ",
-                pointer(Place(file, note.line), name),
-                *instead,
+                *(Bold("Optional libs"), ": ", *_tried(name, found), " tried at ", *plural(len(found), "place")),
+                *(", first ", where, *instead),
             )
         )
     if len(ranked) > 10:

@@ -11,7 +11,7 @@ from lmp.report.repository.backends import backends
 from lmp.report.repository.facets import KV_CACHE, SAMPLING, SCHEDULER, Facet, lines, what
 from lmp.report.repository.nesting.callee import attributes
 from lmp.report.repository.nesting.drawing import fence
-from lmp.report.repository.nesting.exploring import Nest
+from lmp.report.repository.nesting.exploring import SIDE, Nest
 from lmp.report.repository.nesting.steps import Step
 from lmp.report.repository.pieces import code, joined, plural, pointer, sentence
 from lmp.report.repository.roles import ASIDE, DIFFUSION
@@ -113,7 +113,7 @@ _DECODE = re.compile(r"decode(?!r|_to|_token|_req)|generation_batch", re.IGNOREC
 
 def _phases(nest: Nest) -> list[Line]:
     """Where the loop on show begins a prefill, and where a decode: by the names in its own steps."""
-    own = [step for step in nest.every() if _depth(step) <= PHASES_DEPTH]
+    own = [step for step in nest.every() if _depth(step) <= PHASES_DEPTH and not _is_aside(step)]
     prefill = _first(own, _PREFILL)
     if prefill is None:
         return []
@@ -136,11 +136,18 @@ def _first(steps: Sequence[Step], names: re.Pattern[str]) -> Step | None:
     """The first whose loop's condition or called name has one of the words; else that calls a method of such a name."""
     for whole in (False, True):
         for step in steps:
-            called = step.text.partition("(")[0].rpartition(" = ")[2] if step.is_call else step.text
-            said = called if whole or not step.is_call else called.rpartition(".")[2]
+            called = step.text.partition("(")[0] if step.is_call else step.text
+            said = called if whole or not step.is_call else re.split(r"[. ]", called)[-1]
             if step.kind != "branch" and names.search(said):
                 return step
     return None
+
+
+def _is_aside(step: Step) -> bool:
+    """Of a case that most runs do without, or of both phases."""
+    called = step.text.partition("(")[0]
+    both = _PREFILL.search(called) is not None and _DECODE.search(called) is not None
+    return both or SIDE.search(" ".join([called, *(each.text for each in step.above)])) is not None
 
 
 def _depth(step: Step) -> int:

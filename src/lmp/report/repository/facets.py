@@ -74,6 +74,8 @@ def places(study: Study, facet: Facet, most: int = SHOWN) -> list[Definition]:
         score = math.log2(1 + study.base.imported_by(each)) + min(math.log2(1 + each.end - each.place.line), 6) / 3
         score += 2 if facet.path and re.search(facet.path, each.place.file) else 0
         score += owned + (4 if each.qualname in nested else 0)
+        # A property or a stub of a base class, which only passes something on.
+        score -= 3 if each.kind != "class" and each.end - each.place.line <= 2 else 0
         score += 0.5 if each.doc else 0
         # Of overrides the one of the class with most subclasses and importers stands for all.
         if each.name not in best or score > best[each.name][0]:
@@ -199,7 +201,8 @@ SAMPLING = (
     ),
     Facet(
         "Determinism / seeds",
-        r"(?i)seed|determinis|batch_invariant|random_f32|random_u32",
+        r"(?i)^(?:(?:set|get|init|fix)_)?(?:(?:random|sampling|manual|rng)_)?seeds?$|(?:with|random|sampling|manual|set)_seed"
+        r"|seed_everything|determinis|batch_invariant|random_f32|random_u32",
         "seed, deterministic, batch invariant",
         path=r"sampl|determin|random|util",
         never=r"metric|train|dropout|/models?/|lora|reduce_|collectiv",

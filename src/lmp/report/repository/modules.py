@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 
 from lmp.recon.facts import Definition
 from lmp.report.document.parts import Code, Inline, Line, Paragraph, Section, Table
@@ -135,6 +136,9 @@ def _by_content(study: Study, unit: Unit) -> Line:
     if all(file.file.endswith(("__main__.py", "main.py")) for file in unit.files):
         return "entry point"
     best = _main_definitions(study, inside)[:2]
+    many = _family(study, inside)
+    if many:
+        return many
     told = next((each for each in best if len(each.doc.split()) >= 3 and study.base.imported_by(each)), None)
     if told is not None:
         return said(told.doc, 90)
@@ -142,6 +146,21 @@ def _by_content(study: Study, unit: Unit) -> Line:
     if len(inside) == 1 and started:
         return sentence("a command of its own: ", code(started[0].name))
     return sentence("defines ", joined([code(each.name) for each in best])) if best else "code without definitions"
+
+
+def _family(study: Study, inside: set[str]) -> list[Inline]:
+    """``35 functions apply_kernel_to_*``: most functions of the files begin with the same two words."""
+    every = (each for file in inside for each in study.base.by_file.get(file, ()))
+    names = [each.name for each in every if each.qualname == each.name and not each.name.startswith("_")]
+    starts = Counter("_".join(name.split("_")[:2]) for name in names if name.count("_") >= 2)
+    if not starts:
+        return []
+    start, number = min(starts.items(), key=lambda item: (-item[1], item[0]))
+    if number < 5 or 2 * number < len(names):
+        return []
+    alike = [name.split("_") for name in names if name.startswith(f"{start}_")]
+    shared = [words[0] for words in zip(*alike, strict=False) if len(set(words)) == 1]
+    return [*plural(number, "function"), " ", Code("_".join([*shared, "*"]))]
 
 
 def _main_definitions(study: Study, inside: set[str]) -> list[Definition]:

@@ -113,7 +113,7 @@ def _last(note: Note) -> str:
 
 _FALLBACK = re.compile(
     r"^(?:import|from) |json\.loads|literal_eval|\b(?:int|float|ast\.\w+|Decimal|version\.parse|Version)\("
-    r"|is_available|_version\b"
+    r"|is_available|_version\b|^print\(|\blog\w*\."
 )
 """What is tried to see whether it works: an import, a number, a device. That it does not is no lost error."""
 
@@ -132,7 +132,9 @@ def _trial(note: Note) -> bool:
     asks = re.match(
         r"_?(?:is|has|can|supports|check)_|.*_(?:available|supported|exists)$", note.symbol.rpartition(".")[2]
     )
-    return asks is not None or _FALLBACK.search(note.about) is not None
+    # A name of the module that is set to None or False says afterwards that it did not work.
+    flagged = not note.symbol and re.fullmatch(r"\w+ = (?:None|False)", note.detail)
+    return bool(asks or flagged or _FALLBACK.search(note.about))
 
 
 def _not_implemented(study: Study) -> Iterator[Line]:
@@ -223,14 +225,10 @@ def _calls(study: Study) -> Iterator[Line]:
                 code(name, 50),
                 " call at ",
                 pointer(place),
-                f"? Reading alone cannot tell; the pseudocode follows {_taken(how)}."
+                f"? Reading alone cannot tell; the pseudocode follows {how}."
                 if how != "given at run time"
                 else "? It is given at run time, by who calls the function that it stands in.",
             )
-
-
-def _taken(how: str) -> str:
-    return how.replace("one of the ", "one of ") if how.startswith("one of") else how
 
 
 def _names(study: Study) -> Iterator[Line]:

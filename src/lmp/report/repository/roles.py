@@ -56,7 +56,7 @@ KINDS = (
         "prefix cache",
         r"RadixCache$|^(?:\w*)Prefix(?:Cache|Tree)$|^\w*PromptCache$",
         r"match_prefix|insert\w*|evict|cache_finished_req|cache_unfinished_req|fetch\w*|lookup|trim\w*|inc_lock_ref|dec_lock_ref",
-        never=r"Autotun|Compil|Config|Metrics|Stats|Event|Mixin$|Params$|Result$|Handle|Storage",
+        never=r"Autotun|Compil|Config|Metrics|Stats|Event|Mixin$|Params$|Result$|Handle|Storage|Base[A-Z]|Abstract",
         functions=False,
     ),
     Kind(
@@ -217,11 +217,11 @@ KINDS = (
     Kind(
         "backend dispatch",
         r"^BackendRegistry$|^BaseBackend$|^\w*BackendRegistry$|^dispatch(_backend)?$|^register_backend$|^get_backend$"
-        r"|^resolve_backend$|^\w*Dispatcher$",
+        r"|^resolve_backend$",
         r"register\w*|dispatch\w*|is_available|is_enabled|verify\w*|verifier|select\w*|get",
-        weak=r"Backend$|Registry$",
-        never=DIFFUSION
-        + r"|Attn|Attention|Model|Grammar|Sampl|Storage|Tokenizer|Function|[Tt]oken_?[Dd]ispatch|moe|MoE",
+        weak=r"Backend$|Registry$|Dispatcher$",
+        never=DIFFUSION + r"|/lang/|/frontend/|Attn|Attention|Model|Grammar|Sampl|Storage|Tokenizer|Function"
+        r"|[Tt]oken_?[Dd]ispatch|moe|MoE",
         path=r"backend|dispatch|registry",
     ),
     Kind(

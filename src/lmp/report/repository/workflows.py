@@ -66,7 +66,7 @@ def _entries(study: Study) -> Section:
 
 def importance(study: Study, entry: EntryPoint) -> tuple[object, ...]:
     """The command that is called like the package first, applications before their routes, own code before the rest."""
-    tops = {file.partition("/")[0].lower() for file in study.base.signs}
+    tops = study.base.tops
     aside = ASIDE.search(entry.place.file) is not None or not study.base.is_own(entry.place.file)
     route = re.match(r"(GET|POST|PUT|DELETE|PATCH|WEBSOCKET) ", entry.what) is not None
     called = entry.name.replace("-", "_").lower() in tops

@@ -56,11 +56,16 @@ class Callees:
         if not isinstance(func, (ast.Name, ast.Attribute)):
             return self._by_table(node, inside.place.file) or self._made(func, inside, function)
         name = func.attr if isinstance(func, ast.Attribute) else func.id
+        written = self._written_here(func, inside, function)
+        if written is not None:
+            return Callee(written.qualname, written)
         places = [found.place for found in self._asked("goto", func, inside.place.file) if found.kind == "function"]
         definitions = [each for place in places if place and (each := self._at_line(place, name))]
         if definitions:
             best = min(definitions, key=lambda d: (bool(ASIDE.search(d.place.file)), definitions.index(d)))
-            return Callee(best.qualname, best, _one_of(len(places), "the types it may have") if len(places) > 1 else "")
+            return Callee(
+                best.qualname, best, _one_of(len(places), "types that it may have") if len(places) > 1 else ""
+            )
         applied = self._applied(func, inside.place.file)
         return (
             applied
@@ -70,6 +75,25 @@ class Callees:
             or self._partial(func, inside.place.file)
             or self._only(func, name)
         )
+
+    def _written_here(
+        self, func: ast.Name | ast.Attribute, inside: Definition, function: Function
+    ) -> Definition | None:
+        """What needs no inference: a function of this file or an import, and a method of the own class."""
+        if isinstance(func, ast.Name):
+            local = {each for node in ast.walk(function) for each in _bound(node)}
+            found = [] if func.id in local else self._named(func.id, inside.place.file)
+            plain = [each for each in found if each.kind == "function"]
+            return plain[0] if len(found) == len(plain) == 1 else None
+        attribute = _self_attribute(func)
+        owner = self._class(inside) if attribute else None
+        if owner is None:
+            return None
+        same = [
+            d for d in self._base.by_file.get(owner.place.file, ()) if d.qualname == f"{owner.qualname}.{attribute}"
+        ]
+        # Of two of one name, a property with its setter or overloads, jedi knows which is meant.
+        return same[0] if len(same) == 1 else None
 
     # -- rules ---------------------------------------------------------------------------------------------------------
 
@@ -82,7 +106,7 @@ class Callees:
             names = _table(self._base, file, func.value.id)
             found = [each for name in names for each in self._named(name, file)]
             if found:
-                return Callee(found[0].qualname, found[0], _one_of(len(names), f"the table {func.value.id}"))
+                return Callee(found[0].qualname, found[0], _one_of(len(names), f"entries of the table {func.value.id}"))
         return None
 
     def _by_prefix(self, func: ast.Call, file: str, line: int) -> Callee | None:
@@ -95,7 +119,7 @@ class Callees:
         found = [each for name in methods if (each := self._method(owner, name))]
         if not found:
             return None
-        return Callee(found[0].qualname, found[0], _one_of(len(found), f"the methods {prefix}*"))
+        return Callee(found[0].qualname, found[0], _one_of(len(found), f"methods {prefix}*"))
 
     def _applied(self, func: ast.expr, file: str) -> Callee | None:
         """``Function.apply(…)`` of torch.autograd runs the forward of the class."""
@@ -123,7 +147,9 @@ class Callees:
         runs = [each for found in classes if (each := self._runs(found))]
         if not runs:
             return None
-        remark = "; ".join(p for p in (through, _one_of(len(runs), f"self.{attribute}") if len(runs) > 1 else "") if p)
+        remark = "; ".join(
+            p for p in (through, _one_of(len(runs), f"classes of self.{attribute}") if len(runs) > 1 else "") if p
+        )
         return Callee(runs[0].qualname, runs[0], remark)
 
     def _instance(self, func: ast.expr, inside: Definition) -> Callee | None:
@@ -147,7 +173,7 @@ class Callees:
         models = self.models
         if not models:
             return None
-        return Callee(models[0].qualname, models[0], _one_of(len(models), "the models") if len(models) > 1 else "")
+        return Callee(models[0].qualname, models[0], _one_of(len(models), "models") if len(models) > 1 else "")
 
     @cached_property
     def models(self) -> list[Definition]:
@@ -181,6 +207,9 @@ class Callees:
         found = [each for each in self._base.by_name.get(name, ()) if each.kind == "method"]
         if not found:
             return None
+        if ast.unparse(func.value) == "ctx":
+            # torch.autograd's own.
+            return None
         receiver = ast.unparse(func.value).lower().rpartition(".")[2].strip("_")
         words = [word for word in re.split(r"_", receiver) if len(word) > 2]
         fitting = [
@@ -191,7 +220,7 @@ class Callees:
         if fitting:
             shown = self.models[0].place.file if self.models else ""
             best = min(fitting, key=lambda d: (d.place.file != shown, len(d.qualname), d.place.file, d.place.line))
-            return Callee(best.qualname, best, _one_of(len(found), f"the methods {name}"))
+            return Callee(best.qualname, best, _one_of(len(found), f"methods {name}"))
         return None
 
     # -- classes -------------------------------------------------------------------------------------------------------
@@ -273,7 +302,7 @@ def is_dispatch(node: ast.Call) -> bool:
 
 
 def _one_of(count: int, what: str) -> str:
-    return f"one of {count} of {what}"
+    return f"one of {count} {what}"
 
 
 def _line(text: str, number: int) -> str:
@@ -299,6 +328,15 @@ def _iterated(function: Function, name: str) -> str | None:
             if element and name in _names(node.targets[0]):
                 return element
     return None
+
+
+def _bound(node: ast.AST) -> Iterator[str]:
+    """Names that a function gives a meaning of its own."""
+    match node:
+        case ast.Name(id=name, ctx=ast.Store()):
+            yield name
+        case ast.arg(arg=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            yield name
 
 
 def _names(node: ast.AST) -> Iterator[str]:
