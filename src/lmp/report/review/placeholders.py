@@ -7,14 +7,14 @@ from collections.abc import Iterator
 
 from lmp.records import ReviewFinding
 from lmp.report.document.markdown import NONE_FOUND
-from lmp.report.review.reading import CLOSE, OPEN, Text
+from lmp.report.review.reading import CLOSE, OPEN, Text, is_element
 
 _IN_PROSE = re.compile(
     r"\{[^{}\n]*\}"  # {repo_name}
     r"|<(?!/|!|https?:|[\w.+-]+@)[A-Za-z][^<>\n]*>"  # <name>
     r"|<\.\.\.>|\[\.\.\.\]"
     r"|\b(?:TODO|TBD|FIXME|XXX)\b"
-    r"|\[(?!\w+(?:, ?\w+)+\])(?:[A-Z][^\[\]\n]*[ /.][^\[\]\n]*|YYYY-MM-DD)\](?!\()"  # [Answer with code references]
+    r"|\[(?!\w+(?:, ?\w+)+\])(?:[A-Z][^\[\]\n`]*[ /.][^\[\]\n`]*|YYYY-MM-DD)\](?!\()"  # [Answer with code references]
     r"|\[(?:Answer|Author|Brief|Date|Description|Insert|Name|Placeholder|Summary|Title|Version)\](?!\()"
     r"|\[(?:shape|operations|requirements|description|(?:[a-z]+ )+(?:strategy|pattern|arch|dtypes|points))\](?!\()"
 )
@@ -23,7 +23,7 @@ _MATHS = re.compile(r"(?:\\[A-Za-z]+\*?|[}^_$])\s?$")
 
 _IN_CODE = re.compile(
     r"\{path(?:_\d)?(?::line)?\}|\{(?:NAMES|keys|flags|feature_goal|git_sha|repo_name)\}|\{[a-z_]+(?: [a-z_]+)+\}"
-    r"|TODO|TBD|\.\.\.|<[a-z_ -]+>|\[[a-z_ -]+\]"
+    r"|TODO|TBD|\.\.\.|<[a-z_ -]+>|\[[a-z_-]+(?: [a-z_-]+)+\]"
 )
 """What a code span may not wholly be; `{seq_len}` is a formula, and may."""
 
@@ -35,8 +35,8 @@ _CHECKBOX = re.compile(r"^\[[ xX]\] ")
 
 def check_placeholders(text: Text) -> Iterator[ReviewFinding]:
     for piece in text.pieces:
-        found = list(_in_prose(_CHECKBOX.sub("", piece.prose)))
-        found += [span for span in piece.spans if _IN_CODE.fullmatch(span.strip())]
+        found = list(_in_prose(_CHECKBOX.sub("", piece.without_code("`"))))
+        found += [span for span in map(str.strip, piece.spans) if _IN_CODE.fullmatch(span) and not is_element(span)]
         yield from (_left(name, piece.line) for name in found)
     for fence in text.fences:
         for offset, line in enumerate(fence.lines):
