@@ -4,8 +4,9 @@
     python scripts/review_mutations.py /tmp/reports/implementations/*.md [--number 10] [--seed 5] [--list]
 
 Each planted mistake is one change in one line of a report that the review finds nothing in; it is found if the review
-says anything then. The same number and seed give the same mistakes. Results are not needed: what is planted is in the
-text, and the list of numbers beside it is as it was written.
+says anything then. Changes that are no mistake are made as well: it should find no fault with those. The same number
+and seed give the same mistakes. Results are not needed: what is planted is in the text, and the list of numbers beside
+it is as it was written.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import argparse
 import random
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -164,12 +165,13 @@ def an_empty_row(page: Page, _: random.Random) -> Iterator[Found]:
             yield n, "|".join((*cells[:2], *("  " for _ in cells[3:]), "")), cells[1].strip()
 
 
-def an_empty_table(page: Page, _: random.Random) -> Iterator[Found]:
-    """The one row of a table is taken away."""
+def exchanged(page: Page, _: random.Random) -> Iterator[Found]:
+    """Two numbers of a row that stand beside one another."""
     for n, line in page.rows():
-        alone = page.lines[n - 1].startswith(("|---", "| ---")) and not page.lines[n + 1].startswith("|")
-        if alone:
-            yield n, "", line
+        one, other = [*ALONE.finditer(line), None, None][:2]
+        if one is not None and other is not None:
+            new = line[: one.start()] + other[0] + line[one.end() : other.start()] + one[0] + line[other.end() :]
+            yield n, new, f"{one[0]} and {other[0]}"
 
 
 def nothing_searched(page: Page, _: random.Random) -> Iterator[Found]:
@@ -217,6 +219,50 @@ def a_missing_end(page: Page, _: random.Random) -> Iterator[Found]:
             yield n, line.replace("-->", "->").replace("end", ""), line.strip()[:50]
 
 
+# --- what is no mistake ----------------------------------------------------------------------------------------------
+
+
+def taken_away(page: Page, _: random.Random) -> Iterator[Found]:
+    for n, line in page.prose():
+        if line.startswith("- "):
+            yield n, "", line[:50]
+
+
+def added(page: Page, _: random.Random) -> Iterator[Found]:
+    for n, line in page.prose():
+        if line.startswith("- "):
+            yield n, f"{line}\n- A remark of the reader's on 3 points.", line[:50]
+
+
+def a_place_added(page: Page, chance: random.Random) -> Iterator[Found]:
+    """One that stands elsewhere in the report."""
+    known = [found[0] for n, line in page.where(lambda fence: fence is None) for found in POINTER.finditer(line)]
+    for n, line in page.prose():
+        if line.startswith("- "):
+            yield n, f"{line}\n- See {chance.choice(known)}.", line[:50]
+
+
+def reworded(page: Page, _: random.Random) -> Iterator[Found]:
+    for n, line in page.prose():
+        new = re.sub(r"\b(the|of|is|are|in)\b", r"\1 really", line)
+        if new != line:
+            yield n, new, line[:50]
+
+
+def a_row_taken_away(page: Page, _: random.Random) -> Iterator[Found]:
+    for n, line in page.rows():
+        if page.lines[n - 1].startswith("| ") and page.lines[n + 1].startswith("| "):
+            yield n, "\0", line[:50]
+
+
+HARMLESS: dict[str, Kind] = {
+    "a sentence taken away": taken_away,
+    "a sentence added": added,
+    "a place added": a_place_added,
+    "a sentence reworded": reworded,
+    "a row taken away": a_row_taken_away,
+}
+
 KINDS: dict[str, Kind] = {
     "pointer with a symbol: line moved by 10": moved(lambda p, named: bool(p["after"]) or named, 10),
     "pointer without one: line moved by 10": moved(lambda p, named: not p["after"] and not named, 10),
@@ -229,9 +275,9 @@ KINDS: dict[str, Kind] = {
     "number with a unit in a drawing: one digit": one_digit(Page.drawn, NUMBER_WITH_UNIT),
     "number without a unit in prose: one digit": one_digit(Page.prose, BARE),
     "number: GB for MB": another_prefix,
+    "number: two of a row exchanged": exchanged,
     "placeholder left": a_placeholder,
     "table: an empty row": an_empty_row,
-    "table: no row": an_empty_table,
     "none found, without where was looked": nothing_searched,
     "drawing: a shifted line": a_shifted_line,
     "drawing: an open box": an_open_box,
@@ -265,21 +311,27 @@ def planted(file: Path, number: int, seed: int) -> Iterator[Planted]:
     if wrong:
         raise SystemExit(f"{file} has findings as it is: {wrong[0].line}: {wrong[0].message}")
     page = Page.of(text)
-    for name, kind in KINDS.items():
+    for name, kind in {**KINDS, **HARMLESS}.items():
         chance = random.Random(f"{seed} {name} {file.name}")
         sites = [site for site in kind(page, chance) if site[1] != page.lines[site[0]]]
         for n, line, what in chance.sample(sites, min(number, len(sites))):
-            now = "\n".join((*page.lines[:n], line, *page.lines[n + 1 :]))
+            now = "\n".join((*page.lines[:n], line, *page.lines[n + 1 :])).replace("\0\n", "")
             found = review_text(file.name, now, roots, ledger).findings
             yield Planted(name, file.name, n + 1, what, found[0].message if found else "")
 
 
 def table(all_: Sequence[Planted]) -> str:
-    rows = ["| planted mistake | planted | found |", "| --- | ---: | ---: |"]
-    for name in KINDS:
-        some = [one for one in all_ if one.kind == name]
-        rows.append(f"| {name} | {len(some)} | {sum(bool(one.finding) for one in some)} |")
-    return "\n".join((*rows, f"| **all** | {len(all_)} | {sum(bool(one.finding) for one in all_)} |"))
+    rows = ["| planted mistake | planted | found |", "| --- | ---: | ---: |", *_rows(KINDS, all_)]
+    rows += ["", "| no mistake | done | found fault with |", "| --- | ---: | ---: |", *_rows(HARMLESS, all_)]
+    return "\n".join(rows)
+
+
+def _rows(kinds: Iterable[str], all_: Sequence[Planted]) -> Iterator[str]:
+    ours = [one for one in all_ if one.kind in kinds]
+    for name in kinds:
+        some = [one for one in ours if one.kind == name]
+        yield f"| {name} | {len(some)} | {sum(bool(one.finding) for one in some)} |"
+    yield f"| **all** | {len(ours)} | {sum(bool(one.finding) for one in ours)} |"
 
 
 def main() -> int:
@@ -291,10 +343,11 @@ def main() -> int:
     given = parser.parse_args()
     found = [one for report in given.reports for one in planted(report, given.number, given.seed)]
     for one in found if given.list else ():
-        mark = "found " if one.finding else "MISSED"
+        is_right = bool(one.finding) == (one.kind in KINDS)
+        mark = ("found " if one.finding else "passed") if is_right else "WRONG "
         print(f"{mark} {one.kind} | {one.report}:{one.line} | {one.what} | {one.finding}")
     print(table(found))
-    return 0
+    return 1 if any(bool(one.finding) != (one.kind in KINDS) for one in found) else 0
 
 
 if __name__ == "__main__":
