@@ -67,7 +67,7 @@ def write_report(folder: Path, report: Report, review: Review) -> list[Path]:
             write_whole(findings, review.model_dump_json(indent=2) + "\n")
             raise ReportRefused(_refused(report, review, findings), report.file, review.findings)
         contents = {f"{ASSETS}/{name}": content for name, content in report.assets.items()}
-        contents[f"{ASSETS}/{report.name}-numbers.json"] = ledger_text(report.ledger).encode()
+        contents[f"{ASSETS}/{report.name}-numbers.json"] = ledger_text(with_lines(report)).encode()
         contents[report.file] = report.text.encode()  # the last one: what it shows is there
         written = [folder / name for name, content in contents.items() if write_changed(folder / name, content)]
         findings.unlink(missing_ok=True)
@@ -80,6 +80,15 @@ def write_changed(file: Path, content: bytes) -> bool:
         return False
     write_whole(file, content)
     return True
+
+
+def with_lines(report: Report) -> Ledger:
+    """The list of numbers with the digits of every line, so that a review finds any that is another one later."""
+    from lmp.report.review.reading import read_markdown
+    from lmp.report.review.written import lines_with_digits
+
+    found = [tokens for _, tokens in lines_with_digits(read_markdown(report.text))]
+    return report.ledger.model_copy(update={"lines": found})
 
 
 def ledger_text(ledger: Ledger) -> str:

@@ -12,6 +12,7 @@ from lmp.report.review.figures import check_numbers
 from lmp.report.review.placeholders import check_placeholders, check_tables
 from lmp.report.review.places import Roots, check_pointers
 from lmp.report.review.reading import NESTING, read_markdown
+from lmp.report.review.written import check_written
 
 __all__ = ["Review", "ReviewFinding", "Roots", "review_text"]
 
@@ -40,5 +41,8 @@ def review_text(
     else:
         count, wrong = check_numbers(parts, ledger, worth)
         findings += wrong
+        told = {(finding.line, word) for finding in findings for word in finding.message.split()}
+        changed = check_written(parts, ledger.lines) if ledger.lines else ()
+        findings += [finding for finding in changed if (finding.line, finding.message.split()[0]) not in told]
     findings.sort(key=lambda finding: finding.line)
     return Review(file=file, findings=findings, pointers=pointers, numbers=count, notes=remarks)

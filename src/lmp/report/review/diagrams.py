@@ -40,14 +40,25 @@ def _drawing(fence: FencePiece, strict: bool) -> Iterator[ReviewFinding]:
 
 
 def _open(lines: Sequence[str], strict: bool) -> Iterator[tuple[int, str]]:
-    has_boxes = any("┌" in line for line in lines)
+    has_boxes = any(set("┌┐└┘") & set(line) for line in lines)
     for offset, line in enumerate(lines):
         for column, sign in enumerate(line):
-            open_at = _open_side(lines, offset, column, sign)
+            open_at = _open_side(lines, offset, column, sign, strict)
             if open_at:
                 yield offset, f"the box is not closed: {sign} in column {column + 1} has nothing {open_at}"
             elif strict and has_boxes and sign == "│" and not _leads_on(lines, offset, column):
                 yield offset, f"the box is not closed: {sign} in column {column + 1} has nothing above or below"
+            elif strict and sign in "─┬┴" and (side := _lost_corner(lines, offset, column)):
+                yield offset, f"the box is not closed: there is no corner {side} of column {column + 1}"
+
+
+def _lost_corner(lines: Sequence[str], row: int, column: int) -> str | None:
+    """On which side of a line there is nothing, with a bar above or below that."""
+    for side, beside in (("left", column - 1), ("right", column + 1)):
+        is_blank = beside >= 0 and not _at(lines, row, beside).strip()
+        if is_blank and "│" in (_at(lines, row - 1, beside), _at(lines, row + 1, beside)):
+            return side
+    return None
 
 
 def _leads_on(lines: Sequence[str], row: int, column: int) -> bool:
@@ -63,7 +74,7 @@ def _in_columns(lines: Sequence[str]) -> list[str]:
     return ["".join(sign * 2 if _is_wide(sign) else sign for sign in line) for line in lines]
 
 
-def _open_side(lines: Sequence[str], row: int, column: int, sign: str) -> str | None:
+def _open_side(lines: Sequence[str], row: int, column: int, sign: str, strict: bool) -> str | None:
     """Where the corner of a box has nothing to go on with."""
     if sign in "┌╭╔" and _at(lines, row, column + 1) not in _RIGHT:
         return "to its right"
@@ -72,9 +83,9 @@ def _open_side(lines: Sequence[str], row: int, column: int, sign: str) -> str | 
     if sign in "┌┐╭╮" and _at(lines, row + 1, column) not in _DOWN:
         return "below"
     if sign in "└┘╰╯" and _at(lines, row - 1, column) not in _UP:
-        # The last branch of a tree hangs from text.
+        # The last branch of a tree hangs from text, and a box of somebody else's may have text in its side.
         is_branch = sign in "└╰" and not _closes(lines[row], column)
-        return None if is_branch and _at(lines, row - 1, column).strip() else "above"
+        return None if (is_branch or not strict) and _at(lines, row - 1, column).strip() else "above"
     return None
 
 

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 
 from lmp.records import ReviewFinding
 from lmp.report.document.markdown import NONE_FOUND
-from lmp.report.review.reading import CLOSE, OPEN, Text
+from lmp.report.review.reading import CLOSE, OPEN, Text, is_element
 
 _IN_PROSE = re.compile(
     r"\{[^{}\n]*\}"  # {repo_name}
     r"|<(?!/|!|https?:|[\w.+-]+@)[A-Za-z][^<>\n]*>"  # <name>
     r"|<\.\.\.>|\[\.\.\.\]"
     r"|\b(?:TODO|TBD|FIXME|XXX)\b"
-    r"|\[(?!\w+(?:, ?\w+)+\])(?:[A-Z][^\[\]\n]*[ /.][^\[\]\n]*|YYYY-MM-DD)\](?!\()"  # [Answer with code references]
+    r"|\[(?!\w+(?:, ?\w+)+\])(?:[A-Z][^\[\]\n`]*[ /.][^\[\]\n`]*|YYYY-MM-DD)\](?!\()"  # [Answer with code references]
     r"|\[(?:Answer|Author|Brief|Date|Description|Insert|Name|Placeholder|Summary|Title|Version)\](?!\()"
     r"|\[(?:shape|operations|requirements|description|(?:[a-z]+ )+(?:strategy|pattern|arch|dtypes|points))\](?!\()"
 )
@@ -23,7 +23,7 @@ _MATHS = re.compile(r"(?:\\[A-Za-z]+\*?|[}^_$])\s?$")
 
 _IN_CODE = re.compile(
     r"\{path(?:_\d)?(?::line)?\}|\{(?:NAMES|keys|flags|feature_goal|git_sha|repo_name)\}|\{[a-z_]+(?: [a-z_]+)+\}"
-    r"|TODO|TBD|\.\.\.|<[a-z_ -]+>|\[[a-z_ -]+\]"
+    r"|TODO|TBD|\.\.\.|<[a-z_ -]+>|\[[a-z_-]+(?: [a-z_-]+)+\]"
 )
 """What a code span may not wholly be; `{seq_len}` is a formula, and may."""
 
@@ -33,10 +33,25 @@ _SAYS_NONE = re.compile(rf"(?<![\w\"“'‘]){NONE_FOUND}\b")
 _CHECKBOX = re.compile(r"^\[[ xX]\] ")
 
 
+def stands_for_something(text: str) -> bool:
+    """Whether prose has anything in it that looks like what a template leaves to be filled in."""
+    return next(_in_prose(text), None) is not None
+
+
+def is_placeholder(span: str) -> bool:
+    """Whether a whole code span is one."""
+    return _IN_CODE.fullmatch(span.strip()) is not None and not is_element(span.strip())
+
+
+def says_none(text: str) -> bool:
+    """Whether prose says that nothing was found."""
+    return _SAYS_NONE.search(text) is not None
+
+
 def check_placeholders(text: Text) -> Iterator[ReviewFinding]:
     for piece in text.pieces:
-        found = list(_in_prose(_CHECKBOX.sub("", piece.prose)))
-        found += [span for span in piece.spans if _IN_CODE.fullmatch(span.strip())]
+        found = list(_in_prose(_CHECKBOX.sub("", piece.without_code("`"))))
+        found += [span for span in piece.spans if is_placeholder(span)]
         yield from (_left(name, piece.line) for name in found)
     for fence in text.fences:
         for offset, line in enumerate(fence.lines):
@@ -63,7 +78,7 @@ def check_tables(text: Text, strict: bool = False) -> Iterator[ReviewFinding]:
                 if not first.startswith(NONE_FOUND) and (strict or not filled or _NUMBERED.fullmatch(first)):
                     yield _unfilled(line, f"nothing is said of {first.replace(OPEN, '').replace(CLOSE, '')}")
     for piece in text.pieces:
-        if _SAYS_NONE.search(piece.text) and "(searched:" not in piece.text:
+        if says_none(piece.prose) and "(searched:" not in piece.text:
             yield _unfilled(piece.line, f'"{NONE_FOUND}" does not say where was looked: (searched: …)')
 
 

@@ -29,6 +29,11 @@ _ELEMENT = re.compile(rf"</?(?:{'|'.join(_ELEMENTS.split())})(?:\s[^<>]*)?/?>", 
 """Markup that GitHub shows as such. Whatever else looks like an element is read as text."""
 
 
+def is_element(text: str) -> bool:
+    """Whether this is markup of HTML, as ``<details>`` is."""
+    return _ELEMENT.fullmatch(text) is not None
+
+
 @dataclass(frozen=True)
 class Piece:
     """A run of text between two line ends. Code spans stand between `OPEN` and `CLOSE`."""
@@ -42,7 +47,10 @@ class Piece:
     @property
     def prose(self) -> str:
         """Without the code spans."""
-        return re.sub(f"{OPEN}[^{CLOSE}]*{CLOSE}", " ", self.text)
+        return self.without_code(" ")
+
+    def without_code(self, instead: str) -> str:
+        return re.sub(f"{OPEN}[^{CLOSE}]*{CLOSE}", instead, self.text)
 
     @property
     def spans(self) -> list[str]:
