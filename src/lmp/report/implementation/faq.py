@@ -9,6 +9,7 @@ from lmp.report.document.parts import Block, Bullets, Code, Line, Paragraph, Sec
 from lmp.report.document.told import Told
 from lmp.report.facts import ModelFacts, short
 from lmp.report.implementation.caching import cache_blocks
+from lmp.report.implementation.declared import kernels_line
 from lmp.report.implementation.hardware import hardware_blocks
 from lmp.report.implementation.lengths import length_blocks, maximum_blocks
 from lmp.report.implementation.operators import (
@@ -115,4 +116,7 @@ def _replaceable(facts: ModelFacts) -> Iterator[Line]:
             "what the classes of the file say they support: ",
             *joined([facts.place(file, n, name) for n, name in flags]),
         ]
+    kernels = kernels_line(facts)
+    if kernels is not None:
+        yield kernels
     yield ["the calls here ran with ", Code(f"attn_implementation={facts.model.attn_implementation or 'none'}")]

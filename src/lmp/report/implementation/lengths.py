@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from lmp.pipeline.flow import Op
 from lmp.report.document.amounts import Term
@@ -107,36 +107,59 @@ def _given_mask(facts: ModelFacts) -> Iterator[Line]:
     ]
     decided = list(_decided(facts))
     if decided:
-        line.append(". What functions that run decide by there being a mask: ")
-        for number, (text, pointer) in enumerate(decided):
-            line += ["; " if number else "", Code(text), " at ", pointer]
+        line.append(". What the functions that run make of a mask stands in the lines that follow")
     yield line
+    yield from decided
 
 
-def _decided(facts: ModelFacts) -> Iterator[tuple[str, Pointer]]:
-    """Conditions on the mask, and values that are worked out from whether there is one."""
-    functions = ran_functions(facts)
-    for function in functions:
+def _decided(facts: ModelFacts) -> Iterator[list[Inline]]:
+    """Conditions on the mask with what is done by them, and values worked out from whether there is one."""
+    for function in ran_functions(facts):
         for node in ast.walk(parse(function.path).tree):
-            shown = _asks(node)
             line = getattr(node, "lineno", 0)
-            if shown is not None and function.lines[0] <= line <= function.lines[1]:
-                yield ast.unparse(shown), facts.place(function.file, line, MASK)
+            if not function.lines[0] <= line <= function.lines[1] or not _asks(node):
+                continue
+            said: list[Inline] = _branches(node) if isinstance(node, ast.If) else [Code(ast.unparse(node))]
+            around = _condition(facts, function.file, line)
+            if around is not None:
+                said += [", all of it where ", Code(around)]
+            yield [*said, " (", facts.place(function.file, line, MASK), ")"]
 
 
-def _asks(node: ast.AST) -> ast.AST | None:
+def _asks(node: ast.AST) -> bool:
     """An if's condition that names the mask without looking into it, or an assignment of such a condition."""
     match node:
         case ast.If(test=test):
             shown: ast.AST = test
         case ast.Assign(value=ast.BoolOp() as test):
-            shown = node
+            shown = test
         case _:
-            return None
-    inside = [n for n in ast.walk(test) if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name)]
-    named = any(isinstance(n, ast.Name) and n.id == MASK for n in ast.walk(test))
+            return False
+    inside = [n for n in ast.walk(shown) if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name)]
+    named = any(isinstance(n, ast.Name) and n.id == MASK for n in ast.walk(shown))
     looks = any(isinstance(n.value, ast.Name) and n.value.id == MASK for n in inside)
-    return shown if named and not looks else None
+    return named and not looks
+
+
+def _branches(node: ast.If) -> list[Inline]:
+    """Every condition of a chain with the first statement that it leads to."""
+    said: list[Inline] = []
+    rest: list[ast.stmt] = [node]
+    while len(rest) == 1 and isinstance(rest[0], ast.If):
+        step = rest[0]
+        said += ["; else where " if said else "where ", Code(ast.unparse(step.test)), ": ", *_first(step.body)]
+        rest = step.orelse
+    return [*said, *(["; else ", *_first(rest)] if rest else [])]
+
+
+def _first(body: Sequence[ast.stmt]) -> list[Inline]:
+    text = ast.unparse(body[0])
+    short = text if "\n" not in text and len(text) <= LONGEST else "a block of its own"
+    return [Code(short) if short == text else short, f" and {len(body) - 1} more" if len(body) > 1 else ""]
+
+
+LONGEST = 90
+"""Characters of a statement that is quoted."""
 
 
 def _made_in(facts: ModelFacts, function: str) -> list[Op]:
@@ -149,17 +172,46 @@ def _made_in(facts: ModelFacts, function: str) -> list[Op]:
     return list(found.values())
 
 
+PACKED = ("cu_seq*", "*varlen*", "*packed*(")
+
+
 def _padding(facts: ModelFacts) -> Iterator[Line]:
     products = [op for flow in facts.flows.phases.values() for op in flow.ops if op.product is not None]
     if products:
-        packed = Searched(facts, reached_functions(facts), ("cu_seq*", "*varlen*", "*packed*("))
         line: list[Inline] = [
             "sequences of a batch are as long as the longest: every product's M is ",
             Code("batch_size * seq_len"),
             ", padding included; several sequences packed into one row: ",
         ]
-        found = list(packed.pointers())[:4]
-        yield [*line, *joined(found)] if found else [*line, f"none found (searched: {packed.text})"]
+        found = _packed(facts)
+        searched = Searched(facts, reached_functions(facts), PACKED).text
+        yield [*line, *found] if found else [*line, f"none found (searched: {searched})"]
+
+
+def _packed(facts: ModelFacts) -> list[Inline]:
+    """Calls that tell packed sequences apart, with the condition that they stand under, made by functions of
+    another purpose."""
+    others = [f for f in reached_functions(facts) if "packed" not in f.name]
+    line: list[Inline] = []
+    found = Searched(facts, others, PACKED)
+    for (file, number, _), pointer in list(zip(found.places, found.pointers(), strict=True))[:MOST]:
+        condition = _condition(facts, file, number)
+        line += ["; " if line else "", "told apart at ", pointer]
+        line += [" where ", Code(condition)] if condition else []
+    return line
+
+
+MOST = 4
+
+
+def _condition(facts: ModelFacts, file: str, line: int) -> str | None:
+    """The innermost condition that a line stands under."""
+    path = facts.trees.path_of(file)
+    found: ast.If | None = None
+    for node in ast.walk(parse(path).tree) if path is not None else ():
+        if isinstance(node, ast.If) and node.body[0].lineno <= line <= (node.body[-1].end_lineno or 0):
+            found = node if found is None or node.lineno > found.lineno else found
+    return ast.unparse(found.test) if found is not None else None
 
 
 # --- the longest -----------------------------------------------------------------------------------------------------
