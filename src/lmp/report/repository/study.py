@@ -178,7 +178,10 @@ class Study:
             return ["methods ", code(", ".join(shown), width), *more]
         if definition.kind == "class":
             bases = ", ".join(definition.bases)
-            return ["a class of ", code(bases, width)] if bases else ["a class without methods of its own"]
+            made = self.base.methods.get((definition.place.file, f"{definition.qualname}.__init__"))
+            taken = self.signature(made) if made is not None else "()"
+            with_: list[Inline] = [" made with ", code(taken, width)] if taken != "()" else []
+            return [*(["a ", code(bases, width)] if bases else ["a class without methods of its own"]), *with_]
         return self._done(definition, width)
 
     def _done(self, definition: Definition, width: int) -> Inline | list[Inline]:
