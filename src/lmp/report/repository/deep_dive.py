@@ -11,7 +11,7 @@ from lmp.report.repository.backends import backends
 from lmp.report.repository.facets import KV_CACHE, SAMPLING, SCHEDULER, Facet, lines, what
 from lmp.report.repository.nesting.callee import attributes
 from lmp.report.repository.nesting.drawing import fence
-from lmp.report.repository.nesting.exploring import SIDE, Nest
+from lmp.report.repository.nesting.exploring import AFTER, SIDE, Nest
 from lmp.report.repository.nesting.steps import Step
 from lmp.report.repository.pieces import code, joined, plural, pointer, sentence
 from lmp.report.repository.roles import ASIDE, DIFFUSION
@@ -137,7 +137,9 @@ def _first(steps: Sequence[Step], names: re.Pattern[str]) -> Step | None:
     for whole in (False, True):
         for step in steps:
             called = step.text.partition("(")[0] if step.is_call else step.text
-            said = called if whole or not step.is_call else re.split(r"[. ]", called)[-1]
+            # What it is kept as, and the method's own name.
+            kept, _, method = called.rpartition(" = ")
+            said = called if whole or not step.is_call else f"{kept} {method.rpartition('.')[2]}"
             if step.kind != "branch" and names.search(said):
                 return step
     return None
@@ -146,6 +148,8 @@ def _first(steps: Sequence[Step], names: re.Pattern[str]) -> Step | None:
 def _is_aside(step: Step) -> bool:
     """Of a case that most runs do without, or of both phases."""
     called = step.text.partition("(")[0]
+    if AFTER.search(called):
+        return True
     both = _PREFILL.search(called) is not None and _DECODE.search(called) is not None
     return both or SIDE.search(" ".join([called, *(each.text for each in step.above)])) is not None
 

@@ -101,12 +101,16 @@ def _counts(study: Study, place: Place) -> bool:
     return study.base.is_own(place.file) and not aside
 
 
+_SERVING = re.compile(r"serv|engine|arg|generat", re.IGNORECASE)
+
+
 def _controls(study: Study, facet: Facet) -> list[list[Inline]]:
     if not facet.control:
         return []
     wanted = re.compile(facet.control, re.IGNORECASE)
     found: dict[str, tuple[str, Place]] = {}
-    for flag in study.base.facts.flags:
+    # Of flags of one name that of the server or of the generation, where there is one.
+    for flag in sorted(study.base.facts.flags, key=lambda flag: _SERVING.search(flag.place.file) is None):
         if _counts(study, flag.place) and any(wanted.search(name) for name in flag.names):
             found.setdefault(flag.names[0], (with_default(flag.names[0], flag), flag.place))
     for read in study.base.facts.env:
@@ -129,7 +133,7 @@ KV_CACHE = (
     ),
     Facet(
         "Paging / block tables (if any)",
-        r"(?i)page_?table|block_?table|req_to_token|slot_mapping|page_ind|kv_indices|block_?manager|page_size|paged"
+        r"(?i)page_?table|block_?table|req_to_token|slot_mapping|page_ind|kv_indices|block_?manager|paged"
         r"|allocate_slots|alloc_(extend|decode|token)",
         "page table, block table, request to token, slot mapping, paged",
         path=r"cache|mem|pool|block",

@@ -26,6 +26,8 @@ from lmp.report.repository.units import Unit, units
 from lmp.report.repository.workflows import importance
 
 MOST_NODES, MOST_EDGES = 14, 26
+LEAST_LINES = 5
+"""Of the summary, as its heading says."""
 FRAMEWORKS = {
     "torch": "PyTorch",
     "triton": "Triton",
@@ -49,7 +51,22 @@ COMPILED = (
 
 def tldr(study: Study) -> Section:
     lines = study.told.tldr() if study.told else list(_composed(study))
+    if len(lines) < LEAST_LINES and not study.told:
+        lines += list(_of_little(study))[: LEAST_LINES - len(lines)]
     return Section("TL;DR (5–8 lines)", [Bullets(lines)])
+
+
+def _of_little(study: Study) -> Iterator[Line]:
+    """What a small repository has to say, too."""
+    named = [unit for unit in units(study.base.code, MOST_NODES, least=0.1) if unit.rest != "smaller parts"]
+    parts = sorted(named, key=lambda unit: (-unit.lines, unit.title))[:3]
+    shown = joined([sentence(code(unit.title), " with ", *plural(unit.lines, "line")) for unit in parts])
+    if parts:
+        yield sentence("Its largest parts: ", shown, ".")
+    if not study.llm.related:
+        yield sentence("It runs no language model: ", study.llm.line(), ".")
+    if not study.base.facts.kernels:
+        yield "It has no GPU kernels of its own: none found in Triton, CUDA, Metal, TileLang, CuTe, Pallas or Numba."
 
 
 def _composed(study: Study) -> Iterator[Line]:

@@ -52,7 +52,7 @@ def _ranked(study: Study, kind: NoteKind, useful: Callable[[Note], bool] = lambd
     alike: set[tuple[str, str]] = set()
     for file, note in found:
         # The same words in the same function of a copied file say the same once more.
-        words = (note.symbol.rpartition(".")[2], note.about or note.text)
+        words = ("" if kind == "deprecated" else note.symbol.rpartition(".")[2], note.about or note.text)
         if file not in first and words not in alike:
             first[file] = (file, note)
             alike.add(words)
@@ -197,8 +197,13 @@ def _silent_fallbacks(study: Study) -> Iterator[Line]:
                 "without ", code(note.text), " another path is taken, silently, at ", pointer(Place(file, note.line))
             ),
             sentence(code(note.detail, 60), " after the import failed"),
-            sentence("install ", code(note.text.split(".")[0]), ", or test the name before relying on the fast path"),
+            sentence(*_installed(note.text), ", or test the name before relying on the fast path"),
         )
+
+
+def _installed(module: str) -> list[Inline]:
+    package = code(module.split(".")[0])
+    return ["install a ", package, " that has it"] if "." in module else ["install ", package]
 
 
 # --- open questions --------------------------------------------------------------------------------------------------

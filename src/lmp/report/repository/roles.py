@@ -335,7 +335,7 @@ class Roles:
         if not strong and fitting < 2:
             return 0
         score = 4.5 if strong else 2.0
-        score += 3 if kind.telling and any(re.fullmatch(kind.telling, name) for name in each.methods) else 0
+        score += 4 if kind.telling and any(re.fullmatch(kind.telling, name) for name in each.methods) else 0
         score += min(fitting, 8) * 0.5
         score += math.log2(1 + self._base.imported_by(each)) * 0.7
         score += math.log2(1 + len(self._base.subclasses.get(each.name, ()))) * 0.9

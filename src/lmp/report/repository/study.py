@@ -169,11 +169,19 @@ class Study:
             return said(definition.doc, width)
         methods = [name for name in definition.methods if not name.startswith("_")]
         if definition.kind == "class" and methods:
-            shown = ", ".join(methods[:6]) + (f" and {len(methods) - 6} more" if len(methods) > 6 else "")
-            return ["methods ", code(shown, width)]
+            # What is set up and asked for says least of what it does.
+            ranked = sorted(methods, key=lambda name: _PREPARES.match(name) is not None)
+            shown = list(ranked[:6])
+            while len(shown) > 1 and len(", ".join(shown)) > width:
+                shown.pop()
+            more = [f" and {len(methods) - len(shown)} more"] if len(methods) > len(shown) else []
+            return ["methods ", code(", ".join(shown), width), *more]
         if definition.kind == "class":
             bases = ", ".join(definition.bases)
-            return ["a class of ", code(bases, width)] if bases else ["a class without methods of its own"]
+            made = self.base.methods.get((definition.place.file, f"{definition.qualname}.__init__"))
+            taken = self.signature(made) if made is not None else "()"
+            with_: list[Inline] = [" made with ", code(taken, width)] if taken != "()" else []
+            return [*(["a ", code(bases, width)] if bases else ["a class without methods of its own"]), *with_]
         return self._done(definition, width)
 
     def _done(self, definition: Definition, width: int) -> Inline | list[Inline]:
@@ -202,6 +210,11 @@ class Study:
         names = [re.split(r"[:=]", part)[0].strip() for part in _top_commas(inner)]
         names = [name.split()[-1].lstrip("*&") if " " in name else name for name in names if name]
         return f"({', '.join(name for name in names if name not in ('self', 'cls', '/', '*'))})"
+
+
+_PREPARES = re.compile(
+    r"(?:init|is|has|get|set|supports?|check|validate|register|can|should|need|num|log)_|finalize_|max_|size_"
+)
 
 
 def _top_commas(text: str) -> list[str]:

@@ -86,7 +86,9 @@ class Callees:
             plain = [each for each in found if each.kind == "function"]
             return plain[0] if len(found) == len(plain) == 1 else None
         attribute = _self_attribute(func)
-        owner = self._class(inside) if attribute else None
+        if attribute is None:
+            return self._of_known(func, inside, function)
+        owner = self._class(inside)
         if owner is None:
             return None
         same = [
@@ -94,6 +96,20 @@ class Callees:
         ]
         # Of two of one name, a property with its setter or overloads, jedi knows which is meant.
         return same[0] if len(same) == 1 else None
+
+    def _of_known(self, func: ast.Attribute, inside: Definition, function: Function) -> Definition | None:
+        """``self.x.method(…)`` where ``self.x`` is made from one class, ``batch.method(…)`` of a parameter's type."""
+        attribute = _self_attribute(func.value)
+        classes: list[Definition] = []
+        if attribute is not None:
+            owner = self._class(inside)
+            classes = self._classes_of(owner, attribute) if owner else []
+        elif isinstance(func.value, ast.Name):
+            bound = {each for node in ast.walk(function) for each in _bound(node) if not isinstance(node, ast.arg)}
+            named = None if func.value.id in bound else _annotated(function, func.value.id)
+            found = self._named(named, inside.place.file) if named else []
+            classes = [each for each in found if each.kind == "class"]
+        return self._method(classes[0], func.attr) if len(classes) == 1 else None
 
     # -- rules ---------------------------------------------------------------------------------------------------------
 
@@ -328,6 +344,22 @@ def _iterated(function: Function, name: str) -> str | None:
             if element and name in _names(node.targets[0]):
                 return element
     return None
+
+
+def _annotated(function: Function, name: str) -> str | None:
+    """The class that a parameter is marked with: ``X``, ``"X"``, ``Optional[X]``, ``X | None``."""
+    arguments = function.args
+    marked = (
+        each.annotation for each in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs) if each.arg == name
+    )
+    node = next(marked, None)
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value.rpartition(".")[2] if node.value.replace(".", "_").isidentifier() else None
+    if isinstance(node, ast.Subscript) and ast.unparse(node.value).rpartition(".")[2] == "Optional":
+        node = node.slice
+    if isinstance(node, ast.BinOp) and isinstance(node.right, ast.Constant) and node.right.value is None:
+        node = node.left
+    return ast.unparse(node).rpartition(".")[2] if isinstance(node, ast.Name | ast.Attribute) else None
 
 
 def _bound(node: ast.AST) -> Iterator[str]:

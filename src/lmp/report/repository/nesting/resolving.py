@@ -48,6 +48,7 @@ class Resolver:
         """jedi's settings are of the process: they are as before afterwards."""
         try:
             import jedi
+            from parso.cache import parser_cache
         except ImportError:
             raise UsageError("a report on a code base needs more packages: pip install lmp[report]") from None
         before = jedi.settings.cache_directory, jedi.settings.auto_import_modules, jedi.settings.dynamic_params
@@ -67,6 +68,8 @@ class Resolver:
             finally:
                 jedi.settings.cache_directory, jedi.settings.auto_import_modules, jedi.settings.dynamic_params = before
                 self._scripts.clear()
+                # The trees of the files that it has read, which nothing asks for again.
+                parser_cache.clear()
 
     def _source_folders(self) -> list[str]:
         """``src`` and ``python``, where packages lie in them."""
