@@ -29,6 +29,7 @@ def review(
     results: o.Results = None,
     transformers: o.Transformers = None,
     pytorch: o.Pytorch = None,
+    path: o.Paths = None,
     as_json: o.Json = False,
     quiet: o.Quiet = False,
     debug: o.Debug = False,
@@ -41,12 +42,14 @@ def review(
     from lmp.cli.commands import DISAGREES, _note, _print_json, _results_folder
     from lmp.errors import UsageError
     from lmp.report.reviewing import review_file
-    from lmp.source.trees import find_trees, project_root
+    from lmp.source.trees import completed, find_trees, project_root
     from lmp.store.results import Store
 
     folders = tuple(root) if root else tuple(dict.fromkeys((Path.cwd(), project_root())))
     _must_be_folders(folders)
-    trees, store = find_trees(None, transformers, pytorch), Store(_results_folder(results))
+    # As reports are made: of one's own packages in the current folder, of the installed ones where none are vendored.
+    trees = completed(find_trees(None, transformers, pytorch, path or [Path.cwd()]))
+    store = Store(_results_folder(results))
     found: list[Review] = []
     unread = 0
     for file in files:

@@ -196,7 +196,10 @@ class ModelFacts:
     def place(self, file: str, line: int, symbol: str | None = None, end: int | None = None) -> Pointer:
         """A line of a file that is named relative to its tree."""
         path = self.trees.path_of(file)
-        tree = next((t for t in self.trees if path is not None and path.is_relative_to(t.root)), None)
+        # Packages of one's own may lie side by side in one folder: the tree is the one whose package the file is of.
+        above = [tree for tree in self.trees if path is not None and path.is_relative_to(tree.root)]
+        own = (tree for tree in above if path is not None and path.is_relative_to(tree.package_dir))
+        tree = next(own, above[0] if above else None)
         label = "" if tree is None else f"{tree_label(tree)}/"
         return Pointer(f"{label}{file}", line, end, symbol)
 

@@ -39,7 +39,8 @@ def review_file(file: Path, folders: Sequence[Path], given: bool, trees: Trees, 
     if ledger is not None and ledger.folder is not None and not given:
         folders = (Path(ledger.folder), *folders)
     beside = None if given else file.resolve().parent
-    roots = Roots({tree.name: tree.root for tree in trees}, tuple(folders), beside)
+    own_first = sorted(trees, key=lambda tree: tree not in trees.extra)
+    roots = Roots({tree.name: tree.root for tree in own_first}, tuple(folders), beside)
     review = review_text(str(file), text, roots, ledger, held.worth, held.notes)
     found = [ReviewFinding(rule="number", line=1, message=message) for message in held.wrong]
     return review.model_copy(update={"findings": [*found, *review.findings]})

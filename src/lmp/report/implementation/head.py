@@ -43,7 +43,9 @@ def head(facts: ModelFacts) -> list[tuple[str, Line]]:
 
 def _versions(facts: ModelFacts) -> dict[str, str]:
     names = {"pytorch": "PyTorch", "transformers": "transformers"}
-    found = {tree.name: f"{names.get(tree.name, tree.name)} {tree.version}" for tree in facts.trees}
+    read = {tree.name for source in facts.sources.values() for tree in (source.tree, source.forward_tree)}
+    trees = (tree for tree in facts.trees if tree.name in read or tree.name in names)
+    found = {tree.name: f"{names.get(tree.name, tree.name)} {tree.version}" for tree in trees}
     return {**{"pytorch": "PyTorch"}, **found}
 
 
