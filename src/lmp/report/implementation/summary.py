@@ -13,7 +13,7 @@ from lmp.report.facts import ModelFacts, Point
 from lmp.report.implementation import classes
 from lmp.report.implementation.classes import Component, components
 from lmp.report.implementation.drawing import pieces_of
-from lmp.report.implementation.insights import LIMITS
+from lmp.report.implementation.insights import LIMITS, over_cache
 from lmp.report.implementation.measures import Measure, ridge
 from lmp.report.implementation.naming import kind_of_layer, shape_text
 from lmp.report.implementation.reads import reads_of
@@ -219,6 +219,7 @@ def _attention(facts: ModelFacts, component: Component) -> Iterator[Line]:
         line += [", computed by ", Code(_computed_by(kernel)), " at ", _place(facts, component, kernel)]
     yield [*line, "; ", component.pointer, "."]
     yield from _inside_attention(facts, component)
+    yield from over_cache(component)
 
 
 def _inside_attention(facts: ModelFacts, component: Component) -> Iterator[Line]:
