@@ -16,7 +16,7 @@ from lmp.report.document.markdown import plain, to_markdown
 from lmp.report.document.parts import Document, Section
 from lmp.report.facts import ModelFacts
 from lmp.report.implementation import components, configuration, dataflow, head, summary
-from lmp.report.implementation.classes import MODEL, STACK, Component, _role
+from lmp.report.implementation.classes import MIXTURE, MODEL, ROUTER, STACK, Component, _role
 from lmp.report.implementation.classes import components as components_of
 from lmp.report.implementation.compulsory import compulsory_of
 from lmp.report.implementation.constraints import _with_pinned
@@ -193,3 +193,7 @@ def test_products_over_the_whole_cache_are_named(small_latent: ModelFacts) -> No
 
 def test_no_product_of_llama_is_over_the_cache(small_llama: ModelFacts) -> None:
     assert not list(over_cache(component(small_llama, "attention")))
+
+
+def test_what_calls_a_router_is_a_mixture_of_experts() -> None:
+    assert _role([], {ROUTER, "module"}) == MIXTURE
