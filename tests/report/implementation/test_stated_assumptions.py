@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -100,6 +101,20 @@ def test_experts_under_uniform_routing(small_latent: ModelFacts) -> None:
     assert named[f"routed.{key}.most.read"] == small_latent.amount("read", small_latent.point(key)).value
     assert named[f"bound.{key}.most.total"] == named[f"bound.{key}.total"] > named[f"bound.{key}.uniform.total"]
     assert "as if no two tokens shared an expert" in text_of(performance.section(small_latent))
+
+
+def test_bounds_over_the_devices_that_are_named(small_llama: ModelFacts) -> None:
+    # Everything fits on one device: no column says more.
+    assert "over its devices" not in text_of(performance.section(small_llama))
+    point = small_llama.point(DECODE)
+    tight = replace(small_llama, device=replace(small_llama.device, memory=250_000))
+    held = tight.named["weight_bytes"] + tight.flows.peaks[DECODE].total
+    devices = -(-held // 250_000)
+    assert devices > 1
+    assert "Eager, over its devices" in text_of(performance.section(tight))
+    assert performance.over_devices(tight, point).value == Fraction(
+        tight.named[f"bound.{DECODE}.total"], devices * 10**12
+    )
 
 
 # --- the cache -------------------------------------------------------------------------------------------------------

@@ -438,8 +438,9 @@ def _alternatives(sent: Sequence[Sent]) -> list[Inline]:
 
 
 def _sent_row(facts: ModelFacts, one: Sent) -> list[Line]:
+    exchange = one.collective.primitive == "all_to_all" and bool(one.collective.function)
     operation: list[Inline] = [
-        "output of ",
+        *([Code(f"{one.collective.function}()"), " of "] if exchange else ["output of "]),
         Code(one.rule.pattern),
         f" ({one.rule.style}",
         f", {one.way})" if one.way else ")",

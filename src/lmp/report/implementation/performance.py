@@ -136,11 +136,18 @@ def _held(facts: ModelFacts, point: Point) -> list[Line]:
 
 def devices_needed(facts: ModelFacts, point: Point) -> Number:
     """How many devices' memory it takes for weights, KV cache and activations."""
-    return facts.number(
-        "ceil(({w} + {a}) / {m})", "",
-        w=Term(name="weight_bytes"), a=Term(name=f"peak.{point.key}.total"),
-        m=Term(constant=facts.device.memory, source=facts.device.source),
-    )  # fmt: skip
+    return facts.number(DEVICES, "", **_needed(facts, point))
+
+
+DEVICES = "ceil(({w} + {a}) / {m})"
+
+
+def _needed(facts: ModelFacts, point: Point) -> dict[str, Term]:
+    return {
+        "w": Term(name="weight_bytes"),
+        "a": Term(name=f"peak.{point.key}.total"),
+        "m": Term(constant=facts.device.memory, source=facts.device.source),
+    }
 
 
 def _compulsory(facts: ModelFacts) -> Line:
@@ -211,6 +218,13 @@ def _columns_read(facts: ModelFacts) -> Line:
         ": all matrix products that this code does at the peak rate, or the compulsory traffic of 8.1 at the "
         "bandwidth, whichever takes longer. It is of this code's products: an algorithm that does fewer may take less.",
     ]
+    if _is_spread(facts):
+        line += [
+            " ",
+            Bold(SPREAD),
+            ": the bound divided by the devices of 8.1, as if they shared all work evenly and sent one another "
+            "nothing; all other columns are of one device.",
+        ]
     if facts.bounds.is_routed:
         line += [
             " The columns ",
@@ -222,17 +236,18 @@ def _columns_read(facts: ModelFacts) -> Line:
 
 
 def _bounds_table(facts: ModelFacts) -> Table:
-    routed = facts.bounds.is_routed
+    routed, spread = facts.bounds.is_routed, _is_spread(facts)
     columns = (
         "Point",
         "Bound, eager",
+        *([SPREAD] * spread),
         *(["Eager, uniform routing"] * routed),
         "Compute bound",
         "Memory bound",
         "Vector bound",
-        "Lower bound, fully fused",
+        f"Lower bound, fully fused{', no two share' if routed else ''}",
         *(["Fully fused, uniform routing"] * routed),
-        "Tokens/s, eager, at most",
+        f"Tokens/s, eager, {'no two share' if routed else 'at most'}",
         *(["Tokens/s, eager, uniform routing"] * routed),
         "Tokens/s, fully fused, at most",
     )
@@ -241,12 +256,31 @@ def _bounds_table(facts: ModelFacts) -> Table:
         name = f"bound.{point.key}"
         shares = [_part(facts, f"{name}.{limit}", f"{name}.total") for limit in ("compute", "memory", "vector")]
         even = [seconds(facts, f"{name}.uniform.total")] if routed else []
-        row: list[Line] = [point.title, seconds(facts, f"{name}.total"), *even, *shares, _fused(facts, point)]
+        over: list[Line] = (
+            [over_devices(facts, point) if point.key in facts.flows.peaks else "not run"] if spread else []
+        )
+        row: list[Line] = [point.title, seconds(facts, f"{name}.total"), *over, *even, *shares, _fused(facts, point)]
         row += [_fused(facts, point, "uniform")] if routed else []
         row.append(_tokens(facts, point, f"{name}.total"))
         row += [_tokens(facts, point, f"{name}.uniform.total")] if routed else []
         rows.append([*row, _fused_tokens(facts, point)])
     return Table(columns, rows, right=frozenset(range(1, len(columns))))
+
+
+SPREAD = "Eager, over its devices"
+
+
+def _is_spread(facts: ModelFacts) -> bool:
+    """Whether some point takes more memory than one device has."""
+    seen = [point for point in facts.points if point.key in facts.flows.peaks and facts.inspection is not None]
+    return any(devices_needed(facts, point).value > 1 for point in seen)
+
+
+def over_devices(facts: ModelFacts, point: Point) -> Number:
+    """The bound divided by the devices that the point's memory takes."""
+    return facts.number(
+        f"{{t}} / (10 ** 12 * {DEVICES})", "s", t=Term(name=f"bound.{point.key}.total"), **_needed(facts, point)
+    )
 
 
 def _part(facts: ModelFacts, part: str, whole: str) -> Line:
