@@ -20,6 +20,7 @@ from lmp.report.implementation.parallelism import host_waits
 from lmp.report.implementation.plans import Plans
 from lmp.report.implementation.searching import Function, Searched, reached_functions
 from lmp.report.implementation.timeline import model_lines
+from lmp.report.implementation.timing import over_devices
 
 PREFILL, DECODE = "prefill-b1-s2048", "decode-b1-c2048"
 
@@ -112,9 +113,7 @@ def test_bounds_over_the_devices_that_are_named(small_llama: ModelFacts) -> None
     devices = -(-held // 250_000)
     assert devices > 1
     assert "Eager, over its devices" in text_of(performance.section(tight))
-    assert performance.over_devices(tight, point).value == Fraction(
-        tight.named[f"bound.{DECODE}.total"], devices * 10**12
-    )
+    assert over_devices(tight, point).value == Fraction(tight.named[f"bound.{DECODE}.total"], devices * 10**12)
 
 
 # --- the cache -------------------------------------------------------------------------------------------------------
