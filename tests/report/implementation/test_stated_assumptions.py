@@ -16,7 +16,7 @@ from lmp.report.implementation import faq, parallelism, performance
 from lmp.report.implementation.assumptions import masked_line
 from lmp.report.implementation.expanding import anew
 from lmp.report.implementation.kept import kept_line
-from lmp.report.implementation.parallelism import host_waits
+from lmp.report.implementation.overlap import host_waits
 from lmp.report.implementation.plans import Plans
 from lmp.report.implementation.searching import Function, Searched, reached_functions
 from lmp.report.implementation.timeline import model_lines

@@ -9,7 +9,7 @@ from lmp.report.document.amounts import Number, Term
 from lmp.report.document.parts import Block, Bold, Bullets, Code, Image, Inline, Line, Paragraph, Table
 from lmp.report.facts import ModelFacts, Point, short
 from lmp.report.implementation.operators import joined
-from lmp.report.implementation.parallelism import host_waits
+from lmp.report.implementation.overlap import host_waits
 from lmp.report.implementation.plans import Plans
 from lmp.report.implementation.searching import Searched, ran_functions
 from lmp.report.implementation.timing import seconds
