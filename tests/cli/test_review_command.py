@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -98,11 +99,89 @@ def test_what_cannot_be_read(lmp: Lmp, tmp_path: Path, content: bytes | None, me
     assert message in done.stderr
 
 
-def test_a_list_of_numbers_that_is_none(lmp: Lmp, report: Path) -> None:
-    (report.parents[1] / "assets/small-numbers.json").write_text("{}")
-    code, _, error = review(lmp, report)
-    assert code == 2
-    assert "is no list of numbers of lmp's" in error
+DEEP = "[" * 100_000
+
+
+@pytest.mark.parametrize("content", [b"{}", b"\xff", DEEP.encode(), b'{"kind": "model", "subject": 3}', b"{" * 9])
+def test_a_list_of_numbers_that_is_none(lmp: Lmp, report: Path, content: bytes) -> None:
+    (report.parents[1] / "assets/small-numbers.json").write_bytes(content)
+    code, out, error = review(lmp, report)
+    assert (code, error) == (4, "error: 1 finding\n")
+    assert f"{report}:1: number: {report.parents[1]}/assets/small-numbers.json is no list of numbers of lmp's" in out
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"device": "nonsense"}, "there is no device 'nonsense'"),
+        ({"batch_size": -1}, "batch_size is set to -1"),
+        ({"batch_size": None}, "batch_size has no value"),
+        ({"hidden_size": 9}, "point p has the value 9 for hidden_size, the results have 8"),
+        ({"more": 9}, "point p has the value 9 for more, the results have none"),
+    ],
+)
+def test_a_list_of_numbers_that_was_changed(lmp: Lmp, report: Path, change: dict[str, object], why: str) -> None:
+    file = report.parents[1] / "assets/small-numbers.json"
+    ledger = json.loads(file.read_text())
+    if "device" in change:
+        ledger |= change
+    else:
+        values = {**ledger["points"]["p"], **change}
+        ledger["points"]["p"] = {name: value for name, value in values.items() if value is not None}
+    file.write_text(json.dumps(ledger))
+    code, out, _ = review(lmp, report)
+    assert code == 4
+    assert f"{report}:1: number: {file}: " in out
+    assert why in out
+
+
+def test_points_that_no_number_is_of_are_not_worked_out(lmp: Lmp, report: Path) -> None:
+    file = report.parents[1] / "assets/small-numbers.json"
+    ledger = json.loads(file.read_text())
+    ledger["points"] |= {f"p{n}": {"batch_size": -1} for n in range(3000)}
+    file.write_text(json.dumps(ledger))
+    assert review(lmp, report)[0] == 0
+
+    entry = ledger["numbers"][0]
+    for n in range(100):
+        claim = {"expression": "{a}", "terms": {"a": {"point": f"q{n}", "quantity": "flops"}}}
+        ledger["points"][f"q{n}"] = ledger["points"]["p"]
+        ledger["numbers"].append({**entry, "claim": claim})
+    file.write_text(json.dumps(ledger))
+    assert "numbers of 101 points, at most 64 are worked out" in review(lmp, report)[1]
+
+
+def test_one_file_that_is_wrong_does_not_hide_the_others(lmp: Lmp, report: Path, tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.md"
+    wrong.write_text("about {repo_name}\n")
+    done = lmp("review", str(tmp_path / "gone.md"), str(wrong), str(report), "--results", str(tmp_path / "none"))
+    assert done.exit_code == 4
+    assert "gone.md cannot be read" in done.stderr
+    assert f"{wrong}:1: placeholder: {{repo_name}}" in done.stdout
+    assert f"{report}: ok" in done.stdout
+    done = lmp("review", str(tmp_path / "gone.md"), str(report), "--results", str(tmp_path / "none"))
+    assert done.exit_code == 2
+
+
+def test_what_is_no_regular_file_is_not_waited_for(lmp: Lmp, report: Path, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.md")
+    (tmp_path / "loop.md").symlink_to("loop.md")
+    (tmp_path / "zero.md").symlink_to("/dev/zero")
+    for name in ("pipe.md", "zero.md", "loop.md", "/dev/zero", "."):
+        done = lmp("review", str(tmp_path / name))
+        assert (done.exit_code, "cannot be read: " in done.stderr) == (2, True), name
+    file = report.parents[1] / "assets/small-numbers.json"
+    file.unlink()
+    os.mkfifo(file)
+    assert "is no list of numbers" in review(lmp, report)[1]
+
+
+def test_a_link_to_a_report_and_a_mark_at_its_beginning(lmp: Lmp, report: Path, tmp_path: Path) -> None:
+    report.write_bytes(b"\xef\xbb\xbf" + TEXT.replace("\n", "\r\n").encode())
+    link = tmp_path / "link.md"
+    link.symlink_to(report)
+    done = lmp("review", str(link), "--results", str(tmp_path / "analysis_results"))
+    assert (done.exit_code, done.stdout) == (0, f"{link}: ok; 0 pointers opened, 1 number held\n")
 
 
 def test_pointers_are_looked_for_where_it_is_said(lmp: Lmp, tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ def show_model(outcome: ModelOutcome, depth: int, as_json: bool, why_engine: str
         print_model(console(), outcome, depth, why_engine)
     for warning in outcome.warnings:
         _note(f"warning: {warning}")
-    _exit_if_a_part_failed(outcome.model.parts)
+    exit_if_a_part_failed(outcome.model.parts)
 
 
 def _one_model(model_path: str | None, model: str | None, options: Options) -> str:
@@ -114,7 +114,8 @@ def _one_folder(results: Path | None, module_analysis: Path | None) -> Path | No
     return results or module_analysis
 
 
-def _exit_if_a_part_failed(parts: Mapping[str, Part]) -> None:
+def exit_if_a_part_failed(parts: Mapping[str, Part]) -> None:
+    """Ends with 4 where the formulas of a class do not agree with execution."""
     failed = [name for name, part in parts.items() if part.status == "failed"]
     if failed:
         _note(f"error: the formulas do not agree with execution: {', '.join(failed)}")

@@ -17,6 +17,7 @@ from lmp.cli import options as o
 if TYPE_CHECKING:
     from lmp.agents.run import Run
     from lmp.pipeline.module import Options
+    from lmp.records import ModelAnalysis
     from lmp.report.making import Making
     from lmp.report.writing import Written
 
@@ -254,6 +255,18 @@ def _model(name: str | None, options: Options, asked: Asked) -> None:
     if Form.html in asked.forms and not asked.dry_run:
         page, is_new = write_page(asked.folder, facts)
         _say_written(page, is_new, asked)
+    _warn(facts.model)
+
+
+def _warn(model: ModelAnalysis) -> None:
+    """What the report says at its top. Ends with 4 where formulas do not agree with execution."""
+    from lmp.cli.commands import _note
+    from lmp.cli.expand import exit_if_a_part_failed
+    from lmp.report.warnings import of_the_model
+
+    for line in of_the_model(model):
+        _note(f"warning: {line}")
+    exit_if_a_part_failed(model.parts)
 
 
 # --- code bases ------------------------------------------------------------------------------------------------------
@@ -378,5 +391,8 @@ def _all(name: str | None, options: Options, asked: Asked) -> None:
                 _note(shown(note))
             _say_written(asked.folder / str(one.report), one.changed, asked)
     _note(f"index: {asked.folder / INDEX}")
-    if any(one.why_not for one in listed):
+    failed = [one.stored.name for one in listed if one.stored.analysis.verification.status == "failed"]
+    if failed:
+        _note(f"error: the formulas do not agree with execution: {', '.join(failed)}")
+    if failed or any(one.why_not for one in listed):
         raise typer.Exit(DISAGREES)

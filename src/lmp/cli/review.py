@@ -29,6 +29,7 @@ def review(
     results: o.Results = None,
     transformers: o.Transformers = None,
     pytorch: o.Pytorch = None,
+    path: o.Paths = None,
     as_json: o.Json = False,
     quiet: o.Quiet = False,
     debug: o.Debug = False,
@@ -39,14 +40,26 @@ def review(
     that is named beside it. The numbers of lmp's own reports are worked out again from the results.
     """
     from lmp.cli.commands import DISAGREES, _note, _print_json, _results_folder
+    from lmp.errors import UsageError
     from lmp.report.reviewing import review_file
-    from lmp.source.trees import find_trees, project_root
+    from lmp.source.trees import completed, find_trees, project_root
     from lmp.store.results import Store
 
     folders = tuple(root) if root else tuple(dict.fromkeys((Path.cwd(), project_root())))
     _must_be_folders(folders)
-    trees, store = find_trees(None, transformers, pytorch), Store(_results_folder(results))
-    found = [review_file(file, folders, bool(root), trees, store) for file in files]
+    # As reports are made: of one's own packages in the current folder, of the installed ones where none are vendored.
+    trees = completed(find_trees(None, transformers, pytorch, path or [Path.cwd()]))
+    store = Store(_results_folder(results))
+    found: list[Review] = []
+    unread = 0
+    for file in files:
+        try:
+            found.append(review_file(file, folders, bool(root), trees, store))
+        except UsageError as error:
+            if len(files) == 1:
+                raise
+            _note(f"error: {str(error).splitlines()[0]}")
+            unread = error.exit_code
     if as_json:
         _print_json([one.model_dump(mode="json") for one in found])
     else:
@@ -54,7 +67,8 @@ def review(
     wrong = sum(len(one.findings) for one in found)
     if wrong:
         _note(f"error: {count(wrong, 'finding')}")
-        raise typer.Exit(DISAGREES)
+    if wrong or unread:
+        raise typer.Exit(DISAGREES if wrong else unread)
 
 
 def print_findings(file: str, findings: Sequence[ReviewFinding]) -> None:

@@ -10,6 +10,7 @@ REPORTS/assets/<name>-findings.json             of a report that was not written
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ from pathlib import Path
 from lmp.errors import ReportRefused
 from lmp.records import Review
 from lmp.report.document.ledger import Ledger
-from lmp.store.files import storage_errors, write_whole
+from lmp.store.files import storage_errors, whole_file, write_whole
 
 IMPLEMENTATIONS, REPOSITORIES, ASSETS = "implementations", "repositories", "assets"
 _ENDING = "-analysis.md"
@@ -67,11 +68,25 @@ def write_report(folder: Path, report: Report, review: Review) -> list[Path]:
             write_whole(findings, review.model_dump_json(indent=2) + "\n")
             raise ReportRefused(_refused(report, review, findings), report.file, review.findings)
         contents = {f"{ASSETS}/{name}": content for name, content in report.assets.items()}
-        contents[f"{ASSETS}/{report.name}-numbers.json"] = ledger_text(report.ledger).encode()
-        contents[report.file] = report.text.encode()  # the last one: what it shows is there
-        written = [folder / name for name, content in contents.items() if write_changed(folder / name, content)]
+        contents[f"{ASSETS}/{report.name}-numbers.json"] = ledger_text(with_lines(report)).encode()
+        contents[report.file] = report.text.encode()
+        written = write_together({folder / name: content for name, content in contents.items()})
         findings.unlink(missing_ok=True)
     return written
+
+
+def write_together(contents: Mapping[Path, bytes]) -> list[Path]:
+    """Write the files that do not hold just that; returns them.
+
+    All of them change or none: each is complete on disk before the first takes its place, in the order given.
+    """
+    changed = [file for file, content in contents.items() if not (file.is_file() and file.read_bytes() == content)]
+    with contextlib.ExitStack() as stack:
+        for file in reversed(changed):  # what was opened last takes its place first
+            handle = stack.enter_context(whole_file(file))
+            handle.write(contents[file])
+            handle.flush()
+    return changed
 
 
 def write_changed(file: Path, content: bytes) -> bool:
@@ -80,6 +95,15 @@ def write_changed(file: Path, content: bytes) -> bool:
         return False
     write_whole(file, content)
     return True
+
+
+def with_lines(report: Report) -> Ledger:
+    """The list of numbers with the digits of every line, so that a review finds any that is another one later."""
+    from lmp.report.review.reading import read_markdown
+    from lmp.report.review.written import lines_with_digits
+
+    found = [tokens for _, tokens in lines_with_digits(read_markdown(report.text))]
+    return report.ledger.model_copy(update={"lines": found})
 
 
 def ledger_text(ledger: Ledger) -> str:

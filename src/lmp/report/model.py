@@ -48,6 +48,7 @@ def _report(facts: ModelFacts, made: Document, plots: Mapping[str, bytes]) -> Re
         config=facts.model.config.name,
         device=facts.device.name,
         points={point.key: dict(point.values) for point in facts.points},
+        sizes=dict(facts.sizes),
         named={name: facts.named[name] for name in names_in(numbers)},
         numbers=numbers,
     )

@@ -60,7 +60,7 @@ def test_what_is_right_is_not_complained_about(text: str, repo: Path) -> None:
         ("x\n\nsee `pkg/gone.py:4`", 3, "pkg/gone.py:4: there is no such file"),
         ("`pkg/cache.py:11`", 1, "pkg/cache.py:11: the file has 10 lines"),
         ("`pkg/cache.py:0`", 1, "pkg/cache.py:0: the file has 10 lines"),
-        ("`pkg/cache.py:9-8`", 1, "pkg/cache.py:9-8: the file has 10 lines"),
+        ("`pkg/cache.py:9-8`", 1, "pkg/cache.py:9-8: the lines are the wrong way round"),
         ("`pkg/cache.py:9` (`Cache`)", 1, "it stands at line 4"),
         ("`Cache` (`pkg/cache.py:9`)", 1, "it stands at line 4"),
         ("`pkg/cache.py:4` (`Other`)", 1, "nor anywhere else"),
@@ -157,6 +157,14 @@ BOX = "```\n┌────┐\n│ a  │\n└────┘\n```"
         "```\nModel\n├── a\n│   └── b\n└── c\n```",
         "```\n┌──┐   ┌──┐\n│a ├──▶│b │\n└─┬┘   └──┘\n  ▼\n  c\n```",
         '```mermaid\nflowchart TB\n  a["A"]\n  subgraph g["G"]\n    b["B (x)"]\n  end\n  a -->|"y"| b\n```',
+        # The template's own, and what else Mermaid takes.
+        "```mermaid\nflowchart TB\n  EP[Entrypoints] --> CORE[Core library]\n  LOOP --> EXEC[Execution / kernels]\n```",
+        "```mermaid\ngraph LR;\n  A & B-->C{Ok?};C -- yes --> D((x));D -.-> E[(db)]:::big;classDef big fill:#fff\n```",
+        "```mermaid\n%%{init: {}}%%\nflowchart\nsubgraph one [The first]\nA-->|to be| B\nend\nstyle A fill:#fff\n```",
+        '```mermaid\nflowchart TD\n  A["two\nlines"] ==> B([x]) --- C[[y]] <--> D{{"z (1)"}}\n```',
+        "```mermaid\nsequenceDiagram\n  A->>B: hi\n```",
+        "```\n┌──────┐\n│ 模型 │\n└──────┘\n```",  # the two are two columns wide each
+        "```\n┌────┐\n│ 模型 │\n└────┘\n```",  # or are not
         "```python\n" + "x" * 150 + "\n```",
     ],
 )
@@ -169,9 +177,10 @@ def test_a_diagram_that_is_well_formed(text: str, repo: Path) -> None:
     [
         ("```\n┌────┐\n│ a  │\n└───┘\n```", 4, "┘ in column 5 has nothing above"),
         ("```\n┌────┐\n│ a \n└────┘\n```", 2, "┐ in column 6 has nothing below"),
-        ("```\n→" + "x" * 100 + "\n```", 2, "101 columns wide"),
-        ("```mermaid\nflowchart TB\n  a[A] --> b[B]\n```", 3, "not a node with a quoted label"),
-        ('```mermaid\nflowchart TB\n  a["A"]\n  a --> c\n```', 4, "leads to c"),
+        ("```mermaid\nflowchart TB\n  a[A (x)] --> b[B]\n```", 3, "not a node with a label"),
+        ('```mermaid\nflowchart TB\n  a["A] --> b["B"]\n```', 3, "not a node with a label"),
+        ("```mermaid\nflowchart TB\n  a[A]\n  a --> \n```", 4, "not a node with a label"),
+        ("```mermaid\nflowchart TB\n  a[A] -- > b[B]\n```", 3, "not a node with a label"),
         ('```mermaid\nflowchart TB\n  subgraph g["G"]\n  a["A"]\n```', 4, "has no end"),
         ("```mermaid\ngrph\n```", 2, "begins with flowchart"),
     ],
@@ -180,6 +189,23 @@ def test_a_diagram_that_is_broken(text: str, line: int, message: str, repo: Path
     findings = found(text, repo)
     assert findings[0][:2] == ("diagram", line)
     assert message in findings[0][2]
+
+
+def test_a_report_of_lmps_own_is_held_to_more() -> None:
+    """What is a matter of taste elsewhere: 100 columns, quoted labels, no node without a label, bars that lead on."""
+    mermaid = "```mermaid\nflowchart TB\n  {}\n```"
+    box = "```\n┌────┐\n│ a  │\n│ b │\n│ c  │\n└────┘\n```"  # the bar of b is one to the left
+    for text, line, message in (
+        ("```\n→" + "x" * 100 + "\n```", 2, "101 columns wide"),
+        (mermaid.format("a[A]"), 3, "not a node with a label"),
+        (mermaid.format('a["A"]\n  a --> c'), 4, "leads to c"),
+        (box, 4, "│ in column 5 has nothing above or below"),
+        ("| a | b |\n| --- | --- |\n| x | y |\n| z |  |", 4, "nothing is said of z"),
+    ):
+        assert review_text("r.md", text, Roots()).findings == []
+        ((_, at, why),) = reviewed(text)
+        assert at == line
+        assert message in why
 
 
 # --- numbers ---------------------------------------------------------------------------------------------------------

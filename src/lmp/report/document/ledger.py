@@ -9,6 +9,7 @@ from pydantic import Field
 
 from lmp.records import Record
 from lmp.report.document.amounts import Claim, Number
+from lmp.report.document.markdown import title
 from lmp.report.document.parts import Block, Bullets, Document, Fence, Line, Paragraph, Section, Table
 
 
@@ -30,8 +31,10 @@ class Ledger(Record):
     device: str | None = Field(default=None, description="whose peak rates the bounds are of")
     folder: str | None = Field(default=None, description="of a repository: where it was read, as it was given")
     points: dict[str, dict[str, int]] = Field(default_factory=dict)
+    sizes: dict[str, int] = Field(default_factory=dict, description="values that were given for every point: --set")
     named: dict[str, int] = Field(default_factory=dict, description="values of the terms above that have a name")
     numbers: list[Entry] = Field(default_factory=list)
+    lines: list[str] = Field(default=[], description="the words with digits of each line that has any, as written")
 
 
 def names_in(numbers: Iterable[Entry]) -> list[str]:
@@ -53,9 +56,9 @@ def entries(document: Document) -> Iterator[Entry]:
 def numbers_in(document: Document) -> Iterator[tuple[str, Number]]:
     """Every number of a document, after the title of its section."""
     for _, line in document.head:
-        yield from ((document.title, number) for number in _in_line(line))
+        yield from ((title(document), number) for number in _in_line(line))
     for block in document.opening:
-        yield from ((document.title, number) for number in _in_block(block))
+        yield from ((title(document), number) for number in _in_block(block))
     for section in document.sections:
         yield from _in_section(section)
 

@@ -36,7 +36,7 @@ _BLANK = re.compile(r"\s+")
 
 def to_markdown(document: Document) -> str:
     """The whole report, with one line end at its end."""
-    lines = [f"# {_text(document.title)}{' ' + _code(document.quoted) if document.quoted else ''}", ""]
+    lines = [f"# {_line(document.title)}", ""]
     for name, content in document.head:
         lines.append(f"**{name}:** {_line(content)}  ")
     lines.append("")
@@ -161,6 +161,11 @@ def _paragraph(content: Line) -> str:
 
 def _line(content: Line) -> str:
     return "".join(map(_inline, _pieces(content)))
+
+
+def title(document: Document) -> str:
+    """The document's title without markup: what its first section is called."""
+    return "".join(map(plain, _pieces(document.title)))
 
 
 def _inline(piece: Inline) -> str:

@@ -129,7 +129,8 @@ class Section:
 class Document:
     """``head`` are the bold lines under the title: name and content."""
 
-    title: str
+    title: Line
+    """A name that may be any text stands in it as `Code`."""
     head: Sequence[tuple[str, Line]]
     sections: Sequence[Section]
     foot: str = ""
@@ -137,5 +138,3 @@ class Document:
     """A horizontal rule between the sections."""
     opening: Sequence[Block] = field(default=())
     """What stands before the first section: what the reader must know of all numbers."""
-    quoted: str = ""
-    """The end of the title, where that is a name that could be read as words of the report: written as code."""

@@ -8,6 +8,7 @@ from importlib import metadata
 from lmp.report import warnings
 from lmp.report.document.parts import Block, Bold, Bullets, Code, Inline, Line, Paragraph
 from lmp.report.facts import ModelFacts, short
+from lmp.report.implementation.constraints import pinned_of
 from lmp.report.implementation.naming import plain_formula
 
 HASH = 12
@@ -42,7 +43,9 @@ def head(facts: ModelFacts) -> list[tuple[str, Line]]:
 
 def _versions(facts: ModelFacts) -> dict[str, str]:
     names = {"pytorch": "PyTorch", "transformers": "transformers"}
-    found = {tree.name: f"{names.get(tree.name, tree.name)} {tree.version}" for tree in facts.trees}
+    read = {tree.name for source in facts.sources.values() for tree in (source.tree, source.forward_tree)}
+    trees = (tree for tree in facts.trees if tree.name in read or tree.name in names)
+    found = {tree.name: f"{names.get(tree.name, tree.name)} {tree.version}" for tree in trees}
     return {**{"pytorch": "PyTorch"}, **found}
 
 
@@ -81,7 +84,7 @@ def _limits(facts: ModelFacts) -> Iterator[Line]:
                 Code(plain_formula(broken.assumption)),
             ]
     if model.pinned:
-        names = ", ".join(f"{name} = {value}" for name, value in model.pinned.items())
+        names = ", ".join(f"{name} = {value}" for name, value in pinned_of(facts).items())
         yield f"Values of the config that the formulas hold for alone: {names}"
     found = facts.inspection
     if found is not None and found.quantised:
@@ -89,7 +92,7 @@ def _limits(facts: ModelFacts) -> Iterator[Line]:
             f"The checkpoint is quantised ({found.quantised}). Every figure here is of weights in {found.dtype}: "
             "weight bytes and times of what reads weights are larger than with the checkpoint's own kernels."
         )
-    if model.attn_implementation != model.attn_requested:
+    if model.attn_implementation is not None and model.attn_implementation != model.attn_requested:
         yield (
             f"Attention runs as {model.attn_implementation}, because the model does not support "
             f"{model.attn_requested}: each operator writes and reads the scores, which a fused kernel would not do."

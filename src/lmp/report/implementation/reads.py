@@ -8,7 +8,8 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from lmp.report.document.parts import Code, Inline, Pointer
+from lmp.report.document.parts import Inline, Pointer
+from lmp.report.document.quoting import quoted, quoted_code
 from lmp.report.facts import ModelFacts
 from lmp.report.implementation.sources import Piece, Sources, module_name
 from lmp.source.names import Definition, Names, dotted_name
@@ -228,8 +229,8 @@ def marked(text: str) -> list[Inline]:
     """Text of a docstring, in which backquotes mark code."""
     parts = text.split("`")
     if len(parts) % 2 == 0:
-        return [text]
-    return [Code(part) if index % 2 else part for index, part in enumerate(parts) if part]
+        return [quoted(text)]
+    return [quoted_code(part) if index % 2 else quoted(part) for index, part in enumerate(parts) if part]
 
 
 def methods(piece: Piece) -> Iterator[FunctionNode]:

@@ -75,7 +75,8 @@ def _called_by(function: Function, facts: ModelFacts, names: Names) -> Iterator[
     tree = next((t for t in facts.trees if function.path.is_relative_to(t.package_dir)), None)
     if tree is None:
         return
-    parts = function.path.relative_to(tree.package_dir).with_suffix("").parts
+    inside_package = function.path.relative_to(tree.package_dir)  # "." where the package is one file
+    parts = inside_package.with_suffix("").parts if inside_package.name else ()
     module = names.module(".".join([tree.import_name, *(part for part in parts if part != "__init__")]))
     for node in _nodes(function) if module is not None else ():
         # Also a function that is named without being called: it may be called by another name.

@@ -65,8 +65,7 @@ def of_study(found: Study) -> Document:
     sections.append(checklist(found, sections))
     name = base.facts.root_name
     return Document(
-        title=f"Repo analysis: {name}" if is_plain(name) else "Repo analysis:",
-        quoted="" if is_plain(name) else folder_name(name).text,
+        title=["Repo analysis: ", name if is_plain(name) else folder_name(name)],
         head=[
             ("Repo", address(base)),
             ("Local clone", Code(printable(str(found.clone)))),

@@ -11,7 +11,8 @@ from lmp.report.review.diagrams import check_diagrams
 from lmp.report.review.figures import check_numbers
 from lmp.report.review.placeholders import check_placeholders, check_tables
 from lmp.report.review.places import Roots, check_pointers
-from lmp.report.review.reading import read_markdown
+from lmp.report.review.reading import NESTING, read_markdown
+from lmp.report.review.written import check_written
 
 __all__ = ["Review", "ReviewFinding", "Roots", "review_text"]
 
@@ -30,12 +31,18 @@ def review_text(
     """
     parts = read_markdown(text)
     pointers, findings = check_pointers(parts, roots)
-    findings += [*check_placeholders(parts), *check_tables(parts), *check_diagrams(parts)]
+    strict = ledger is not None
+    findings += [*check_placeholders(parts), *check_tables(parts, strict), *check_diagrams(parts, strict)]
     count, remarks = 0, list(notes)
+    if parts.too_deep is not None:
+        remarks.append(f"line {parts.too_deep} is nested more than {NESTING} deep: what stands in it was not looked at")
     if ledger is None:
         remarks.append("the numbers were not held against results: none belong to this file")
     else:
         count, wrong = check_numbers(parts, ledger, worth)
         findings += wrong
+        told = {(finding.line, word) for finding in findings for word in finding.message.split()}
+        changed = check_written(parts, ledger.lines) if ledger.lines else ()
+        findings += [finding for finding in changed if (finding.line, finding.message.split()[0]) not in told]
     findings.sort(key=lambda finding: finding.line)
     return Review(file=file, findings=findings, pointers=pointers, numbers=count, notes=remarks)

@@ -10,7 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from lmp.records import ReviewFinding
-from lmp.report.review.reading import CLOSE, OPEN, Text
+from lmp.report.review.citing import Cited, cited
+from lmp.report.review.reading import Text
+
+__all__ = ["NEAR", "Cited", "Roots", "check_pointers", "cited", "first_definition", "lines_of", "stands_near"]
 
 NEAR = 3
 """Lines between a pointer and its symbol."""
@@ -19,39 +22,10 @@ LARGEST = 20_000_000
 """Bytes of a file that is opened for a pointer."""
 
 MOST_FILES = 200_000
-_WRITTEN = (
-    "py pyi pyx cu cuh cpp cc cxx c h hpp hip mm m metal inl md rst txt toml yaml yml json cfg ini sh bash ipynb js mjs"
-    " ts tsx jsx rs go java kt swift proto cmake in j2 jinja html css sql lua rb php pl tcl zig s asm ptx cl glsl lock"
-)
-SUFFIXES = frozenset(re.findall(r"\w+", _WRITTEN))
-PLAIN_NAMES = frozenset({"Makefile", "Dockerfile", "CMakeLists.txt", "Justfile", "LICENSE"})
 SKIPPED = frozenset({".git", ".venv", "node_modules", "__pycache__"})
 
-_LINES = (
-    r"(?::(?P<line>\d{1,9})(?:-(?P<end>\d{1,9}))?(?![\w.])"  # :163, :163-165
-    r"|#L(?P<line2>\d{1,9})(?:-L?(?P<end2>\d{1,9}))?(?!\w))"  # #L163-L165
-)
-_SYMBOL_AFTER = rf"(?:{CLOSE})?(?: \({OPEN}(?P<after>[^{OPEN}{CLOSE}]+){CLOSE}\)| \((?P<bare>[A-Za-z_][\w.:]*)\))?"
-_IN_CODE = re.compile(rf"{OPEN}(?P<path>[^{OPEN}{CLOSE}:]+){_LINES}{_SYMBOL_AFTER}")
-_IN_TEXT = re.compile(rf"(?<![\w/:.@%-])(?P<path>(?:[\w.@+~-]+/)*[\w.@+~-]+){_LINES}{_SYMBOL_AFTER}")
-_SYMBOL_BEFORE = re.compile(rf"{OPEN}(?P<before>[A-Za-z_][\w.:]*(?:\(\))?){CLOSE} \({OPEN}?$")
 _WORD = re.compile(r"[A-Za-z_]\w*")
-
-
-@dataclass(frozen=True)
-class Cited:
-    """A pointer as it stands in a report."""
-
-    path: str
-    first: int
-    last: int
-    symbol: str | None
-    line: int
-    """Of the report."""
-
-    @property
-    def place(self) -> str:
-        return f"{self.path}:{self.first}" + (f"-{self.last}" if self.last != self.first else "")
+_DEFINES = re.compile(r"\s*(?:(?:async\s+def|def|class|struct)\b|#define\b|__global__\b)")
 
 
 @dataclass(frozen=True)
@@ -62,29 +36,48 @@ class Roots:
     """First part of a path -> the folder that the rest is relative to."""
     folders: tuple[Path, ...] = ()
     """Folders that whole paths are relative to."""
+    beside: Path | None = None
+    """The folder of the file that is reviewed: its links are relative to it, and places may be."""
 
     def find(self, path: str) -> list[Path]:
         """The files that a path names: none, one, or several that end alike."""
         pure = PurePosixPath(path)
-        if pure.is_absolute() or ".." in pure.parts:
+        if leads_out(path):
             return []
         exact = [root / rest for root, rest in self._places(pure) if _is_inside(root, root / rest)]
         return exact[:1] or self._ending(pure)
+
+    def find_linked(self, path: str) -> list[Path]:
+        """The file that a link leads to, from the folder of the file that it stands in."""
+        if self.beside is None:
+            return self.find(path)
+        file = Path(os.path.normpath(self.beside / path))
+        allowed = (self.beside, *self.folders, *self.labelled.values())
+        return [file] if any(_is_inside(root, file) for root in allowed) else []
 
     def _places(self, pure: PurePosixPath) -> Iterator[tuple[Path, PurePosixPath]]:
         label, *rest = pure.parts or ("",)
         if label in self.labelled and rest:
             yield self.labelled[label], PurePosixPath(*rest)
         yield from ((folder, pure) for folder in self.folders)
+        if self.beside is not None:
+            yield self.beside, pure
 
     def _ending(self, pure: PurePosixPath) -> list[Path]:
         """Files of the folders whose path ends so: reports often name a file without its folders."""
-        found = []
+        found: dict[Path, Path] = {}
         for folder in self.folders:
             named = _files_named(folder).get(pure.name, ())
             alike = (folder / file for file in named if PurePosixPath(file).parts[-len(pure.parts) :] == pure.parts)
-            found += [file for file in alike if _is_inside(folder, file)]
-        return found
+            # A folder may lie in another one of them.
+            found |= {file.resolve(): file for file in alike if _is_inside(folder, file)}
+        return list(found.values())
+
+
+def leads_out(path: str) -> bool:
+    """Whether a path leads out of any folder that it is relative to."""
+    pure = PurePosixPath(path)
+    return pure.is_absolute() or ".." in pure.parts
 
 
 @functools.lru_cache(maxsize=8)
@@ -109,50 +102,14 @@ def _is_inside(root: Path, file: Path) -> bool:
         return False
 
 
-# --- finding them in a text ------------------------------------------------------------------------------------------
-
-
-def cited(text: Text) -> Iterator[Cited]:
-    """Every pointer of a report, in its order."""
-    for piece in text.pieces:
-        yield from _cited_in(piece.text, piece.line)
-    for fence in text.fences:
-        if fence.language != "mermaid":
-            for offset, line in enumerate(fence.lines):
-                yield from _cited_in(line, fence.line + offset)
-
-
-def _cited_in(text: str, line: int) -> Iterator[Cited]:
-    taken: list[tuple[int, int]] = []
-    for pattern in (_IN_CODE, _IN_TEXT):
-        for found in pattern.finditer(text):
-            if any(start < found.end() and found.start() < end for start, end in taken):
-                continue
-            path = found["path"].strip()
-            if not _may_be_file(path):
-                continue
-            taken.append(found.span())
-            first = int(found["line"] or found["line2"])
-            last = int(found["end"] or found["end2"] or first)
-            before = _SYMBOL_BEFORE.search(text[: found.start("path")])
-            symbol = found["after"] or found["bare"] or (before["before"] if before else None)
-            yield Cited(path, first, last, symbol, line)
-
-
-def _may_be_file(path: str) -> bool:
-    name = path.rpartition("/")[2]
-    stem, dot, suffix = name.rpartition(".")
-    return name in PLAIN_NAMES or (bool(dot) and bool(stem or suffix) and suffix.lower() in SUFFIXES)
-
-
 # --- opening them ----------------------------------------------------------------------------------------------------
 
 
 def check_pointer(pointer: Cited, roots: Roots) -> str | None:
     """What is wrong with a pointer, or None."""
-    if PurePosixPath(pointer.path).is_absolute() or ".." in PurePosixPath(pointer.path).parts:
+    files = roots.find_linked(pointer.path) if pointer.is_link else roots.find(pointer.path)
+    if not files and leads_out(pointer.path):
         return f"{pointer.place} leads out of the folders that are looked in: name it relative to one of them"
-    files = roots.find(pointer.path)
     if not files:
         return f"{pointer.place}: there is no such file"
     if len(files) > 1:
@@ -160,11 +117,15 @@ def check_pointer(pointer: Cited, roots: Roots) -> str | None:
     lines = lines_of(files[0])
     if lines is None:
         return f"{pointer.place}: the file cannot be read as text"
+    if pointer.last < pointer.first:
+        return f"{pointer.place}: the lines are the wrong way round"
     if not 1 <= pointer.first <= pointer.last <= len(lines):
         return f"{pointer.place}: the file has {len(lines)} lines"
     if pointer.symbol is None or stands_near(pointer.symbol, lines, pointer.first, pointer.last):
         return None
-    elsewhere = first_definition(pointer.symbol, lines)
+    elsewhere, is_definition = _defined("\n".join(lines), pointer.symbol)
+    if pointer.is_word and not is_definition:
+        return None  # "(below)", after a place
     where = f"it stands at line {elsewhere}" if elsewhere else "nor anywhere else in the file"
     return f"{pointer.place}: {pointer.symbol} does not stand within {NEAR} lines; {where}"
 
@@ -187,28 +148,53 @@ def lines_of(file: Path) -> tuple[str, ...] | None:
 def stands_near(symbol: str, lines: tuple[str, ...], first: int, last: int) -> bool:
     """Whether the symbol's last part stands from three lines before ``first`` to three after ``last``."""
     near = "\n".join(lines[max(0, first - 1 - NEAR) : last + NEAR])
-    return _pattern(symbol).search(near) is not None
+    return next(_places_of(symbol, near), None) is not None
 
 
 def first_definition(symbol: str, lines: tuple[str, ...]) -> int | None:
     """The line that defines the symbol, or the first that has it."""
-    word = _pattern(symbol)
-    having = [number for number, line in enumerate(lines, 1) if word.search(line)]
-    defining = re.compile(rf"^\s*(async\s+def|def|class|struct|#define|__global__)\b.*{word.pattern}")
-    return next((number for number in having if defining.search(lines[number - 1])), having[0] if having else None)
+    return _defined("\n".join(lines), symbol)[0]
 
 
-def _pattern(symbol: str) -> re.Pattern[str]:
-    """The last part of a dotted name as a word; anything else as it stands."""
+def _defined(text: str, symbol: str) -> tuple[int | None, bool]:
+    """The line that defines a symbol, or else the first that has it; and whether it is a definition."""
+    first = None
+    for place in _places_of(symbol, text):
+        if first is None:
+            first = place
+        if _DEFINES.match(text, text.rfind("\n", 0, place) + 1, place):
+            return text.count("\n", 0, place) + 1, True
+    return (None if first is None else text.count("\n", 0, first) + 1), False
+
+
+def _places_of(symbol: str, text: str) -> Iterator[int]:
+    """Where the last part of a dotted name stands as a word; anything else as it is."""
     bare = symbol.removesuffix("()")
     last = re.split(r"\.|::", bare)[-1]
-    if _WORD.fullmatch(last):
-        return re.compile(rf"(?<!\w){re.escape(last)}(?!\w)")
-    return re.compile(re.escape(bare))
+    is_word = _WORD.fullmatch(last) is not None
+    wanted = last if is_word else bare
+    place = text.find(wanted)
+    while place >= 0:
+        after = text[place + len(wanted) : place + len(wanted) + 1]
+        if not is_word or not (_is_of_word(text[max(0, place - 1) : place]) or _is_of_word(after)):
+            yield place
+        place = text.find(wanted, place + 1)
+
+
+def _is_of_word(sign: str) -> bool:
+    return sign == "_" or sign.isalnum()
 
 
 def check_pointers(text: Text, roots: Roots) -> tuple[int, list[ReviewFinding]]:
     """How many there are, and what is wrong."""
-    found = list(cited(text))
-    wrong = ((pointer, check_pointer(pointer, roots)) for pointer in found)
-    return len(found), [ReviewFinding(rule="pointer", line=p.line, message=why) for p, why in wrong if why]
+    known: dict[tuple[object, ...], str | None] = {}
+    count, findings = 0, []
+    for pointer in cited(text):
+        count += 1
+        key = (pointer.path, pointer.first, pointer.last, pointer.symbol, pointer.is_link, pointer.is_word)
+        if key not in known:
+            known[key] = check_pointer(pointer, roots)
+        why = known[key]
+        if why is not None:
+            findings.append(ReviewFinding(rule="pointer", line=pointer.line, message=why))
+    return count, findings
