@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from urllib.parse import unquote
 
 from lmp.errors import InvalidAnalysis, LmpError, NotFound, StorageError, UsageError
 from lmp.pipeline.module import Options, Progress
-from lmp.records import DEFAULT_CONFIG, ModelAnalysis
+from lmp.records import DEFAULT_CONFIG, ModelAnalysis, ModuleAnalysis
 from lmp.report.devices import Device
 from lmp.report.document.markdown import to_markdown
 from lmp.report.folder import ASSETS, narrative_name, write_changed
@@ -60,10 +60,44 @@ def _sorted_out(models: dict[str, Stored], modules: dict[str, Stored], unreadabl
             for name in (part, f"{part}@{model.analysis.config.name}"):
                 if name in modules and name != model.name and _is_of(modules[name], model):
                     covered.setdefault(name, model.name)
+    alone = {name: stored for name, stored in modules.items() if name not in covered and name not in models}
+    for name, owner in _called(alone, modules).items():
+        covered.setdefault(name, owner)
     inside = {name for name in covered if name in models}
     roots = [stored for name, stored in models.items() if name not in inside]
-    roots += [stored for name, stored in modules.items() if name not in covered and name not in models]
+    roots += [stored for name, stored in alone.items() if name not in covered]
     return Found(tuple(sorted(roots, key=lambda stored: stored.name)), dict(sorted(covered.items())), unreadable)
+
+
+def _called(alone: Mapping[str, Stored], modules: Mapping[str, Stored]) -> dict[str, str]:
+    """Of modules that no stored model has in it: what is called by another one -> the outermost that calls it."""
+    calls = {name: list(_callees(stored, modules)) for name, stored in alone.items()}
+    called = {name for names in calls.values() for name in names}
+    found: dict[str, str] = {}
+    for root in (name for name in alone if name not in called):
+        waiting = list(calls[root])
+        while waiting:
+            name = waiting.pop()
+            if name not in found and name != root:
+                found[name] = root
+                waiting += calls.get(name, [])
+    return found
+
+
+def _callees(stored: Stored, modules: Mapping[str, Stored]) -> Iterator[str]:
+    """The results in the folder that a module's formulas refer to."""
+    from lmp.pipeline.module import references_of
+
+    if not isinstance(stored.analysis, ModuleAnalysis):
+        return
+    try:
+        references = references_of(stored.analysis)
+    except LmpError:
+        return  # making its report says what is wrong with it
+    for called in references:
+        for name in (called, f"{called}@{stored.analysis.config.name}"):
+            if name in modules and _is_of(modules[name], stored):
+                yield name
 
 
 def _is_of(module: Stored, model: Stored) -> bool:
@@ -111,6 +145,11 @@ def _make(one: Listed, folder: Path, options: Options, progress: Progress, devic
         if isinstance(error, StorageError):
             raise
         one.why_not = str(error).splitlines()[0]
+        return
+    except Exception as error:  # a bug with one of them is no reason to leave the others out
+        name = one.stored.analysis.class_name
+        first = (str(error).splitlines() or [""])[0]
+        one.why_not = f"{type(error).__name__}: {first}: this is a bug in lmp; `lmp report {name} --debug` shows where"
         return
     one.report, one.changed = written.file.relative_to(folder).as_posix(), bool(written.changed) or is_new
     one.notes = written.notes
