@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +31,6 @@ def lmp(tmp_path: Path, service: MessagesServer) -> Iterator[Lmp]:
 class Lmp:
     """``lmp`` in a process of its own, whose environment is built from nothing."""
 
-    program: Sequence[str] = ("-m", "lmp")
-    """What Python is given before the command's arguments."""
-
     def __init__(self, folder: Path, service: MessagesServer) -> None:
         self.results = folder / "results"
         self.started: list[subprocess.Popen[str]] = []
@@ -47,7 +44,7 @@ class Lmp:
         }
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
-        command = [sys.executable, *self.program, *arguments, "--results", str(self.results)]
+        command = [sys.executable, "-m", "lmp", *arguments, "--results", str(self.results)]
         process = subprocess.Popen(
             command,
             stdout=subprocess.PIPE,

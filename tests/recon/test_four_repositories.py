@@ -8,33 +8,24 @@ from __future__ import annotations
 import re
 from collections import Counter
 from functools import cache
-from pathlib import Path
 
 import pytest
 from autotune_counters import Repository
 from environment_counters import class_reads, cpp_reads, direct_reads, helper_reads, helpers
 from recon_counters import PythonFile, argparse_flags, cuda_kernels, field_flags, python_files, python_kernels
 
-from lmp.recon.facts import Place, RepoFacts, Selection
-from lmp.recon.reading import read_repository
-
-REPOSITORIES = Path(__file__).parents[2] / "build" / "repositories"
-NAMES = ("fla-core-0.6.0", "liger-kernel-0.8.5", "mlx-lm-0.32.2", "sglang-0.5.23")
+from fetched_repositories import REPOSITORIES, facts_of, of_each, skip_unless_there
+from lmp.recon.facts import Place, RepoFacts
 
 # One process reads a repository once for all its tests.
 pytestmark = pytest.mark.usefixtures("there")
-each = pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in NAMES])
+each = of_each("name")
+facts = facts_of
 
 
 @pytest.fixture
 def there(name: str) -> None:
-    if not (REPOSITORIES / name).is_dir():
-        pytest.skip("the repositories are not there: run `make repositories`")
-
-
-@cache
-def facts(name: str) -> RepoFacts:
-    return read_repository(REPOSITORIES / name, Selection(), lambda done, total, file: None)
+    skip_unless_there(name)
 
 
 @cache

@@ -96,4 +96,4 @@ def test_a_model_of_parts_without_sources_is_current(trees: Trees) -> None:
 
 def test_linking_and_deriving_have_rules_of_their_own() -> None:
     assert linked_fingerprint() != linked_fingerprint("")
-    assert fingerprints._sources_fingerprint(("expand",)) != fingerprints._sources_fingerprint(("trace",))
+    assert fingerprints.sources_fingerprint(("expand",)) != fingerprints.sources_fingerprint(("trace",))

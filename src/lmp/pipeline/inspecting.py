@@ -5,6 +5,7 @@ Nothing is loaded, and nothing computed: what is executed on the meta device has
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -242,15 +243,15 @@ def _join(path: str, name: str) -> str:
 
 
 def _spans(indices: list[int]) -> str:
-    """``0-31``, ``0-2,4-6``, or ``0,2,...,22``."""
-    if len(indices) > 3:
-        step = indices[1] - indices[0]
-        if step > 1 and indices == list(range(indices[0], indices[-1] + 1, step)):
-            return f"{indices[0]},{indices[1]},...,{indices[-1]}"
+    """``0-31``, ``0-2,4-6``, ``0,2,...,22``, or ``0-2,4-6,...,44-46``."""
     spans: list[list[int]] = []
     for index in indices:
         if spans and spans[-1][1] == index - 1:
             spans[-1][1] = index
         else:
             spans.append([index, index])
-    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in spans)
+    told = [str(a) if a == b else f"{a}-{b}" for a, b in spans]
+    steps = {(b[0] - a[0], b[1] - a[1]) for a, b in itertools.pairwise(spans)}
+    if len(told) > 3 and len(steps) == 1:
+        told = [*told[:2], "...", told[-1]]
+    return ",".join(told)

@@ -7,6 +7,7 @@ workspace, the score matrix of whole attention) is not seen. Imports torch.
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
@@ -111,9 +112,11 @@ class Lifetimes:
         """Of what is alive and of some size: the operator that made it, and its lines."""
         self.output_shapes: dict[str, tuple[int, ...]] = {}
         """Module path -> shape of the first tensor that its first call returned."""
+        self.given: dict[str, tuple[str, ...]] = {}
+        """Module path -> names of the arguments of its first call that were not None."""
         self.returned: tuple[int, ...] = ()
         """Storages of what the call returned, the cache left out."""
-        self._tracker = _Tracker(module, self.output_shapes)
+        self._tracker = _Tracker(module, self.output_shapes, self.given)
         self._weights: dict[int, Storage] = {}
         self._alive: dict[int, tuple[StorageWeakRef, Storage]] = {}
         """Everything but weights, which outlive every call."""
@@ -272,9 +275,11 @@ class Lifetimes:
 class _Tracker(CallTracker):
     """Follows calls and keeps nothing that goes in or comes out, which would keep it alive."""
 
-    def __init__(self, root: torch.nn.Module, shapes: dict[str, tuple[int, ...]]) -> None:
+    def __init__(
+        self, root: torch.nn.Module, shapes: dict[str, tuple[int, ...]], given: dict[str, tuple[str, ...]]
+    ) -> None:
         super().__init__(root)
-        self._shapes = shapes
+        self._shapes, self._given = shapes, given
 
     def _enter_call(self, module: torch.nn.Module, args: tuple[Any, ...]) -> None:
         super()._enter_call(module, ())
@@ -282,8 +287,11 @@ class _Tracker(CallTracker):
     def _leave_call(self, module: torch.nn.Module, args: Any, kwargs: Any, output: Any = None) -> None:
         if self.stack and self.stack[-1].module is module:
             tensor = next(_returned_tensors(output), None)
+            path = self.stack[-1].path
             if tensor is not None:
-                self._shapes.setdefault(self.stack[-1].path, tuple(tensor.shape))
+                self._shapes.setdefault(path, tuple(tensor.shape))
+            if path not in self._given:
+                self._given[path] = tuple(_names_given(module, args, kwargs))
         super()._leave_call(module, (), {}, None)
 
     def segments(self) -> tuple[Segment, ...]:
@@ -312,6 +320,21 @@ class _Tracker(CallTracker):
                 in_forward = code.co_name != "forward"
             frame = frame.f_back
         return tuple(found)
+
+
+def _names_given(module: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Iterator[str]:
+    """Names of arguments that are not None, those of ``**kwargs`` too."""
+    try:
+        bound = inspect.signature(type(module).forward).bind(module, *args, **kwargs)
+    except (TypeError, ValueError):
+        yield from (name for name, value in kwargs.items() if value is not None)
+        return
+    for parameter in list(bound.signature.parameters.values())[1:]:
+        value = bound.arguments.get(parameter.name)
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            yield from (name for name, inner in (value or {}).items() if inner is not None)
+        elif value is not None:
+            yield parameter.name
 
 
 def _plain(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -186,7 +186,8 @@ def _candidate(
     last = re.split(r"\s*::\s*", name[0])[-1]
     kept = {key: value[:LONGEST] for key, value in values.items()}
     names = tuple(dict.fromkeys([last, *_variable(code, last, name[1])]))
-    return Candidate(names, Place(file, code.line(name[1])), _around(bodies, name[1]), grid[:LONGEST], kept, True)
+    place, inside = Place(file, code.line(name[1])), _around(bodies, name[1])
+    return Candidate(names, ("",) * len(names), last, place, inside, grid[:LONGEST], kept, True)
 
 
 def _variable(code: Code, name: str, at: int) -> list[str]:

@@ -9,6 +9,7 @@ from typing import Literal
 from lmp.recon.facts import Definition, Place
 from lmp.recon.source import FUNCTIONS, Function, Scope, Source
 
+RUNS_ON = re.compile(r"[\w,)]$")
 HEADER = re.compile(r"([ \t]*)(?:(class)|(?:async[ \t]+)?def)[ \t]+([^\W\d]\w*)")
 
 
@@ -46,13 +47,20 @@ def decorator_name(source: Source, node: ast.expr) -> str:
 
 
 def first_line(node: ast.Module | ast.ClassDef | Function) -> str:
-    """Of the docstring; empty where there is none."""
+    """Of the docstring, with what it runs on to on the next two; empty where there is none."""
     first = node.body[0] if node.body else None
     if not (
         isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str)
     ):
         return ""
-    return next((line.strip() for line in first.value.value.split("\n") if line.strip()), "")
+    lines = first.value.value.strip().split("\n")[:3]
+    told = lines[0].strip()
+    for line in lines[1:]:
+        # What ends like a sentence or a heading, or is followed by a list, is told in full.
+        if not line.strip() or not RUNS_ON.search(told) or not line.strip()[0].isalnum():
+            break
+        told = f"{told} {line.strip()}"
+    return told
 
 
 def by_lines(file: str, text: str) -> list[Definition]:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from lmp.recon import metal
 from lmp.recon.facts import Kernel, Place
 from lmp.recon.source import FUNCTIONS, Function, Scope, Source
-from lmp.recon.templates import no_elsewhere, parameters, template, text_of
+from lmp.recon.templates import parameters
 
 
 def kernels(source: Source) -> list[Kernel]:
     """In the order of their lines."""
-    found = [*_decorated(source), *_tilelang(source), *_metal(source), *_pallas(source)]
+    found = [*_decorated(source), *_tilelang(source), *metal.kernels(source), *_pallas(source)]
     return sorted(found, key=lambda kernel: kernel.place.line)
 
 
@@ -85,25 +86,6 @@ def _is_tilelang(source: Source, function: Scope) -> bool:
     return False
 
 
-def _metal(source: Source) -> Iterator[Kernel]:
-    """``mx.fast.metal_kernel(name=…, input_names=…, source=…)``: the code is a string."""
-    for node, scope in source.all(ast.Call):
-        if not (isinstance(node.func, ast.Attribute | ast.Name) and source.dotted(node.func).endswith("metal_kernel")):
-            continue
-        name = next((each.value for each in node.keywords if each.arg == "name"), node.args[0] if node.args else None)
-        if name is None:
-            continue
-        told = text_of(template(source, name, scope, no_elsewhere))
-        inputs = next((each.value for each in node.keywords if each.arg == "input_names"), None)
-        yield Kernel(
-            "metal",
-            told if told is not None else source.written(name),
-            Place(source.file, name.lineno),
-            node.end_lineno or node.lineno,
-            parameters=_strings(inputs),
-        )
-
-
 def _pallas(source: Source) -> Iterator[Kernel]:
     """The function that is handed to ``pallas_call``, bare or as a partial."""
     seen = set()
@@ -117,9 +99,3 @@ def _pallas(source: Source) -> Iterator[Kernel]:
         if function is not None and function.name not in seen:
             seen.add(function.name)
             yield _kernel(source, "pallas", function, None)
-
-
-def _strings(node: ast.expr | None) -> tuple[str, ...]:
-    if not isinstance(node, ast.List | ast.Tuple):
-        return ()
-    return tuple(each.value for each in node.elts if isinstance(each, ast.Constant) and isinstance(each.value, str))

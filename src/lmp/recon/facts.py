@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Place:
     file: str
     line: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Definition:
     """A class, function or method of Python; a function or struct of C++ and CUDA."""
 
@@ -36,7 +36,7 @@ class Definition:
     """Of a class."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class EnvRead:
     """One read of an environment variable in the code."""
 
@@ -51,9 +51,11 @@ class EnvRead:
     """False: ``name`` is an expression that reading cannot work out."""
     via: str = ""
     """The wrapper or accessor, as written: ``os.environ.get``, ``get_bool_env_var``."""
+    value: str = ""
+    """What the default stands for, where it is the name of a constant."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Flag:
     """A flag or argument of a command line."""
 
@@ -62,9 +64,11 @@ class Flag:
     parser: Literal["argparse", "click", "typer", "fire", "absl", "dataclass"]
     default: str | None = None
     help: str = ""
+    value: str = ""
+    """What the default stands for, where it is the name of a constant: ``0.0`` of ``DEFAULT_TEMP``."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ConfigFile:
     """A file of settings, with its first keys."""
 
@@ -75,7 +79,7 @@ class ConfigFile:
     """One for each of ``keys``."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class KernelConfig:
     """One configuration of an autotuned kernel, or what could not be worked out by reading."""
 
@@ -89,7 +93,7 @@ class KernelConfig:
     stopped_at: Place | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Launch:
     """A place that starts a kernel: ``kernel[grid](…, BLOCK_M=64)``, ``kernel<<<grid, block>>>(…)``."""
 
@@ -100,9 +104,11 @@ class Launch:
     grid: str = ""
     values: Mapping[str, str] = field(default_factory=dict)
     """Keyword arguments that name a configuration, as written."""
+    of: Place | None = None
+    """The kernel that is started; None where several have its name and reading does not tell which is meant."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Kernel:
     """A GPU kernel."""
 
@@ -121,7 +127,7 @@ class Kernel:
     launch_bounds: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class EntryPoint:
     kind: Literal["cli", "server", "benchmark", "example", "script", "library"]
     name: str
@@ -130,13 +136,13 @@ class EntryPoint:
     """How it is started, or what it is, from the code."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Skipped:
     file: str
     why: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class FileFacts:
     """One file that was read."""
 
@@ -167,6 +173,8 @@ class RepoFacts:
     entries: list[EntryPoint] = field(default_factory=list)
     install: list[tuple[str, Place]] = field(default_factory=list)
     """How it is installed or built, from its own files: command, and where that stands."""
+    also: dict[str, object] = field(default_factory=dict, repr=False, compare=False)
+    """What the caller of the reading made of each Python file while its tree was there."""
 
     @property
     def counts(self) -> dict[str, int]:
@@ -191,7 +199,7 @@ class RepoFacts:
         }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Selection:
     """Which files are read. Patterns are gitignore's, relative to the repository."""
 

@@ -6,7 +6,7 @@ Which of them name a kernel of the repository is known only when all of it is re
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from lmp.recon.facts import Kernel, Launch, Place
@@ -27,11 +27,14 @@ SETTINGS = (
 LONGEST = 200
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Candidate:
     """``names`` are what may be started: the name itself, or what a local variable of that name is set to."""
 
     names: tuple[str, ...]
+    dotted: tuple[str, ...]
+    """The same as they are imported; what is of ``self`` begins so."""
+    written: str
     place: Place
     inside: str
     grid: str
@@ -72,18 +75,29 @@ def _candidate(
     certain: bool,
 ) -> Iterator[Candidate]:
     if isinstance(kernel, ast.Name):
-        names = tuple(dict.fromkeys([kernel.id, *_local(source, kernel.id, scope)]))
+        # A variable is no kernel of its name, which other files may have.
+        meant: list[ast.expr] = list(_local(source, kernel.id, scope)) or [kernel]
     elif isinstance(kernel, ast.Attribute):
-        names = (kernel.attr,)
+        meant = [kernel]
     else:
         return
+    named = {each.attr if isinstance(each, ast.Attribute) else ast.unparse(each): source.dotted(each) for each in meant}
     function = scope.function() if scope else None
     # The kernel's own line, which may be below that of the call's first bracket.
     place = Place(source.file, kernel.end_lineno or kernel.lineno)
-    yield Candidate(names, place, function.qualname if function else "", grid[:LONGEST], values, certain)
+    yield Candidate(
+        tuple(named),
+        tuple(named.values()),
+        kernel.attr if isinstance(kernel, ast.Attribute) else kernel.id,
+        place,
+        function.qualname if function else "",
+        grid[:LONGEST],
+        values,
+        certain,
+    )
 
 
-def _local(source: Source, name: str, scope: Scope | None) -> Iterator[str]:
+def _local(source: Source, name: str, scope: Scope | None) -> Iterator[ast.expr]:
     """The names in what the function, or the module, sets the variable to: ``kernel = one if fast else other``."""
     function = scope.function() if scope else None
     values = assigned(function.node, name) if function and not isinstance(function.node, ast.ClassDef) else []
@@ -91,36 +105,60 @@ def _local(source: Source, name: str, scope: Scope | None) -> Iterator[str]:
         values = [source.constants[name]]
     for value in values:
         for each in ast.walk(value):
-            if isinstance(each, ast.Name):
-                yield each.id
-            elif isinstance(each, ast.Attribute):
-                yield each.attr
+            if isinstance(each, ast.Name | ast.Attribute):
+                yield each
 
 
 def _values(source: Source, node: ast.Call) -> dict[str, str]:
     return {each.arg: source.written(each.value)[:LONGEST] for each in node.keywords if each.arg}
 
 
-def launches(found: Iterable[Candidate], kernels: Iterable[Kernel]) -> list[Launch]:
+Meant = Callable[[str, str], str | None]
+"""The file that defines an imported dotted name, for the file that imports it."""
+
+
+def launches(found: Iterable[Candidate], kernels: Iterable[Kernel], meant: Meant) -> list[Launch]:
     """Those that name a kernel, one for each kernel that may be meant; with the values that configure it."""
     known: dict[str, list[Kernel]] = {}
     for kernel in kernels:
         known.setdefault(kernel.name.rpartition(".")[2], []).append(kernel)
     started: list[Launch] = []
     for each in found:
-        named = [name for name in each.names if name in known]
-        for name in named:
-            kernel = _nearest(known[name], each.place.file)
-            values = {key: value for key, value in each.values.items() if configures(key, kernel)}
-            started.append(Launch(kernel.name, each.place, each.inside, each.grid, values))
+        named = [(name, dotted) for name, dotted in zip(each.names, each.dotted, strict=True) if name in known]
+        for name, dotted in named:
+            found_one = _started(known[name], each, dotted, meant)
+            values = {key: value for key, value in each.values.items() if configures(key, found_one)}
+            of = found_one.place if found_one is not None else None
+            started.append(Launch(name, each.place, each.inside, each.grid, values, of))
         if not named and each.certain:
             values = {key: value for key, value in each.values.items() if configures(key, None)}
-            started.append(Launch(each.names[0], each.place, each.inside, each.grid, values))
+            started.append(Launch(each.written, each.place, each.inside, each.grid, values))
     return started
 
 
-def _nearest(kernels: list[Kernel], file: str) -> Kernel:
-    return next((kernel for kernel in kernels if kernel.place.file == file), kernels[0])
+def _started(kernels: list[Kernel], each: Candidate, dotted: str, meant: Meant) -> Kernel | None:
+    """Of kernels of one name that of this class, this file, the imported file or this folder, or the only one."""
+    here = [kernel for kernel in kernels if kernel.place.file == each.place.file]
+    if here:
+        return max(here, key=lambda kernel: (_common(kernel.name, each.inside), -kernel.place.line))
+    if len(kernels) == 1:
+        return kernels[0]
+    if dotted.startswith("self."):
+        return None
+    file = meant(dotted, each.place.file) if "." in dotted else None
+    imported = [kernel for kernel in kernels if kernel.place.file == file]
+    beside = [kernel for kernel in kernels if _folder(kernel.place.file) == _folder(each.place.file)]
+    return imported[0] if imported else beside[0] if len(beside) == 1 and file is None else None
+
+
+def _folder(file: str) -> str:
+    return file.rpartition("/")[0]
+
+
+def _common(one: str, other: str) -> int:
+    """How many classes and functions around two names are the same."""
+    pairs = zip(one.split(".")[:-1], other.split("."), strict=False)
+    return next((at for at, (a, b) in enumerate(pairs) if a != b), min(one.count("."), other.count(".") + 1))
 
 
 def configures(name: str, kernel: Kernel | None) -> bool:

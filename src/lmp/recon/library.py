@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import re
 from collections import OrderedDict
 from collections.abc import Sequence
 
@@ -11,6 +13,7 @@ from lmp.recon.templates import no_elsewhere, template, text_of
 from lmp.recon.texts import Unreadable, decode, read_bytes
 from lmp.recon.walk import Listed
 
+NAME = re.compile(r"(?!(?:None|True|False)$)[A-Za-z_][\w.]*")
 KEPT = 12
 """Parsed files at a time: what bounds the memory."""
 HOPS = 4
@@ -64,6 +67,30 @@ class Library:
                 return None
             dotted, importing = there.aliases[name], file
         return None
+
+    def defining(self, dotted: str, importing: str) -> str | None:
+        """The file that defines an imported name, through modules that only pass it on; None where it is of none."""
+        for _ in range(HOPS):
+            where = self.modules.of_import(dotted, importing)
+            if where is None or not where[1] or "." in where[1]:
+                return None
+            there = self.source(where[0])
+            if there is None or where[1] not in there.aliases:
+                return where[0]
+            dotted, importing = there.aliases[where[1]], where[0]
+        return None
+
+    def settled(self, source: Source, written: str | None) -> str:
+        """What a constant of this or of another file is set to, by its name; empty where that is no plain value."""
+        if written is None or not NAME.fullmatch(written):
+            return ""
+        there, value = source, source.constants.get(written)
+        first, _, rest = written.partition(".")
+        if value is None and first in source.aliases:
+            found = self.imported(source, source.aliases[first] + (f".{rest}" if rest else ""))
+            there, value = (found[0], found[0].constants.get(found[1])) if found else (source, None)
+        inner = value.operand if isinstance(value, ast.UnaryOp) else value
+        return there.written(value) if value is not None and isinstance(inner, ast.Constant) else ""
 
     def string(self, source: Source, dotted: str) -> str | None:
         """The string constant that an imported name stands for."""

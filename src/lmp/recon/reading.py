@@ -7,7 +7,7 @@ import gc
 import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from lmp.recon import (
@@ -19,6 +19,7 @@ from lmp.recon import (
     flags,
     install,
     launches,
+    metal,
     reads,
     record_flags,
     settings_files,
@@ -31,29 +32,32 @@ from lmp.recon.library import Library
 from lmp.recon.reads import Attribute
 from lmp.recon.roles import CPP, language, role
 from lmp.recon.source import DoesNotParse, Source, parse
-from lmp.recon.texts import Text, Unreadable, decode, read_bytes
+from lmp.recon.texts import Text, Unreadable, decode, printable, read_bytes
 from lmp.recon.walk import Listed, list_files
 from lmp.recon.wrappers import Wrappers
 
 Progress = Callable[[int, int, str], None]
+Also = Callable[[Source], object]
 
 
-def read_repository(root: Path, selection: Selection, progress: Progress) -> RepoFacts:
+def read_repository(root: Path, selection: Selection, progress: Progress, also: Also | None = None) -> RepoFacts:
     """Everything that reading finds, in the order of the files' names.
 
-    ``progress`` is told how many files of how many are read, and the next one's name. A file that cannot be read, is no
-    text or does not parse is listed with the reason. Raises UsageError where a pattern of the selection is wrong.
+    ``progress`` is told how many files of how many are read, and the next one's name; ``also`` is given each Python
+    file that parses, while its tree is there, and what it returns is kept. A file that cannot be read, is no text or
+    does not parse is listed with the reason. Raises UsageError where a pattern of the selection is wrong.
     """
-    with _no_cycles_looked_for():
-        return _read(root, selection, progress)
+    with no_cycles_looked_for():
+        return _read(root, selection, progress, also)
 
 
-def _read(root: Path, selection: Selection, progress: Progress) -> RepoFacts:
+def _read(root: Path, selection: Selection, progress: Progress, also: Also | None) -> RepoFacts:
     listed, skipped = list_files(root, selection)
     library = Library(listed, selection.largest)
     python = [each.file for each in listed if each.file.endswith(".py")]
-    facts = RepoFacts(root.resolve().name, skipped=list(skipped))
-    reading = _Reading(facts, library, wrappers.find(library, python), record_flags.drivers(library, python))
+    facts = RepoFacts(printable(root.resolve().name), skipped=list(skipped))
+    found = wrappers.find(library, python)
+    reading = _Reading(facts, library, found, record_flags.drivers(library, python), also)
     for at, each in enumerate(listed):
         progress(at, len(listed), each.file)
         reading.file(each, selection.largest)
@@ -62,7 +66,7 @@ def _read(root: Path, selection: Selection, progress: Progress) -> RepoFacts:
 
 
 @contextmanager
-def _no_cycles_looked_for() -> Iterator[None]:
+def no_cycles_looked_for() -> Iterator[None]:
     """Syntax trees have no cycles, and looking for them in millions of nodes takes a third of the time."""
     was_on = gc.isenabled()
     gc.disable()
@@ -79,6 +83,7 @@ class _Reading:
     library: Library
     wrappers: Wrappers
     drivers: set[str]
+    also: Also | None = None
     launches: list[launches.Candidate] = field(default_factory=list)
     attributes: list[Attribute] = field(default_factory=list)
 
@@ -101,6 +106,8 @@ class _Reading:
                 source = parse(listed.file, text.text)
                 imports, doc = source.imports, definitions.first_line(source.tree)
                 self.python(source)
+                if self.also is not None:
+                    self.facts.also[listed.file] = self.also(source)
             except DoesNotParse as why:
                 self.skipped(listed.file, f"{why}; its classes and functions are read by its lines")
                 self.facts.definitions.extend(definitions.by_lines(listed.file, text.text))
@@ -120,14 +127,17 @@ class _Reading:
         facts = self.facts
         facts.definitions.extend(definitions.definitions(source))
         made = record_flags.flags(source, self.drivers, self.library)
-        facts.flags.extend(sorted([*flags.flags(source), *made], key=lambda each: each.place.line))
+        every = sorted([*flags.flags(source), *made], key=lambda each: each.place.line)
+        facts.flags.extend(replace(each, value=self.library.settled(source, each.default)) for each in every)
         facts.kernels.extend(triton.kernels(source, self.library.imported))
         facts.kernels.extend(dsl.kernels(source))
         facts.kernels.extend(_in_strings(source))
         facts.entries.extend(entries.entries(source))
         facts.entries.extend(entries.setup_scripts(source) if source.file.endswith("setup.py") else [])
         self.launches.extend(launches.candidates(source))
-        facts.env.extend(reads.reads(source, self.wrappers, self.library))
+        facts.launches.extend(metal.launches(source))
+        found = reads.reads(source, self.wrappers, self.library)
+        facts.env.extend(replace(each, value=self.library.settled(source, each.default)) for each in found)
         self.attributes.extend(reads.class_attributes(source, self.wanted, self.library))
 
     def cpp(self, file: str, kind: str, text: str) -> None:
@@ -151,7 +161,8 @@ class _Reading:
     def finished(self) -> RepoFacts:
         self.facts.env.extend(reads.of_attributes(self.wrappers, self.attributes, self._bases()))
         self.facts.env.sort(key=lambda each: (each.place.file, each.place.line))
-        self.facts.launches.extend(launches.launches(self.launches, self.facts.kernels))
+        self.facts.launches.extend(launches.launches(self.launches, self.facts.kernels, self.library.defining))
+        self.facts.launches.sort(key=lambda each: (each.place.file, each.place.line))
         self.facts.skipped.sort(key=lambda each: each.file)
         return self.facts
 

@@ -220,7 +220,14 @@ PLAIN_FIELDS = frozenset(
     ]
 )
 """Fields of nodes in which nothing that is looked for can stand."""
-LEAVES = (ast.Name, ast.Constant, ast.Pass, ast.Break, ast.Continue)
+LEAVES = frozenset(
+    [
+        *(ast.Name, ast.Constant, ast.Pass, ast.Break, ast.Continue),
+        *(type(None), str, bytes, int, bool, float, complex, type(...)),
+    ]
+)
+"""What holds nothing, and what is no node."""
+DEFINITIONS = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 _FIELDS: dict[type, tuple[str, ...]] = {}
 
 
@@ -232,35 +239,35 @@ def _collect(source: Source) -> None:
     while waiting:
         node, scope = waiting.pop()
         kind = type(node)
-        if kind in nodes:
-            nodes[kind].append((node, scope))
-        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            qualname = f"{scope.qualname}.{node.name}" if scope else node.name
-            waiting.extend(_children(node, scope, Scope(node, qualname, scope)))
-        else:
-            waiting.extend([(child, scope) for child in _parts(node)])
+        kept = nodes.get(kind)
+        if kept is not None:
+            kept.append((node, scope))
+            if isinstance(node, DEFINITIONS):
+                qualname = f"{scope.qualname}.{node.name}" if scope else node.name
+                waiting.extend(_children(node, scope, Scope(node, qualname, scope)))
+                continue
+        _wait(waiting, node, scope)
 
 
 def _children(node: ast.ClassDef | Function, around: Scope | None, inside: Scope) -> list[tuple[ast.AST, Scope | None]]:
     """Decorators, defaults and bases stand outside of what they belong to."""
     body = {id(child) for child in node.body}
-    return [(child, inside if id(child) in body else around) for child in _parts(node)]
+    found: list[tuple[ast.AST, Scope | None]] = []
+    _wait(found, node, around)
+    return [(child, inside if id(child) in body else around) for child, _ in found]
 
 
-def _parts(node: ast.AST) -> list[ast.AST]:
-    """The children, last first, without what can hold nothing that is looked for."""
+def _wait(waiting: list[tuple[ast.AST, Scope | None]], node: ast.AST, scope: Scope | None) -> None:
+    """Adds the children, the last first, without what can hold nothing that is looked for."""
     kind = type(node)
     fields = _FIELDS.get(kind)
     if fields is None:
-        fields = _FIELDS[kind] = tuple(name for name in kind._fields if name not in PLAIN_FIELDS)
-    found: list[ast.AST] = []
+        fields = _FIELDS[kind] = tuple(name for name in reversed(kind._fields) if name not in PLAIN_FIELDS)
     for name in fields:
         value = getattr(node, name, None)
-        if value is None:
-            continue
         if type(value) is list:
-            found.extend([each for each in value if isinstance(each, ast.AST) and not isinstance(each, LEAVES)])
-        elif isinstance(value, ast.AST) and not isinstance(value, LEAVES):
-            found.append(value)
-    found.reverse()
-    return found
+            for each in reversed(value):
+                if type(each) not in LEAVES:
+                    waiting.append((each, scope))
+        elif type(value) not in LEAVES:
+            waiting.append((value, scope))  # type: ignore[arg-type]

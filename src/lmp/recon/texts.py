@@ -11,6 +11,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 
+def printable(name: str) -> str:
+    """A name of a file that can be written as UTF-8 on one line: what cannot is written as its number."""
+    if name.isprintable():
+        return name
+    return "".join(
+        letter if letter.isprintable() else letter.encode("unicode_escape", "surrogatepass").decode("ascii")
+        for letter in name
+    )
+
+
 class Unreadable(Exception):
     """A file that is listed instead of read; the message says why."""
 

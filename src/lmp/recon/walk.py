@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from lmp.errors import UsageError
 from lmp.recon.facts import Selection, Skipped
+from lmp.recon.texts import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -91,7 +92,7 @@ class _Walk:
             try:
                 entries = sorted(os.scandir(path), key=lambda entry: entry.name)
             except OSError as error:
-                self.skipped.append(Skipped(_printable(name) + "/", _why(error)))
+                self.skipped.append(Skipped(printable(name) + "/", _why(error)))
                 continue
             ignoring = (*ignoring, *self._ignoring(path, name, {entry.name for entry in entries}))
             for entry in entries:
@@ -112,7 +113,7 @@ class _Walk:
 
     def _folder_wanted(self, entry: os.DirEntry[str], file: str, ignoring: tuple[_Ignoring, ...]) -> bool:
         """Whether to go down. Files are listed or left out here."""
-        shown = _printable(file)
+        shown = printable(file)
         try:
             status = entry.stat(follow_symlinks=False)
         except OSError as error:
@@ -181,16 +182,6 @@ def _ignored(file: str, ignoring: tuple[_Ignoring, ...]) -> bool:
         each.spec.match_file(file[len(each.folder) + 1 :] if each.folder else file)
         for each in ignoring
         if not each.folder or file.startswith(each.folder + "/")
-    )
-
-
-def _printable(file: str) -> str:
-    """A name that can be written as UTF-8 on one line."""
-    if file.isprintable():
-        return file
-    return "".join(
-        letter if letter.isprintable() else letter.encode("unicode_escape", "surrogatepass").decode("ascii")
-        for letter in file
     )
 
 

@@ -141,14 +141,16 @@ class Bounds:
         return dict(self._parts(self.trees[point]))
 
     def inside(self, point: str, path: str) -> dict[str, Bound]:
-        """Of one run of the layer at a path: its modules, and theirs, with what each does itself."""
+        """Of one run of the layer at a path: its modules, and theirs, with what each does itself; in the order in which
+        they first take time."""
         layer = next((m for m in _modules(self.trees[point]) if m.path == path), None)
         found: dict[str, Bound] = {}
         for name, kernel in _inner(layer, path) if layer is not None else ():
             runs = Fraction(1, layer.runs) if layer is not None else Fraction(1)
             bound = bound_of(kernel, self.device)
             share = Bound(bound.compute * runs, bound.vector * runs, bound.memory * runs)
-            found[name] = found.get(name, Bound()).plus(share)
+            if share.total or name in found:
+                found[name] = found.get(name, Bound()).plus(share)
         return found
 
     @property

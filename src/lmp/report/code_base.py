@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from lmp.errors import UsageError
 from lmp.recon.facts import RepoFacts, Selection
+from lmp.recon.texts import printable
 from lmp.report.document.ledger import Ledger, entries
 from lmp.report.document.markdown import to_markdown
 from lmp.report.document.parts import Document
@@ -29,11 +30,14 @@ Progress = Callable[[int, int, str], None]
 def read_code_base(root: Path, selection: Selection, progress: Progress) -> RepoFacts:
     """What reading a code base finds. Raises UsageError for a folder that is none or has no code."""
     from lmp.recon.reading import read_repository
+    from lmp.report.repository.scanning import signs_of
 
     if not root.is_dir():
-        raise UsageError(f"{root} is no folder\ngive the folder of a code base, or the class path of a model")
-    facts = read_repository(root, selection, progress)
-    _must_have_code(facts, root)
+        raise UsageError(
+            f"{printable(str(root))} is no folder\ngive the folder of a code base, or the class path of a model"
+        )
+    facts = read_repository(root, selection, progress, signs_of)
+    _must_have_code(facts, root, selection)
     return facts
 
 
@@ -57,7 +61,7 @@ def _report(facts: RepoFacts, root: Path, made: Document) -> Report:
     ledger = Ledger(
         kind="repository",
         subject=facts.root_name,
-        folder=str(root),
+        folder=str(root) if _is_text(str(root)) else printable(str(root)),
         named=dict(facts.counts),
         numbers=list(entries(made)),
     )
@@ -103,10 +107,33 @@ def since_the_last(
     return (*told, f"stale pointers in the earlier report: {len(found)}", *(f"  {one}" for one in found))
 
 
-def _must_have_code(facts: RepoFacts, root: Path) -> None:
-    if not any(file.language in READ for file in facts.files):
-        read = f"{len(facts.files)} files were read, {len(facts.skipped)} skipped"
+def _is_text(path: str) -> bool:
+    """Whether a path can be written as UTF-8."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _must_have_code(facts: RepoFacts, root: Path, selection: Selection) -> None:
+    if any(file.language in READ for file in facts.files):
+        return
+    shown = printable(str(root))
+    read = f"{counted(len(facts.files), 'file')} read, {counted(len(facts.skipped), 'file')} skipped"
+    if selection.include or selection.exclude:
+        given = [f"--include {each!r}" for each in selection.include]
+        given += [f"--exclude {each!r}" for each in selection.exclude]
         raise UsageError(
-            f"{root} has no code in Python, CUDA or C++ that could be reported on: {read}\n"
-            "give the folder that holds the sources"
+            f"{' '.join(given)} leaves no code in Python, CUDA or C++ of {shown}: {read}\n"
+            "patterns are those of .gitignore, for example --include 'src/**/*.py'; leave them out to read everything"
         )
+    raise UsageError(
+        f"{shown} has no code in Python, CUDA or C++ that could be reported on: {read}\n"
+        "give the folder that holds the sources"
+    )
+
+
+def counted(number: int, one: str) -> str:
+    """``1 file``."""
+    return f"{number:,} {one if number == 1 else one + 's'}"

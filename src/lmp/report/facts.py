@@ -117,7 +117,9 @@ class ModelFacts:
     def named(self) -> Mapping[str, int]:
         """Whole numbers of the config (``config.hidden_size``), of the inspected model (``weight_bytes``) and of the
         modules in it (``parameters.model.norm``)."""
-        found = {f"config.{name}": value for name, value in self.settings.items() if type(value) is int}
+        whole = {name: value for name, value in self.settings.items() if type(value) is int}
+        inner = {self.without_part(name): value for name, value in whole.items()}
+        found = {f"config.{name}": value for name, value in {**inner, **whole}.items()}
         if self.inspection is not None:
             totals = self.inspection.totals
             found["parameters_count"], found["weight_bytes"] = totals.parameters_count, totals.weight_bytes
@@ -128,6 +130,17 @@ class ModelFacts:
                 sizes = {"bytes_per_token": segment.bytes_per_token, "constant_bytes": segment.constant_bytes}
                 found |= {f"cache.{number}.{name}": int(size) for name, size in sizes.items() if size == int(size)}
         return {**found, **self.flows.measured, **self.bounds.named}
+
+    @cached_property
+    def part(self) -> str:
+        """The part of the config that the model's sizes come from, as ``text_config.``; empty: the config itself."""
+        paths = (path.removeprefix("config.") for path in self.model.parameters.values() if path.startswith("config."))
+        parts = {path.rpartition(".")[0] for path in paths}
+        return f"{parts.pop()}." if len(parts) == 1 and parts != {""} else ""
+
+    def without_part(self, name: str) -> str:
+        """A setting as the model's own code calls it: ``hidden_size`` of ``text_config.hidden_size``."""
+        return name.removeprefix(self.part)
 
     @cached_property
     def bounds(self) -> Bounds:

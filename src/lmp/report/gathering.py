@@ -10,7 +10,8 @@ from typing import Any
 
 from lmp.errors import LmpError, UsageError
 from lmp.expand.point import point as values_at
-from lmp.pipeline.flow import Flows, flows_of
+from lmp.pipeline.flow import Flows
+from lmp.pipeline.flow_runs import flows_of
 from lmp.pipeline.inspection import Inspection
 from lmp.pipeline.model import ModelOutcome, ModelSession, expand_model
 from lmp.pipeline.module import Options, Progress, class_of_config

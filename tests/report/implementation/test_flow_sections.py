@@ -14,7 +14,8 @@ from lmp.report.document.parts import Document, Section, Table
 from lmp.report.document.told import Told
 from lmp.report.facts import ModelFacts
 from lmp.report.implementation import catalog, dataflow, faq, parallelism, performance
-from lmp.report.implementation.operators import Catalogue, kinds_of, steps_of
+from lmp.report.implementation.operators import Catalogue, kinds_of
+from lmp.report.implementation.stepping import steps_of
 from lmp.report.review.diagrams import check_diagrams
 from lmp.report.review.figures import check_numbers
 from lmp.report.review.placeholders import check_placeholders, check_tables
@@ -121,3 +122,38 @@ def test_bounds_of_the_head(small_llama: ModelFacts) -> None:
     assert bound.total == bound.memory > Fraction(262_144_000, device.matmul_flops)
     parts = small_llama.bounds.parts(PREFILL).values()
     assert sum(part.total for part in parts) == small_llama.bounds.of(PREFILL).total
+
+
+def test_steps_are_named_by_what_they_do(small_latent: ModelFacts) -> None:
+    steps = {step.label: step for step in steps_of(small_latent, small_latent.flows.phases["prefill"])}
+    # integrations/moe.py: rows are sorted and gathered; gated between the products; weighted and put back in order.
+    gate = "mlp.experts: _default_apply_gate()"
+    first = "mlp.experts: sort … cumulative sum"
+    last = "mlp.experts: element-wise product … conversion to bfloat16"
+    products = [s for s in steps if s.startswith("mlp.experts: grouped matrix")]
+    assert [label for label in steps if label.startswith("mlp.experts: ")] == [first, *products, gate, last]
+    assert "self_attn: copy to contiguous memory" in steps  # after attention, in sdpa_attention_forward()
+    # Keys of which expand_kv() writes the parts one by one: attention takes the whole.
+    whole = "[batch_size, num_heads, seq_len, qk_nope_head_dim + qk_rope_head_dim]"
+    assert steps["self_attn: expand_kv()"].shapes == [whole]
+    update = steps["self_attn: update()"]
+    assert update.keeps
+    assert update.shapes == ["[batch_size, 1, seq_len, kv_lora_rank]", "[batch_size, 1, seq_len, qk_rope_head_dim]"]
+
+
+def test_bytes_of_what_is_written_in_parts(small_latent: ModelFacts) -> None:
+    text = to_markdown(Document("a", [], [dataflow.section(small_latent, None)]))
+    # 4 heads of 16 + 8 for each of 2048 tokens, 2 bytes.
+    size = f"{2048 * 4 * (16 + 8) * 2 / 1000:.1f} kB"
+    formula = "batch_size * seq_len * num_heads * (qk_nope_head_dim + qk_rope_head_dim) * a_bytes"
+    assert f"copy into a tensor, bfloat16, {size} = `{formula}`" in text
+    assert "KV cache, from this call on" in text
+    # The call returns logits for every sequence and position, not the product's rows.
+    assert "[batch_size, seq_len, vocab_size] and the KV cache" in text
+
+
+def test_ends_of_lives_say_where(small_llama: ModelFacts) -> None:
+    text = to_markdown(Document("a", [], [dataflow.section(small_llama, None)]))
+    embedded = next(line for line in text.splitlines() if line.startswith("| `embed_tokens` result"))
+    # LlamaModel.forward() holds inputs_embeds until it returns: through the last norm, whose class runs in each layer.
+    assert " in model.norm, " in embedded

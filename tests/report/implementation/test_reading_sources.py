@@ -11,6 +11,7 @@ import pytest
 
 from lmp.records import Kernel, MemoryAccess
 from lmp.report.document.markdown import plain
+from lmp.report.implementation.configuration import _short as value_told
 from lmp.report.implementation.constraints import raised
 from lmp.report.implementation.dispatch import answers
 from lmp.report.implementation.drawing import boxed, cut, length, spread
@@ -74,7 +75,8 @@ def _piece(folder: Path, name: str, text: str) -> Piece:
 
 
 def _facts(**settings: Any) -> Any:
-    return SimpleNamespace(settings=settings, trees=SimpleNamespace(transformers=None))
+    flows = SimpleNamespace(phases={})
+    return SimpleNamespace(settings=settings, trees=SimpleNamespace(transformers=None), flows=flows)
 
 
 def test_reads_are_found_by_name_getattr_key_and_alias(sources: Sources) -> None:
@@ -101,11 +103,31 @@ def test_backquotes_of_a_docstring_become_code() -> None:
 
 
 def test_what_is_raised_where_the_class_runs(sources: Sources) -> None:
-    told = ["".join(map(plain, line)) for line in raised(sources) if isinstance(line, list)]
+    told = ["".join(map(plain, line)) for line in raised(_facts(), sources) if isinstance(line, list)]
     assert told == [
-        "self.d_model % 2 raises ValueError at own/pkg/config.py:13 (ValueError)",
-        "x.shape[-1] != self.width raises ValueError at own/pkg/model.py:17 (ValueError)",
-        "not (x.dim() == 3) fails an assertion at own/pkg/model.py:18 (assert)",
+        "self.d_model % 2 raises ValueError in BlockConfig.validate_width, own/pkg/config.py:13 (ValueError)",
+        "x.shape[-1] != self.width raises ValueError in Block.forward, own/pkg/model.py:17 (ValueError)",
+        "not (x.dim() == 3) fails an assertion in Block.forward, own/pkg/model.py:18 (assert)",
+    ]
+
+
+def test_what_is_raised_in_a_function_that_did_not_run_says_so(tmp_path: Path) -> None:
+    package = tmp_path / "pkg"
+    package.mkdir()
+    path = package / "masks.py"
+    path.write_text("def join(a):\n    if not a:\n        raise ValueError\n\n\ndef make(a):\n    assert a\n")
+    tree = Tree("own", tmp_path, package, "own", "1")
+    functions = [n for n in ast.parse(path.read_text()).body if isinstance(n, ast.FunctionDef)]
+    read = Sources((), tuple(Piece(tree, path, node, True) for node in functions), ())
+    line = SimpleNamespace(function="make")
+    flow = SimpleNamespace(ops=[SimpleNamespace(frames=[SimpleNamespace(lines=[line])])])
+    facts = _facts()
+    facts.flows.phases["prefill"] = flow
+    told = ["".join(map(plain, line)) for line in raised(facts, read) if isinstance(line, list)]
+    assert told == [
+        "not a raises ValueError in join, own/pkg/masks.py:3 (ValueError); no operator of the runs shown comes from "
+        "there",
+        "not (a) fails an assertion in make, own/pkg/masks.py:7 (assert)",
     ]
 
 
@@ -177,9 +199,33 @@ def can(weight):
 """).body[0]
     # In the order of the source: the first whose conditions hold answers, so that the second False is what is left of
     # the block of "cuda".
-    assert answers(function) == [
+    assert answers(function, "cuda") == [
         "False if weight.small",
         "capability() >= 8 if weight.device == 'cuda' and weight.new",
         "False if weight.device == 'cuda'",
         "True",
     ]
+
+
+def test_what_is_asked_of_the_devices_type_is_answered() -> None:
+    function = ast.parse("""
+def can(weight):
+    if weight.device.type == "tpu":
+        return 1
+    if weight.odd and weight.device.type == "cpu" or weight.small and weight.device.type != "cpu":
+        return 2
+    if weight.device.type == "cuda":
+        if weight.new:
+            return 3
+        return 4
+    return 5
+""").body[0]
+    # Nothing runs on a TPU or CPU; the block of "cuda" ends in a return, so that 5 is never reached.
+    assert answers(function, "cuda") == ["2 if weight.small", "3 if weight.new", "4"]
+    assert answers(function, "cpu") == ["2 if weight.odd", "5"]
+
+
+def test_a_long_list_of_different_values_is_cut() -> None:
+    # More than 60 characters; 48 numbers that are all different, and 36 and 12 of two kinds.
+    assert value_told(list(range(48))) == "48 values: 0, 1, 2, 3, 4, 5, …"
+    assert value_told([1] * 36 + [0] * 12) == "48 values: 36 × 1, 12 × 0"

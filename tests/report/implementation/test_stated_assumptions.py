@@ -144,6 +144,28 @@ def test_names_are_whole_and_comments_are_not_code(small_llama: ModelFacts, tmp_
 # --- several devices -------------------------------------------------------------------------------------------------
 
 
+def test_rules_of_parameters_send_nothing(small_latent: ModelFacts) -> None:
+    strategy = text_of(parallelism.section(small_latent).sections[0])
+    # DeepseekV3NaiveMoe holds gate_up_proj and down_proj as parameters: only modules have hooks that send.
+    assert "`layers.*.mlp.experts.down_proj` (a parameter: it is split, and sends nothing)" in strategy
+    assert "`layers.*.mlp.experts.gate_up_proj` (a parameter)," in strategy or (
+        "`layers.*.mlp.experts.gate_up_proj` (a parameter) |" in strategy
+    )
+    # The docstring's list, as a sentence.
+    assert "in order: `MegaMoeEP` for" in strategy
+
+
+def test_weights_that_each_device_holds(small_llama: ModelFacts) -> None:
+    text = text_of(parallelism.section(small_llama).sections[1])
+    # Two devices, as there are 2 heads of keys and values. Split: a table and a head of 1000 x 64, and in 3 layers q
+    # and o of 64 x 64, k and v of 64 x 32, three of 64 x 96; on both: 2 norms a layer and the last, of 64. 2 bytes
+    # each.
+    split = 2 * 1000 * 64 + 3 * (2 * 64 * 64 + 2 * 64 * 32 + 3 * 64 * 96)
+    each = 2 * (split / 2 + 7 * 64)
+    assert f"tensor parallelism over 2, where each holds {each / 1000:.1f} kB of the weights:" in text
+    assert "more devices" not in text
+
+
 @pytest.fixture(scope="module")
 def patterns(small_latent: ModelFacts) -> str:
     return text_of(parallelism.section(small_latent).sections[1])
@@ -169,3 +191,42 @@ def test_logits_and_not_their_shape_are_broadcast(small_latent: ModelFacts, tran
     sent = [stage.line for stage in Plans(small_latent).stages if stage.primitive == "broadcast"]
     file = "distributed/pipeline_parallel.py"
     assert sent == [line_with(transformers_tree, file, "dist.broadcast(logits,")]
+
+
+# --- what stands beside the runs -------------------------------------------------------------------------------------
+
+
+def test_a_cache_of_a_fixed_length(small_llama: ModelFacts, transformers_tree: Path) -> None:
+    text = text_of(faq.section(small_llama))
+    lines = (transformers_tree / "cache_utils.py").read_text(encoding="utf-8").splitlines()
+    write = next(n for n, line in enumerate(lines, 1) if "self.keys.index_copy_(" in line)  # StaticLayer is the first
+    assert f"cache_utils.py:{write}" in text
+    flag = line_with(transformers_tree, "models/llama/modeling_llama.py", "_can_compile_fullgraph = True")
+    assert f"modeling_llama.py:{flag}" in text
+    assert "- KV cache: " in text  # of one slope from the first token on
+
+
+def test_what_loading_leaves_out(small_latent: ModelFacts, small_llama: ModelFacts, transformers_tree: Path) -> None:
+    line = line_with(transformers_tree, "models/deepseek_v3/modeling_deepseek_v3.py", "_keys_to_ignore_on_load")
+    text = text_of(faq.section(small_latent))
+    assert r"under `model\.layers\.61.*` (`transformers/src/transformers/models/deepseek_v3/" in text
+    assert f"modeling_deepseek_v3.py:{line}` (`_keys_to_ignore_on_load_unexpected`)" in text
+    assert "loading leaves out" not in text_of(faq.section(small_llama))
+
+
+def test_what_runs_on_older_devices(small_latent: ModelFacts, transformers_tree: Path) -> None:
+    text = text_of(faq.section(small_latent))
+    line = line_with(transformers_tree, "integrations/moe.py", "return torch.ops.transformers.grouped_mm_fallback(")
+    assert "`return torch.cuda.get_device_capability(weight.device) >= (8, 0)` at " in text
+    assert "where `_can_use_grouped_mm()` is false, `_grouped_mm()` does the same by `grouped_mm_fallback()`" in text
+    assert f"moe.py:{line}" in text
+
+
+def test_what_a_mask_changes(small_llama: ModelFacts) -> None:
+    text = text_of(faq.section(small_llama))
+    # integrations/sdpa_attention.py: the chain of three, inside of the condition that there are groups of heads.
+    assert (
+        "where `use_gqa_in_sdpa(attention_mask, key, value)`: `sdpa_kwargs['enable_gqa'] = True`; else where " in text
+    )
+    assert "; else `key = repeat_kv(key, module.num_key_value_groups)` and 1 more, all of it where " in text
+    assert "find_packed_sequence_indices`) where `position_ids is not None and attention_mask is None" in text

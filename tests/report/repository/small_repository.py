@@ -52,7 +52,11 @@ def read(root: Path) -> RepoFacts:
 
 def reported(root: Path) -> Reported:
     """The report with its review: what `lmp report` would refuse is among the findings."""
-    facts = read(root)
+    return of_facts(read(root), root)
+
+
+def of_facts(facts: RepoFacts, root: Path) -> Reported:
+    """The same of what was read already."""
     made = document(facts, root)
     text = to_markdown(made)
     ledger = Ledger(

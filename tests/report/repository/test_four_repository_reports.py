@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from functools import cache
 
 import pytest
-from small_repository import Reported, reported
+from small_repository import Reported, of_facts
 
-FETCHED = Path(__file__).parents[3] / "build" / "repositories"
+from fetched_repositories import REPOSITORIES, facts_of, of_each, skip_unless_there
+
 # What an engineer who knows the code base would name: part, symbol.
 PARTS = {
     "fla": {"attention": "parallel_attn", "backend dispatch": "BaseBackend", "convolution": "ShortConvolution"},
@@ -32,20 +33,30 @@ PARTS = {
 }
 
 
-@pytest.fixture(scope="module", params=sorted(PARTS))
+each = of_each("fetched", indirect=True)
+
+
+@pytest.fixture
 def fetched(request: pytest.FixtureRequest) -> tuple[str, Reported]:
-    found = sorted(FETCHED.glob(f"{request.param}*"))
-    if not found:
-        pytest.skip("the code bases are not there: run `make repositories`")
-    return request.param, reported(found[0])
+    name = str(request.param)
+    skip_unless_there(name)
+    return name.partition("-")[0], _reported(name)
 
 
+@cache
+def _reported(name: str) -> Reported:
+    """Made once by the process that has read it."""
+    return of_facts(facts_of(name), REPOSITORIES / name)
+
+
+@each
 def test_every_pointer_resolves(fetched: tuple[str, Reported]) -> None:
     _, report = fetched
     assert report.review.findings == []
     assert report.review.pointers > 400
 
 
+@each
 def test_parts_are_played_by_what_plays_them(fetched: tuple[str, Reported]) -> None:
     name, report = fetched
     rows = report.section("Key components (with code locations)").split("\n")
@@ -55,6 +66,7 @@ def test_parts_are_played_by_what_plays_them(fetched: tuple[str, Reported]) -> N
     assert sum(row.startswith("| ") for row in rows) - 2 >= 10
 
 
+@each
 def test_every_kernel_flag_and_read_has_its_row(fetched: tuple[str, Reported]) -> None:
     _, report = fetched
     counts = report.facts.counts

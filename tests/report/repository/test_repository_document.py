@@ -145,7 +145,7 @@ def test_layers_and_dispatch_by_name_are_followed(report: Reported, root: Path) 
     attention = line_of(root, "nanoserve/model.py", "return self.self_attn(x)")
     assert "(each of self.layers)" in nesting
     assert f"nanoserve/model.py:{attention}" in nesting
-    assert "one of 2 of the methods forward_*" in nesting
+    assert "one of 2 methods forward_*" in nesting
 
 
 def test_fences_fit_on_100_columns(report: Reported) -> None:

@@ -158,7 +158,7 @@ def _attention(facts: ModelFacts, sources: Sources) -> Iterator[Line]:
 
 
 def _why_eager(facts: ModelFacts, sources: Sources) -> Iterator[Inline]:
-    if facts.model.attn_implementation == facts.model.attn_requested:
+    if facts.model.attn_implementation in (None, facts.model.attn_requested):
         return
     yield f" Asked for was {facts.model.attn_requested}"
     for piece in sources.classes:

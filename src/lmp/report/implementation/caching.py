@@ -11,6 +11,7 @@ from lmp.report.document.amounts import Term
 from lmp.report.document.parts import Block, Bullets, Code, Inline, Line
 from lmp.report.facts import ModelFacts, Point, short
 from lmp.report.implementation.expanding import anew
+from lmp.report.implementation.fixed_cache import fixed_line
 from lmp.report.implementation.operators import code_at, kinds_of, layer_of, plain, pointer_at, searched, shape_text
 from lmp.source.lines import enclosing_function
 
@@ -21,6 +22,8 @@ def cache_blocks(facts: ModelFacts) -> list[Block]:
         return [Bullets([], searched=f"a KV cache among the inputs and outputs of {short(facts.model.class_name)}")]
     items = [*_writers(facts), *_tensors(facts), *cache_of_a_token(facts), *_kept(facts), *_copied(facts)]
     items += list(anew(facts))
+    fixed = fixed_line(facts) if any(_copied(facts)) else None
+    items += [fixed] if fixed is not None else []
     return [Bullets(items, searched=f"operators that write the cache in {searched(facts)}")]
 
 
@@ -112,7 +115,8 @@ def cache_of_a_token(facts: ModelFacts) -> Iterator[Line]:
         if f"{name}.bytes_per_token" not in facts.named:
             continue
         end = "on" if segment.to_tokens is None else f"to {segment.to_tokens:,}"
-        line: list[Inline] = [f"KV cache from token {segment.from_tokens:,} {end}: "]
+        part = f" from token {segment.from_tokens:,} {end}" if len(cache.segments) > 1 else ""
+        line: list[Inline] = [f"KV cache{part}: "]
         line += [facts.number("{a}", "B", a=Term(name=f"{name}.bytes_per_token")), " a token and sequence"]
         if segment.constant_bytes:
             line += [", and ", facts.number("{a}", "B", a=Term(name=f"{name}.constant_bytes")), " however many"]

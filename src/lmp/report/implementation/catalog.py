@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
+from lmp.errors import LmpError
+from lmp.formula import evaluate, parse
+from lmp.pipeline.flow import Op
 from lmp.report.document.parts import Block, Bullets, Code, Inline, Line, Paragraph, Pointer, Section, Table
 from lmp.report.document.told import Told
 from lmp.report.facts import ModelFacts, short
@@ -13,6 +16,8 @@ from lmp.report.implementation.operators import (
     code_at,
     further,
     joined,
+    kinds_of,
+    layer_of,
     plain,
     pointer_at,
     row_pointer,
@@ -50,46 +55,98 @@ def _reading(facts: ModelFacts) -> Line:
 
 
 def _row(facts: ModelFacts, catalogue: Catalogue, row: Row) -> list[Line]:
-    return [row.key, row.category, _purpose(facts, row), _work(row), _dependencies(row)]
+    return [row.key, row.category, _purpose(facts, catalogue, row), _work(facts, row), _dependencies(row)]
 
 
-def _purpose(facts: ModelFacts, row: Row) -> list[Inline]:
+def _purpose(facts: ModelFacts, catalogue: Catalogue, row: Row) -> list[Inline]:
     cell: list[Inline] = [Code(row.label), f": {row.words}, at ", row_pointer(facts, row)]
-    others = _other_pointers(facts, row)
-    if others is not None:
-        cell += [", inside of ", others]
-    if set(row.ops) != set(facts.flows.phases):
-        cell.append(f" ({' and '.join(row.ops)} only)")
+    callers = _callers(facts, catalogue, row)
+    if callers:
+        cell += [", called at ", *joined(callers)]
+    only = [*_layers(facts, row), *([" and ".join(row.ops)] if set(row.ops) != set(facts.flows.phases) else [])]
+    if only:
+        cell.append(f" ({', '.join(only)} only)")
     return cell
 
 
-def _other_pointers(facts: ModelFacts, row: Row) -> Pointer | None:
-    """The line that called the helper which an operator stands in."""
-    frame = row.first.frames[0]
-    if frame is not row.place.owner and row.place.file != frame.lines[0].file:
-        return None
-    line = frame.lines[-1]
-    if len(frame.lines) == 1 or (line.file, line.line) == (row.place.file, row.place.line):
-        return None
-    inner = frame.lines[-2].function
-    return pointer_at(facts, line.file, line.line, inner)
+def _layers(facts: ModelFacts, row: Row) -> list[str]:
+    """The kinds of layers that a row runs in, where there are others which it does not run in."""
+    kinds = [kind for flow in facts.flows.phases.values() for kind in kinds_of(facts, flow)]
+    runs = {found[:2] for op in row.all_ops if (found := layer_of(op.frames[0].path))}
+    mine = {kind.name for kind in kinds if (kind.stack, kind.run) in runs}
+    return sorted(mine) if runs and mine != {kind.name for kind in kinds} else []
 
 
-def _work(row: Row) -> Line:
-    """What there is to be tiled: M, N and K of a product; the elements of anything else."""
-    op = next((o for o in row.all_ops if o.product is not None), row.first)
-    if op.product is not None and row.category == "attention":
-        batch, heads, queries, keys, size = op.product
-        return ["queries × keys × head size = ", *_sizes(queries, keys, size), "; ", *_sizes(batch, heads), " times"]
+def _callers(facts: ModelFacts, catalogue: Catalogue, row: Row) -> list[Pointer]:
+    """The line of forward() that called the helper which an operator stands in, and those that tell twins apart."""
+    lines = row.place.lines
+    others = [{(line.file, line.line) for line in r.place.lines} for r in catalogue.twins(row) if r is not row]
+    found = []
+    for number, line in enumerate(lines[1:], 1):
+        own = any((line.file, line.line) not in other for other in others)
+        if own or number == len(lines) - 1:
+            found.append(pointer_at(facts, line.file, line.line, lines[number - 1].function))
+    return found
+
+
+# --- what there is to be tiled ---------------------------------------------------------------------------------------
+
+
+def _work(facts: ModelFacts, row: Row) -> list[Inline]:
+    """M, N and K of a product, the elements of anything else; of a later phase where no size of the first is its."""
+    known: list[Op] = []
+    cell: list[Inline] = []
+    for phase, ops in row.ops.items():
+        values = facts.flows.phases[phase].values
+        new = {_extent(op): op for op in ops if not any(_same(op, other, values) for other in known)}
+        for number, op in enumerate(new.values()):
+            before = " or " if number else f"; in {phase} "
+            cell += [*([before] if known else [_measure(op)]), *_told(op)]
+            known.append(op)
+    return [piece for piece in cell if piece != ""]
+
+
+def _same(op: Op, other: Op, values: Mapping[str, int]) -> bool:
+    """Whether the sizes of one operator are those of another at the values of its call."""
+    if op.shape is None:
+        return other.shape is not None and _at(other.shape, values) == op.sizes
+    return _at(_extent(op), values) == _at(_extent(other), values)
+
+
+def _extent(op: Op) -> tuple[str, ...]:
+    """Formulas of what there is to be tiled, or its numbers."""
     if op.product is not None:
-        batches, *sizes = op.product
-        cell: list[Inline] = ["M×N×K = ", *_sizes(*sizes)]
-        if batches != "1":
-            cell += ["; ", plain(batches), " times" if row.category != "grouped_matmul" else " groups of rows"]
-        return cell
-    # A decode step's shapes are a prefill's with one new token.
-    shapes = list(dict.fromkeys(shape_text(o) for o in next(iter(row.ops.values()))))
-    return joined([_shape(text) for text in shapes[:2]], " or ") + ([" and others"] if len(shapes) > 2 else [])
+        return op.product
+    return op.shape if op.shape is not None else tuple(map(str, op.sizes))
+
+
+def _measure(op: Op) -> str:
+    if op.product is None:
+        return ""
+    return "queries × keys × head size = " if op.category == "attention" else "M×N×K = "
+
+
+def _told(op: Op) -> list[Inline]:
+    if op.product is None:
+        return [_shape(shape_text(op))]
+    if op.category == "attention":
+        batch, heads, queries, keys, size = op.product
+        cell = _sizes(queries, keys, size)
+        values = op.operands[2][-1] if op.operands is not None and len(op.operands) > 2 else size
+        cell += ["" if values == size else "; values of ", *([] if values == size else [plain(values)])]
+        return [*cell, "; ", *_sizes(batch, heads), " times"]
+    batches, *sizes = op.product
+    cell = _sizes(*sizes)
+    if batches != "1":
+        cell += ["; ", plain(batches), " times" if op.category != "grouped_matmul" else " groups of rows"]
+    return cell
+
+
+def _at(extent: tuple[str, ...], values: Mapping[str, int]) -> tuple[object, ...]:
+    try:
+        return tuple(evaluate(parse(size), values) for size in extent)
+    except LmpError:
+        return extent
 
 
 def _shape(text: str) -> Code:
@@ -132,7 +189,8 @@ def _folded(facts: ModelFacts, file: str, lines: list[int]) -> list[Inline]:
             spans.append([line, line])
     first = facts.place(file, spans[0][0], end=spans[0][1])
     rest = ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in spans[1:])
-    return [first, f" and lines {rest}"] if rest else [first]
+    one = len(spans) == 2 and spans[1][0] == spans[1][1]
+    return [first, f" and line{'' if one else 's'} {rest}"] if rest else [first]
 
 
 def _tiling(facts: ModelFacts, catalogue: Catalogue) -> Iterator[Line]:

@@ -119,7 +119,7 @@ def _role(kernels: list[Kernel], inner: set[str]) -> str:
     own = [k for k in kernels if k.kernel_type == "basic" and k.category != "call"]
     categories, operations = {k.category for k in own}, {k.operation for k in own}
     chooses = any("top-k" in operation for operation in operations)
-    if STACK in inner:
+    if inner & {STACK, MODEL}:
         return MODEL
     if LAYER in inner:
         return STACK

@@ -21,13 +21,15 @@ from lmp.report.implementation.compulsory import at_config, compulsory_of, one_c
 from lmp.report.implementation.drawing import WIDTH, Row, fence, texts, wrapped
 from lmp.report.implementation.flowing import drawn
 from lmp.report.implementation.insights import insights
-from lmp.report.implementation.naming import plain_formula, shape_text
+from lmp.report.implementation.naming import kind_of_layer, plain_formula, shape_text
 from lmp.report.implementation.ran import instance_of, items_of
 from lmp.report.implementation.reads import first_sentence, marked
 from lmp.report.implementation.steps import INDENT, pseudocode
+from lmp.report.implementation.summary import kind_of_attention
 from lmp.source.locate import find_class
 from lmp.source.names import Names
 
+ABSENT = "; None in the runs shown below"
 MOST_INSTANCES = 12
 MOST_WORDS = 4
 
@@ -80,8 +82,12 @@ def _component(component: Component, title: str, compulsory: Mapping[str, str], 
 
 def _purpose(component: Component) -> list[Inline]:
     """What its kernels make of it, and what the class's own words say."""
-    line: list[Inline] = [f"{_WORDS[component.role]}. ", *_docstring(component)]
     facts = component.facts
+    line: list[Inline] = [f"{_WORDS[component.role]}. "]
+    if component.role == classes.ATTENTION:
+        line += _attention(component)
+    if component.role not in _SAID:
+        line += _docstring(component)
     users = _callers(component)
     line += [component.pointer]
     if users:
@@ -94,6 +100,20 @@ def _purpose(component: Component) -> list[Inline]:
     if status.uncounted:
         line.append(f". Not counted: {', '.join(status.uncounted)}")
     return [*line, "."]
+
+
+def _attention(component: Component) -> Iterator[Inline]:
+    """Its kind, and the layers that see a window alone."""
+    facts = component.facts
+    kind = list(kind_of_attention(facts))
+    if kind:
+        yield from (*kind, ". ")
+    layers = [c.paths for c in components(facts) if c.role == classes.LAYER]
+    kinds = dict.fromkeys(kind_of_layer(facts, path) for paths in layers for path in paths)
+    windowed = [kind for kind in kinds if "sliding" in kind]
+    if windowed and "config.sliding_window" in facts.named:
+        yield f"In layers of {' and '.join(windowed)} to itself and the tokens before it, "
+        yield from (facts.setting("sliding_window"), " in all. ")
 
 
 def _callers(component: Component) -> list[str]:
@@ -114,6 +134,9 @@ def _docstring(component: Component) -> list[Inline]:
 
 _NO_PURPOSE = (":", "```", "See ", ">>>")
 """How docstrings begin that do not say what a class does."""
+
+_SAID = frozenset({classes.ATTENTION, classes.EMBEDDING, classes.LINEAR})
+"""Roles of which the docstrings of libraries say no more than the words here."""
 
 _WORDS = {
     classes.ATTENTION: "Mixes tokens: each new token attends to itself and to earlier ones",
@@ -172,7 +195,7 @@ def _interface(component: Component) -> list[Row]:
     if not calls:
         return list(_declared(component))
     first = calls[0]
-    rows: list[Row] = [["INPUTS:"], *_values(first.inputs)]
+    rows: list[Row] = [["INPUTS:"], *_inputs(component, first)]
     rows += [[""], ["OUTPUTS:"], *_values(first.outputs)]
     rows += [[""], ["PARAMS:"], *_params(calls, _held(component, first))]
     return rows
@@ -198,6 +221,18 @@ def _declared(component: Component) -> list[Row]:
     reason = component.facts.observed.reason or "its forward() did not run"
     text = f"OUTPUTS and PARAMS: none found (searched: a run of the class; {reason})"
     return [*rows, [""], *texts(wrapped(text, WIDTH))]
+
+
+def _inputs(component: Component, call: ObservedCall) -> list[Row]:
+    """What is None in the runs that are told says so: the shapes are of new tokens after cached ones."""
+    phases = [flow.given[call.path] for flow in component.facts.flows.phases.values() if call.path in flow.given]
+    given = {name for names in phases for name in names}
+    rows: list[Row] = []
+    for value in call.inputs:
+        is_absent = bool(phases) and value.name.partition("[")[0] not in given
+        text = f"{value.name}: {shape_text(value)}{ABSENT if is_absent else ''}"
+        rows += texts(wrapped(text, WIDTH, "  - ", "      "))
+    return rows or [["  - none"]]
 
 
 def _values(values: Sequence[Value]) -> list[Row]:

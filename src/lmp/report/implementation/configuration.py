@@ -34,6 +34,8 @@ NAMES = {
 
 MOST_PLACES = 3
 LONGEST_VALUE = 60
+MOST_KINDS = 6
+"""Different values of a long list that are told with how often each occurs."""
 
 
 def section(facts: ModelFacts, told: Told | None = None) -> Section:
@@ -50,7 +52,8 @@ def section(facts: ModelFacts, told: Told | None = None) -> Section:
 
 def _model_configuration(facts: ModelFacts, sources: Sources) -> Section:
     reads, said = reads_of(facts, sources), descriptions(facts, sources)
-    template = {shown: own_name(sources, standard) for shown, standard in NAMES.items()}
+    reads = {**_of_part(facts, reads), **reads}
+    template = {shown: _full(facts, own_name(sources, standard)) for shown, standard in NAMES.items()}
     rows: list[Sequence[Line]] = []
     for shown, name in template.items():
         rows.append(_row(facts, name, reads, said, shown, sources))
@@ -59,6 +62,7 @@ def _model_configuration(facts: ModelFacts, sources: Sources) -> Section:
     rows += [_row(facts, name, reads, said, name, sources) for name in read]
     rest = [name for name in facts.settings if name not in named and name not in read]
     bases = reads_of_bases(facts, sources)
+    bases = {**_of_part(facts, bases), **bases}
     by_bases = [name for name in rest if _places(name, bases)]
     blocks: list[Any] = [Table(("Parameter", "Value", "Description"), rows, sources.searched)]
     if by_bases:
@@ -75,6 +79,18 @@ def _model_configuration(facts: ModelFacts, sources: Sources) -> Section:
             Paragraph(["Read by none of them (searched: ", sources.searched, ", and the base classes): ", *values, "."])
         )
     return Section("3.1 Model Configuration", blocks)
+
+
+def _full(facts: ModelFacts, name: str) -> str:
+    """A value's name in the whole config: of a model inside of another one that of the part with its sizes."""
+    return name if name in facts.settings or f"{facts.part}{name}" not in facts.settings else f"{facts.part}{name}"
+
+
+def _of_part(facts: ModelFacts, reads: Mapping[str, list[Pointer]]) -> dict[str, list[Pointer]]:
+    """Reads of the part that the model's classes are given, under the names of the whole config."""
+    if not facts.part:
+        return {}
+    return {f"{facts.part}{name}": places for name, places in reads.items() if name not in facts.settings}
 
 
 def _setting(facts: ModelFacts, name: str) -> Code:
@@ -101,17 +117,18 @@ def _row(
         return (parameter, f"none found (searched: {where})", "the config has no such value")
     description: list[Inline] = []
     names = [*aliases, name]
-    text = next((said[n] for n in names if said.get(n)), "") if "." not in name else ""
+    bare = facts.without_part(name)
+    text = next((said[n] for n in (*aliases, bare) if said.get(n)), "") if "." not in bare else ""
     if text:
         description += [*marked(text), " "]
     paths = {f"config.{n}" for n in names}
     variable = next((n for n, path in facts.model.parameters.items() if path in paths), None)
-    if variable is not None and variable not in (name, shown, *aliases):
+    if variable is not None and variable not in (name, bare, shown, *aliases):
         description += ["In formulas ", Code(variable), ". "]
     if name in facts.model.pinned or variable in facts.model.pinned:
         description.append("Fixed in the formulas: they hold for this value only. ")
     if shown == "head_dim":
-        description += _head_sizes(facts, name)
+        description += _head_sizes(facts, bare)
     description += _read_at(_places(name, reads))
     return (parameter, [*pieces_of(_value(facts, name)), *_default(facts, names)], description)
 
@@ -130,7 +147,11 @@ def _head_sizes(facts: ModelFacts, name: str) -> list[Inline]:
 
 def _default(facts: ModelFacts, names: Sequence[str]) -> list[Inline]:
     """Said of a value that the config that was read does not have."""
-    if not facts.config or "." in names[-1] or any(name in facts.config for name in names):
+    held: Any = facts.config
+    for part in facts.part.split(".")[:-1] if names[-1].startswith(facts.part) else ():
+        held = held.get(part) if isinstance(held, Mapping) else None
+    bare = [facts.without_part(name) for name in names]
+    if not held or "." in bare[-1] or any(name in held for name in bare):
         return []
     return [" (default of the class: not in the config that was read)"]
 
@@ -168,4 +189,6 @@ def _short(value: Any) -> str:
     if len(text) <= LONGEST_VALUE or not isinstance(value, list):
         return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 1]}…"
     kinds = {repr(item): value.count(item) for item in value}
+    if len(kinds) > MOST_KINDS:
+        return f"{len(value)} values: {', '.join([*list(kinds)[:MOST_KINDS], '…'])}"
     return f"{len(value)} values: {', '.join(f'{count} × {kind}' for kind, count in kinds.items())}"

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from lmp.formula import Where, num, parse_condition, settled, simplify_condition, to_text, where
+from lmp.pipeline.flow import Flow
+from lmp.pipeline.flow import Line as Place
 from lmp.report.document.amounts import Term
 from lmp.report.document.parts import Bold, Bullets, Code, Inline, Line, Paragraph, Pointer, Section
 from lmp.report.facts import ModelFacts, short
 from lmp.report.implementation.naming import plain_formula
 from lmp.report.implementation.reads import methods
 from lmp.report.implementation.sources import Piece, Sources
+from lmp.source.parsed import FunctionNode
 
 ENTRIES = frozenset({"__init__", "__post_init__", "forward"})
 MOST_PLACES = 4
@@ -25,7 +29,7 @@ def section(facts: ModelFacts, sources: Sources) -> Section:
         [
             Bullets([*_alignment(facts, sources), *_hardware(facts, sources), *_precision(facts, sources)]),
             Paragraph([Bold("Raised by the code:")]),
-            Bullets(list(raised(sources)), f"assert and raise in {sources.searched}"),
+            Bullets(list(raised(facts, sources)), f"assert and raise in {sources.searched}"),
             Paragraph([Bold("Conditions under which the formulas hold:")]),
             Bullets(list(_assumed(facts)), "the assumptions of the analysis"),
         ],
@@ -42,27 +46,27 @@ def _alignment(facts: ModelFacts, sources: Sources) -> Iterator[Line]:
     words: list[Inline] = []
     for text in dict.fromkeys(_with_pinned(facts, text) for text in divided):
         words += ["; " if words else "", Code(text)] if text is not None else []
-    found = [entry for entry in _raises(sources) if "%" in entry[0]]
+    found = [entry for entry in _raises(sources) if "%" in entry.condition]
     line: list[Inline] = ["Alignment: "]
     line += words or [f"none found (searched: the assumptions of the analysis and {sources.searched})"]
-    for condition, _, pointer in found:
-        line += ["; the code refuses ", Code(condition), " at ", pointer]
+    for entry in found:
+        line += ["; the code refuses ", Code(entry.condition), " at ", entry.pointer]
     yield line
 
 
 def _hardware(facts: ModelFacts, sources: Sources) -> Iterator[Line]:
     line: list[Inline] = ["Hardware: "]
     asked = list(_capabilities(sources))
-    for text, pointer in asked:
-        line += [Code(text), " at ", pointer, "; "]
+    for index, (text, pointer) in enumerate(asked):
+        line += ["; " if index else "", Code(text), " at ", pointer]
     if not asked:
-        line.append(f"none found (searched: device capabilities in {sources.searched}); ")
+        line.append(f"none found (searched: device capabilities in {sources.searched})")
     named = facts.named
     if "weight_bytes" in named:
         memory = facts.number("{a}", "B", a=Term(constant=facts.device.memory, source=facts.device.source))
         fits = named["weight_bytes"] <= facts.device.memory
         line += [
-            "the weights take ",
+            "; the weights take ",
             facts.number("{a}", "B", a=Term(name="weight_bytes")),
             f" in {facts.model.dtype}, ",
             "less than" if fits else "more than",
@@ -126,9 +130,26 @@ def _converted(facts: ModelFacts) -> Iterator[Inline]:
 # --- what is raised --------------------------------------------------------------------------------------------------
 
 
-def raised(sources: Sources) -> Iterator[Line]:
-    for condition, what, pointer in _raises(sources):
-        yield [Code(condition), f" {what} at ", pointer]
+@dataclass(frozen=True)
+class Raise:
+    """A check in the code. ``entry`` is the function, or the constructor or method of a class, that it stands in."""
+
+    condition: str
+    what: str
+    entry: str
+    pointer: Pointer
+    function: str | None
+    """Of a function outside of classes: its name."""
+
+
+def raised(facts: ModelFacts, sources: Sources) -> Iterator[Line]:
+    """Those of functions that no operator of the runs shown comes from say so."""
+    ran = {line.function for flow in facts.flows.phases.values() for line in _lines(flow)}
+    for entry in _raises(sources):
+        line: list[Inline] = [Code(entry.condition), f" {entry.what} in ", Code(entry.entry), ", ", entry.pointer]
+        if ran and entry.function is not None and entry.function not in ran:
+            line.append("; no operator of the runs shown comes from there")
+        yield line
     for piece in sources.config:
         for statement in piece.node.body:
             match statement:
@@ -142,25 +163,39 @@ def raised(sources: Sources) -> Iterator[Line]:
                     ]
 
 
-def _raises(sources: Sources) -> list[tuple[str, str, Pointer]]:
-    """Condition, what happens, and where: of the model's own code and of its config."""
+def _lines(flow: Flow) -> Iterator[Place]:
+    return (line for op in flow.ops for frame in op.frames for line in frame.lines)
+
+
+def _raises(sources: Sources) -> list[Raise]:
+    """Of the model's own code and of its config."""
     return [entry for piece in (*sources.config, *sources.own) for entry in _of_piece(piece)]
 
 
-def _of_piece(piece: Piece) -> Iterator[tuple[str, str, Pointer]]:
-    for node in (node for function in _reached(piece) for node in ast.walk(function)):
+def _of_piece(piece: Piece) -> Iterator[Raise]:
+    is_class = isinstance(piece.node, ast.ClassDef)
+    for function in _reached(piece):
+        entry = f"{piece.node.name}.{function.name}" if is_class else piece.qualname or piece.node.name
+        name = None if is_class else piece.node.name
+        for test, what, line, symbol in _checks(function):
+            yield Raise(_short(test), what, entry, piece.pointer(line, symbol), name)
+
+
+def _checks(function: FunctionNode) -> Iterator[tuple[str, str, int, str]]:
+    """Condition, what happens, line and the symbol that stands there."""
+    for node in ast.walk(function):
         match node:
             case ast.Assert(test=test):
-                yield _short(f"not ({ast.unparse(test)})"), "fails an assertion", piece.pointer(node.lineno, "assert")
+                yield f"not ({ast.unparse(test)})", "fails an assertion", node.lineno, "assert"
             case ast.If(test=test, body=body):
                 for statement in body:
                     if isinstance(statement, ast.Raise) and statement.exc is not None:
                         kind = statement.exc.func if isinstance(statement.exc, ast.Call) else statement.exc
                         name = ast.unparse(kind)
-                        yield _short(ast.unparse(test)), f"raises {name}", piece.pointer(statement.lineno, name)
+                        yield ast.unparse(test), f"raises {name}", statement.lineno, name
 
 
-def _reached(piece: Piece) -> Iterator[ast.AST]:
+def _reached(piece: Piece) -> Iterator[FunctionNode]:
     """A function; of a class its constructor, its forward(), what checks it, and the methods that these call."""
     if not isinstance(piece.node, ast.ClassDef):
         yield piece.node
@@ -194,12 +229,20 @@ def _assumed(facts: ModelFacts) -> Iterator[Line]:
             told.setdefault(shown, text)
     for shown, text in told.items():
         yield [Code(shown), *_in_words(text)]
-    for name, value in facts.model.pinned.items():
+    for name, value in pinned_of(facts).items():
         yield [Code(f"{name} == {value}"), ": it stands as a number in the formulas"]
     for decision in facts.model.decisions:
         answers: Any = ", ".join(decision.taken)
         pointer = facts.place(decision.file, decision.line)
         yield [Code(decision.code), f" is answered {answers} at ", pointer]
+
+
+def pinned_of(facts: ModelFacts) -> dict[str, Any]:
+    """Values that the formulas hold for alone; those of a class left out that are the model's, too."""
+    pinned = facts.model.pinned
+    found = {name: value for name, value in pinned.items() if "." not in name}
+    own = {name: value for name, value in pinned.items() if "." in name}
+    return found | {name: value for name, value in own.items() if found.get(name.rpartition(".")[2]) != value}
 
 
 def _with_pinned(facts: ModelFacts, text: str) -> str | None:

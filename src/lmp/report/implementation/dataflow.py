@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
+from lmp.pipeline.flow import Flow
 from lmp.report.document.parts import (
     Block,
     Bullets,
@@ -19,9 +20,11 @@ from lmp.report.document.parts import (
 )
 from lmp.report.document.told import Told
 from lmp.report.facts import ModelFacts, Point, short
+from lmp.report.implementation.drawing import wrapped
 from lmp.report.implementation.lifecycle import lifecycle
-from lmp.report.implementation.operators import Step, further, is_run, searched, steps_of
+from lmp.report.implementation.operators import further, is_run, searched, shape_of
 from lmp.report.implementation.peaks import peak_blocks
+from lmp.report.implementation.stepping import Step, steps_of
 
 WIDTH = 100
 
@@ -54,7 +57,7 @@ def _forward(facts: ModelFacts) -> list[Block]:
         return [Paragraph(not_run(facts))]
     phase, flow = next(iter(facts.flows.phases.items()))
     steps = steps_of(facts, flow)
-    drawn = "\n".join(_drawn(facts, steps))
+    drawn = "\n".join(_drawn(facts, flow, steps))
     return [
         Paragraph(
             f"One {phase} call as it runs, with one layer of each kind: steps in order, the shape of what others take "
@@ -67,9 +70,9 @@ def _forward(facts: ModelFacts) -> list[Block]:
     ]
 
 
-def _drawn(facts: ModelFacts, steps: Sequence[Step]) -> Iterator[str]:
+def _drawn(facts: ModelFacts, flow: Flow, steps: Sequence[Step]) -> Iterator[str]:
     inputs = next(iter(facts.model.interface), "inputs")
-    yield f"{inputs} {_short_shape(facts, inputs)}".rstrip()
+    yield from wrapped(f"{inputs} {_short_shape(facts, inputs)}".rstrip(), WIDTH, "", "  ")
     yield "│"
     for kind, group in groupby(steps, key=lambda step: step.kind):
         inside = list(group)
@@ -77,13 +80,14 @@ def _drawn(facts: ModelFacts, steps: Sequence[Step]) -> Iterator[str]:
             how = "one after another" if is_run(kind) else "in turn with the other kinds of the stack"
             times = f" ({kind.count} times, {how})" if kind.count > 1 else ""
             title = f"┌─ {kind.name}: {short(kind.class_name)}{times} "
-            yield title + "─" * max(0, WIDTH - 1 - len(title)) + "┐"
+            title = title if len(title) < WIDTH - 1 else f"{title[: WIDTH - 4]}… "
+            yield title + "─" * (WIDTH - 1 - len(title)) + "┐"
         for step in inside:
             yield from _boxed(_step_lines(step), kind is not None)
         if kind is not None:
             yield "└" + "─" * (WIDTH - 2) + "┘"
     yield "▼"
-    yield _result(facts, steps)
+    yield from wrapped(_result(facts, flow, steps), WIDTH, "", "  ")
 
 
 def _short_shape(facts: ModelFacts, name: str) -> str:
@@ -97,7 +101,7 @@ def _boxed(lines: Iterator[str], inside: bool) -> Iterator[str]:
 
 
 def _step_lines(step: Step) -> Iterator[str]:
-    """Number, label and sources on one line where they fit, the shape beside them or below."""
+    """Number, label and sources on one line where they fit, the shapes beside them or below."""
     sources = [str(other.number) for other in step.depends]
     if step.from_layer_before:
         sources.append("the layer before")
@@ -109,12 +113,19 @@ def _step_lines(step: Step) -> Iterator[str]:
     if len(line) + len(tail) + 2 <= room:
         yield f"{line}{tail:>{room - len(line)}}" if tail else line
         return
-    yield f"{head}{tail:>{room - len(head)}}" if len(head) + len(tail) + 2 <= room else f"{head} {tail}"[:room]
-    yield f"      {step.shape}"[:room]
+    if len(head) + len(tail) + 2 <= room:
+        yield f"{head}{tail:>{room - len(head)}}"
+    else:
+        yield from wrapped(f"{head} {tail}", room, "", "      ")
+    shapes = [step.shape] if len(step.shape) + 6 <= room else step.shape.split(" and ")
+    for number, shape in enumerate(shapes):
+        yield from wrapped(f"{'and ' if number else ''}{shape}", room, "      ", "        ")
 
 
-def _result(facts: ModelFacts, steps: Sequence[Step]) -> str:
-    return f"{steps[-1].shape} and the KV cache" if "cache_len" in facts.model.parameters else steps[-1].shape
+def _result(facts: ModelFacts, flow: Flow, steps: Sequence[Step]) -> str:
+    """What the call returns: the shape that its own output has."""
+    made = shape_of(flow.outputs[""]) if "" in flow.outputs else steps[-1].shape
+    return f"{made} and the KV cache" if "cache_len" in facts.model.parameters else made
 
 
 def _later(facts: ModelFacts, steps: Sequence[Step]) -> list[Block]:
@@ -188,6 +199,10 @@ def _mermaid(steps: Sequence[Step]) -> Mermaid:
             edges.append((source, f"s{step.number}", ""))
         edges += [("before", f"s{step.number}", "")] * step.from_layer_before
         edges += [(name.replace(" ", "_"), f"s{step.number}", "") for name in step.before]
+    keeping = [step for step in steps if step.keeps]
+    if keeping:
+        nodes.append(Node("kept", "KV cache, from this call on", None))
+        edges += [(f"s{step.number}", "kept", "") for step in keeping]
     return Mermaid(nodes, edges)
 
 

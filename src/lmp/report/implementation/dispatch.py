@@ -18,6 +18,8 @@ TILES = ("BLOCK_M", "BLOCK_N", "BLOCK_K", "NUM_STAGES", "NUM_WARPS")
 _TILE = re.compile(r"(?<!\w)(BLOCK_(?:[MNK]|SIZE)\w*|num_stages|num_warps|NUM_STAGES|NUM_WARPS)(?!\w)\s*[:=]")
 _IGNORED = frozenset({"staticmethod", "classmethod", "property", "torch.no_grad", "strict"})
 LONGEST = 320
+DEVICE = "cuda"
+"""What torch calls the type of the devices that reports are made for."""
 
 
 def section(facts: ModelFacts, sources: Sources) -> Section:
@@ -132,36 +134,73 @@ def _deciding(facts: ModelFacts, sources: Sources) -> Iterator[Sequence[Line]]:
                     continue
                 seen.add((piece.path, name))
                 shown: list[Inline] = []
-                for text in answers(asked.node):
+                for text in answers(asked.node, DEVICE):
                     shown += [", else " if shown else "", Code(text)]
                 if shown:
                     yield (
                         Code(name),
-                        shown,
+                        [f"on a {DEVICE} device: ", *shown] if _asks_device(asked.node) else shown,
                         ["asked at ", piece.pointer(node.lineno, name), ", answered at ", asked.here],
                     )
 
 
-def answers(function: ast.AST) -> list[str]:
-    """What a function returns, each with all the conditions on the way to it, in their order: the first that holds
-    answers."""
+def answers(function: ast.AST, device: str) -> list[str]:
+    """What a function returns on a type of device, each with all the conditions on the way to it, in their order: the
+    first that holds answers."""
     body = getattr(function, "body", [])
-    return list(dict.fromkeys(_short(text) for text in _returns(body, [])))
+    return list(dict.fromkeys(_short(text) for text in _returns(body, [], device)))
 
 
-def _returns(body: Sequence[ast.stmt], conditions: list[str]) -> Iterator[str]:
+def _returns(body: Sequence[ast.stmt], conditions: list[str], device: str) -> Iterator[str]:
     for statement in body:
         match statement:
             case ast.Return(value=value) if value is not None:
                 yield " if ".join([ast.unparse(value), *([" and ".join(conditions)] if conditions else [])])
+                return
             case ast.If(test=test, body=then, orelse=otherwise):
-                yield from _returns(then, [*conditions, _part(test)])
+                held = _on_device(test, device)
+                if isinstance(held, ast.Constant):
+                    taken = then if held.value else otherwise
+                    yield from _returns(taken, conditions, device)
+                    if taken and isinstance(taken[-1], ast.Return):
+                        return
+                    continue
+                yield from _returns(then, [*conditions, _part(held)], device)
                 if otherwise and isinstance(then[-1], ast.Return):
-                    yield from _returns(otherwise, conditions)
+                    yield from _returns(otherwise, conditions, device)
                 elif otherwise:
-                    yield from _returns(otherwise, [*conditions, _part(ast.UnaryOp(ast.Not(), test))])
+                    yield from _returns(otherwise, [*conditions, _part(ast.UnaryOp(ast.Not(), held))], device)
             case ast.For() | ast.While() | ast.With() | ast.Try():
-                yield from _returns(statement.body, conditions)
+                yield from _returns(statement.body, conditions, device)
+
+
+def _asks_device(function: ast.AST) -> bool:
+    return any(isinstance(n, ast.Compare) and _is_device_type(n.left) for n in ast.walk(function))
+
+
+def _is_device_type(node: ast.expr) -> bool:
+    return ast.unparse(node).endswith("device.type")
+
+
+def _on_device(test: ast.expr, device: str) -> ast.expr:
+    """A condition with what it asks of the device's type answered; True or False where that decides it."""
+    match test:
+        case ast.Compare(left=left, ops=[op], comparators=[ast.Constant(value=str(name))]) if _is_device_type(left):
+            if isinstance(op, ast.Eq | ast.NotEq):
+                return ast.Constant((name == device) is isinstance(op, ast.Eq))
+        case ast.UnaryOp(op=ast.Not(), operand=inner):
+            held = _on_device(inner, device)
+            return ast.Constant(not held.value) if isinstance(held, ast.Constant) else ast.UnaryOp(ast.Not(), held)
+        case ast.BoolOp(op=op, values=values):
+            decides = isinstance(op, ast.Or)
+            parts = [_on_device(value, device) for value in values]
+            if any(isinstance(part, ast.Constant) and bool(part.value) is decides for part in parts):
+                return ast.Constant(decides)
+            open_ = [part for part in parts if not isinstance(part, ast.Constant)]
+            if len(open_) > 1:
+                return ast.BoolOp(op, open_)
+            return open_[0] if open_ else ast.Constant(not decides)
+    return test
 
 
 def _part(test: ast.expr) -> str:

@@ -48,7 +48,7 @@ def _purpose(facts: ModelFacts, sources: Sources, pieces: Sequence[Piece]) -> It
         yield from (*marked(first), " " if first.endswith(".") else ". ")
     if any(piece in sources.config for piece in pieces):
         yield f"The config's class: {len(facts.settings)} values"
-        plans = [name for piece in pieces for name in _assigned(piece) if name.endswith("_plan")]
+        plans = list(dict.fromkeys(n for piece in pieces for n in _assigned(piece) if n.endswith("_plan")))
         for index, name in enumerate(plans):
             yield ", and its plans " if not index else ", "
             yield Code(name)

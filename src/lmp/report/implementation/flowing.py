@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 
 from lmp.pipeline.flow import Flow, Op
 from lmp.pipeline.flow import Line as Place
+from lmp.report.facts import short
 from lmp.report.implementation.classes import Component
 from lmp.report.implementation.drawing import WIDTH, Row, boxed, length, wrapped
-from lmp.report.implementation.naming import plain_formula
+from lmp.report.implementation.naming import inspected, kind_of_layer, plain_formula
 
 MOST_BESIDE = 3
 """Boxes in one row."""
@@ -135,7 +136,7 @@ def _rows(component: Component, steps: list[Step]) -> Iterator[Row]:
             beside = found[start : start + MOST_BESIDE]
             if index and not start:
                 yield _arrows(len(beside), widest)
-            yield from _beside([_box(component, step, _width(len(beside), widest)) for step in beside])
+            yield from _beside([_box(component, step, steps, _width(len(beside), widest)) for step in beside])
 
 
 def _width(count: int, widest: int) -> int:
@@ -153,17 +154,15 @@ def _arrows(count: int, widest: int) -> Row:
     return [row]
 
 
-def _box(component: Component, step: Step, width: int) -> list[Row]:
+def _box(component: Component, step: Step, others: Sequence[Step], width: int) -> list[Row]:
     inner = width - 4
     rows: list[Row] = []
     takes = ", ".join(f"({t})" if isinstance(t, int) else t for t in step.takes)
     last = step.ops[-1]
     shapes = step.gives
     if step.child is not None:
-        call = next((c for c in component.facts.observed.calls if c.path == step.child), None)
-        name = step.child.rpartition(".")[2] if not step.child.rpartition(".")[2].isdigit() else step.child
-        class_name = call.class_name.rpartition(".")[2] if call is not None else last.frames[0].class_name
-        text = f"({step.number}) {name}: {class_name}"
+        text = f"({step.number}) {_called(component, step.child)}: {_class_name(component, step.child, last)}"
+        text += _times(component, step.child)
         returned = _flow_shape(component, step.child)
         shapes = [returned] if returned is not None else shapes
     else:
@@ -174,9 +173,50 @@ def _box(component: Component, step: Step, width: int) -> list[Row]:
         rows.append([line])
     if takes:
         rows += [[line] for line in wrapped(f"takes {takes}", inner, "    ", "      ")]
+    if step.child is not None and component.facts.flows.phases:
+        rows += [[line] for line in wrapped(_later(component, step, others), inner, "    ", "      ")]
     for shape in shapes:
         rows += [[line] for line in wrapped(f"→ [{', '.join(map(plain_formula, shape))}]", inner, "    ", "      ")]
     return boxed(rows, width)
+
+
+def _called(component: Component, path: str) -> str:
+    """The last part of a module's path; of a layer that stands for several the name of all of them."""
+    last = path.rpartition(".")[2]
+    if not last.isdigit():
+        return last
+    found = inspected(component.facts).get(path)
+    return found.name if found is not None else path
+
+
+def _class_name(component: Component, path: str, last: Op) -> str:
+    call = next((c for c in component.facts.observed.calls if c.path == path), None)
+    return short(call.class_name if call is not None else last.frames[0].class_name)
+
+
+def _times(component: Component, path: str) -> str:
+    """How many layers a box stands for, and of what kind they are."""
+    found = inspected(component.facts).get(path)
+    if found is None or found.repeat < 2:
+        return ""
+    kind = kind_of_layer(component.facts, path)
+    return f" ×{found.repeat}{f' ({kind})' if kind else ''}"
+
+
+def _later(component: Component, step: Step, others: Sequence[Step]) -> str:
+    """What layers after the first of a kind take; and which other boxes they take turns with."""
+    known = inspected(component.facts)
+    found = known.get(step.child or "")
+    if found is None or found.repeat < 2:
+        return ""
+    mine = range(found.indices[0], found.indices[-1]) if found.indices else range(0)
+    turns = [
+        f"({other.number})"
+        for other in others
+        if other is not step and (one := known.get(other.child or "")) is not None and set(one.indices) & set(mine)
+    ]
+    in_turn = f"; in turn with {', '.join(turns)}" if turns else ""
+    return f"after the first: the layer before{in_turn}"
 
 
 def _flow_shape(component: Component, path: str) -> tuple[str, ...] | None:

@@ -8,6 +8,7 @@ from importlib import metadata
 from lmp.report import warnings
 from lmp.report.document.parts import Block, Bold, Bullets, Code, Inline, Line, Paragraph
 from lmp.report.facts import ModelFacts, short
+from lmp.report.implementation.constraints import pinned_of
 from lmp.report.implementation.naming import plain_formula
 
 HASH = 12
@@ -83,7 +84,7 @@ def _limits(facts: ModelFacts) -> Iterator[Line]:
                 Code(plain_formula(broken.assumption)),
             ]
     if model.pinned:
-        names = ", ".join(f"{name} = {value}" for name, value in model.pinned.items())
+        names = ", ".join(f"{name} = {value}" for name, value in pinned_of(facts).items())
         yield f"Values of the config that the formulas hold for alone: {names}"
     found = facts.inspection
     if found is not None and found.quantised:
@@ -91,7 +92,7 @@ def _limits(facts: ModelFacts) -> Iterator[Line]:
             f"The checkpoint is quantised ({found.quantised}). Every figure here is of weights in {found.dtype}: "
             "weight bytes and times of what reads weights are larger than with the checkpoint's own kernels."
         )
-    if model.attn_implementation != model.attn_requested:
+    if model.attn_implementation is not None and model.attn_implementation != model.attn_requested:
         yield (
             f"Attention runs as {model.attn_implementation}, because the model does not support "
             f"{model.attn_requested}: each operator writes and reads the scores, which a fused kernel would not do."

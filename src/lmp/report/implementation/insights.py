@@ -32,7 +32,14 @@ NARROW = Fraction(3, 2)
 SAME = Fraction(11, 10)
 NOTHING_TO_SAVE = Fraction(101, 100)
 MOST_PARTS = 3
+PICO = 10**12
+WORTH = 100
+"""The part of the model's bound, as 1 in so many, from which on what fusion saves is told as a time."""
+
 ALMOST_ALL = 99
+SHOWN = Fraction(1, 20)
+"""Per cent that is not 0.0 when it is written."""
+
 OWN = "its own lines"
 
 
@@ -42,24 +49,39 @@ def insights(component: Component, compulsory: Mapping[str, str]) -> list[Line]:
     found: list[Line] = []
     prefill = next(iter(facts.points))
     decode = next((p for p in facts.points if p.phase == "decode"), None)
-    for point in (prefill, decode):
-        if point is not None:
-            found.append(_shares(component, point))
-    small = all(_is_little(component, p) for p in (prefill, decode) if p is not None)
-    if small:
-        return found
-    found += _hot(component, prefill)
+    stated = [point for point in (prefill, decode) if point is not None]
+    if all(_is_little(component, point) for point in stated):
+        return [_little(component, stated)]
+    found += [_shares(component, point) for point in stated]
+    found += _hot_line(component, prefill)
     found += _largest_parts(component, [p for p in (prefill, _longest(facts, decode)) if p is not None])
     if decode is not None:
         found += _between(component, prefill, decode, points)
         found += _longer(component, decode, points)
-    found += _fusion(component, compulsory, [p for p in (prefill, decode) if p is not None])
+    found += _fusion(component, compulsory, stated)
     return found
 
 
 def _is_little(component: Component, point: Point) -> bool:
     shares = [component.measure.share(quantity, point) for quantity in ("flops", "bytes")]
     return all(share is None or share.value < LITTLE for share in shares)
+
+
+def _little(component: Component, points: Sequence[Point]) -> Line:
+    """One sentence on what hardly matters."""
+    line: list[Inline] = ["Less than a thousandth of the model's FLOPs and bytes: "]
+    for index, point in enumerate(points):
+        moved = component.measure.amount("bytes", point)
+        line += ["; " if index else "", moved, f" in {point.title}" if not index else f" in {point.phase}"]
+        line += _at_least(component, point)
+    return [*line, "."]
+
+
+def _at_least(component: Component, point: Point) -> Iterator[Inline]:
+    name = f"bound.{point.key}.class.{component.class_name}.total"
+    if component.facts.named.get(name, 0):
+        seconds = component.facts.number("{a} / 1000000000000", "s", a=Term(name=name))
+        yield from (", at least ", seconds, f" on {component.facts.device.name}")
 
 
 def _shares(component: Component, point: Point) -> Line:
@@ -99,7 +121,8 @@ def _one_call(component: Component, point: Point) -> Iterator[Inline]:
     """Of one call of the instance that the pseudocode shows."""
     facts, path = component.facts, instance_of(component)
     here = [c for c in placed(facts) if (c.class_name, c.path) == (component.class_name, path)]
-    if not here:
+    runs = _runs(component, point, here)
+    if runs is None or not runs.value:  # an instance that this phase leaves out
         return
     term = Term(point=point.key, formula=to_text(add(*(call.runs for call in here))))
     of = Measure(facts, ({"path": path},))
@@ -127,29 +150,10 @@ def _bound(component: Component, point: Point) -> Iterator[Inline]:
 # --- inside ----------------------------------------------------------------------------------------------------------
 
 
-def _hot(component: Component, point: Point) -> Iterator[Line]:
-    """The line of the component's own code, or the class in it, that moves most of its bytes."""
+def _hot_line(component: Component, point: Point) -> Iterator[Line]:
+    """The line of the component's own code that moves most of its bytes."""
     facts = component.facts
     kernels = [k for k in facts.kernels(point) if k.class_name == component.class_name and k.kernel.category != "call"]
-    if component.calls:
-        own = Measure(facts, ({"class_name": component.class_name},))
-        flops, moved = own.share("flops", point, component.measure), own.share("bytes", point, component.measure)
-        launches = own.amount("launches", point)
-        if flops is not None and moved is not None and moved.value >= 1:
-            yield [
-                "Its own lines, without the modules that it calls: ",
-                flops,
-                " of its FLOPs and ",
-                moved,
-                " of its bytes in prefill, in ",
-                launches,
-                " operators.",
-            ]
-    yield from _hot_line(component, point, kernels)
-
-
-def _hot_line(component: Component, point: Point, kernels: list[KernelNumbers]) -> Iterator[Line]:
-    facts = component.facts
     by_line: dict[int, list[KernelNumbers]] = {}
     for kernel in kernels:
         by_line.setdefault(kernel.kernel.line, []).append(kernel)
@@ -253,8 +257,7 @@ def _longer(component: Component, decode: Point, points: Mapping[str, Point]) ->
         before,
         ".",
     ]
-    kernels = [k for k in facts.kernels(longer) if k.class_name == component.class_name]
-    yield from _hot_line(component, longer, [k for k in kernels if k.kernel.category != "call"])
+    yield from _hot_line(component, longer)
 
 
 def _tokens(facts: ModelFacts, point: Point) -> Number:
@@ -283,9 +286,34 @@ def _fusion(component: Component, compulsory: Mapping[str, str], points: list[Po
         line += [" and " if line else "", least, f" in {phase}"]
         line += [" (eager: ", times, " that)"] if saves else []
     if saves:
-        yield ["What no fusion inside of it can save, inputs, weights, cache and outputs once, is ", *line, "."]
+        saved = _saved(component, points[0], formula)
+        yield ["What no fusion inside of it can save, inputs, weights, cache and outputs once, is ", *line, *saved, "."]
     elif line:
         yield ["Fusion inside of it saves nothing: inputs, weights and outputs move once, ", *line, "."]
+
+
+def _saved(component: Component, point: Point, compulsory: str) -> Iterator[Inline]:
+    """By how much the bound of the whole model falls, where the component's falls to that of one kernel."""
+    facts = component.facts
+    name, whole = f"bound.{point.key}.class.{component.class_name}.total", f"bound.{point.key}.total"
+    least = facts.of_formula(compulsory, point, "B").value / facts.device.bandwidth
+    products = component.measure.amount("matmul_flops", point).value / facts.device.matmul_flops
+    if not facts.named.get(name) or max(least, products) * PICO >= facts.named[name]:
+        return
+    terms = {"eager": Term(name=name)}
+    if least >= products:
+        terms |= {
+            "least": Term(point=point.key, formula=compulsory),
+            "rate": Term(constant=facts.device.bandwidth, source=facts.device.source),
+        }
+        saved = facts.number("{eager} / 1000000000000 - {least} / {rate}", "s", **terms)
+    else:
+        sum_, more = component.measure.sum_of("m", "matmul_flops", point)
+        terms |= {**more, "rate": Term(constant=facts.device.matmul_flops, source=facts.device.source)}
+        saved = facts.number(f"{{eager}} / 1000000000000 - ({sum_}) / {{rate}}", "s", **terms)
+    model = facts.number("{a} / 1000000000000", "s", a=Term(name=whole))
+    if saved.value * WORTH >= model.value:
+        yield from (f"; moved so, the bound of {point.phase} falls by ", saved, " of the model's ", model)
 
 
 def _longest(facts: ModelFacts, decode: Point | None) -> Point | None:
@@ -303,9 +331,9 @@ def _largest_parts(component: Component, points: list[Point]) -> Iterator[Line]:
     for point in points:
         whole = component.measure
         shares = [(name, m.share("flops", point, whole), m.share("bytes", point, whole)) for name, m in parts.items()]
-        known = [(name, flops, moved) for name, flops, moved in shares if moved is not None and moved.value >= 1]
-        known.sort(key=lambda entry: -entry[2].value)
-        if not known:
+        known = [entry for entry in shares if any(share is not None and share.value >= 1 for share in entry[1:])]
+        known.sort(key=lambda entry: -(entry[2].value if entry[2] is not None else 0))
+        if not known or (not component.calls and _are_alike(component, point)):
             continue
         if len(known) == 1 and known[0][0] != OWN and known[0][2] is not None and known[0][2].value >= ALMOST_ALL:
             yield [
@@ -318,6 +346,8 @@ def _largest_parts(component: Component, points: list[Point]) -> Iterator[Line]:
                 " of its bytes).",
             ]
             return
+        if known[0][0] == OWN and known[0][2] is not None and known[0][2].value > 100 - SHOWN:
+            continue
         text = ";".join(f"{name} {moved.text}" for name, _, moved in known[:MOST_PARTS] if moved is not None)
         if text in told:
             continue
@@ -325,10 +355,29 @@ def _largest_parts(component: Component, points: list[Point]) -> Iterator[Line]:
         line: list[Inline] = [f"Largest parts, {point.title}: "]
         for index, (name, flops, moved) in enumerate(known[:MOST_PARTS]):
             line += ["; " if index else "", name if name == OWN else Code(name), " "]
-            line += [*_times(component, name, point)]
-            line += [flops, " of the FLOPs, "] if flops is not None else []
-            line += [moved, " of the bytes"] if moved is not None else []
+            line += [*_operators_told(component, point)] if name == OWN else [*_times(component, name, point)]
+            told_shares = [(share, w) for share, w in ((flops, "FLOPs"), (moved, "bytes")) if _is_told(share)]
+            for place, (share, words) in enumerate(told_shares):
+                line += [", " if place else "", share or "", f" of the {words}"]
         yield [*line, "."]
+
+
+def _is_told(share: Number | None) -> bool:
+    return share is not None and share.value >= SHOWN
+
+
+def _operators_told(component: Component, point: Point) -> Iterator[Inline]:
+    own = Measure(component.facts, ({"class_name": component.class_name},))
+    yield from ("(", own.amount("launches", point), " operators) ")
+
+
+def _are_alike(component: Component, point: Point) -> bool:
+    """Whether every place of the class moves the same in one call: their shares say how often each runs, no more."""
+    once: dict[str, int] = {}
+    for k in component.facts.kernels(point):
+        if k.class_name == component.class_name:
+            once[k.path] = once.get(k.path, 0) + k.once.bytes
+    return len(set(once.values())) == 1
 
 
 def _parts(component: Component) -> dict[str, Measure]:

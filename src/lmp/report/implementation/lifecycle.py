@@ -16,6 +16,7 @@ from lmp.report.implementation.operators import (
     code_at,
     kinds_of,
     of_layers,
+    place_in,
     plain,
     row_pointer,
     searched,
@@ -58,7 +59,7 @@ def lifecycle(facts: ModelFacts) -> list[Block]:
         Paragraph(
             f"Tensors of one call ({point.title}), one layer of each kind; T numbers are those of section 5. A tensor "
             "is its memory with all views of it. It ends where nothing refers to it any more, which is before the "
-            "first task that runs without it."
+            "first task that runs without it; of several places the first one's end is told."
         ),
         Table(COLUMNS, rows),
     ]
@@ -102,7 +103,7 @@ def _row(facts: ModelFacts, catalogue: Catalogue, phase: str, flow: Flow, group:
         _named(facts, catalogue, group, point, phase),
         created,
         _keys(catalogue, phase, readers) or _unread(flow, tensor),
-        _lifetime(catalogue, phase, flow, group),
+        _lifetime(facts, catalogue, phase, flow, group),
     ]
 
 
@@ -141,7 +142,7 @@ def _unread(flow: Flow, tensor: Tensor) -> str:
     return "the next call: it is in the KV cache" if tensor.kind == "cache" else "nothing"
 
 
-def _lifetime(catalogue: Catalogue, phase: str, flow: Flow, group: _Alike) -> Line:
+def _lifetime(facts: ModelFacts, catalogue: Catalogue, phase: str, flow: Flow, group: _Alike) -> Line:
     tensor = group.first
     assert tensor.maker is not None
     if tensor.kind == "cache":
@@ -150,14 +151,18 @@ def _lifetime(catalogue: Catalogue, phase: str, flow: Flow, group: _Alike) -> Li
         return "outlives the call: returned" if tensor.index in flow.returned else "outlives the call"
     spans = {t.end - t.maker for t in group.tensors if t.end is not None and t.maker is not None}
     last = max(tensor.readers, default=tensor.maker)
-    through = "to the end of the call" if tensor.end >= len(flow.ops) else _until(catalogue, phase, tensor, last)
+    through = "to the end of the call"
+    if tensor.end < len(flow.ops):
+        through = _until(catalogue, phase, tensor, last, place_in(facts, flow, tensor.end - 1))
     length = f"{min(spans)}" if len(spans) == 1 else f"{min(spans)} to {max(spans)}"
     return f"{through}; alive during {length} tasks"
 
 
-def _until(catalogue: Catalogue, phase: str, tensor: Tensor, last: int) -> str:
+def _until(catalogue: Catalogue, phase: str, tensor: Tensor, last: int, place: str) -> str:
     assert tensor.end is not None
-    done = catalogue.row_of(phase, tensor.end - 1).key
+    row = catalogue.row_of(phase, tensor.end - 1)
+    several = len({op.frames[0].path for op in row.ops[phase]}) > 1
+    done = f"{row.key} in {place}" if several and place else row.key
     if tensor.end - 1 == last:
         return f"to its last reader, {done}"
     return f"to {done}, {tensor.end - 1 - last} after its last reader"

@@ -20,37 +20,38 @@ class Measure:
 
     def amount(self, quantity: Quantity, point: Point) -> Number:
         unit = {"flops": "FLOP", "matmul_flops": "FLOP", "runs": "", "launches": ""}.get(quantity, "B")
-        sum_, terms = self._sum("a", quantity, point)
+        sum_, terms = self.sum_of("a", quantity, point)
         return self.facts.number(sum_, unit, **terms)
 
     def each(self, quantity: Quantity, point: Point, count: Term) -> Number:
         """Of one of ``count`` runs that are alike."""
         unit = "FLOP" if quantity in ("flops", "matmul_flops") else "B"
-        sum_, terms = self._sum("a", quantity, point)
+        sum_, terms = self.sum_of("a", quantity, point)
         return self.facts.number(f"({sum_}) / {{count}}", unit, count=count, **terms)
 
     def share(self, quantity: Quantity, point: Point, whole: Measure | None = None) -> Number | None:
         """Per cent of the whole model, or of another measure; None where that is 0."""
-        part, terms = self._sum("a", quantity, point)
-        total, more = (whole or Measure(self.facts, ({},)))._sum("w", quantity, point)
+        part, terms = self.sum_of("a", quantity, point)
+        total, more = (whole or Measure(self.facts, ({},))).sum_of("w", quantity, point)
         if not self.facts.number(total, "", **more).value:
             return None
         return self.facts.number(f"100 * ({part}) / ({total})", "%", **terms, **more)
 
     def over(self, quantity: Quantity, point: Point, least: Term) -> Number:
         """How many times ``least`` it is."""
-        part, terms = self._sum("a", quantity, point)
+        part, terms = self.sum_of("a", quantity, point)
         return self.facts.number(f"({part}) / {{least}}", "times", least=least, **terms)
 
     def intensity(self, point: Point) -> Number | None:
         """FLOPs a byte; None where no byte moves."""
-        flops, terms = self._sum("f", "flops", point)
-        moved, more = self._sum("b", "bytes", point)
+        flops, terms = self.sum_of("f", "flops", point)
+        moved, more = self.sum_of("b", "bytes", point)
         if not self.facts.number(moved, "", **more).value:
             return None
         return self.facts.number(f"({flops}) / ({moved})", "FLOPs/B", **terms, **more)
 
-    def _sum(self, letter: str, quantity: Quantity, point: Point) -> tuple[str, dict[str, Term]]:
+    def sum_of(self, letter: str, quantity: Quantity, point: Point) -> tuple[str, dict[str, Term]]:
+        """An expression over terms whose names begin with a letter, and the terms."""
         terms = {
             f"{letter}{index}": Term(point=point.key, quantity=quantity, **choice)
             for index, choice in enumerate(self.choices)

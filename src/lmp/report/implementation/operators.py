@@ -1,15 +1,14 @@
-"""The operators of a class: each distinct one once, and the steps of one call that a diagram shows."""
+"""The operators of a class: each distinct one once, and the kinds of layers that they run in."""
 
 from __future__ import annotations
 
 import keyword
-import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lmp.pipeline.flow import Flow, Frame, Op, Tensor
+from lmp.pipeline.flow import Flow, Frame, Line, Op, Tensor
 from lmp.report.document.parts import Block, Bullets, Code, Inline, Pointer
 from lmp.report.document.told import Told
 from lmp.report.facts import ModelFacts, short
@@ -26,8 +25,16 @@ class Place:
 
     owner: Frame
     attribute: str
-    file: str
-    line: int
+    lines: tuple[Line, ...]
+    """Its own, then those that called it, up to forward()."""
+
+    @property
+    def file(self) -> str:
+        return self.lines[0].file
+
+    @property
+    def line(self) -> int:
+        return self.lines[0].line
 
 
 def place_of(op: Op, root: str) -> Place:
@@ -36,8 +43,7 @@ def place_of(op: Op, root: str) -> Place:
     owner = next((f for f in op.frames if f.class_name.rpartition(".")[0] == module), inner)
     attribute = owner_relative(inner.path, owner.path) if owner is not inner else ""
     told = owner if inner.class_name.startswith("torch.") and owner.lines else inner
-    first = told.lines[0]
-    return Place(owner, attribute, first.file, first.line)
+    return Place(owner, attribute, told.lines)
 
 
 def owner_relative(path: str, above: str) -> str:
@@ -46,7 +52,7 @@ def owner_relative(path: str, above: str) -> str:
 
 @dataclass
 class Row:
-    """A distinct operator: the same line of the same class doing the same, wherever its module stands."""
+    """A distinct operator: the same line of the same class doing the same, called by the same lines."""
 
     key: str
     place: Place
@@ -76,7 +82,7 @@ class Catalogue:
 
     def __init__(self, facts: ModelFacts) -> None:
         self.facts, self.root = facts, facts.model.class_name
-        self.rows: dict[tuple[str, str, str, int, str], Row] = {}
+        self.rows: dict[tuple[str, str, tuple[tuple[str, int], ...], str], Row] = {}
         self._of: dict[tuple[str, int], Row] = {}
         for phase, flow in facts.flows.phases.items():
             for op in flow.ops:
@@ -92,12 +98,17 @@ class Catalogue:
 
     def ends_its_line(self, row: Row) -> bool:
         """Whether the row is what its line ends in: then the line's name is that of its result."""
-        here = [r for r in self.rows.values() if (r.place.file, r.place.line) == (row.place.file, row.place.line)]
-        return here[-1] is row
+        here = [r for r in self.rows.values() if _where(r) == _where(row)]
+        return here[-1].words == row.words
+
+    def twins(self, row: Row) -> list[Row]:
+        """Rows of the same line that do the same: they differ in what called it."""
+        return [r for r in self.rows.values() if (*_where(r), r.label, r.words) == (*_where(row), row.label, row.words)]
 
     def _row(self, op: Op) -> Row:
         place = place_of(op, self.root)
-        key = (place.owner.class_name, place.attribute, place.file, place.line, op.words)
+        chain = tuple((line.file, line.line) for line in place.lines)
+        key = (place.owner.class_name, place.attribute, chain, op.words)
         if key not in self.rows:
             self.rows[key] = Row(f"T{len(self.rows) + 1}", place, op.words, op.category or self._category(op, place))
         return self.rows[key]
@@ -120,6 +131,10 @@ class Catalogue:
             tensor = flow.tensors[index]
             if tensor.maker is None and tensor.kind in ("input", "cache") and tensor.bytes:
                 row.depends.setdefault("KV cache" if tensor.kind == "cache" else "input")
+
+
+def _where(row: Row) -> tuple[str, int]:
+    return row.place.file, row.place.line
 
 
 def layer_of(path: str) -> tuple[str, int, str] | None:
@@ -166,6 +181,16 @@ def kinds_of(facts: ModelFacts, flow: Flow) -> list[Kind]:
     return kinds
 
 
+def place_in(facts: ModelFacts, flow: Flow, index: int) -> str:
+    """Where an operator of a run stands in the whole model: its module's path, with all layers of the kind."""
+    path = flow.ops[index].frames[0].path
+    found = layer_of(path)
+    if found is None:
+        return path
+    kind = next((k for k in kinds_of(facts, flow) if (k.stack, k.run) == found[:2]), None)
+    return f"{kind.name if kind is not None else f'{found[0]}.{found[1]}'}{f'.{found[2]}' if found[2] else ''}"
+
+
 def _groups(facts: ModelFacts, stack: str) -> list[tuple[str, str, list[int], str]]:
     if facts.inspection is None:
         return []
@@ -178,118 +203,13 @@ def _groups(facts: ModelFacts, stack: str) -> list[tuple[str, str, list[int], st
     return found
 
 
-# --- steps -----------------------------------------------------------------------------------------------------------
-
-
-@dataclass
-class Step:
-    """Operators that a diagram shows as one: those of a leaf module, or of one statement."""
-
-    number: int
-    label: str
-    what: str
-    kind: Kind | None
-    ops: list[Op]
-    depends: list[Step] = field(default_factory=list)
-    before: list[str] = field(default_factory=list)
-    """What it takes that was there before the call: inputs, the KV cache."""
-    from_layer_before: bool = False
-    taken: list[Op] = field(default_factory=list)
-    """Its operators whose results other steps take."""
-
-    @property
-    def shape(self) -> str:
-        """Of the largest result that other steps take; of its last one where they take none."""
-        largest = max(self.taken or self.ops[-1:], key=lambda op: (math.prod(op.sizes), op.index))
-        return shape_text(largest)
-
-    @property
-    def products(self) -> list[Op]:
-        return [op for op in self.ops if op.category in PRODUCTS]
-
-
 def shape_text(op: Op) -> str:
     """``[batch_size, seq_len, hidden_size]``; the numbers where no formula was found."""
-    sizes = op.shape if op.shape is not None else tuple(map(str, op.sizes))
+    return shape_of(op.shape if op.shape is not None else tuple(map(str, op.sizes)))
+
+
+def shape_of(sizes: Sequence[str]) -> str:
     return f"[{', '.join(size.replace('{', '').replace('}', '') for size in sizes)}]"
-
-
-def steps_of(facts: ModelFacts, flow: Flow) -> list[Step]:
-    """The steps of one call, in order; of layers that are alike the first."""
-    kinds = kinds_of(facts, flow)
-    shown = {(kind.stack, kind.run): kind for kind in kinds}
-    stacks = {kind.stack for kind in kinds}
-    leaves = _leaves(flow)
-    steps: list[Step] = []
-    by_op: dict[int, Step] = {}
-    skipped: set[int] = set()
-    last: object = None
-    for op in flow.ops:
-        found = layer_of(op.frames[0].path)
-        kind = shown.get((found[0], found[1])) if found else None
-        if found is not None and found[0] in stacks and kind is None:
-            skipped.add(op.index)
-            continue
-        key, label, what = _unit(op, leaves, facts.model.class_name)
-        if (key, kind) != last or not steps:
-            steps.append(Step(len(steps) + 1, label, what, kind, []))
-            last = (key, kind)
-        steps[-1].ops.append(op)
-        by_op[op.index] = steps[-1]
-    for step in steps:
-        _connect(step, by_op, skipped, flow)
-        if step.label.endswith(f": {step.ops[0].words}") and len(step.ops) > 1:
-            step.label += f" and {len(step.ops) - 1} more"
-    return steps
-
-
-def _leaves(flow: Flow) -> dict[str, bool]:
-    """Modules that run operators and have no module below them that does -> whether they have a matrix product."""
-    paths = {op.frames[0].path for op in flow.ops}
-    products = {op.frames[0].path for op in flow.ops if op.category in PRODUCTS}
-    leaves = (path for path in paths if path and not any(other.startswith(f"{path}.") for other in paths))
-    return {path: path in products for path in leaves}
-
-
-def _unit(op: Op, leaves: dict[str, bool], root: str) -> tuple[object, str, str]:
-    """What an operator is shown as a part of: identity, label, and the class."""
-    frame = op.frames[0]
-    found = layer_of(frame.path)
-    local = found[2] if found else frame.path
-    what = short(frame.class_name)
-    if frame.path in leaves and (not leaves[frame.path] or frame.class_name.startswith("torch.")):
-        return frame.path, local or frame.path, what
-    if op.category in PRODUCTS:
-        return (frame.path, op.index), f"{local}: {op.words}".lstrip(": "), what
-    helper = next((line.function for line in reversed(frame.lines) if line.function not in PASSING), None)
-    if helper is not None:
-        return (frame.path, helper), f"{local}: {helper}()".lstrip(": "), what
-    if frame.path in leaves:
-        return (frame.path, "between"), f"{local}: {op.words}".lstrip(": "), what
-    return (frame.path, frame.lines[-1].line), f"{local}: {op.words}".lstrip(": "), what
-
-
-PASSING = ("forward", "wrapper", "wrapped", "inner")
-"""Functions that say nothing of what is done in them: decorators' and the module's own."""
-
-
-def _connect(step: Step, by_op: dict[int, Step], skipped: set[int], flow: Flow) -> None:
-    for op in step.ops:
-        for index in op.depends:
-            other = by_op.get(index)
-            if other is None:
-                step.from_layer_before |= index in skipped
-            elif other is not step:
-                made = flow.ops[index]
-                other.taken += [] if made in other.taken else [made]
-                step.depends += [] if other in step.depends else [other]
-        for position in op.inputs:
-            tensor = flow.tensors[position]
-            if tensor.maker is None and tensor.bytes and tensor.kind in ("input", "cache"):
-                name = "KV cache" if tensor.kind == "cache" else "input"
-                if name not in step.before:
-                    step.before.append(name)
-    step.depends.sort(key=lambda s: s.number)
 
 
 # --- lines -----------------------------------------------------------------------------------------------------------

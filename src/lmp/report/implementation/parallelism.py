@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from lmp.formula import to_text
@@ -116,7 +116,7 @@ def _tensor(facts: ModelFacts, plans: Plans) -> list[Inline]:
             " = ",
             facts.setting("num_key_value_heads"),
         ]
-    line += _split_weights(facts, rules, plans)
+    line += _split_weights(facts, plans)
     if not any(re.search(r"attn|attention", rule.pattern) for rule in rules):
         line.append(". No rule names attention: every device computes it whole, with all of its weights and cache")
     return line
@@ -132,9 +132,40 @@ def _viewed(facts: ModelFacts) -> list[Inline]:
     return []
 
 
-def _split_weights(facts: ModelFacts, rules: Sequence[Rule], plans: Plans) -> list[Inline]:
+def _split_weights(facts: ModelFacts, plans: Plans) -> list[Inline]:
     """How much of the weights the rules divide; what they do not is on every device."""
-    named = [*rules, *([plans.implied] if plans.implied is not None else [])]
+    terms = _split_terms(facts, plans)
+    if not terms:
+        return []
+    share = facts.number(f"100 * ({_split_sum(terms)}) / {{all}}", "%", **terms, all=Term(name="parameters_count"))
+    return [". Rules name modules with ", share, " of the parameters; every device has all of the others"]
+
+
+def _weights_each(facts: ModelFacts, plans: Plans, degree: int) -> list[Inline]:
+    """What each device holds of the weights, and whether it can."""
+    terms = _split_terms(facts, plans)
+    if not terms:
+        return []
+    each = facts.number(
+        f"{{w}} * (1 - ({_split_sum(terms)}) * ({{tp}} - 1) / ({{all}} * {{tp}}))", "B", **terms,
+        w=Term(name="weight_bytes"), all=Term(name="parameters_count"),
+        tp=Term(constant=degree, source="devices, chosen for the report"),
+    )  # fmt: skip
+    room = facts.number("{m}", "B", m=Term(constant=facts.device.memory, source=facts.device.source))
+    line: list[Inline] = [", where each holds ", each, " of the weights"]
+    if each.value > room.value:
+        line += [f", more than one {facts.device.name} has room for (", room, "): it takes more devices"]
+    return line
+
+
+def _split_sum(terms: Mapping[str, Term]) -> str:
+    return " + ".join(f"{{p{n}}} * {{n{n}}}" for n in range(len(terms) // 2))
+
+
+def _split_terms(facts: ModelFacts, plans: Plans) -> dict[str, Term]:
+    """Parameters of the modules that rules of tensor parallelism name, and how many there are of each."""
+    named = [rule for rule in plans.rules["tensor"] if "replicat" not in rule.style]
+    named += [plans.implied] if plans.implied is not None else []
     paths: dict[str, None] = {}
     for rule in named:
         for path, _ in _modules(facts, rule.pattern) or _modules(facts, rule.pattern.rpartition(".")[0]):
@@ -144,11 +175,8 @@ def _split_weights(facts: ModelFacts, rules: Sequence[Rule], plans: Plans) -> li
     for number, path in enumerate(inner):
         terms[f"p{number}"] = Term(name=f"parameters.{path}")
         terms[f"n{number}"] = Term(name=f"count.{path}")
-    if not inner or any(term.name not in facts.named for term in terms.values()):
-        return []
-    total = " + ".join(f"{{p{n}}} * {{n{n}}}" for n in range(len(inner)))
-    share = facts.number(f"100 * ({total}) / {{all}}", "%", **terms, all=Term(name="parameters_count"))
-    return [". Rules name modules with ", share, " of the parameters; every device has all of the others"]
+    known = all(term.name in facts.named for term in terms.values())
+    return terms if known else {}
 
 
 def _pipeline(facts: ModelFacts, plans: Plans) -> list[Inline]:
@@ -225,7 +253,11 @@ def _styles(facts: ModelFacts, plans: Plans, rules: Sequence[Rule]) -> list[Bloc
     rows: list[list[Line]] = []
     for name in dict.fromkeys(rule.style for rule in rules):
         style = plans.styles.get(name)
-        patterns = joined([piece for rule in rules if rule.style == name for piece in [_named(facts, rule.pattern)]])
+        sends = style is not None and bool(style.collectives or style.implementations)
+        patterns: list[Inline] = []
+        for rule in rules:
+            if rule.style == name:
+                patterns += [", " if patterns else "", *_named(facts, rule.pattern, sends)]
         if style is None:
             rows.append([Code(name), patterns, f"none found (searched: styles registered in {FOLDER})", "unknown"])
             continue
@@ -238,11 +270,14 @@ def _styles(facts: ModelFacts, plans: Plans, rules: Sequence[Rule]) -> list[Bloc
     return [Table(("Style", "Modules and parameters", "Class", "Sends in forward"), rows)]
 
 
-def _named(facts: ModelFacts, pattern: str) -> Code:
-    """A rule's pattern, with a word on one that names nothing in this model."""
+def _named(facts: ModelFacts, pattern: str, sends: bool) -> list[Inline]:
+    """A rule's pattern, with a word on one that names nothing in this model, or a parameter, which sends nothing."""
     parent, _, name = pattern.rpartition(".")
-    known = facts.inspection is None or _modules(facts, pattern) or _has_parameter(facts, parent, name)
-    return Code(pattern if known else f"{pattern} (names nothing here)")
+    if facts.inspection is None or _modules(facts, pattern):
+        return [Code(pattern)]
+    if not _has_parameter(facts, parent, name):
+        return [Code(pattern), " (names nothing in this model)"]
+    return [Code(pattern), " (a parameter: it is split, and sends nothing)" if sends else " (a parameter)"]
 
 
 def _has_parameter(facts: ModelFacts, pattern: str, name: str) -> bool:
@@ -375,7 +410,13 @@ def _patterns(facts: ModelFacts, plans: Plans, sent: Sequence[Sent]) -> list[Blo
     tensor = [one for one in sent if one.kind == "tensor" and one.formula is not None]
     if tensor:
         blocks += [
-            Paragraph(f"Sent by each device in a forward pass, with tensor parallelism over {degree}:"),
+            Paragraph(
+                [
+                    f"Sent by each device in a forward pass, with tensor parallelism over {degree}",
+                    *_weights_each(facts, plans, degree),
+                    ":",
+                ]
+            ),
             _totals(facts, tensor, degree),
         ]
     return blocks

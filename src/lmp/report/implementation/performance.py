@@ -423,13 +423,13 @@ def _synchronization(facts: ModelFacts) -> list[Inline]:
     there = [pointer for (file, number, _), pointer in places if number not in ran.get(file, ())]
     if here:
         line += ["; " if line else "", "lines that run and may wait for the device: ", *joined(here)]
-    for way, wait in host_waits(Plans(facts)):
-        line += ["; " if line else "", "with experts over several devices by ", Code(way), " the host waits at "]
-        line.append(facts.place(wait.file, wait.line, wait.symbol))
     if not line:
         line.append(f"none found (searched: {found.text}; decisions on values in {len(facts.analyses)} analyses)")
     if there:
         line += ["; in the same functions, but not on the path that ran: ", *joined(there)]
+    for way, wait in host_waits(Plans(facts)):
+        line += ["; with experts over several devices by ", Code(way), " the host waits at "]
+        line.append(facts.place(wait.file, wait.line, wait.symbol))
     ran_ops = [op for flow in facts.flows.phases.values() for op in flow.ops]
     sized = sorted({op.name for op in ran_ops if op.name in SIZED})
     names = [Code(f"aten.{name}") for name in sized]

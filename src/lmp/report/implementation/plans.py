@@ -340,7 +340,7 @@ class _Registry:
                 if chosen in self.classes:
                     file, node = self.classes[chosen]
                     calls = tuple(c for f in self._forward_methods(chosen) for c in self.direct(*f))
-                    said = "" if calls else " ".join((ast.get_docstring(node) or "").split())
+                    said = "" if calls else _in_a_line(ast.get_docstring(node) or "")
                     yield Implementation(key, chosen, file, node.lineno, calls, tuple(self.waits(chosen)), said)
 
     def _forward_methods(self, cls: str) -> Iterator[tuple[str, ast.AST]]:
@@ -348,6 +348,12 @@ class _Registry:
         for statement in node.body:
             if isinstance(statement, ast.FunctionDef) and statement.name not in (*TRAINING, "__init__"):
                 yield file, statement
+
+
+def _in_a_line(text: str) -> str:
+    """A docstring without its lines; the items of a list behind one another."""
+    text = re.sub(r":\s*\n\s*- ", ": ", text)
+    return " ".join(re.sub(r"\.?\s*\n\s*- ", "; ", text).split())
 
 
 def _counted(function: ast.AST, call: ast.Call) -> str | None:

@@ -54,7 +54,7 @@ class Left:
 def instance_of(component: Component) -> str:
     """The module whose run is told: the first one that runs."""
     for path in component.paths:
-        if any(_of(flow.ops, path) for flow in component.facts.flows.phases.values()):
+        if any(_of(component, flow.ops, path) for flow in component.facts.flows.phases.values()):
             return path
     return component.paths[0]
 
@@ -64,24 +64,29 @@ def items_of(component: Component, path: str) -> tuple[Item, ...]:
     """What runs in one call of the module at a path, the phases in one sequence."""
     merged: list[Item] = []
     for phase, flow in component.facts.flows.phases.items():
-        found = [Item(chain, child, {phase: op}) for chain, child, op in _of(flow.ops, path)]
+        found = [Item(chain, child, {phase: op}) for chain, child, op in _of(component, flow.ops, path)]
         merged = _merged(merged, found) if merged else found
     return tuple(merged)
 
 
-def _of(ops: Sequence[Op], path: str) -> list[tuple[tuple[Line, ...], str | None, Op]]:
+def _of(component: Component, ops: Sequence[Op], path: str) -> list[tuple[tuple[Line, ...], str | None, Op]]:
     found: list[tuple[tuple[Line, ...], str | None, Op]] = []
+    own = _file(component, None)
     for op in ops:
         depth = next((i for i, frame in enumerate(op.frames) if frame.path == path), None)
         if depth is None:
             continue
         lines = tuple(reversed(op.frames[depth].lines))
-        chain = (*lines[:1], *(line for line in lines[1:] if line.file.partition("/")[0] != LIBRARY))
+        chain = (*lines[:1], *(line for line in lines[1:] if line.file == own or not _is_of_library(line)))
         child = op.frames[depth - 1].path if depth else None
         if child is not None and found and found[-1][:2] == (chain, child):
             continue
         found.append((chain, child, op))
     return found
+
+
+def _is_of_library(line: Line) -> bool:
+    return line.file.partition("/")[0] == LIBRARY
 
 
 def _merged(one: list[Item], other: list[Item]) -> list[Item]:

@@ -139,10 +139,31 @@ def _config(facts: ModelFacts, names: Names) -> Iterator[Piece]:
         definition = find_class(facts.config_class, names)
     except NotFound:
         return
+    found = list(_lineage(definition, names))
+    inner = [_part_of(piece, facts.part.removesuffix("."), names) for piece in found] if facts.part else []
+    for part in inner:
+        found += [] if part is None else list(_lineage(part, names))
+    yield from found
+
+
+def _lineage(definition: Definition, names: Names) -> Iterator[Piece]:
     for entry in lineage_of(definition, names).order:
         if entry.node.name in CONFIG_BASES:
             return
         yield Piece(entry.module.tree, entry.path, entry.node, True)
+
+
+def _part_of(piece: Piece, part: str, names: Names) -> Definition | None:
+    """The class that a config's class names for a part of it: ``sub_configs = {"text_config": TextConfig}``."""
+    module = names.module(module_name(piece))
+    for statement in piece.node.body if module is not None else ():
+        match statement:
+            case ast.Assign(value=ast.Dict(keys=keys, values=values)):
+                for key, value in zip(keys, values, strict=True):
+                    if isinstance(key, ast.Constant) and key.value == part and isinstance(value, ast.Name):
+                        found = names.dotted(module, value.id)  # type: ignore[arg-type]
+                        return found if isinstance(found, Definition) else None
+    return None
 
 
 # --- functions -------------------------------------------------------------------------------------------------------

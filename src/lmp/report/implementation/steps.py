@@ -16,10 +16,10 @@ from lmp.records import Kernel
 from lmp.report.document.markdown import plain
 from lmp.report.document.parts import Fence
 from lmp.report.facts import ModelFacts, short
-from lmp.report.implementation.classes import Component
+from lmp.report.implementation.classes import ATTENTION, LAYER, Component
 from lmp.report.implementation.compulsory import at_config, placed, scope_at
 from lmp.report.implementation.drawing import WIDTH, Row, fence, texts, wrapped
-from lmp.report.implementation.naming import plain_formula
+from lmp.report.implementation.naming import kind_of_layer, plain_formula
 from lmp.report.implementation.ran import (
     Item,
     condition_of,
@@ -38,6 +38,9 @@ INDENT = "    "
 MOST_PLACES = 6
 MOST_LINES = 6
 """Lines of one statement that are quoted."""
+
+DEEPEST = 6
+"""Calls inside of one another that are indented."""
 
 
 @dataclass
@@ -98,7 +101,7 @@ def _analysed(component: Component) -> Iterator[Row]:
 
 def executed(component: Component, path: str, items: Sequence[Item]) -> Iterator[Row]:
     """The operators of a run under the lines that lead to them, and what of the class did not run."""
-    where = f" in {path}" if len(component.paths) > 1 else ""
+    where = f" in {_with_kind(component, path)}" if len(component.paths) > 1 else ""
     yield from texts(wrapped(f"# As it runs{where}: {_runs(component)}", WIDTH, INDENT, f"{INDENT}#   "))
     numbers: list[int] = []
     count = 0
@@ -121,9 +124,22 @@ def executed(component: Component, path: str, items: Sequence[Item]) -> Iterator
     yield from _not_here(component, path)
 
 
+def _with_kind(component: Component, path: str) -> str:
+    """A path; of a layer and of its attention with the kind of the layer, where the config names kinds."""
+    facts = component.facts
+    if component.role not in (ATTENTION, LAYER):
+        return path
+    parts = path.split(".")
+    above = (".".join(parts[: n + 1]) for n, part in enumerate(parts) if part.isdigit())
+    kind = next((kind for kind in (kind_of_layer(facts, layer) for layer in above) if kind), "")
+    return f"{path} ({kind})" if kind else path
+
+
 def _runs(component: Component) -> str:
     """The sizes of the runs that are shown."""
     told = []
+    if "seq_len" not in component.facts.model.parameters:
+        return "one call"
     for phase, flow in component.facts.flows.phases.items():
         cached = flow.values.get("cache_len", 0)
         sizes = f"{cached:,} cached tokens" if phase == "decode" else f"{flow.values.get('seq_len', 1):,} tokens"
@@ -132,7 +148,7 @@ def _runs(component: Component) -> str:
 
 
 def _lead(depth: int) -> str:
-    return INDENT * (1 + min(depth, 3))
+    return INDENT * (1 + min(depth, DEEPEST))
 
 
 def _shared(one: Sequence[Place], other: Sequence[Place]) -> int:
@@ -247,7 +263,8 @@ def _not_here(component: Component, path: str) -> Iterator[Row]:
         places = list(dict.fromkeys(item.chain[-1] for item in items))
         words = ", ".join(dict.fromkeys(item.op.words for item in items))
         yield [""]
-        yield from texts(wrapped(f"# Only in {other}: {words}", WIDTH, INDENT, f"{INDENT}#   "))
+        where = _with_kind(component, other)
+        yield from texts(wrapped(f"# Only in {where}: {words}", WIDTH, INDENT, f"{INDENT}#   "))
         for place in places[:MOST_PLACES]:
             yield [f"{INDENT}#   ", place_near(facts, name, place.line, place.file, place.function)]
         if len(places) > MOST_PLACES:

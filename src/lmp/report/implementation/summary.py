@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from lmp.records import Kernel
 from lmp.report.document.amounts import Number, Term
@@ -15,7 +16,8 @@ from lmp.report.implementation.drawing import pieces_of
 from lmp.report.implementation.insights import LIMITS
 from lmp.report.implementation.measures import Measure, ridge
 from lmp.report.implementation.naming import kind_of_layer, shape_text
-from lmp.report.implementation.sources import place_near
+from lmp.report.implementation.reads import reads_of
+from lmp.report.implementation.sources import place_near, sources_of
 
 LAYERS = "num_hidden_layers"
 
@@ -113,7 +115,7 @@ def _cache(facts: ModelFacts) -> Iterator[Line]:
     if not cache.segments:
         yield f"KV cache: none found (searched: a run of the model; {cache.reason})."
         return
-    line: list[Inline] = list(_kind_of_attention(facts)) or ["A sequence"]
+    line: list[Inline] = list(kind_of_attention(facts)) or ["A sequence"]
     line.append(" keeps ")
     rates = [n for n in range(len(cache.segments)) if f"cache.{n}.bytes_per_token" in facts.named]
     for place, index in enumerate(rates):
@@ -126,7 +128,7 @@ def _cache(facts: ModelFacts) -> Iterator[Line]:
         yield [*line, "."]
 
 
-def _kind_of_attention(facts: ModelFacts) -> Iterator[Inline]:
+def kind_of_attention(facts: ModelFacts) -> Iterator[Inline]:
     """By the config's heads; nothing where it has none."""
     named = facts.named
     queries, keys = named.get("config.num_attention_heads"), named.get("config.num_key_value_heads")
@@ -204,13 +206,14 @@ def _features(facts: ModelFacts, parts: tuple[Component, ...]) -> Iterator[Line]
         make = _OF.get(component.role)
         if make is not None:
             yield from make(facts, component)
+    yield from _beyond_active(facts)
     yield from _kinds(facts)
     yield from _cache_update(facts)
     yield from _tied(facts)
 
 
 def _attention(facts: ModelFacts, component: Component) -> Iterator[Line]:
-    line: list[Inline] = list(_kind_of_attention(facts)) or [f"Attention in {component.name}"]
+    line: list[Inline] = list(kind_of_attention(facts)) or [f"Attention in {component.name}"]
     kernel = _kernel(component, "attention", "softmax")
     if kernel is not None:
         line += [", computed by ", Code(_computed_by(kernel)), " at ", _place(facts, component, kernel)]
@@ -253,9 +256,34 @@ def _kernel(component: Component, *categories: str) -> Kernel | None:
     return None
 
 
+def _settings(facts: ModelFacts) -> dict[str, Any]:
+    """The config's values as the model's own code calls them."""
+    inner = {facts.without_part(name): value for name, value in facts.settings.items()}
+    return {**facts.settings, **inner}
+
+
+def _constants(facts: ModelFacts, component: Component) -> Iterator[Inline]:
+    """Numbers of the config that the class itself reads and that are no sizes, as limits and scales."""
+    sources = sources_of(facts)
+    lines, file = facts.sources[component.class_name].class_lines, component.pointer.file
+    found = []
+    for name, places in reads_of(facts, sources).items():
+        value = _settings(facts).get(name)
+        inside = any(p.file == file and lines[0] <= p.line <= lines[1] for p in places)
+        if inside and isinstance(value, float) and not any(part in name for part in _NO_SHAPING):
+            found.append(f"{name} = {value}")
+    for index, text in enumerate(found):
+        yield from (", " if index else "; with ", Code(text))
+
+
+_NO_SHAPING = ("eps", "dropout", "initializer")
+"""What does not change what is computed at inference, or hardly."""
+
+
 def _position(facts: ModelFacts, component: Component) -> Iterator[Line]:
-    given = {name: facts.settings[name] for name in facts.settings if name.startswith("rope_parameters.")}
-    kind = given.get("rope_parameters.rope_type", facts.settings.get("rope_type"))
+    settings = _settings(facts)
+    given = {name: settings[name] for name in settings if name.startswith("rope_parameters.")}
+    kind = given.get("rope_parameters.rope_type", settings.get("rope_type"))
     line: list[Inline] = ["Rotary positions"]
     shown = [f"{name.rpartition('.')[2]} {value}" for name, value in given.items() if not name.endswith("type")]
     if kind:
@@ -281,8 +309,8 @@ def _norm(facts: ModelFacts, component: Component) -> Iterator[Line]:
 
 def _feed_forward(facts: ModelFacts, component: Component) -> Iterator[Line]:
     line: list[Inline] = [f"{component.role[0].upper()}{component.role[1:]} in ", Code(component.name)]
-    if facts.settings.get("hidden_act"):
-        line += [" with ", Code(str(facts.settings["hidden_act"]))]
+    if _settings(facts).get("hidden_act"):
+        line += [" with ", Code(str(_settings(facts)["hidden_act"]))]
     if "config.intermediate_size" in facts.named:
         line += [", ", facts.setting("intermediate_size"), " wide"]
     yield [*line, "; ", component.pointer, "."]
@@ -304,7 +332,7 @@ def _router(facts: ModelFacts, component: Component) -> Iterator[Line]:
     if scores and choosing:
         whose = "of all experts, before the choice" if scores[0] < choosing[-1] else "of the chosen, after the choice"
         line.append(f"; {kernels[scores[0]].operation} {whose}")
-    yield [*line, "; ", component.pointer, "."]
+    yield [*line, *_constants(facts, component), "; ", component.pointer, "."]
 
 
 _EXPERTS = ("num_local_experts", "n_routed_experts", "num_experts")
@@ -317,7 +345,7 @@ def _experts(facts: ModelFacts, component: Component) -> Iterator[Line]:
         line += [" at ", _place(facts, component, kernel)]
     share = component.measure.share("bytes", facts.points[0])
     line += [", ", share, " of the bytes of prefill"] if share is not None else []
-    yield [*line, "; ", component.pointer, "."]
+    yield [*line, *_constants(facts, component), "; ", component.pointer, "."]
 
 
 def _mixture(facts: ModelFacts, component: Component) -> Iterator[Line]:
@@ -343,6 +371,36 @@ _OF = {
     classes.EXPERTS: _experts,
     classes.MIXTURE: _mixture,
 }
+
+
+def _beyond_active(facts: ModelFacts) -> Iterator[Line]:
+    """Products of many more parameters than a token uses: experts that all tokens run through."""
+    active = facts.named.get("active_parameters_count")
+    if not active:
+        return
+    point = facts.points[0]
+    measure = Measure(facts, ({},))
+    sum_, terms = measure.sum_of("m", "matmul_flops", point)
+    attention, more = Measure(facts, ({"category": "attention"},)).sum_of("a", "matmul_flops", point)
+    each = facts.number(f"(({sum_}) - ({attention})) / {{tokens}}", "FLOP", **terms, **more, tokens=_tokens(point))
+    if each.value < BEYOND * 2 * active:
+        return
+    used = facts.number("2 * {a}", "FLOP", a=Term(name="active_parameters_count"))
+    yield [
+        "Products of weights are of more experts than the router chose: ",
+        each,
+        " a token in prefill, where the parameters that a token uses need ",
+        used,
+        ".",
+    ]
+
+
+BEYOND = 2
+"""How many times the products of a token's own parameters have to be done for that to be told."""
+
+
+def _tokens(point: Point) -> Term:
+    return Term(point=point.key, formula="{batch_size} * {seq_len}")
 
 
 def _kinds(facts: ModelFacts) -> Iterator[Line]:
@@ -391,5 +449,5 @@ def _cache_update(facts: ModelFacts) -> Iterator[Line]:
 
 
 def _tied(facts: ModelFacts) -> Iterator[Line]:
-    if facts.settings.get("tie_word_embeddings") is True:
+    if _settings(facts).get("tie_word_embeddings") is True:
         yield "The output projection is the embedding's table (tie_word_embeddings): its parameters count once."

@@ -20,6 +20,8 @@ NOTES = "Appendix F: notes in the code"
 SKIPPED = "Appendix G: files not read"
 _SIZE = re.compile(r"B[A-Z]{0,2}$|(?i:.*(?:block|tile|chunk|group|split|warp|stage|thread))")
 STAGES = re.compile(r"(?i)^(num_?)?stages?$")
+TUNED = frozenset(["triton", "tilelang", "cutile"])
+"""Languages whose kernels are compiled for a number of stages or warps."""
 WARPS = re.compile(r"(?i)^(num_?)?warps?$")
 
 
@@ -31,7 +33,7 @@ def _env(study: Study) -> Section:
     facts = study.base.facts
     reads = sorted(facts.env, key=lambda read: (not read.resolved, read.name, read.place.file, read.place.line))
     rows = [
-        [_variable(read), _default(read), pointer(read.place), code(read.via, 40) if read.via else "direct"]
+        [_variable(read), _default(study, read), pointer(read.place), code(read.via, 40) if read.via else "direct"]
         for read in reads
     ]
     words = sentence(
@@ -50,22 +52,45 @@ def _variable(read: EnvRead) -> Line:
     return sentence(code(read.name, 60), " (derived)") if read.derived else code(read.name, 60)
 
 
-def _default(read: EnvRead) -> Line:
+def _default(study: Study, read: EnvRead) -> Line:
     if read.default is not None:
-        return code(read.default, 50)
-    return "none: must be set" if must_be_set(read) else "none"
+        return _settled(read)
+    if must_be_set(study, read):
+        return "none: must be set"
+    place = study.base.environment_set.get(read.name)
+    return ["none; the code sets it at ", pointer(place)] if place is not None else "none"
 
 
-def must_be_set(read: EnvRead) -> bool:
-    """``os.environ["X"]`` raises where it is not set."""
-    return read.default is None and re.fullmatch(r"(os\.)?environ(\[.*\])?", read.via) is not None
+def _settled(setting: Flag | EnvRead) -> Line:
+    """The default as it stands, and what its name stands for."""
+    if setting.default is None:
+        return "none"
+    named = code(setting.default, 50)
+    return [named, " = ", code(setting.value, 50)] if setting.value else named
+
+
+def must_be_set(study: Study, read: EnvRead) -> bool:
+    """``os.environ["X"]`` raises where it is not set, unless the same function asks first, or the code sets it."""
+    if (
+        read.default is not None
+        or read.name in study.base.environment_set
+        or re.fullmatch(r"(os\.)?environ(\[.*\])?", read.via) is None
+    ):
+        return False
+    base = study.base
+    around = base.around(read.place.file, read.place.line)
+    lines = base.lines(read.place.file)
+    first, last = (around.place.line, around.end) if around else (1, len(lines))
+    name = rf"[\"']{re.escape(read.name)}[\"']"
+    guard = re.compile(
+        rf"{name}\s+(?:not\s+)?in\s+(?:os\.)?environ|environ\.(?:setdefault|get)\(\s*{name}|getenv\(\s*{name}"
+        rf"|environ\[\s*{name}\s*\]\s*=(?!=)|except\s+\(?[^:]*KeyError"
+    )
+    return not any(guard.search(line) for line in lines[first - 1 : last])
 
 
 def _flags(study: Study) -> Section:
-    rows = [
-        [_names(flag), code(flag.default, 50) if flag.default is not None else "none", _help(flag), pointer(flag.place)]
-        for flag in study.base.facts.flags
-    ]
+    rows = [[_names(flag), _settled(flag), _help(flag), pointer(flag.place)] for flag in study.base.facts.flags]
     words = sentence(*counted(study.base.facts, "flags", "flag"), ", by file.")
     return Section(
         CLI, [Paragraph(words), Table(("Flag", "Default", "Help", "Where"), rows, "argparse, click, typer, fire, absl")]
@@ -121,17 +146,33 @@ def kernel_row(study: Study, kernel: Kernel) -> list[Line]:
     named = pointer(kernel.place, kernel.name)
     return [
         sentence(named, f", {kernel.language}"),
-        _sizes(sizes) or _constexprs(kernel) or "none found (searched: autotune, launches, constexpr parameters)",
-        _one(values, STAGES),
-        _one(values, WARPS),
+        _told(kernel, _sizes(sizes)) or _no_sizes(kernel),
+        _one(values, STAGES, kernel),
+        _one(values, WARPS, kernel),
         _origin(study, kernel),
     ]
+
+
+def _told(kernel: Kernel, sizes: list[Inline]) -> list[Inline]:
+    """The sizes that are found; the parameters that set others, where there are none or the template says more."""
+    parameters = _constexprs(kernel)
+    if sizes and kernel.language != "metal":
+        return sizes
+    return joined([each for each in (sizes, parameters) if each], "; ")
+
+
+def _no_sizes(kernel: Kernel) -> Line:
+    return (
+        "none found (searched: autotuners, launches, constexpr and template parameters)"
+        if not kernel.parameters
+        else sentence("takes ", code(", ".join(kernel.parameters[:8]), 70), "; no size is set by name")
+    )
 
 
 def _values(study: Study, kernel: Kernel) -> dict[str, list[str]]:
     """Name -> the values that it takes, as found in autotune configurations and at launches."""
     found: dict[str, list[str]] = {}
-    launches = study.launches.get(kernel.name.rpartition(".")[2], ())
+    launches = study.launches(kernel)
     sources: list[Mapping[str, int | str]] = [config.values for config in kernel.configs]
     sources += [dict(launch.values) for launch in launches]
     for values in sources:
@@ -161,15 +202,23 @@ def _constexprs(kernel: Kernel) -> list[Inline]:
     shown = list(kernel.constexprs)
     if not shown:
         return []
+    if kernel.language in ("metal", "cuda"):
+        return ["template ", code(", ".join(shown[:8]), 60), f" and {len(shown) - 8} more" if len(shown) > 8 else ""]
     more = f" and {len(shown) - 6} more" if len(shown) > 6 else ""
     return (
         ["constexpr ", code(", ".join(shown[:6]), 60), more] if more else ["constexpr ", code(", ".join(shown[:6]), 60)]
     )
 
 
-def _one(values: Mapping[str, list[str]], pattern: re.Pattern[str]) -> Line:
+def _one(values: Mapping[str, list[str]], pattern: re.Pattern[str], kernel: Kernel) -> Line:
     found = [value for name, each in values.items() if pattern.match(name) for value in each]
-    return code(", ".join(_in_order(list(dict.fromkeys(found)))), 40) if found else "not set"
+    return (
+        code(", ".join(_in_order(list(dict.fromkeys(found)))), 40)
+        if found
+        else "not set"
+        if kernel.language in TUNED
+        else f"{kernel.language} has none"
+    )
 
 
 def _origin(study: Study, kernel: Kernel) -> Line:
@@ -183,7 +232,7 @@ def _origin(study: Study, kernel: Kernel) -> Line:
     if open_ is not None:
         stop: list[Inline] = [" (stopped at ", pointer(open_.stopped_at), ")"] if open_.stopped_at else []
         parts.append(["not resolved statically: ", code(open_.expression, 50), *stop])
-    launches = study.launches.get(kernel.name.rpartition(".")[2], [])
+    launches = study.launches(kernel)
     if launches:
         parts.append(
             [

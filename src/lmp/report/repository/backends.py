@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from lmp.recon.facts import Definition, Kernel, Launch, Place
+from lmp.recon.facts import Definition, Kernel, Place
 from lmp.report.document.parts import Block, Bold, Bullets, Code, Inline, Line, Link, Paragraph, Section, Table
 from lmp.report.repository.appendix import KERNELS, MACROS, kernel_row
 from lmp.report.repository.facets import what
@@ -74,7 +74,7 @@ def _rank(study: Study, kernel: Kernel) -> float:
     score = 3.0 if own else 0.0
     score += 2 if _MATTERS.search(kernel.name) else 0
     score += 1.5 if kernel.autotuned else 0
-    score += min(len(study.launches.get(kernel.name.rpartition(".")[2], ())), 4) * 0.5
+    score += min(len(study.launches(kernel)), 4) * 0.5
     score -= 1.5 if re.search(r"bwd|backward|diffus", kernel.name + kernel.place.file) else 0
     return score + min(len(kernel.configs), 40) / 20
 
@@ -126,7 +126,7 @@ def _classes(study: Study, title: str, pattern: str, bases: Sequence[str]) -> li
 
 def _functions(study: Study, title: str) -> list[Line]:
     """Where there is no class of backends: the functions that do it."""
-    pattern = r"attention|attn" if title.startswith("Attention") else r"quant|gemm|matmul|linear"
+    pattern = r"attention|attn" if title.startswith("Attention") else r"quant|gemm|matmul"
     found = [
         d
         for d in study.base.definitions
@@ -135,8 +135,15 @@ def _functions(study: Study, title: str) -> list[Line]:
         and re.search(pattern, d.name)
         and not ASIDE.search(d.place.file)
     ]
-    never = r"^_|kernel|_bwd|backward|naive|_ref$|mask|scale|quantize_model|estimate|_names?$|_config|_shape"
-    never += "" if title.startswith("Attention") else "|attn|attention|linear_to|to_linear"
+    never = (
+        r"^_|^(is|has|get|can|should)_|kernel|_bwd|backward|naive|_ref$|mask|(?<!_)scale(?!d)|scales?$"
+        r"|quantize_model|estimate|_names?$|_config|_shape"
+    )
+    never += (
+        ""
+        if title.startswith("Attention")
+        else "|attn|attention|linear_to|to_linear|cross_entropy|jsd|kl_div|_loss|glu_|layer_norm"
+    )
     found = [d for d in found if not re.search(never, d.name)]
     ranked = sorted(found, key=lambda d: (-study.base.imported_by(d), -(d.end - d.place.line), d.place.file))[:6]
     if not ranked:
@@ -160,6 +167,15 @@ def _gemm(study: Study) -> list[str]:
 # --- optional packages -----------------------------------------------------------------------------------------------
 
 
+def _tried(name: str, found: Sequence[tuple[str, Note]]) -> list[Inline]:
+    """The package; of one that is not tried itself its parts, as the package may be needed anyway."""
+    parts = list(dict.fromkeys(note.text for _, note in found))
+    if name in parts:
+        return [Code(name)]
+    more = f" and {len(parts) - 1} more of {name}" if len(parts) > 1 else ""
+    return [Code(parts[0]), more] if more else [Code(parts[0])]
+
+
 def _optional(study: Study) -> list[Line]:
     packages: dict[str, list[tuple[str, Note]]] = {}
     for file, note in study.base.notes("optional"):
@@ -177,16 +193,11 @@ def _optional(study: Study) -> list[Line]:
     for name, found in ranked[:10]:
         file, note = found[0]
         instead: list[Inline] = [" without it: ", code(note.detail, 70)] if note.detail else []
+        where = pointer(Place(file, note.line), note.text)
         lines.append(
             sentence(
-                Bold("Optional libs"),
-                ": ",
-                Code(name),
-                " tried at ",
-                *plural(len(found), "place"),
-                ", first ",
-                pointer(Place(file, note.line), name),
-                *instead,
+                *(Bold("Optional libs"), ": ", *_tried(name, found), " tried at ", *plural(len(found), "place")),
+                *(", first ", where, *instead),
             )
         )
     if len(ranked) > 10:
@@ -195,7 +206,3 @@ def _optional(study: Study) -> list[Line]:
         )
         lines.append(sentence(Bold("Optional libs"), ", tried less often: ", rest))
     return lines
-
-
-def launches_of(study: Study, kernel: Kernel) -> list[Launch]:
-    return study.launches.get(kernel.name.rpartition(".")[2], [])

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
 
-from lmp.recon.facts import Definition, FileFacts, RepoFacts, Skipped
+from lmp.recon.facts import Definition, FileFacts, Place, RepoFacts, Skipped
 from lmp.recon.modules import Modules
+from lmp.recon.reading import no_cycles_looked_for
 from lmp.recon.texts import Unreadable, decode, read_bytes
 from lmp.report.repository.comments import c_signs
 from lmp.report.repository.scanning import signs
@@ -34,12 +35,14 @@ class CodeBase:
 
     def __post_init__(self) -> None:
         self.signs: dict[str, Signs] = {}
-        for file in self.code:
-            if file.language == "python":
-                found = self.known.get(file.sha256) or self._signs(file.file)
-            else:
-                found = self.known.get(file.sha256) or c_signs(self.text(file.file) or "")
-            self.signs[file.file] = found
+        with no_cycles_looked_for():
+            for file in self.code:
+                read = self.facts.also.get(file.file)
+                found = read if isinstance(read, Signs) else self.known.get(file.sha256)
+                if found is None:
+                    python = file.language == "python"
+                    found = self._signs(file.file) if python else c_signs(self.text(file.file) or "")
+                self.signs[file.file] = found
 
     def _signs(self, file: str) -> Signs:
         try:
@@ -130,6 +133,14 @@ class CodeBase:
     def notes(self, kind: NoteKind) -> Iterator[tuple[str, Note]]:
         for file, found in self.signs.items():
             yield from ((file, note) for note in found.notes if note.kind == kind)
+
+    @cached_property
+    def environment_set(self) -> dict[str, Place]:
+        """Environment variables that the repository's own code sets, each with the first place."""
+        found: dict[str, Place] = {}
+        for file, note in self.notes("sets environment"):
+            found.setdefault(note.text, Place(file, note.line))
+        return found
 
     @cached_property
     def loops(self) -> list[tuple[str, Looping]]:
@@ -238,6 +249,11 @@ class CodeBase:
                 if top and self._module(top, file) is None and top not in self._own_tops:
                     found.setdefault(top, set()).add(file)
         return dict(sorted(((k, len(v)) for k, v in found.items()), key=lambda item: (-item[1], item[0])))
+
+    @cached_property
+    def tops(self) -> set[str]:
+        """The top folders of the repository's own code, in small letters."""
+        return {file.partition("/")[0].lower() for file in self.signs}
 
     @cached_property
     def _own_tops(self) -> set[str]:

@@ -11,12 +11,15 @@ from lmp.report.repository.backends import backends
 from lmp.report.repository.facets import KV_CACHE, SAMPLING, SCHEDULER, Facet, lines, what
 from lmp.report.repository.nesting.callee import attributes
 from lmp.report.repository.nesting.drawing import fence
-from lmp.report.repository.nesting.exploring import Nest
+from lmp.report.repository.nesting.exploring import AFTER, SIDE, Nest
+from lmp.report.repository.nesting.steps import Step
 from lmp.report.repository.pieces import code, joined, plural, pointer, sentence
 from lmp.report.repository.roles import ASIDE, DIFFUSION
 from lmp.report.repository.study import Study
 
 SPLITS = 6
+PHASES_DEPTH = 1
+"""Calls inside of which a phase is looked for."""
 LOOP = "Prefill vs decode loop (real nesting)"
 
 
@@ -73,7 +76,7 @@ def _loop(study: Study) -> Section:
                 sentence("Other loops that run a model: ", joined(others), f" and {more} more." if more > 0 else ".")
             )
         )
-    split = _split(study)
+    split = [*(each for _, nest in study.nests for each in _phases(nest)), *_split(study)]
     if split:
         blocks.append(Bullets(split))
     return Section(LOOP, blocks)
@@ -104,13 +107,64 @@ def _left(nest: Nest) -> Line:
     return words or "Every call of these functions that leads into the repository is shown."
 
 
+_PREFILL = re.compile(r"prefill|prompt(?!_cache|_progress)|forward_extend|prepare_for_extend", re.IGNORECASE)
+_DECODE = re.compile(r"decode(?!r|_to|_token|_req)|generation_batch", re.IGNORECASE)
+
+
+def _phases(nest: Nest) -> list[Line]:
+    """Where the loop on show begins a prefill, and where a decode: by the names in its own steps."""
+    own = [step for step in nest.every() if _depth(step) <= PHASES_DEPTH and not _is_aside(step)]
+    prefill = _first(own, _PREFILL)
+    if prefill is None:
+        return []
+    decode = _first([step for step in own if step is not prefill], _DECODE)
+    if decode is None and prefill.kind == "loop":
+        # The loop that comes after the one through the prompt.
+        later = (step for step in nest.steps if step.shown and step.kind == "loop" and step is not prefill)
+        decode = next((step for step in later if step.place.line > prefill.place.line), None)
+    if decode is None:
+        return []
+    return [
+        sentence(
+            *(Bold("Phases"), " of ", code(nest.root.qualname, 60), ": prefill from ", code(prefill.text, 70)),
+            *(" at ", pointer(prefill.place), ", decode from ", code(decode.text, 70), " at ", pointer(decode.place)),
+        )
+    ]
+
+
+def _first(steps: Sequence[Step], names: re.Pattern[str]) -> Step | None:
+    """The first whose loop's condition or called name has one of the words; else that calls a method of such a name."""
+    for whole in (False, True):
+        for step in steps:
+            called = step.text.partition("(")[0] if step.is_call else step.text
+            # What it is kept as, and the method's own name.
+            kept, _, method = called.rpartition(" = ")
+            said = called if whole or not step.is_call else f"{kept} {method.rpartition('.')[2]}"
+            if step.kind != "branch" and names.search(said):
+                return step
+    return None
+
+
+def _is_aside(step: Step) -> bool:
+    """Of a case that most runs do without, or of both phases."""
+    called = step.text.partition("(")[0]
+    if AFTER.search(called):
+        return True
+    both = _PREFILL.search(called) is not None and _DECODE.search(called) is not None
+    return both or SIDE.search(" ".join([called, *(each.text for each in step.above)])) is not None
+
+
+def _depth(step: Step) -> int:
+    return sum(each.is_call for each in step.above)
+
+
 def _split(study: Study) -> list[Line]:
     """Where prefill and decode part: definitions in pairs."""
     found: list[Line] = []
     for prefill, decode in (
         (r"forward_extend", r"forward_decode"),
         (r"prefill", r"decode"),
-        (r"prompt", r"generate|step"),
+        (r"prompt(?=_)", r"generate|step"),
         (r"chunk", r"fused_recurrent"),
         (r"extend", r"decode"),
     ):
@@ -164,14 +218,17 @@ def _kv_cache(study: Study) -> Section:
 
 def _layout(study: Study) -> list[Line]:
     title = "Layout/data structures"
-    component = study.component("KV cache")
+    component = study.component("KV cache") or study.component("prefix cache")
     if component is None:
         return [
             f"{title}: none found (searched: classes named by KV cache, paged cache, prefix cache, with methods that"
             " allocate, append, update or free)"
         ]
     found: list[Line] = []
-    for each in (component.definition, *component.also[:4]):
+    prefixes = study.component("prefix cache")
+    of_prefixes = [prefixes.definition] if prefixes else []
+    chosen = [component.definition, *component.also[:4], *of_prefixes]
+    for each in {(d.place.file, d.qualname): d for d in chosen}.values():
         held = _allocations(study, each)
         parts: list[Inline] = (
             ["; holds ", *joined([[code(text, 90), " at ", pointer(place)] for text, place in held])] if held else []

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from lmp.recon.facts import RepoFacts
-from lmp.report.document.parts import Document
+from lmp.recon.texts import printable
+from lmp.report.document.parts import Code, Document
 from lmp.report.document.told import Told
 from lmp.report.repository.appendix import appendices
 from lmp.report.repository.checklist import checklist
@@ -17,7 +18,7 @@ from lmp.report.repository.extension import extension
 from lmp.report.repository.header import address, commit
 from lmp.report.repository.modules import modules
 from lmp.report.repository.overview import architecture, problem, tldr
-from lmp.report.repository.pieces import code
+from lmp.report.repository.pieces import folder_name, is_plain
 from lmp.report.repository.pitfalls import pitfalls, questions
 from lmp.report.repository.signs import Signs
 from lmp.report.repository.study import Study
@@ -62,11 +63,12 @@ def of_study(found: Study) -> Document:
         questions(found),
     ]
     sections.append(checklist(found, sections))
+    name = base.facts.root_name
     return Document(
-        title=f"Repo analysis: {base.facts.root_name}",
+        title=["Repo analysis: ", name if is_plain(name) else folder_name(name)],
         head=[
             ("Repo", address(base)),
-            ("Local clone", code(str(found.clone), 300)),
+            ("Local clone", Code(printable(str(found.clone)))),
             ("Commit", commit(base)),
             ("LLM-related", found.llm.line()),
         ],

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 
 from lmp.recon.facts import Definition, Place
 from lmp.report.document.parts import Bold, Inline, Line
-from lmp.report.repository.pieces import code, joined, pointer, sentence
+from lmp.report.repository.pieces import code, joined, pointer, sentence, with_default
 from lmp.report.repository.roles import ASIDE, DIFFUSION
 from lmp.report.repository.study import Study
 
 SHOWN = 5
+TRAINING = r"(?:^|[/_])(?:train\w*|tuner|lora|dora|finetun\w*|quant\w*|awq|gptq|dwq|perplexity|convert)(?:[/_.]|$)"
+"""Files of what is done to a model before it runs: a batch size there is no limit of a server."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,8 @@ class Facet:
     never: str = ""
     owners: tuple[str, ...] = ()
     """Parts of components whose methods come first."""
+    functions: bool = False
+    """Whether only functions and methods count."""
     control: str = ""
     """Flags and environment variables that control it."""
 
@@ -62,7 +66,7 @@ def places(study: Study, facet: Facet, most: int = SHOWN) -> list[Definition]:
         path = each.place.file
         if not named.search(each.name) or never.search(f"/{path} {each.qualname}"):
             continue
-        if each.name.startswith("__") or ASIDE.search(f"{path} "):
+        if each.name.startswith("__") or ASIDE.search(f"{path} ") or (facet.functions and each.kind == "class"):
             continue
         owned = owners.get((path, each.qualname.rpartition(".")[0]), 0)
         if facet.within and not owned and not re.search(facet.within, path.lower()):
@@ -70,6 +74,8 @@ def places(study: Study, facet: Facet, most: int = SHOWN) -> list[Definition]:
         score = math.log2(1 + study.base.imported_by(each)) + min(math.log2(1 + each.end - each.place.line), 6) / 3
         score += 2 if facet.path and re.search(facet.path, each.place.file) else 0
         score += owned + (4 if each.qualname in nested else 0)
+        # A property or a stub of a base class, which only passes something on.
+        score -= 3 if each.kind != "class" and each.end - each.place.line <= 2 else 0
         score += 0.5 if each.doc else 0
         # Of overrides the one of the class with most subclasses and importers stands for all.
         if each.name not in best or score > best[each.name][0]:
@@ -91,8 +97,11 @@ def _owners(study: Study, facet: Facet) -> dict[tuple[str, str], float]:
 
 def _counts(study: Study, place: Place) -> bool:
     """Whether a setting is of what runs a language model, and not of a tool beside it."""
-    aside = ASIDE.search(place.file) or re.search(rf"{DIFFUSION}|/tools?/|expert_pack", place.file, re.IGNORECASE)
+    aside = ASIDE.search(place.file) or re.search(rf"{DIFFUSION}|/tools?/|expert_pack|{TRAINING}", place.file, re.I)
     return study.base.is_own(place.file) and not aside
+
+
+_SERVING = re.compile(r"serv|engine|arg|generat", re.IGNORECASE)
 
 
 def _controls(study: Study, facet: Facet) -> list[list[Inline]]:
@@ -100,21 +109,17 @@ def _controls(study: Study, facet: Facet) -> list[list[Inline]]:
         return []
     wanted = re.compile(facet.control, re.IGNORECASE)
     found: dict[str, tuple[str, Place]] = {}
-    for flag in study.base.facts.flags:
+    # Of flags of one name that of the server or of the generation, where there is one.
+    for flag in sorted(study.base.facts.flags, key=lambda flag: _SERVING.search(flag.place.file) is None):
         if _counts(study, flag.place) and any(wanted.search(name) for name in flag.names):
-            found.setdefault(
-                flag.names[0],
-                (f"{flag.names[0]}={flag.default}" if flag.default is not None else flag.names[0], flag.place),
-            )
+            found.setdefault(flag.names[0], (with_default(flag.names[0], flag), flag.place))
     for read in study.base.facts.env:
         if read.resolved and wanted.search(read.name) and _counts(study, read.place):
-            found.setdefault(
-                read.name, (f"{read.name}={read.default}" if read.default is not None else read.name, read.place)
-            )
+            found.setdefault(read.name, (with_default(read.name, read), read.place))
     return [[code(text, 60), " at ", pointer(place)] for text, place in list(found.values())[:6]]
 
 
-CACHES = ("KV cache", "block or page allocator")
+CACHES = ("KV cache", "prefix cache", "block or page allocator")
 KV_CACHE = (
     Facet(
         "Update path (append, swap, evict)",
@@ -128,7 +133,7 @@ KV_CACHE = (
     ),
     Facet(
         "Paging / block tables (if any)",
-        r"(?i)page_?table|block_?table|req_to_token|slot_mapping|page_ind|kv_indices|block_?manager|page_size|paged"
+        r"(?i)page_?table|block_?table|req_to_token|slot_mapping|page_ind|kv_indices|block_?manager|paged"
         r"|allocate_slots|alloc_(extend|decode|token)",
         "page table, block table, request to token, slot mapping, paged",
         path=r"cache|mem|pool|block",
@@ -166,7 +171,7 @@ SCHEDULER = (
         within=r"sched|engine|generate|batch|manager|runner",
         never=r"log|metric|ops/|kernels?/|attention|_is_|should",
         owners=("scheduler",),
-        control=r"chunked[-_]prefill|prefill[-_]step|max[-_]prefill",
+        control=r"chunked[-_]prefill|prefill[-_]step|(?<![a-z])max[-_]prefill",
     ),
     Facet(
         "Backpressure / admission control",
@@ -176,7 +181,7 @@ SCHEDULER = (
         within=r"sched|engine|batch|generate|manager|block",
         never=r"cuda_graph|metric|lora|attention|/ops/|kernels?/",
         owners=("scheduler", "block or page allocator"),
-        control=r"max[-_](running|queued|num)[-_](req|seq)|concurren|^-*batch[-_]size",
+        control=r"max[-_](running|queued|num)[-_](req|seq)|(decode|prompt|prefill|request)\w*[-_]concurren|^-*batch[-_]size",
     ),
 )
 SAMPLING = (
@@ -200,10 +205,12 @@ SAMPLING = (
     ),
     Facet(
         "Determinism / seeds",
-        r"(?i)seed|determinis|batch_invariant|random_f32|random_u32",
+        r"(?i)^(?:(?:set|get|init|fix)_)?(?:(?:random|sampling|manual|rng)_)?seeds?$|(?:with|random|sampling|manual|set)_seed"
+        r"|seed_everything|determinis|batch_invariant|random_f32|random_u32",
         "seed, deterministic, batch invariant",
         path=r"sampl|determin|random|util",
-        never=r"metric|train|dropout|seed_oss|seedoss|/models?/",
-        control=r"seed|determinis",
+        never=r"metric|train|dropout|/models?/|lora|reduce_|collectiv",
+        functions=True,
+        control=r"^-*(?:\w*[-_])?seed$|determinis",
     ),
 )

@@ -10,7 +10,7 @@ from pathlib import Path
 from lmp.recon.facts import Place
 from lmp.report.document.parts import Code, Line
 from lmp.report.repository.code_base import CodeBase
-from lmp.report.repository.pieces import code, pointer, sentence
+from lmp.report.repository.pieces import code, folder_name, pointer, sentence
 
 _SHA = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _URL = re.compile(r"\s*url\s*=\s*(\S+)")
@@ -50,7 +50,7 @@ def address(base: CodeBase) -> Line:
     named.sort(key=lambda each: ("repositor" not in each[0].lower() and "source" not in each[0].lower(), each[2].line))
     for _, url, place in named:
         return sentence(code(_CREDENTIALS.sub("", url), 200), " (", pointer(place), ")")
-    return sentence(Code(base.facts.root_name), " (no address in its files)")
+    return sentence(folder_name(base.facts.root_name), " (no address in its files)")
 
 
 def metadata(base: CodeBase) -> Iterator[tuple[str, str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 
 from lmp.recon.facts import Definition
 from lmp.report.document.parts import Code, Inline, Line, Paragraph, Section, Table
@@ -40,7 +41,7 @@ ROLES = (
     (r"rotary\w*|rope\w*", "rotary embedding"),
     (r"activations?|mlp|swiglu", "activations and feed-forward"),
     (r"moe|experts?|switch_layers", "mixture of experts"),
-    (r"conv\w*|causal_conv1d", "convolution"),
+    (r"conv\d?d?|conv\dd\w*|\w*convolution\w*|causal_conv1d", "convolution"),
     (r"utils?|common|helpers?|misc|lib", "helpers"),
     (r"backends?|platforms?|hardware_backend|device\w*", "backends"),
     (r"observability|metrics|tracing|profil\w*|debug_utils|logging", "observability"),
@@ -94,11 +95,19 @@ def _role(study: Study, unit: Unit) -> Line:
         return _largest(unit)
     init = next((f for f in unit.files if f.file in (f"{unit.path}/__init__.py", unit.path)), None)
     named = _by_name(unit)
-    if init is not None and len(init.doc.split()) >= 3 and not init.doc.startswith(("Copyright", "SPDX", "coding")):
+    if init is not None and len(init.doc.split()) >= 3 and not _NO_ROLE.match(init.doc):
         return said(init.doc, 90)
     if named:
         return named
     return _by_content(study, unit)
+
+
+_NO_ROLE = re.compile(
+    r"(?i)copyright|spdx|coding|licen|adapted|copied|based on|modified|ported|usage|example|run with|this file|http"
+)
+"""Beginnings of docstrings that say where a file comes from, and not what it does."""
+WEAK = ("helpers", "templates of prompts")
+"""Roles that one word of a name is not enough for."""
 
 
 def _largest(unit: Unit) -> Line:
@@ -113,11 +122,10 @@ def _by_name(unit: Unit) -> str:
     for pattern, role in ROLES:
         if re.fullmatch(pattern, name, re.IGNORECASE):
             return role
-    parts = name.split("_")
-    for pattern, role in ROLES:
-        if len(parts) > 1 and any(len(part) > 3 and re.fullmatch(pattern, part, re.IGNORECASE) for part in parts):
-            return role
-    return ""
+    # The last word says what it is: layer_norm is a norm.
+    parts = [part for part in reversed(name.split("_")) if len(part) > 3] if "_" in name else []
+    found = [role for part in parts for pattern, role in ROLES if re.fullmatch(pattern, part, re.IGNORECASE)]
+    return next((role for role in found if role not in WEAK), next(iter(found), ""))
 
 
 def _by_content(study: Study, unit: Unit) -> Line:
@@ -128,7 +136,31 @@ def _by_content(study: Study, unit: Unit) -> Line:
     if all(file.file.endswith(("__main__.py", "main.py")) for file in unit.files):
         return "entry point"
     best = _main_definitions(study, inside)[:2]
+    many = _family(study, inside)
+    if many:
+        return many
+    told = next((each for each in best if len(each.doc.split()) >= 3 and study.base.imported_by(each)), None)
+    if told is not None:
+        return said(told.doc, 90)
+    started = [each for each in study.entries if each.place.file in inside and each.kind in ("script", "benchmark")]
+    if len(inside) == 1 and started:
+        return sentence("a command of its own: ", code(started[0].name))
     return sentence("defines ", joined([code(each.name) for each in best])) if best else "code without definitions"
+
+
+def _family(study: Study, inside: set[str]) -> list[Inline]:
+    """``35 functions apply_kernel_to_*``: most functions of the files begin with the same two words."""
+    every = (each for file in inside for each in study.base.by_file.get(file, ()))
+    names = [each.name for each in every if each.qualname == each.name and not each.name.startswith("_")]
+    starts = Counter("_".join(name.split("_")[:2]) for name in names if name.count("_") >= 2)
+    if not starts:
+        return []
+    start, number = min(starts.items(), key=lambda item: (-item[1], item[0]))
+    if number < 5 or 2 * number < len(names):
+        return []
+    alike = [name.split("_") for name in names if name.startswith(f"{start}_")]
+    shared = [words[0] for words in zip(*alike, strict=False) if len(set(words)) == 1]
+    return [*plural(number, "function"), " ", Code("_".join([*shared, "*"]))]
 
 
 def _main_definitions(study: Study, inside: set[str]) -> list[Definition]:

@@ -6,15 +6,28 @@ import re
 from collections.abc import Iterator
 
 from lmp.recon.facts import Place
-from lmp.report.document.parts import Bullets, Code, Inline, Line, Mermaid, Node, Paragraph, Section
+from lmp.report.document.parts import Bullets, Inline, Line, Mermaid, Node, Paragraph, Section
 from lmp.report.repository.header import metadata
-from lmp.report.repository.pieces import code, count, counted, joined, plural, pointer, said, sentence, tally
+from lmp.report.repository.pieces import (
+    code,
+    count,
+    counted,
+    folder_name,
+    joined,
+    plural,
+    pointer,
+    said,
+    sentence,
+    tally,
+)
 from lmp.report.repository.readme import quotes, summary
 from lmp.report.repository.study import Study
 from lmp.report.repository.units import Unit, units
 from lmp.report.repository.workflows import importance
 
 MOST_NODES, MOST_EDGES = 14, 26
+LEAST_LINES = 5
+"""Of the summary, as its heading says."""
 FRAMEWORKS = {
     "torch": "PyTorch",
     "triton": "Triton",
@@ -30,15 +43,30 @@ FRAMEWORKS = {
 }
 CORE = ("runtime loop", "scheduler", "KV cache", "sampling")
 COMPILED = (
-    ("kept out of compilation", r"disable"),
-    ("recorded as CUDA graphs", r"[Cc]uda\.?[Gg]raph|CUDAGraph|cuda\.graph"),
-    ("compiled", r"compile|jit\b|pjit"),
+    ("kept out of compilation", r"^[\w.]*disable\b"),
+    ("recorded as CUDA graphs", r"^[\w.]*(?:CUDAGraph|cuda\.graph)\b"),
+    ("compiled", r"^[\w.]*(?:compile|jit|pjit|script)\b"),
 )
 
 
 def tldr(study: Study) -> Section:
     lines = study.told.tldr() if study.told else list(_composed(study))
+    if len(lines) < LEAST_LINES and not study.told:
+        lines += list(_of_little(study))[: LEAST_LINES - len(lines)]
     return Section("TL;DR (5–8 lines)", [Bullets(lines)])
+
+
+def _of_little(study: Study) -> Iterator[Line]:
+    """What a small repository has to say, too."""
+    named = [unit for unit in units(study.base.code, MOST_NODES, least=0.1) if unit.rest != "smaller parts"]
+    parts = sorted(named, key=lambda unit: (-unit.lines, unit.title))[:3]
+    shown = joined([sentence(code(unit.title), " with ", *plural(unit.lines, "line")) for unit in parts])
+    if parts:
+        yield sentence("Its largest parts: ", shown, ".")
+    if not study.llm.related:
+        yield sentence("It runs no language model: ", study.llm.line(), ".")
+    if not study.base.facts.kernels:
+        yield "It has no GPU kernels of its own: none found in Triton, CUDA, Metal, TileLang, CuTe, Pallas or Numba."
 
 
 def _composed(study: Study) -> Iterator[Line]:
@@ -71,7 +99,7 @@ def _composed(study: Study) -> Iterator[Line]:
 
 def _what_it_is(study: Study) -> Line:
     found = summary(study.base)
-    name = Code(study.base.facts.root_name)
+    name = folder_name(study.base.facts.root_name)
     if found is None:
         used = [FRAMEWORKS[name] for name in study.base.packages_used if name in FRAMEWORKS][:3]
         code_uses = f"its code uses {', '.join(used)}." if used else "its code imports no framework that is known here."
@@ -122,8 +150,8 @@ def _kernels(study: Study) -> Line:
     parts = [sentence(count(facts, name), f" in {name.partition('.')[2]}") for name in names]
     words = sentence(counted(facts, "kernels", "GPU kernel"), " (", joined(parts), ")")
     if facts.counts["autotuned"]:
-        words += [", ", count(facts, "autotuned"), " of them autotuned over ", count(facts, "autotune_configs")]
-        words.append(" configurations")
+        words += [", ", count(facts, "autotuned"), " of them autotuned over "]
+        words += counted(facts, "autotune_configs", "configuration")
     if facts.counts["launches"]:
         words += ["; launched at ", *counted(facts, "launches", "place")]
     return [*words, "."]
@@ -169,7 +197,13 @@ def _edges(study: Study, parts: list[Unit]) -> dict[tuple[int, int], int]:
 
 
 def _not_drawn(left: int, fewest: int) -> list[Inline]:
-    return [" Not drawn: ", *plural(left, "arrow"), " of ", *plural(fewest, "pair"), " or fewer."]
+    return [
+        " Not drawn: ",
+        *plural(left, "arrow"),
+        " of ",
+        *plural(fewest, "pair"),
+        " or fewer." if fewest > 1 else ".",
+    ]
 
 
 def _rest(unit: Unit) -> str:

@@ -10,7 +10,7 @@ from lmp.report.document.amounts import Claim, Number, Term
 from lmp.report.document.parts import Code, Inline, Line, Pointer
 
 if TYPE_CHECKING:
-    from lmp.recon.facts import Place, RepoFacts
+    from lmp.recon.facts import EnvRead, Flag, Place, RepoFacts
 
 WIDTH = 160
 """Characters of a row of a table that can be read without scrolling."""
@@ -18,7 +18,10 @@ WIDTH = 160
 _LOOKS_LIKE_PLACE = re.compile(r"(\.\w+|\w):(?=\d)")
 _PLACEHOLDER = re.compile(r"[\[<{][A-Za-z_ :-]+[\]>}]|TODO|TBD|\.\.\.")
 _NOT_PLAIN = re.compile(r"[{}<>\[\]|\\$~]|https?:")
-_QUOTES = re.compile(r":\w+:(?=`)|[`*]+|(?<=\w)_(?=[\s.,;)]|$)")
+_SPAN = re.compile(r"(?::[\w:]+:)?(`+)(?P<inner>[^`]+)\1_{0,2}(?!`)")
+_EMPHASIS = re.compile(
+    r"(?<![\w*])(\*{1,3})(?=[^\s*])([^*]*[^\s*])\1(?![\w*])|(?<!\w)(?!__\w+__(?!\w))(_{1,3})(?=[^\s_])([^_]*[^\s_])\3(?!\w)"
+)
 _MEASURE = re.compile(r"\d\s?(?:%|[kMGT]?B\b|m?s\b|[kMGT]?FLOP|params)|\b(?:TODO|TBD|FIXME|XXX)\b")
 
 
@@ -34,12 +37,42 @@ def cut(text: str, width: int) -> str:
     return text if len(text) <= width else text[: width - 1].rstrip() + "…"
 
 
+def unmarked(text: str) -> str:
+    """Markdown's or reStructuredText's words without the signs of code and emphasis; within code nothing is taken."""
+    found, at = "", 0
+    for span in _SPAN.finditer(text):
+        found += _plain(text[at : span.start()]) + span["inner"].strip()
+        at = span.end()
+    return found + _plain(text[at:])
+
+
+def _plain(text: str) -> str:
+    return _EMPHASIS.sub(lambda match: match[2] or match[4], text)
+
+
+def folder_name(name: str) -> Code:
+    """The name of the repository's folder; what would be read as left of a template shows that it is a folder."""
+    return Code(f"{name}/" if _PLACEHOLDER.fullmatch(name) else name)
+
+
+def is_plain(name: str) -> bool:
+    """Whether a name can stand among words: it is no measure, no mark of what is left to do, and no markup."""
+    return re.fullmatch(r"[\w.+@-]+", name, re.ASCII) is not None and not _MEASURE.search(name)
+
+
 def said(text: str, width: int = 110) -> Inline:
     """Words from a docstring or a README: as text where nothing in them means anything here, else as code."""
-    text = cut(_QUOTES.sub("", text), width).rstrip(".")
+    text = cut(unmarked(text), width).rstrip(".")
     if _NOT_PLAIN.search(text) or _MEASURE.search(text) or _LOOKS_LIKE_PLACE.search(text):
         return code(text, width)
     return text
+
+
+def with_default(name: str, setting: Flag | EnvRead) -> str:
+    """``--temp=0.0``; without a default the name alone."""
+    if setting.default is None:
+        return name
+    return f"{name}={setting.value or setting.default}"
 
 
 def pointer(place: Place, symbol: str | None = None) -> Pointer:

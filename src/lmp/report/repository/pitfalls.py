@@ -48,9 +48,14 @@ def _ranked(study: Study, kind: NoteKind, useful: Callable[[Note], bool] = lambd
             each[1].line,
         )
     )
-    first: dict[str, tuple[str, Note]] = {}
+    first: dict[object, tuple[str, Note]] = {}
+    alike: set[tuple[str, str]] = set()
     for file, note in found:
-        first.setdefault(file, (file, note))
+        # The same words in the same function of a copied file say the same once more.
+        words = ("" if kind == "deprecated" else note.symbol.rpartition(".")[2], note.about or note.text)
+        if file not in first and words not in alike:
+            first[file] = (file, note)
+            alike.add(words)
     return list(first.values())[:SHOWN]
 
 
@@ -58,7 +63,7 @@ def _where(study: Study, file: str, note: Note) -> list[Inline]:
     name = note.symbol.rpartition(".")[2]
     around = study.base.around(file, note.line)
     if not name or around is None:
-        return [pointer(Place(file, note.line))]
+        return ["at ", pointer(Place(file, note.line))]
     return ["in ", code(note.symbol, 60), " at ", pointer(Place(file, note.line))]
 
 
@@ -66,7 +71,7 @@ def _unset(study: Study) -> Iterator[Line]:
     found = [
         read
         for read in study.base.facts.env
-        if read.resolved and must_be_set(read) and study.base.is_own(read.place.file)
+        if read.resolved and must_be_set(study, read) and study.base.is_own(read.place.file)
     ]
     found.sort(key=lambda read: bool(ASIDE.search(read.place.file)))
     names: dict[str, Place] = {}
@@ -89,18 +94,33 @@ def _requires(study: Study) -> Iterator[Line]:
         yield _item(
             what,
             sentence("the message is ", code(note.detail, 110)),
-            sentence(
-                "keep from calling ",
-                _function(note),
-                " there" if raises else " without it",
-                ", or change what the condition asks for",
-            ),
+            _kept_from(note, raises),
         )
+
+
+def _kept_from(note: Note, raises: bool) -> Line:
+    """What can be done about a condition: at the top of a file it holds for importing it."""
+    if not note.symbol:
+        return "meet it before this file is imported" if not raises else "see to it that it is false before this import"
+    return sentence("test the condition before ", code(_last(note), 50), " is called, and take another path there")
+
+
+def _last(note: Note) -> str:
+    """The function, with its class where its own name says nothing."""
+    last = note.symbol.rpartition(".")[2]
+    return note.symbol if last.startswith("__") or last in ("forward", "backward", "get", "run") else last
+
+
+_FALLBACK = re.compile(
+    r"^(?:import|from) |json\.loads|literal_eval|\b(?:int|float|ast\.\w+|Decimal|version\.parse|Version)\("
+    r"|is_available|_version\b|^print\(|\blog\w*\."
+)
+"""What is tried to see whether it works: an import, a number, a device. That it does not is no lost error."""
 
 
 def _swallowed(study: Study) -> Iterator[Line]:
     useful = re.compile(r"pass|continue|return(?: None| False)?|\w+ = (?:None|False)")
-    for file, note in _ranked(study, "swallowed", lambda note: useful.fullmatch(note.detail) is not None):
+    for file, note in _ranked(study, "swallowed", lambda n: bool(useful.fullmatch(n.detail)) and not _trial(n)):
         yield _item(
             sentence("errors of ", code(note.about, 70), " are lost ", *_where(study, file, note)),
             sentence("no log line; after ", code(note.text, 40), " comes ", code(note.detail, 50)),
@@ -108,13 +128,29 @@ def _swallowed(study: Study) -> Iterator[Line]:
         )
 
 
+def _trial(note: Note) -> bool:
+    asks = re.match(
+        r"_?(?:is|has|can|supports|check)_|.*_(?:available|supported|exists)$", note.symbol.rpartition(".")[2]
+    )
+    # A name of the module that is set to None or False says afterwards that it did not work.
+    flagged = not note.symbol and re.fullmatch(r"\w+ = (?:None|False)", note.detail)
+    return bool(asks or flagged or _FALLBACK.search(note.about))
+
+
 def _not_implemented(study: Study) -> Iterator[Line]:
     for file, note in _ranked(study, "not implemented", lambda note: len(note.text) > 12 and bool(note.about)):
         yield _item(
-            sentence("not implemented when ", code(note.about, 80), " ", *_where(study, file, note)),
+            sentence("not implemented ", *_when(note), " ", *_where(study, file, note)),
             sentence(Code("NotImplementedError"), ": ", code(note.text, 100)),
             sentence("do without this case of ", _function(note), ", or write it at this line"),
         )
+
+
+def _when(note: Note) -> list[Inline]:
+    otherwise = note.about.removeprefix("else of: ")
+    if otherwise != note.about:
+        return ["where no branch is taken, the last being for ", code(otherwise, 80)]
+    return ["when ", code(note.about, 80)]
 
 
 def _deprecated(study: Study) -> Iterator[Line]:
@@ -139,16 +175,18 @@ def _left_to_do(study: Study) -> Iterator[Line]:
     for file, note in _ranked(study, "todo", lambda note: len(note.text.split()) >= 5):
         kind = "a workaround" if re.search(r"\b(HACK|FIXME|XXX)\b", note.text) else "unfinished"
         importers = len(study.base.importers.get(file, ()))
-        taken: list[Inline] = [" in a file that ", *plural(importers, "file"), " import"] if importers > 1 else []
+        taken: list[Inline] = [", in a file that ", *plural(importers, "file"), " import"] if importers > 1 else []
         yield _item(
             sentence(kind, " ", *_where(study, file, note)),
-            sentence("the path goes through ", _function(note), taken),
+            sentence("whatever runs ", _function(note), " is concerned", taken)
+            if note.symbol
+            else sentence("it is read when the file is imported", taken),
             sentence("as the comment says: ", code(note.text, 130)),
         )
 
 
 def _function(note: Note) -> Inline:
-    return code(note.symbol.rpartition(".")[2], 50) if note.symbol else "this file"
+    return code(_last(note), 50) if note.symbol else "the top of the file"
 
 
 def _silent_fallbacks(study: Study) -> Iterator[Line]:
@@ -159,8 +197,13 @@ def _silent_fallbacks(study: Study) -> Iterator[Line]:
                 "without ", code(note.text), " another path is taken, silently, at ", pointer(Place(file, note.line))
             ),
             sentence(code(note.detail, 60), " after the import failed"),
-            sentence("install ", code(note.text.split(".")[0]), ", or test the name before relying on the fast path"),
+            sentence(*_installed(note.text), ", or test the name before relying on the fast path"),
         )
+
+
+def _installed(module: str) -> list[Inline]:
+    package = code(module.split(".")[0])
+    return ["install a ", package, " that has it"] if "." in module else ["install ", package]
 
 
 # --- open questions --------------------------------------------------------------------------------------------------
@@ -174,8 +217,8 @@ def questions(study: Study) -> Section:
 
 
 def _calls(study: Study) -> Iterator[Line]:
+    seen: set[str] = set()
     for _, nest in study.nests:
-        seen: set[str] = set()
         for text, place, how in nest.open_calls:
             called = (text.partition(" = ")[2] or text).removeprefix("return ")
             name = called if called.startswith("getattr") else called.partition("(")[0]
@@ -187,9 +230,9 @@ def _calls(study: Study) -> Iterator[Line]:
                 code(name, 50),
                 " call at ",
                 pointer(place),
-                f"? Reading alone cannot tell; it was taken as: {how}."
+                f"? Reading alone cannot tell; the pseudocode follows {how}."
                 if how != "given at run time"
-                else "? It is given at run time.",
+                else "? It is given at run time, by who calls the function that it stands in.",
             )
 
 
@@ -219,7 +262,7 @@ def _configurations(study: Study) -> Iterator[Line]:
     ranked = sorted(found.items(), key=lambda item: (-item[1][0], item[0]))
     for reason, (number, place) in ranked[:5]:
         yield sentence(
-            "Which configurations do ",
+            "Which configurations do " if number > 1 else "Which configurations does ",
             *plural(number, "kernel"),
             " have? They depend on ",
             code(reason, 90),

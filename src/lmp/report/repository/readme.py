@@ -151,5 +151,6 @@ def plain(text: str) -> str:
     """Markdown or HTML as words."""
     text = re.sub(r"!\[[^\]]*\]\([^)]*\)|<[^<>]{1,300}>", " ", text)
     text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text)
-    text = re.sub(r"[*`_]{1,3}(?=\S)|(?<=\S)[*`]{1,3}|:\w+:", "", text)
+    # The names of emojis.
+    text = re.sub(r"(?<![\w`:]):[a-z][a-z0-9_+-]*:(?![\w`:])", "", text)
     return " ".join(text.split())

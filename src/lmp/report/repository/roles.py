@@ -32,6 +32,8 @@ class Kind:
     """Folders or files where it is likely."""
     functions: bool = True
     """Whether a function may play it."""
+    telling: str = ""
+    """Methods that nothing else has."""
 
 
 DIFFUSION = r"diffus|denois|euler|ddim|unipc|dpm|flow_match|flowmatch|noise|vae|lr_?sched|lrsched|multimodal_gen"
@@ -48,6 +50,13 @@ KINDS = (
         r"|abort\w*|event_loop\w*|has_unfinished\w*|is_finished|process_batch_result|remove|filter|update_running_batch",
         weak=r"Schedul|Batcher",
         never=DIFFUSION + r"|Config$|Metrics|Stats|Policy$|Output|Step|Mixin$|Event",
+        functions=False,
+    ),
+    Kind(
+        "prefix cache",
+        r"RadixCache$|^(?:\w*)Prefix(?:Cache|Tree)$|^\w*PromptCache$",
+        r"match_prefix|insert\w*|evict|cache_finished_req|cache_unfinished_req|fetch\w*|lookup|trim\w*|inc_lock_ref|dec_lock_ref",
+        never=r"Autotun|Compil|Config|Metrics|Stats|Event|Mixin$|Params$|Result$|Handle|Storage|Base[A-Z]|Abstract",
         functions=False,
     ),
     Kind(
@@ -122,6 +131,7 @@ KINDS = (
         weak=r"(Config|Args|Arguments|Settings)$",
         never=DIFFUSION + r"|Quant|Lora|/models?/|Kernel|Sampling|Generation",
         path=r"arg|config|setting",
+        telling=r"from_cli_args|add_cli_args|from_args",
     ),
     Kind(
         "model loader",
@@ -207,15 +217,16 @@ KINDS = (
     Kind(
         "backend dispatch",
         r"^BackendRegistry$|^BaseBackend$|^\w*BackendRegistry$|^dispatch(_backend)?$|^register_backend$|^get_backend$"
-        r"|^resolve_backend$|^\w*Dispatcher$",
+        r"|^resolve_backend$",
         r"register\w*|dispatch\w*|is_available|is_enabled|verify\w*|verifier|select\w*|get",
-        weak=r"Backend$|Registry$",
-        never=DIFFUSION + r"|Attn|Attention|Model|Grammar|Sampl|Storage|Tokenizer|Function",
+        weak=r"Backend$|Registry$|Dispatcher$",
+        never=DIFFUSION + r"|/lang/|/frontend/|Attn|Attention|Model|Grammar|Sampl|Storage|Tokenizer|Function"
+        r"|[Tt]oken_?[Dd]ispatch|moe|MoE",
         path=r"backend|dispatch|registry",
     ),
     Kind(
         "autotuning",
-        r"^(?!should|select|is_|check)\w*[Aa]utotun(e|er)(_cache|_configs?)?$|^autotune_\w+$",
+        r"^(?!_*(?:should|select|is_|check|skip|can_|has_))\w*[Aa]utotun(e|er)(_cache|_configs?)?$|^autotune_\w+$",
         r"run|__call__|bench\w*|prune\w*|check_disk_cache|get_best_config",
         never=r"Test",
     ),
@@ -231,7 +242,11 @@ KINDS = (
         r"forward|__call__",
         never=r"Vision",
     ),
-    Kind("gated activation", r"^(Gated)?(MLP|SwiGLU\w*|GeGLU\w*|GatedMLP)$|^swiglu\w*$", r"forward|__call__"),
+    Kind(
+        "gated activation",
+        r"^(Gated)?(SiluAndMul|GeluAndMul|MLP|SwiGLU\w*|GeGLU\w*|GatedMLP)$|^swiglu\w*$",
+        r"forward|__call__",
+    ),
     Kind("convolution", r"^(Short|Causal)Conv\w*$|^causal_conv1d\w*$", r"forward|step|__call__"),
     Kind("forward pass", r"^(gpt2|llama|model|transformer|net)_forward$|^llama_decode$|^llm_build\w*$"),
 )
@@ -256,9 +271,9 @@ SHARED = frozenset(
 )
 """Parts of names that many helpers have: only what another file takes plays one."""
 LEAST = 5.0
+"""Below this score nothing is said to play a part."""
 NEAR = 0.7
 """Share of the best score from which something else is named beside it."""
-"""Below this score nothing is said to play a part."""
 
 
 @dataclass(frozen=True)
@@ -320,6 +335,7 @@ class Roles:
         if not strong and fitting < 2:
             return 0
         score = 4.5 if strong else 2.0
+        score += 4 if kind.telling and any(re.fullmatch(kind.telling, name) for name in each.methods) else 0
         score += min(fitting, 8) * 0.5
         score += math.log2(1 + self._base.imported_by(each)) * 0.7
         score += math.log2(1 + len(self._base.subclasses.get(each.name, ()))) * 0.9

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
-import tokenize
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from io import StringIO
 
+from lmp.recon.roles import role
+from lmp.recon.source import Source
 from lmp.report.repository.signs import Import, Looping, Note, NoteKind, Signs
 
 CALLED = re.compile(
@@ -69,16 +69,30 @@ _BROAD = frozenset({"Exception", "BaseException"})
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def signs(file: str, text: str) -> Signs:
-    """Of one Python file. Raises SyntaxError, ValueError or RecursionError for what Python cannot parse."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        tree = ast.parse(text)
+def signs(file: str, text: str, tree: ast.Module | None = None) -> Signs:
+    """Of one Python file, parsed already or not.
+
+    Raises SyntaxError, ValueError or RecursionError for what Python cannot parse.
+    """
+    if tree is None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(text)
     scan = _Scan(file, text)
     scan.block(tree.body, _Where())
     notes = [*scan.notes, *_comments(text, scan.spans)]
     notes.sort(key=lambda note: (note.line, note.kind))
     return Signs(tuple(scan.imports), tuple(notes), tuple(scan.loops))
+
+
+def signs_of(source: Source) -> Signs | None:
+    """Of a file of the repository's own code that is parsed already; None of others, and where it nests too deeply."""
+    if role(source.file) != "source":
+        return None
+    try:
+        return signs(source.file, source.text, source.tree)
+    except (RecursionError, ValueError):
+        return None
 
 
 @dataclass(frozen=True)
@@ -219,7 +233,8 @@ class _Scan:
         """``if capability < 9: raise …``."""
         test = ast.unparse(node.test)
         self.conditions.update((each, test) for each in node.body if isinstance(each, ast.Raise))
-        self.conditions.update((each, f"not ({test})") for each in node.orelse if isinstance(each, ast.Raise))
+        otherwise = f"else of: {test}"
+        self.conditions.update((each, otherwise) for each in node.orelse if isinstance(each, ast.Raise))
         raises = next((each for each in node.body if isinstance(each, ast.Raise)), None)
         if raises is None or raises.exc is None:
             return
@@ -249,6 +264,8 @@ class _Scan:
             self.warning(node, name, where)
         elif _COMPILED.search(name):
             self.note("compiled", node, where, ast.unparse(node))
+        elif name.endswith("environ.setdefault") and node.args:
+            self.note("sets environment", node, where, _text(node.args[0]))
         elif _REGISTER.search(name) and node.args and not _NO_REGISTRY.search(name):
             self.note("registration", node, where, name, ast.unparse(node))
 
@@ -265,6 +282,8 @@ class _Scan:
         value = node.value
         if value is None:
             return
+        if isinstance(target, ast.Subscript) and _name(target.value).endswith("environ"):
+            self.note("sets environment", node, where, _text(target.slice))
         if isinstance(target, ast.Attribute) and where.class_name and _allocates(value):
             self.note("allocation", node, where, ast.unparse(target), ast.unparse(value))
         self.call(value, where)
@@ -387,18 +406,23 @@ def _allocates(value: ast.expr) -> bool:
 
 
 def _comments(text: str, spans: list[tuple[int, int, str]]) -> Iterator[Note]:
-    """Comments that say what is left to do. Only the tokens of files that have one of the words are looked at."""
+    """Comments that say what is left to do. Only files that have one of the words are looked at."""
     if not _TODO.search(text):
         return
-    try:
-        for token in tokenize.generate_tokens(StringIO(text).readline):
-            if token.type == tokenize.COMMENT and _TODO.search(token.string):
-                line = token.start[0]
-                inside = [span for span in spans if span[0] <= line <= span[1]]
-                symbol = max(inside, default=(0, 0, ""))[2]
-                yield Note("todo", line, symbol, _short(token.string.lstrip("#! ")))
-    except (tokenize.TokenError, SyntaxError):
-        return
+    line, at = 1, 0
+    for match in _TOKENS.finditer(text):
+        if match[0][0] == "#" and _TODO.search(match[0]):
+            line, at = line + text.count("\n", at, match.start()), match.start()
+            inside = [span for span in spans if span[0] <= line <= span[1]]
+            symbol = max(inside, default=(0, 0, ""))[2]
+            yield Note("todo", line, symbol, _short(match[0].lstrip("#! ")))
+
+
+_TOKENS = re.compile(
+    r"\"\"\"(?:[^\\]|\\.)*?\"\"\"|\'\'\'(?:[^\\]|\\.)*?\'\'\'|\"(?:[^\"\\\n]|\\.)*\"|\'(?:[^\'\\\n]|\\.)*\'|#[^\n]*",
+    re.DOTALL,
+)
+"""Strings, which may have the sign of a comment in them, and comments."""
 
 
 def _short(text: str, most: int = 300) -> str:

@@ -20,10 +20,11 @@ NoteKind = Literal[
     "compiled",
     "allocation",
     "abstract",
+    "sets environment",
 ]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Import:
     """``module`` is absolute; ``names`` are those of ``from module import …``."""
 
@@ -32,7 +33,7 @@ class Import:
     line: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Note:
     """Something of note at a line. What ``text``, ``detail`` and ``about`` are depends on the kind:
 
@@ -40,7 +41,7 @@ class Note:
     "raises" where it is an error if the condition holds · deprecated and warning the message · swallowed what is
     caught, what is done then, and (about) what was tried · optional the package, and what stands in for it ·
     registration the registry, and what is registered · compiled the call · allocation the attribute, and the
-    expression · abstract the class, and its abstract methods.
+    expression · abstract the class, and its abstract methods · sets environment the variable.
     """
 
     kind: NoteKind
@@ -52,7 +53,7 @@ class Note:
     about: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Looping:
     """A function of a loop: what it calls, by name, inside of the loop and elsewhere."""
 
@@ -65,7 +66,7 @@ class Looping:
     outside: tuple[str, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Signs:
     imports: tuple[Import, ...] = ()
     notes: tuple[Note, ...] = ()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from lmp.recon.facts import Definition, EntryPoint, Kernel, Launch
+from lmp.recon.facts import Definition, EntryPoint, Kernel, Launch, Place
 from lmp.report.document.parts import Inline
 from lmp.report.document.told import Told
 from lmp.report.repository.code_base import C_LIKE, CodeBase
@@ -17,13 +18,16 @@ from lmp.report.repository.nesting.native import NativeWalk
 from lmp.report.repository.nesting.operators import operators
 from lmp.report.repository.nesting.resolving import Resolver
 from lmp.report.repository.nesting.roots import native_roots, roots
-from lmp.report.repository.nesting.walking import PythonWalk
+from lmp.report.repository.nesting.steps import summed_up
+from lmp.report.repository.nesting.walking import PythonWalk, function_at
 from lmp.report.repository.pieces import code, said
 from lmp.report.repository.roles import Component, Roles
 
 LOOP_LINES, FORWARD_LINES, OPERATOR_LINES = 110, 60, 40
 """Lines of the pseudocode of a loop, of a model's forward, and of an operator of a kernel library."""
 SHOWN_OPERATORS = 3
+TRIED_OPERATORS = 12
+"""Operators that are followed until so many of them have led to a kernel."""
 STEPS = ("schedule", "step", "_next", "_step", "next", "run_batch", "run")
 """Methods of a scheduler that run again and again."""
 
@@ -72,8 +76,10 @@ class Study:
             if step is not None:
                 found.append(("One step of the scheduler", explore(step, python, FORWARD_LINES)))
             return found
-        for operator in self.operators[:SHOWN_OPERATORS]:
-            found.append(("From an operator to its kernels", explore(operator, python, OPERATOR_LINES)))
+        for operator in self.operators[:TRIED_OPERATORS]:
+            nest = explore(operator, python, OPERATOR_LINES)
+            if len(found) < SHOWN_OPERATORS and any(step.kind == "launch" for step in nest.every()):
+                found.append(("From an operator to its kernels", nest))
         return found
 
     @cached_property
@@ -128,6 +134,14 @@ class Study:
         ]
         return [*self.base.facts.entries, *mains]
 
+    def entries_of(self, file: str) -> int:
+        """How many servers and routes a file has."""
+        return self._servers[file]
+
+    @cached_property
+    def _servers(self) -> Counter[str]:
+        return Counter(each.place.file for each in self.entries if each.kind == "server")
+
     # -- kernels -------------------------------------------------------------------------------------------------------
 
     @cached_property
@@ -136,11 +150,16 @@ class Study:
         return sorted(self.base.facts.kernels, key=lambda kernel: not self.base.is_own(kernel.place.file))
 
     @cached_property
-    def launches(self) -> dict[str, list[Launch]]:
-        found: dict[str, list[Launch]] = {}
+    def _launches(self) -> dict[Place, list[Launch]]:
+        found: dict[Place, list[Launch]] = {}
         for launch in self.base.facts.launches:
-            found.setdefault(launch.kernel.rpartition(".")[2], []).append(launch)
+            if launch.of is not None:
+                found.setdefault(launch.of, []).append(launch)
         return found
+
+    def launches(self, kernel: Kernel) -> list[Launch]:
+        """The places that start this kernel, and no other of its name."""
+        return self._launches.get(kernel.place, [])
 
     # -- words ---------------------------------------------------------------------------------------------------------
 
@@ -150,12 +169,32 @@ class Study:
             return said(definition.doc, width)
         methods = [name for name in definition.methods if not name.startswith("_")]
         if definition.kind == "class" and methods:
-            shown = ", ".join(methods[:6]) + (f" and {len(methods) - 6} more" if len(methods) > 6 else "")
-            return ["methods ", code(shown, width)]
+            # What is set up and asked for says least of what it does.
+            ranked = sorted(methods, key=lambda name: _PREPARES.match(name) is not None)
+            shown = list(ranked[:6])
+            while len(shown) > 1 and len(", ".join(shown)) > width:
+                shown.pop()
+            more = [f" and {len(methods) - len(shown)} more"] if len(methods) > len(shown) else []
+            return ["methods ", code(", ".join(shown), width), *more]
         if definition.kind == "class":
             bases = ", ".join(definition.bases)
-            return ["a class of ", code(bases, width)] if bases else ["a class without methods of its own"]
-        return code(self.signature(definition), width)
+            made = self.base.methods.get((definition.place.file, f"{definition.qualname}.__init__"))
+            taken = self.signature(made) if made is not None else "()"
+            with_: list[Inline] = [" made with ", code(taken, width)] if taken != "()" else []
+            return [*(["a ", code(bases, width)] if bases else ["a class without methods of its own"]), *with_]
+        return self._done(definition, width)
+
+    def _done(self, definition: Definition, width: int) -> Inline | list[Inline]:
+        """What a function without a docstring takes and returns, or sets, or calls."""
+        taken = self.signature(definition)
+        node = function_at(self.base, definition)
+        does = summed_up(node) if node is not None else None
+        if does is None:
+            return code(taken, width) if taken != "()" else "takes nothing and has no docstring"
+        how, what = does
+        if taken == "()":
+            return [f"{how} ", code(what, width)]
+        return [code(taken, width // 2), f" {how} ", code(what, width // 2)]
 
     def signature(self, definition: Definition) -> str:
         """The parameters of a function, as written, without their types."""
@@ -171,6 +210,11 @@ class Study:
         names = [re.split(r"[:=]", part)[0].strip() for part in _top_commas(inner)]
         names = [name.split()[-1].lstrip("*&") if " " in name else name for name in names if name]
         return f"({', '.join(name for name in names if name not in ('self', 'cls', '/', '*'))})"
+
+
+_PREPARES = re.compile(
+    r"(?:init|is|has|get|set|supports?|check|validate|register|can|should|need|num|log)_|finalize_|max_|size_"
+)
 
 
 def _top_commas(text: str) -> list[str]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from lmp.recon.facts import EntryPoint, Place
 from lmp.report.document.parts import Bullets, Code, Inline, Line, Link, Paragraph, Pointer, Section, Table
 from lmp.report.repository.appendix import CLI, CONFIG, ENV
-from lmp.report.repository.pieces import code, counted, joined, plural, pointer, said, sentence
+from lmp.report.repository.pieces import code, counted, joined, plural, pointer, said, sentence, tally, with_default
 from lmp.report.repository.readme import commands, note
 from lmp.report.repository.roles import ASIDE
 from lmp.report.repository.study import Study
@@ -37,11 +37,13 @@ def _entries(study: Study) -> Section:
     entries = study.entries
     servers = [e for e in entries if e.kind == "server" and study.base.is_own(e.place.file)]
     shows = [e for e in entries if e.kind in ("benchmark", "example")]
+    commands = {target.file for e in entries if e.kind == "cli" and (target := _target(study, e))}
+    scripts = [e for e in entries if e.kind in ("script", "library") and e.place.file not in commands]
     groups = (
         ("CLI", [e for e in entries if e.kind == "cli"], "console scripts of the package, pyproject.toml, setup files"),
         ("Server", servers, "FastAPI, Flask, aiohttp, gRPC, HTTP servers and their routes"),
         ("Benchmarks/examples", shows, "folders and files named after benchmarks and examples"),
-        ("Scripts", [e for e in entries if e.kind in ("script", "library")], "main blocks"),
+        ("Scripts", scripts, "main blocks of files that no command calls"),
     )
     items: list[Line] = []
     for title, found, searched in groups:
@@ -64,17 +66,21 @@ def _entries(study: Study) -> Section:
 
 def importance(study: Study, entry: EntryPoint) -> tuple[object, ...]:
     """The command that is called like the package first, applications before their routes, own code before the rest."""
-    tops = {file.partition("/")[0].lower() for file in study.base.signs}
+    tops = study.base.tops
     aside = ASIDE.search(entry.place.file) is not None or not study.base.is_own(entry.place.file)
     route = re.match(r"(GET|POST|PUT|DELETE|PATCH|WEBSOCKET) ", entry.what) is not None
     called = entry.name.replace("-", "_").lower() in tops
-    return (not called, aside and entry.kind != "cli", route)
+    here = study.entries_of(entry.place.file) if entry.kind == "server" else 0
+    return (not called, aside and entry.kind != "cli", -here, route)
 
 
 def _entry(study: Study, title: str, entry: EntryPoint) -> Line:
     target = _target(study, entry) if title == "CLI" else None
     leads: list[Inline] = [" calls ", target] if target else []
-    what: list[Inline] = [said(entry.what)] if entry.what else ["a main block"]
+    what: list[Inline] = [said(entry.what)] if entry.what else ["runs its main block"]
+    definition = study.base.around(target.file, target.line) if target else None
+    if definition is not None:
+        what = sentence(study.what(definition, 90))
     flags = sum(flag.place.file == (target.file if target else entry.place.file) for flag in study.base.facts.flags)
     if flags:
         what += [", takes ", *plural(flags, "flag"), " in its file"]
@@ -126,10 +132,8 @@ def _env(study: Study) -> list[Line]:
         if len(own) < 800
         else dict.fromkeys(r.name for r in own)
     )
-    examples = [
-        f"{name}={next((r.default for r in own if r.name == name and r.default is not None), 'none')}"
-        for name in list(names)[:5]
-    ]
+    defaults = {r.name: with_default(r.name, r) for r in reversed(own) if r.default is not None}
+    examples = [defaults.get(name, name) for name in list(names)[:5]]
     said_: Line = sentence(
         *counted(study.base.facts, "env_variables", "variable"), ": ", joined([code(each, 50) for each in examples])
     )
@@ -142,11 +146,7 @@ def _flags(study: Study) -> list[Line]:
         return ["CLI flags", "none found (searched: argparse, click, typer, fire, absl)", ""]
     own = [flag for flag in flags if study.base.is_own(flag.place.file)] or flags
     largest = max({f.place.file for f in own}, key=lambda file: (sum(f.place.file == file for f in own), file))
-    examples = [
-        f"{flag.names[0]}={flag.default}" if flag.default is not None else flag.names[0]
-        for flag in own
-        if flag.place.file == largest
-    ][:5]
+    examples = [with_default(flag.names[0], flag) for flag in own if flag.place.file == largest][:5]
     return [
         "CLI flags",
         _where([flag.place for flag in own]),
@@ -158,13 +158,24 @@ def _files(study: Study) -> list[Line]:
     files = study.base.facts.config_files
     if not files:
         return ["config files", "none found (searched: YAML, TOML, JSON and INI files that hold settings)", ""]
-    first = files[:4]
-    keys = joined([code(name, 40) for file in first[:2] for name in file.names[:3]])
+    tables = [file for file in files if "=" in file.file.rpartition("/")[2]]
+    ranked = sorted(files, key=lambda f: (f in tables, bool(ASIDE.search(f.file)), f.file.count("/"), f.file))
+    first = [file for file in ranked if file not in tables or len(tables) == len(files)][:4]
+    keys = [
+        [Code(file.file.rpartition("/")[2]), " has ", *joined([code(name, 40) for name in file.names[:3]])]
+        for file in first[:2]
+        if file.names
+    ]
     where = joined([pointer(file.keys[0]) if file.keys else Code(file.file) for file in first])
+    more: list[Inline] = ["; ", tally(len(tables)), " more with values for one size or device each"]
     return [
         "config files",
         where,
-        sentence(*counted(study.base.facts, "config_files", "file"), *([": ", *keys] if keys else [])),
+        sentence(
+            *counted(study.base.facts, "config_files", "file"),
+            *([": ", *joined(keys, "; ")] if keys else []),
+            *(more if tables and len(tables) < len(files) else []),
+        ),
     ]
 
 

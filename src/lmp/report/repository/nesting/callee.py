@@ -18,6 +18,7 @@ from lmp.recon.facts import Definition, Place
 from lmp.report.repository.code_base import CodeBase
 from lmp.report.repository.nesting.resolving import Found, Resolver
 from lmp.report.repository.nesting.steps import Function
+from lmp.report.repository.nesting.words import PLAIN
 from lmp.report.repository.roles import ASIDE
 
 RUNS = ("forward", "__call__", "call")
@@ -55,19 +56,60 @@ class Callees:
         if not isinstance(func, (ast.Name, ast.Attribute)):
             return self._by_table(node, inside.place.file) or self._made(func, inside, function)
         name = func.attr if isinstance(func, ast.Attribute) else func.id
+        written = self._written_here(func, inside, function)
+        if written is not None:
+            return Callee(written.qualname, written)
         places = [found.place for found in self._asked("goto", func, inside.place.file) if found.kind == "function"]
         definitions = [each for place in places if place and (each := self._at_line(place, name))]
         if definitions:
             best = min(definitions, key=lambda d: (bool(ASIDE.search(d.place.file)), definitions.index(d)))
-            return Callee(best.qualname, best, _one_of(len(places), "the types it may have") if len(places) > 1 else "")
+            return Callee(
+                best.qualname, best, _one_of(len(places), "types that it may have") if len(places) > 1 else ""
+            )
         applied = self._applied(func, inside.place.file)
         return (
             applied
             or self._made(func, inside, function)
             or self._instance(func, inside)
             or self._model(func)
+            or self._partial(func, inside.place.file)
             or self._only(func, name)
         )
+
+    def _written_here(
+        self, func: ast.Name | ast.Attribute, inside: Definition, function: Function
+    ) -> Definition | None:
+        """What needs no inference: a function of this file or an import, and a method of the own class."""
+        if isinstance(func, ast.Name):
+            local = {each for node in ast.walk(function) for each in _bound(node)}
+            found = [] if func.id in local else self._named(func.id, inside.place.file)
+            plain = [each for each in found if each.kind == "function"]
+            return plain[0] if len(found) == len(plain) == 1 else None
+        attribute = _self_attribute(func)
+        if attribute is None:
+            return self._of_known(func, inside, function)
+        owner = self._class(inside)
+        if owner is None:
+            return None
+        same = [
+            d for d in self._base.by_file.get(owner.place.file, ()) if d.qualname == f"{owner.qualname}.{attribute}"
+        ]
+        # Of two of one name, a property with its setter or overloads, jedi knows which is meant.
+        return same[0] if len(same) == 1 else None
+
+    def _of_known(self, func: ast.Attribute, inside: Definition, function: Function) -> Definition | None:
+        """``self.x.method(…)`` where ``self.x`` is made from one class, ``batch.method(…)`` of a parameter's type."""
+        attribute = _self_attribute(func.value)
+        classes: list[Definition] = []
+        if attribute is not None:
+            owner = self._class(inside)
+            classes = self._classes_of(owner, attribute) if owner else []
+        elif isinstance(func.value, ast.Name):
+            bound = {each for node in ast.walk(function) for each in _bound(node) if not isinstance(node, ast.arg)}
+            named = None if func.value.id in bound else _annotated(function, func.value.id)
+            found = self._named(named, inside.place.file) if named else []
+            classes = [each for each in found if each.kind == "class"]
+        return self._method(classes[0], func.attr) if len(classes) == 1 else None
 
     # -- rules ---------------------------------------------------------------------------------------------------------
 
@@ -80,7 +122,7 @@ class Callees:
             names = _table(self._base, file, func.value.id)
             found = [each for name in names for each in self._named(name, file)]
             if found:
-                return Callee(found[0].qualname, found[0], _one_of(len(names), f"the table {func.value.id}"))
+                return Callee(found[0].qualname, found[0], _one_of(len(names), f"entries of the table {func.value.id}"))
         return None
 
     def _by_prefix(self, func: ast.Call, file: str, line: int) -> Callee | None:
@@ -93,7 +135,7 @@ class Callees:
         found = [each for name in methods if (each := self._method(owner, name))]
         if not found:
             return None
-        return Callee(found[0].qualname, found[0], _one_of(len(found), f"the methods {prefix}*"))
+        return Callee(found[0].qualname, found[0], _one_of(len(found), f"methods {prefix}*"))
 
     def _applied(self, func: ast.expr, file: str) -> Callee | None:
         """``Function.apply(…)`` of torch.autograd runs the forward of the class."""
@@ -121,7 +163,9 @@ class Callees:
         runs = [each for found in classes if (each := self._runs(found))]
         if not runs:
             return None
-        remark = "; ".join(p for p in (through, _one_of(len(runs), f"self.{attribute}") if len(runs) > 1 else "") if p)
+        remark = "; ".join(
+            p for p in (through, _one_of(len(runs), f"classes of self.{attribute}") if len(runs) > 1 else "") if p
+        )
         return Callee(runs[0].qualname, runs[0], remark)
 
     def _instance(self, func: ast.expr, inside: Definition) -> Callee | None:
@@ -145,7 +189,7 @@ class Callees:
         models = self.models
         if not models:
             return None
-        return Callee(models[0].qualname, models[0], _one_of(len(models), "the models") if len(models) > 1 else "")
+        return Callee(models[0].qualname, models[0], _one_of(len(models), "models") if len(models) > 1 else "")
 
     @cached_property
     def models(self) -> list[Definition]:
@@ -165,12 +209,22 @@ class Callees:
         )
         return sorted(found, key=lambda d: (*(bool(test(d)) for test in tests), len(d.place.file), d.place.file))
 
+    def _partial(self, func: ast.expr, file: str) -> Callee | None:
+        """``name = functools.partial(function, …)`` runs the function."""
+        given = _partials(self._base, file).get(func.id, ()) if isinstance(func, ast.Name) else ()
+        found = [each for name in given for each in self._named(name, file)]
+        return Callee(found[0].qualname, found[0]) if len(found) == 1 else None
+
     def _only(self, func: ast.expr, name: str) -> Callee | None:
         """A method that one class alone has, or that only one class with subclasses has."""
-        if not isinstance(func, ast.Attribute) or len(name) < 6 or name.startswith("__"):
+        # Lists and dicts have methods of the plain names, too.
+        if not isinstance(func, ast.Attribute) or len(name) < 6 or name.startswith("__") or name in PLAIN:
             return None
         found = [each for each in self._base.by_name.get(name, ()) if each.kind == "method"]
         if not found:
+            return None
+        if ast.unparse(func.value) == "ctx":
+            # torch.autograd's own.
             return None
         receiver = ast.unparse(func.value).lower().rpartition(".")[2].strip("_")
         words = [word for word in re.split(r"_", receiver) if len(word) > 2]
@@ -180,8 +234,9 @@ class Callees:
         if len(found) == 1:
             return Callee(found[0].qualname, found[0], "the only method of this name")
         if fitting:
-            best = min(fitting, key=lambda d: (len(d.qualname), d.place.file, d.place.line))
-            return Callee(best.qualname, best, _one_of(len(found), f"the methods {name}"))
+            shown = self.models[0].place.file if self.models else ""
+            best = min(fitting, key=lambda d: (d.place.file != shown, len(d.qualname), d.place.file, d.place.line))
+            return Callee(best.qualname, best, _one_of(len(found), f"methods {name}"))
         return None
 
     # -- classes -------------------------------------------------------------------------------------------------------
@@ -263,7 +318,7 @@ def is_dispatch(node: ast.Call) -> bool:
 
 
 def _one_of(count: int, what: str) -> str:
-    return f"one of {count} of {what}"
+    return f"one of {count} {what}"
 
 
 def _line(text: str, number: int) -> str:
@@ -289,6 +344,31 @@ def _iterated(function: Function, name: str) -> str | None:
             if element and name in _names(node.targets[0]):
                 return element
     return None
+
+
+def _annotated(function: Function, name: str) -> str | None:
+    """The class that a parameter is marked with: ``X``, ``"X"``, ``Optional[X]``, ``X | None``."""
+    arguments = function.args
+    marked = (
+        each.annotation for each in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs) if each.arg == name
+    )
+    node = next(marked, None)
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value.rpartition(".")[2] if node.value.replace(".", "_").isidentifier() else None
+    if isinstance(node, ast.Subscript) and ast.unparse(node.value).rpartition(".")[2] == "Optional":
+        node = node.slice
+    if isinstance(node, ast.BinOp) and isinstance(node.right, ast.Constant) and node.right.value is None:
+        node = node.left
+    return ast.unparse(node).rpartition(".")[2] if isinstance(node, ast.Name | ast.Attribute) else None
+
+
+def _bound(node: ast.AST) -> Iterator[str]:
+    """Names that a function gives a meaning of its own."""
+    match node:
+        case ast.Name(id=name, ctx=ast.Store()):
+            yield name
+        case ast.arg(arg=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            yield name
 
 
 def _names(node: ast.AST) -> Iterator[str]:
@@ -322,6 +402,18 @@ def _table(base: CodeBase, file: str, name: str) -> tuple[str, ...]:
             if isinstance(target, ast.Name) and target.id == name:
                 return tuple(each.id for each in node.value.values if isinstance(each, ast.Name))
     return ()
+
+
+@lru_cache(maxsize=64)
+def _partials(base: CodeBase, file: str) -> dict[str, tuple[str, ...]]:
+    """Name -> the functions that it is set to a partial of, anywhere in the file."""
+    found: dict[str, tuple[str, ...]] = {}
+    for node in ast.walk(_tree(base, file)):
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call(func=func, args=[ast.Name(id=given), *_])):
+                if ast.unparse(func).rpartition(".")[2] == "partial":
+                    found[name] = tuple(dict.fromkeys([*found.get(name, ()), given]))
+    return found
 
 
 @lru_cache(maxsize=512)

@@ -48,11 +48,14 @@ class Resolver:
         """jedi's settings are of the process: they are as before afterwards."""
         try:
             import jedi
+            from parso.cache import parser_cache
         except ImportError:
             raise UsageError("a report on a code base needs more packages: pip install lmp[report]") from None
-        before = jedi.settings.cache_directory, jedi.settings.auto_import_modules
+        before = jedi.settings.cache_directory, jedi.settings.auto_import_modules, jedi.settings.dynamic_params
         with tempfile.TemporaryDirectory(prefix="lmp-jedi-") as folder:
             jedi.settings.cache_directory, jedi.settings.auto_import_modules = folder, []
+            # Who calls a function, to tell what its parameters are, is looked for in all files: half of the time.
+            jedi.settings.dynamic_params = False
             self._project = jedi.Project(
                 self._root,
                 sys_path=[],
@@ -63,8 +66,10 @@ class Resolver:
             try:
                 yield
             finally:
-                jedi.settings.cache_directory, jedi.settings.auto_import_modules = before
+                jedi.settings.cache_directory, jedi.settings.auto_import_modules, jedi.settings.dynamic_params = before
                 self._scripts.clear()
+                # The trees of the files that it has read, which nothing asks for again.
+                parser_cache.clear()
 
     def _source_folders(self) -> list[str]:
         """``src`` and ``python``, where packages lie in them."""

@@ -46,7 +46,7 @@ class PythonWalk:
     def runs_a_model(self, step: Step) -> bool:
         """``model(…)``, ``sampler(…)``, ``self.step_fn(…)``: what is given at run time."""
         name, receiver = _called(step.node.func)
-        known = re.fullmatch(r"_?(model|forward|sampler|sample)(_fn|_call)?", name)
+        known = re.fullmatch(r"_?(model|forward|sampler|sample|(logits_?)?processor)(_fn|_call)?", name)
         return known is not None and not re.search(r"optim|lr_|sched|time|torch|nn|mx", receiver.lower())
 
 

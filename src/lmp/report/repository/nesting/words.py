@@ -30,7 +30,7 @@ _NEVER = re.compile(
     r"^_?(?:is|has|should|can|need|num|log|record|emit|report|check|assert|validate|maybe_log|increment)_|^batch_size$|metric"
     r"|(?:^|_)stats?$|time_stats|^set_\w*time|config$|_args$|_class$|^get_\w*(?:name|size|len|id|dtype|config|device|info|stats)$"
 )
-_PLAIN = frozenset(
+PLAIN = frozenset(
     [
         "append",
         "extend",
@@ -53,22 +53,28 @@ _PLAIN = frozenset(
         "send",
     ]
 )
+_RUNS = frozenset(["next", "prompt", "generate", "step"])
+"""What a batch or a scheduler does once a step: of other things these names say nothing."""
 _HOLDER = re.compile(r"cache|block|pool|alloc|schedul|queue|waiting|running|batch|kv")
 
 
 def may_matter(name: str, receiver: str) -> bool:
     """Whether a call whose name says nothing may be shown where there is room."""
     low = name.lower()
-    aside = _NEVER.search(low) or _NOT.search(low) or low in _PLAIN or low.startswith("__")
+    aside = _NEVER.search(low) or _NOT.search(low) or low in PLAIN or low.startswith("__")
     return not aside and not re.search(r"metric|logger|stats|tracer|profiler|parser$|hook$", receiver.lower())
 
 
 def weight(name: str, receiver: str) -> float:
     """3 to 1 for a call that says something, 0 for one that does not. ``receiver`` is what stands before the dot."""
     low = name.lower()
+    if low in _RUNS and _HOLDER.search(receiver.lower()) and not _NOT.search(receiver.lower()):
+        return 4
+    if re.fullmatch(r"_?(logits_?)?processor", low):
+        return 3
     if _NEVER.search(low) or re.search(r"metric|logger|stats|tracer|profiler|parser$|hook$", receiver.lower()):
         return 0
-    if low in _PLAIN:
+    if low in PLAIN:
         # Lists and dicts have these methods too: only what is known to hold requests or cache says something.
         return 2 if _HOLDER.search(receiver.lower()) and not _NOT.search(receiver.lower()) else 0
     if _NOT.search(low) and not re.search(r"prefill|decode|forward|sampl|schedul|attn|attention|_kv|alloc", low):
