@@ -194,3 +194,31 @@ def test_pointers_are_looked_for_where_it_is_said(lmp: Lmp, tmp_path: Path) -> N
     done = lmp("review", str(file), "--root", str(tmp_path / "other"))
     assert (done.exit_code, "there is no such file" in done.stdout) == (4, True)
     assert lmp("review", str(file), "--root", str(tmp_path / "gone")).exit_code == 2
+
+
+def test_packages_of_ones_own_are_found_as_reports_name_them(lmp: Lmp, tmp_path: Path) -> None:
+    """``own/own.py`` is the file own.py of the package own; ``own/own/a.py`` that of a folder."""
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here/own.py").write_text("class A:\n    pass\n")
+    file = tmp_path / "x.md"
+    file.write_text("`own/own.py:1` (`A`)\n")
+    assert lmp("review", str(file)).exit_code == 4
+    assert lmp("review", str(file), "--path", str(tmp_path / "here")).exit_code == 0
+
+
+def test_what_the_results_are_not_sure_of_is_said(lmp: Lmp, report: Path) -> None:
+    model = small.model()
+    parts = {name: part.model_copy(update={"status": "failed"}) for name, part in model.parts.items()}
+    Store(report.parents[2] / "analysis_results").save_model(model.model_copy(update={"parts": parts}))
+    code, out, _ = review(lmp, report)
+    assert code == 0
+    assert f"the results: the formulas of {small.ROOT} are NOT in agreement with execution" in out
+
+
+def test_results_that_cannot_be_read_are_said(lmp: Lmp, report: Path) -> None:
+    (file,) = (report.parents[2] / "analysis_results").glob("*/model_analysis.json")
+    file.write_text("{")
+    code, out, _ = review(lmp, report)
+    assert code == 0
+    assert "numbers were held against the list written with the report alone: " in out
+    assert "is not valid JSON" in out

@@ -51,6 +51,23 @@ def test_a_class_at_another_config_is_no_part_of_a_model(results: Path) -> None:
     assert f"{analyses.MLP}@other" in [stored.name for stored in found_in(results).roots]
 
 
+def test_a_module_that_another_one_calls_stands_in_its_report(tmp_path: Path) -> None:
+    """Also before there is any model: a second run finds the same roots as the first."""
+    store = Store(tmp_path)
+    store.save(analyses.linear())
+    store.save(analyses.mlp())
+    found = found_in(tmp_path)
+    assert [stored.name for stored in found.roots] == [analyses.MLP]
+    assert found.covered == {analyses.LINEAR: analyses.MLP}
+
+
+def test_a_result_in_the_folder_of_another_one_is_listed(results: Path) -> None:
+    (results / analyses.MLP).rename(results / "a.Other")
+    found = found_in(results)
+    assert [stored.name for stored in found.roots] == [small.ROOT]
+    assert found.unreadable["a.Other"] == f"it is of {analyses.MLP} at default, which is kept in {analyses.MLP}/"
+
+
 def test_an_empty_folder_has_nothing(tmp_path: Path) -> None:
     assert found_in(tmp_path / "none").roots == ()
 
@@ -79,6 +96,8 @@ def making(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
         if class_path == analyses.MLP:
             raise TraceFailed("it cannot be run\nmore")
+        if class_path == analyses.LINEAR:
+            raise ValueError("it is wrong")
         return Facts(class_path)
 
     def write(folder: Path, facts: Facts) -> Written:
@@ -86,7 +105,9 @@ def making(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         report = Report("a", IMPLEMENTATIONS, "# a\n", Ledger(kind="model", subject=facts.class_path))
         file = folder / report.file
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(report.text)
+        file.write_text("# a\n\n![b](../assets/a-b.svg)\n")
+        (folder / "assets").mkdir(exist_ok=True)
+        (folder / "assets/a-b.svg").write_text("<svg/>")
         return Written(file, [file])
 
     monkeypatch.setattr("lmp.report.gathering.gather", gather)
@@ -120,3 +141,23 @@ def test_unchanged_reports_are_not_made_again(results: Path, tmp_path: Path, mak
     (tmp_path / "out" / everything.STATE).write_text("[]")
     run()
     assert making == [small.ROOT] * 4
+
+    (tmp_path / "out/assets/a-b.svg").unlink()
+    run()
+    assert making == [small.ROOT] * 5
+    run()
+    assert making == [small.ROOT] * 5
+
+
+def test_a_bug_with_one_stops_no_other(tmp_path: Path, making: list[str]) -> None:
+    store = Store(tmp_path / "results")
+    store.save(analyses.linear())
+    store.save_model(small.model(parts={small.ROOT: small.model().parts[small.ROOT]}))
+    listed = report_all(
+        tmp_path / "out", Options(tmp_path / "results"), lambda name, stage: None, device_named("H100"), False
+    )
+    assert {one.stored.name: one.why_not for one in listed} == {
+        small.ROOT: "",
+        analyses.LINEAR: "ValueError: it is wrong: this is a bug in lmp; "
+        f"`lmp report {analyses.LINEAR} --debug` shows where",
+    }

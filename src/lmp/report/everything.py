@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
 
 from lmp.errors import InvalidAnalysis, LmpError, NotFound, StorageError, UsageError
 from lmp.pipeline.module import Options, Progress
-from lmp.records import DEFAULT_CONFIG, ModelAnalysis
+from lmp.records import DEFAULT_CONFIG, ModelAnalysis, ModuleAnalysis
 from lmp.report.devices import Device
 from lmp.report.document.markdown import to_markdown
-from lmp.report.folder import write_changed
+from lmp.report.folder import ASSETS, narrative_name, write_changed
 from lmp.report.index import Found, Listed, Stored, index
 from lmp.store.files import storage_errors, write_whole
 from lmp.store.fingerprint import sources_fingerprint
-from lmp.store.results import FILE_NAME, MODEL_FILE_NAME, read_result
+from lmp.store.results import FILE_NAME, MODEL_FILE_NAME, Store, read_result
 
 INDEX = "index.md"
 STATE = ".lmp-state.json"
-MADE_BY = ("report", "pipeline", "expand", "formula", "flops.py", "records.py")
-"""lmp's own sources that decide what a report says."""
 
 
 def found_in(results: Path) -> Found:
@@ -33,10 +36,20 @@ def found_in(results: Path) -> Found:
             file = folder / name
             if file.is_file():
                 try:
-                    kind[folder.name] = Stored(read_result(file), file)
+                    kind[folder.name] = _stored(file)
                 except LmpError as error:
                     unreadable[folder.name] = str(error).splitlines()[0]
     return _sorted_out(models, modules, unreadable)
+
+
+def _stored(file: Path) -> Stored:
+    """Raises InvalidAnalysis for a file that is no result, or is one that is kept in another folder."""
+    found = Stored(read_result(file), file)
+    config = found.analysis.config.name
+    kept = Store(file.parent.parent).folder(found.analysis.class_name, config).name
+    if kept != file.parent.name:
+        raise InvalidAnalysis(f"it is of {found.analysis.class_name} at {config}, which is kept in {kept}/")
+    return found
 
 
 def _sorted_out(models: dict[str, Stored], modules: dict[str, Stored], unreadable: dict[str, str]) -> Found:
@@ -47,10 +60,44 @@ def _sorted_out(models: dict[str, Stored], modules: dict[str, Stored], unreadabl
             for name in (part, f"{part}@{model.analysis.config.name}"):
                 if name in modules and name != model.name and _is_of(modules[name], model):
                     covered.setdefault(name, model.name)
+    alone = {name: stored for name, stored in modules.items() if name not in covered and name not in models}
+    for name, owner in _called(alone, modules).items():
+        covered.setdefault(name, owner)
     inside = {name for name in covered if name in models}
     roots = [stored for name, stored in models.items() if name not in inside]
-    roots += [stored for name, stored in modules.items() if name not in covered and name not in models]
+    roots += [stored for name, stored in alone.items() if name not in covered]
     return Found(tuple(sorted(roots, key=lambda stored: stored.name)), dict(sorted(covered.items())), unreadable)
+
+
+def _called(alone: Mapping[str, Stored], modules: Mapping[str, Stored]) -> dict[str, str]:
+    """Of modules that no stored model has in it: what is called by another one -> the outermost that calls it."""
+    calls = {name: list(_callees(stored, modules)) for name, stored in alone.items()}
+    called = {name for names in calls.values() for name in names}
+    found: dict[str, str] = {}
+    for root in (name for name in alone if name not in called):
+        waiting = list(calls[root])
+        while waiting:
+            name = waiting.pop()
+            if name not in found and name != root:
+                found[name] = root
+                waiting += calls.get(name, [])
+    return found
+
+
+def _callees(stored: Stored, modules: Mapping[str, Stored]) -> Iterator[str]:
+    """The results in the folder that a module's formulas refer to."""
+    from lmp.pipeline.module import references_of
+
+    if not isinstance(stored.analysis, ModuleAnalysis):
+        return
+    try:
+        references = references_of(stored.analysis)
+    except LmpError:
+        return  # making its report says what is wrong with it
+    for called in references:
+        for name in (called, f"{called}@{stored.analysis.config.name}"):
+            if name in modules and _is_of(modules[name], stored):
+                yield name
 
 
 def _is_of(module: Stored, model: Stored) -> bool:
@@ -71,14 +118,15 @@ def report_all(folder: Path, options: Options, progress: Progress, device: Devic
     state = _State(folder)
     listed = []
     for stored in found.roots:
-        made_from = _made_from(stored, device, html)
         one = Listed(stored)
         listed.append(one)
-        one.report = state.unchanged(stored.name, made_from)
+        one.report = state.unchanged(stored.name, _made_from(stored, options, device, html))
         if one.report is None:
             _make(one, folder, options, progress, device, html)
             if one.report is not None:
-                state.remember(stored.name, made_from, one.report)
+                one.stored = _as_it_is_now(stored)
+                made_from = _made_from(one.stored, options, device, html)
+                state.remember(stored.name, made_from, one.report, html)
                 state.save()  # what is done is done, whatever comes next
     with storage_errors(folder, "--reports"):
         write_changed(folder / INDEX, to_markdown(index(folder, listed, found)).encode())
@@ -97,6 +145,11 @@ def _make(one: Listed, folder: Path, options: Options, progress: Progress, devic
         if isinstance(error, StorageError):
             raise
         one.why_not = str(error).splitlines()[0]
+        return
+    except Exception as error:  # a bug with one of them is no reason to leave the others out
+        name = one.stored.analysis.class_name
+        first = (str(error).splitlines() or [""])[0]
+        one.why_not = f"{type(error).__name__}: {first}: this is a bug in lmp; `lmp report {name} --debug` shows where"
         return
     one.report, one.changed = written.file.relative_to(folder).as_posix(), bool(written.changed) or is_new
     one.notes = written.notes
@@ -120,12 +173,42 @@ def _options_of(stored: Stored, options: Options) -> Options:
     return wanted
 
 
-def _made_from(stored: Stored, device: Device, html: bool) -> str:
-    """Changes when the report would."""
+def _as_it_is_now(stored: Stored) -> Stored:
+    """What was linked or analysed again for the report."""
+    file = stored.file.with_name(MODEL_FILE_NAME)
+    return Stored(read_result(file), file) if file.is_file() else stored
+
+
+def _made_from(stored: Stored, options: Options, device: Device, html: bool) -> str:
+    """Changes when the report would: with the results, the sources that they are of, and lmp's own."""
+    from lmp.source.trees import completed, find_trees, sha256_of
+
+    analysis, store = stored.analysis, Store(stored.file.parent.parent)
+    parts = [sha256_of(stored.file.read_bytes()), _own_sources(), device.name, f"html={html}"]
+    trees = completed(find_trees(None, options.transformers, options.pytorch, [*options.paths] or [Path.cwd()]))
+    parts += [f"{tree.name} {tree.version}" for tree in trees if tree not in trees.extra]
+    files = {analysis.source.file}
+    if isinstance(analysis, ModelAnalysis):
+        files |= {part.file for part in analysis.parts.values() if part.file is not None}
+        for name in analysis.parts:
+            parts += [str(store.file_hash(name, config)) for config in (analysis.config.name, DEFAULT_CONFIG.name)]
+    for file in sorted(files):
+        path = trees.path_of(file)
+        parts.append(f"{file} {sha256_of(path.read_bytes()) if path is not None else ''}")
+    return sha256_of("\n".join(parts).encode())
+
+
+@functools.cache
+def _own_sources() -> str:
+    """Of lmp itself, the files of its pages included."""
     from lmp.source.trees import sha256_of
 
-    parts = [sha256_of(stored.file.read_bytes()), sources_fingerprint(MADE_BY), device.name, f"html={html}"]
-    return sha256_of("\n".join(parts).encode())
+    static = Path(__file__).parent / "page" / "static"
+    pages = [sha256_of(file.read_bytes()) for file in sorted(static.iterdir()) if file.is_file()]
+    return "\n".join((sources_fingerprint(("",)), *pages))
+
+
+_PICTURE = re.compile(r"!\[[^\]]*\]\(\.\./assets/([^)\s]+)\)")
 
 
 class _State:
@@ -133,7 +216,7 @@ class _State:
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._file = folder, folder / STATE
-        self._known: dict[str, dict[str, str]] = {}
+        self._known: dict[str, dict[str, Any]] = {}
         try:
             content = json.loads(self._file.read_bytes())
         except (OSError, ValueError):
@@ -142,15 +225,30 @@ class _State:
             self._known = content
 
     def unchanged(self, name: str, made_from: str) -> str | None:
-        """The report's file, if it is there as it was written and would be made from the same."""
+        """The report's file, if it and what belongs to it are as they were written, and would be made from the
+        same."""
         entry = self._known.get(name, {})
-        report = str(entry.get("report"))
-        if entry.get("made_from") != made_from or entry.get("sha256") != self._hash(report):
+        files = entry.get("files")
+        if entry.get("made_from") != made_from or not isinstance(files, dict):
             return None
-        return report
+        if any(self._hash(str(file)) != sha for file, sha in files.items()):
+            return None
+        report = entry.get("report")
+        return report if isinstance(report, str) else None
 
-    def remember(self, name: str, made_from: str, report: str) -> None:
-        self._known[name] = {"made_from": made_from, "report": report, "sha256": self._hash(report) or ""}
+    def remember(self, name: str, made_from: str, report: str, html: bool) -> None:
+        files = {file: self._hash(file) for file in self._belonging(report, html)}
+        self._known[name] = {"made_from": made_from, "report": report, "files": files}
+
+    def _belonging(self, report: str, html: bool) -> Iterator[str]:
+        """The report, its page, its pictures, its numbers, and its narrative, which may not be there."""
+        yield report
+        if html:
+            yield f"{report.removesuffix('.md')}.html"
+        pictures = _PICTURE.findall((self._folder / report).read_text(encoding="utf-8"))
+        yield from dict.fromkeys(f"{ASSETS}/{unquote(picture)}" for picture in pictures)
+        stem = Path(report).name.removesuffix("-analysis.md")
+        yield from (f"{ASSETS}/{stem}-numbers.json", f"{ASSETS}/{narrative_name(stem)}")
 
     def save(self) -> None:
         with storage_errors(self._folder, "--reports"):

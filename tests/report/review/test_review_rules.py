@@ -10,6 +10,8 @@ from lmp.report.document.amounts import Claim, Term
 from lmp.report.document.ledger import Entry, Ledger
 from lmp.report.evaluating import Worth
 from lmp.report.review import Roots, review_text
+from lmp.report.review.reading import read_markdown
+from lmp.report.review.written import check_written, lines_with_digits
 
 CODE = "import os\n\n\nclass Cache:\n    def append(self, token):\n        return token\n\n\ndef last():\n    pass\n"
 """Cache is at line 4, append at 5, last at 9; ten lines."""
@@ -48,6 +50,14 @@ def found(text: str, root: Path, **labelled: Path) -> list[tuple[str, int, str]]
         "`pkg/odd name.py:4` (`Cache`)",
         "at 12:30 on http://localhost:8000/x.py:99 and python:3.11, ratio 3:4, `a:1`, `torch.nn:2`",
         "[text](pkg/nothing.py)",
+        "see pkg/cache.py:4. Then pkg/cache.py:5, and pkg/cache.py:9 (below) or pkg/cache.py:9 (Linux)",
+        "`Cache.append(token)` (`pkg/cache.py:5`) and `class Cache` (`pkg/cache.py:4`)",
+        "[text](pkg/cache.py#L4-L6) and [other](https://example.org/x/blob/main/gone.py#L99)",
+        "./pkg/cache.py:4 and image:3.11, 10:45:30, 192.168.0.1:8080, std::vector:3, node:18-slim, a.py:3.11",
+        "1. a\n   | a | b |\n   | --- | --- |\n   | x | `pkg/cache.py:4` (`Cache`) |",
+        "1. a\n   - ```\n     pkg/cache.py:4 (Cache)\n     # TODO\n     ```\n   - b",
+        "<!-- TODO: <name>, {x}\nand pkg/gone.py:4 -->\n\nx <!-- TBD --> y",
+        '<details>\n<summary>More</summary>\n\n<p align="center"><img src="x.svg" alt="{a}"></p>\n\n</details>',
     ],
 )
 def test_what_is_right_is_not_complained_about(text: str, repo: Path) -> None:
@@ -72,6 +82,18 @@ def test_what_is_right_is_not_complained_about(text: str, repo: Path) -> None:
         ("`/etc/hosts.py:1`", 1, "leads out of the folders"),
         ("`../x/y.py:1`", 1, "leads out of the folders"),
         ("`pkg/data.h:1`", 1, "cannot be read as text"),
+        ("It is at pkg/cache.py:99.", 1, "the file has 10 lines"),
+        ("lines pkg/cache.py:9–11", 1, "the file has 10 lines"),
+        ("`Cache.append(token)` (`pkg/cache.py:9`)", 1, "it stands at line 5"),
+        ("`class Cache` (`pkg/cache.py:9`)", 1, "it stands at line 4"),
+        ("see pkg/cache.py:9 (Cache)", 1, "it stands at line 4"),
+        ("[text](pkg/cache.py#L99)", 1, "the file has 10 lines"),
+        ("[text](pkg/gone.py#L4)", 1, "there is no such file"),
+        ("[text](../pkg/cache.py#L4)", 1, "leads out of the folders"),
+        ("a\n<details>pkg/cache.py:99\n</details>", 2, "the file has 10 lines"),
+        ("<!-- a\nb -->\npkg/cache.py:99", 3, "the file has 10 lines"),
+        ("a <!-- b\nc --> d\npkg/cache.py:99", 3, "the file has 10 lines"),
+        (">" * 25 + " pkg/cache.py:99", 1, "the file has 10 lines"),
     ],
 )
 def test_a_pointer_that_does_not_hold(text: str, line: int, message: str, repo: Path) -> None:
@@ -82,6 +104,28 @@ def test_a_pointer_that_does_not_hold(text: str, line: int, message: str, repo: 
 
 def test_a_label_names_a_folder(repo: Path, tmp_path: Path) -> None:
     assert found("`tree/pkg/cache.py:4` (`Cache`)", tmp_path / "one", tree=repo) == []
+
+
+def test_links_are_relative_to_the_file_and_places_may_be(repo: Path) -> None:
+    """As on GitHub: from docs/r.md, ../pkg/cache.py is the file beside docs/."""
+    (repo / "docs").mkdir()
+    (repo / "docs/near.py").write_text("x\n")
+
+    def wrong(text: str) -> list[str]:
+        roots = Roots({}, (repo,), beside=repo / "docs")
+        return [finding.message for finding in review_text("docs/r.md", text, roots).findings]
+
+    assert wrong("[a](../pkg/cache.py#L4) and [b](near.py#L1) and `near.py:1`") == []
+    assert wrong("[a](../pkg/cache.py#L11)") == ["../pkg/cache.py:11: the file has 10 lines"]
+    assert wrong("[a](pkg/cache.py#L4)") == ["pkg/cache.py:4: there is no such file"]  # there is no docs/pkg/
+    assert wrong("[a](../../x/cache.py#L4)") == [
+        "../../x/cache.py:4 leads out of the folders that are looked in: name it relative to one of them"
+    ]
+
+
+def test_what_is_nested_too_deep_is_said(repo: Path) -> None:
+    review = review_text("r.md", "a\n\n" + ">" * 150 + " TODO", Roots())
+    assert review.notes[0] == "line 3 is nested more than 100 deep: what stands in it was not looked at"
 
 
 def test_a_link_out_of_the_folder_is_not_followed(repo: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -106,6 +150,10 @@ def test_a_link_out_of_the_folder_is_not_followed(repo: Path, tmp_path_factory: 
         ("`...`", "..."),
         ("```\n[ASCII diagram of it]\n```", "[ASCII diagram of it]"),
         ("```text\nx()   # {path:line}\n```", "{path:line}"),
+        ("- Precision: [supported dtypes]", "[supported dtypes]"),
+        ("- **Compute Bound:** [operations]", "[operations]"),
+        ("[Description of overlap strategy]", "[Description of overlap strategy]"),
+        ("[Name]", "[Name]"),
     ],
 )
 def test_a_placeholder_that_is_left(text: str, left: str, repo: Path) -> None:
@@ -123,6 +171,10 @@ def test_a_placeholder_that_is_left(text: str, left: str, repo: Path) -> None:
         "a [link](x.md) and <https://example.org>",
         "`f'{x}'` and `dict[str, int]`",
         "x<br>y",
+        "## [Unreleased]",
+        "shape [B, heads, S, D], [1], [^2], and [See `x`]",
+        r"$\frac{a}{b}$ and $x_{i}^{j}$",
+        "`<details>`, `[tensor]`",
     ],
 )
 def test_what_is_no_placeholder(text: str, repo: Path) -> None:
@@ -135,12 +187,18 @@ def test_what_is_no_placeholder(text: str, repo: Path) -> None:
         ("| a | b |\n| --- | --- |\n", 1),
         ("| a | b |\n| --- | --- |\n|  |  |", 3),
         ("| a | b |\n| --- | --- |\n| `x` |  |", 3),
+        ("| ID | b |\n| --- | --- |\n| 1 | x |\n| 2 | |\n", 4),
         ("x\n\nnone found", 3),
         ("| a | b |\n| --- | --- |\n| none found | |", 3),
     ],
 )
 def test_a_table_that_is_not_filled(text: str, line: int, repo: Path) -> None:
     assert [(rule, at) for rule, at, _ in found(text, repo)] == [("table", line)]
+
+
+def test_a_row_may_be_the_heading_of_others_and_words_may_be_quoted(repo: Path) -> None:
+    assert found("| a | b |\n| --- | --- |\n| **group** | |\n| x | 1 |", repo) == []
+    assert found('what says "none found" is `none found`', repo) == []
 
 
 def test_a_table_that_says_where_was_looked(repo: Path) -> None:
@@ -266,3 +324,70 @@ def test_without_a_ledger_it_says_so() -> None:
     review = review_text("r.md", "4 kB", Roots())
     assert review.findings == []
     assert review.notes == ["the numbers were not held against results: none belong to this file"]
+
+
+# --- digits ----------------------------------------------------------------------------------------------------------
+
+WRITTEN = """# S
+
+There are 32 layers and 8 heads, by `pkg/cache.py:4`.
+
+| a | b |
+| --- | --- |
+| x | of 3 |
+| y | of 4 |
+
+```
+--> 16 --> 2
+```
+
+No digit here. Of 7.
+"""
+
+
+def of_digits(text: str) -> list[tuple[str, int, str]]:
+    """What the review says of a text that was written as WRITTEN."""
+    written = [tokens for _, tokens in lines_with_digits(read_markdown(WRITTEN))]
+    findings = check_written(read_markdown(text), written)
+    return [(finding.rule, finding.line, finding.message) for finding in findings]
+
+
+def test_lines_with_their_words_that_have_digits() -> None:
+    assert lines_with_digits(read_markdown(WRITTEN)) == [
+        (3, "32 8 pkg/cache.py:4"),
+        (7, "3"),
+        (8, "4"),
+        (11, "16 2"),
+        (14, "7"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "finding"),
+    [
+        ("32 layers", "33 layers", ("number", 3, "33 stands where lmp wrote 32")),
+        ("cache.py:4", "cache.py:5", ("pointer", 3, "pkg/cache.py:5 stands where lmp wrote pkg/cache.py:4")),
+        ("of 3", "of 9", ("number", 7, "9 stands where lmp wrote 3")),
+        ("16 -->", "15 -->", ("number", 11, "15 stands where lmp wrote 16")),
+        ("Of 7", "Of 8", ("number", 14, "8 stands where lmp wrote 7")),
+    ],
+)
+def test_a_digit_that_lmp_did_not_write(old: str, new: str, finding: tuple[str, int, str]) -> None:
+    assert of_digits(WRITTEN.replace(old, new)) == [finding]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("", ""),
+        ("| x | of 3 |\n", ""),
+        ("Of 7.", ""),
+        ("No digit here.", "No digit here.\n\nA remark on 5 things of 6."),
+        ("There are", "In all there are"),
+        ("# S", "# S\n\nBy 2 people."),
+        ("and 8 heads, ", "and heads, "),
+        ("\n", "\r\n"),
+    ],
+)
+def test_what_a_reader_adds_or_takes_away_is_his(old: str, new: str) -> None:
+    assert of_digits(WRITTEN.replace(old, new) if old else WRITTEN) == []

@@ -23,7 +23,7 @@ _MATHS = re.compile(r"(?:\\[A-Za-z]+\*?|[}^_$])\s?$")
 
 _IN_CODE = re.compile(
     r"\{path(?:_\d)?(?::line)?\}|\{(?:NAMES|keys|flags|feature_goal|git_sha|repo_name)\}|\{[a-z_]+(?: [a-z_]+)+\}"
-    r"|TODO|TBD|\.\.\.|<[a-z_ -]+>|\[[a-z_-]+(?: [a-z_-]+)+\]"
+    r"|\.\.\.|<[a-z_ -]+>|\[[a-z_-]+(?: [a-z_-]+)+\]"
 )
 """What a code span may not wholly be; `{seq_len}` is a formula, and may."""
 
