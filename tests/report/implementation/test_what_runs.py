@@ -210,3 +210,10 @@ def test_compulsory_bytes_are_known_of_every_class(small_mixture: ModelFacts) ->
 def test_more_sequences_reach_more_experts(small_mixture: ModelFacts) -> None:
     told = " ".join("".join(map(plain, line)) for line in insights(component(small_mixture, "routed experts"), {}))
     assert "no two tokens share an expert until all experts are read" in told
+
+
+def test_a_value_that_no_layer_of_the_config_uses_says_so(small_mixture: ModelFacts) -> None:
+    rows = text_of(configuration.section(small_mixture)).splitlines()
+    # decoder_sparse_step 1: every layer has experts of moe_intermediate_size, none a Qwen3MoeMLP of intermediate_size.
+    assert "No cost of this config depends on it" in next(r for r in rows if r.startswith("| `intermediate_size`"))
+    assert "No cost of this config" not in next(r for r in rows if r.startswith("| `moe_intermediate_size`"))

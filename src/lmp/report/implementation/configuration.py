@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from lmp.formula import free_variables, parse, settled
 from lmp.report.document.parts import Code, Inline, Line, Paragraph, Pointer, Section, Table
 from lmp.report.document.told import Told
 from lmp.report.facts import ModelFacts, short
@@ -127,10 +129,23 @@ def _row(
         description += ["In formulas ", Code(variable), ". "]
     if name in facts.model.pinned or variable in facts.model.pinned:
         description.append("Fixed in the formulas: they hold for this value only. ")
+    elif variable is not None and variable not in _that_matter(facts):
+        description.append("No cost of this config depends on it. ")
     if shown == "head_dim":
         description += _head_sizes(facts, bare)
     description += _read_at(_places(name, reads))
     return (parameter, [*pieces_of(_value(facts, name)), *_default(facts, names)], description)
+
+
+@functools.lru_cache(maxsize=2)
+def _that_matter(facts: ModelFacts) -> frozenset[str]:
+    """Variables of the totals, where the values are in for which alone they hold and the number of layers."""
+    values = facts.points[0].values
+    fixed = {name: value for name, value in values.items() if name in facts.model.pinned or name == NAMES["num_layers"]}
+    totals = facts.model.totals
+    formulas = [parse(text) for text in (totals.flops, totals.read, totals.write, totals.parameters_count or "0")]
+    left = settled(formulas, fixed)
+    return frozenset(fixed).union(*(free_variables(formula) for formula in left))
 
 
 def _head_sizes(facts: ModelFacts, name: str) -> list[Inline]:

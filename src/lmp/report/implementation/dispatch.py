@@ -139,7 +139,7 @@ def _deciding(facts: ModelFacts, sources: Sources) -> Iterator[Sequence[Line]]:
                 if shown:
                     yield (
                         Code(name),
-                        [f"on a {DEVICE} device: ", *shown] if _asks_device(asked.node) else shown,
+                        [f"on a {DEVICE.upper()} device: ", *shown] if _asks_device(asked.node) else shown,
                         ["asked at ", piece.pointer(node.lineno, name), ", answered at ", asked.here],
                     )
 
