@@ -7,7 +7,7 @@ from pathlib import Path
 from lmp.report.document.markdown import to_markdown
 from lmp.report.document.parts import Document
 from lmp.report.facts import ModelFacts
-from lmp.report.implementation import catalog
+from lmp.report.implementation import catalog, faq
 from lmp.report.implementation.operators import Catalogue, Row
 
 
@@ -65,3 +65,16 @@ def test_lines_with_one_more_are_one_line(small_llama: ModelFacts, transformers_
     lines = (transformers_tree / "models/llama/modeling_llama.py").read_text(encoding="utf-8").splitlines()
     line = max(n for n, line in enumerate(lines, 1) if "return CausalLMOutputWithPast(" in line)
     assert f" and line {line} | " in text_of(small_llama)
+
+
+def test_operators_of_one_call_are_counted(small_llama: ModelFacts) -> None:
+    text = to_markdown(Document("a", [], [faq.section(small_llama)]))
+    # modeling_llama.py: x * cos + rotate_half(x) * sin, of queries and keys; rotate_half() negates and concatenates.
+    assert f"`LlamaAttention, apply_rotary_pos_emb()` is not fused: {2 * 5} operators a call" in text
+    # To float32, a square, its mean, a sum, a root, two products, back: no more and no less.
+    assert "`LlamaRMSNorm` is not fused: 8 operators a call" in text
+
+
+def test_lines_are_named_by_what_they_call(small_llama: ModelFacts) -> None:
+    # activations.py: return nn.functional.silu(input)
+    assert " (`silu`) | " in text_of(small_llama)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from lmp.pipeline.flow import Op
 from lmp.report.document.parts import Block, Bullets, Code, Line, Paragraph, Section
 from lmp.report.document.told import Told
 from lmp.report.facts import ModelFacts, short
@@ -67,29 +68,44 @@ def _fused(facts: ModelFacts) -> list[Block]:
 
 
 def _apart(facts: ModelFacts, catalogue: Catalogue) -> Iterator[Line]:
-    """Modules and functions whose work is many operators."""
-    groups: dict[tuple[str, str], list[str]] = {}
-    for row in catalogue.rows.values():
-        frame = row.first.frames[0]
-        if row.first.product is not None or frame.class_name.startswith("torch."):
+    """Modules and functions whose work in one call is many operators."""
+    for (class_name, helper), calls in _calls(facts).items():
+        phase, ops = max(calls.values(), key=lambda call: len(call[1]))
+        if len(ops) < LEAST:
             continue
-        helper = frame.lines[-2].function if len(frame.lines) > 1 else ""
-        groups.setdefault((frame.class_name, helper), []).append(row.key)
-    for (class_name, helper), keys in groups.items():
-        if len(keys) > 2:
-            row = next(r for r in catalogue.rows.values() if r.key == keys[0])
-            what = f"{short(class_name)}, {helper}()" if helper else short(class_name)
-            listed = ", ".join(_spans(keys))
-            yield [
-                Code(what),
-                f" is not fused: {len(keys)} operators, each through memory ({listed}), from ",
-                row_pointer(facts, row),
-            ]
+        row = catalogue.row_of(phase, ops[0].index)
+        what = f"{short(class_name)}, {helper}()" if helper else short(class_name)
+        listed = ", ".join(_spans([catalogue.row_of(phase, op.index).key for op in ops]))
+        yield [
+            Code(what),
+            f" is not fused: {len(ops)} operators a call, each through memory ({listed}), from ",
+            row_pointer(facts, row),
+        ]
+
+
+LEAST = 3
+"""Operators that are worth being one."""
+
+
+def _calls(facts: ModelFacts) -> dict[tuple[str, str], dict[str, tuple[str, list[Op]]]]:
+    """Class and function -> of each of its modules the operators that it runs in the first phase that it has, products
+    left out."""
+    groups: dict[tuple[str, str], dict[str, tuple[str, list[Op]]]] = {}
+    for phase, flow in facts.flows.phases.items():
+        for op in flow.ops:
+            frame = op.frames[0]
+            if op.product is not None or frame.class_name.startswith("torch."):
+                continue
+            helper = frame.lines[-2].function if len(frame.lines) > 1 else ""
+            first, ops = groups.setdefault((frame.class_name, helper), {}).setdefault(frame.path, (phase, []))
+            if first == phase:
+                ops.append(op)
+    return groups
 
 
 def _spans(keys: list[str]) -> Iterator[str]:
     """``T4 to T13`` where keys follow one another."""
-    numbers = sorted(int(key[1:]) for key in keys)
+    numbers = sorted({int(key[1:]) for key in keys})
     start = last = numbers[0]
     for number in [*numbers[1:], -1]:
         if number == last + 1:

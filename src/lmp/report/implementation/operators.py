@@ -230,7 +230,11 @@ def _symbol(code: str, prefer: str) -> str | None:
     if prefer and re.search(rf"\b{re.escape(prefer)}\b", code):
         return prefer
     names = [name for name in _NAME.findall(code.partition("#")[0]) if not keyword.iskeyword(name)]
-    return next((name for name in names if name not in ("self", "torch")), None)
+    return next((name for name in names if name not in NAMESPACES), None)
+
+
+NAMESPACES = frozenset({"self", "torch", "nn", "functional", "F", "ops"})
+"""Names that say nothing of what a line does."""
 
 
 def assigned(code: str) -> str | None:
