@@ -185,3 +185,26 @@ def test_languages() -> None:
 def test_the_same_folder_is_read_the_same_twice(read: Read) -> None:
     files = {f"p{n}/m.py": f"import os\nos.getenv('A{n}')\ndef f{n}(): pass\n" for n in range(20)}
     assert read(files) == read({})
+
+
+def test_a_docstring_that_runs_on_is_told_to_its_end(one: Callable[[str], RepoFacts]) -> None:
+    facts = one(
+        '''
+        def a():
+            """Runs one step of the scheduler, and
+            gives back what is done.
+
+            More."""
+        def b():
+            """A whole sentence.
+            Another one."""
+        def c():
+            """Takes:
+            - a thing"""
+        '''
+    )
+    assert [each.doc for each in facts.definitions] == [
+        "Runs one step of the scheduler, and gives back what is done.",
+        "A whole sentence.",
+        "Takes:",
+    ]

@@ -282,3 +282,83 @@ def test_a_readme_is_quoted_as_it_stands(tmp_path: Path) -> None:
     readme = "# x\n\nmlx_lm keeps `kv_cache` and top_p for each of its many requests, `__init__` too.\n"
     report = reported(written(tmp_path / "r", {"README.md": readme, "m.py": "def f(x):\n    return x\n"}))
     assert "mlx_lm keeps kv_cache and top_p for each of its many requests, \\_\\_init\\_\\_ too" in report.text
+
+
+def test_a_variable_that_the_code_sets_is_no_pitfall(tmp_path: Path) -> None:
+    files = {
+        "start.py": 'import os\n\n\ndef start():\n    os.environ["SET_HERE"] = "1"\n',
+        "work.py": 'import os\n\n\ndef work():\n    return os.environ["SET_HERE"]\n',
+    }
+    root = written(tmp_path / "r", files)
+    report = reported(root)
+    assert "SET_HERE" not in report.section("Pitfalls / time sinks")
+    place = line_of(root, "start.py", "SET_HERE")
+    assert f"none; the code sets it at `start.py:{place}`" in report.section("Appendix A: environment variables")
+
+
+def test_a_metal_kernel_has_its_threadgroup_and_template(tmp_path: Path) -> None:
+    source = """import mlx.core as mx
+
+norm = mx.fast.metal_kernel(name="norm", input_names=["x", "w"], output_names=["y"], source="")
+
+
+def run_norm(x, w):
+    return norm(inputs=[x, w], template=[("T", x.dtype), ("D", 64)], grid=(x.size, 1, 1), threadgroup=(256, 1, 1))
+
+
+def attention(q, k):
+    return q @ k
+
+
+class KVCache:
+    def update(self, k):
+        return k
+"""
+    root = written(tmp_path / "r", {"k.py": source})
+    report = reported(root)
+    row = next(row for row in report.section("Appendix D: kernels").split("\n") if "(`norm`)" in row)
+    assert "`threadgroup = (256, 1, 1)`, `D = 64`; template `T, D`" in row
+    assert row.count("metal has none") == 2
+    assert f"launched at `k.py:{line_of(root, 'k.py', 'return norm(')}`" in row
+
+
+def test_an_attribute_and_a_marked_parameter_are_followed(tmp_path: Path) -> None:
+    source = """class Pool:
+    def allocate_slots(self, n):
+        return n
+
+
+class Batch:
+    def prepare_for_decode(self, pool):
+        return pool.allocate_slots(1)
+
+
+class Engine:
+    def __init__(self):
+        self.pool = Pool()
+
+    def step(self, batch: "Batch", model):
+        while True:
+            batch.prepare_for_decode(self.pool)
+            self.pool.allocate_slots(2)
+            logits = model(batch)
+            self.sample(logits)
+
+    def sample(self, logits):
+        return logits
+
+
+class KVCache:
+    def update(self, k):
+        return k
+
+
+def attention(q, k):
+    return q @ k
+"""
+    root = written(tmp_path / "r", {"m.py": source})
+    nesting = reported(root).section("Prefill vs decode loop (real nesting)")
+    lines = nesting.split("\n")
+    at = next(number for number, line in enumerate(lines) if line.strip().startswith("batch.prepare_for_decode"))
+    # What it calls stands one step deeper, from the class that the parameter is marked with.
+    assert f"m.py:{line_of(root, 'm.py', 'return pool.allocate_slots(1)')}" in lines[at + 1]
