@@ -306,7 +306,8 @@ def planted(file: Path, number: int, seed: int) -> Iterator[Planted]:
     is."""
     text = file.read_text(encoding="utf-8")
     ledger = Ledger.model_validate_json(ledger_file(file).read_bytes())
-    roots = Roots({tree.name: tree.root for tree in find_trees(None, None, None)}, ())
+    folders = () if ledger.folder is None else (Path(ledger.folder),)
+    roots = Roots({tree.name: tree.root for tree in find_trees(None, None, None)}, folders)
     wrong = review_text(file.name, text, roots, ledger).findings
     if wrong:
         raise SystemExit(f"{file} has findings as it is: {wrong[0].line}: {wrong[0].message}")
