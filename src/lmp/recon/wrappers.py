@@ -78,6 +78,10 @@ READS = re.compile(rb"\bos\.environ\b|\bgetenv\b|\benviron\s*[\[.]|from os impor
 """What a file that reads the environment has in it somewhere."""
 
 
+WORDS = (b"environ", b"getenv", b"from os import")
+"""One of which stands in all that the pattern meets."""
+
+
 def find(library: Library, files: Iterable[str]) -> Wrappers:
     """All wrappers: those that read themselves, then those that call them, and so on."""
     wrappers = Wrappers()
@@ -86,7 +90,9 @@ def find(library: Library, files: Iterable[str]) -> Wrappers:
     known = 0
     for _ in range(ROUNDS):
         for file in files:
-            if looked_for.search(library.raw(file)):
+            raw = library.raw(file)
+            # A search for a plain word is many times faster than one for a pattern.
+            if (looked_for is not READS or any(word in raw for word in WORDS)) and looked_for.search(raw):
                 source = library.source(file)
                 if source is not None:
                     _of_file(wrappers, library, source)

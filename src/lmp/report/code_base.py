@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,6 +39,8 @@ def read_code_base(root: Path, selection: Selection, progress: Progress) -> Repo
         )
     facts = read_repository(root, selection, progress, signs_of)
     _must_have_code(facts, root, selection)
+    # What was read stays to the end and has no cycles: Python need not go through it again and again to look for some.
+    gc.freeze()
     return facts
 
 

@@ -89,7 +89,10 @@ class ModelFacts:
             batch, seq, cache = given.values()
             given = {**self.sizes, **given}
             size = f"{seq:,} tokens" if phase == "prefill" else f"{cache:,} tokens in the cache"
-            found.append(Point(key, f"{phase}, batch {batch}, {size}", phase, values_at(self.model, given)))
+            title = f"{phase}, batch {batch}, {size}"
+            if "seq_len" not in self.model.parameters:  # a module that no tokens go through
+                title = f"one call, batch {batch}" if "batch_size" in self.model.parameters else "one call"
+            found.append(Point(key, title, phase, values_at(self.model, given)))
         return tuple(found)
 
     def point(self, key: str) -> Point:

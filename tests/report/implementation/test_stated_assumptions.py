@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -15,10 +16,11 @@ from lmp.report.implementation import faq, parallelism, performance
 from lmp.report.implementation.assumptions import masked_line
 from lmp.report.implementation.expanding import anew
 from lmp.report.implementation.kept import kept_line
-from lmp.report.implementation.parallelism import host_waits
+from lmp.report.implementation.overlap import host_waits
 from lmp.report.implementation.plans import Plans
 from lmp.report.implementation.searching import Function, Searched, reached_functions
 from lmp.report.implementation.timeline import model_lines
+from lmp.report.implementation.timing import over_devices
 
 PREFILL, DECODE = "prefill-b1-s2048", "decode-b1-c2048"
 
@@ -100,6 +102,18 @@ def test_experts_under_uniform_routing(small_latent: ModelFacts) -> None:
     assert named[f"routed.{key}.most.read"] == small_latent.amount("read", small_latent.point(key)).value
     assert named[f"bound.{key}.most.total"] == named[f"bound.{key}.total"] > named[f"bound.{key}.uniform.total"]
     assert "as if no two tokens shared an expert" in text_of(performance.section(small_latent))
+
+
+def test_bounds_over_the_devices_that_are_named(small_llama: ModelFacts) -> None:
+    # Everything fits on one device: no column says more.
+    assert "over its devices" not in text_of(performance.section(small_llama))
+    point = small_llama.point(DECODE)
+    tight = replace(small_llama, device=replace(small_llama.device, memory=250_000))
+    held = tight.named["weight_bytes"] + tight.flows.peaks[DECODE].total
+    devices = -(-held // 250_000)
+    assert devices > 1
+    assert "Eager, over its devices" in text_of(performance.section(tight))
+    assert over_devices(tight, point).value == Fraction(tight.named[f"bound.{DECODE}.total"], devices * 10**12)
 
 
 # --- the cache -------------------------------------------------------------------------------------------------------

@@ -16,11 +16,12 @@ from lmp.report.document.markdown import plain, to_markdown
 from lmp.report.document.parts import Document, Section
 from lmp.report.facts import ModelFacts
 from lmp.report.implementation import components, configuration, dataflow, head, summary
-from lmp.report.implementation.classes import MODEL, STACK, Component, _role
+from lmp.report.implementation.classes import MIXTURE, MODEL, ROUTER, STACK, Component, _role
 from lmp.report.implementation.classes import components as components_of
 from lmp.report.implementation.compulsory import compulsory_of
+from lmp.report.implementation.constraints import _with_pinned
 from lmp.report.implementation.flowing import drawn
-from lmp.report.implementation.insights import insights
+from lmp.report.implementation.insights import insights, over_cache
 
 
 def text_of(section: Section) -> str:
@@ -68,7 +69,7 @@ def test_the_time_that_fusion_saves_is_that_of_its_bytes(small_llama: ModelFacts
     tokens, hidden, calls = 2048, 64, 2 * 3 + 1
     seconds = calls * (32 * tokens * hidden + 24 * tokens) / 3.35e12
     assert f"{seconds * 1e6:.3f}" == "8.867"
-    assert any("the bound of prefill falls by 8.867 µs of the model's " in line for line in told)
+    assert any("the bound of prefill falls by at most 8.867 µs of the model's " in line for line in told)
 
 
 def test_places_that_are_alike_are_not_told_apart(small_llama: ModelFacts) -> None:
@@ -156,3 +157,43 @@ def test_values_that_classes_share_with_the_model_are_told_once(nested: ModelFac
     blocks = to_markdown(Document("t", [], [Section("s", list(head.opening(nested)))]))
     assert "hidden_size = 64, LlamaAttention.head_dim = 16" in blocks
     assert "LlamaAttention.hidden_size" not in blocks
+
+
+# --- conditions ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("assumption", "told"),
+    [
+        # Of 3 layers one is dense: the other two are there, and what holds for them is the condition.
+        ("max({num_hidden_layers} - {first_k_dense_replace}, 0) == 0 or {n_group} > 1", "n_group > 1"),
+        # No layer of the kind: nothing has to hold for it.
+        ("max({num_hidden_layers} - 3 * {first_k_dense_replace}, 0) == 0 or {n_group} > 1", None),
+        # A remainder is a condition, also where it is 0 at this config.
+        (
+            "{num_hidden_layers} - 1 == 0 or {num_heads} % {num_key_value_heads} == 0",
+            "num_heads % num_key_value_heads == 0",
+        ),
+    ],
+)
+def test_conditions_are_those_of_the_layers_that_the_config_has(
+    small_latent: ModelFacts, assumption: str, told: str | None
+) -> None:
+    assert _with_pinned(small_latent, assumption) == told
+
+
+def test_products_over_the_whole_cache_are_named(small_latent: ModelFacts) -> None:
+    # modeling_deepseek_v3.py: expand_kv() gives kv_b_proj the updated cache; the other projections take the new token.
+    lines = ["".join(map(plain, line)) for line in over_cache(component(small_latent, "attention"))]
+    assert [line.partition(" runs")[0] for line in lines] == ["kv_b_proj"]
+    assert "`kv_b_proj` runs over all tokens of the cache in every decode step" in text_of(
+        summary.section(small_latent)
+    )
+
+
+def test_no_product_of_llama_is_over_the_cache(small_llama: ModelFacts) -> None:
+    assert not list(over_cache(component(small_llama, "attention")))
+
+
+def test_what_calls_a_router_is_a_mixture_of_experts() -> None:
+    assert _role([], {ROUTER, "module"}) == MIXTURE

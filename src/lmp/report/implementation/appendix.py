@@ -9,6 +9,7 @@ from lmp.report.document.told import Told
 from lmp.report.facts import ModelFacts
 from lmp.report.implementation import classes
 from lmp.report.implementation.classes import roles_of
+from lmp.report.implementation.naming import settings_of
 
 DOCS = "../../docs/"
 """lmp's own pages, from the folder of the reports."""
@@ -62,11 +63,11 @@ def _slides(facts: ModelFacts, roles: frozenset[str]) -> bool:
 
 
 def _is_gated_by_silu(facts: ModelFacts, roles: frozenset[str]) -> bool:
-    return classes.FEED_FORWARD in roles and facts.settings.get("hidden_act") in ("silu", "swish")
+    return classes.FEED_FORWARD in roles and settings_of(facts).get("hidden_act") in ("silu", "swish")
 
 
 def _is_yarn(facts: ModelFacts, roles: frozenset[str]) -> bool:
-    return facts.settings.get("rope_parameters.rope_type") == "yarn"
+    return settings_of(facts).get("rope_parameters.rope_type") == "yarn"
 
 
 def _is_quantised(facts: ModelFacts, roles: frozenset[str]) -> bool:

@@ -117,7 +117,9 @@ def _eager(facts: ModelFacts) -> Line:
         "; nothing is compiled, captured or fused. ",
     ]
     for index, point in enumerate(_one_of_each_phase(facts)):
-        line += ["; " if index else "One call runs ", whole.amount("launches", point), f" operators ({point.title})"]
+        count = whole.amount("launches", point)
+        operators = "operator" if count.value == 1 else "operators"
+        line += ["; " if index else "One call runs ", count, f" {operators} ({point.title})"]
     return [*line, ", views and allocations not counted."]
 
 
@@ -259,6 +261,7 @@ def _spans(facts: ModelFacts, name: str, lines: list[int]) -> Iterator[tuple[Poi
         first, last = group[0], group[-1]
         pointer = facts.pointer(name, first)
         code = parsed.code(first)
+        code += "…)" if code.endswith("(") else ""
         yield Pointer(pointer.file, first, last, None), code if len(group) == 1 else f"{code} …"
 
 

@@ -129,7 +129,7 @@ def _role(kernels: list[Kernel], inner: set[str]) -> str:
         return ATTENTION
     if ATTENTION in inner and inner & {FEED_FORWARD, PLAIN_FEED_FORWARD, MIXTURE, NORM, LAYER_NORM}:
         return LAYER
-    if EXPERTS in inner:
+    if inner & {EXPERTS, ROUTER}:
         return MIXTURE
     if chooses:
         return ROUTER

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from lmp.formula import Where, num, parse_condition, settled, simplify_condition, to_text, where
+from lmp.formula import Where, evaluate, num, parse_condition, settled, simplify_condition, to_text, where
+from lmp.formula.nodes import Compare, Condition, Or
 from lmp.pipeline.flow import Flow
 from lmp.pipeline.flow import Line as Place
 from lmp.report.document.amounts import Term
@@ -256,7 +257,24 @@ def _with_pinned(facts: ModelFacts, text: str) -> str | None:
     held = settled([where(condition, num(1), num(0))], fixed)[0]
     if held == num(1):
         return None
-    return plain_formula(to_text(simplify_condition(held.condition)) if isinstance(held, Where) else text)
+    left = _without_layers(facts, held.condition) if isinstance(held, Where) else condition
+    return None if left is None else plain_formula(to_text(simplify_condition(left)))
+
+
+def _without_layers(facts: ModelFacts, condition: Condition) -> Condition | None:
+    """Of "there is no layer of a kind, or …" the rest, where the config has such layers; None where it has none."""
+    if not isinstance(condition, Or):
+        return condition
+    left: list[Condition] = []
+    for part in condition.parts:
+        match part:
+            # A remainder of 0 is a condition, and no number of layers.
+            case Compare(relation="==", left=count, right=zero) if zero == num(0) and "%" not in to_text(count):
+                if evaluate(count, facts.points[0].values) == 0:
+                    return None
+            case _:
+                left.append(part)
+    return condition if not left else left[0] if len(left) == 1 else Or(tuple(left))
 
 
 def _in_words(text: str) -> list[Inline]:

@@ -163,7 +163,9 @@ def _box(component: Component, step: Step, others: Sequence[Step], width: int) -
     if step.child is not None:
         text = f"({step.number}) {_called(component, step.child)}: {_class_name(component, step.child, last)}"
         text += _times(component, step.child)
-        returned = _flow_shape(component, step.child)
+        # Of a module that is called several times only the first call's result is known.
+        is_first = not any(other.child == step.child and other.number < step.number for other in others)
+        returned = _flow_shape(component, step.child) if is_first else None
         shapes = [returned] if returned is not None else shapes
     else:
         words = list(dict.fromkeys(op.words for op in step.ops))

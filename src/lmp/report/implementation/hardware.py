@@ -10,10 +10,10 @@ from lmp.report.document.parts import Block, Bullets, Code, Inline, Line, Pointe
 from lmp.report.facts import ModelFacts
 from lmp.report.implementation.caching import cache_of_a_token
 from lmp.report.implementation.declared import ignored_line
+from lmp.report.implementation.device_memory import devices_needed
 from lmp.report.implementation.kept import kept_line
 from lmp.report.implementation.operators import code_at, searched
 from lmp.report.implementation.peaks import with_weights
-from lmp.report.implementation.performance import devices_needed
 from lmp.report.implementation.searching import Function, Searched, reached_functions
 from lmp.source.names import dotted_name
 from lmp.source.parsed import parse

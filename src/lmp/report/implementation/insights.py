@@ -8,6 +8,7 @@ from fractions import Fraction
 
 from lmp.expand.numbers import KernelNumbers
 from lmp.formula import add, to_text
+from lmp.pipeline.flow import Op
 from lmp.report.document.amounts import Number, Term
 from lmp.report.document.parts import Code, Inline, Line
 from lmp.report.facts import ModelFacts, Point, short
@@ -32,11 +33,11 @@ NARROW = Fraction(3, 2)
 SAME = Fraction(11, 10)
 NOTHING_TO_SAVE = Fraction(101, 100)
 MOST_PARTS = 3
-PICO = 10**12
 WORTH = 100
 """The part of the model's bound, as 1 in so many, from which on what fusion saves is told as a time."""
 
 ALMOST_ALL = 99
+MOSTLY = 50
 SHOWN = Fraction(1, 20)
 """Per cent that is not 0.0 when it is written."""
 
@@ -58,6 +59,7 @@ def insights(component: Component, compulsory: Mapping[str, str]) -> list[Line]:
     if decode is not None:
         found += _between(component, prefill, decode, points)
         found += _longer(component, decode, points)
+        found += over_cache(component)
     found += _fusion(component, compulsory, stated)
     return found
 
@@ -204,7 +206,7 @@ def _between(component: Component, prefill: Point, decode: Point, points: Mappin
         yield line
         return
     line += [f"; {_batch(batched)} sequences at once raise that to ", many]
-    if _has_experts(component):
+    if _is_mostly_experts(component, batched):
         line += [
             ": more tokens reach more experts, and the weights of each that is reached are read. Counted is the most ",
             "that routing can ask for: no two tokens share an expert until all experts are read.",
@@ -216,18 +218,17 @@ def _between(component: Component, prefill: Point, decode: Point, points: Mappin
     yield line
 
 
-def _has_experts(component: Component) -> bool:
-    """Whether routed experts run in it."""
-    by_name = {c.class_name: c for c in components(component.facts)}
-    waiting, seen = [component], {component.class_name}
-    while waiting:
-        found = waiting.pop()
-        if found.role == EXPERTS:
-            return True
-        new = [name for name in found.calls if name not in seen]
-        seen.update(new)
-        waiting += [by_name[name] for name in new]
-    return False
+def _is_mostly_experts(component: Component, point: Point) -> bool:
+    """Whether routed experts move most of its bytes."""
+    experts = [c for c in components(component.facts) if c.role == EXPERTS]
+    inside = tuple(
+        {"path": path}
+        for expert in experts
+        for path in expert.paths
+        if expert is component or any(path.startswith(f"{owner}." if owner else "") for owner in component.paths)
+    )
+    share = Measure(component.facts, inside).share("bytes", point, component.measure)
+    return share is not None and share.value >= MOSTLY
 
 
 def _batch(point: Point) -> int:
@@ -258,6 +259,28 @@ def _longer(component: Component, decode: Point, points: Mapping[str, Point]) ->
         ".",
     ]
     yield from _hot_line(component, longer)
+
+
+def over_cache(component: Component) -> Iterator[Line]:
+    """Modules that it calls whose products in a decode step are over all cached tokens, not over the new one."""
+    facts, owner = component.facts, component.paths[0]
+    flow = facts.flows.phases.get("decode")
+    points = [point for point in facts.points if point.phase == "decode"]
+    if flow is None or not points:
+        return
+    longest = max(points, key=lambda point: (point.values["cache_len"], -_batch(point)))
+    called = dict.fromkeys(op.frames[0].path for op in flow.ops if op.frames and op.product is not None and _grows(op))
+    for inner in (path for path in called if path != owner and _parent(path, owner)):
+        name = inner.rpartition(".")[2]
+        share = Measure(facts, tuple({"path": f"{path}.{name}"} for path in component.paths)).share("flops", longest)
+        line: list[Inline] = [Code(name), " runs over all tokens of the cache in every decode step"]
+        line += [": ", share, f" of the model's FLOPs in {longest.title}"] if share is not None else []
+        yield [*line, "."]
+
+
+def _grows(op: Op) -> bool:
+    """Whether rows of a product that weights are in are as many as the cache has tokens."""
+    return op.category != "attention" and op.shape is not None and any("cache_len" in size for size in op.shape[:-1])
 
 
 def _tokens(facts: ModelFacts, point: Point) -> Number:
@@ -293,27 +316,30 @@ def _fusion(component: Component, compulsory: Mapping[str, str], points: list[Po
 
 
 def _saved(component: Component, point: Point, compulsory: str) -> Iterator[Inline]:
-    """By how much the bound of the whole model falls, where the component's falls to that of one kernel."""
-    facts = component.facts
-    name, whole = f"bound.{point.key}.class.{component.class_name}.total", f"bound.{point.key}.total"
-    least = facts.of_formula(compulsory, point, "B").value / facts.device.bandwidth
-    products = component.measure.amount("matmul_flops", point).value / facts.device.matmul_flops
-    if not facts.named.get(name) or max(least, products) * PICO >= facts.named[name]:
+    """By how much the bound of the whole model falls at most, where the component moves its compulsory bytes alone.
+
+    What stays is the longest of three: these bytes, its products at the matmul rate, and the time of its operators that
+    arithmetic bounds.
+    """
+    facts, device = component.facts, component.facts.device
+    name, whole = f"bound.{point.key}.class.{component.class_name}", f"bound.{point.key}.total"
+    products, more = component.measure.sum_of("m", "matmul_flops", point)
+    stays: tuple[tuple[str, dict[str, Term]], ...] = (
+        ("{b} / {rate}", {"b": Term(point=point.key, formula=compulsory), "rate": _rate(facts, device.bandwidth)}),
+        (f"({products}) / {{rate}}", {**more, "rate": _rate(facts, device.matmul_flops)}),
+        ("({c} + {v}) / 1000000000000", {"c": Term(name=f"{name}.compute"), "v": Term(name=f"{name}.vector")}),
+    )
+    if not facts.named.get(f"{name}.total"):
         return
-    terms = {"eager": Term(name=name)}
-    if least >= products:
-        terms |= {
-            "least": Term(point=point.key, formula=compulsory),
-            "rate": Term(constant=facts.device.bandwidth, source=facts.device.source),
-        }
-        saved = facts.number("{eager} / 1000000000000 - {least} / {rate}", "s", **terms)
-    else:
-        sum_, more = component.measure.sum_of("m", "matmul_flops", point)
-        terms |= {**more, "rate": Term(constant=facts.device.matmul_flops, source=facts.device.source)}
-        saved = facts.number(f"{{eager}} / 1000000000000 - ({sum_}) / {{rate}}", "s", **terms)
+    text, terms = max(stays, key=lambda stay: facts.number(stay[0], "s", **stay[1]).value)
+    saved = facts.number(f"{{eager}} / 1000000000000 - {text}", "s", eager=Term(name=f"{name}.total"), **terms)
     model = facts.number("{a} / 1000000000000", "s", a=Term(name=whole))
     if saved.value * WORTH >= model.value:
-        yield from (f"; moved so, the bound of {point.phase} falls by ", saved, " of the model's ", model)
+        yield from (f"; moved so, the bound of {point.phase} falls by at most ", saved, " of the model's ", model)
+
+
+def _rate(facts: ModelFacts, rate: int) -> Term:
+    return Term(constant=rate, source=facts.device.source)
 
 
 def _longest(facts: ModelFacts, decode: Point | None) -> Point | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
+from typing import Any
 
 from lmp.pipeline.inspection import Module
 from lmp.pipeline.observing import ObservedCall, Value
@@ -13,6 +14,12 @@ from lmp.report.facts import ModelFacts
 def plain_formula(text: str) -> str:
     """A formula as people write it: without the braces of variables."""
     return text.replace("{", "").replace("}", "")
+
+
+def settings_of(facts: ModelFacts) -> dict[str, Any]:
+    """The config's values, those of the part that the model is built from as the model's own code calls them, too."""
+    inner = {facts.without_part(name): value for name, value in facts.settings.items()}
+    return {**inner, **facts.settings}
 
 
 def shape_text(value: Value) -> str:

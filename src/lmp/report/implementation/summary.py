@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from lmp.records import Kernel
 from lmp.report.document.amounts import Number, Term
@@ -13,9 +12,9 @@ from lmp.report.facts import ModelFacts, Point
 from lmp.report.implementation import classes
 from lmp.report.implementation.classes import Component, components
 from lmp.report.implementation.drawing import pieces_of
-from lmp.report.implementation.insights import LIMITS
+from lmp.report.implementation.insights import LIMITS, over_cache
 from lmp.report.implementation.measures import Measure, ridge
-from lmp.report.implementation.naming import kind_of_layer, shape_text
+from lmp.report.implementation.naming import kind_of_layer, settings_of, shape_text
 from lmp.report.implementation.reads import reads_of
 from lmp.report.implementation.sources import place_near, sources_of
 
@@ -219,6 +218,7 @@ def _attention(facts: ModelFacts, component: Component) -> Iterator[Line]:
         line += [", computed by ", Code(_computed_by(kernel)), " at ", _place(facts, component, kernel)]
     yield [*line, "; ", component.pointer, "."]
     yield from _inside_attention(facts, component)
+    yield from over_cache(component)
 
 
 def _inside_attention(facts: ModelFacts, component: Component) -> Iterator[Line]:
@@ -256,19 +256,13 @@ def _kernel(component: Component, *categories: str) -> Kernel | None:
     return None
 
 
-def _settings(facts: ModelFacts) -> dict[str, Any]:
-    """The config's values as the model's own code calls them."""
-    inner = {facts.without_part(name): value for name, value in facts.settings.items()}
-    return {**facts.settings, **inner}
-
-
 def _constants(facts: ModelFacts, component: Component) -> Iterator[Inline]:
     """Numbers of the config that the class itself reads and that are no sizes, as limits and scales."""
     sources = sources_of(facts)
     lines, file = facts.sources[component.class_name].class_lines, component.pointer.file
     found = []
     for name, places in reads_of(facts, sources).items():
-        value = _settings(facts).get(name)
+        value = settings_of(facts).get(name)
         inside = any(p.file == file and lines[0] <= p.line <= lines[1] for p in places)
         if inside and isinstance(value, float) and not any(part in name for part in _NO_SHAPING):
             found.append(f"{name} = {value}")
@@ -281,7 +275,7 @@ _NO_SHAPING = ("eps", "dropout", "initializer")
 
 
 def _position(facts: ModelFacts, component: Component) -> Iterator[Line]:
-    settings = _settings(facts)
+    settings = settings_of(facts)
     given = {name: settings[name] for name in settings if name.startswith("rope_parameters.")}
     kind = given.get("rope_parameters.rope_type", settings.get("rope_type"))
     line: list[Inline] = ["Rotary positions"]
@@ -309,8 +303,8 @@ def _norm(facts: ModelFacts, component: Component) -> Iterator[Line]:
 
 def _feed_forward(facts: ModelFacts, component: Component) -> Iterator[Line]:
     line: list[Inline] = [f"{component.role[0].upper()}{component.role[1:]} in ", Code(component.name)]
-    if _settings(facts).get("hidden_act"):
-        line += [" with ", Code(str(_settings(facts)["hidden_act"]))]
+    if settings_of(facts).get("hidden_act"):
+        line += [" with ", Code(str(settings_of(facts)["hidden_act"]))]
     if "config.intermediate_size" in facts.named:
         line += [", ", facts.setting("intermediate_size"), " wide"]
     yield [*line, "; ", component.pointer, "."]
@@ -449,5 +443,5 @@ def _cache_update(facts: ModelFacts) -> Iterator[Line]:
 
 
 def _tied(facts: ModelFacts) -> Iterator[Line]:
-    if _settings(facts).get("tie_word_embeddings") is True:
+    if settings_of(facts).get("tie_word_embeddings") is True:
         yield "The output projection is the embedding's table (tie_word_embeddings): its parameters count once."

@@ -231,6 +231,8 @@ class _Scan:
 
     def check(self, node: ast.If, where: _Where) -> None:
         """``if capability < 9: raise …``."""
+        if not any(isinstance(each, ast.Raise) for each in (*node.body, *node.orelse)):
+            return
         test = ast.unparse(node.test)
         self.conditions.update((each, test) for each in node.body if isinstance(each, ast.Raise))
         otherwise = f"else of: {test}"

@@ -1,0 +1,58 @@
+"""How much of a model's weights the rules of tensor parallelism divide."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from lmp.report.document.amounts import Term
+from lmp.report.document.parts import Inline
+from lmp.report.facts import ModelFacts
+from lmp.report.implementation.named_modules import modules_of
+from lmp.report.implementation.plans import Plans
+
+
+def split_weights(facts: ModelFacts, plans: Plans) -> list[Inline]:
+    """How much of the weights the rules divide; what they do not is on every device."""
+    terms = _split_terms(facts, plans)
+    if not terms:
+        return []
+    share = facts.number(f"100 * ({_split_sum(terms)}) / {{all}}", "%", **terms, all=Term(name="parameters_count"))
+    return [". Rules name modules with ", share, " of the parameters; every device has all of the others"]
+
+
+def weights_each(facts: ModelFacts, plans: Plans, degree: int) -> list[Inline]:
+    """What each device holds of the weights, and whether it can."""
+    terms = _split_terms(facts, plans)
+    if not terms:
+        return []
+    each = facts.number(
+        f"{{w}} * (1 - ({_split_sum(terms)}) * ({{tp}} - 1) / ({{all}} * {{tp}}))", "B", **terms,
+        w=Term(name="weight_bytes"), all=Term(name="parameters_count"),
+        tp=Term(constant=degree, source="devices, chosen for the report"),
+    )  # fmt: skip
+    room = facts.number("{m}", "B", m=Term(constant=facts.device.memory, source=facts.device.source))
+    line: list[Inline] = [", where each holds ", each, " of the weights"]
+    if each.value > room.value:
+        line += [f", more than one {facts.device.name} has room for (", room, "): it takes more devices"]
+    return line
+
+
+def _split_sum(terms: Mapping[str, Term]) -> str:
+    return " + ".join(f"{{p{n}}} * {{n{n}}}" for n in range(len(terms) // 2))
+
+
+def _split_terms(facts: ModelFacts, plans: Plans) -> dict[str, Term]:
+    """Parameters of the modules that rules of tensor parallelism name, and how many there are of each."""
+    named = [rule for rule in plans.rules["tensor"] if "replicat" not in rule.style]
+    named += [plans.implied] if plans.implied is not None else []
+    paths: dict[str, None] = {}
+    for rule in named:
+        for path, _ in modules_of(facts, rule.pattern) or modules_of(facts, rule.pattern.rpartition(".")[0]):
+            paths.setdefault(path)
+    inner = [p for p in paths if not any(p.startswith(f"{other}.") for other in paths)]
+    terms: dict[str, Term] = {}
+    for number, path in enumerate(inner):
+        terms[f"p{number}"] = Term(name=f"parameters.{path}")
+        terms[f"n{number}"] = Term(name=f"count.{path}")
+    known = all(term.name in facts.named for term in terms.values())
+    return terms if known else {}
