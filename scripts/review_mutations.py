@@ -70,10 +70,11 @@ class Page:
         return ((n, line) for n, line in self.where(lambda fence: fence is None) if not line.startswith(("|", "#")))
 
     def rows(self) -> Iterator[tuple[int, str]]:
-        """Of tables, without their headings."""
+        """Of tables, without their heads."""
         for n, line in self.where(lambda fence: fence is None):
-            is_body = line.startswith("| ") and n > 1 and self.lines[n - 1].startswith("|")
-            if is_body and not self.lines[n + 1].startswith("|---") and not self.lines[n + 1].startswith("| ---"):
+            is_rule = re.match(r"\| ?:?---", line) is not None
+            is_head = n + 1 < len(self.lines) and re.match(r"\| ?:?---", self.lines[n + 1]) is not None
+            if line.startswith("| ") and not is_rule and not is_head:
                 yield n, line
 
     def drawn(self) -> Iterator[tuple[int, str]]:
@@ -163,6 +164,13 @@ def an_empty_row(page: Page, _: random.Random) -> Iterator[Found]:
         cells = re.split(r"(?<!\\)\|", line)
         if len(cells) > 3 and "none found" not in line:
             yield n, "|".join((*cells[:2], *("  " for _ in cells[3:]), "")), cells[1].strip()
+
+
+def without_its_rule(page: Page, _: random.Random) -> Iterator[Found]:
+    """A table without the line under its head."""
+    for n, line in page.where(lambda fence: fence is None):
+        if re.match(r"\| ?:?---", line):
+            yield n, "\0", page.lines[n - 1][:50]
 
 
 def exchanged(page: Page, _: random.Random) -> Iterator[Found]:
@@ -278,6 +286,7 @@ KINDS: dict[str, Kind] = {
     "number: two of a row exchanged": exchanged,
     "placeholder left": a_placeholder,
     "table: an empty row": an_empty_row,
+    "table: no line under its head": without_its_rule,
     "none found, without where was looked": nothing_searched,
     "drawing: a shifted line": a_shifted_line,
     "drawing: an open box": an_open_box,
@@ -306,7 +315,8 @@ def planted(file: Path, number: int, seed: int) -> Iterator[Planted]:
     is."""
     text = file.read_text(encoding="utf-8")
     ledger = Ledger.model_validate_json(ledger_file(file).read_bytes())
-    roots = Roots({tree.name: tree.root for tree in find_trees(None, None, None)}, ())
+    folders = () if ledger.folder is None else (Path(ledger.folder),)
+    roots = Roots({tree.name: tree.root for tree in find_trees(None, None, None)}, folders)
     wrong = review_text(file.name, text, roots, ledger).findings
     if wrong:
         raise SystemExit(f"{file} has findings as it is: {wrong[0].line}: {wrong[0].message}")

@@ -189,6 +189,7 @@ def test_what_is_no_placeholder(text: str, repo: Path) -> None:
         ("| a | b |\n| --- | --- |\n| `x` |  |", 3),
         ("| ID | b |\n| --- | --- |\n| 1 | x |\n| 2 | |\n", 4),
         ("x\n\nnone found", 3),
+        ("| a | b |\nx", 1),
         ("| a | b |\n| --- | --- |\n| none found | |", 3),
     ],
 )

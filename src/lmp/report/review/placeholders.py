@@ -29,6 +29,7 @@ _IN_CODE = re.compile(
 
 _IN_FENCE = re.compile(r"\{path(?:_\d)?(?::line)?\}|\[(?:ASCII|Diagram|Task|Brief)[^\]]*\]|\bTBD\b")
 _NUMBERED = re.compile(r"\d+\.?|\.\.\.|…")
+_ROW = re.compile(r"\|[^|]*\|[^|]*\|.*(?<=\|)")
 _SAYS_NONE = re.compile(rf"(?<![\w\"“'‘]){NONE_FOUND}\b")
 _CHECKBOX = re.compile(r"^\[[ xX]\] ")
 
@@ -78,6 +79,8 @@ def check_tables(text: Text, strict: bool = False) -> Iterator[ReviewFinding]:
                 if not first.startswith(NONE_FOUND) and (strict or not filled or _NUMBERED.fullmatch(first)):
                     yield _unfilled(line, f"nothing is said of {first.replace(OPEN, '').replace(CLOSE, '')}")
     for piece in text.pieces:
+        if _ROW.fullmatch(piece.text.strip()):
+            yield _unfilled(piece.line, "a row outside of any table: a line of dashes is due under the table's head")
         if says_none(piece.prose) and "(searched:" not in piece.text:
             yield _unfilled(piece.line, f'"{NONE_FOUND}" does not say where was looked: (searched: …)')
 

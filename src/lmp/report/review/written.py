@@ -8,6 +8,8 @@ found. Lines that were added or taken away are somebody's own.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 
@@ -18,6 +20,8 @@ _TOKEN = re.compile(r"[\w./:,%+#-]*\d[\w./:,%+#-]*")
 _PLACE = re.compile(r"\.\w+:\d+")
 ALIKE = 0.5
 """Share of the same tokens from which a line is the one that was written there."""
+MOST_LINES = 400
+"""Lines in a row that are held against one another where none is the same."""
 
 
 def lines_with_digits(text: Text) -> list[tuple[int, str]]:
@@ -39,11 +43,40 @@ def check_written(text: Text, written: Sequence[str]) -> Iterator[ReviewFinding]
     """``written`` are the lines as `lines_with_digits` had them when the report was written."""
     now = lines_with_digits(text)
     texts = [tokens for _, tokens in now]
-    matcher = SequenceMatcher(None, written, texts)
-    for kind, first, last, start, end in matcher.get_opcodes():
+    start, first = 0, 0
+    for same, same_now in (*_anchors(written, texts), (len(written), len(texts))):
+        for old, at in _replaced(written[start:same], texts[first:same_now]):
+            yield from _changed(old, texts[first + at], now[first + at][0])
+        start, first = same + 1, same_now + 1
+
+
+def _anchors(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int]]:
+    """Indices of lines that both have, each of them once, in an order that both have: as many as there are."""
+    places, counts = {line: at for at, line in enumerate(old)}, (Counter(old), Counter(new))
+    alike = [(places[line], at) for at, line in enumerate(new) if counts[0][line] == counts[1][line] == 1]
+    # The longest run of them whose old places rise: of each length the one that ends first.
+    ends: list[int] = []
+    last: list[int] = []
+    before: list[int] = []
+    for number, (place, _) in enumerate(alike):
+        length = bisect_left(ends, place)
+        ends[length : length + 1] = [place]
+        last[length : length + 1] = [number]
+        before.append(last[length - 1] if length else -1)
+    found, number = [], last[-1] if last else -1
+    while number >= 0:
+        found.append(alike[number])
+        number = before[number]
+    return found[::-1]
+
+
+def _replaced(before: Sequence[str], after: Sequence[str]) -> Iterator[tuple[str, int]]:
+    """Lines in the place of one another: an old one, and the index of the new one."""
+    if max(len(before), len(after)) > MOST_LINES:
+        return  # another text
+    for kind, first, last, start, end in SequenceMatcher(None, before, after).get_opcodes():
         if kind == "replace":
-            for before, at in _pairs(written[first:last], texts[start:end]):
-                yield from _changed(before, texts[start + at], now[start + at][0])
+            yield from ((old, start + at) for old, at in _pairs(before[first:last], after[start:end]))
 
 
 def _pairs(before: Sequence[str], after: Sequence[str]) -> Iterator[tuple[str, int]]:
