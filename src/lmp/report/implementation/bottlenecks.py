@@ -8,6 +8,7 @@ from lmp.report.bounds import LIMITS, Bound
 from lmp.report.document.amounts import Number, Term
 from lmp.report.document.parts import Block, Bold, Bullets, Code, Image, Inline, Line, Paragraph, Table
 from lmp.report.facts import ModelFacts, Point, short
+from lmp.report.folder import file_name
 from lmp.report.implementation.operators import joined
 from lmp.report.implementation.overlap import host_waits
 from lmp.report.implementation.plans import Plans
@@ -44,7 +45,7 @@ def bottleneck_blocks(facts: ModelFacts) -> list[Block]:
         ),
         *_shared(facts),
         Image(
-            f"../assets/{facts.name}-roofline.svg",
+            f"../assets/{file_name(facts.name)}-roofline.svg",
             f"{facts.name}: roofline on {facts.device.name} at the stated points",
         ),
     ]

@@ -7,6 +7,7 @@ from importlib import metadata
 
 from lmp.report import warnings
 from lmp.report.document.parts import Block, Bold, Bullets, Code, Inline, Line, Paragraph
+from lmp.report.document.quoting import quoted
 from lmp.report.facts import ModelFacts, short
 from lmp.report.implementation.constraints import pinned_of
 from lmp.report.implementation.naming import plain_formula
@@ -51,7 +52,7 @@ def _versions(facts: ModelFacts) -> dict[str, str]:
 
 def _config(facts: ModelFacts) -> list[Inline]:
     config = facts.model.config
-    line: list[Inline] = [Code(config.name), f" from {config.origin}"]
+    line: list[Inline] = [Code(config.name), " from ", quoted(config.origin)]
     return [*line, f", sha256 {config.sha256[:HASH]}"] if config.sha256 else line
 
 

@@ -6,6 +6,7 @@ from lmp.report.bounds import Bound
 from lmp.report.document.amounts import Number, Term
 from lmp.report.document.parts import Block, Bold, Bullets, Code, Fence, Image, Inline, Line, Paragraph, Table
 from lmp.report.facts import ModelFacts, Point, short
+from lmp.report.folder import file_name
 from lmp.report.implementation.assumptions import assumed
 from lmp.report.implementation.device_memory import DEVICES, constant, devices_needed, needed_terms
 from lmp.report.implementation.timeline import layer_lines, model_lines
@@ -48,10 +49,8 @@ def timeline_blocks(facts: ModelFacts) -> list[Block]:
             blocks.append(Fence(list(layer_lines(facts, point, path)), "text"))
     blocks.append(Paragraph(_columns_read(facts)))
     blocks.append(_bounds_table(facts))
-    name = facts.name
-    blocks.append(
-        Image(f"../assets/{name}-breakdown.svg", f"{name}: bound time by part of the model at each stated point")
-    )
+    plot = f"../assets/{file_name(facts.name)}-breakdown.svg"
+    blocks.append(Image(plot, f"{facts.name}: bound time by part of the model at each stated point"))
     return blocks
 
 
