@@ -57,9 +57,14 @@ def _alignment(facts: ModelFacts, sources: Sources) -> Iterator[Line]:
 
 def _hardware(facts: ModelFacts, sources: Sources) -> Iterator[Line]:
     line: list[Inline] = ["Hardware: "]
-    asked = list(_capabilities(sources))
-    for index, (text, pointer) in enumerate(asked):
-        line += ["; " if index else "", Code(text), " at ", pointer]
+    asked: dict[str, list[tuple[str, Pointer]]] = {}
+    for function, text, pointer in _capabilities(sources):
+        asked.setdefault(function, []).append((text, pointer))
+    for number, (function, found) in enumerate(asked.items()):
+        how = " asks for one of these in a call: " if len(found) > 1 else " asks for "
+        line += ["; " if number else "", Code(f"{function}()"), how]
+        for index, (text, pointer) in enumerate(found):
+            line += [", " if index else "", Code(text), " at ", pointer]
     if not asked:
         line.append(f"none found (searched: device capabilities in {sources.searched})")
     named = facts.named
@@ -78,11 +83,12 @@ def _hardware(facts: ModelFacts, sources: Sources) -> Iterator[Line]:
     yield line
 
 
-def _capabilities(sources: Sources) -> Iterator[tuple[str, Pointer]]:
+def _capabilities(sources: Sources) -> Iterator[tuple[str, str, Pointer]]:
+    """The function or class that asks, what it asks for, and where."""
     for piece in sources.own:
         for node in ast.walk(piece.node):
             if isinstance(node, ast.Compare) and "get_device_capability" in ast.unparse(node.left):
-                yield ast.unparse(node), piece.pointer(node.lineno, "get_device_capability")
+                yield piece.node.name, ast.unparse(node), piece.pointer(node.lineno, "get_device_capability")
 
 
 def _precision(facts: ModelFacts, sources: Sources) -> Iterator[Line]:
