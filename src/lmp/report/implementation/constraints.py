@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 from lmp.formula import Where, evaluate, num, parse_condition, settled, simplify_condition, to_text, where
 from lmp.formula.nodes import Compare, Condition, Or
@@ -110,8 +110,33 @@ def _precision(facts: ModelFacts, sources: Sources) -> Iterator[Line]:
                             Code(f"{name} = {ast.unparse(value)}"),
                             " at ",
                             piece.pointer(statement.lineno, name),
-                            f": loading may keep these in float32; the analysis runs them in {facts.model.dtype}",
+                            *_kept_wide(facts, sources, name),
                         ]
+
+
+def _kept_wide(facts: ModelFacts, sources: Sources, name: str) -> Iterator[Inline]:
+    """Whether loading keeps modules that a class names in float32: the condition on the dtype under which it does."""
+    dtype = facts.model.dtype
+    asked = [(p, node) for p in sources.classes for node in ast.walk(p.node) if _asks_for(node, name)]
+    if not asked:
+        yield f": loading may keep these in float32; the analysis runs them in {dtype}"
+        return
+    piece, test = asked[0]
+    wide = [n.attr for n in ast.walk(test) if isinstance(n, ast.Attribute) and n.attr in HALVES]
+    yield f": loading keeps these in float32 where the dtype is {' or '.join(wide)} ("
+    yield piece.pointer(test.lineno, name)
+    yield f"); the analysis runs them in {dtype}" if dtype in wide else f"), not in {dtype}"
+
+
+HALVES = ("float16", "bfloat16")
+
+
+def _asks_for(node: ast.AST, name: str) -> TypeGuard[ast.expr]:
+    """Whether a condition is on an attribute and on a dtype."""
+    if not isinstance(node, ast.BoolOp):
+        return False
+    names = {inner.attr for inner in ast.walk(node) if isinstance(inner, ast.Attribute)}
+    return name in names and not names.isdisjoint(HALVES)
 
 
 def _converted(facts: ModelFacts) -> Iterator[Inline]:
