@@ -100,6 +100,13 @@ def test_places_are_named_by_the_file_that_they_are_in(folder: Path) -> None:
     assert (done.exit_code, "ok; " in done.stdout) == (0, True), done.stdout
 
 
+def test_a_single_projection_is_no_feed_forward_part(folder: Path) -> None:
+    """One Linear, a relu and a product with 2."""
+    text = report_of(folder).read_text()
+    assert "**Purpose:** One projection, an activation and an element-wise product. " in text
+    assert "feed-forward" not in text
+
+
 def test_formulas_that_do_not_agree_with_execution(folder: Path) -> None:
     """The report is written, says so at its top and at the class, and the command ends with 4."""
     file = folder / "results/hostile.Hostile__/module_analysis.json"

@@ -141,16 +141,27 @@ class Bounds:
         return dict(self._parts(self.trees[point]))
 
     def inside(self, point: str, path: str) -> dict[str, Bound]:
-        """Of one run of the layer at a path: its modules, and theirs, with what each does itself; in the order in which
-        they first take time."""
+        """Of one run of the layer at a path: its modules, and theirs, with what each does itself, in the order in which
+        they run; what takes no time is left out."""
         layer = next((m for m in _modules(self.trees[point]) if m.path == path), None)
         found: dict[str, Bound] = {}
         for name, kernel in _inner(layer, path) if layer is not None else ():
             runs = Fraction(1, layer.runs) if layer is not None else Fraction(1)
             bound = bound_of(kernel, self.device)
             share = Bound(bound.compute * runs, bound.vector * runs, bound.memory * runs)
-            if share.total or name in found:
-                found[name] = found.get(name, Bound()).plus(share)
+            found[name] = found.get(name, Bound()).plus(share)
+        order = self._order(path)
+        return {name: found[name] for name in sorted(found, key=lambda name: order.get(name, 0)) if found[name].total}
+
+    def _order(self, path: str) -> dict[str, int]:
+        """Names in a layer -> where they first take time, at whichever point: kernels of one line that hold under
+        different conditions stand apart in an analysis, and a later one may be the only one that a point has."""
+        found: dict[str, int] = {}
+        for tree in self.trees.values():
+            layer = next((m for m in _modules(tree) if m.path == path), None)
+            for number, (name, kernel) in enumerate(_inner(layer, path)) if layer is not None else ():
+                if bound_of(kernel, self.device).total:
+                    found[name] = min(number, found.get(name, number))
         return found
 
     @property
@@ -225,9 +236,12 @@ def _modules(tree: ModuleNumbers) -> Iterator[ModuleNumbers]:
 
 
 def _inner(layer: ModuleNumbers, path: str) -> Iterator[tuple[str, KernelNumbers]]:
-    for kernel in layer.kernels():
-        below = kernel.path.removeprefix(path).lstrip(".")
-        name = ".".join(below.split(".")[:2]) or "the layer itself"
+    """Modules of a module of the layer together, but beside operators that it has itself each by its own name."""
+    below = [(kernel.path.removeprefix(path).lstrip("."), kernel) for kernel in layer.kernels()]
+    own = {local for local, _ in below}
+    for local, kernel in below:
+        two = ".".join(local.split(".")[:2])
+        name = (local if two in own else two) or "the layer itself"
         category = kernel.kernel.category
         if category in MATMUL_CATEGORIES and category != "matmul":
             name = f"{name}: {category}"

@@ -95,6 +95,10 @@ class ModelFacts:
             found.append(Point(key, title, phase, values_at(self.model, given)))
         return tuple(found)
 
+    def called(self, phase: str) -> str:
+        """A phase in words: of a module that no tokens go through, the one call there is."""
+        return phase if "seq_len" in self.model.parameters else "one call"
+
     def point(self, key: str) -> Point:
         return next(point for point in self.points if point.key == key)
 

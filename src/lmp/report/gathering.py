@@ -82,10 +82,17 @@ def _shown(session: ModelSession, model: ModelAnalysis, sizes: Mapping[str, int]
         reason = str(error).splitlines()[0]
         return Flows(reason=reason), Observed(reason=reason)
     there = stated_points(model)
+    sizes = {**_arguments(model), **sizes}
     peaks = {key: {**sizes, **given} for key, (_, given) in there.items()}
     names = {phase for phase, _ in there.values()}
     phases = {name: {**sizes, **given} for name, given in PHASES.items() if name in names}
     return flows_of(making, phases, peaks), observe_calls(making)
+
+
+def _arguments(model: ModelAnalysis) -> dict[str, int]:
+    """The values of constructor arguments that the numbers are worked out with: what runs has the same."""
+    known = model.parameters.items()
+    return {name: model.values[name] for name, path in known if path.startswith("init.") and name in model.values}
 
 
 def report_name(model: ModelAnalysis, options: Options) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 
@@ -13,8 +14,9 @@ from lmp.report.document.markdown import to_markdown
 from lmp.report.document.parts import Document, Section, Table
 from lmp.report.document.told import Told
 from lmp.report.facts import ModelFacts
-from lmp.report.implementation import catalog, dataflow, faq, parallelism, performance
+from lmp.report.implementation import catalog, constraints, dataflow, faq, parallelism, performance
 from lmp.report.implementation.operators import Catalogue, kinds_of
+from lmp.report.implementation.sources import sources_of
 from lmp.report.implementation.stepping import steps_of
 from lmp.report.review.diagrams import check_diagrams
 from lmp.report.review.figures import check_numbers
@@ -157,3 +159,12 @@ def test_ends_of_lives_say_where(small_llama: ModelFacts) -> None:
     embedded = next(line for line in text.splitlines() if line.startswith("| `embed_tokens` result"))
     # LlamaModel.forward() holds inputs_embeds until it returns: through the last norm, whose class runs in each layer.
     assert " in model.norm, " in embedded
+
+
+def test_what_loading_keeps_in_float32_says_for_which_dtypes(small_latent: ModelFacts, transformers_tree: Path) -> None:
+    """``_keep_in_fp32_modules_strict`` of DeepseekV3PreTrainedModel, which modeling_utils.py looks at by the dtype."""
+    lines = (transformers_tree / "modeling_utils.py").read_text().splitlines()
+    asked = next(n for n, text in enumerate(lines, 1) if "_strict is not None and dtype in (torch.float16" in text)
+    text = to_markdown(Document("t", [], [constraints.section(small_latent, sources_of(small_latent))]))
+    assert "loading keeps these in float32 where the dtype is float16 or bfloat16 (" in text
+    assert f"modeling_utils.py:{asked}` (`_keep_in_fp32_modules_strict`)" in text

@@ -13,7 +13,7 @@ import pytest
 from lmp.formula import parse, to_text
 from lmp.pipeline.module import Options
 from lmp.report.devices import device_named
-from lmp.report.document.amounts import Term
+from lmp.report.document.amounts import Number, Term
 from lmp.report.document.markdown import plain, to_markdown
 from lmp.report.document.parts import Document, Section
 from lmp.report.facts import ModelFacts
@@ -24,9 +24,11 @@ from lmp.report.implementation.classes import components as components_of
 from lmp.report.implementation.compulsory import compulsory_of, one_call
 from lmp.report.implementation.flowing import drawn
 from lmp.report.implementation.insights import calls_of, insights
+from lmp.report.implementation.plans import Plans
 from lmp.report.implementation.ran import gate_of, instance_of, items_of
 from lmp.report.implementation.reads import reads_of
 from lmp.report.implementation.sources import sources_of
+from lmp.report.implementation.split_weights import split_weights
 
 PREFILL = "prefill-b1-s2048"
 TOKENS, HIDDEN, WIDE, LAYERS = 2048, 64, 96, 3
@@ -217,3 +219,29 @@ def test_a_value_that_no_layer_of_the_config_uses_says_so(small_mixture: ModelFa
     # decoder_sparse_step 1: every layer has experts of moe_intermediate_size, none a Qwen3MoeMLP of intermediate_size.
     assert "No cost of this config depends on it" in next(r for r in rows if r.startswith("| `intermediate_size`"))
     assert "No cost of this config" not in next(r for r in rows if r.startswith("| `moe_intermediate_size`"))
+
+
+def test_what_no_rule_of_tensor_parallelism_names_is_on_every_device(small_mixture: ModelFacts) -> None:
+    """The rules for ``layers.*.mlp.gate_proj`` are for dense layers, which this config has none of."""
+    others = split_weights(small_mixture, Plans(small_mixture))[-1]
+    router, norms, heads = 8 * HIDDEN, 2 * HIDDEN, 2 * 16  # of a layer; those of queries and keys are not divided
+    assert isinstance(others, Number)
+    assert others.value == LAYERS * (router + norms + heads) + HIDDEN
+
+
+def test_a_layers_time_is_told_in_the_order_in_which_it_runs(small_mixture: ModelFacts) -> None:
+    names = list(small_mixture.bounds.inside(PREFILL, "model.layers.0"))
+    # sdpa_attention_forward() copies its result after attention; the activation is a module inside of the experts.
+    attention = names.index("self_attn: attention")
+    assert names[attention + 1 : attention + 3] == ["self_attn: sdpa_attention_forward()", "self_attn.o_proj"]
+    assert "mlp.experts.act_fn" in names
+
+
+def test_the_callers_line_is_one_of_the_callers_diagram(small_mixture: ModelFacts, transformers_tree: Path) -> None:
+    lines = (transformers_tree / "integrations/moe.py").read_text().splitlines()
+    begin = lines.index("def grouped_mm_experts_forward(")
+    first = next(number for number, line in enumerate(lines[begin:], begin + 1) if "= _grouped_linear(" in line)
+    found = drawn(component(small_mixture, "activation"))
+    assert found is not None
+    text = "".join(plain(piece) for row in found[1] for piece in row)
+    assert f"takes the caller's line {first} of grouped_mm_experts_forward()" in text

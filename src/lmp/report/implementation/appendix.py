@@ -52,6 +52,10 @@ def _shares_heads(facts: ModelFacts, roles: frozenset[str]) -> bool:
     return bool(keys and queries and keys < queries) and not _is_latent(facts, roles)
 
 
+def _prefills(facts: ModelFacts, roles: frozenset[str]) -> bool:
+    return facts.called("prefill") == "prefill"
+
+
 def _is_latent(facts: ModelFacts, roles: frozenset[str]) -> bool:
     return bool(facts.named.get("config.kv_lora_rank"))
 
@@ -103,7 +107,7 @@ GLOSSARY: tuple[tuple[str, str, Used], ...] = (
         _is_latent,
     ),
     ("launch", "one operator that moves bytes", _always),
-    ("prefill", "a call on all tokens of a prompt, with an empty cache", _always),
+    ("prefill", "a call on all tokens of a prompt, with an empty cache", _prefills),
     ("quantised", "weights stored in fewer bits than they are computed in", _is_quantised),
     ("ridge", "the intensity at which a device's arithmetic and its memory take the same time", _always),
     ("RMS normalization", "division by the root of the mean square, without a mean taken off", _has(classes.NORM)),

@@ -93,12 +93,12 @@ def _bound_by(facts: ModelFacts, limit: str) -> Iterator[Inline]:
         return
     for index, phase in enumerate(dict.fromkeys(point.phase for point in with_some)):
         points = [point for point in with_some if point.phase == phase]
-        yield f"{'; ' if index else ''}{phase}, first "
-        yield from joined([Code(name) for name, _ in _top(facts, points[0], limit)[:3]])
-        yield ": "
+        yield f"{'; ' if index else ''}{facts.called(phase)}: "
         shares = [_number(facts, f"bound.{p.key}.{limit}", f"bound.{p.key}.total") for p in points]
         yield from joined(shares)
         yield f" of the bound at its {len(points)} points" if len(points) > 1 else " of the bound"
+        yield f", most of it at {points[0].title} in "
+        yield from joined([Code(name) for name, _ in _top(facts, points[0], limit)[:3]])
     yield "."
 
 
@@ -153,7 +153,8 @@ def _synchronization(facts: ModelFacts) -> list[Inline]:
     if here:
         line += ["; " if line else "", "lines that run and may wait for the device: ", *joined(here)]
     if not line:
-        line.append(f"none found (searched: {found.text}; decisions on values in {len(facts.analyses)} analyses)")
+        analyses = _many(len(facts.analyses), "analysis", "analyses")
+        line.append(f"none found (searched: {found.text}; decisions on values in {analyses})")
     if there:
         line += ["; in the same functions, but not on the path that ran: ", *joined(there)]
     for way, wait in host_waits(Plans(facts)):
@@ -163,8 +164,14 @@ def _synchronization(facts: ModelFacts) -> list[Inline]:
     sized = sorted({op.name for op in ran_ops if op.name in SIZED})
     names = [Code(f"aten.{name}") for name in sized]
     line.append("; operators whose result has a size that only the device knows: ")
-    line += joined(names) if names else [f"none found (searched: {', '.join(SIZED)} among {len(ran_ops)} executed)"]
+    number = _many(len(ran_ops), "operator", "operators")
+    searched = f"{', '.join(SIZED)} among the {number} of the runs looked at, alike layers once"
+    line += joined(names) if names else [f"none found (searched: {searched})"]
     return line
+
+
+def _many(number: int, one: str, several: str) -> str:
+    return f"{number} {one if number == 1 else several}"
 
 
 def _ran_lines(facts: ModelFacts) -> dict[str, set[int]]:

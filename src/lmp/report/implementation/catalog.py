@@ -46,10 +46,10 @@ def section(facts: ModelFacts, told: Told | None = None) -> Section:
 
 
 def _reading(facts: ModelFacts) -> Line:
-    phases = " and ".join(facts.flows.phases) or "no phase"
+    phases = " and ".join(map(facts.called, facts.flows.phases)) or "no phase"
     return (
         "Each row is one operator as ATen runs it, at one line of one class and called by the same lines, however "
-        f"often; seen in a call on the meta device ({phases}). Dependencies are the tasks that made, or last wrote, "
+        f"often; seen on the meta device ({phases}). Dependencies are the tasks that made, or last wrote, "
         "the memory that it reads: found by following storages, views included. Weights are left out of them."
     )
 

@@ -21,6 +21,8 @@ ROUTER = "router"
 MIXTURE = "mixture of experts"
 FEED_FORWARD = "gated feed-forward"
 PLAIN_FEED_FORWARD = "feed-forward"
+GATED_PROJECTION = "gated projection"
+PROJECTION = "projection with an activation"
 NORM = "RMS normalization"
 LAYER_NORM = "layer normalization"
 POSITION = "rotary position embedding"
@@ -101,21 +103,44 @@ def _called(owner: str, kernels: list[ModelKernel]) -> Iterator[tuple[str, Model
 def roles_of(facts: ModelFacts) -> Mapping[str, str]:
     """Class path -> one of the names above, for every class of the model."""
     calls: dict[str, list[ModelKernel]] = {}
+    places: dict[str, set[str]] = {facts.model.class_name: {""}}
     for owner, kernel in _called(facts.model.class_name, facts.model.kernels):
         calls.setdefault(owner, []).append(kernel)
+        if kernel.class_name is not None:
+            places.setdefault(kernel.class_name, set()).add(kernel.path or "")
     found: dict[str, str] = {}
 
     def role(name: str) -> str:
         if name not in found:
             called = calls.get(name, [])
             inner = {role(k.class_name) for k in called if k.class_name is not None}
-            found[name] = _role(facts.analyses[name].kernels, inner)
+            linear = {k.path for k in called if k.class_name is not None and role(k.class_name) == LINEAR}
+            each = -(-len(linear) // len(places.get(name, "."))) + len(_own_products(facts.analyses[name].kernels))
+            found[name] = _role(facts.analyses[name].kernels, inner, each)
         return found[name]
 
     return {name: role(name) for name in facts.analyses if name in facts.model.parts}
 
 
-def _role(kernels: list[Kernel], inner: set[str]) -> str:
+def projections(component: Component) -> int:
+    """Products with weights in one call of a class: the linear projections that it calls, and those of its own."""
+    facts, first = component.facts, component.paths[0]
+    roles = roles_of(facts)
+    called = {
+        kernel.path
+        for owner, kernel in _called(facts.model.class_name, facts.model.kernels)
+        if owner == component.class_name and kernel.class_name is not None and roles[kernel.class_name] == LINEAR
+        if not first or (kernel.path or "").startswith(f"{first}.")
+    }
+    return len(called) + len(_own_products(component.analysis.kernels))
+
+
+def _own_products(kernels: list[Kernel]) -> set[tuple[str | None, int]]:
+    """Places of a class's own products; two conditions of one line are one."""
+    return {(k.file, k.line) for k in kernels if k.kernel_type == "basic" and k.category == "matmul"}
+
+
+def _role(kernels: list[Kernel], inner: set[str], linear: int) -> str:
     own = [k for k in kernels if k.kernel_type == "basic" and k.category != "call"]
     categories, operations = {k.category for k in own}, {k.operation for k in own}
     chooses = any("top-k" in operation for operation in operations)
@@ -135,6 +160,8 @@ def _role(kernels: list[Kernel], inner: set[str]) -> str:
         return ROUTER
     if LINEAR in inner and (ACTIVATION in inner or "activation" in categories):
         gated = "elementwise" in categories
+        if linear < 2:
+            return GATED_PROJECTION if gated else PROJECTION
         return FEED_FORWARD if gated else PLAIN_FEED_FORWARD
     return _leaf(categories, operations, inner)
 

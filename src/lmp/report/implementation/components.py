@@ -83,7 +83,7 @@ def _component(component: Component, title: str, compulsory: Mapping[str, str], 
 def _purpose(component: Component) -> list[Inline]:
     """What its kernels make of it, and what the class's own words say."""
     facts = component.facts
-    line: list[Inline] = [f"{_WORDS[component.role]}. "]
+    line: list[Inline] = [f"{_words(component)}. "]
     if component.role == classes.ATTENTION:
         line += _attention(component)
     if component.role not in _SAID:
@@ -100,6 +100,16 @@ def _purpose(component: Component) -> list[Inline]:
     if status.uncounted:
         line.append(f". Not counted: {', '.join(status.uncounted)}")
     return [*line, "."]
+
+
+def _words(component: Component) -> str:
+    """What classes of its role do; of a feed-forward part by how many projections it has."""
+    usual = {classes.FEED_FORWARD: 3, classes.PLAIN_FEED_FORWARD: 2}.get(component.role)
+    count = usual and classes.projections(component)
+    if count == usual:
+        return _WORDS[component.role]
+    product = ", an activation and an element-wise product" if usual == 3 else " with an activation"
+    return f"{count} projections{product}"
 
 
 def _attention(component: Component) -> Iterator[Inline]:
@@ -145,6 +155,8 @@ _WORDS = {
     classes.MIXTURE: "Routes each token to some of the experts and sums what they return",
     classes.FEED_FORWARD: "Two projections, one of them through an activation, multiplied and projected back",
     classes.PLAIN_FEED_FORWARD: "A projection, an activation and a projection back",
+    classes.GATED_PROJECTION: "One projection, an activation and an element-wise product",
+    classes.PROJECTION: "One projection with an activation",
     classes.NORM: "Scales each token's vector by the reciprocal root of its mean square, times a learned weight",
     classes.LAYER_NORM: "Shifts and scales each token's vector to mean 0 and variance 1",
     classes.POSITION: "Makes the cosines and sines that rotate queries and keys by their positions",

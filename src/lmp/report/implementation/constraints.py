@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 from lmp.formula import Where, evaluate, num, parse_condition, settled, simplify_condition, to_text, where
 from lmp.formula.nodes import Compare, Condition, Or
@@ -57,9 +57,14 @@ def _alignment(facts: ModelFacts, sources: Sources) -> Iterator[Line]:
 
 def _hardware(facts: ModelFacts, sources: Sources) -> Iterator[Line]:
     line: list[Inline] = ["Hardware: "]
-    asked = list(_capabilities(sources))
-    for index, (text, pointer) in enumerate(asked):
-        line += ["; " if index else "", Code(text), " at ", pointer]
+    asked: dict[str, list[tuple[str, Pointer]]] = {}
+    for function, text, pointer in _capabilities(sources):
+        asked.setdefault(function, []).append((text, pointer))
+    for number, (function, found) in enumerate(asked.items()):
+        how = " asks for one of these in a call: " if len(found) > 1 else " asks for "
+        line += ["; " if number else "", Code(f"{function}()"), how]
+        for index, (text, pointer) in enumerate(found):
+            line += [", " if index else "", Code(text), " at ", pointer]
     if not asked:
         line.append(f"none found (searched: device capabilities in {sources.searched})")
     named = facts.named
@@ -78,11 +83,12 @@ def _hardware(facts: ModelFacts, sources: Sources) -> Iterator[Line]:
     yield line
 
 
-def _capabilities(sources: Sources) -> Iterator[tuple[str, Pointer]]:
+def _capabilities(sources: Sources) -> Iterator[tuple[str, str, Pointer]]:
+    """The function or class that asks, what it asks for, and where."""
     for piece in sources.own:
         for node in ast.walk(piece.node):
             if isinstance(node, ast.Compare) and "get_device_capability" in ast.unparse(node.left):
-                yield ast.unparse(node), piece.pointer(node.lineno, "get_device_capability")
+                yield piece.node.name, ast.unparse(node), piece.pointer(node.lineno, "get_device_capability")
 
 
 def _precision(facts: ModelFacts, sources: Sources) -> Iterator[Line]:
@@ -104,8 +110,33 @@ def _precision(facts: ModelFacts, sources: Sources) -> Iterator[Line]:
                             Code(f"{name} = {ast.unparse(value)}"),
                             " at ",
                             piece.pointer(statement.lineno, name),
-                            f": loading may keep these in float32; the analysis runs them in {facts.model.dtype}",
+                            *_kept_wide(facts, sources, name),
                         ]
+
+
+def _kept_wide(facts: ModelFacts, sources: Sources, name: str) -> Iterator[Inline]:
+    """Whether loading keeps modules that a class names in float32: the condition on the dtype under which it does."""
+    dtype = facts.model.dtype
+    asked = [(p, node) for p in sources.classes for node in ast.walk(p.node) if _asks_for(node, name)]
+    if not asked:
+        yield f": loading may keep these in float32; the analysis runs them in {dtype}"
+        return
+    piece, test = asked[0]
+    wide = [n.attr for n in ast.walk(test) if isinstance(n, ast.Attribute) and n.attr in HALVES]
+    yield f": loading keeps these in float32 where the dtype is {' or '.join(wide)} ("
+    yield piece.pointer(test.lineno, name)
+    yield f"); the analysis runs them in {dtype}" if dtype in wide else f"), not in {dtype}"
+
+
+HALVES = ("float16", "bfloat16")
+
+
+def _asks_for(node: ast.AST, name: str) -> TypeGuard[ast.expr]:
+    """Whether a condition is on an attribute and on a dtype."""
+    if not isinstance(node, ast.BoolOp):
+        return False
+    names = {inner.attr for inner in ast.walk(node) if isinstance(inner, ast.Attribute)}
+    return name in names and not names.isdisjoint(HALVES)
 
 
 def _converted(facts: ModelFacts) -> Iterator[Inline]:

@@ -58,9 +58,10 @@ def _forward(facts: ModelFacts) -> list[Block]:
     phase, flow = next(iter(facts.flows.phases.items()))
     steps = steps_of(facts, flow)
     drawn = "\n".join(_drawn(facts, flow, steps))
+    which = f"{phase} call" if facts.called(phase) == phase else "call"
     return [
         Paragraph(
-            f"One {phase} call as it runs, with one layer of each kind: steps in order, the shape of what others take "
+            f"One {which} as it runs, with one layer of each kind: steps in order, the shape of what others take "
             "of each, and after ◄ the steps whose results it takes. Where the first layer of a kind takes what ran "
             "before all layers, the following ones take what the layer before them ended in. Layers run in the order "
             "of their numbers, of whichever kind they are."

@@ -63,13 +63,15 @@ def _purpose(facts: ModelFacts, sources: Sources, pieces: Sequence[Piece]) -> It
     if ran:
         yield f"forward() of {', '.join(ran)}"
     if every and not functions:
-        yield f"{'; ' if ran else ''}functions that the code may call: {_few(every)}, none of them in the runs shown"
+        yield f"{'; ' if ran else ''}functions that the code may call: {_few(every)}; no operator of the runs shown "
+        yield "comes from them"
     if functions:
         callers = [short(name) for name, a in facts.analyses.items() if any(k.function in functions for k in a.kernels)]
-        yield f"{'; ' if ran else ''}functions that {_runners(callers)} through"
         words = list(dict.fromkeys(_operations(facts, pieces[0].file, functions)))
-        yield f": {', '.join(words[:MOST_WORDS])}{', …' if len(words) > MOST_WORDS else ''}" if words else ""
-        yield f"; {beside} more that it may call, not in the runs shown" if beside else ""
+        number = sum(not isinstance(piece.node, ast.ClassDef) and piece.node.name in functions for piece in pieces)
+        yield f"{'; ' if ran else ''}{_counted(number)} that {_runners(callers)} through"
+        yield f" (operator{'s' if len(words) > 1 else ''}: {_few(words)})" if words else ""
+        yield f"; {beside} more that it may call, which no operator of the runs shown comes from" if beside else ""
     yield "." if ran or every else "Classes that the model's are built on."
 
 
@@ -84,6 +86,10 @@ def _runners(callers: Sequence[str]) -> str:
     if not callers:
         return "the model runs"
     return f"{' and '.join(callers)} {'runs' if len(callers) == 1 else 'run'}"
+
+
+def _counted(number: int) -> str:
+    return "a function" if number == 1 else f"{number} functions"
 
 
 def _few(names: Sequence[str]) -> str:

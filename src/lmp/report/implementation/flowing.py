@@ -43,7 +43,9 @@ def drawn(component: Component) -> tuple[str, list[Row]] | None:
             if steps:
                 functions = dict.fromkeys(step.function for step in steps if step.child is None)
                 names = " and ".join(f"{name}()" for name in functions) or "forward()"
-                return f"as a run of {phase} shows it, by lines of {names}", list(_rows(component, steps))
+                run = f"a run of {phase}" if component.facts.called(phase) == phase else component.facts.called(phase)
+                where = f" in {path}" if any(part.isdigit() for part in path.split(".")) else ""
+                return f"as {run} shows it{where}, by lines of {names}", list(_rows(component, steps))
     return None
 
 
@@ -93,7 +95,7 @@ def _sources(step: Step, belongs: dict[int, int], ops: dict[int, Op], path: str,
         for index in op.depends:
             number = belongs.get(index)
             if number is None:
-                yield _outside(ops[index], path)
+                yield _outside(ops[index], path, flow)
             elif number != step.number:
                 yield number
         for index in op.inputs:
@@ -102,7 +104,7 @@ def _sources(step: Step, belongs: dict[int, int], ops: dict[int, Op], path: str,
                 yield "KV cache" if tensor.kind == "cache" else "input"
 
 
-def _outside(op: Op, path: str) -> str:
+def _outside(op: Op, path: str, flow: Flow) -> str:
     """What a result from outside is called: the module beside the component, or around it, that made it."""
     parts = path.split(".")
     for frame in reversed(op.frames):
@@ -110,7 +112,13 @@ def _outside(op: Op, path: str) -> str:
         if own and own != parts[: len(own)]:
             return ".".join(own[len(_common(own, parts)) :])
     inner = op.frames[0]
-    return f"the caller's line {inner.lines[-1].line}" if inner.lines else "input"
+    if not inner.lines:
+        return "input"
+    # The line by which the caller's own diagram calls it: past a forward() that only calls a function.
+    chains = [frame.lines for other in flow.ops for frame in other.frames if frame.path == inner.path]
+    place = inner.lines[-1 - min(_shared_lines(chains), len(inner.lines) - 1)]
+    said = f"the caller's line {place.line}"
+    return said if place.function == "forward" else f"{said} of {place.function}()"
 
 
 def _common(one: Sequence[str], other: Sequence[str]) -> list[str]:

@@ -14,6 +14,7 @@ from lmp.report.facts import ModelFacts, Point, short
 from lmp.report.implementation.drawing import WIDTH, Row, length, spread, wrapped
 from lmp.report.implementation.measures import Measure
 from lmp.report.implementation.naming import kind_of_layer, module_name, observed_at, plain_formula
+from lmp.report.implementation.ran import plainly
 from lmp.report.implementation.wiring import CACHE, Wiring, own_key, parts_of
 
 # --- boxes -----------------------------------------------------------------------------------------------------------
@@ -93,7 +94,7 @@ def _is_large(one: ModuleNumbers | list[KernelNumbers], other: ModuleNumbers | l
 
 
 def _own_operators(kernels: Sequence[KernelNumbers]) -> str:
-    names = dict.fromkeys(kernel.kernel.operation for kernel in kernels)
+    names = dict.fromkeys(plainly(kernel.kernel.operation) for kernel in kernels)
     lines = sorted({k.kernel.line for k in kernels}) if all(k.kernel.function is None for k in kernels) else []
     place = "" if not lines else f" (line {lines[0]})" if len(lines) == 1 else f" (lines {lines[0]}-{lines[-1]})"
     return f"+ {', '.join(names)}{place}"

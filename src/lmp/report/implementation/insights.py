@@ -74,7 +74,8 @@ def _little(component: Component, points: Sequence[Point]) -> Line:
     line: list[Inline] = ["Less than a thousandth of the model's FLOPs and bytes: "]
     for index, point in enumerate(points):
         moved = component.measure.amount("bytes", point)
-        line += ["; " if index else "", moved, f" in {point.title}" if not index else f" in {point.phase}"]
+        where = component.facts.called(point.phase) if index else point.title
+        line += ["; " if index else "", moved, f" in {where}"]
         line += _at_least(component, point)
     return [*line, "."]
 
@@ -171,7 +172,7 @@ def _hot_line(component: Component, point: Point) -> Iterator[Line]:
     first = here[0].kernel
     words = ", ".join(dict.fromkeys(k.kernel.operation for k in here if k.once.bytes))
     yield [
-        f"Most bytes of a single line of its own in {point.phase}: {words} at ",
+        f"Most bytes of a single line of its own, {point.title}: {words} at ",
         place_near(facts, component.class_name, line, first.file, *_symbols(first.operation), first.function),
         ", ",
         measure.amount("bytes", point),
@@ -302,7 +303,7 @@ def _fusion(component: Component, compulsory: Mapping[str, str], points: list[Po
         least = facts.of_formula(formula, point, "B")
         if least.value:
             times = component.measure.over("bytes", point, Term(point=point.key, formula=formula))
-            found.append((point.phase, least, times))
+            found.append((facts.called(point.phase), least, times))
     saves = any(times.value >= NOTHING_TO_SAVE for _, _, times in found)
     line: list[Inline] = []
     for phase, least, times in found:
@@ -335,7 +336,8 @@ def _saved(component: Component, point: Point, compulsory: str) -> Iterator[Inli
     saved = facts.number(f"{{eager}} / 1000000000000 - {text}", "s", eager=Term(name=f"{name}.total"), **terms)
     model = facts.number("{a} / 1000000000000", "s", a=Term(name=whole))
     if saved.value * WORTH >= model.value:
-        yield from (f"; moved so, the bound of {point.phase} falls by at most ", saved, " of the model's ", model)
+        yield from (f"; moved so, the bound of {facts.called(point.phase)} falls by at most ", saved)
+        yield from (" of the model's ", model)
 
 
 def _rate(facts: ModelFacts, rate: int) -> Term:

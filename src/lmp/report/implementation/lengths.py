@@ -153,9 +153,16 @@ def _branches(node: ast.If) -> list[Inline]:
 
 
 def _first(body: Sequence[ast.stmt]) -> list[Inline]:
-    text = ast.unparse(body[0])
-    short = text if "\n" not in text and len(text) <= LONGEST else "a block of its own"
-    return [Code(short) if short == text else short, f" and {len(body) - 1} more" if len(body) > 1 else ""]
+    """The first statement, or what it does where it is long; and how many there are beside it."""
+    first, text = body[0], ast.unparse(body[0])
+    if "\n" not in text and len(text) <= LONGEST:
+        said: list[Inline] = [Code(text)]
+    elif isinstance(first, ast.Assign) and isinstance(first.targets[0], ast.Name):
+        said = [Code(first.targets[0].id), " is set"]
+    else:
+        said = [f"what stands in lines {first.lineno} to {first.end_lineno or first.lineno}"]
+    more = len(body) - 1
+    return [*said, f" and {more} more statement{'s' if more > 1 else ''}" if more else ""]
 
 
 LONGEST = 90

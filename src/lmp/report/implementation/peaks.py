@@ -83,7 +83,8 @@ def _composition(facts: ModelFacts, points: list[Point]) -> list[Inline]:
     point, peak = points[0], facts.flows.peaks[points[0].key]
     line: list[Inline] = [f"{point.title}"]
     if len(points) > 1:
-        line.append(f" (alike at {len(points) - 1} more of {point.phase})")
+        more = "1 more point" if len(points) == 2 else f"{len(points) - 1} more points"
+        line.append(f" (alike at {more} of {facts.called(point.phase)})")
     line += [": at the ", peak.words, *_where(facts, peak), ", with "]
     for number, (words, _, count) in enumerate(peak.alive[:MOST]):
         size = facts.number("{a}", "B", a=Term(name=f"peak.{point.key}.alive.{number}"))

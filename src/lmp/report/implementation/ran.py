@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import functools
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -254,14 +255,19 @@ def _file(component: Component, file: str | None) -> str:
 
 
 def _place(file: str, line: int, words: str) -> tuple[str, int, str]:
-    return file, line, words.removesuffix(" (causal)")
+    return file, line, plainly(words)
+
+
+def plainly(words: str) -> str:
+    """What an operator does, without how often it runs there and whether it is causal."""
+    return re.sub(r", \d+ times$", "", words).removesuffix(" (causal)")
 
 
 def kernel_of(component: Component, item: Item) -> Kernel | None:
     """What the class's analysis has for an operator."""
-    words = item.op.words.removesuffix(" (causal)")
+    words = plainly(item.op.words)
     lines = {(line.file, line.line) for line in item.chain}
     for kernel in component.analysis.kernels:
-        if kernel.operation == words and (_file(component, kernel.file), kernel.line) in lines:
+        if plainly(kernel.operation) == words and (_file(component, kernel.file), kernel.line) in lines:
             return kernel
     return None

@@ -38,10 +38,12 @@ def ran_functions(facts: ModelFacts) -> list[Function]:
                 places.update(dict.fromkeys((line.file, line.line) for line in frame.lines))
     for source in facts.sources.values():
         places.setdefault((source.forward_file, source.lines[0]))
+    # Of PyTorch only the file of the class that the report is on: else every model's would be searched.
+    own = {facts.sources[facts.model.class_name].forward_file} if facts.model.class_name in facts.sources else set()
     found: dict[tuple[str, tuple[int, int]], Function] = {}
     for file, line in places:
         path = facts.trees.path_of(file)
-        if path is None or not path.is_file() or file.startswith("torch/"):
+        if path is None or not path.is_file() or (file.startswith("torch/") and file not in own):
             continue
         try:
             function = enclosing_function(path, line)
@@ -73,7 +75,7 @@ def reached_functions(facts: ModelFacts) -> tuple[Function, ...]:
 
 def _called_by(function: Function, facts: ModelFacts, names: Names) -> Iterator[Function]:
     tree = next((t for t in facts.trees if function.path.is_relative_to(t.package_dir)), None)
-    if tree is None:
+    if tree is None or function.file.startswith("torch/"):
         return
     inside_package = function.path.relative_to(tree.package_dir)  # "." where the package is one file
     parts = inside_package.with_suffix("").parts if inside_package.name else ()
@@ -133,7 +135,7 @@ class Searched:
         shown = ", ".join(self.patterns)
         files = len({f.file for f in self.functions})
         called = " and those that they call" if any(f.called for f in self.functions) else ""
-        return f"{shown} in the functions that run{called}, of {files} files"
+        return f"{shown} in the functions that run{called}, of {files} file{'s' if files != 1 else ''}"
 
 
 def _pattern(text: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from lmp.report.document.amounts import Term
 from lmp.report.document.parts import Inline
 from lmp.report.facts import ModelFacts
-from lmp.report.implementation.named_modules import modules_of
+from lmp.report.implementation.named_modules import has_parameter, modules_of
 from lmp.report.implementation.plans import Plans
 
 
@@ -16,8 +16,12 @@ def split_weights(facts: ModelFacts, plans: Plans) -> list[Inline]:
     terms = _split_terms(facts, plans)
     if not terms:
         return []
-    share = facts.number(f"100 * ({_split_sum(terms)}) / {{all}}", "%", **terms, all=Term(name="parameters_count"))
-    return [". Rules name modules with ", share, " of the parameters; every device has all of the others"]
+    every = Term(name="parameters_count")
+    share = facts.number(f"100 * ({_split_sum(terms)}) / {{all}}", "%", **terms, all=every)
+    others = facts.number(f"{{all}} - ({_split_sum(terms)})", "params", **terms, all=every)
+    if not others.value:
+        return [". Rules name modules with all of the parameters"]
+    return [". Rules name modules with ", share, " of the parameters; every device has all of the other ", others]
 
 
 def weights_each(facts: ModelFacts, plans: Plans, degree: int) -> list[Inline]:
@@ -47,8 +51,11 @@ def _split_terms(facts: ModelFacts, plans: Plans) -> dict[str, Term]:
     named += [plans.implied] if plans.implied is not None else []
     paths: dict[str, None] = {}
     for rule in named:
-        for path, _ in modules_of(facts, rule.pattern) or modules_of(facts, rule.pattern.rpartition(".")[0]):
-            paths.setdefault(path)
+        parent, _, name = rule.pattern.rpartition(".")
+        here = modules_of(facts, rule.pattern)
+        if not here and facts.inspection is not None and has_parameter(facts, parent, name):
+            here = modules_of(facts, parent)  # the rule is for a parameter of this module
+        paths |= dict.fromkeys(path for path, _ in here)
     inner = [p for p in paths if not any(p.startswith(f"{other}.") for other in paths)]
     terms: dict[str, Term] = {}
     for number, path in enumerate(inner):

@@ -41,6 +41,8 @@ def _lines(facts: ModelFacts, parts: Mapping[str, Bound], labels: Mapping[str, s
     whole = sum((bound.total for bound in parts.values()), Fraction(0))
     shown = {name: bound for name, bound in parts.items() if bound.total * LEAST >= whole and bound.total}
     small = [name for name, bound in parts.items() if name not in shown and bound.total]
+    if len(small) == 1:  # a row of its own, where it runs
+        shown, small = {name: bound for name, bound in parts.items() if bound.total}, []
     yield f"{'':<{LABEL}} █ compute  ▓ vector units  ░ memory\n"
     start = Fraction(0)
     for index, (name, bound) in enumerate(shown.items()):
@@ -56,7 +58,7 @@ def _lines(facts: ModelFacts, parts: Mapping[str, Bound], labels: Mapping[str, s
 
 def _together(facts: ModelFacts, names: Sequence[str], prefix: str) -> Iterator[Inline]:
     """One row for parts that no bar could show, wherever they stand among the others."""
-    label = f"{len(names)} below a thousandth each" if len(names) > 1 else _cut(names[0])
+    label = f"{len(names)} below a thousandth each"
     terms = {f"a{number}": Term(name=f"{prefix}.{name}.total") for number, name in enumerate(names)}
     yield f"\n{label:<{LABEL}} {'':<{BAR}} "
     yield facts.number(f"({' + '.join(f'{{{name}}}' for name in terms)}) / 10 ** 12", "s", **terms)

@@ -79,6 +79,7 @@ def _columns_read(facts: ModelFacts) -> Line:
 
 def _bounds_table(facts: ModelFacts) -> Table:
     routed, spread = facts.bounds.is_routed, _is_spread(facts)
+    tokens = "seq_len" in facts.model.parameters
     columns = (
         "Point",
         "Bound, eager",
@@ -89,9 +90,9 @@ def _bounds_table(facts: ModelFacts) -> Table:
         "Vector bound",
         f"Lower bound, fully fused{', no two share' if routed else ''}",
         *(["Fully fused, uniform routing"] * routed),
-        f"Tokens/s, eager, {'no two share' if routed else 'at most'}",
-        *(["Tokens/s, eager, uniform routing"] * routed),
-        "Tokens/s, fully fused, at most",
+        *([f"Tokens/s, eager, {'no two share' if routed else 'at most'}"] * tokens),
+        *(["Tokens/s, eager, uniform routing"] * (routed and tokens)),
+        *(["Tokens/s, fully fused, at most"] * tokens),
     )
     rows: list[list[Line]] = []
     for point in facts.points:
@@ -103,9 +104,10 @@ def _bounds_table(facts: ModelFacts) -> Table:
         )
         row: list[Line] = [point.title, seconds(facts, f"{name}.total"), *over, *even, *shares, _fused(facts, point)]
         row += [_fused(facts, point, "uniform")] if routed else []
-        row.append(_tokens(facts, point, f"{name}.total"))
-        row += [_tokens(facts, point, f"{name}.uniform.total")] if routed else []
-        rows.append([*row, _fused_tokens(facts, point)])
+        row += [_tokens(facts, point, f"{name}.total")] if tokens else []
+        row += [_tokens(facts, point, f"{name}.uniform.total")] if routed and tokens else []
+        row += [_fused_tokens(facts, point)] if tokens else []
+        rows.append(row)
     return Table(columns, rows, right=frozenset(range(1, len(columns))))
 
 
