@@ -250,7 +250,12 @@ def _allocations(study: Study, definition: Definition) -> list[tuple[str, Place]
     ]
     named = sorted(
         inside,
-        key=lambda note: (not re.search(r"k_|v_|key|value|kv|buffer|cache|token|page|block", note.text), note.line),
+        # The addresses of buffers are none themselves.
+        key=lambda note: (
+            "data_ptr" in note.detail,
+            not re.search(r"k_|v_|key|value|kv|buffer|cache|token|page|block", note.text),
+            note.line,
+        ),
     )
     return [(f"{note.text} = {note.detail}", Place(file, note.line)) for note in named[:2]]
 

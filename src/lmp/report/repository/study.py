@@ -25,7 +25,7 @@ from lmp.report.repository.roles import Component, Roles
 
 LOOP_LINES, FORWARD_LINES, OPERATOR_LINES = 110, 60, 40
 """Lines of the pseudocode of a loop, of a model's forward, and of an operator of a kernel library."""
-SHOWN_OPERATORS = 3
+SHOWN_OPERATORS = 4
 TRIED_OPERATORS = 12
 """Operators that are followed until so many of them have led to a kernel."""
 STEPS = ("schedule", "step", "_next", "_step", "next", "run_batch", "run")
