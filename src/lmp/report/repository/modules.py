@@ -145,7 +145,18 @@ def _by_content(study: Study, unit: Unit) -> Line:
     started = [each for each in study.entries if each.place.file in inside and each.kind in ("script", "benchmark")]
     if len(inside) == 1 and started:
         return sentence("a command of its own: ", code(started[0].name))
-    return sentence("defines ", joined([code(each.name) for each in best])) if best else "code without definitions"
+    if best:
+        return sentence("defines ", joined([code(each.name) for each in best]))
+    given = [
+        name
+        for file in inside & set(study.base.signs)
+        for each in study.base.signs[file].imports
+        for name in each.names
+        if study.base.resolve(each.module, name, file) is not None
+    ]
+    if len(inside) == 1 and unit.path.endswith("__init__.py") and given:
+        return sentence("gives out ", *plural(len(given), "name"), ", as ", code(given[0], 50))
+    return "code without definitions"
 
 
 def _family(study: Study, inside: set[str]) -> list[Inline]:
