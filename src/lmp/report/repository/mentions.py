@@ -27,6 +27,11 @@ class Mentions:
         for each in base.facts.kernels:
             self._kernels.setdefault(each.place.file, []).append(each)
 
+    def caller(self, kernel: Kernel) -> Kernel | None:
+        """The first kernel that calls this one."""
+        found = self.of(kernel)
+        return found[1] if found is not None else None
+
     def of(self, kernel: Kernel) -> tuple[Place, Kernel | None] | None:
         """The first place that names it outside of itself, in its file or in one with kernels that takes it by name,
         and the kernel around that place; a place in a kernel comes before others."""

@@ -155,6 +155,12 @@ def _kernels(study: Study) -> Line:
         words += counted(facts, "autotune_configs", "configuration")
     if facts.counts["launches"]:
         words += ["; launched at ", *counted(facts, "launches", "place")]
+    called = sum(
+        not kernel.autotuned and not study.launches(kernel) and study.mentions.caller(kernel) is not None
+        for kernel in study.kernels
+    )
+    if called:
+        words += ["; ", tally(called), " of them have no launch of their own, as other kernels call them"]
     return [*words, "."]
 
 
