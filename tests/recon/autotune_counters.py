@@ -34,6 +34,8 @@ class Repository:
     def tuners(self, file: PythonFile) -> list[str]:
         """What each autotuner of a kernel is given to choose from."""
         found = []
+        if not (file.has("triton") and file.has("autotune")):
+            return found
         if "triton" not in file.code or "autotune" not in file.code:
             return found
         for match in TUNER.finditer(file.code):
@@ -119,7 +121,7 @@ class Repository:
         """One that only returns a list; by hand where it does more; once where that hangs on something."""
         if name in BY_HAND:
             return BY_HAND[name]
-        for found, _, start, end in file.functions():
+        for found, _, start, end in file.functions:
             if found == name:
                 body = re.sub(r"^\s*:\s*(?:'[^']*')?", "", file.code[file.code.index(":", start) : end]).strip()
                 if body.startswith("return"):

@@ -13,6 +13,8 @@ ENVIRON = r"\b_?os\.environ\b"
 
 
 def direct_reads(file: PythonFile) -> int:
+    if not file.has("environ", "getenv"):
+        return 0
     code = file.code
     total = len(re.findall(rf"{ENVIRON}\.(?:get|setdefault)\(", code))
     total += len(re.findall(r"\b(?:_?os\.)getenv\(", code))
@@ -64,8 +66,11 @@ class Helper:
 def helpers(files: list[PythonFile]) -> set[Helper]:
     """Those that read themselves, then those that hand their own parameter to one of these, until there are no more."""
     found: set[Helper] = set()
+    reading = files
     for _ in range(5):
-        more = {helper for file in files for helper in _helpers_of(file, found)} - found
+        more = {helper for file in reading for helper in _helpers_of(file, found)} - found
+        # Another look finds more in none but those that call what was found.
+        reading = [file for file in files if any(file.has(f"{helper.name}(") for helper in more)]
         if not more:
             return found
         found |= more
@@ -73,19 +78,19 @@ def helpers(files: list[PythonFile]) -> set[Helper]:
 
 
 def _helpers_of(file: PythonFile, known: set[Helper]) -> Iterator[Helper]:
-    meant = [helper for helper in sorted(known, key=str) if f"{helper.name}(" in file.code and _is_meant(file, helper)]
-    if not meant and "environ" not in file.code and "getenv" not in file.code:
+    meant = [helper for helper in sorted(known, key=str) if _is_called(file, helper)]
+    if not meant and not file.has("environ", "getenv"):
         return
-    for name, bracket, start, end in file.functions():
-        signature = outside_brackets(file.code[bracket + 1 : file.bracket(bracket) - 1])
+    for name, bracket, start, end in file.functions:
+        body, text = file.code[start:end], file.text[start:end]
+        if "environ" not in body and "getenv" not in body and not any(helper.name in body for helper in meant):
+            continue
+        signature = outside_brackets(file.code[bracket + 1 : start - 1])
         parts = [part.strip() for part in split(signature)]
         by_keyword = parts[parts.index("*") + 1 :] if "*" in parts else []
         parameters = [re.match(r"\w*", part)[0] for part in parts]  # type: ignore[index]
         is_method = bool(parameters) and parameters[0] in ("self", "cls")
         static = bool(re.search(r"@staticmethod\s*$", file.code[: file.code.rfind("def", 0, bracket)]))
-        body, text = file.code[start:end], file.text[start:end]
-        if "environ" not in body and "getenv" not in body and not any(helper.name in body for helper in meant):
-            continue
         for at, parameter in enumerate(parameters[is_method:]):
             if not parameter or re.search(rf"^[ \t]*{parameter}\s*=[^=]", body, re.MULTILINE):
                 continue
@@ -125,6 +130,11 @@ def _is_tested(text: str, name: str) -> bool:
     return re.search(rf"\b{name}\s+(?:not\s+)?in\s+{ENVIRON}", text) is not None
 
 
+def _is_called(file: PythonFile, helper: Helper) -> bool:
+    called = f"{helper.name}("
+    return file.has(called) and called in file.code and _is_meant(file, helper)
+
+
 def _is_meant(file: PythonFile, helper: Helper) -> bool:
     if helper.file == file.name:
         return True
@@ -158,7 +168,9 @@ def _handed(code: str, helper: Helper) -> Iterator[str]:
 
 def helper_reads(file: PythonFile, known: set[Helper]) -> int:
     """Calls of helpers that name a variable; where one hands on its own parameter, its callers are what reads."""
-    meant = [helper for helper in known if f"{helper.name}(" in file.code and _is_meant(file, helper)]
+    meant = [helper for helper in known if _is_called(file, helper)]
+    if not meant:
+        return 0
     best = [
         each
         for each in meant
@@ -168,7 +180,7 @@ def helper_reads(file: PythonFile, known: set[Helper]) -> int:
     chosen = {(each.name, each.template, each.is_method): each for each in sorted(best, key=str)}
     inner = sum(
         1
-        for name, bracket, start, end in file.functions()
+        for name, bracket, start, end in file.functions
         for helper in chosen.values()
         for given in _handed(file.code[start:end], helper)
         if any(own.file == file.name and own.name == name and own.parameter == given for own in known)
@@ -204,10 +216,16 @@ def classes(files: list[PythonFile]) -> list[Class]:
     return found
 
 
-def descendants(every: list[Class], names: set[str]) -> set[str]:
-    found = set(names)
-    while more := {each.name for each in every if found & set(each.bases)} - found:
-        found |= more
+def mentioning(files: list[PythonFile], names: set[str]) -> list[Class]:
+    """The classes of files with one of the names."""
+    return classes([file for file in files if file.has(*names)])
+
+
+def descendants(files: list[PythonFile], names: set[str]) -> set[str]:
+    found, new = set(names), set(names)
+    while new:
+        new = {each.name for each in mentioning(files, new) if found & set(each.bases)} - found
+        found |= new
     return found
 
 
@@ -221,12 +239,12 @@ def attributes_read(each: Class) -> set[str]:
 
 def class_reads(files: list[PythonFile]) -> int:
     """What classes read by the names of their attributes: given by the owner's body, the constructor, or a subclass."""
-    reading = [file for file in files if "environ" in file.code or "getenv" in file.code]
+    reading = [file for file in files if file.has("environ", "getenv")]
     total = 0
-    every = classes(files)
     for each in classes(reading):
         for attribute in sorted(attributes_read(each)):
-            names = descendants(every, {each.name})
+            names = descendants(files, {each.name})
+            every = mentioning(files, names)
             named = re.search(
                 rf"def __set_name__\(self, \w+, (\w+)\):(?:(?!\bdef\b).)*?self\.{attribute} = \1", each.body, re.S
             )
@@ -251,8 +269,6 @@ def _constructed(files: list[PythonFile], names: set[str], signature: str, param
     total = 0
     for file in files:
         for name in names:
-            if f"{name}(" in file.code and (
-                file.imports(name) or re.search(rf"^class {name}\b", file.code, re.MULTILINE)
-            ):
+            if file.has(f"{name}(") and (file.imports(name) or re.search(rf"^class {name}\b", file.code, re.MULTILINE)):
                 total += sum(1 for _ in _handed(file.code, Helper(file.name, name, parameter, position, False, "")))
     return total

@@ -14,24 +14,31 @@ from pathlib import Path
 
 PYTHON_TEXT = re.compile(
     r"""(?P<comment>\#[^\n]*)
-      | (?P<string>(?i:\b(?:rb|br|rf|fr|r|b|f|u))?(?:'{3}(?:[^\\]|\\.)*?'{3}|"{3}(?:[^\\]|\\.)*?"{3}
-        |'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*"))""",
+      | (?P<string>(?i:\b(?:rb|br|rf|fr|r|b|f|u))?
+        (?:'{3}[^\\']*(?:(?:\\.|'(?!''))[^\\']*)*'{3}|"{3}[^\\"]*(?:(?:\\.|"(?!""))[^\\"]*)*"{3}
+        |'[^'\\\n]*(?:\\.[^'\\\n]*)*'|"[^"\\\n]*(?:\\.[^"\\\n]*)*"))""",
     re.VERBOSE | re.DOTALL,
 )
 CPP_TEXT = re.compile(r"""//[^\n]*|/\*.*?\*/|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)'""", re.DOTALL)
+BRACKET = re.compile(r"[()\[\]{}]")
 DEF = re.compile(r"^([ \t]*)(?:async\s+)?def\s+(\w+)\s*\(", re.MULTILINE)
+
+
+def spaces(text: str) -> str:
+    """As long as a text, with its lines."""
+    return "\n".join(" " * len(line) for line in text.split("\n"))
 
 
 def blank(match: re.Match[str]) -> str:
     text = match[0]
     if text[0] in "#/":
-        return re.sub(r"[^\n]", " ", text)
+        return spaces(text)
     # A string keeps its first and last quote, so that it is still seen to be one; the braces of an f-string hold code.
     if "f" in text[:2].lower() and "{" in text:
         parts = re.split(r"(\{[^{}]*\})", text)
-        body = "".join(f" {part[1:-1]} " if part[:1] == "{" else re.sub(r"[^\n]", " ", part) for part in parts)
+        body = "".join(f" {part[1:-1]} " if part[:1] == "{" else spaces(part) for part in parts)
     else:
-        body = re.sub(r"[^\n]", " ", text)
+        body = spaces(text)
     return f"'{body[1:-1]}'"
 
 
@@ -44,13 +51,18 @@ class PythonFile:
     def code(self) -> str:
         return PYTHON_TEXT.sub(blank, self.text)
 
+    def has(self, *words: str) -> bool:
+        """Whether one of the words stands in its text. What has none of them in its text has none in its code, which
+        need not be looked at then: blanking is what takes most of the time."""
+        return any(word in self.text for word in words)
+
     def bracket(self, at: int) -> int:
         """One past the bracket that closes the one at ``at``."""
         depth = 0
-        for index in range(at, len(self.code)):
-            depth += (self.code[index] in "([{") - (self.code[index] in ")]}")
+        for sign in BRACKET.finditer(self.code, at):
+            depth += 1 if sign[0] in "([{" else -1
             if not depth:
-                return index + 1
+                return sign.end()
         raise AssertionError(f"{self.name}: a bracket is not closed")
 
     def line(self, at: int) -> int:
@@ -62,15 +74,17 @@ class PythonFile:
             is not None
         )
 
-    def functions(self) -> Iterator[tuple[str, int, int, int]]:
+    @cached_property
+    def functions(self) -> list[tuple[str, int, int, int]]:
         """Each function's name, the place of its parameters' bracket, and where its body begins and ends."""
+        found = []
         for match in DEF.finditer(self.code):
             body = self.bracket(match.end() - 1)
             end = re.compile(rf"^(?![ \t]{{{len(match[1].expandtabs()) + 1},}}|\s*$|[ \t]*\))", re.MULTILINE)
-            after = end.search(
-                self.code, self.code.index("\n", body) + 1 if "\n" in self.code[body:] else len(self.code)
-            )
-            yield match[2], match.end() - 1, body, after.start() if after else len(self.code)
+            below = self.code.find("\n", body) + 1 or len(self.code)
+            after = end.search(self.code, below)
+            found.append((match[2], match.end() - 1, body, after.start() if after else len(self.code)))
+        return found
 
 
 def python_files(root: Path) -> Iterator[PythonFile]:
@@ -96,6 +110,8 @@ OTHERS = {
 
 def python_kernels(file: PythonFile) -> dict[str, int]:
     counts: dict[str, int] = {}
+    if not file.has(".jit", ".kernel", "T.Kernel(", "metal_kernel("):
+        return counts
     for patterns in (DECORATORS, OTHERS):
         for language, pattern in patterns.items():
             found = len(re.findall(pattern, file.code, re.MULTILINE))
@@ -133,12 +149,14 @@ def _braces(text: str, at: int) -> Iterator[str]:
 
 def argparse_flags(file: PythonFile) -> int:
     """``add_argument(`` with a first argument that is no ``*names``; its own definition is none."""
+    if not file.has("add_argument"):
+        return 0
     return len(re.findall(r"(?<!def )\badd_argument\(\s*(?![*\s)])", file.code))
 
 
 def field_flags(file: PythonFile, alias: str, mark: str, driver: str) -> int:
     """Class attributes ``name: A[type, "help"]`` or ``name: A[type, Arg(…)]``, but for those with ``no_cli=True``."""
-    if not re.search(rf"\bfrom\s+{re.escape(driver)}\s+import\b", file.code):
+    if not file.has(driver) or not re.search(rf"\bfrom\s+{re.escape(driver)}\s+import\b", file.code):
         return 0
     found = 0
     for match in re.finditer(rf"^[ \t]+\w+\s*:\s*{alias}\[", file.code, re.MULTILINE):

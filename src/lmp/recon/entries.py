@@ -47,7 +47,7 @@ def _main(source: Source) -> Iterator[EntryPoint]:
                 kind,  # type: ignore[arg-type]
                 f"python {source.file}",
                 Place(source.file, node.lineno),
-                "; ".join(part for part in (told, what) if part),
+                "; ".join(part for part in (told, what) if part and not part.endswith(":")),
             )
 
 

@@ -187,12 +187,13 @@ def saved(store, key):
     assert "json.loads" not in pitfalls
 
 
-@pytest.mark.parametrize("name", ["TODO", "5 GB", "中文{x}", "<x>", "[y]", "a\nb", "100%"])
+@pytest.mark.parametrize("name", ["TODO", "5 GB", "中文{x}", "<x>", "[y]", "a\nb", "100%", "a.py:99"])
 def test_any_folder_name_is_written_as_a_name(tmp_path: Path, name: str) -> None:
     report = reported(written(tmp_path / name, {"m.py": "def f(x):\n    return x\n"}))
     assert report.review.findings == []
-    # As code: the newline by its escape, and what looks like a gap of a template as a folder.
-    shown = {"a\nb": "a\\nb", "TODO": "TODO/", "<x>": "<x>/", "[y]": "[y]/"}.get(name, name)
+    # As code: the newline by its escape, what looks like a gap of a template as a folder, and what looks like a place
+    # with its number apart.
+    shown = {"a\nb": "a\\nb", "TODO": "TODO/", "<x>": "<x>/", "[y]": "[y]/", "a.py:99": "a.py: 99"}.get(name, name)
     assert report.text.startswith(f"# Repo analysis: `{shown}`\n")
 
 

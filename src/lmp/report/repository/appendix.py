@@ -243,7 +243,17 @@ def _origin(study: Study, kernel: Kernel) -> Line:
         )
     if kernel.launch_bounds:
         parts.append(["launch bounds ", code(kernel.launch_bounds, 40)])
-    return joined(parts, "; ") or "no launch or autotuner found for this name"
+    return joined([*parts, *([] if kernel.autotuned or launches else [_mentioned(study, kernel)])], "; ")
+
+
+def _mentioned(study: Study, kernel: Kernel) -> list[Inline]:
+    found = study.mentions.of(kernel)
+    if found is None:
+        return ["no launch or autotuner found for this name"]
+    place, around = found
+    if around is not None:
+        return ["no launch found: called by ", code(around.name, 50), " at ", pointer(place)]
+    return ["no launch found: named at ", pointer(place)]
 
 
 def _macros(study: Study) -> Section:

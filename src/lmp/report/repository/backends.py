@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Sequence
 
 from lmp.recon.facts import Definition, Kernel, Place
@@ -10,6 +11,7 @@ from lmp.report.document.parts import Block, Bold, Bullets, Code, Inline, Line, 
 from lmp.report.repository.appendix import KERNELS, MACROS, kernel_row
 from lmp.report.repository.facets import what
 from lmp.report.repository.pieces import code, count, counted, joined, plural, pointer, sentence
+from lmp.report.repository.replacing import replaced
 from lmp.report.repository.roles import ASIDE, DIFFUSION
 from lmp.report.repository.signs import Note
 from lmp.report.repository.study import Study
@@ -37,6 +39,7 @@ def backends(study: Study) -> Section:
             r"Quant\w*(Config|Method|Linear)$|LinearMethod\w*$|Linear\w*Method$|MoEMethod$|^(Fp8|AWQ|GPTQ|Int8|W8A8|MXFP4|NVFP4)\w*|^Quantized\w+$",
             _gemm(study),
         ),
+        *replaced(study),
         *_optional(study),
     ]
     blocks: list[Block] = [Bullets(bullets)]
@@ -183,7 +186,8 @@ def _optional(study: Study) -> list[Line]:
         if (
             top
             and study.base.modules.file(top, file) is None
-            and not re.fullmatch(r"typing\w*|importlib\w*|tomllib|tomli", top)
+            and top not in sys.stdlib_module_names
+            and not re.fullmatch(r"typing\w*|importlib\w*|tomli", top)
         ):
             packages.setdefault(top, []).append((file, note))
     if not packages:

@@ -235,9 +235,13 @@ class CodeBase:
 
     def imported_by(self, definition: Definition) -> int:
         """How many files take this class or function by its name."""
+        return len(self.importing(definition))
+
+    def importing(self, definition: Definition) -> frozenset[str] | set[str]:
+        """The files that take this class or function by its name."""
         _ = self.imports
         top = definition.qualname.split(".")[0]
-        return len(self._name_importers.get((definition.place.file, top), ()))
+        return self._name_importers.get((definition.place.file, top), frozenset())
 
     @cached_property
     def packages_used(self) -> dict[str, int]:
@@ -257,8 +261,16 @@ class CodeBase:
 
     @cached_property
     def _own_tops(self) -> set[str]:
-        """Folders that modules of the repository are named by."""
-        return {part for file in self.files if file.endswith(".py") for part in file.split("/")[:3]}
+        """Folders that modules of the repository are named by: a folder of a package is none, as its name begins with
+        the package's."""
+        packages = {file.rpartition("/")[0] for file in self.files if file.endswith("/__init__.py")}
+        found: set[str] = set()
+        for file in self.files:
+            parts = file.split("/")
+            for depth in range(min(len(parts), 3) if file.endswith(".py") else 0):
+                if "/".join(parts[:depth]) not in packages:
+                    found.add(parts[depth])
+        return found
 
 
 @lru_cache(maxsize=64)

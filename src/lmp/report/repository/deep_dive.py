@@ -18,6 +18,8 @@ from lmp.report.repository.roles import ASIDE, DIFFUSION
 from lmp.report.repository.study import Study
 
 SPLITS = 6
+LAYOUTS = 4
+"""Functions by the name of a cache that are named where no class is one."""
 PHASES_DEPTH = 1
 """Calls inside of which a phase is looked for."""
 LOOP = "Prefill vs decode loop (real nesting)"
@@ -220,6 +222,16 @@ def _layout(study: Study) -> list[Line]:
     title = "Layout/data structures"
     component = study.component("KV cache") or study.component("prefix cache")
     if component is None:
+        made = [
+            each
+            for each in study.base.definitions
+            if each.kind == "function" and re.search(r"(?i)kv_?cache", each.name) and not ASIDE.search(each.place.file)
+        ]
+        if made:
+            return [
+                sentence(Bold(title), ": ", pointer(each.place, each.qualname), " ", what(study, each))
+                for each in made[:LAYOUTS]
+            ]
         return [
             f"{title}: none found (searched: classes named by KV cache, paged cache, prefix cache, with methods that"
             " allocate, append, update or free)"
@@ -250,7 +262,12 @@ def _allocations(study: Study, definition: Definition) -> list[tuple[str, Place]
     ]
     named = sorted(
         inside,
-        key=lambda note: (not re.search(r"k_|v_|key|value|kv|buffer|cache|token|page|block", note.text), note.line),
+        # The addresses of buffers are none themselves.
+        key=lambda note: (
+            "data_ptr" in note.detail,
+            not re.search(r"k_|v_|key|value|kv|buffer|cache|token|page|block", note.text),
+            note.line,
+        ),
     )
     return [(f"{note.text} = {note.detail}", Place(file, note.line)) for note in named[:2]]
 

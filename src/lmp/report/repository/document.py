@@ -7,7 +7,8 @@ from pathlib import Path
 
 from lmp.recon.facts import RepoFacts
 from lmp.recon.texts import printable
-from lmp.report.document.parts import Code, Document
+from lmp.report.document.parts import Document
+from lmp.report.document.quoting import quoted_code
 from lmp.report.document.told import Told
 from lmp.report.repository.appendix import appendices
 from lmp.report.repository.checklist import checklist
@@ -68,7 +69,7 @@ def of_study(found: Study) -> Document:
         title=["Repo analysis: ", name if is_plain(name) else folder_name(name)],
         head=[
             ("Repo", address(base)),
-            ("Local clone", Code(printable(str(found.clone)))),
+            ("Local clone", quoted_code(printable(str(found.clone)))),
             ("Commit", commit(base)),
             ("LLM-related", found.llm.line()),
         ],

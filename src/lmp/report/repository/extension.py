@@ -32,7 +32,7 @@ class Point:
 
 
 def extension(study: Study) -> Section:
-    found = [*_alike(study), *_registries(study), *_bases(study), *_groups(study)]
+    found = [*_alike(study), *_tables(study), *_registries(study), *_bases(study), *_groups(study)]
     ranked = sorted(found, key=lambda each: (each.aside, -each.used))
     rows = [[each.goal, each.place, each.why] for each in ranked[:SHOWN]]
     searched = "calls and decorators named register, abstract and subclassed classes, folders of alike files, plugins"
@@ -146,30 +146,60 @@ def _bases(study: Study) -> Iterator[Point]:
 
 
 def _alike(study: Study) -> Iterator[Point]:
-    """``models/*.py``, each with a class of the same name, or of the same ending."""
-    folders: dict[str, dict[str, list[Definition]]] = {}
+    """``models/*.py``, each with a class of the same name or ending, or with one name for classes of its own."""
+    folders: dict[str, dict[str, list[tuple[Place, str]]]] = {}
+    for file, note in study.base.notes("named class"):
+        folders.setdefault(file.rpartition("/")[0], {}).setdefault(note.text, []).append(
+            (Place(file, note.line), note.text)
+        )
+    given = {(folder, name) for folder, names in folders.items() for name in names}
     for each in study.base.definitions:
         if "." in each.qualname or each.kind == "method" or _EVERYWHERE.match(each.name):
             continue
         folder = each.place.file.rpartition("/")[0]
         ending = re.search(r"(For[A-Z]\w+|Model|Backend|Processor|Parser|Detector)$", each.name)
         for name in {each.name, f"…{ending[1]}" if ending and ending[1] != each.name else each.name}:
-            folders.setdefault(folder, {}).setdefault(name, []).append(each)
+            folders.setdefault(folder, {}).setdefault(name, []).append((each.place, each.name))
     for folder, names in folders.items():
-        counted = {name: len({d.place.file for d in found}) for name, found in names.items()}
+        counted = {name: len({place.file for place, _ in found}) for name, found in names.items()}
         name, most = max(counted.items(), key=lambda item: (item[1], item[0].startswith("…"), item[0]))
         if most < ALIKE:
             continue
-        first = names[name][0]
-        why = sentence(
-            *plural(most, "file"), " there each define ", Code(name), ", as ", pointer(first.place, first.name)
-        )
+        place, symbol = names[name][0]
+        does = " there each set " if (folder, name) in given else " there each define "
+        why = sentence(*plural(most, "file"), does, Code(name), ", as ", pointer(place, symbol))
         yield Point(
             sentence("add a file to ", Code(f"{folder}/")),
             Code(f"{folder}/"),
             why,
             most * 2,
             bool(ASIDE.search(folder + "/")),
+        )
+
+
+# --- mappings --------------------------------------------------------------------------------------------------------
+
+
+def _tables(study: Study) -> Iterator[Point]:
+    """Mappings from a name to a function or class of the repository."""
+    for file, note in study.base.notes("table"):
+        named = note.detail.rpartition(": ")[2]
+        if named not in study.base.by_name or not note.text.strip("_").isupper():
+            continue
+        entries = int(note.about)
+        why = sentence(
+            "a mapping of ",
+            *plural(entries, "name"),
+            " to functions or classes, the first being ",
+            code(note.detail, 70),
+        )
+        place = Place(file, note.line)
+        yield Point(
+            sentence("add an entry to ", Code(note.text)),
+            sentence(pointer(place, note.text)),
+            why,
+            entries,
+            bool(ASIDE.search(file)),
         )
 
 

@@ -7,17 +7,18 @@ from collections import Counter
 
 from lmp.recon.facts import Definition
 from lmp.report.document.parts import Code, Inline, Line, Paragraph, Section, Table
-from lmp.report.repository.code_base import CODE
+from lmp.report.repository.code_base import C_LIKE, CODE
 from lmp.report.repository.pieces import code, joined, plural, pointer, said, sentence
 from lmp.report.repository.study import Study
 from lmp.report.repository.units import Unit, units
 
 MOST = 56
+OF_KERNELS = "GPU kernels and their launchers"
 ROLES = (
     (r"attention|attn", "attention"),
     (r"models?$|modeling|model_arch\w*", "model definitions"),
     (r"layers?|modules?|nn", "layers"),
-    (r"kernels?|csrc|cuda|triton\w*|cutlass|cutedsl|cute|cutile|metal", "GPU kernels and their launchers"),
+    (r"kernels?|csrc|cuda|triton\w*|cutlass|cutedsl|cute|cutile|metal", OF_KERNELS),
     (r"ops|operators?|functional", "operators"),
     (r"mem_cache|kv_?cache\w*|cache|memory", "caches and memory pools"),
     (r"managers?|engine|core|runtime|executor|scheduler\w*|sched", "runtime"),
@@ -95,6 +96,8 @@ def _role(study: Study, unit: Unit) -> Line:
         return _largest(unit)
     init = next((f for f in unit.files if f.file in (f"{unit.path}/__init__.py", unit.path)), None)
     named = _by_name(unit)
+    if named == OF_KERNELS and not _has_kernels(study, unit):
+        named = ""
     if init is not None and len(init.doc.split()) >= 3 and not _NO_ROLE.match(init.doc):
         return said(init.doc, 90)
     if named:
@@ -108,6 +111,14 @@ _NO_ROLE = re.compile(
 """Beginnings of docstrings that say where a file comes from, and not what it does."""
 WEAK = ("helpers", "templates of prompts")
 """Roles that one word of a name is not enough for."""
+
+
+def _has_kernels(study: Study, unit: Unit) -> bool:
+    inside = {file.file for file in unit.files}
+    facts = study.base.facts
+    native = any(file.language in C_LIKE for file in unit.files)
+    places = [*(each.place for each in facts.kernels), *(each.place for each in facts.launches)]
+    return native or any(place.file in inside for place in places)
 
 
 def _largest(unit: Unit) -> Line:
@@ -145,7 +156,18 @@ def _by_content(study: Study, unit: Unit) -> Line:
     started = [each for each in study.entries if each.place.file in inside and each.kind in ("script", "benchmark")]
     if len(inside) == 1 and started:
         return sentence("a command of its own: ", code(started[0].name))
-    return sentence("defines ", joined([code(each.name) for each in best])) if best else "code without definitions"
+    if best:
+        return sentence("defines ", joined([code(each.name) for each in best]))
+    given = [
+        name
+        for file in inside & set(study.base.signs)
+        for each in study.base.signs[file].imports
+        for name in each.names
+        if study.base.resolve(each.module, name, file) is not None
+    ]
+    if len(inside) == 1 and unit.path.endswith("__init__.py") and given:
+        return sentence("gives out ", *plural(len(given), "name"), ", as ", code(given[0], 50))
+    return "code without definitions"
 
 
 def _family(study: Study, inside: set[str]) -> list[Inline]:

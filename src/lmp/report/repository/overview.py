@@ -21,6 +21,7 @@ from lmp.report.repository.pieces import (
     tally,
 )
 from lmp.report.repository.readme import quotes, summary
+from lmp.report.repository.signs import Import
 from lmp.report.repository.study import Study
 from lmp.report.repository.units import Unit, units
 from lmp.report.repository.workflows import importance
@@ -154,6 +155,12 @@ def _kernels(study: Study) -> Line:
         words += counted(facts, "autotune_configs", "configuration")
     if facts.counts["launches"]:
         words += ["; launched at ", *counted(facts, "launches", "place")]
+    called = sum(
+        not kernel.autotuned and not study.launches(kernel) and study.mentions.caller(kernel) is not None
+        for kernel in study.kernels
+    )
+    if called:
+        words += ["; ", tally(called), " of them have no launch of their own, as other kernels call them"]
     return [*words, "."]
 
 
@@ -214,6 +221,9 @@ def _execution(study: Study) -> Iterator[Line]:
     """Framework, execution model, what it needs."""
     base = study.base
     used = [(FRAMEWORKS[name], files) for name, files in base.packages_used.items() if name in FRAMEWORKS]
+    # Of the packages below `cuda` this one alone is a language of kernels.
+    tiles = sum(any(_is_tile(each) for each in found.imports) for found in base.signs.values())
+    used += [("cuTile", tiles)] if tiles else []
     parts = [[f"{name} in ", *plural(files, "file")] for name, files in used]
     for language in base.languages:
         files = sum(file.language == language for file in base.code)
@@ -228,6 +238,10 @@ def _execution(study: Study) -> Iterator[Line]:
             line = next(n for n, each in enumerate(text.split("\n"), 1) if each.startswith("Requires-Dist:"))
             needed = code(", ".join(each.strip() for each in required), 140)
             yield sentence("Needs ", needed, " (", pointer(Place(file, line)), ").")
+
+
+def _is_tile(taken: Import) -> bool:
+    return f"{taken.module}.".startswith("cuda.tile.") or (taken.module == "cuda" and "tile" in taken.names)
 
 
 def _model_of_execution(study: Study) -> list[Inline]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from lmp.report.document.amounts import Claim, Number, Term
 from lmp.report.document.parts import Code, Inline, Line, Pointer
+from lmp.report.document.quoting import quoted_code
 
 if TYPE_CHECKING:
     from lmp.recon.facts import EnvRead, Flag, Place, RepoFacts
@@ -52,7 +53,7 @@ def _plain(text: str) -> str:
 
 def folder_name(name: str) -> Code:
     """The name of the repository's folder; what would be read as left of a template shows that it is a folder."""
-    return Code(f"{name}/" if _PLACEHOLDER.fullmatch(name) else name)
+    return Code(f"{name}/") if _PLACEHOLDER.fullmatch(name) else quoted_code(name)
 
 
 def is_plain(name: str) -> bool:

@@ -167,7 +167,8 @@ def _deprecated(study: Study) -> Iterator[Line]:
 
 
 _INSTEAD = re.compile(
-    r"(?:use|replaced by|renamed to|in favou?r of|switch to|set)\s+([`'\"{]?[\w.\-]+[^.;,]*)", re.IGNORECASE
+    r"\b(?:use|replaced by|renamed to|in favou?r of|switch to|set)\s+([`'\"{]?[\w.\-]+(?:\{[^{}]*\}|[^.;,{])*)",
+    re.IGNORECASE,
 )
 
 

@@ -25,7 +25,13 @@ _COMMAND = re.compile(
     r"|python3? setup\.py .*)"
 )
 NOTES = (
-    (r"-e |--editable|develop", "installs this folder in editable mode"),
+    (r"(?:install|add) (?:.* )?(?:-e |--editable)|develop", "installs this folder in editable mode"),
+    (r"pip3? install (?:.* )?-r ", "installs what the file lists"),
+    # A slash, or a dot alone, is no name of a released package: pip takes it for a folder.
+    (
+        r"pip3? install (?:-\S+ )*['\"]?(?:\.|(?!git\+)[\w.-]+/[^\s:@]*)['\"]?(?:\[[\w,-]+\]['\"]?)?(?: |$)",
+        "builds and installs a folder of it",
+    ),
     (r"pip3? install|uv (pip install|add)|conda install|brew install|poetry add", "installs a released package"),
     (r"git clone", "fetches the sources"),
     (r"cmake", "configures or builds with CMake"),

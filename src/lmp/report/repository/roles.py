@@ -34,6 +34,8 @@ class Kind:
     """Whether a function may play it."""
     telling: str = ""
     """Methods that nothing else has."""
+    family: bool = False
+    """Whether functions that play it come in families of a common beginning."""
 
 
 DIFFUSION = r"diffus|denois|euler|ddim|unipc|dpm|flow_match|flowmatch|noise|vae|lr_?sched|lrsched|multimodal_gen"
@@ -213,6 +215,7 @@ KINDS = (
         r"^apply_\w*_kernel_to_\w+$|^_?apply_\w*_kernel\w*$|^_patch_\w+$|^monkey_?patch\w*$|^patch_model$",
         never=DIFFUSION + r"|Test",
         path=r"monkey|patch",
+        family=True,
     ),
     Kind(
         "backend dispatch",
@@ -272,6 +275,8 @@ SHARED = frozenset(
 """Parts of names that many helpers have: only what another file takes plays one."""
 LEAST = 5.0
 """Below this score nothing is said to play a part."""
+FAMILY = 25
+"""Names of one beginning that count."""
 NEAR = 0.7
 """Share of the best score from which something else is named beside it."""
 
@@ -320,6 +325,11 @@ class Roles:
             if (kind.functions or each.kind == "class") and named.search(each.name):
                 yield each
 
+    def _family(self, name: str) -> int:
+        """How many names begin with this one."""
+        beginning = name.lstrip("_") + "_"
+        return sum(other.startswith(beginning) for other in self._base.by_name)
+
     @cached_property
     def _top(self) -> list[Definition]:
         return [each for each in self._base.definitions if "." not in each.qualname]
@@ -344,6 +354,8 @@ class Roles:
         # What takes a name in C is not told by its includes.
         score += 0.5 if not each.place.file.endswith(".py") else 0
         score += 1 if kind.path and re.search(kind.path, each.place.file.lower()) else 0
+        # Of a family `apply_to_a`, `apply_to_b`, … the one that chooses among them, by the name that they begin with.
+        score += min(self._family(each.name), FAMILY) / 5 if kind.family else 0
         score -= 4 if ASIDE.search(each.place.file) or ASIDE.search(each.name) else 0
         score -= 2 if not strong and _PARTS.search(each.name) and kind.title != "config parser" else 0
         return score - (1 if each.name.startswith("_") else 0)

@@ -65,6 +65,8 @@ _REGISTER = re.compile(r"(?:^|[._])(?:register|registry)(?:$|[._])|(?:^|\.)regis
 _NO_REGISTRY = re.compile(
     r"^(?:torch|self|atexit|signal|ctx|codecs)\.|register_(?:buffer|parameter|module|\w*hook|fake|autograd|kernel|state_dict|pytree)"
 )
+LEAST_ENTRIES = 5
+"""Of a mapping that is a place to add one more."""
 _BROAD = frozenset({"Exception", "BaseException"})
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -116,6 +118,9 @@ class _Scan:
     spans: list[tuple[int, int, str]] = field(default_factory=list)
     conditions: dict[ast.stmt, str] = field(default_factory=dict)
     """A raise -> when it is reached."""
+    imported: dict[str, str] = field(default_factory=dict)
+    """Name -> what it was imported as, dotted."""
+    classes: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.lines = self.text.split("\n")
@@ -137,9 +142,15 @@ class _Scan:
                 self.a_class(node, where)
             case ast.Import():
                 self.imports += [Import(alias.name, (), node.lineno) for alias in node.names]
+                for alias in node.names:
+                    self.imported[alias.asname or alias.name.partition(".")[0]] = (
+                        alias.name if alias.asname else alias.name.partition(".")[0]
+                    )
             case ast.ImportFrom():
                 names = tuple(alias.name for alias in node.names)
-                self.imports.append(Import(self.absolute(node), names, node.lineno))
+                module = self.absolute(node)
+                self.imports.append(Import(module, names, node.lineno))
+                self.imported.update((alias.asname or alias.name, f"{module}.{alias.name}") for alias in node.names)
             case ast.If():
                 self.check(node, where)
                 self.block(node.body, where)
@@ -175,6 +186,7 @@ class _Scan:
         self.block(node.body, inner)
 
     def a_class(self, node: ast.ClassDef, where: _Where) -> None:
+        self.classes.add(node.name)
         inner = _Where(where.into(node.name), node.name)
         self.spans.append((node.lineno, node.end_lineno or node.lineno, inner.symbol))
         self.decorators(node, where, inner.symbol)
@@ -288,7 +300,33 @@ class _Scan:
             self.note("sets environment", node, where, _text(target.slice))
         if isinstance(target, ast.Attribute) and where.class_name and _allocates(value):
             self.note("allocation", node, where, ast.unparse(target), ast.unparse(value))
+        elif isinstance(target, ast.Attribute) and isinstance(value, (ast.Name, ast.Attribute)):
+            self.replaced(node, target, value, where)
+        elif isinstance(target, ast.Name) and not where.symbol:
+            self.table(node, target.id, value, where)
         self.call(value, where)
+
+    def replaced(
+        self, node: ast.Assign | ast.AnnAssign, target: ast.Attribute, value: ast.Name | ast.Attribute, where: _Where
+    ) -> None:
+        """``modeling_llama.LlamaRMSNorm = LigerRMSNorm``, where the first name was imported."""
+        first, _, rest = _name(target).partition(".")
+        if first in self.imported and "()" not in first and _name(value) != "()":
+            self.note("replaced", node, where, rest, _name(value), self.imported[first])
+
+    def table(self, node: ast.Assign | ast.AnnAssign, name: str, value: ast.expr, where: _Where) -> None:
+        """At the top of a file: ``EntryClass = [A, B]``, and a mapping of strings to functions or classes."""
+        if isinstance(value, ast.Dict) and len(value.keys) >= LEAST_ENTRIES:
+            pairs = [
+                (key.value, _name(each))
+                for key, each in zip(value.keys, value.values, strict=True)
+                if isinstance(key, ast.Constant) and isinstance(key.value, str) and isinstance(each, ast.Name)
+            ]
+            if len(pairs) == len(value.keys):
+                self.note("table", node, where, name, f"{pairs[0][0]!r}: {pairs[0][1]}", str(len(pairs)))
+        named = value.elts if isinstance(value, (ast.List, ast.Tuple)) else [value]
+        if named and all(isinstance(each, ast.Name) and each.id in self.classes for each in named):
+            self.note("named class", node, where, name, ", ".join(_name(each) for each in named))
 
     def attempt(self, node: ast.Try, where: _Where) -> None:
         for handler in node.handlers:

@@ -13,6 +13,7 @@ from lmp.report.document.parts import Inline
 from lmp.report.document.told import Told
 from lmp.report.repository.code_base import C_LIKE, CodeBase
 from lmp.report.repository.llm import Llm
+from lmp.report.repository.mentions import Mentions
 from lmp.report.repository.nesting.exploring import Nest, explore
 from lmp.report.repository.nesting.native import NativeWalk
 from lmp.report.repository.nesting.operators import operators
@@ -23,9 +24,9 @@ from lmp.report.repository.nesting.walking import PythonWalk, function_at
 from lmp.report.repository.pieces import code, said
 from lmp.report.repository.roles import Component, Roles
 
-LOOP_LINES, FORWARD_LINES, OPERATOR_LINES = 110, 60, 40
+LOOP_LINES, FORWARD_LINES, OPERATOR_LINES = 130, 60, 40
 """Lines of the pseudocode of a loop, of a model's forward, and of an operator of a kernel library."""
-SHOWN_OPERATORS = 3
+SHOWN_OPERATORS = 4
 TRIED_OPERATORS = 12
 """Operators that are followed until so many of them have led to a kernel."""
 STEPS = ("schedule", "step", "_next", "_step", "next", "run_batch", "run")
@@ -160,6 +161,11 @@ class Study:
     def launches(self, kernel: Kernel) -> list[Launch]:
         """The places that start this kernel, and no other of its name."""
         return self._launches.get(kernel.place, [])
+
+    @cached_property
+    def mentions(self) -> Mentions:
+        """Where kernels stand by name that no launch and no autotuner is found for."""
+        return Mentions(self.base, [each for each in self.kernels if not each.autotuned and not self.launches(each)])
 
     # -- words ---------------------------------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 
 from lmp.recon.facts import EntryPoint, Place
@@ -64,14 +65,21 @@ def _entries(study: Study) -> Section:
     return Section("Entrypoints (how to run)", [Bullets(items)])
 
 
+_ANSWERS = re.compile(
+    r" /(?:v\d+/)?(?:api/)?(?:chat|chat/completions|completions?|generate|responses|messages|embeddings)/?$"
+)
+"""Routes that a client asks a model by."""
+
+
 def importance(study: Study, entry: EntryPoint) -> tuple[object, ...]:
     """The command that is called like the package first, applications before their routes, own code before the rest."""
     tops = study.base.tops
     aside = ASIDE.search(entry.place.file) is not None or not study.base.is_own(entry.place.file)
-    route = re.match(r"(GET|POST|PUT|DELETE|PATCH|WEBSOCKET) ", entry.what) is not None
+    route = re.match(r"(GET|POST|PUT|DELETE|PATCH|WEBSOCKET|API_ROUTE) ", entry.what) is not None
+    answers = _ANSWERS.search(entry.what) is not None
     called = entry.name.replace("-", "_").lower() in tops
     here = study.entries_of(entry.place.file) if entry.kind == "server" else 0
-    return (not called, aside and entry.kind != "cli", -here, route)
+    return (not called, aside and entry.kind != "cli", -here, route, not answers)
 
 
 def _entry(study: Study, title: str, entry: EntryPoint) -> Line:
@@ -127,13 +135,12 @@ def _env(study: Study) -> list[Line]:
     if not reads:
         return ["env vars", "none found (searched: os.environ, os.getenv, getenv and wrappers of them)", ""]
     own = [read for read in reads if study.base.is_own(read.place.file)] or reads
-    names = (
-        dict.fromkeys(read.name for read in sorted(own, key=lambda r: -sum(o.name == r.name for o in own)) if read.name)
-        if len(own) < 800
-        else dict.fromkeys(r.name for r in own)
-    )
+    often = Counter(read.name for read in own if read.name)
+    beginnings = Counter(name.split("_")[0] for name in often)
+    # Those of the repository before those of others, which it only reads; the most read first.
+    names = sorted(often, key=lambda name: (-beginnings[name.split("_")[0]], -often[name]))
     defaults = {r.name: with_default(r.name, r) for r in reversed(own) if r.default is not None}
-    examples = [defaults.get(name, name) for name in list(names)[:5]]
+    examples = [defaults.get(name, name) for name in names[:5]]
     said_: Line = sentence(
         *counted(study.base.facts, "env_variables", "variable"), ": ", joined([code(each, 50) for each in examples])
     )

@@ -22,6 +22,8 @@ SIDE = re.compile(
     re.IGNORECASE,
 )
 """What most runs of a model do without: shown after the rest."""
+_ONE_RANK = re.compile(r"(?<!not )[\w.]*\bis_(?:first|last)_rank\b")
+"""True of a run on one rank, which has no stages of a pipeline."""
 AFTER = re.compile(r"process_batch_result|process_output|postprocess|stream_output|detoken")
 """What comes when a step is done."""
 
@@ -89,7 +91,7 @@ class _Exploration:
                     heapq.heappush(self._waiting, (-self._rank(each, depth), self._number, each))
 
     def _rank(self, step: Step, depth: int) -> float:
-        around = " ".join(each.text for each in step.above)
+        around = _ONE_RANK.sub("", " ".join(each.text for each in step.above))
         called = step.text.partition("(")[0].rpartition(" = ")[2].removeprefix("return ")
         aside = 4.4 if SIDE.search(called) else 3.2 if SIDE.search(around) else 1.6 if AFTER.search(around) else 0
         again = self._called[called]

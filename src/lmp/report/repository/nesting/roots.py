@@ -31,6 +31,7 @@ _OTHER_LOOPS = re.compile(
     r"|tuner|quant|convert|perplexity|cache_prompt|lora|share|webcam|debug|scripts|warm|npu|dllm|eagle",
     re.IGNORECASE,
 )
+_RUNS = frozenset({"schedule", "prefill", "forward", "sample", "generate"})
 LEAST = 4.0
 
 
@@ -57,8 +58,10 @@ def _score(base: CodeBase, file: str, loop: Looping) -> float:
     score -= 4 if _OTHER_LOOPS.search(file) or _OTHER_LOOPS.search(loop.qualname) else 0
     score -= 1 if re.search(r"/models?/|/layers/|/ops/|/kernels?/", f"/{file}") else 0
     # What one call deeper does: a loop may be no more than `while not self.is_finished(): self.step()`.
-    score += 0.7 * len(_deeper(base, file, loop) - inside)
-    return score if inside else 0
+    deeper = _deeper(base, file, loop)
+    score += 0.7 * len(deeper - inside)
+    # To decode and to process a batch is said of messages, too.
+    return score if inside and (inside | deeper) & _RUNS else 0
 
 
 def _kinds(names: tuple[str, ...]) -> set[str]:
