@@ -151,6 +151,16 @@ def test_the_catalogue_comes_last(cache: Path, hub: Hub) -> None:
     assert found.content["intermediate_size"] == 14336
 
 
+def test_what_is_put_into_a_config_is_not_put_into_the_catalogue(cache: Path, hub: Hub) -> None:
+    """transformers puts `rope_theta` into the `rope_scaling` that it is given."""
+    first = resolve_config(None, "meta-llama/Meta-Llama-3.1-8B")
+    assert first is not None
+    first.content["rope_scaling"]["rope_theta"] = 1.0
+    again = resolve_config(None, "meta-llama/Meta-Llama-3.1-8B")
+    assert again is not None
+    assert (again.sha256, "rope_theta" in again.content["rope_scaling"]) == (first.sha256, False)
+
+
 def test_without_a_network_the_catalogue_answers(cache: Path) -> None:
     found = resolve_config(model_id="openai/gpt-oss-20b")
     assert found is not None

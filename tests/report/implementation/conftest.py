@@ -72,3 +72,13 @@ def small_latent(transformers_tree: Path, tmp_path_factory: pytest.TempPathFacto
     options = Options(folder / "results", config_file=config)
     name = "transformers.models.deepseek_v3.modeling_deepseek_v3.DeepseekV3ForCausalLM"
     return gather(name, options, lambda *_: None, device_named("H100"))
+
+
+SMALL = {"small_llama", "small_latent", "small_mixture"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Small models take a minute to analyse: one test process does it, for all tests that ask for one."""
+    for item in items:
+        if SMALL & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.xdist_group("small models"))
