@@ -242,5 +242,5 @@ def test_what_a_mask_changes(small_llama: ModelFacts) -> None:
     assert (
         "where `use_gqa_in_sdpa(attention_mask, key, value)`: `sdpa_kwargs['enable_gqa'] = True`; else where " in text
     )
-    assert "; else `key = repeat_kv(key, module.num_key_value_groups)` and 1 more, all of it where " in text
+    assert "; else `key = repeat_kv(key, module.num_key_value_groups)` and 1 more statement, all of it where " in text
     assert "find_packed_sequence_indices`) where `position_ids is not None and attention_mask is None" in text
