@@ -105,8 +105,8 @@ def test_indices_of_layers_in_a_few_words(indices: list[int], told: str) -> None
 
 
 def test_what_calls_a_model_with_output_head_is_one_too() -> None:
-    assert _role([], {STACK}) == MODEL
-    assert _role([], {MODEL, "embedding"}) == MODEL
+    assert _role([], {STACK}, 0) == MODEL
+    assert _role([], {MODEL, "embedding"}, 0) == MODEL
 
 
 # --- long shapes -----------------------------------------------------------------------------------------------------
@@ -196,4 +196,4 @@ def test_no_product_of_llama_is_over_the_cache(small_llama: ModelFacts) -> None:
 
 
 def test_what_calls_a_router_is_a_mixture_of_experts() -> None:
-    assert _role([], {ROUTER, "module"}) == MIXTURE
+    assert _role([], {ROUTER, "module"}, 0) == MIXTURE
