@@ -19,7 +19,7 @@ from lmp.report.document.parts import (
     Section,
 )
 from lmp.report.document.told import Told
-from lmp.report.facts import ModelFacts, Point, short
+from lmp.report.facts import ModelFacts, short
 from lmp.report.implementation.drawing import wrapped
 from lmp.report.implementation.lifecycle import lifecycle
 from lmp.report.implementation.operators import further, is_run, searched, shape_of
@@ -236,8 +236,3 @@ def _levels(steps: Sequence[Step]) -> Iterator[str]:
             else:
                 line += piece
         yield line
-
-
-def first_point(facts: ModelFacts, phase: str) -> Point | None:
-    """The point at which the flow of a phase was looked at."""
-    return next((point for point in facts.points if point.phase == phase and point.values["batch_size"] == 1), None)

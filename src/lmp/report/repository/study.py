@@ -100,11 +100,6 @@ class Study:
     def language(self, definition: Definition) -> str:
         return self.base.files[definition.place.file].language
 
-    @property
-    def is_native(self) -> bool:
-        """Whether most of it is C, C++ or CUDA."""
-        return next(iter(self.base.languages), "") in C_LIKE
-
     # -- components ----------------------------------------------------------------------------------------------------
 
     @cached_property
