@@ -72,6 +72,12 @@ def test_what_cannot_be_carried_out_as_it_is_made(lmp: Lmp, repo: Path, argument
     assert not (repo.parent / "reports").exists()
 
 
+def test_a_file_is_no_class_path(lmp: Lmp, repo: Path) -> None:
+    (repo.parent / "notes.md").write_text("# Notes\n")
+    done = lmp("report", "notes.md")
+    assert (done.exit_code, "notes.md is no folder" in done.stderr) == (2, True), done.stderr
+
+
 def test_a_code_base(lmp: Lmp, repo: Path, tmp_path: Path) -> None:
     done = lmp("report", "tiny", "--reports", "out")
     assert done.exit_code == 0, done.stderr

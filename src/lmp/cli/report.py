@@ -157,7 +157,7 @@ def report(
         return
     if narrate:
         _can_narrate(asked)
-    if name is not None and _is_folder(name):
+    if name is not None and _is_path(name):
         of_models = {"--device": device, "--set": settings, "--config": config, "--model-id": model_id, "--attn": attn}
         _refuse({**of_models, "--inputs": inputs, "--init": init, "--path": path}, "for models only, not for a folder")
         _repository(OfFolder(Path(name), tuple(include or ()), tuple(exclude or ()), update), options, asked)
@@ -210,8 +210,8 @@ def _one(target: str | None, model: str | None) -> str | None:
     return target or model
 
 
-def _is_folder(name: str) -> bool:
-    return "/" in name or name in (".", "..") or Path(name).is_dir()
+def _is_path(name: str) -> bool:
+    return "/" in name or name in (".", "..") or Path(name).exists()
 
 
 def _refuse(given: Mapping[str, object], why: str) -> None:

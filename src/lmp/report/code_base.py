@@ -35,7 +35,8 @@ def read_code_base(root: Path, selection: Selection, progress: Progress) -> Repo
 
     if not root.is_dir():
         raise UsageError(
-            f"{printable(str(root))} is no folder\ngive the folder of a code base, or the class path of a model"
+            f"{printable(str(root))} is no folder\n"
+            "give the folder of a code base, or the class path of a model (`lmp review` reads a report)"
         )
     facts = read_repository(root, selection, progress, signs_of)
     _must_have_code(facts, root, selection)
