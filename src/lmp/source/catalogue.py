@@ -32,14 +32,18 @@ class Entry:
         return str(self.config["architectures"][0])
 
 
-@functools.cache
 def entries() -> tuple[Entry, ...]:
-    """All entries, by id."""
+    """All entries, by id; made anew in every call, as what is built of a config may put values into it."""
     found = []
-    for file in FOLDER.glob("*.json"):
-        data = json.loads(file.read_text(encoding="utf-8"))
+    for text in _files():
+        data = json.loads(text)
         found.append(Entry(data["id"], tuple(data.get("aliases", ())), data["source"], data["config"]))
     return tuple(sorted(found, key=lambda entry: entry.id.lower()))
+
+
+@functools.cache
+def _files() -> tuple[str, ...]:
+    return tuple(file.read_text(encoding="utf-8") for file in FOLDER.glob("*.json"))
 
 
 def catalogued(model_id: str) -> Entry | None:

@@ -74,8 +74,7 @@ def _config_of_model(model_id: str) -> FoundConfig:
         raise UsageError(_no_config(model_id, answer))
     canonical = json.dumps(entry.config, sort_keys=True, separators=(",", ":"))
     origin = f"lmp's catalogue, source: {entry.stated_by}"
-    # A copy of its own: what transformers builds of a config puts values into the dictionaries that it is given.
-    return FoundConfig(json.loads(canonical), origin, sha256_of(canonical.encode()), model_id=entry.id)
+    return FoundConfig(entry.config, origin, sha256_of(canonical.encode()), model_id=entry.id)
 
 
 def _check_id(model_id: str) -> None:
