@@ -31,8 +31,8 @@ def test_ids_are_unique_in_any_case() -> None:
 def test_found_by_id_and_alias_in_any_case() -> None:
     for entry in entries():
         for name in (entry.id, entry.id.upper(), *entry.aliases):
-            assert catalogued(name) is entry
-    assert catalogued("meta-llama/llama-3.1-8b") is catalogued("meta-llama/Meta-Llama-3.1-8B")
+            assert catalogued(name) == entry
+    assert catalogued("meta-llama/llama-3.1-8b") == catalogued("meta-llama/Meta-Llama-3.1-8B")
     assert catalogued("nobody/nothing") is None
 
 
