@@ -8,7 +8,6 @@ workspace, the score matrix of whole attention) is not seen. Imports torch.
 from __future__ import annotations
 
 import inspect
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -20,10 +19,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 from lmp.verify.counter import Operators, attention_arguments, whole_attention
 from lmp.verify.operators import ALLOCATIONS, is_view, operation, tensors_of
-from lmp.workload.calls import CallTracker, Place, Segment
-
-CALL_CODE = torch.nn.Module._call_impl.__code__
-"""Of the frame that every call of a module has; the functions around it stand in its file."""
+from lmp.workload.calls import CallTracker, Segment
 
 LARGE = 1 << 16
 """Bytes from which on it is remembered who made a storage, also where no detail is kept."""
@@ -294,32 +290,12 @@ class _Tracker(CallTracker):
                 self._given[path] = tuple(_names_given(module, args, kwargs))
         super()._leave_call(module, (), {}, None)
 
-    def segments(self) -> tuple[Segment, ...]:
-        """The same as its base finds, without looking at the variables of frames.
+    def _is_of(self, frame: FrameType, depth: int) -> bool:
+        """Taken for granted, without a look at the frame's variables: there is one frame for each call in flight.
 
-        Until Python 3.13 that makes a copy of them which the frame keeps: whatever a variable held then would live on.
+        Until Python 3.13 a look makes a copy of them that the frame keeps: what a variable held then would live on.
         """
-        found: list[Segment] = []
-        chain: list[Place] = []
-        depth = len(self.stack) - 1
-        in_forward, prefix = True, self._prefix(depth)
-        frame: FrameType | None = sys._getframe(1)
-        while frame is not None and depth >= 0:
-            code = frame.f_code
-            if code is CALL_CODE:  # one for each call in flight
-                found.append(Segment(self.stack[depth], tuple(chain)))
-                depth -= 1
-                chain, in_forward, prefix = [], True, self._prefix(depth)
-            elif (
-                in_forward
-                and code.co_filename.startswith(prefix)
-                and code.co_name != "__call__"
-                and code.co_filename != CALL_CODE.co_filename
-            ):
-                chain.append(Place(code.co_filename, frame.f_lineno, code.co_name, frame.f_lasti))
-                in_forward = code.co_name != "forward"
-            frame = frame.f_back
-        return tuple(found)
+        return True
 
 
 def _names_given(module: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Iterator[str]:

@@ -35,26 +35,23 @@ def _is_wrapped(source: Source, made: Template, scope: Scope | None, wrappers: W
 
 def _direct(source: Source, access: Access, library: Library) -> EnvRead:
     name = text_of(template(source, access.name, access.scope, library.string))
-    written = source.written(access.name)
-    return EnvRead(
-        written if name is None else name,
-        Place(source.file, access.name.lineno),
-        source.written(access.default) if access.default is not None else None,
-        derived=name is not None and name not in written,
-        resolved=name is not None,
-        via=access.via,
-    )
+    return _read(source, access.name, name, access.default, access.via)
 
 
 def _through(source: Source, called: Called, name: str | None) -> EnvRead:
-    written = source.written(called.name_node)
+    return _read(source, called.name_node, name, called.default_node, source.written(called.node.func))
+
+
+def _read(source: Source, node: ast.expr, name: str | None, default: ast.expr | None, via: str) -> EnvRead:
+    """A read of the variable ``name``, None where it could not be told, which is written as ``node``."""
+    written = source.written(node)
     return EnvRead(
         written if name is None else name,
-        Place(source.file, called.name_node.lineno),
-        source.written(called.default_node) if called.default_node is not None else None,
+        Place(source.file, node.lineno),
+        source.written(default) if default is not None else None,
         derived=name is not None and name not in written,
         resolved=name is not None,
-        via=source.written(called.node.func),
+        via=via,
     )
 
 

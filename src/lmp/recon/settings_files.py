@@ -62,21 +62,19 @@ def _yaml(text: str) -> Keys:
 
 
 def _toml(text: str) -> Keys:
-    table = ""
-    for at, line in enumerate(text.split("\n"), 1):
-        header = re.match(r"\s*\[\[?\s*([^\]]+?)\s*\]\]?\s*(?:#.*)?$", line)
-        key = re.match(r"([A-Za-z_][\w.-]*|\"[^\"]+\")\s*=", line)
-        if header:
-            table = header[1]
-        elif key:
-            yield f"{table}.{key[1]}" if table else key[1], at
+    return _in_sections(text, r"\s*\[\[?\s*([^\]]+?)\s*\]\]?\s*(?:#.*)?$", r"([A-Za-z_][\w.-]*|\"[^\"]+\")\s*=")
 
 
 def _ini(text: str) -> Keys:
+    return _in_sections(text, r"\[([^\]]+)\]\s*$", r"([A-Za-z_][\w.\-]*)\s*[=:]")
+
+
+def _in_sections(text: str, heading: str, assignment: str) -> Keys:
+    """Keys with the name of the section that they stand in."""
     section = ""
     for at, line in enumerate(text.split("\n"), 1):
-        header = re.match(r"\[([^\]]+)\]\s*$", line)
-        key = re.match(r"([A-Za-z_][\w.\-]*)\s*[=:]", line)
+        header = re.match(heading, line)
+        key = re.match(assignment, line)
         if header:
             section = header[1]
         elif key:

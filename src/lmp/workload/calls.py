@@ -143,7 +143,7 @@ class CallTracker:
         while frame is not None and depth >= 0:
             code = frame.f_code
             if code is _CALL_CODE:
-                if frame.f_locals.get("self") is self.stack[depth].module:
+                if self._is_of(frame, depth):
                     found.append(Segment(self.stack[depth], tuple(chain)))
                     depth -= 1
                     chain, in_forward, prefix = [], True, self._prefix(depth)
@@ -155,10 +155,14 @@ class CallTracker:
             ):
                 chain.append(Place(code.co_filename, frame.f_lineno, code.co_name, frame.f_lasti))
                 # Decorators wrap forward() in functions of the same tree: their lines lie outside of it.
-                if code.co_name == "forward" and frame.f_locals.get("self") is self.stack[depth].module:
+                if code.co_name == "forward" and self._is_of(frame, depth):
                     in_forward = False
             frame = frame.f_back
         return tuple(found)
+
+    def _is_of(self, frame: FrameType, depth: int) -> bool:
+        """Whether a frame is a method of the module whose call is at this depth."""
+        return frame.f_locals.get("self") is self.stack[depth].module
 
     def _prefix(self, depth: int) -> str:
         if depth < 0:

@@ -27,14 +27,17 @@ CONFIG = {
 }
 
 
+def facts_of(name: str, content: dict[str, object], folder: Path) -> ModelFacts:
+    config = folder / "small.json"
+    config.write_text(json.dumps(content))
+    options = Options(folder / "results", config_file=config)
+    return gather(name, options, lambda *_: None, device_named("H100"))
+
+
 @pytest.fixture(scope="session")
 def small_llama(transformers_tree: Path, tmp_path_factory: pytest.TempPathFactory) -> ModelFacts:
-    folder = tmp_path_factory.mktemp("small-llama")
-    config = folder / "small.json"
-    config.write_text(json.dumps(CONFIG))
-    options = Options(folder / "results", config_file=config)
     name = "transformers.models.llama.modeling_llama.LlamaForCausalLM"
-    return gather(name, options, lambda *_: None, device_named("H100"))
+    return facts_of(name, CONFIG, tmp_path_factory.mktemp("small-llama"))
 
 
 LATENT = {
@@ -66,12 +69,8 @@ LATENT = {
 @pytest.fixture(scope="session")
 def small_latent(transformers_tree: Path, tmp_path_factory: pytest.TempPathFactory) -> ModelFacts:
     """A cache that is expanded in every step, and experts: one dense layer and two with experts."""
-    folder = tmp_path_factory.mktemp("small-latent")
-    config = folder / "small.json"
-    config.write_text(json.dumps(LATENT))
-    options = Options(folder / "results", config_file=config)
     name = "transformers.models.deepseek_v3.modeling_deepseek_v3.DeepseekV3ForCausalLM"
-    return gather(name, options, lambda *_: None, device_named("H100"))
+    return facts_of(name, LATENT, tmp_path_factory.mktemp("small-latent"))
 
 
 SMALL = {"small_llama", "small_latent", "small_mixture"}
