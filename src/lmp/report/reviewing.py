@@ -50,7 +50,8 @@ def _text(file: Path) -> str:
     try:
         return read_bytes(file.resolve(), LARGEST).decode("utf-8-sig")
     except Unreadable as error:
-        raise UsageError(f"{file} cannot be read: {str(error).removeprefix('cannot be read: ')}\ngive a markdown file") from error
+        why = str(error).removeprefix("cannot be read: ")
+        raise UsageError(f"{file} cannot be read: {why}\ngive a markdown file") from error
     except OSError as error:
         raise UsageError(f"{file} cannot be read: {error.strerror or error}\ngive a markdown file") from error
     except RuntimeError as error:  # a loop of links
