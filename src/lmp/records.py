@@ -153,6 +153,7 @@ class Verification(Record):
     checks: list[str] = []
     findings: list[Finding] = []
     reason: str | None = None
+    phases: list[str] = Field(default=[], description="prefill, decode, chunked prefill, first token: those judged")
 
 
 KernelType = TypeVar("KernelType", Kernel, ModelKernel)
