@@ -34,6 +34,8 @@ class Deriver:
         self.ranks: dict[str, Mapping[str, int]] = {}
         self.alone: dict[str, Set[str]] = {}
         """Classes whose analysis was made on inputs of their own, not in this workload -> the tensors they took."""
+        self.others: dict[str, Set[str]] = {}
+        """Of those, tensors about something else than the new tokens (an encoder's states) that every call was given."""
         self.unlike: dict[str, Callable[[Call], bool]] = {}
         """Of those, what tells a call for which the analysis does not hold: of an instance of another kind."""
         self.written_out: set[CallSite] = set()
@@ -172,9 +174,11 @@ class Deriver:
                     continue
                 if not self._written_in(call, class_path):
                     continue
-                more = {name for name, _ in input_tensors(call)} - self.alone[call.class_path]
+                given = {name for name, _ in input_tensors(call)}
+                more = given - self.alone[call.class_path]
+                fewer = self.others.get(call.class_path, frozenset()) - given
                 unlike = self.unlike.get(call.class_path)
-                if more or differs(call, run.recording) or (unlike is not None and unlike(call)):
+                if more or fewer or differs(call, run.recording) or (unlike is not None and unlike(call)):
                     self.written_out.add(site)
         return len(self.written_out) > before
 

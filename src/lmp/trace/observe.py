@@ -269,6 +269,8 @@ class Observer:
         match = re.fullmatch(r"inputs\.(\w+)(?:\[(\d+)\])?(?:\.shape\[(-?\d+)\])?", path)
         if match:
             tensor = forward_arguments(call).get(match[1])
+            if isinstance(tensor, torch.Size) and match[2] is not None:
+                return self.size(tensor[int(match[2])])
             if match[2] is not None and isinstance(tensor, (list, tuple)) and int(match[2]) < len(tensor):
                 tensor = tensor[int(match[2])]
             if tensor is None:
@@ -349,6 +351,15 @@ def input_tensors(call: Call) -> list[tuple[str, torch.Tensor]]:
         for index, tensor in parts:
             if isinstance(tensor, torch.Tensor):
                 found.append((name if index is None else f"{name}[{index}]", tensor))
+    return found
+
+
+def sizes_given(call: Call) -> dict[str, Any]:
+    """Path -> size: each dimension of a tensor among forward()'s arguments, and each entry of a shape among them."""
+    found = {f"inputs.{n}.shape[{d}]": size for n, t in input_tensors(call) for d, size in enumerate(t.shape)}
+    for name, value in forward_arguments(call).items():
+        if isinstance(value, torch.Size):
+            found.update({f"inputs.{name}[{d}]": size for d, size in enumerate(value)})
     return found
 
 
