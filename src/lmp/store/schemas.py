@@ -39,6 +39,8 @@ DESCRIBED = {
         Described("model_analysis", "lmp.records", "ModelAnalysis", "RESULTS/<class>/model_analysis.json"),
         Described("module_draft", "lmp.records", "Draft", "what `lmp submit` and the agents' submit_analysis take"),
         Described("hand_in", "lmp.records", "HandIn", "what `lmp submit --json` prints"),
+        Described("zoo_entry", "lmp.records", "ZooEntry", "RESULTS/.zoo/<task>/<family>.json, for `lmp zoo` to go on"),
+        Described("zoo_summary", "lmp.records", "ZooSummary", "reports/zoo/<task>.json"),
         Described("evaluation", "lmp.expand.records", "Evaluation", "what `lmp evaluate --json` prints"),
         Described("difference", "lmp.expand.difference", "Difference", "what `lmp diff --json` prints"),
         Described("inspection", "lmp.pipeline.inspection", "Inspection", "what `lmp inspect --json` prints"),

@@ -34,6 +34,8 @@ from lmp.verify.resolve import contradicted, resolve_all
 from lmp.workload.base import RUNTIME, Workload
 from lmp.workload.calls import Call, Place
 
+PHASES = ("prefill", "decode", "chunked prefill", "first token")
+
 KEPT = 20
 """Findings that are kept, the first of each line."""
 
@@ -169,6 +171,9 @@ class _Judge:
     def verify(self, points: Sequence[Point]) -> Verification:
         for point in points:
             self.point(point)
+        return self._outcome().model_copy(update={"phases": [phase for phase in PHASES if phase in self.phases]})
+
+    def _outcome(self) -> Verification:
         for (line, path), (point, called) in self.elsewhere.items():
             if (line, path) not in self.found:
                 self.find(*line, OTHER_PATH, point, {}, path, called)
