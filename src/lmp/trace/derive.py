@@ -35,7 +35,7 @@ class Deriver:
         self.alone: dict[str, Set[str]] = {}
         """Classes whose analysis was made on inputs of their own, not in this workload -> the tensors they took."""
         self.others: dict[str, Set[str]] = {}
-        """Of those, tensors about something else than the new tokens (an encoder's states) that every call was given."""
+        """Of those, tensors that are not about the new tokens (an encoder's states) and that every call was given."""
         self.unlike: dict[str, Callable[[Call], bool]] = {}
         """Of those, what tells a call for which the analysis does not hold: of an instance of another kind."""
         self.written_out: set[CallSite] = set()
