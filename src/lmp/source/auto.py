@@ -53,7 +53,9 @@ def families(trees: Trees, task: str) -> list[Family]:
     for mapping in TASKS[task]:
         if mapping not in mappings:
             missing = Search(mapping, str(path), "no such mapping of model types to classes")
-            raise NotFound(f"{path.name} has no {mapping}\ngive sources that have it with `--transformers DIR`", [missing])
+            raise NotFound(
+                f"{path.name} has no {mapping}\ngive sources that have it with `--transformers DIR`", [missing]
+            )
         for name, class_name in mappings[mapping].items():
             found.setdefault(name, Family(name, task, class_name))
     return list(found.values())
