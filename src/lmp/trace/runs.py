@@ -129,7 +129,7 @@ class Runs:
         made = Run(numbers, shown, recorder.recording, size, sizes, list(env.conditions.values()), model, pinned)
         made.pinned_in = {e.name: env.pinned_in[e] for e in env.pinned if isinstance(e, sympy.Symbol)}
         for e in env.pinned:
-            tokens = not isinstance(e, sympy.Symbol) and {s.name for s in e.free_symbols} & set(RUNTIME)
+            tokens = {s.name for s in e.free_symbols} & set(RUNTIME)
             with contextlib.suppress(TypeError):
                 found = size_of(e) if tokens else None
                 if isinstance(found, Expr):

@@ -428,6 +428,8 @@ class Table:
         if cache is not None:
             own = ".self_attention_cache" if hasattr(cache[1], "self_attention_cache") else ""
             found["cache_len"] = f"inputs.{cache[0]}{own}.layers[0]{CACHED}"
+        # A state of a recurrence has one size however many tokens went into it.
+        found.setdefault("cache_len", "cache_len")
         return found
 
     def numbers(self) -> dict[str, int]:
