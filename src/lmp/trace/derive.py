@@ -35,6 +35,8 @@ class Deriver:
         self.ranks: dict[str, Mapping[str, int]] = {}
         self.alone: dict[str, Set[str]] = {}
         """Classes whose analysis was made on inputs of their own, not in this workload -> the tensors they took."""
+        self.others: dict[str, Set[str]] = {}
+        """Of those, tensors that are not about the new tokens (an encoder's states) and that every call was given."""
         self.unlike: dict[str, Callable[[Call], bool]] = {}
         """Of those, what tells a call for which the analysis does not hold: of an instance of another kind."""
         self.nameless: set[str] = set()
@@ -188,10 +190,11 @@ class Deriver:
                     self.written_out.add(site)
                 if call.class_path not in self.alone:
                     continue
-                more = {name for name, _ in input_tensors(call)} - self.alone[call.class_path]
-                more |= self._unknown(call)
+                given = {name for name, _ in input_tensors(call)}
+                more = (given - self.alone[call.class_path]) | self._unknown(call)
+                fewer = self.others.get(call.class_path, frozenset()) - given
                 unlike = self.unlike.get(call.class_path)
-                if more or differs(call, run.recording) or (unlike is not None and unlike(call)):
+                if more or fewer or differs(call, run.recording) or (unlike is not None and unlike(call)):
                     self.written_out.add(site)
         return len(self.written_out) > before
 

@@ -17,7 +17,7 @@ import torch
 
 from lmp.errors import LmpError, TraceFailed
 from lmp.formula import Condition, Expr, evaluate_condition, free_variables, var
-from lmp.trace.observe import input_tensors
+from lmp.trace.observe import sizes_given
 from lmp.trace.recording import Recorder, Recording
 from lmp.trace.rules import Size
 from lmp.trace.sizes import Sizes
@@ -75,13 +75,9 @@ class Run:
         return [(a, c) for a, c in found if c is not None]
 
 
-def length_of(call: Call, size: Callable[[Any], Size], length: Size) -> tuple[str, int] | None:
-    """The tensor among forward()'s arguments, and the dimension of it, that is ``length``."""
-    for name, tensor in input_tensors(call):
-        for dim, found in enumerate(tensor.shape):
-            if size(found) == length:
-                return name, dim
-    return None
+def length_of(call: Call, size: Callable[[Any], Size], length: Size) -> str | None:
+    """Where among forward()'s arguments ``length`` stands, as the path of a parameter."""
+    return next((path for path, found in sizes_given(call).items() if size(found) == length), None)
 
 
 class Runs:
@@ -166,7 +162,7 @@ class Runs:
         made.rung = rung
         made.pinned_in = {e.name: env.pinned_in[e] for e in env.pinned if isinstance(e, sympy.Symbol)}
         for e in env.pinned:
-            tokens = not isinstance(e, sympy.Symbol) and {s.name for s in e.free_symbols} & set(RUNTIME)
+            tokens = {s.name for s in e.free_symbols} & set(RUNTIME)
             with contextlib.suppress(TypeError):
                 found = size_of(e) if tokens else None
                 if isinstance(found, Expr):

@@ -61,6 +61,8 @@ class ModelWorkload:
             self.required = frozenset({ENCODER_LENGTH})
             self.variables[ENCODER_LENGTH] = Variable(ENCODER_LENGTH, "inputs.input_ids.shape[1]", 11)
         self.has_cache, self.has_encoder = True, self.inputs.has_decoder
+        self.cache_name = CACHE
+        """What the model returns to be given in the next call: a KV cache, or the state of a recurrence."""
         self.full_layers: dict[str, int] = {}
         self.in_order: dict[str, int] = {}
         self.stacks: set[str] = set()
@@ -137,7 +139,7 @@ class ModelWorkload:
             if not (isinstance(cached, int) and cached == 0):
                 with before or contextlib.nullcontext():
                     filled = self._filled(module, {**values, "seq_len": cached})
-                past = {"past_key_values": filled.past_key_values}
+                past = {self.cache_name: getattr(filled, self.cache_name)}
             given = self.inputs.later(values, filled) if past else self.inputs.first(values)
             extra = {"use_cache": True} if self.has_cache else {}
             with observer:
@@ -164,15 +166,18 @@ class ModelWorkload:
         return copy.deepcopy(self._fillings[key][1])
 
     def _probe_cache(self) -> None:
-        """Find out by running it whether the model returns a KV cache."""
+        """Find out by running it what the model returns that it takes again: its cache, whatever it calls it."""
         parameters = inspect.signature(self.model_class.forward).parameters
         others = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
-        self.has_cache = "past_key_values" in parameters and ("use_cache" in parameters or others)
+        self.has_cache = "use_cache" in parameters or (others and CACHE in parameters)
         if self.has_cache:
             with torch.no_grad(), answered(self.asked):
                 given = self.inputs.first({**self.defaults, "batch_size": 1, "seq_len": 2})
                 output = self.build(self.defaults)(**given, use_cache=True)
-            self.has_cache = getattr(output, "past_key_values", None) is not None
+            returned = {name: getattr(output, name, None) for name in (CACHE, *parameters) if name not in given}
+            again = [n for n, v in returned.items() if v is not None and not isinstance(v, torch.Tensor)]
+            self.has_cache = bool(again)
+            self.cache_name = next((name for name in again if name in parameters), CACHE)
 
     def _cut_layers(self) -> None:
         """Leave as many layers in each stack as it needs for a layer of every kind the full model has.
@@ -229,6 +234,9 @@ ENCODER_LENGTH = "encoder_seq_len"
 """Tokens that the encoder reads; ``seq_len`` is the decoder's."""
 
 LAYERS = "num_hidden_layers"
+
+CACHE = "past_key_values"
+"""What most models call their cache."""
 
 KEPT = 4
 """Models without weights that are kept to be run again."""
