@@ -120,6 +120,7 @@ class TraceEngine:
             assumptions=[to_text(c) for c in derived.assumptions],
             pinned=derived.pinned,
             fixed=dict(getattr(self.workload, "fixed", {})),
+            called_with=dict(getattr(self.workload, "called_with", {})),
             kernels=lines.kernels(),
             free_lines=lines.free_lines(),
             free_lines_elsewhere=lines.free_lines_elsewhere(),

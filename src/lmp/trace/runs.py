@@ -29,6 +29,9 @@ from lmp.workload.calls import Call
 MOST_TOKENS = 1 << 16
 """Lengths up to this are tried where the source names them."""
 
+NEW_TOKENS = 5
+"""Those of the runs that formulas are looked for in first."""
+
 MAX_SETTINGS = 16
 """Combinations of config values under which paths are looked for."""
 
@@ -195,6 +198,8 @@ class Runs:
     def at(self, point: dict[str, int]) -> Run | None:
         """The concrete run at a point (missing variables have their base values); None where it cannot run."""
         numbers = {**self.base, **point}
+        if not self.workload.has_tokens:
+            numbers["seq_len"] = NEW_TOKENS  # the same run for any number of them
         key = tuple(sorted(numbers.items()))
         if key not in self._known:
             self._known[key] = None
@@ -244,7 +249,7 @@ class Runs:
     def start_point(self) -> dict[str, int]:
         """Where formulas are looked for first: chunked prefill; where an encoder runs first, before it is cached."""
         cached = 7 if self.workload.has_cache and not self.workload.has_encoder else 0
-        return {**self.base, "batch_size": 2, "seq_len": 5, "cache_len": cached}
+        return {**self.base, "batch_size": 2, "seq_len": NEW_TOKENS, "cache_len": cached}
 
     def _scout(self, setting: dict[str, int], target: str) -> None:
         """Symbolic runs of the other phases under a setting: the source may ask there what it does not ask here."""
