@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lmp.errors import InconsistentDefault, MissingDependency, TraceFailed
+from lmp.errors import InconsistentDefault, MissingDependency, TraceFailed, VerificationFailed
 from lmp.pipeline.zoo.reasons import why
 
 
@@ -54,14 +54,20 @@ def test_what_the_code_cannot_do_without_data_is_lmps(raised: Any) -> None:
 def test_an_error_of_lmp_keeps_its_words_and_the_line_of_its_cause(raised: Any) -> None:
     error = TraceFailed("lmp has no rule for this\nplease report\nmore")
     error.__cause__ = raised("\n\ndef forward():\n    raise RuntimeError('x')\nforward()")
-    assert why(error) == ("lmp", "src/transformers/models/a/modeling_a.py:4", "lmp has no rule for this\nplease report")
+    told = "lmp has no rule for this\nplease report"
+    assert why(error) == ("lmp", "src/transformers/models/a/modeling_a.py:4", told, False)
     assert why(InconsistentDefault("it contradicts itself")).cause == "config"
+
+
+def test_formulas_that_differ_are_told_apart_from_none() -> None:
+    assert why(VerificationFailed("flops of line 3 is 1 by formula and 2 executed")).differs
+    assert not why(TraceFailed("no rule")).differs
 
 
 @pytest.mark.parametrize("error", [KeyError("x"), MemoryError(), RecursionError("deep")])
 def test_anything_can_be_sorted(error: BaseException) -> None:
     assert why(error).cause == "lmp"
-    assert why(error).place == ""
+    assert why(error).place is None
 
 
 def test_a_model_whose_package_is_missing_says_which(transformers_tree: Path) -> None:

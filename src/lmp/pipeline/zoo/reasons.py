@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
+from lmp.errors import VerificationFailed
 from lmp.workload.failures import failure_of
 
 Cause = Literal["config", "dependency", "lmp"]
@@ -13,10 +14,12 @@ class Why(NamedTuple):
     """``config``: the model's default config; ``dependency``: an optional package is missing; ``lmp``: all else."""
 
     cause: Cause
-    place: str
-    """``file:line`` of the innermost line of a model that ran, the file as it lies below the tree's package; or ""."""
+    place: str | None
+    """``file:line`` of the innermost line of a model that ran, where there is one."""
     text: str
     """One or two lines."""
+    differs: bool = False
+    """Whether there were formulas, and execution differs from them."""
 
 
 def why(error: BaseException) -> Why:
@@ -29,7 +32,7 @@ def why(error: BaseException) -> Why:
         cause = "dependency"
     # What lmp says of it by itself says more than what the model raised.
     own = "\n".join(str(error).splitlines()[:2]) if failure.is_told else failure.text
-    return Why(cause, _below_package(failure.file, failure.place), own)
+    return Why(cause, _below_package(failure.file, failure.place) or None, own, isinstance(error, VerificationFailed))
 
 
 def _below_package(file: str, place: str) -> str:
