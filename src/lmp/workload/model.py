@@ -13,10 +13,11 @@ from typing import Any
 
 import torch
 
-from lmp.errors import LmpError, TraceFailed, UsageError
+from lmp.errors import LmpError, MissingDependency, TraceFailed, UsageError
 from lmp.workload.answers import Asked, answered
 from lmp.workload.arguments import recording
 from lmp.workload.base import Variable
+from lmp.workload.failures import missing_package
 from lmp.workload.model_inputs import Inputs, has_decoder_inputs
 from lmp.workload.shapes import ENCODER_LENGTH
 
@@ -410,6 +411,7 @@ def find_host(cls: type[Any], config: Any = None, **options: Any) -> ModelWorklo
     Raises TraceFailed when no model of that file does, with what was tried.
     """
     tried = []
+    first: Exception | None = None
     for model_class in host_models(cls):
         try:
             own = copy.deepcopy(config) if config is not None else model_class.config_class()
@@ -418,6 +420,7 @@ def find_host(cls: type[Any], config: Any = None, **options: Any) -> ModelWorklo
         except LmpError:
             raise
         except Exception as error:
+            first = first or error
             tried.append(
                 f"{model_class.__name__}: {str(error).splitlines()[0] if str(error) else type(error).__name__}"
             )
@@ -425,6 +428,11 @@ def find_host(cls: type[Any], config: Any = None, **options: Any) -> ModelWorklo
         if any(type(module) is cls for module in model.modules()):
             return workload
         tried.append(f"{model_class.__name__}: has no {cls.__name__} in it with this config")
+    package = missing_package(first)
+    if package is not None:
+        raise MissingDependency(
+            f"{cls.__name__} needs the package {package}, which is not installed.", package
+        ) from first
     raise TraceFailed(
         f"no model of {cls.__module__} can be run with a {cls.__name__} in it.\n" + "; ".join(tried or ["none defined"])
-    )
+    ) from first
