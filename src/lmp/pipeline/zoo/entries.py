@@ -11,8 +11,8 @@ from lmp.pipeline.zoo.family import FOLDER
 from lmp.records import ZooEntry, ZooRun, ZooSummary
 from lmp.source.auto import Family
 from lmp.source.trees import Trees, sha256_of
-from lmp.store.fingerprint import sources_fingerprint
 from lmp.store.files import storage_errors, write_whole
+from lmp.store.fingerprint import sources_fingerprint
 from lmp.store.results import strict_json
 from lmp.store.schemas import problem
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import gc
+import importlib
 import json
 import os
 import select
@@ -20,6 +21,14 @@ from typing import Any, BinaryIO
 
 POLL = 0.05
 """Seconds between two looks at a child."""
+
+PRELOADED = (
+    "torch",
+    "transformers.modeling_utils",
+    "lmp.expand.link",
+    "lmp.pipeline.making",
+    "lmp.pipeline.zoo.family",
+)
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
@@ -46,13 +55,10 @@ def _load(transformers: Path | None, pytorch: Path | None) -> None:
 
     tree = find_trees(None, transformers, pytorch, []).need("transformers")
     use_transformers_tree(tree.package_dir.parent)
-    import torch
-
-    torch.set_num_threads(1)  # threads do not survive a fork; nothing is computed on the meta device
-    import transformers.modeling_utils  # noqa: F401
-
-    import lmp.expand.link
-    import lmp.pipeline.zoo.family  # noqa: F401
+    for name in PRELOADED:
+        importlib.import_module(name)
+    # Threads do not survive a fork; nothing is computed on the meta device.
+    sys.modules["torch"].set_num_threads(1)
 
     gc.collect()
     gc.freeze()

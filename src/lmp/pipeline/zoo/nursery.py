@@ -22,8 +22,6 @@ from lmp.errors import TraceFailed
 from lmp.pipeline.zoo.requests import Limits, Request
 from lmp.records import ZooEntry
 
-STOPPED = "stopped"
-
 
 class Nursery:
     """One nursery process, started when it is first needed and again when it has died. For one thread."""
@@ -106,7 +104,7 @@ def entry_of(request: Request, limits: Limits, outcome: dict[str, Any], entry: Z
     return ZooEntry(
         family=request.family,
         task=request.task,
-        status=STOPPED,
+        status="stopped",
         cause="lmp",
         reason=_why(limits, outcome),
         place=place,

@@ -1,9 +1,12 @@
 """placeholder"""
 
 from __future__ import annotations
-import os, traceback
+
+import os
+import traceback
 from dataclasses import dataclass
 from typing import Literal
+
 from lmp.errors import VerificationFailed
 
 
@@ -19,5 +22,5 @@ def why(error: BaseException) -> Reason:
     inside = [f for f in traceback.extract_tb(error.__traceback__) if "/transformers/models/" in f.filename]
     place = f"{os.path.basename(inside[-1].filename)}:{inside[-1].lineno}" if inside else None
     text = (str(error).splitlines() or [type(error).__name__])[0]
-    cause = "dependency" if isinstance(error, ImportError) else "lmp"
+    cause: Literal["config", "dependency", "lmp"] = "dependency" if isinstance(error, ImportError) else "lmp"
     return Reason(cause, place, text, isinstance(error, VerificationFailed))
