@@ -61,7 +61,7 @@ class ClassVariables:
         self._find_given(calls)
 
     def _find_dtypes(self, calls: Sequence[Call]) -> None:
-        """Tensors that have elements of other sizes in some calls, as a residual that is float32 after the first layer."""
+        """Tensors that have elements of other sizes in some calls, as a residual in float32."""
         sizes: dict[str, set[int]] = {}
         for call in calls:
             for name, tensor in input_tensors(call):
