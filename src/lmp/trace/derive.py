@@ -53,7 +53,8 @@ class Deriver:
         """
         numbers_alone |= self.runs.rung != ALL_SIZES
         self._observed = {}
-        variables = ClassVariables(class_path, self.runs.symbolic[0], self.runs.lengths)
+        seen = (*self.runs.symbolic, *self.runs.concrete)
+        variables = ClassVariables(class_path, self.runs.symbolic[0], self.runs.lengths, seen)
 
         def observe(run: Run) -> list[Observation]:
             if id(run) not in self._observed:
@@ -71,8 +72,11 @@ class Deriver:
                     break
                 # Formulas are looked for in few layers: how many there are is counted.
                 few = {name: self.runs.base[name] for name in self.workload.full_layers}
-                numbers = {**contradiction.numbers, **few}
-                if any(r.numbers == numbers for r in self.runs.symbolic):
+                # A later layer may be called with something else than the first one.
+                tries = ({**contradiction.numbers, **few}, contradiction.numbers)
+                known = [r.numbers for r in self.runs.symbolic]
+                numbers = next((n for n in tries if n not in known), None)
+                if numbers is None:
                     if table.give_up_compulsory():
                         break
                     raise TraceFailed(table.explain())

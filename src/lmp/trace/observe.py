@@ -27,6 +27,9 @@ BYTE_UNITS = ("w_bytes", "a_bytes")
 CACHED = ".keys.shape[2]"
 """How the path of ``cache_len`` ends."""
 
+ITEM = ".dtype.itemsize"
+"""How the path of a tensor's bytes per element ends."""
+
 GROWING = ("keys", "values")
 """Tensors of a cache's layer that hold an entry for each token."""
 
@@ -263,6 +266,9 @@ class Observer:
         root, _, rest = path.partition(".")
         if path in RUNTIME:
             return self.values[path]
+        if path.endswith(ITEM):
+            given = forward_arguments(call).get(path.removeprefix("inputs.").removesuffix(ITEM))
+            return given.dtype.itemsize if isinstance(given, torch.Tensor) else 0
         if root == "config":
             return self._of_config(rest, call)
         if path.endswith(CACHED):

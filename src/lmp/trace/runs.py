@@ -141,6 +141,7 @@ class Runs:
             return size_of(expression(value))
 
         plain = {n for n, v in numbers.items() if n in self.workload.flags or (n in RUNTIME and v <= 1)}
+        plain |= {n for n in self.workload.full_layers if numbers.get(n) != self.base[n]}
         if rung == CALL_SIZES:
             plain |= numbers.keys() - {*RUNTIME, *self.lengths}
         values = {n: v if n in plain else env.size(n, v) for n, v in numbers.items()}
