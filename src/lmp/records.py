@@ -372,30 +372,31 @@ class ZooEntry(Record):
 
     family: str = Field(description="model type, as transformers' auto classes know it")
     task: str = Field(description="causal-lm, base, ...: the auto mapping that names the class")
-    class_name: ClassPath | None = Field(None, description="None where no source defines it")
+    class_name: ClassPath | None = Field(default=None, description="None where no source defines it")
     status: Literal["verified", "unverified", "failed", "error", "stopped"] = Field(
         description="failed: formulas differ from execution; error: no formulas; stopped: by a limit, or crashed"
     )
     cause: Literal["config", "dependency", "lmp"] | None = Field(
-        None, description="why it is not verified: the model's default config, a missing optional dependency, or lmp"
+        default=None,
+        description="why it is not verified: the model's default config, a missing optional dependency, or lmp",
     )
-    reason: str | None = Field(None, description="what stopped it, in one or two sentences")
-    place: str | None = Field(None, description="file:line of the source that it stopped at")
-    config: str = Field("default", description="name of the config: the part of the results folder after the @")
+    reason: str | None = Field(default=None, description="what stopped it, in one or two sentences")
+    place: str | None = Field(default=None, description="file:line of the source that it stopped at")
+    config: str = Field(default="default", description="name of the config: the part of the results folder after the @")
     adjustments: list[str] = Field(default=[], description="what was set where the default config is not consistent")
     phases: list[str] = Field(default=[], description="prefill, decode, chunked prefill: those judged, exactly")
-    classes: int = Field(0, description="classes in it, each verified by itself")
+    classes: int = Field(default=0, description="classes in it, each verified by itself")
     pinned: list[str] = Field(default=[], description="config values that stand as numbers in formulas")
-    assumptions: int = Field(0, description="conditions under which the formulas hold")
-    decisions: int = Field(0, description="lines that decide on values of tensors, and were answered")
+    assumptions: int = Field(default=0, description="conditions under which the formulas hold")
+    decisions: int = Field(default=0, description="lines that decide on values of tensors, and were answered")
     totals: dict[str, int] = Field(
         default={}, description="flops, matmul_flops, read, write, parameters_count of one prefill, batch 1, 128 tokens"
     )
-    seconds: float = Field(0, description="wall time")
+    seconds: float = Field(default=0, description="wall time")
     cpu_seconds: float = 0
-    peak_bytes: int = Field(0, description="largest resident memory of its process")
-    stored_bytes: int = Field(0, description="of the files that belong to it")
-    fingerprint: str = Field("", description="of lmp's rules, the sources' versions and what was asked for")
+    peak_bytes: int = Field(default=0, description="largest resident memory of its process")
+    stored_bytes: int = Field(default=0, description="of the files that belong to it")
+    fingerprint: str = Field(default="", description="of lmp's rules, the sources' versions and what was asked for")
 
 
 class ZooRun(Record):

@@ -33,6 +33,7 @@ def register(app: typer.Typer) -> None:
     from lmp.cli.resume import resume
     from lmp.cli.review import review
     from lmp.cli.submit import submit
+    from lmp.cli.zoo import zoo
 
     app.command("vendor")(vendor)
     app.command("analyze-module")(analyze_module)
@@ -46,6 +47,7 @@ def register(app: typer.Typer) -> None:
     app.command("prompt")(prompt)
     app.command("submit")(submit)
     app.command("mcp")(mcp)
+    app.command("zoo")(zoo)
     app.command("inspect")(inspect)
     app.command("catalogue")(catalogue)
     app.command("doctor")(doctor)

@@ -532,14 +532,15 @@ def _pins(root: ModuleAnalysis, met: Mapping[str, ModuleAnalysis]) -> list[Condi
     return [
         eq(var(name), value)
         for part in met.values()
-        if part is not root and _of_config(part)
+        if part is root or _of_config(part)
         for name, value in part.pinned.items()
         if name in root.parameters
     ]
 
 
 def _of_config(part: ModuleAnalysis) -> bool:
-    return any(path.startswith("config.") for path in part.parameters.values())
+    """Whether what is pinned in a class are values of the config, and no arguments of its constructor."""
+    return not any(path.startswith("init.") for path in part.parameters.values())
 
 
 def _verification(root: ModuleAnalysis, met: Mapping[str, ModuleAnalysis]) -> Verification:

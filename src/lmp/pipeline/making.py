@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -115,10 +116,14 @@ class Making:
             if takes_config(load_class(class_path)) and self._is_elsewhere(class_path):
                 self.session.lookup(class_path)
         for class_path in called:
-            if class_path != name and self._is_elsewhere(class_path):
-                found += self._known(engine, class_path)
-            else:
+            if class_path == name or not self._is_elsewhere(class_path):
                 found.append(self._here(engine, class_path))
+                continue
+            try:
+                found += self._known(engine, class_path)
+            except (TraceFailed, VerificationFailed):
+                # What cannot be said of a module for any sizes can be said of the operators that run in this model.
+                engine.deriver.nameless.add(class_path)
         return found
 
     def _known(self, engine: TraceEngine, class_path: str) -> list[Outcome]:
@@ -156,9 +161,30 @@ class Making:
         Where it holds only for the numbers that some sizes were turned into, or for the modules that some sizes make,
         those are ``pinned``, and said to be.
         """
+        analysis, verification = self._derived(engine, source, numbers_alone=False)
+        if verification.status == "failed":
+            with suppress(TraceFailed):
+                # Formulas in the sizes of the call alone are found from other points: they may say what those do not.
+                again = self._derived(engine, source, numbers_alone=True)
+                if again[1].status == "verified":
+                    analysis, verification = again
+        if verification.status == "failed":
+            name = source.class_path
+            self.session._fresh.pop(name)
+            first = verification.findings[0]
+            raise VerificationFailed(
+                f"{name}: {first.quantity} of line {first.line} is {first.claimed} by formula and "
+                f"{first.counted} executed, at {first.point}.\nNothing was stored; please report this class."
+            )
+        return analysis.model_copy(update={"verification": verification})
+
+    def _derived(
+        self, engine: TraceEngine, source: ClassSource, numbers_alone: bool
+    ) -> tuple[ModuleAnalysis, Verification]:
+        """The engine's analysis, held at what it has to be held at for the judge to find it true; and the judgement."""
         name = source.class_path
         in_order = engine.deriver.runs.holds_layers(name)
-        analysis = engine.analyse(name, source.record(), lambda full: self.held_out(in_order, full))
+        analysis = engine.analyse(name, source.record(), lambda full: self.held_out(in_order, full), numbers_alone)
         if isinstance(self.workload, ModelWorkload):
             analysis = analysis.model_copy(update={"decisions": self._answered(self.workload, name)})
         if name == self.source.class_path:
@@ -167,7 +193,7 @@ class Making:
         self.session._fresh[name] = analysis
         if analysis.uncounted:
             reason = f"operators without a rule: {', '.join(analysis.uncounted)}; their FLOPs are not in the formulas"
-            return analysis.model_copy(update={"verification": Verification(status="unverified", reason=reason)})
+            return analysis, Verification(status="unverified", reason=reason)
         # A size that the code turned into a number may be one in the formulas, unless a judged point changes it.
         unseen = {n: v for n, v in engine.pinned(name).items() if all(p[n] == v for p in self.held_out())}
         held = {**unseen, **{n: self.workload.hints[n] for n in self.held}, **self._pins_of_parts(analysis)}
@@ -178,24 +204,28 @@ class Making:
                 analysis = analysis.model_copy(update={"pinned": {**analysis.pinned, **pinned}})
                 verification = self.judged(analysis)
         if verification.status == "failed" and self._hold_structure():
-            return self._verified(engine, source)
-        for invented in ((OTHER_RATIOS,), (OTHER_RATIOS, OTHER_CONFIG)):
-            if verification.status == "failed":
-                # What differs only at a config that lmp itself made up is claimed for the config's own values alone.
-                narrower = analysis.model_copy(
-                    update={"pinned": {**analysis.pinned, **self._changed_at(invented, analysis)}}
-                )
+            return self._derived(engine, source, numbers_alone)
+        return self._narrowed(analysis, verification) if verification.status == "failed" else (analysis, verification)
+
+    def _narrowed(self, analysis: ModuleAnalysis, failed: Verification) -> tuple[ModuleAnalysis, Verification]:
+        """What differs only at a config that lmp itself made up is claimed for the config's own values alone.
+
+        As few as will do: the class's variables that some of those points change, then all that they change.
+        """
+        own = self.workload.hints
+        tried: set[frozenset[str]] = set()
+        for everything in (False, True) if isinstance(self.workload, ModelWorkload) else (False,):
+            for invented in ((OTHER_RATIOS,), (OTHER_RATIOS, OTHER_CONFIG)):
+                names = [n for n in own if everything or n in analysis.parameters]
+                pinned = {**analysis.pinned, **self._changed_at(invented, names)}
+                if frozenset(pinned) in tried:
+                    continue
+                tried.add(frozenset(pinned))
+                narrower = analysis.model_copy(update={"pinned": pinned})
                 again = self.judged(narrower)
                 if again.status == "verified":
-                    analysis, verification = narrower, again
-        if verification.status == "failed":
-            self.session._fresh.pop(name)
-            first = verification.findings[0]
-            raise VerificationFailed(
-                f"{name}: {first.quantity} of line {first.line} is {first.claimed} by formula and "
-                f"{first.counted} executed, at {first.point}.\nNothing was stored; please report this class."
-            )
-        return analysis.model_copy(update={"verification": verification})
+                    return narrower, again
+        return analysis, failed
 
     def _pins_of_parts(self, analysis: ModuleAnalysis) -> dict[str, int]:
         """What the classes that it refers to hold for alone, it holds for alone."""
@@ -205,12 +235,12 @@ class Making:
         parts = [self.session._fresh[name] for name in references_of(analysis) if name in self.session._fresh]
         return {n: v for part in parts for n, v in part.pinned.items() if full.get(n) == v}
 
-    def _changed_at(self, labels: Sequence[str], analysis: ModuleAnalysis) -> dict[str, int]:
-        """The class's variables that points with these labels change, with the values of the config itself."""
+    def _changed_at(self, labels: Sequence[str], names: Sequence[str]) -> dict[str, int]:
+        """Those of the variables that points with these labels change, with the values of the config itself."""
         own = self.workload.hints
         points = [values for label, values in self._labelled if any(part in label for part in labels)]
-        names = [n for n in own if n in analysis.parameters and n not in self.workload.full_layers]
-        return {n: own[n] for n in names if any(values[n] != own[n] for values in points)}
+        kept = [n for n in names if n not in self.workload.full_layers]
+        return {n: own[n] for n in kept if any(values[n] != own[n] for values in points)}
 
     def _answered(self, workload: ModelWorkload, class_path: str) -> list[Decision]:
         """Questions about data that the class's calls were answered, without data, with yes."""

@@ -15,9 +15,10 @@ from collections.abc import Callable, Iterable, Mapping, Set
 from lmp.errors import TraceFailed
 from lmp.formula import Compare, Condition, Expr, Mod, Num, Var, free_variables, gt, var
 from lmp.trace.observe import CallSite, Interface, Item, Observation, Observer, call_site, differs, input_tensors
-from lmp.trace.runs import Run, Runs
+from lmp.trace.runs import ALL_SIZES, Run, Runs
 from lmp.trace.table import Derived, Table
 from lmp.trace.variables import ClassVariables
+from lmp.workload.arguments import constructor_arguments
 from lmp.workload.base import RUNTIME, Workload
 from lmp.workload.calls import Call
 
@@ -36,14 +37,19 @@ class Deriver:
         """Classes whose analysis was made on inputs of their own, not in this workload -> the tensors they took."""
         self.unlike: dict[str, Callable[[Call], bool]] = {}
         """Of those, what tells a call for which the analysis does not hold: of an instance of another kind."""
+        self.nameless: set[str] = set()
+        """Classes of which there is no analysis: what they do is written out where they are called."""
         self.written_out: set[CallSite] = set()
         self._observed: dict[int, list[Observation]] = {}
 
-    def derive(self, class_path: str) -> Derived:
+    def derive(self, class_path: str, numbers_alone: bool = False) -> Derived:
         """Formulas of one class that this workload runs. The classes that it calls must be derived before.
 
+        With ``numbers_alone``, in the sizes of the call alone: those of the config stand as numbers. That is so anyway
+        where the module cannot be run with symbolic ones, or no formula explains what it shows with them.
         Raises TraceFailed when no formula explains what the runs show.
         """
+        numbers_alone |= self.runs.rung != ALL_SIZES
         self._observed = {}
         variables = ClassVariables(class_path, self.runs.symbolic[0], self.runs.lengths)
 
@@ -68,15 +74,24 @@ class Deriver:
                     if table.give_up_compulsory():
                         break
                     raise TraceFailed(table.explain())
-                self.runs.add_symbolic(numbers, class_path)
+                try:
+                    self.runs.add_symbolic(numbers, class_path)
+                except TraceFailed:
+                    if table.give_up_compulsory():
+                        break
+                    raise
+            else:
+                table.give_up_compulsory()
             return table.derived(self._degenerate if not measured else lambda table, items: [])
 
         counts = bool(self.workload.stacks) and self.runs.holds_layers(class_path)
         derived: Derived | None = None
         first: TraceFailed | None = None
         for all_layers, measured in ((False, False), (True, False), (False, True), (True, True)):
-            if all_layers and not counts:
+            if (all_layers and not counts) or (numbers_alone and not measured):
                 continue
+            if measured and self.runs.lowest == ALL_SIZES:
+                continue  # a module alone is for any sizes: those that it ran at are lmp's own inventions
             if all_layers and not measured:
                 self.runs.explore_all_layers()
             if measured:
@@ -87,8 +102,7 @@ class Deriver:
             except TraceFailed as error:
                 first = first or error
         if derived is None:
-            assert first is not None
-            raise first
+            raise first or TraceFailed(f"{class_path}: it has sizes of its own, which its formulas must be in.")
         self.interfaces[class_path] = derived.parameters
         return derived
 
@@ -168,15 +182,24 @@ class Deriver:
         for run in (*self.runs.symbolic, *self.runs.concrete):
             for call in run.recording.calls:
                 site = call_site(call)
-                if site is None or call.class_path not in self.alone or site in self.written_out:
+                if site is None or site in self.written_out or not self._written_in(call, class_path):
                     continue
-                if not self._written_in(call, class_path):
+                if call.class_path in self.nameless:
+                    self.written_out.add(site)
+                if call.class_path not in self.alone:
                     continue
                 more = {name for name, _ in input_tensors(call)} - self.alone[call.class_path]
+                more |= self._unknown(call)
                 unlike = self.unlike.get(call.class_path)
                 if more or differs(call, run.recording) or (unlike is not None and unlike(call)):
                     self.written_out.add(site)
         return len(self.written_out) > before
+
+    def _unknown(self, call: Call) -> set[str]:
+        """Arguments of the constructor that nobody saw, as of a module that was made when its file was imported."""
+        paths = self.interfaces[call.class_path].values()
+        wanted = {p.removeprefix("init.").partition(".")[0].partition("[")[0] for p in paths if p.startswith("init.")}
+        return wanted - constructor_arguments(call.module).keys()
 
     def _written_in(self, call: Call, class_path: str) -> bool:
         """Whether a call is made by the class, or inside of calls that are written out in it."""

@@ -78,14 +78,19 @@ class TraceEngine:
                     self.deriver.runs.run({**start, "seq_len": new, "cache_len": cache}, symbolic=False)
 
     def analyse(
-        self, class_path: str, source: Source, held_out: Callable[[bool], Iterable[Mapping[str, int]]]
+        self,
+        class_path: str,
+        source: Source,
+        held_out: Callable[[bool], Iterable[Mapping[str, int]]],
+        numbers_alone: bool = False,
     ) -> ModuleAnalysis:
         """The analysis of one class; those that it calls must be analysed or known.
 
         Compulsory traffic that does not hold at the ``held_out`` points either is left out: no number is better than a
-        wrong one. Those points are asked for by whether they must have all layers.
+        wrong one. Those points are asked for by whether they must have all layers. With ``numbers_alone`` the config's
+        values stand as numbers in the formulas.
         """
-        derived = self.deriver.derive(class_path)
+        derived = self.deriver.derive(class_path, numbers_alone)
         compulsory = None
         full = any(name in derived.pinned for name in self.workload.full_layers)
         points = [p for p in held_out(full) if all(p[n] == v for n, v in derived.pinned.items())]

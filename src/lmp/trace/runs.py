@@ -32,6 +32,9 @@ MOST_TOKENS = 1 << 16
 MAX_SETTINGS = 16
 """Combinations of config values under which paths are looked for."""
 
+ALL_SIZES, CALL_SIZES, NO_SIZES = range(3)
+"""Which sizes are symbolic in a symbolic run: all, those of the call (tokens, batch, cache), or none at all."""
+
 
 @dataclass(eq=False)
 class Run:
@@ -52,6 +55,8 @@ class Run:
     """Other sizes that the code turned into plain numbers: a loop over them runs as often."""
     steps: set[int] = field(default_factory=set)
     """Constants that numbers of tokens are divided by."""
+    rung: int = ALL_SIZES
+    """Which sizes were symbolic."""
 
     def calls_of(self, class_path: str) -> list[Call]:
         return [c for c in self.recording.calls if c.class_path == class_path]
@@ -94,14 +99,39 @@ class Runs:
         self._settings: list[dict[str, int]] = [{}]
         self._flipped: set[Condition] = set()
         self._known: dict[tuple[tuple[str, int], ...], Run | None] = {}
+        self.rung = ALL_SIZES
+        """What is symbolic in the base run: as much as the module can be run with."""
+
+    @property
+    def lowest(self) -> int:
+        """How little may be symbolic: of a module alone the sizes are what its formulas are in."""
+        return ALL_SIZES if self.workload.required - set(self.lengths) else NO_SIZES
 
     # -- one run -----------------------------------------------------------------------------------------------------
 
-    def run(self, numbers: dict[str, int], *, symbolic: bool) -> Run:
+    def symbolic_run(self, numbers: dict[str, int]) -> Run:
+        """A run with as many symbolic sizes as the module can be run with there; its ``rung`` says which.
+
+        Raises TraceFailed, with what went wrong when all sizes were symbolic, where there is no such run.
+        """
+        first: TraceFailed | None = None
+        for rung in range(self.rung, self.lowest + 1):
+            try:
+                return self.run(numbers, symbolic=True, rung=rung)
+            except TraceFailed as error:
+                first = first or error
+            except Exception as error:
+                if rung != NO_SIZES or first is None:
+                    raise
+                raise first from error
+        assert first is not None
+        raise first
+
+    def run(self, numbers: dict[str, int], *, symbolic: bool, rung: int = ALL_SIZES) -> Run:
         """Execute the workload once at ``numbers``. Sizes that make a path of their own (1, no cache) stay numbers."""
-        if not symbolic:
+        if not symbolic or rung == NO_SIZES:
             model, recorder = self._execute(dict(numbers), int)
-            return Run(numbers, dict(numbers), recorder.recording, int, None, [], model)
+            return Run(numbers, dict(numbers), recorder.recording, int, None, [], model, rung=NO_SIZES)
         env = ConcolicShapeEnv()
         env.source_root = self.source_root
         sizes = Sizes(env.values)
@@ -112,6 +142,8 @@ class Runs:
             return size_of(expression(value))
 
         plain = {n for n, v in numbers.items() if n in self.workload.flags or (n in RUNTIME and v <= 1)}
+        if rung == CALL_SIZES:
+            plain |= numbers.keys() - {*RUNTIME, *self.lengths}
         values = {n: v if n in plain else env.size(n, v) for n, v in numbers.items()}
         try:
             with fake_mode(env), symbolic_int(self._source_modules()):
@@ -131,6 +163,7 @@ class Runs:
         shown = {n: v if n in plain else size(v) for n, v in values.items()}
         pinned = {e.name: n for e, n in env.pinned.items() if isinstance(e, sympy.Symbol)}
         made = Run(numbers, shown, recorder.recording, size, sizes, list(env.conditions.values()), model, pinned)
+        made.rung = rung
         made.pinned_in = {e.name: env.pinned_in[e] for e in env.pinned if isinstance(e, sympy.Symbol)}
         for e in env.pinned:
             tokens = not isinstance(e, sympy.Symbol) and {s.name for s in e.free_symbols} & set(RUNTIME)
@@ -189,7 +222,9 @@ class Runs:
 
     def start(self, target: str) -> None:
         """The base run, and points on other paths: phases, windows, flags, comparisons that ``target`` depends on."""
-        self.symbolic.append(self.run(self.start_point(), symbolic=True))
+        base = self.symbolic_run(self.start_point())
+        self.rung = base.rung
+        self.symbolic.append(base)
         self._explore_setting({})
         for changed in (*self._other_values(), *({name: 1} for name in self.lengths)):
             self.explore(self._corners(changed))
@@ -222,11 +257,12 @@ class Runs:
         start = {**self.start_point(), **setting}
         for phase in ({"cache_len": 0}, {"seq_len": 1}):
             if self.at({**start, **phase}) is not None:
-                self.add_symbolic({**start, **phase}, target)
+                with contextlib.suppress(TraceFailed):  # what it would show, a sample may ask for again
+                    self.add_symbolic({**start, **phase}, target)
 
     def add_symbolic(self, numbers: dict[str, int], target: str) -> None:
         """One more path, and the points that its own comparisons point to."""
-        self.symbolic.append(self.run(numbers, symbolic=True))
+        self.symbolic.append(self.symbolic_run(numbers))
         self._explore_steps(self.symbolic[-1])
         self.follow(self.symbolic[-1], target)
 

@@ -42,6 +42,8 @@ from lmp.workload.calls import Call
 
 BYTES = {"w_bytes": 3, "a_bytes": 5}
 ZERO = num(0)
+MOST_KINDS = 4
+"""Values of an attribute that are told apart, of those that instances of a class have."""
 
 
 @dataclass
@@ -143,6 +145,7 @@ class Table:
         # In one order whatever the process: the same class must give the same formulas.
         flags = (*self.variables.switches, *sorted(self.runs.workload.flags))
         found: list[Condition] = [gt(var(n), 0) for n in flags]
+        found += self._kinds()
         found += [gt(var("seq_len"), 1), gt(var("cache_len"), 0)]
         asked = list(dict.fromkeys(c for run in self.symbolic for _, c in run.conditions))
         for name in self._windows:
@@ -155,6 +158,11 @@ class Table:
         steps = sorted({s for run in self.symbolic for s in run.steps})
         found += [c for step in steps for c in (gt(var("seq_len"), step), eq(var("seq_len") % step, 0))]
         return [*found, gt(var("batch_size"), 1), gt(var("batch_size") * var("seq_len"), 1)]
+
+    def _kinds(self) -> list[Condition]:
+        """Values of an attribute that instances of the class have, where it is a number and no size of the config."""
+        met = {n: sorted({p.values[n] for _, p, _ in self.samples}) for n in self.variables.kinds}
+        return [eq(var(n), v) for n, values in met.items() if len(values) <= MOST_KINDS for v in values]
 
     def _sometimes_one(self) -> list[str]:
         """Sizes of the config that are 1 in some runs: such a dimension broadcasts and needs no copy."""
@@ -182,6 +190,8 @@ class Table:
                 found[simplify(value) if isinstance(value, Expr) else num(value)] = None
         if self.measured:
             found = dict.fromkeys(simplify(substitute(formula, self._held)) for formula in found)
+            # How many layers there are is a variable all the same, which a called class may want to be told.
+            found.update(dict.fromkeys(var(n) for n in self.runs.workload.full_layers if name == n))
             column = self._column(key, name)
             if self.fitter.fit(column, list(found)) is None:
                 found.update(dict.fromkeys(self._interpolated(column)))
@@ -212,7 +222,7 @@ class Table:
         phases: list[Condition] = [gt(var("seq_len"), 1), gt(var("cache_len"), 0), gt(var("batch_size"), 1)]
         others = [c for c in self.fitter.conditions if free_variables(c) & set(RUNTIME)]
         found: dict[Expr, None] = {}
-        kinds: list[Condition] = [gt(var(n), 0) for n in self.variables.switches]
+        kinds: list[Condition] = [*(gt(var(n), 0) for n in self.variables.switches), *self._kinds()]
         for told in ([], phases[:1], phases[1:2], phases[:2], phases, [*phases, *others]):
             groups: dict[tuple[bool, ...], list[Sample]] = {}
             for sample in column:
@@ -248,8 +258,8 @@ class Table:
         return [*names, "count"]
 
     def unexplained(self) -> Iterator[tuple[Key, str, Sample]]:
-        """What no formula explains yet: the kernel, its quantity, and the sample."""
-        for key in self.rows:
+        """What no formula explains yet: the kernel, its quantity, and the sample. Compulsory traffic comes last."""
+        for key in sorted(self.rows, key=lambda key: self.rows[key].category == "compulsory"):
             for name in self.fields(key):
                 for sample in self.fitter.unexplained(self._column(key, name), self.candidates(key, name)):
                     yield key[0], name, sample
@@ -262,7 +272,8 @@ class Table:
 
     def give_up_compulsory(self) -> bool:
         """Do without compulsory traffic where nothing else is unexplained; whether that is so."""
-        if all(self.rows[key, 0].category == "compulsory" for key, _, _ in self.unexplained()):
+        first = next(self.unexplained(), None)  # compulsory traffic comes last
+        if first is not None and self.rows[first[0], 0].category == "compulsory":
             self.rows = {key: item for key, item in self.rows.items() if item.category != "compulsory"}
             self.has_compulsory = False
         return not self.has_compulsory
@@ -337,6 +348,8 @@ class Table:
         used |= {n for c in assumptions for n in free_variables(c)}
         assumptions += [le(var(n), 1) for n in sorted(used & self.flags)]
         missing = sorted(n for n in used if n not in paths and n not in BYTES)
+        if missing and self._give_up(missing, items):
+            return self.derived(degenerate)
         if missing:
             raise TraceFailed(
                 f"{self.class_path}: its cost depends on {', '.join(missing)}, which cannot be told from its inputs."
@@ -357,6 +370,14 @@ class Table:
             },
             lambda run, seen: self.has_compulsory and self.holds_at(outside, run, seen),
         )
+
+    def _give_up(self, missing: list[str], items: list[tuple[Item, dict[str, Expr]]]) -> bool:
+        """Do without compulsory traffic where it alone depends on what is missing; whether that is so."""
+        others = {n for i, fs in items if i.category != "compulsory" for f in fs.values() for n in free_variables(f)}
+        if not self.has_compulsory or others & set(missing):
+            return False
+        self.has_compulsory = False
+        return True
 
     def _untried(self, used: set[str]) -> list[Condition]:
         """Values that no run had: a window of one token, and fewer layers than it takes for one of each kind."""
@@ -465,8 +486,24 @@ class Table:
         """Shapes of the tensors among forward()'s arguments, tuples of tensors included."""
         run = self.symbolic[0]
         call = run.primary(self.class_path)
+        if run.sizes is None:
+            return {n: [self._measured_size(n, d) for d in range(tensor.dim())] for n, tensor in input_tensors(call)}
         rename = self.variables.renaming(run, call)
         return {n: [renamed(run.size(s), rename) for s in tensor.shape] for n, tensor in input_tensors(call)}
+
+    def _measured_size(self, name: str, dim: int) -> Size:
+        """A dimension of an input from numbers alone: what it is in the sizes of the call, or the number it had."""
+        samples = []
+        for run in self.runs.shown(self.class_path):
+            if self._is_shown(run) and run.calls_of(self.class_path):
+                call = run.primary(self.class_path)
+                tensor = dict(input_tensors(call)).get(name)
+                if tensor is not None and dim < tensor.dim():
+                    samples.append(Sample(Point(self.variables.numbers(run, call)), int(tensor.shape[dim])))
+        found = polynomial(samples)
+        if found is None or isinstance(found, Num):
+            return samples[0].value
+        return found
 
 
 def _sizes_of(item: Item) -> list[Size]:

@@ -13,8 +13,11 @@ from lmp.formula import Expr, evaluate, free_variables, simplify, substitute, va
 from lmp.trace.observe import Observation, attribute, forward_arguments, input_tensors
 from lmp.trace.recording import number_of
 from lmp.trace.rules import Size
-from lmp.trace.runs import Run, length_of
+from lmp.trace.runs import ALL_SIZES, Run, length_of
 from lmp.workload.calls import Call
+
+NUMBERING = ("layer_idx",)
+"""Attributes that number the instances of a class, and say nothing of what they do."""
 
 
 class ClassVariables:
@@ -31,6 +34,8 @@ class ClassVariables:
         first = base.primary(class_path)
         primary = first.module
         self.paths: dict[str, str] = {}
+        self.kinds: list[str] = []
+        """Those of the ``paths`` that are plain numbers in a symbolic run: each value is a kind of its own."""
         self.switches: dict[str, str] = {}
         self.lengths: dict[str, str] = {}
         self._own_length: tuple[str, int] | None = None
@@ -47,6 +52,9 @@ class ClassVariables:
                 own = base.size(value)
                 if len(expressions) > 1 and isinstance(own, Expr) and _is_variable(own):
                     self.paths.setdefault(str(next(iter(free_variables(own)))), f"{prefix}.{name}")
+                elif len(expressions) > 1 and base.rung != ALL_SIZES and prefix == "self" and name not in NUMBERING:
+                    self.paths.setdefault(name, f"self.{name}")
+                    self.kinds.append(name)
         self._find_switches(primary, others)
         self._find_given(calls)
 
@@ -116,7 +124,7 @@ class ClassVariables:
                     dict.fromkeys([*vars(holder or object), *getattr(holder, "_modules", {})]) if holder else {}
                 )
             for name in names:
-                if name.startswith("_") or name in ("training", "layer_idx"):
+                if name.startswith("_") or name in ("training", *NUMBERING):
                     continue
                 found = [_attribute_or_missing(i, prefix + name) for i in instances]
                 if not all(

@@ -1,0 +1,131 @@
+"""What `lmp zoo` shows: what runs now, on stderr, and what became of the families, on stdout."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from lmp.pipeline.zoo.requests import Request
+    from lmp.records import ZooEntry, ZooSummary
+
+STYLES = {"verified": "green", "unverified": "yellow", "failed": "bold red", "error": "red", "stopped": "red"}
+
+CAUSES = {"config": "default config", "dependency": "optional dependency", "lmp": "lmp"}
+
+
+class Watching:
+    """Counts what became of families. This one is silent; the others show it."""
+
+    def __init__(self, total: int) -> None:
+        self.total = total
+        self.counts: Counter[str] = Counter()
+        self.running: dict[str, float] = {}
+        self.last: list[ZooEntry] = []
+        self._lock = threading.Lock()
+
+    def known(self, entries: Sequence[ZooEntry], to_do: int) -> None:
+        self.counts.update(entry.status for entry in entries)
+
+    def started(self, request: Request) -> None:
+        with self._lock:
+            self.running[request.family] = time.monotonic()
+
+    def ended(self, entry: ZooEntry) -> None:
+        with self._lock:
+            self.running.pop(entry.family, None)
+            self.counts[entry.status] += 1
+            self.last = [*self.last[-7:], entry]
+
+    @property
+    def done(self) -> int:
+        return sum(self.counts.values())
+
+    def how_many(self) -> str:
+        others = ", ".join(f"{n} {status}" for status, n in sorted(self.counts.items()) if status != "verified")
+        return f"{self.counts['verified']} verified" + (f", {others}" if others else "")
+
+
+class PlainWatching(Watching):
+    """A line for each family, for a pipe."""
+
+    def known(self, entries: Sequence[ZooEntry], to_do: int) -> None:
+        super().known(entries, to_do)
+        if entries:
+            _say(f"{len(entries)} of {self.total} families are known ({self.how_many()}); {to_do} to do")
+
+    def ended(self, entry: ZooEntry) -> None:
+        super().ended(entry)
+        why = f": {_why(entry)}" if entry.status != "verified" else ""
+        _say(f"{self.done} of {self.total}: {entry.family}: {entry.status}, {entry.seconds:.0f} s{why}")
+
+
+class LiveWatching(Watching):
+    """A table that changes in place, for a terminal."""
+
+    def __rich__(self) -> Table:
+        table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
+        with self._lock:
+            for entry in self.last:
+                style = STYLES[entry.status]
+                why = "" if entry.status == "verified" else _why(entry)[:80]
+                table.add_row(
+                    Text(entry.family), Text(entry.status, style=style), Text(f"{entry.seconds:.0f} s"), Text(why)
+                )
+            for family, began in self.running.items():
+                table.add_row(Text(family), Text("runs", style="cyan"), Text(f"{time.monotonic() - began:.0f} s"), "")
+            table.add_row(Text(f"{self.done} of {self.total}", style="bold"), Text(self.how_many()), "", "")
+        return table
+
+
+@contextmanager
+def watch(total: int, quiet: bool) -> Iterator[Watching]:
+    if quiet:
+        yield Watching(total)
+    elif not sys.stderr.isatty():
+        yield PlainWatching(total)
+    else:
+        from rich.live import Live
+
+        watching = LiveWatching(total)
+        with Live(watching, console=Console(stderr=True), refresh_per_second=4, transient=True):
+            yield watching
+
+
+def print_summary(console: Console, summary: ZooSummary, asked: Collection[str]) -> None:
+    """The families that were asked for: a row each where there are few, else those that are not verified."""
+    entries = [entry for entry in summary.entries if entry.family in asked]
+    verified = sum(entry.status == "verified" for entry in entries)
+    sources = ", ".join(f"{name} {version}" for name, version in summary.sources.items())
+    console.print(Text(f"{summary.task}: {verified} of {len(entries)} families verified ({sources})"))
+    shown = entries if len(entries) <= 20 else [entry for entry in entries if entry.status != "verified"]
+    if not shown:
+        return
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for name in ("family", "status", "s", "phases, or why not"):
+        table.add_column(name, overflow="fold")
+    for entry in shown:
+        what = ", ".join(entry.phases) if entry.status == "verified" else _why(entry)
+        table.add_row(
+            Text(entry.family), Text(entry.status, style=STYLES[entry.status]), Text(f"{entry.seconds:.1f}"), Text(what)
+        )
+    console.print(table)
+
+
+def _why(entry: ZooEntry) -> str:
+    cause = f"{CAUSES[entry.cause]}: " if entry.cause else ""
+    place = f" ({entry.place})" if entry.place else ""
+    return f"{cause}{entry.reason or ''}{place}"
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

@@ -1,0 +1,111 @@
+"""One family in a process of its own: its class found, its config made consistent, expanded, verified, summed up."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from lmp.pipeline.model import ModelOutcome, expand_model
+from lmp.pipeline.module import Options
+from lmp.pipeline.zoo.reasons import why
+from lmp.pipeline.zoo.requests import Request
+from lmp.records import ModelAnalysis, ZooEntry
+from lmp.source.auto import Family, class_path_of
+from lmp.source.names import Names
+from lmp.source.trees import find_trees
+from lmp.store.files import write_whole
+from lmp.store.results import Store
+
+FOLDER = ".zoo"
+"""In the results folder: what `lmp zoo` keeps beside the results themselves."""
+
+POINT = {"batch_size": 1, "seq_len": 128}
+"""Where totals are worked out, so that two runs can be compared: one prefill, the cache empty."""
+
+
+def analyse_family(request: Request) -> ZooEntry:
+    """Expand and verify a family's class; whatever goes wrong is told in the entry."""
+    entry = ZooEntry(family=request.family, task=request.task, status="error", fingerprint=request.fingerprint)
+    try:
+        trees = find_trees(None, request.transformers_dir, request.pytorch_dir, [])
+        class_path = class_path_of(Family(request.family, request.task, request.class_name), Names(trees))
+        entry = entry.model_copy(update={"class_name": class_path})
+        options = Options(
+            results=request.folder,
+            transformers=request.transformers_dir,
+            pytorch=request.pytorch_dir,
+            attention=request.attention,
+            dtype=request.dtype,
+        )
+        options, adjustments = _with_consistent_config(class_path, request, options)
+        config = options.config_file.stem if options.config_file else "default"
+        entry = entry.model_copy(update={"config": config, "adjustments": list(adjustments)})
+        outcome = expand_model(class_path, options, lambda name, stage: None)
+        return entry.model_copy(update=_about(outcome, Store(request.folder)))
+    except Exception as error:
+        reason = why(error)
+        status = "failed" if reason.differs else "error"
+        return entry.model_copy(
+            update={"status": status, "cause": reason.cause, "reason": reason.text, "place": reason.place}
+        )
+
+
+def _with_consistent_config(class_path: str, request: Request, options: Options) -> tuple[Options, tuple[str, ...]]:
+    """The default config where the model runs with it; else one made consistent, in a file that can be used again."""
+    from lmp.workload.consistent import consistent
+    from lmp.workload.load import load_class, quiet_warnings
+
+    with quiet_warnings():
+        config, adjustments = consistent(load_class(class_path))
+    if not adjustments:
+        return options, ()
+    file = request.folder / FOLDER / "configs" / f"{request.family}.json"
+    write_whole(file, json.dumps(config.to_dict(), indent=2, sort_keys=True, default=str) + "\n")
+    return replace(options, config_file=file), adjustments
+
+
+def _about(outcome: ModelOutcome, store: Store) -> dict[str, Any]:
+    model = outcome.model
+    status = model.verification.status
+    found: dict[str, Any] = {
+        "status": status,
+        "phases": [phase for phase in model.verification.phases if phase != "first token"],
+        "classes": len(model.parts),
+        "pinned": sorted(model.pinned),
+        "assumptions": len(model.assumptions),
+        "decisions": len(model.decisions),
+        "totals": _totals(model),
+        "stored_bytes": sum(file.stat().st_size for file in files_of(model, store)),
+    }
+    if status != "verified":
+        found |= {"cause": "lmp", "reason": model.verification.reason}
+    return found
+
+
+def files_of(model: ModelAnalysis, store: Store) -> list[Path]:
+    """The stored files of a model: its own, and the analyses that it was linked from."""
+    config = model.config.name
+    parts = [store.file(name, "default" if name.startswith("torch.") else config) for name in model.parts]
+    return [file for file in [store.model_file(model.class_name, config), *parts] if file.is_file()]
+
+
+def _totals(model: ModelAnalysis) -> dict[str, int]:
+    """Of one prefill at the config's own values; empty where an assumption does not hold there."""
+    from lmp.errors import LmpError
+    from lmp.expand.numbers import ModelNumbers
+    from lmp.expand.point import point
+
+    numbers = ModelNumbers(model)
+    runtime = ("batch_size", "seq_len", "cache_len")
+    other_lengths = {n: POINT["seq_len"] for n in model.parameters if n not in (*runtime, *model.values)}
+    try:
+        values = point(model, {**POINT, **other_lengths})
+        if numbers.violated(values):
+            return {}
+        totals = numbers.totals(values)
+    except LmpError:
+        return {}
+    names = ("flops", "matmul_flops", "read", "write", "parameters_count")
+    return {name: value for name in names if (value := getattr(totals, name)) is not None}

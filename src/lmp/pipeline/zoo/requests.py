@@ -1,0 +1,78 @@
+"""What a family's process is asked for, and what comes back from whoever runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from lmp.records import ZooEntry
+
+SECONDS = 300.0
+"""Wall time that a family may take unless another is given."""
+MEMORY = 4 * 2**30
+"""Bytes of resident memory that a family's process may take."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one family may take, in seconds of wall time and bytes of resident memory."""
+
+    seconds: float = SECONDS
+    memory: int = MEMORY
+
+
+@dataclass(frozen=True)
+class Request:
+    """One family to expand and verify. Plain text and numbers: it travels as JSON."""
+
+    family: str
+    task: str
+    class_name: str
+    """As transformers' mapping has it, without its module."""
+    results: str
+    transformers: str | None
+    pytorch: str | None
+    attention: str | None
+    dtype: str
+    fingerprint: str
+    """Of lmp's rules, the sources and what is asked for: what comes back is of this."""
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @property
+    def folder(self) -> Path:
+        return Path(self.results)
+
+    @property
+    def transformers_dir(self) -> Path | None:
+        return Path(self.transformers) if self.transformers else None
+
+    @property
+    def pytorch_dir(self) -> Path | None:
+        return Path(self.pytorch) if self.pytorch else None
+
+
+@dataclass(frozen=True)
+class Finished:
+    """What became of a family. ``files``, relative to the results folder, are there where another machine made them."""
+
+    entry: ZooEntry
+    files: Mapping[str, bytes] = field(default_factory=dict)
+
+
+class Executor(Protocol):
+    """Runs families, several at a time, and gives them back in the order in which they end."""
+
+    workers: str
+    """What runs them, in words, as "2 processes"."""
+
+    def run(self, requests: Sequence[Request], started: Callable[[Request], None]) -> Iterator[Finished]:
+        """``started`` is called when a family begins, from any thread."""
+        ...
+
+    def close(self) -> None:
+        """Stop everything that still runs."""
+        ...
