@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import small_zoo
 
-from lmp.report.zoo import page
+from lmp.report.zoo.page import page
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import small_zoo
 from markdown_it import MarkdownIt
 
-from lmp.report.zoo import markdown, told
+from lmp.report.zoo import told
+from lmp.report.zoo.markdown import markdown
 
 
 def tables(text: str) -> list[list[list[str]]]:

@@ -15,10 +15,11 @@ import pytest
 import small_zoo
 
 from lmp.errors import UsageError
-from lmp.report.zoo import page, writing
+from lmp.report import zoo
+from lmp.report.zoo.page import page
 
 PROJECT = Path(__file__).parents[3]
-STATIC = Path(writing.__file__).parent / "static"
+STATIC = Path(zoo.__file__).parent / "static"
 
 
 class Elements(HTMLParser):

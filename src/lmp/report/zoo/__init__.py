@@ -1,8 +1,1 @@
-"""The summary of a zoo for people: `markdown`, and `page`, which is filtered and sorted in a browser."""
-
-from __future__ import annotations
-
-from lmp.report.zoo.document import markdown
-from lmp.report.zoo.writing import page
-
-__all__ = ["markdown", "page"]
+"""The summary of a zoo for people: `markdown`, and one HTML `page`, which is filtered and sorted in a browser."""

@@ -11,7 +11,7 @@ from lmp.report import html
 from lmp.report.formats.figures import figure
 from lmp.report.page.writing import PACKAGE as PAGE
 from lmp.report.zoo import told
-from lmp.report.zoo.document import POINT
+from lmp.report.zoo.markdown import POINT
 
 PACKAGE = "lmp.report.zoo"
 SCRIPTS = ("zoo",)
