@@ -188,8 +188,10 @@ class Deriver:
                     self.written_out.add(site)
                 if call.class_path not in self.alone:
                     continue
-                more = {name for name, _ in input_tensors(call)} - self.alone[call.class_path]
-                more |= self._unknown(call)
+                given, known = {name for name, _ in input_tensors(call)}, self.alone[call.class_path]
+                # Where a tensor may be left out, the analysis has a switch for it.
+                switched = {n.removeprefix("has_") for n in self.interfaces[call.class_path] if n.startswith("has_")}
+                more = (given - known) | (known - given - switched) | self._unknown(call)
                 unlike = self.unlike.get(call.class_path)
                 if more or differs(call, run.recording) or (unlike is not None and unlike(call)):
                     self.written_out.add(site)

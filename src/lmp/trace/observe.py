@@ -274,7 +274,7 @@ class Observer:
             if tensor is None:
                 return 0  # an input that is not there has no tokens
             if match[3] is None:
-                return 1
+                return self.size(tensor) if _is_integer(tensor) else 1
             if isinstance(tensor, torch.Tensor) and -tensor.dim() <= int(match[3]) < tensor.dim():
                 return self.size(tensor.shape[int(match[3])])
         raise LookupError(f"{path}: cannot be resolved at this call")
@@ -350,6 +350,20 @@ def input_tensors(call: Call) -> list[tuple[str, torch.Tensor]]:
             if isinstance(tensor, torch.Tensor):
                 found.append((name if index is None else f"{name}[{index}]", tensor))
     return found
+
+
+def given_sizes(call: Call) -> list[tuple[str, Any]]:
+    """Sizes among forward()'s arguments, by their paths: of tensors first, then those that are given as integers."""
+    tensors = input_tensors(call)
+    found = [(f"inputs.{name}.shape[{d}]", size) for name, tensor in tensors for d, size in enumerate(tensor.shape)]
+    for name, value in forward_arguments(call).items():
+        parts = [(f"[{i}]", v) for i, v in enumerate(value)] if isinstance(value, (list, tuple)) else [("", value)]
+        found += [(f"inputs.{name}{index}", size) for index, size in parts if _is_integer(size)]
+    return found
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, (int, torch.SymInt)) and not isinstance(value, bool)
 
 
 NN_MODULES = "/torch/nn/modules/"

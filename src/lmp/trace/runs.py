@@ -17,7 +17,7 @@ import torch
 
 from lmp.errors import LmpError, TraceFailed
 from lmp.formula import Condition, Expr, evaluate_condition, free_variables, var
-from lmp.trace.observe import input_tensors
+from lmp.trace.observe import given_sizes
 from lmp.trace.recording import Recorder, Recording
 from lmp.trace.rules import Size
 from lmp.trace.sizes import Sizes
@@ -75,13 +75,9 @@ class Run:
         return [(a, c) for a, c in found if c is not None]
 
 
-def length_of(call: Call, size: Callable[[Any], Size], length: Size) -> tuple[str, int] | None:
-    """The tensor among forward()'s arguments, and the dimension of it, that is ``length``."""
-    for name, tensor in input_tensors(call):
-        for dim, found in enumerate(tensor.shape):
-            if size(found) == length:
-                return name, dim
-    return None
+def length_of(call: Call, size: Callable[[Any], Size], length: Size) -> str | None:
+    """The path of what is ``length`` among forward()'s arguments: a dimension of a tensor, or an integer."""
+    return next((path for path, found in given_sizes(call) if size(found) == length), None)
 
 
 class Runs:

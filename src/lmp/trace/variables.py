@@ -10,7 +10,7 @@ import torch
 
 from lmp.errors import TraceFailed
 from lmp.formula import Expr, evaluate, free_variables, simplify, substitute, var
-from lmp.trace.observe import Observation, attribute, forward_arguments, input_tensors
+from lmp.trace.observe import Observation, attribute, forward_arguments, given_sizes
 from lmp.trace.recording import number_of
 from lmp.trace.rules import Size
 from lmp.trace.runs import ALL_SIZES, Run, length_of
@@ -38,7 +38,7 @@ class ClassVariables:
         """Those of the ``paths`` that are plain numbers in a symbolic run: each value is a kind of its own."""
         self.switches: dict[str, str] = {}
         self.lengths: dict[str, str] = {}
-        self._own_length: tuple[str, int] | None = None
+        self._own_length: str | None = None
         self._find_lengths(base, first, calls, lengths)
         others = [c.module for c in calls if c is not first]
         if not others:
@@ -71,20 +71,19 @@ class ClassVariables:
         if self._own_length is None or all(o == var("seq_len") for o in own):
             self._own_length = None
         else:
-            self.lengths["seq_len"] = "inputs.{}.shape[{}]".format(*self._own_length)
+            self.lengths["seq_len"] = self._own_length
         for name in known:
             found = [length_of(c, base.size, var(name)) for c, o in zip(calls, own, strict=True) if o != var(name)]
             place = next((f for f in found if f is not None), None)
             if place is not None:
-                self.lengths[name] = "inputs.{}.shape[{}]".format(*place)
+                self.lengths[name] = place
 
     def _length(self, run: Run, call: Call) -> Size | None:
         """The number of tokens that this call is made with."""
         if self._own_length is None:
             return None
-        name, dim = self._own_length
-        tensor = dict(input_tensors(call)).get(name)
-        return run.size(tensor.shape[dim]) if tensor is not None and dim < tensor.dim() else None
+        given = dict(given_sizes(call))
+        return run.size(given[self._own_length]) if self._own_length in given else None
 
     def renaming(self, run: Run, call: Call) -> dict[str, Expr]:
         """What is called ``seq_len`` in this call, where the run has another name for it."""
@@ -156,7 +155,7 @@ class ClassVariables:
         if own is not None:
             found["seq_len"] = own if isinstance(own, int) else evaluate(own, run.numbers)
         for name in self.lengths.keys() - {"seq_len"}:
-            tensor = self.lengths[name].split(".")[1]
+            tensor = self.lengths[name].split(".")[1].partition("[")[0]
             if call.parent is not None and forward_arguments(call).get(tensor) is None:
                 found[name] = 0
         return found
