@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import difflib
 import fnmatch
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -72,7 +73,7 @@ def chosen(known: Sequence[Family], patterns: Sequence[str]) -> list[Family]:
     for pattern in patterns:
         matched = {f.name for f in known if fnmatch.fnmatchcase(f.name, pattern.lower())}
         if not matched:
-            raise UsageError(f"no family of {known[0].task} is named {pattern}{_like(pattern, known)}")
+            raise UsageError(f"no family is named {pattern}{_like(pattern, known)}")
         wanted |= matched
     return [family for family in known if family.name in wanted]
 
@@ -90,10 +91,8 @@ def class_path_of(family: Family, names: Names) -> str:
 
 
 def _like(pattern: str, known: Sequence[Family]) -> str:
-    import difflib
-
-    close = difflib.get_close_matches(pattern, [f.name for f in known], n=3)
-    return f"\ndid you mean {' or '.join(close)}?" if close else "\n`lmp zoo --list` shows the names"
+    close = difflib.get_close_matches(pattern, list(dict.fromkeys(f.name for f in known)), n=3)
+    return f"\ndid you mean {' or '.join(close)}?" if close else "\n`lmp zoo all --list` shows the names"
 
 
 def _mappings(path: Path) -> dict[str, dict[str, str]]:

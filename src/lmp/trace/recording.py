@@ -5,6 +5,7 @@ The same recorder serves symbolic runs (sizes are expressions) and concrete ones
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +16,8 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from lmp.trace.rules import Cost, Operator, Tensor, cost
-from lmp.trace.symbols import expression
+from lmp.trace.symbols import SizeNode, expression
+from lmp.workload.base import RUNTIME
 from lmp.workload.calls import Call, CallTracker, Segment
 
 
@@ -221,6 +223,26 @@ def _run(func: Any, args: Any, kwargs: Any) -> Any:
         return tensors[0].new_empty(tuple(sizes.get(d, d) for d in shape))
 
 
+def _looped(pieces: Sequence[torch.Tensor], dim: int, new: bool) -> torch.SymInt | None:
+    """The number of tokens that a loop went over, where it made one of these pieces for each; else None.
+
+    A symbolic size that the code turned into a plain number to count by: a list has a plain number of entries.
+    """
+    nodes = [s.node for t in pieces[:1] for s in t.shape if isinstance(s, torch.SymInt)]
+    turned: dict[Any, int] = nodes[0].shape_env.pinned if nodes else {}
+    counts = {n: e for e, n in turned.items() if e.is_Symbol and e.name in RUNTIME}
+    if len(pieces) not in counts or not (new or all(type(t.shape[dim]) is int and t.shape[dim] == 1 for t in pieces)):
+        return None
+    env = nodes[0].shape_env
+    return torch.SymInt(SizeNode(counts[len(pieces)], env, int, len(pieces)))
+
+
+def _with_length(tensor: torch.Tensor, dim: int, length: torch.SymInt) -> torch.Tensor:
+    shape = list(tensor.shape)
+    shape[dim] = length
+    return tensor.new_empty(shape)
+
+
 class _Dispatch(TorchDispatchMode):
     """Sees every ATen operator below the decomposition of composite ones."""
 
@@ -245,6 +267,12 @@ class _Dispatch(TorchDispatchMode):
         # Described before it runs: an in-place operator may change what its arguments look like.
         described = {key: recorder._argument(key, value) for key, value in arguments.items()}
         out = _run(func, args, kwargs)
+        if name in ("cat", "stack"):
+            length = _looped(arguments["tensors"], arguments.get("dim", 0), name == "stack")
+            if length is not None:
+                out = _with_length(out, arguments.get("dim", 0), length)
+                # All pieces together are as large as what they make.
+                described["tensors"] = [dataclasses.replace(recorder._tensor(out), unit=described["tensors"][0].unit)]
         recorder.record(name.rstrip("_") if in_place else name, described, out, in_place=in_place, causal=False)
         return out
 

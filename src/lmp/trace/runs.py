@@ -17,7 +17,7 @@ import torch
 
 from lmp.errors import LmpError, TraceFailed
 from lmp.formula import Condition, Expr, evaluate_condition, free_variables, var
-from lmp.trace.observe import given_sizes
+from lmp.trace.observe import sizes_given
 from lmp.trace.recording import Recorder, Recording
 from lmp.trace.rules import Size
 from lmp.trace.sizes import Sizes
@@ -28,6 +28,9 @@ from lmp.workload.calls import Call
 
 MOST_TOKENS = 1 << 16
 """Lengths up to this are tried where the source names them."""
+
+NEW_TOKENS = 5
+"""Those of the runs that formulas are looked for in first."""
 
 MAX_SETTINGS = 16
 """Combinations of config values under which paths are looked for."""
@@ -76,8 +79,8 @@ class Run:
 
 
 def length_of(call: Call, size: Callable[[Any], Size], length: Size) -> str | None:
-    """The path of what is ``length`` among forward()'s arguments: a dimension of a tensor, or an integer."""
-    return next((path for path, found in given_sizes(call) if size(found) == length), None)
+    """Where among forward()'s arguments ``length`` stands, as the path of a parameter."""
+    return next((path for path, found in sizes_given(call).items() if size(found) == length), None)
 
 
 class Runs:
@@ -101,7 +104,8 @@ class Runs:
     @property
     def lowest(self) -> int:
         """How little may be symbolic: of a module alone the sizes are what its formulas are in."""
-        return ALL_SIZES if self.workload.required - set(self.lengths) else NO_SIZES
+        alone = self.workload.required - set(self.lengths) and not getattr(self.workload, "vary", False)
+        return ALL_SIZES if alone else NO_SIZES
 
     # -- one run -----------------------------------------------------------------------------------------------------
 
@@ -138,6 +142,7 @@ class Runs:
             return size_of(expression(value))
 
         plain = {n for n, v in numbers.items() if n in self.workload.flags or (n in RUNTIME and v <= 1)}
+        plain |= {n for n in self.workload.full_layers if numbers.get(n) != self.base[n]}
         if rung == CALL_SIZES:
             plain |= numbers.keys() - {*RUNTIME, *self.lengths}
         values = {n: v if n in plain else env.size(n, v) for n, v in numbers.items()}
@@ -162,7 +167,7 @@ class Runs:
         made.rung = rung
         made.pinned_in = {e.name: env.pinned_in[e] for e in env.pinned if isinstance(e, sympy.Symbol)}
         for e in env.pinned:
-            tokens = not isinstance(e, sympy.Symbol) and {s.name for s in e.free_symbols} & set(RUNTIME)
+            tokens = {s.name for s in e.free_symbols} & set(RUNTIME)
             with contextlib.suppress(TypeError):
                 found = size_of(e) if tokens else None
                 if isinstance(found, Expr):
@@ -195,6 +200,8 @@ class Runs:
     def at(self, point: dict[str, int]) -> Run | None:
         """The concrete run at a point (missing variables have their base values); None where it cannot run."""
         numbers = {**self.base, **point}
+        if not self.workload.has_tokens:
+            numbers["seq_len"] = NEW_TOKENS  # the same run for any number of them
         key = tuple(sorted(numbers.items()))
         if key not in self._known:
             self._known[key] = None
@@ -244,7 +251,7 @@ class Runs:
     def start_point(self) -> dict[str, int]:
         """Where formulas are looked for first: chunked prefill; where an encoder runs first, before it is cached."""
         cached = 7 if self.workload.has_cache and not self.workload.has_encoder else 0
-        return {**self.base, "batch_size": 2, "seq_len": 5, "cache_len": cached}
+        return {**self.base, "batch_size": 2, "seq_len": NEW_TOKENS, "cache_len": cached}
 
     def _scout(self, setting: dict[str, int], target: str) -> None:
         """Symbolic runs of the other phases under a setting: the source may ask there what it does not ask here."""

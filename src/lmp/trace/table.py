@@ -33,7 +33,7 @@ from lmp.formula import (
 )
 from lmp.trace.fit import Fitter, Point, Sample, negated
 from lmp.trace.interpolate import polynomial
-from lmp.trace.observe import CACHED, Item, Key, Observation, cache_argument, given_sizes, input_tensors
+from lmp.trace.observe import CACHED, Item, Key, Observation, cache_argument, input_tensors, sizes_given
 from lmp.trace.rules import Size
 from lmp.trace.runs import Run, Runs
 from lmp.trace.variables import ClassVariables, renamed
@@ -42,7 +42,6 @@ from lmp.workload.calls import Call
 
 BYTES = {"w_bytes": 3, "a_bytes": 5}
 ZERO = num(0)
-RUNTIME_VARIABLES = [var(n) for n in RUNTIME]
 MOST_KINDS = 4
 """Values of an attribute that are told apart, of those that instances of a class have."""
 
@@ -439,16 +438,19 @@ class Table:
                 for runtime in RUNTIME:
                     if size == var(runtime):
                         found.setdefault(runtime, f"inputs.{name}.shape[{dim}]")
+        # What no tensor says a shape may say that is handed over by itself.
         run = self.symbolic[0]
-        for path, integer in given_sizes(run.primary(self.class_path)):
-            size = run.size(integer)
-            if isinstance(size, Expr) and size in RUNTIME_VARIABLES:
-                found.setdefault(RUNTIME[RUNTIME_VARIABLES.index(size)], path)
+        for path, size in sizes_given(run.primary(self.class_path)).items():
+            for runtime in RUNTIME:
+                if run.size(size) == var(runtime):
+                    found.setdefault(runtime, path)
         found.update(self.variables.lengths)
         cache = next((c for r in self.symbolic for o in r.calls_of(self.class_path) if (c := cache_argument(o))), None)
         if cache is not None:
             own = ".self_attention_cache" if hasattr(cache[1], "self_attention_cache") else ""
             found["cache_len"] = f"inputs.{cache[0]}{own}.layers[0]{CACHED}"
+        # A state of a recurrence has one size however many tokens went into it.
+        found.setdefault("cache_len", "cache_len")
         return found
 
     def numbers(self) -> dict[str, int]:

@@ -1,0 +1,94 @@
+"""A family's process: one that crashes, hangs, eats memory or says nothing costs itself alone."""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lmp.pipeline.zoo import family, forking
+from lmp.pipeline.zoo.nursery import entry_of
+from lmp.pipeline.zoo.requests import Limits, Request
+from lmp.records import ZooEntry
+
+REQUEST = Request(
+    family="alpha",
+    task="base",
+    class_name="AlphaModel",
+    results="results",
+    transformers=None,
+    pytorch=None,
+    attention=None,
+    dtype="bfloat16",
+    fingerprint="0",
+)
+LIMITS = Limits(seconds=1.0, memory=1 << 40)
+
+Ran = Callable[..., ZooEntry]
+
+
+@pytest.fixture
+def ran(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Ran:
+    """What comes of a family whose analysis is the given function, run in a child of this process."""
+
+    def run(work: Callable[[Request], Any], limits: Limits = LIMITS) -> ZooEntry:
+        monkeypatch.setattr(family, "analyse_family", work)
+        reader, writer = os.pipe()
+        answer = tmp_path / "entry.json"
+        with os.fdopen(reader, "rb", buffering=0) as requests, os.fdopen(writer, "wb"):
+            outcome = forking._run({**REQUEST.to_json(), "answer": str(answer), **vars(limits)}, requests)
+        entry = ZooEntry.model_validate_json(answer.read_bytes()) if answer.exists() else None
+        return entry_of(REQUEST, limits, outcome, entry)
+
+    return run
+
+
+def verified(request: Request) -> ZooEntry:
+    return ZooEntry(family=request.family, task=request.task, status="verified")
+
+
+def test_what_a_child_found_comes_back_with_what_it_took(ran: Ran) -> None:
+    entry = ran(verified, Limits(60, 1 << 40))
+    assert (entry.family, entry.status) == ("alpha", "verified")
+    assert entry.fingerprint == REQUEST.fingerprint
+    assert entry.peak_bytes > 2**20  # no Python process is smaller than a megabyte
+    assert entry.seconds > 0
+
+
+def test_a_child_that_hangs_is_stopped(ran: Ran) -> None:
+    entry = ran(lambda request: time.sleep(600))
+    assert (entry.status, entry.cause) == ("stopped", "lmp")
+    assert entry.reason == "it took more than 1 s; --time-limit gives it more"
+
+
+def test_a_child_that_eats_memory_is_stopped(ran: Ran) -> None:
+    def eat(request: Request) -> None:
+        eaten = []
+        while True:
+            eaten.append(bytearray(os.urandom(1 << 20)))
+
+    # It begins with what this process has; a quarter of a gigabyte more is soon eaten.
+    most = forking._resident(os.getpid()) + (1 << 28)
+    if most == 1 << 28:
+        pytest.skip("this system does not tell the memory of a process in /proc")
+    entry = ran(eat, Limits(60, most))
+    assert entry.status == "stopped"
+    assert entry.reason is not None
+    assert entry.reason.endswith("GB of memory; --memory-limit gives it more")
+
+
+def test_a_child_that_crashes_is_told_of(ran: Ran) -> None:
+    faulthandler.disable()  # pytest's: it would write a traceback for the child
+    entry = ran(lambda request: os.kill(os.getpid(), signal.SIGSEGV), Limits(60, 1 << 40))
+    assert (entry.status, entry.reason) == ("stopped", "its process was killed by SIGSEGV")
+
+
+def test_a_child_that_says_nothing_is_told_of(ran: Ran) -> None:
+    entry = ran(lambda request: os._exit(7), Limits(60, 1 << 40))
+    assert (entry.status, entry.reason) == ("stopped", "its process ended with code 7 and said nothing")
