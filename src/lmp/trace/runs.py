@@ -19,6 +19,7 @@ from lmp.errors import LmpError, TraceFailed
 from lmp.formula import Condition, Expr, evaluate_condition, free_variables, var
 from lmp.trace.observe import input_tensors
 from lmp.trace.recording import Recorder, Recording
+from lmp.trace.results import Results
 from lmp.trace.rules import Size
 from lmp.trace.sizes import Sizes
 from lmp.trace.symbols import ConcolicShapeEnv, expression, fake_mode, symbolic_int
@@ -94,6 +95,7 @@ class Runs:
         self._settings: list[dict[str, int]] = [{}]
         self._flipped: set[Condition] = set()
         self._known: dict[tuple[tuple[str, int], ...], Run | None] = {}
+        self._results = Results()
 
     # -- one run -----------------------------------------------------------------------------------------------------
 
@@ -149,7 +151,7 @@ class Runs:
         self, values: dict[str, Any], size: Callable[[Any], Size], env: ConcolicShapeEnv | None = None
     ) -> tuple[torch.nn.Module, Recorder]:
         model = self.workload.build(values)
-        recorder = Recorder(model, self.workload.dtype, size)
+        recorder = Recorder(model, self.workload.dtype, size, self._results if env is None else None)
         if env is not None:
             env.where = lambda: frozenset(c.class_path for c in recorder.tracker.stack)
         self.workload.run(model, values, recorder, recorder.before)
