@@ -104,7 +104,8 @@ class Runs:
     @property
     def lowest(self) -> int:
         """How little may be symbolic: of a module alone the sizes are what its formulas are in."""
-        return ALL_SIZES if self.workload.required - set(self.lengths) else NO_SIZES
+        alone = self.workload.required - set(self.lengths) and not getattr(self.workload, "vary", False)
+        return ALL_SIZES if alone else NO_SIZES
 
     # -- one run -----------------------------------------------------------------------------------------------------
 

@@ -202,7 +202,8 @@ class Table:
                 if "cache_len" in free_variables(formula):
                     found[simplify(substitute(formula, {"cache_len": kept}))] = None
         if name == "count":
-            found.update(dict.fromkeys(e for run in self.symbolic for e in run.loops))
+            # The first round of a loop may be unlike the others.
+            found.update(dict.fromkeys(simplify(e - k) for run in self.symbolic for e in run.loops for k in (0, 1)))
             counts = {s.value for s in self._column(key, name)}
             if self.all_layers:
                 found.update(dict.fromkeys(num(count) for count in sorted(counts)))

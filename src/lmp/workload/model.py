@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
+from torch._guards import detect_fake_mode
 
 from lmp.errors import LmpError, MissingDependency, TraceFailed, UsageError
 from lmp.workload.answers import Asked, answered
@@ -83,8 +84,8 @@ class ModelWorkload:
     def build(self, values: Mapping[str, Any]) -> torch.nn.Module:
         """The model with its integers set to ``values``; the last ones that were built from plain numbers are kept."""
         own = tuple((name, values[name]) for name in self.variables if name in values)
-        if not all(type(value) is int for _, value in own):
-            return self._build(values)
+        if not all(type(value) is int for _, value in own) or detect_fake_mode() is not None:
+            return self._build(values)  # what is built among fake tensors is made of them
         if own not in self._built:
             if len(self._built) >= KEPT:
                 self._built.pop(next(iter(self._built)))
