@@ -308,6 +308,11 @@ class Runs:
                 {"batch_size": b, "seq_len": s, "cache_len": c} for c in cached for s in tokens for b in (1, 3)
             )
 
+    def does_nothing(self, class_path: str) -> bool:
+        """Whether no call of the class runs an operator."""
+        runs = (*self.symbolic, *self.concrete)
+        return not any(run.recording.below(call) for run in runs for call in run.calls_of(class_path))
+
     def holds_layers(self, class_path: str) -> bool:
         """Whether the class has a stack of layers in it."""
         prefixes = [f"{call.path}." if call.path else "" for call in self.symbolic[0].calls_of(class_path)]

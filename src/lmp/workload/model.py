@@ -7,7 +7,7 @@ import copy
 import dataclasses
 import inspect
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -73,6 +73,7 @@ class ModelWorkload:
         self.in_order: dict[str, int] = {}
         self.stacks: set[str] = set()
         self._has_rule: bool | None = None
+        self._each_chooses = False
         self._chosen: list[int] = []
         """Layers of the full model that the smallest one has; none: its first ones."""
         self.defaults = {name: variable.default for name, variable in self.variables.items()}
@@ -113,11 +114,24 @@ class ModelWorkload:
                 # Configs are strict dataclasses that validate on assignment; a symbolic size is no int to them.
                 object.__setattr__(part, aliases.get(attribute, attribute), values.get(name, self.defaults[name]))
         with torch.device("meta"), initialization.no_init_weights(), recording():
-            model = self.model_class._from_config(config, dtype=self.dtype, attn_implementation=self.attention)
+            model = self._constructed(config)
             # Skipping the initialisation skips the tying of weights, which decides what counts as a parameter.
             model.tie_weights()
         # Without gradients: a parameter that forward() returns as it is would ask torch's flop counter for one.
         return model.eval().requires_grad_(False)
+
+    def _constructed(self, config: Any) -> torch.nn.Module:
+        """The model with the attention that was asked for, in each of its parts that has it."""
+        made: Callable[..., torch.nn.Module] = self.model_class._from_config
+        if not self._each_chooses:
+            try:
+                return made(copy.deepcopy(config), dtype=self.dtype, attn_implementation=self.attention)
+            except ValueError as error:
+                if self.attention != "sdpa" or "attention implementation" not in str(error):
+                    raise
+                # A part has no sdpa. Left to themselves, all parts that have it take it.
+                self._each_chooses = True
+        return made(config, dtype=self.dtype)
 
     def _apply_rule(self, part: Any, full: int, layers: int) -> bool:
         """Give the config the per-layer lists that transformers makes for so many layers; whether it makes them.
@@ -148,7 +162,7 @@ class ModelWorkload:
                 past = {self.cache_name: getattr(filled, self.cache_name)}
             given = self.inputs.later(values, filled) if past else self.inputs.first(values)
             extra = {"use_cache": True} if self.has_cache else {}
-            with observer:
+            with observer, self.inputs.place():
                 module(**given, **past, **extra)
         if state is not None and _state(module) != state:
             # A model that remembers what it was called with is another one afterwards.
@@ -161,15 +175,19 @@ class ModelWorkload:
         """What the call returns that fills the cache. A model that is kept is filled once for the same sizes."""
         own = {name: values[name] for name in ("batch_size", "seq_len", *self.required)}
         if not self._keeps(module) or not all(type(v) is int for v in own.values()):
-            return module(**self.inputs.first(values), use_cache=True)
+            return self._first_call(module, values)
         key = (id(module), *own.values())
         if key not in self._fillings:
             if len(self._fillings) >= KEPT:
                 self._fillings.pop(next(iter(self._fillings)))
             # With the module, so that its id is given to no other one meanwhile.
-            self._fillings[key] = (module, module(**self.inputs.first(values), use_cache=True))
+            self._fillings[key] = (module, self._first_call(module, values))
         # A call changes the cache that it is given.
         return copy.deepcopy(self._fillings[key][1])
+
+    def _first_call(self, module: torch.nn.Module, values: Mapping[str, Any]) -> Any:
+        with self.inputs.place():
+            return module(**self.inputs.first(values), use_cache=True)
 
     def _probe(self) -> None:
         """Find out by running it what the model is called with, and what it returns that it takes again: its cache,
@@ -264,13 +282,18 @@ def _lists(model: torch.nn.Module) -> dict[str, torch.nn.ModuleList]:
 
 
 def _kind(layer: torch.nn.Module) -> Any:
-    """What makes a layer the kind it is: classes and plain attributes of it and its descendants, without its index."""
+    """What makes a layer the kind it is: classes and plain attributes of it and its descendants, without its index.
+
+    Models are run in eval mode: how often what is dropped in training makes no difference.
+    """
     description = []
     for name, module in layer.named_modules():
         plain = {
             key: value
             for key, value in vars(module).items()
-            if isinstance(value, (bool, int, str, float, type(None))) and key not in ("layer_idx", "training")
+            if isinstance(value, (bool, int, str, float, type(None)))
+            and key not in ("layer_idx", "training")
+            and not (isinstance(value, float) and "drop" in key)
         }
         description.append((name, type(module).__qualname__, tuple(sorted(plain.items(), key=lambda kv: kv[0]))))
     return tuple(description)
