@@ -7,11 +7,12 @@ import copy
 import dataclasses
 import inspect
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
+from torch._guards import detect_fake_mode
 
 from lmp.errors import LmpError, MissingDependency, TraceFailed, UsageError
 from lmp.workload.answers import Asked, answered
@@ -74,6 +75,7 @@ class ModelWorkload:
         self._same: dict[str, str] = {}
         """Other names of the config for the number of layers, with their paths: they are no variables."""
         self._has_rule: bool | None = None
+        self._each_chooses = False
         self._chosen: list[int] = []
         """Layers of the full model that the smallest one has; none: its first ones."""
         self.defaults = {name: variable.default for name, variable in self.variables.items()}
@@ -84,8 +86,8 @@ class ModelWorkload:
     def build(self, values: Mapping[str, Any]) -> torch.nn.Module:
         """The model with its integers set to ``values``; the last ones that were built from plain numbers are kept."""
         own = tuple((name, values[name]) for name in self.variables if name in values)
-        if not all(type(value) is int for _, value in own):
-            return self._build(values)
+        if not all(type(value) is int for _, value in own) or detect_fake_mode() is not None:
+            return self._build(values)  # what is built among fake tensors is made of them
         if own not in self._built:
             if len(self._built) >= KEPT:
                 self._built.pop(next(iter(self._built)))
@@ -117,11 +119,24 @@ class ModelWorkload:
             attribute = path.rpartition(".")[2]
             object.__setattr__(part, aliases.get(attribute, attribute), values.get(LAYERS, self.defaults[LAYERS]))
         with torch.device("meta"), initialization.no_init_weights(), recording():
-            model = self.model_class._from_config(config, dtype=self.dtype, attn_implementation=self.attention)
+            model = self._constructed(config)
             # Skipping the initialisation skips the tying of weights, which decides what counts as a parameter.
             model.tie_weights()
         # Without gradients: a parameter that forward() returns as it is would ask torch's flop counter for one.
         return model.eval().requires_grad_(False)
+
+    def _constructed(self, config: Any) -> torch.nn.Module:
+        """The model with the attention that was asked for, in each of its parts that has it."""
+        made: Callable[..., torch.nn.Module] = self.model_class._from_config
+        if not self._each_chooses:
+            try:
+                return made(copy.deepcopy(config), dtype=self.dtype, attn_implementation=self.attention)
+            except ValueError as error:
+                if self.attention != "sdpa" or "attention implementation" not in str(error):
+                    raise
+                # A part has no sdpa. Left to themselves, all parts that have it take it.
+                self._each_chooses = True
+        return made(config, dtype=self.dtype)
 
     def _apply_rule(self, part: Any, full: int, layers: int) -> bool:
         """Give the config the per-layer lists that transformers makes for so many layers; whether it makes them.
@@ -152,7 +167,7 @@ class ModelWorkload:
                 past = {self.cache_name: getattr(filled, self.cache_name)}
             given = self.inputs.later(values, filled) if past else self.inputs.first(values)
             extra = {"use_cache": True} if self.has_cache else {}
-            with observer:
+            with observer, self.inputs.place():
                 module(**given, **past, **extra)
         if state is not None and _state(module) != state:
             # A model that remembers what it was called with is another one afterwards.
@@ -165,15 +180,19 @@ class ModelWorkload:
         """What the call returns that fills the cache. A model that is kept is filled once for the same sizes."""
         own = {name: values[name] for name in ("batch_size", "seq_len", *self.required)}
         if not self._keeps(module) or not all(type(v) is int for v in own.values()):
-            return module(**self.inputs.first(values), use_cache=True)
+            return self._first_call(module, values)
         key = (id(module), *own.values())
         if key not in self._fillings:
             if len(self._fillings) >= KEPT:
                 self._fillings.pop(next(iter(self._fillings)))
             # With the module, so that its id is given to no other one meanwhile.
-            self._fillings[key] = (module, module(**self.inputs.first(values), use_cache=True))
+            self._fillings[key] = (module, self._first_call(module, values))
         # A call changes the cache that it is given.
         return copy.deepcopy(self._fillings[key][1])
+
+    def _first_call(self, module: torch.nn.Module, values: Mapping[str, Any]) -> Any:
+        with self.inputs.place():
+            return module(**self.inputs.first(values), use_cache=True)
 
     def _probe(self) -> None:
         """Find out by running it what the model is called with, and what it returns that it takes again: its cache,
@@ -329,7 +348,10 @@ def _own_indices(layers: Sequence[torch.nn.Module]) -> set[tuple[str, str]]:
 
 
 def _kind(layer: torch.nn.Module, own: Collection[tuple[str, str]] = ()) -> Any:
-    """What makes a layer the kind it is: classes and plain attributes of it and its descendants, without its index."""
+    """What makes a layer the kind it is: classes and plain attributes of it and its descendants, without its index.
+
+    Models are run in eval mode: how often what is dropped in training makes no difference.
+    """
     description = []
     for name, module in layer.named_modules():
         plain = {
@@ -338,6 +360,7 @@ def _kind(layer: torch.nn.Module, own: Collection[tuple[str, str]] = ()) -> Any:
             if isinstance(value, (bool, int, str, float, type(None)))
             and key not in ("layer_idx", "training")
             and (name, key) not in own
+            and not (isinstance(value, float) and "drop" in key)
         }
         description.append((name, type(module).__qualname__, tuple(sorted(plain.items(), key=lambda kv: kv[0]))))
     return tuple(description)
