@@ -14,6 +14,8 @@
     ├── InvalidAnalysis            4    a result that does not parse, does not validate, or is of another schema
     │   ├── UncountedOperator           an operator without a rule
     │   ├── TraceFailed                 the module could not be executed or traced
+    │   │   ├── InconsistentDefault     .. a model's default config contradicts itself
+    │   │   └── MissingDependency       .. a package that the model needs is not installed
     │   ├── VerificationFailed          the formulas differ from execution
     │   ├── Refused                     a hand-in that the gate refused; .. with the findings
     │   └── ReportRefused               a report that its review found something in; .. with the findings
@@ -124,6 +126,18 @@ class UncountedOperator(InvalidAnalysis):
 
 class TraceFailed(InvalidAnalysis):
     """The module could not be built or executed."""
+
+
+class InconsistentDefault(TraceFailed):
+    """A model does not run with the default values of its own config."""
+
+
+class MissingDependency(TraceFailed):
+    """A model needs a package that is not installed. ``package`` is its name."""
+
+    def __init__(self, message: str, package: str) -> None:
+        super().__init__(message)
+        self.package = package
 
 
 class VerificationFailed(InvalidAnalysis):

@@ -185,6 +185,10 @@ class Analysis(Record, Generic[KernelType]):
         default_factory=dict,
         description="constructor arguments that are no variables -> the value the formulas are for",
     )
+    called_with: dict[str, str] = Field(
+        default_factory=dict,
+        description="tensors that the model around the class was called with -> their shapes; none: token ids alone",
+    )
     free_lines: list[int] = Field(default=[], description="lines of the class's file that run and cost nothing")
     free_lines_elsewhere: dict[str, list[int]] = Field(
         default_factory=dict, description="the same of functions in other files that forward() calls"

@@ -18,7 +18,7 @@ class Fake:
     dtype = torch.bfloat16
     required: frozenset[str] = frozenset()
     flags: frozenset[str] = frozenset()
-    has_cache, has_encoder = True, False
+    has_cache, has_encoder, has_tokens = True, False, True
 
     def __init__(self, hints: dict[str, int], runs: Any = lambda v: True, modules: Any = lambda v: 1) -> None:
         self.hints, self.runs, self.modules = hints, runs, modules

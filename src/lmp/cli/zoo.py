@@ -53,6 +53,10 @@ Compare = Annotated[
         "--compare", metavar="FILE", help="A summary to hold the families against: ends with 4 if any is lost."
     ),
 ]
+Show = Annotated[
+    Path | None,
+    typer.Option("--show", metavar="FILE", help="Show a summary, and run nothing; with --quiet its counts alone."),
+]
 Retry = Annotated[bool, typer.Option("--retry", help="Make those again that were not verified.")]
 List = Annotated[bool, typer.Option("--list", help="Show the families, and run nothing.")]
 
@@ -65,6 +69,7 @@ def zoo(
     memory_limit: MemoryLimit = 4,
     scheduler: Scheduler = None,
     compare: Compare = None,
+    show: Show = None,
     retry: Retry = False,
     fresh: o.Fresh = False,
     only_list: List = False,
@@ -90,6 +95,10 @@ def zoo(
     from lmp.pipeline.zoo.requests import Limits
     from lmp.pipeline.zoo.run import ZooOptions
 
+    if show is not None:
+        found = read_summary(show)
+        _tell([found], {entry.family for entry in found.entries}, as_json, quiet)
+        return
     options = ZooOptions(
         _results_folder(results), transformers, pytorch, str(attn) if attn else None, str(dtype), fresh, retry
     )
@@ -102,7 +111,7 @@ def zoo(
     folder = _reports_folder(reports)
     summaries = _run(chosen, options, _executor(scheduler, jobs, limits), quiet)
     _write(summaries, folder, quiet)
-    _tell(summaries, chosen, as_json)
+    _tell(summaries, {family.name for family in chosen}, as_json)
     if before is not None:
         _compare(before, summaries, {family.name for family in chosen})
 
@@ -138,10 +147,11 @@ def _chosen(
 def _executor(scheduler: str | None, jobs: int | None, limits: Limits) -> Executor:
     if scheduler is not None:
         from lmp.errors import UsageError
-        from lmp.pipeline.zoo.cluster import DaskCluster
 
         if jobs is not None:
             raise UsageError("--jobs is for this machine, and --scheduler has workers of its own\nleave out one")
+        from lmp.pipeline.zoo.cluster import DaskCluster
+
         return DaskCluster(scheduler, limits)
     from lmp.pipeline.zoo.local import LocalProcesses
 
@@ -189,16 +199,18 @@ def _write(summaries: Sequence[ZooSummary], folder: Path, quiet: bool) -> None:
             _note(f"written: {folder / summary.task}.json, .md and .html")
 
 
-def _tell(summaries: Sequence[ZooSummary], chosen: Sequence[Family], as_json: bool) -> None:
+def _tell(summaries: Sequence[ZooSummary], asked: set[str], as_json: bool, counts_alone: bool = False) -> None:
     from lmp.cli.commands import _print_json
     from lmp.cli.tables import console
-    from lmp.cli.zoo_table import print_summary
+    from lmp.cli.zoo_table import print_counts, print_families
 
     if as_json:
         _print_json([summary.model_dump(mode="json", exclude_none=True) for summary in summaries])
         return
     for summary in summaries:
-        print_summary(console(), summary, {family.name for family in chosen if family.task == summary.task})
+        print_counts(console(), summary, asked)
+        if not counts_alone:
+            print_families(console(), summary, asked)
 
 
 def _compare(before: ZooSummary, summaries: Sequence[ZooSummary], asked: set[str]) -> None:

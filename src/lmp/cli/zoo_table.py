@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 STYLES = {"verified": "green", "unverified": "yellow", "failed": "bold red", "error": "red", "stopped": "red"}
 
+FEW = 20
+"""Up to so many families are shown one by one."""
+
 CAUSES = {"config": "default config", "dependency": "optional dependency", "lmp": "lmp"}
 
 
@@ -101,13 +104,24 @@ def watch(total: int, quiet: bool) -> Iterator[Watching]:
             yield watching
 
 
-def print_summary(console: Console, summary: ZooSummary, asked: Collection[str]) -> None:
-    """The families that were asked for: a row each where there are few, else those that are not verified."""
+def print_counts(console: Console, summary: ZooSummary, asked: Collection[str]) -> None:
+    """How many families are verified, how many are not and why, and how many were not run."""
     entries = [entry for entry in summary.entries if entry.family in asked]
     verified = sum(entry.status == "verified" for entry in entries)
     sources = ", ".join(f"{name} {version}" for name, version in summary.sources.items())
     console.print(Text(f"{summary.task}: {verified} of {len(entries)} families verified ({sources})"))
-    shown = entries if len(entries) <= 20 else [entry for entry in entries if entry.status != "verified"]
+    causes = Counter(CAUSES[entry.cause or "lmp"] for entry in entries if entry.status != "verified")
+    if causes:
+        counted = ", ".join(f"{number} {cause}" for cause, number in causes.most_common())
+        console.print(Text(f"not verified, by cause: {counted}"))
+    if summary.not_run:
+        console.print(Text(f"not run: {len(summary.not_run)} of the {summary.families} families of {summary.task}"))
+
+
+def print_families(console: Console, summary: ZooSummary, asked: Collection[str]) -> None:
+    """A row for each family where there are few, else for those that are not verified."""
+    entries = [entry for entry in summary.entries if entry.family in asked]
+    shown = entries if len(entries) <= FEW else [entry for entry in entries if entry.status != "verified"]
     if not shown:
         return
     table = Table(box=None, padding=(0, 2, 0, 0))

@@ -35,6 +35,8 @@ class Deriver:
         self.ranks: dict[str, Mapping[str, int]] = {}
         self.alone: dict[str, Set[str]] = {}
         """Classes whose analysis was made on inputs of their own, not in this workload -> the tensors they took."""
+        self.others: dict[str, Set[str]] = {}
+        """Of those, tensors that are not about the new tokens (an encoder's states) and that every call was given."""
         self.unlike: dict[str, Callable[[Call], bool]] = {}
         """Of those, what tells a call for which the analysis does not hold: of an instance of another kind."""
         self.nameless: set[str] = set()
@@ -51,7 +53,8 @@ class Deriver:
         """
         numbers_alone |= self.runs.rung != ALL_SIZES
         self._observed = {}
-        variables = ClassVariables(class_path, self.runs.symbolic[0], self.runs.lengths)
+        seen = (*self.runs.symbolic, *self.runs.concrete)
+        variables = ClassVariables(class_path, self.runs.symbolic[0], self.runs.lengths, seen)
 
         def observe(run: Run) -> list[Observation]:
             if id(run) not in self._observed:
@@ -69,8 +72,11 @@ class Deriver:
                     break
                 # Formulas are looked for in few layers: how many there are is counted.
                 few = {name: self.runs.base[name] for name in self.workload.full_layers}
-                numbers = {**contradiction.numbers, **few}
-                if any(r.numbers == numbers for r in self.runs.symbolic):
+                # A later layer may be called with something else than the first one.
+                tries = ({**contradiction.numbers, **few}, contradiction.numbers)
+                known = [r.numbers for r in self.runs.symbolic]
+                numbers = next((n for n in tries if n not in known), None)
+                if numbers is None:
                     if table.give_up_compulsory():
                         break
                     raise TraceFailed(table.explain())
@@ -188,10 +194,11 @@ class Deriver:
                     self.written_out.add(site)
                 if call.class_path not in self.alone:
                     continue
-                more = {name for name, _ in input_tensors(call)} - self.alone[call.class_path]
-                more |= self._unknown(call)
+                given = {name for name, _ in input_tensors(call)}
+                more = (given - self.alone[call.class_path]) | self._unknown(call)
+                fewer = self.others.get(call.class_path, frozenset()) - given
                 unlike = self.unlike.get(call.class_path)
-                if more or differs(call, run.recording) or (unlike is not None and unlike(call)):
+                if more or fewer or differs(call, run.recording) or (unlike is not None and unlike(call)):
                     self.written_out.add(site)
         return len(self.written_out) > before
 

@@ -50,6 +50,12 @@ class TraceEngine:
         """Let references to a class that was analysed by itself be bound."""
         self.deriver.alone[analysis.class_name] = analysis.interface.keys()
         self.deriver.interfaces[analysis.class_name] = analysis.parameters
+        switched = {path.removeprefix("inputs.") for path in analysis.parameters.values()}
+        self.deriver.others[analysis.class_name] = {
+            name
+            for name, shape in analysis.interface.items()
+            if name not in switched and "seq_len" in analysis.parameters and not any("{seq_len}" in s for s in shape)
+        }
         ranks = {n: len(shape) for n, shape in analysis.interface.items() if shape[:2] == LEADING}
         if ranks and "cache_len" not in analysis.parameters:
             self.deriver.ranks[analysis.class_name] = ranks
@@ -114,6 +120,7 @@ class TraceEngine:
             assumptions=[to_text(c) for c in derived.assumptions],
             pinned=derived.pinned,
             fixed=dict(getattr(self.workload, "fixed", {})),
+            called_with=dict(getattr(self.workload, "called_with", {})),
             kernels=lines.kernels(),
             free_lines=lines.free_lines(),
             free_lines_elsewhere=lines.free_lines_elsewhere(),

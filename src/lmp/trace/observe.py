@@ -18,6 +18,7 @@ import torch
 from lmp.trace.recording import Executed, Recording
 from lmp.trace.rules import Move, Size, Tensor, smaller
 from lmp.workload.arguments import constructor_arguments
+from lmp.workload.base import RUNTIME
 from lmp.workload.calls import Call, Place
 from lmp.workload.model import STANDARD_NAMES
 
@@ -25,6 +26,9 @@ BYTE_UNITS = ("w_bytes", "a_bytes")
 
 CACHED = ".keys.shape[2]"
 """How the path of ``cache_len`` ends."""
+
+ITEM = ".dtype.itemsize"
+"""How the path of a tensor's bytes per element ends."""
 
 GROWING = ("keys", "values")
 """Tensors of a cache's layer that hold an entry for each token."""
@@ -190,7 +194,9 @@ class Observer:
             if storage in made:
                 moved[""][1].append(Move(tensor.elements, tensor.unit))
         # A model that was given no cache makes one and returns it.
-        cache = cache_of(call) or getattr(call.output, "past_key_values", None)
+        cache = cache_of(call) or next(
+            (v for v in _fields_of(call.output) if hasattr(v, "get_seq_length") and v is not None), None
+        )
         for storage, move in self._new_entries(cache):
             if storage in made and storage not in written:
                 moved.setdefault(made[storage], ([], []))[1].append(move)
@@ -214,8 +220,12 @@ class Observer:
         found = []
         grows = getattr(cache, "self_attention_cache", cache)
         for layer in getattr(grows, "layers", []):
-            for name, tensor in vars(layer).items():
-                if isinstance(tensor, torch.Tensor) and tensor.dim() >= 3:
+            held = {n: v for n, v in vars(layer).items() if isinstance(v, torch.Tensor)}
+            # The states of a recurrence, each under its number.
+            states = {n: v for n, v in vars(layer).items() if isinstance(v, dict)}
+            held |= {f"{n}[{i}]": t for n, v in states.items() for i, t in v.items() if isinstance(t, torch.Tensor)}
+            for name, tensor in held.items():
+                if tensor.dim() >= 3:
                     entry = self.recording.describe(tensor)
                     rest = math.prod((*entry.shape[:-2], entry.shape[-1]), start=1)
                     # Keys and values grow by the new tokens; the state of a recurrence is made anew.
@@ -254,6 +264,11 @@ class Observer:
     def resolve(self, path: str, call: Call) -> Size:
         """The value that a parameter's path has at this call. Raises LookupError when there is none."""
         root, _, rest = path.partition(".")
+        if path in RUNTIME:
+            return self.values[path]
+        if path.endswith(ITEM):
+            given = forward_arguments(call).get(path.removeprefix("inputs.").removesuffix(ITEM))
+            return given.dtype.itemsize if isinstance(given, torch.Tensor) else 0
         if root == "config":
             return self._of_config(rest, call)
         if path.endswith(CACHED):
@@ -269,6 +284,8 @@ class Observer:
         match = re.fullmatch(r"inputs\.(\w+)(?:\[(\d+)\])?(?:\.shape\[(-?\d+)\])?", path)
         if match:
             tensor = forward_arguments(call).get(match[1])
+            if isinstance(tensor, torch.Size) and match[2] is not None:
+                return self.size(tensor[int(match[2])])
             if match[2] is not None and isinstance(tensor, (list, tuple)) and int(match[2]) < len(tensor):
                 tensor = tensor[int(match[2])]
             if tensor is None:
@@ -352,6 +369,15 @@ def input_tensors(call: Call) -> list[tuple[str, torch.Tensor]]:
     return found
 
 
+def sizes_given(call: Call) -> dict[str, Any]:
+    """Path -> size: each dimension of a tensor among forward()'s arguments, and each entry of a shape among them."""
+    found = {f"inputs.{n}.shape[{d}]": size for n, t in input_tensors(call) for d, size in enumerate(t.shape)}
+    for name, value in forward_arguments(call).items():
+        if isinstance(value, torch.Size):
+            found.update({f"inputs.{name}[{d}]": size for d, size in enumerate(value)})
+    return found
+
+
 NN_MODULES = "/torch/nn/modules/"
 
 
@@ -396,6 +422,11 @@ def _least(given: Tensor | None, parts: list[Move]) -> Move:
         return whole
     table = parts[0].tensor
     return Move(smaller(parts[0].elements, table.elements) if table else parts[0].elements, parts[0].unit)
+
+
+def _fields_of(output: Any) -> list[Any]:
+    """What a model returns, as far as it says by name what each is."""
+    return list(output.values()) if isinstance(output, Mapping) else []
 
 
 def tensors_in(value: Any) -> list[torch.Tensor]:

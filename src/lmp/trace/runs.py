@@ -17,8 +17,9 @@ import torch
 
 from lmp.errors import LmpError, TraceFailed
 from lmp.formula import Condition, Expr, evaluate_condition, free_variables, var
-from lmp.trace.observe import input_tensors
+from lmp.trace.observe import sizes_given
 from lmp.trace.recording import Recorder, Recording
+from lmp.trace.results import Results
 from lmp.trace.rules import Size
 from lmp.trace.sizes import Sizes
 from lmp.trace.symbols import ConcolicShapeEnv, expression, fake_mode, symbolic_int
@@ -28,6 +29,9 @@ from lmp.workload.calls import Call
 
 MOST_TOKENS = 1 << 16
 """Lengths up to this are tried where the source names them."""
+
+NEW_TOKENS = 5
+"""Those of the runs that formulas are looked for in first."""
 
 MAX_SETTINGS = 16
 """Combinations of config values under which paths are looked for."""
@@ -75,13 +79,9 @@ class Run:
         return [(a, c) for a, c in found if c is not None]
 
 
-def length_of(call: Call, size: Callable[[Any], Size], length: Size) -> tuple[str, int] | None:
-    """The tensor among forward()'s arguments, and the dimension of it, that is ``length``."""
-    for name, tensor in input_tensors(call):
-        for dim, found in enumerate(tensor.shape):
-            if size(found) == length:
-                return name, dim
-    return None
+def length_of(call: Call, size: Callable[[Any], Size], length: Size) -> str | None:
+    """Where among forward()'s arguments ``length`` stands, as the path of a parameter."""
+    return next((path for path, found in sizes_given(call).items() if size(found) == length), None)
 
 
 class Runs:
@@ -99,13 +99,15 @@ class Runs:
         self._settings: list[dict[str, int]] = [{}]
         self._flipped: set[Condition] = set()
         self._known: dict[tuple[tuple[str, int], ...], Run | None] = {}
+        self._results = Results()
         self.rung = ALL_SIZES
         """What is symbolic in the base run: as much as the module can be run with."""
 
     @property
     def lowest(self) -> int:
         """How little may be symbolic: of a module alone the sizes are what its formulas are in."""
-        return ALL_SIZES if self.workload.required - set(self.lengths) else NO_SIZES
+        alone = self.workload.required - set(self.lengths) and not getattr(self.workload, "vary", False)
+        return ALL_SIZES if alone else NO_SIZES
 
     # -- one run -----------------------------------------------------------------------------------------------------
 
@@ -142,6 +144,7 @@ class Runs:
             return size_of(expression(value))
 
         plain = {n for n, v in numbers.items() if n in self.workload.flags or (n in RUNTIME and v <= 1)}
+        plain |= {n for n in self.workload.full_layers if numbers.get(n) != self.base[n]}
         if rung == CALL_SIZES:
             plain |= numbers.keys() - {*RUNTIME, *self.lengths}
         values = {n: v if n in plain else env.size(n, v) for n, v in numbers.items()}
@@ -166,7 +169,7 @@ class Runs:
         made.rung = rung
         made.pinned_in = {e.name: env.pinned_in[e] for e in env.pinned if isinstance(e, sympy.Symbol)}
         for e in env.pinned:
-            tokens = not isinstance(e, sympy.Symbol) and {s.name for s in e.free_symbols} & set(RUNTIME)
+            tokens = {s.name for s in e.free_symbols} & set(RUNTIME)
             with contextlib.suppress(TypeError):
                 found = size_of(e) if tokens else None
                 if isinstance(found, Expr):
@@ -182,7 +185,7 @@ class Runs:
         self, values: dict[str, Any], size: Callable[[Any], Size], env: ConcolicShapeEnv | None = None
     ) -> tuple[torch.nn.Module, Recorder]:
         model = self.workload.build(values)
-        recorder = Recorder(model, self.workload.dtype, size)
+        recorder = Recorder(model, self.workload.dtype, size, self._results if env is None else None)
         if env is not None:
             env.where = lambda: frozenset(c.class_path for c in recorder.tracker.stack)
         self.workload.run(model, values, recorder, recorder.before)
@@ -199,6 +202,8 @@ class Runs:
     def at(self, point: dict[str, int]) -> Run | None:
         """The concrete run at a point (missing variables have their base values); None where it cannot run."""
         numbers = {**self.base, **point}
+        if not self.workload.has_tokens:
+            numbers["seq_len"] = NEW_TOKENS  # the same run for any number of them
         key = tuple(sorted(numbers.items()))
         if key not in self._known:
             self._known[key] = None
@@ -248,7 +253,7 @@ class Runs:
     def start_point(self) -> dict[str, int]:
         """Where formulas are looked for first: chunked prefill; where an encoder runs first, before it is cached."""
         cached = 7 if self.workload.has_cache and not self.workload.has_encoder else 0
-        return {**self.base, "batch_size": 2, "seq_len": 5, "cache_len": cached}
+        return {**self.base, "batch_size": 2, "seq_len": NEW_TOKENS, "cache_len": cached}
 
     def _scout(self, setting: dict[str, int], target: str) -> None:
         """Symbolic runs of the other phases under a setting: the source may ask there what it does not ask here."""
@@ -302,6 +307,11 @@ class Runs:
             self.explore(
                 {"batch_size": b, "seq_len": s, "cache_len": c} for c in cached for s in tokens for b in (1, 3)
             )
+
+    def does_nothing(self, class_path: str) -> bool:
+        """Whether no call of the class runs an operator."""
+        runs = (*self.symbolic, *self.concrete)
+        return not any(run.recording.below(call) for run in runs for call in run.calls_of(class_path))
 
     def holds_layers(self, class_path: str) -> bool:
         """Whether the class has a stack of layers in it."""

@@ -33,7 +33,7 @@ from lmp.formula import (
 )
 from lmp.trace.fit import Fitter, Point, Sample, negated
 from lmp.trace.interpolate import polynomial
-from lmp.trace.observe import CACHED, Item, Key, Observation, cache_argument, input_tensors
+from lmp.trace.observe import CACHED, Item, Key, Observation, cache_argument, input_tensors, sizes_given
 from lmp.trace.rules import Size
 from lmp.trace.runs import Run, Runs
 from lmp.trace.variables import ClassVariables, renamed
@@ -202,7 +202,8 @@ class Table:
                 if "cache_len" in free_variables(formula):
                     found[simplify(substitute(formula, {"cache_len": kept}))] = None
         if name == "count":
-            found.update(dict.fromkeys(e for run in self.symbolic for e in run.loops))
+            # The first round of a loop may be unlike the others.
+            found.update(dict.fromkeys(simplify(e - k) for run in self.symbolic for e in run.loops for k in (0, 1)))
             counts = {s.value for s in self._column(key, name)}
             if self.all_layers:
                 found.update(dict.fromkeys(num(count) for count in sorted(counts)))
@@ -260,9 +261,15 @@ class Table:
     def unexplained(self) -> Iterator[tuple[Key, str, Sample]]:
         """What no formula explains yet: the kernel, its quantity, and the sample. Compulsory traffic comes last."""
         for key in sorted(self.rows, key=lambda key: self.rows[key].category == "compulsory"):
+            if self._does_nothing(key):
+                continue
             for name in self.fields(key):
                 for sample in self.fitter.unexplained(self._column(key, name), self.candidates(key, name)):
                     yield key[0], name, sample
+
+    def _does_nothing(self, key: tuple[Key, int]) -> bool:
+        """Whether calls of a module run no operator at all, as those that drop something in training only."""
+        return key[0].composite and self.rows[key].child is not None and self.runs.does_nothing(key[0].name)
 
     def contradiction(self) -> Run | None:
         """A run that shows something that no formula explains yet."""
@@ -316,12 +323,15 @@ class Table:
                 if found is None and item.category == "compulsory":
                     self.has_compulsory = False
                     break
+                if found is None and self._does_nothing(key):
+                    break
                 if found is None:
                     raise TraceFailed(
                         f"{self.class_path}: {name} of {key[0].name} has several values that no condition tells apart."
                     )
                 formulas[name] = simplify(substitute(found, self._held))
-            result.append((item, formulas))
+            else:
+                result.append((item, formulas))
         return [(i, f) for i, f in result if self.has_compulsory or i.category != "compulsory"]
 
     def derived(self, degenerate: Callable[[Table, list[tuple[Item, dict[str, Expr]]]], list[Condition]]) -> Derived:
@@ -438,11 +448,19 @@ class Table:
                 for runtime in RUNTIME:
                     if size == var(runtime):
                         found.setdefault(runtime, f"inputs.{name}.shape[{dim}]")
+        # What no tensor says a shape may say that is handed over by itself.
+        run = self.symbolic[0]
+        for path, size in sizes_given(run.primary(self.class_path)).items():
+            for runtime in RUNTIME:
+                if run.size(size) == var(runtime):
+                    found.setdefault(runtime, path)
         found.update(self.variables.lengths)
         cache = next((c for r in self.symbolic for o in r.calls_of(self.class_path) if (c := cache_argument(o))), None)
         if cache is not None:
             own = ".self_attention_cache" if hasattr(cache[1], "self_attention_cache") else ""
             found["cache_len"] = f"inputs.{cache[0]}{own}.layers[0]{CACHED}"
+        # A state of a recurrence has one size however many tokens went into it.
+        found.setdefault("cache_len", "cache_len")
         return found
 
     def numbers(self) -> dict[str, int]:

@@ -10,7 +10,7 @@ import torch
 
 from lmp.errors import TraceFailed
 from lmp.formula import Expr, evaluate, free_variables, simplify, substitute, var
-from lmp.trace.observe import Observation, attribute, forward_arguments, input_tensors
+from lmp.trace.observe import ITEM, Observation, attribute, forward_arguments, input_tensors, sizes_given
 from lmp.trace.recording import number_of
 from lmp.trace.rules import Size
 from lmp.trace.runs import ALL_SIZES, Run, length_of
@@ -27,7 +27,8 @@ class ClassVariables:
     ``switches`` are attributes that are there, or on, in some instances only (a sliding window, experts).
     """
 
-    def __init__(self, class_path: str, base: Run, lengths: Sequence[str] = ()) -> None:
+    def __init__(self, class_path: str, base: Run, lengths: Sequence[str] = (), runs: Sequence[Run] = ()) -> None:
+        """``runs``: all in which calls of the class can be seen, ``base`` being the one that formulas come from."""
         calls = base.calls_of(class_path)
         if not calls:
             raise TraceFailed(f"{class_path} is not executed by {type(base.model).__name__}.forward()")
@@ -38,8 +39,9 @@ class ClassVariables:
         """Those of the ``paths`` that are plain numbers in a symbolic run: each value is a kind of its own."""
         self.switches: dict[str, str] = {}
         self.lengths: dict[str, str] = {}
-        self._own_length: tuple[str, int] | None = None
+        self._own_length: str | None = None
         self._find_lengths(base, first, calls, lengths)
+        self._find_dtypes([c for run in (base, *runs) for c in run.calls_of(class_path)])
         others = [c.module for c in calls if c is not first]
         if not others:
             return
@@ -58,6 +60,17 @@ class ClassVariables:
         self._find_switches(primary, others)
         self._find_given(calls)
 
+    def _find_dtypes(self, calls: Sequence[Call]) -> None:
+        """Tensors that have elements of other sizes in some calls, as a residual in float32."""
+        sizes: dict[str, set[int]] = {}
+        for call in calls:
+            for name, tensor in input_tensors(call):
+                if tensor.dtype.is_floating_point and "[" not in name:
+                    sizes.setdefault(name, set()).add(tensor.dtype.itemsize)
+        for name in (n for n, met in sizes.items() if len(met) > 1):
+            self.paths[f"{name}_bytes"] = f"inputs.{name}{ITEM}"
+            self.kinds.append(f"{name}_bytes")
+
     def _find_lengths(self, base: Run, first: Call, calls: Sequence[Call], known: Sequence[str]) -> None:
         """Where the number of tokens of a call stands, when it is not the new tokens' in all calls of the class.
 
@@ -71,20 +84,19 @@ class ClassVariables:
         if self._own_length is None or all(o == var("seq_len") for o in own):
             self._own_length = None
         else:
-            self.lengths["seq_len"] = "inputs.{}.shape[{}]".format(*self._own_length)
+            self.lengths["seq_len"] = self._own_length
         for name in known:
             found = [length_of(c, base.size, var(name)) for c, o in zip(calls, own, strict=True) if o != var(name)]
             place = next((f for f in found if f is not None), None)
             if place is not None:
-                self.lengths[name] = "inputs.{}.shape[{}]".format(*place)
+                self.lengths[name] = place
 
     def _length(self, run: Run, call: Call) -> Size | None:
         """The number of tokens that this call is made with."""
         if self._own_length is None:
             return None
-        name, dim = self._own_length
-        tensor = dict(input_tensors(call)).get(name)
-        return run.size(tensor.shape[dim]) if tensor is not None and dim < tensor.dim() else None
+        found = sizes_given(call).get(self._own_length)
+        return None if found is None else run.size(found)
 
     def renaming(self, run: Run, call: Call) -> dict[str, Expr]:
         """What is called ``seq_len`` in this call, where the run has another name for it."""
@@ -148,7 +160,10 @@ class ClassVariables:
         """Values of all variables at this call."""
         found = dict(run.numbers)
         for name, path in (*self.paths.items(), *self.switches.items()):
-            if path.startswith("inputs."):
+            if path.endswith(ITEM):
+                tensor = forward_arguments(call).get(path.removeprefix("inputs.").removesuffix(ITEM))
+                found[name] = tensor.dtype.itemsize if isinstance(tensor, torch.Tensor) else 0
+            elif path.startswith("inputs."):
                 found[name] = int(forward_arguments(call).get(path.removeprefix("inputs.")) is not None)
             else:
                 found[name] = _number(attribute(call.module, path.removeprefix("self.")))
@@ -156,7 +171,7 @@ class ClassVariables:
         if own is not None:
             found["seq_len"] = own if isinstance(own, int) else evaluate(own, run.numbers)
         for name in self.lengths.keys() - {"seq_len"}:
-            tensor = self.lengths[name].split(".")[1]
+            tensor = self.lengths[name].split(".")[1].partition("[")[0]
             if call.parent is not None and forward_arguments(call).get(tensor) is None:
                 found[name] = 0
         return found

@@ -36,6 +36,8 @@ class Workload(Protocol):
     """Those of the variables that are 0 or 1."""
     has_cache: bool
     """Whether the module keeps a KV cache, so that decode and chunked prefill exist."""
+    has_tokens: bool
+    """Whether ``seq_len`` is the length of something; a model that sees pictures has no tokens."""
     has_encoder: bool
     """Whether an encoder runs first, and only where there is no cache yet."""
     full_layers: dict[str, int]

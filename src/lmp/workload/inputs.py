@@ -49,6 +49,7 @@ class InputsWorkload:
     _defaults: Mapping[str, Any] = {}
     """What the constructor takes for arguments that are not given."""
     has_encoder = False
+    has_tokens = True
     source_modules: Sequence[str] = ()
     """Loaded modules of the user's own, in which ``int()`` keeps symbolic sizes."""
     vary = True

@@ -7,16 +7,20 @@ import copy
 import dataclasses
 import inspect
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
+from torch._guards import detect_fake_mode
 
-from lmp.errors import LmpError, TraceFailed, UsageError
+from lmp.errors import LmpError, MissingDependency, TraceFailed, UsageError
 from lmp.workload.answers import Asked, answered
 from lmp.workload.arguments import recording
 from lmp.workload.base import Variable
+from lmp.workload.failures import missing_package
+from lmp.workload.model_inputs import Inputs, has_decoder_inputs
+from lmp.workload.shapes import ENCODER_LENGTH
 
 STANDARD_NAMES = {"num_attention_heads": "num_heads"}
 """The contract's names where they differ from transformers' standard ones."""
@@ -56,27 +60,32 @@ class ModelWorkload:
         named = {own: STANDARD_NAMES.get(standard, standard) for own, standard in mapped.items()}
         self.aliases = {own: name for own, name in named.items() if own != name and name in self.variables}
         """The config's own names -> variables."""
-        self.inputs = Inputs(model_class, config, dtype)
+        self.inputs = Inputs(model_class, config, dtype, self.variables)
         if self.inputs.encoder_length:
             self.required = frozenset({ENCODER_LENGTH})
             self.variables[ENCODER_LENGTH] = Variable(ENCODER_LENGTH, "inputs.input_ids.shape[1]", 11)
-        self.has_cache, self.has_encoder = True, self.inputs.has_decoder
+        self.has_cache, self.has_encoder, self.has_tokens = True, self.inputs.has_decoder, True
+        self.cache_name = CACHE
+        """What the model returns to be given in the next call: a KV cache, or the state of a recurrence."""
+        self.called_with: dict[str, str] = {}
+        """What the model is called with where that is not token ids alone: tensors -> their shapes."""
         self.full_layers: dict[str, int] = {}
         self.in_order: dict[str, int] = {}
         self.stacks: set[str] = set()
         self._has_rule: bool | None = None
+        self._each_chooses = False
         self._chosen: list[int] = []
         """Layers of the full model that the smallest one has; none: its first ones."""
         self.defaults = {name: variable.default for name, variable in self.variables.items()}
         self._cut_layers()
         self.hints = self.defaults
-        self._probe_cache()
+        self._probe()
 
     def build(self, values: Mapping[str, Any]) -> torch.nn.Module:
         """The model with its integers set to ``values``; the last ones that were built from plain numbers are kept."""
         own = tuple((name, values[name]) for name in self.variables if name in values)
-        if not all(type(value) is int for _, value in own):
-            return self._build(values)
+        if not all(type(value) is int for _, value in own) or detect_fake_mode() is not None:
+            return self._build(values)  # what is built among fake tensors is made of them
         if own not in self._built:
             if len(self._built) >= KEPT:
                 self._built.pop(next(iter(self._built)))
@@ -105,11 +114,24 @@ class ModelWorkload:
                 # Configs are strict dataclasses that validate on assignment; a symbolic size is no int to them.
                 object.__setattr__(part, aliases.get(attribute, attribute), values.get(name, self.defaults[name]))
         with torch.device("meta"), initialization.no_init_weights(), recording():
-            model = self.model_class._from_config(config, dtype=self.dtype, attn_implementation=self.attention)
+            model = self._constructed(config)
             # Skipping the initialisation skips the tying of weights, which decides what counts as a parameter.
             model.tie_weights()
         # Without gradients: a parameter that forward() returns as it is would ask torch's flop counter for one.
         return model.eval().requires_grad_(False)
+
+    def _constructed(self, config: Any) -> torch.nn.Module:
+        """The model with the attention that was asked for, in each of its parts that has it."""
+        made: Callable[..., torch.nn.Module] = self.model_class._from_config
+        if not self._each_chooses:
+            try:
+                return made(copy.deepcopy(config), dtype=self.dtype, attn_implementation=self.attention)
+            except ValueError as error:
+                if self.attention != "sdpa" or "attention implementation" not in str(error):
+                    raise
+                # A part has no sdpa. Left to themselves, all parts that have it take it.
+                self._each_chooses = True
+        return made(config, dtype=self.dtype)
 
     def _apply_rule(self, part: Any, full: int, layers: int) -> bool:
         """Give the config the per-layer lists that transformers makes for so many layers; whether it makes them.
@@ -137,10 +159,10 @@ class ModelWorkload:
             if not (isinstance(cached, int) and cached == 0):
                 with before or contextlib.nullcontext():
                     filled = self._filled(module, {**values, "seq_len": cached})
-                past = {"past_key_values": filled.past_key_values}
+                past = {self.cache_name: getattr(filled, self.cache_name)}
             given = self.inputs.later(values, filled) if past else self.inputs.first(values)
             extra = {"use_cache": True} if self.has_cache else {}
-            with observer:
+            with observer, self.inputs.place():
                 module(**given, **past, **extra)
         if state is not None and _state(module) != state:
             # A model that remembers what it was called with is another one afterwards.
@@ -153,26 +175,36 @@ class ModelWorkload:
         """What the call returns that fills the cache. A model that is kept is filled once for the same sizes."""
         own = {name: values[name] for name in ("batch_size", "seq_len", *self.required)}
         if not self._keeps(module) or not all(type(v) is int for v in own.values()):
-            return module(**self.inputs.first(values), use_cache=True)
+            return self._first_call(module, values)
         key = (id(module), *own.values())
         if key not in self._fillings:
             if len(self._fillings) >= KEPT:
                 self._fillings.pop(next(iter(self._fillings)))
             # With the module, so that its id is given to no other one meanwhile.
-            self._fillings[key] = (module, module(**self.inputs.first(values), use_cache=True))
+            self._fillings[key] = (module, self._first_call(module, values))
         # A call changes the cache that it is given.
         return copy.deepcopy(self._fillings[key][1])
 
-    def _probe_cache(self) -> None:
-        """Find out by running it whether the model returns a KV cache."""
+    def _first_call(self, module: torch.nn.Module, values: Mapping[str, Any]) -> Any:
+        with self.inputs.place():
+            return module(**self.inputs.first(values), use_cache=True)
+
+    def _probe(self) -> None:
+        """Find out by running it what the model is called with, and what it returns that it takes again: its cache,
+        whatever it calls it."""
         parameters = inspect.signature(self.model_class.forward).parameters
         others = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
-        self.has_cache = "past_key_values" in parameters and ("use_cache" in parameters or others)
-        if self.has_cache:
-            with torch.no_grad(), answered(self.asked):
-                given = self.inputs.first({**self.defaults, "batch_size": 1, "seq_len": 2})
-                output = self.build(self.defaults)(**given, use_cache=True)
-            self.has_cache = getattr(output, "past_key_values", None) is not None
+        asked = "use_cache" in parameters or (others and CACHE in parameters)
+        extra = {"use_cache": True} if asked else {}
+        model, point = self.build(self.defaults), {**self.defaults, "batch_size": 1, "seq_len": 2}
+        with torch.no_grad(), answered(self.asked):
+            output = self.inputs.choose(lambda given: model(**given, **extra), point)
+        given = self.inputs.first(point)
+        returned = {name: getattr(output, name, None) for name in (CACHE, *parameters) if name not in given}
+        again = [n for n, v in returned.items() if v is not None and not isinstance(v, torch.Tensor)]
+        self.has_cache = asked and bool(again)
+        self.cache_name = next((name for name in again if name in parameters), CACHE)
+        self.has_tokens, self.called_with = self.inputs.has_tokens, self.inputs.shown()
 
     def _cut_layers(self) -> None:
         """Leave as many layers in each stack as it needs for a layer of every kind the full model has.
@@ -225,57 +257,13 @@ class ModelWorkload:
             return {}  # a count that cannot be changed by itself stays as it is
 
 
-ENCODER_LENGTH = "encoder_seq_len"
-"""Tokens that the encoder reads; ``seq_len`` is the decoder's."""
-
 LAYERS = "num_hidden_layers"
+
+CACHE = "past_key_values"
+"""What most models call their cache."""
 
 KEPT = 4
 """Models without weights that are kept to be run again."""
-
-
-class Inputs:
-    """What a model is called with: token ids, or what its encoder reads and then the decoder's token ids."""
-
-    def __init__(self, model_class: type[Any], config: Any, dtype: torch.dtype) -> None:
-        self.config, self.dtype = config, dtype
-        self.main = getattr(model_class, "main_input_name", "input_ids")
-        self.has_decoder = bool(getattr(config, "is_encoder_decoder", False)) and has_decoder_inputs(model_class)
-        self.encoder_length = self.has_decoder and self.main == "input_ids"
-
-    def first(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Inputs of a call without a cache."""
-        tokens = _token_ids(values["batch_size"], values["seq_len"])
-        if not self.has_decoder:
-            return {"input_ids": tokens}
-        return {**self._encoder(values), "decoder_input_ids": tokens}
-
-    def later(self, values: Mapping[str, Any], before: Any) -> dict[str, Any]:
-        """Inputs of a call after ``before``: the encoder has run."""
-        tokens = _token_ids(values["batch_size"], values["seq_len"])
-        if not self.has_decoder:
-            return {"input_ids": tokens}
-        return {"encoder_outputs": (before.encoder_last_hidden_state,), "decoder_input_ids": tokens}
-
-    def _encoder(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        batch = values["batch_size"]
-        if self.main == "input_ids":
-            return {"input_ids": _token_ids(batch, values[ENCODER_LENGTH])}
-        if self.main == "input_features":
-            # Two frames of a spectrogram make one position, as the convolution of stride 2 before the encoder has it.
-            mels, positions = (self._size(values, n) for n in ("num_mel_bins", "max_source_positions"))
-            return {self.main: torch.empty((batch, mels, 2 * positions), dtype=self.dtype, device="meta")}
-        raise TraceFailed(f"lmp has no rule for the shape of {self.main}, which this model's encoder reads.")
-
-    def _size(self, values: Mapping[str, Any], name: str) -> Any:
-        found = values.get(name, getattr(self.config, name, None))
-        if found is None:
-            raise TraceFailed(f"the config has no {name}, from which the shape of {self.main} follows.")
-        return found
-
-
-def _token_ids(batch: Any, length: Any) -> torch.Tensor:
-    return torch.empty((batch, length), dtype=torch.int64, device="meta")
 
 
 def _state(model: torch.nn.Module) -> list[Any]:
@@ -294,13 +282,18 @@ def _lists(model: torch.nn.Module) -> dict[str, torch.nn.ModuleList]:
 
 
 def _kind(layer: torch.nn.Module) -> Any:
-    """What makes a layer the kind it is: classes and plain attributes of it and its descendants, without its index."""
+    """What makes a layer the kind it is: classes and plain attributes of it and its descendants, without its index.
+
+    Models are run in eval mode: how often what is dropped in training makes no difference.
+    """
     description = []
     for name, module in layer.named_modules():
         plain = {
             key: value
             for key, value in vars(module).items()
-            if isinstance(value, (bool, int, str, float, type(None))) and key not in ("layer_idx", "training")
+            if isinstance(value, (bool, int, str, float, type(None)))
+            and key not in ("layer_idx", "training")
+            and not (isinstance(value, float) and "drop" in key)
         }
         description.append((name, type(module).__qualname__, tuple(sorted(plain.items(), key=lambda kv: kv[0]))))
     return tuple(description)
@@ -388,11 +381,6 @@ def host_models(cls: type[Any]) -> Iterator[type[Any]]:
     yield from sorted(models, key=lambda model: not has_decoder_inputs(model))
 
 
-def has_decoder_inputs(model_class: type[Any]) -> bool:
-    """Whether a model's encoder and decoder are given inputs of their own."""
-    return "decoder_input_ids" in inspect.signature(model_class.forward).parameters
-
-
 def shared_with_encoder(cls: type[Any]) -> bool:
     """Whether a model of the class's file runs an encoder and a decoder."""
     return any(map(has_decoder_inputs, host_models(cls)))
@@ -447,6 +435,7 @@ def find_host(cls: type[Any], config: Any = None, **options: Any) -> ModelWorklo
     Raises TraceFailed when no model of that file does, with what was tried.
     """
     tried = []
+    first: Exception | None = None
     for model_class in host_models(cls):
         try:
             own = copy.deepcopy(config) if config is not None else model_class.config_class()
@@ -455,6 +444,7 @@ def find_host(cls: type[Any], config: Any = None, **options: Any) -> ModelWorklo
         except LmpError:
             raise
         except Exception as error:
+            first = first or error
             tried.append(
                 f"{model_class.__name__}: {str(error).splitlines()[0] if str(error) else type(error).__name__}"
             )
@@ -462,6 +452,11 @@ def find_host(cls: type[Any], config: Any = None, **options: Any) -> ModelWorklo
         if any(type(module) is cls for module in model.modules()):
             return workload
         tried.append(f"{model_class.__name__}: has no {cls.__name__} in it with this config")
+    package = missing_package(first)
+    if package is not None:
+        raise MissingDependency(
+            f"{cls.__name__} needs the package {package}, which is not installed.", package
+        ) from first
     raise TraceFailed(
         f"no model of {cls.__module__} can be run with a {cls.__name__} in it.\n" + "; ".join(tried or ["none defined"])
-    )
+    ) from first

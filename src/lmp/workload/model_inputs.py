@@ -1,0 +1,169 @@
+"""What a model of transformers is called with: what follows from the signature of its forward() and from its config."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+
+from lmp.errors import TraceFailed
+from lmp.formula import Expr, to_text, var
+from lmp.workload.shapes import ENCODER_LENGTH, MASKS, Shape, Sizes, layouts, shape_of, tensor
+
+MOST_TRIES = 48
+"""Ways to call a model that are tried."""
+
+TOKENS = ("input_ids", "decoder_input_ids")
+"""Inputs that need no telling: every text model has them."""
+
+OPTIONAL = (
+    "pixel_values",
+    "pixel_values_videos",
+    "input_values",
+    "input_features",
+    "input_ids",
+    "bbox",
+    "future_values",
+    "future_time_features",
+    "input_features_mask",
+    "pixel_mask",
+    "token_type_ids",
+)
+"""Arguments with a default that models ask for all the same, those first that bring something new."""
+
+Call = tuple[tuple[str, int], ...]
+"""Arguments by name, each with the layout that it has."""
+
+
+class Inputs:
+    """The tensors of one call: of all ways to call the model, the one with the fewest of them.
+
+    ``names`` are the config's variables.
+    """
+
+    def __init__(self, model_class: type[Any], config: Any, dtype: torch.dtype, names: Iterable[str] = ()) -> None:
+        self.config, self.dtype, self.names = config, dtype, tuple(names)
+        self.parameters = inspect.signature(model_class.forward).parameters
+        main = getattr(model_class, "main_input_name", "input_ids")
+        self.main = [name for name in ([main] if isinstance(main, str) else main) if name in self.parameters]
+        self.has_decoder = bool(getattr(config, "is_encoder_decoder", False)) and has_decoder_inputs(model_class)
+        self.encoder_length = self.has_decoder and "input_ids" in self.main
+        self.call: Call = next(iter(self._calls()), ())
+        self.on_meta = False
+        """Whether forward() makes tensors without saying where: those without data must then be of the same kind."""
+        self.by_name = False
+        """Whether what the encoder has made is taken by its name, and not by its place."""
+
+    def choose(self, runs: Callable[[Mapping[str, Any]], Any], values: Mapping[str, Any]) -> Any:
+        """Find a way to call the model, and return what it returned. Raises what the first way led to."""
+        first: Exception | None = None
+        for call in itertools.islice(self._calls(), MOST_TRIES):
+            self.call = call
+            for on_meta in (False, True):
+                self.on_meta = on_meta
+                try:
+                    with self.place():
+                        return runs(self.first(values))
+                except Exception as error:
+                    first = first or error
+                    if not on_meta and "device" not in str(error):
+                        break
+        self.call, self.on_meta = next(iter(self._calls()), ()), False
+        raise first or TraceFailed("lmp does not know what this model is called with.")
+
+    def place(self) -> AbstractContextManager[Any]:
+        """Where tensors are made that forward() makes itself, without saying where."""
+        return torch.device("meta") if self.on_meta else contextlib.nullcontext()
+
+    def first(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Inputs of a call without a cache."""
+        return {name: tensor(name, layout, self._sizes(values), self.dtype) for name, layout in self.call}
+
+    def later(self, values: Mapping[str, Any], before: Any) -> dict[str, Any]:
+        """Inputs of a call after ``before``: an encoder has run, and what is not text is in the cache."""
+        sizes = self._sizes(values)
+        if not self.has_decoder:
+            return {"input_ids": tensor("input_ids", 0, sizes, self.dtype)}
+        needed = [*self._required(), "decoder_input_ids"]
+        given = {name: tensor(name, layout, sizes, self.dtype) for name, layout in self.call if name in needed}
+        states = before.encoder_last_hidden_state
+        if self.by_name:
+            from transformers.modeling_outputs import BaseModelOutput
+
+            return {"encoder_outputs": BaseModelOutput(last_hidden_state=states), **given}
+        return {"encoder_outputs": (states,), **given}
+
+    def choose_later(self, runs: Callable[[Mapping[str, Any]], Any], values: Mapping[str, Any], before: Any) -> None:
+        """Find out in which form the model takes what its encoder has made."""
+        with self.place():
+            for by_name in (False, True) if self.has_decoder else ():
+                self.by_name = by_name
+                with contextlib.suppress(AttributeError):
+                    runs(self.later(values, before))
+                    return
+        self.by_name = False
+
+    @property
+    def grows(self) -> bool:
+        """Whether new tokens are what a call with a cache brings; not so where it brings sound or pictures."""
+        return self.has_decoder or "input_ids" in dict(self.call)
+
+    @property
+    def has_tokens(self) -> bool:
+        """Whether any of the inputs is a sequence of tokens, so that their number says something."""
+        return any(var("seq_len") in shape for _, shape in self._named())
+
+    def shown(self) -> dict[str, str]:
+        """Tensors and their shapes where they are not token ids alone."""
+        named = dict(self._named())
+        if not named.keys() - set(TOKENS):
+            return {}
+        texts = {name: [to_text(s) if isinstance(s, Expr) else str(s) for s in shape] for name, shape in named.items()}
+        return {name: f"[{', '.join(sizes)}]" for name, sizes in texts.items()}
+
+    def _named(self) -> Iterator[tuple[str, Shape]]:
+        """Each tensor's shape with its sizes as formulas."""
+        values = {name: var(name) for name in ("batch_size", "seq_len", ENCODER_LENGTH, *self.names)}
+        for name, layout in self.call:
+            yield name, shape_of(name, layout, self._sizes(values))
+
+    def _sizes(self, values: Mapping[str, Any]) -> Sizes:
+        return Sizes(values, self.config, ENCODER_LENGTH if self.encoder_length else "seq_len")
+
+    def _calls(self) -> Iterator[Call]:
+        """Ways to call the model: with what it must be given alone, then with one more argument, and so on."""
+        given = self._named_parameters()
+        least = list(
+            dict.fromkeys([*self.main, *self._required(), *(["decoder_input_ids"] if self.has_decoder else [])])
+        )
+        more = [n for n in OPTIONAL if n in given and n not in least]
+        values = {"batch_size": 1, "seq_len": 2, ENCODER_LENGTH: 2}
+        for extra in range(min(len(more), 3) + 1):
+            for added in itertools.combinations(more, extra):
+                yield from self._laid_out([*least, *added], values)
+
+    def _named_parameters(self) -> dict[str, inspect.Parameter]:
+        spread = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+        return {n: p for n, p in self.parameters.items() if p.kind not in spread and n != "self"}
+
+    def _required(self) -> list[str]:
+        return [n for n, p in self._named_parameters().items() if p.default is inspect.Parameter.empty]
+
+    def _laid_out(self, names: list[str], values: Mapping[str, Any]) -> Iterator[Call]:
+        """The call in every layout of its arguments; a mask's is that of what it masks."""
+        counts = [range(max(1, layouts(n, self._sizes(values)))) if n not in MASKS else range(1) for n in names]
+        for chosen in itertools.product(*counts):
+            laid = dict(zip(names, chosen, strict=True))
+            for name in laid:
+                laid[name] = laid.get(name.removesuffix("_mask"), laid[name])
+            yield tuple(laid.items())
+
+
+def has_decoder_inputs(model_class: type[Any]) -> bool:
+    """Whether a model's encoder and decoder are given inputs of their own."""
+    return "decoder_input_ids" in inspect.signature(model_class.forward).parameters

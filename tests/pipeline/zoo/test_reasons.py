@@ -1,0 +1,82 @@
+"""Exceptions are sorted: the default config, a missing package, lmp; with the innermost line of a model."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lmp.errors import InconsistentDefault, MissingDependency, TraceFailed, VerificationFailed
+from lmp.pipeline.zoo.reasons import why
+
+
+@pytest.fixture
+def raised(tmp_path: Path) -> Callable[[str], BaseException]:
+    """What code raises that stands in a model's file."""
+    file = tmp_path / "transformers" / "models" / "a" / "modeling_a.py"
+    file.parent.mkdir(parents=True)
+
+    def run(source: str) -> BaseException:
+        file.write_text(source)
+        spec = importlib.util.spec_from_file_location("modeling_a", file)
+        assert spec is not None
+        assert spec.loader is not None
+        try:
+            spec.loader.exec_module(importlib.util.module_from_spec(spec))
+        except Exception as error:
+            return error
+        raise AssertionError
+
+    return run
+
+
+def test_a_none_where_a_number_is_needed_is_of_the_config(raised: Any) -> None:
+    found = why(raised("def __init__():\n    return None ** -0.5\n__init__()"))
+    assert found.cause == "config"
+    assert found.place == "src/transformers/models/a/modeling_a.py:2"
+    assert found.text.startswith("TypeError: unsupported operand")
+
+
+def test_a_missing_package_is_named(raised: Any) -> None:
+    found = why(raised("raise ImportError('A requires the timm library but it was not found')"))
+    assert (found.cause, found.text) == ("dependency", "the package timm is not installed")
+    assert why(MissingDependency("A needs the package timm, which is not installed.", "timm")).cause == "dependency"
+
+
+def test_what_the_code_cannot_do_without_data_is_lmps(raised: Any) -> None:
+    found = why(raised("def forward():\n    raise NotImplementedError('no data')\nforward()"))
+    assert (found.cause, found.place) == ("lmp", "src/transformers/models/a/modeling_a.py:2")
+
+
+def test_an_error_of_lmp_keeps_its_words_and_the_line_of_its_cause(raised: Any) -> None:
+    error = TraceFailed("lmp has no rule for this\nplease report\nmore")
+    error.__cause__ = raised("\n\ndef forward():\n    raise RuntimeError('x')\nforward()")
+    told = "lmp has no rule for this\nplease report"
+    assert why(error) == ("lmp", "src/transformers/models/a/modeling_a.py:4", told, False)
+    assert why(InconsistentDefault("it contradicts itself")).cause == "config"
+
+
+def test_formulas_that_differ_are_told_apart_from_none() -> None:
+    assert why(VerificationFailed("flops of line 3 is 1 by formula and 2 executed")).differs
+    assert not why(TraceFailed("no rule")).differs
+
+
+@pytest.mark.parametrize("error", [KeyError("x"), MemoryError(), RecursionError("deep")])
+def test_anything_can_be_sorted(error: BaseException) -> None:
+    assert why(error).cause == "lmp"
+    assert why(error).place is None
+
+
+def test_a_model_whose_package_is_missing_says_which(transformers_tree: Path) -> None:
+    if importlib.util.find_spec("timm"):
+        pytest.skip("timm is installed")
+    from lmp.workload.load import load_class
+    from lmp.workload.model import find_host
+
+    with pytest.raises(MissingDependency) as caught:
+        find_host(load_class("transformers.models.gemma3n.modeling_gemma3n.Gemma3nForConditionalGeneration"))
+    assert caught.value.package == "timm"
+    assert why(caught.value).cause == "dependency"
