@@ -196,7 +196,13 @@ def _solved(a: torch.Tensor, b: torch.Tensor, **how: bool) -> torch.Tensor:
     return b.new_empty((*torch.broadcast_shapes(a.shape[:-2], b.shape[:-2]), columns, rows)).mT
 
 
+def _product(added: torch.Tensor, a: torch.Tensor, b: torch.Tensor, **how: Any) -> torch.Tensor:
+    """One matrix for each pair, with something added that is broadcast to it."""
+    return a.new_empty((a.shape[0], a.shape[1], b.shape[2]))
+
+
 RESULTS: dict[str, Callable[..., torch.Tensor]] = {
+    "aten::baddbmm": _product,
     "aten::constant_pad_nd": _padded,
     "aten::linalg_solve_triangular": _solved,
 }
@@ -438,13 +444,23 @@ class _Attention(TorchFunctionMode):
         return out
 
 
+class _Running(TorchDispatchMode):
+    """Runs operators on symbolic sizes as they are run where they are recorded."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return _run(func, args, kwargs or {})
+
+
 class _Before:
     """Context manager for what runs before a measured call: attention is whole, nothing is recorded."""
 
     def __init__(self, results: Results | None) -> None:
         self._modes: list[Any] = [_Attention(None, plain=results is not None)]
-        if results is not None:
-            self._modes.append(Remembering(results))
+        self._modes.append(_Running() if results is None else Remembering(results))
 
     def __enter__(self) -> None:
         for mode in self._modes:
