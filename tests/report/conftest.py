@@ -1,11 +1,12 @@
-"""The hand-made model of the store's tests, at one point and at several."""
+"""The hand-made model of the store's tests, at one point and at several; a browser for all tests of a process."""
 
 from __future__ import annotations
 
 import io
+import os
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "store"))
 
+import headless
 import small_models as small
 
 from lmp.expand.numbers import ModelNumbers
@@ -71,3 +73,15 @@ def swept() -> Written:
         return out.getvalue()
 
     return write
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[headless.Browser]:
+    """Skips where there is none, and fails there if LMP_BROWSER_REQUIRED=1."""
+    gone = headless.missing()
+    if gone is not None and os.environ.get(headless.REQUIRED) == "1":
+        pytest.fail(gone)
+    if gone is not None:
+        pytest.skip(gone)
+    with headless.browser() as found:
+        yield found

@@ -147,10 +147,11 @@ def _chosen(
 def _executor(scheduler: str | None, jobs: int | None, limits: Limits) -> Executor:
     if scheduler is not None:
         from lmp.errors import UsageError
-        from lmp.pipeline.zoo.cluster import DaskCluster
 
         if jobs is not None:
             raise UsageError("--jobs is for this machine, and --scheduler has workers of its own\nleave out one")
+        from lmp.pipeline.zoo.cluster import DaskCluster
+
         return DaskCluster(scheduler, limits)
     from lmp.pipeline.zoo.local import LocalProcesses
 

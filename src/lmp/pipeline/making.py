@@ -116,14 +116,18 @@ class Making:
             if takes_config(load_class(class_path)) and self._is_elsewhere(class_path):
                 self.session.lookup(class_path)
         for class_path in called:
-            if class_path == name or not self._is_elsewhere(class_path):
-                found.append(self._here(engine, class_path))
-                continue
             try:
-                found += self._known(engine, class_path)
+                if class_path == name or not self._is_elsewhere(class_path):
+                    found.append(self._here(engine, class_path))
+                else:
+                    found += self._known(engine, class_path)
             except (TraceFailed, VerificationFailed):
-                # What cannot be said of a module for any sizes can be said of the operators that run in this model.
+                if class_path == name:
+                    raise
+                # What cannot be said of a module for any sizes, or for each of its calls, can be said of the operators
+                # that run in this model: they are written out where it is called.
                 engine.deriver.nameless.add(class_path)
+                engine.deriver.interfaces.pop(class_path, None)
         return found
 
     def _known(self, engine: TraceEngine, class_path: str) -> list[Outcome]:

@@ -15,6 +15,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
+from lmp.trace.results import Remembering, Results
 from lmp.trace.rules import Cost, Operator, Tensor, cost
 from lmp.trace.symbols import SizeNode, expression
 from lmp.workload.base import RUNTIME
@@ -62,9 +63,16 @@ class Recording:
 class Recorder:
     """Context manager to be entered around one call of ``module``; afterwards ``recording`` holds what ran."""
 
-    def __init__(self, module: torch.nn.Module, dtype: torch.dtype, size: Callable[[Any], Any] = expression) -> None:
+    def __init__(
+        self,
+        module: torch.nn.Module,
+        dtype: torch.dtype,
+        size: Callable[[Any], Any] = expression,
+        results: Results | None = None,
+    ) -> None:
+        """``results``, of a run with plain sizes: what is known of its operators' results."""
         self.recording = Recording()
-        self.dtype, self.size = dtype, size
+        self.dtype, self.size, self.results = dtype, size, results
         self.tracker = CallTracker(module, on_enter=self._entered)
         self._order = 0
         self._kept = [*module.parameters(), *module.buffers()]
@@ -77,8 +85,8 @@ class Recorder:
         """Storage of a result that got symbolic sizes back -> the operator's own result."""
         self._known: dict[int, torch.Tensor] = {}
         self._tensors: dict[int, Tensor] = {}
-        self._function_mode = _Attention(self)
-        self.before = _Attention(None)
+        self._function_mode = _Attention(self, plain=results is not None)
+        self.before = _Before(results)
         """To be entered around what runs before the measured call: attention stays whole there too."""
         self._dispatch_mode = _Dispatch(self)
 
@@ -163,6 +171,7 @@ def _tensors(value: Any) -> list[torch.Tensor]:
     return []
 
 
+@functools.cache
 def _is_free(func: Any) -> bool:
     """Views (every result aliases an argument that is not written), allocations and questions about a tensor."""
     schema = func._schema
@@ -268,7 +277,7 @@ class _Dispatch(TorchDispatchMode):
         in_place = name.endswith("_") and not name.startswith("__")
         # Described before it runs: an in-place operator may change what its arguments look like.
         described = {key: recorder._argument(key, value) for key, value in arguments.items()}
-        out = _run(func, args, kwargs)
+        out = _run(func, args, kwargs) if recorder.results is None else recorder.results.run(func, args, kwargs)
         if name in ("cat", "stack"):
             length = _looped(arguments["tensors"], arguments.get("dim", 0), name == "stack")
             if length is not None:
@@ -331,9 +340,10 @@ class _Attention(TorchFunctionMode):
     the name in ``torch.nn.functional`` is replaced as well while this is active.
     """
 
-    def __init__(self, recorder: Recorder | None) -> None:
+    def __init__(self, recorder: Recorder | None, plain: bool = False) -> None:
+        """``plain``: no size is symbolic."""
         super().__init__()
-        self.recorder = recorder
+        self.recorder, self.plain = recorder, plain
 
     def __enter__(self) -> Any:
         torch.nn.functional.scaled_dot_product_attention = lambda *args, **kwargs: self._attend(args, kwargs)
@@ -347,6 +357,8 @@ class _Attention(TorchFunctionMode):
         kwargs = kwargs or {}
         if func is _sdpa:
             return self._attend(args, kwargs)
+        if self.plain:
+            return func(*args, **kwargs)
         sizes = symbolic_in((args, kwargs))
         if not sizes:
             return func(*args, **kwargs)
@@ -426,3 +438,20 @@ class _Attention(TorchFunctionMode):
         causal = bool(arguments.get("is_causal"))
         self.recorder.record("scaled_dot_product_attention", tensors, out, in_place=False, causal=causal)
         return out
+
+
+class _Before:
+    """Context manager for what runs before a measured call: attention is whole, nothing is recorded."""
+
+    def __init__(self, results: Results | None) -> None:
+        self._modes: list[Any] = [_Attention(None, plain=results is not None)]
+        if results is not None:
+            self._modes.append(Remembering(results))
+
+    def __enter__(self) -> None:
+        for mode in self._modes:
+            mode.__enter__()
+
+    def __exit__(self, *exc: Any) -> None:
+        for mode in reversed(self._modes):
+            mode.__exit__(*exc)

@@ -19,6 +19,7 @@ from lmp.errors import LmpError, TraceFailed
 from lmp.formula import Condition, Expr, evaluate_condition, free_variables, var
 from lmp.trace.observe import sizes_given
 from lmp.trace.recording import Recorder, Recording
+from lmp.trace.results import Results
 from lmp.trace.rules import Size
 from lmp.trace.sizes import Sizes
 from lmp.trace.symbols import ConcolicShapeEnv, expression, fake_mode, symbolic_int
@@ -98,6 +99,7 @@ class Runs:
         self._settings: list[dict[str, int]] = [{}]
         self._flipped: set[Condition] = set()
         self._known: dict[tuple[tuple[str, int], ...], Run | None] = {}
+        self._results = Results()
         self.rung = ALL_SIZES
         """What is symbolic in the base run: as much as the module can be run with."""
 
@@ -183,7 +185,7 @@ class Runs:
         self, values: dict[str, Any], size: Callable[[Any], Size], env: ConcolicShapeEnv | None = None
     ) -> tuple[torch.nn.Module, Recorder]:
         model = self.workload.build(values)
-        recorder = Recorder(model, self.workload.dtype, size)
+        recorder = Recorder(model, self.workload.dtype, size, self._results if env is None else None)
         if env is not None:
             env.where = lambda: frozenset(c.class_path for c in recorder.tracker.stack)
         self.workload.run(model, values, recorder, recorder.before)
@@ -305,6 +307,11 @@ class Runs:
             self.explore(
                 {"batch_size": b, "seq_len": s, "cache_len": c} for c in cached for s in tokens for b in (1, 3)
             )
+
+    def does_nothing(self, class_path: str) -> bool:
+        """Whether no call of the class runs an operator."""
+        runs = (*self.symbolic, *self.concrete)
+        return not any(run.recording.below(call) for run in runs for call in run.calls_of(class_path))
 
     def holds_layers(self, class_path: str) -> bool:
         """Whether the class has a stack of layers in it."""

@@ -202,7 +202,8 @@ class Table:
                 if "cache_len" in free_variables(formula):
                     found[simplify(substitute(formula, {"cache_len": kept}))] = None
         if name == "count":
-            found.update(dict.fromkeys(e for run in self.symbolic for e in run.loops))
+            # The first round of a loop may be unlike the others.
+            found.update(dict.fromkeys(simplify(e - k) for run in self.symbolic for e in run.loops for k in (0, 1)))
             counts = {s.value for s in self._column(key, name)}
             if self.all_layers:
                 found.update(dict.fromkeys(num(count) for count in sorted(counts)))
@@ -260,9 +261,15 @@ class Table:
     def unexplained(self) -> Iterator[tuple[Key, str, Sample]]:
         """What no formula explains yet: the kernel, its quantity, and the sample. Compulsory traffic comes last."""
         for key in sorted(self.rows, key=lambda key: self.rows[key].category == "compulsory"):
+            if self._does_nothing(key):
+                continue
             for name in self.fields(key):
                 for sample in self.fitter.unexplained(self._column(key, name), self.candidates(key, name)):
                     yield key[0], name, sample
+
+    def _does_nothing(self, key: tuple[Key, int]) -> bool:
+        """Whether calls of a module run no operator at all, as those that drop something in training only."""
+        return key[0].composite and self.rows[key].child is not None and self.runs.does_nothing(key[0].name)
 
     def contradiction(self) -> Run | None:
         """A run that shows something that no formula explains yet."""
@@ -316,12 +323,15 @@ class Table:
                 if found is None and item.category == "compulsory":
                     self.has_compulsory = False
                     break
+                if found is None and self._does_nothing(key):
+                    break
                 if found is None:
                     raise TraceFailed(
                         f"{self.class_path}: {name} of {key[0].name} has several values that no condition tells apart."
                     )
                 formulas[name] = simplify(substitute(found, self._held))
-            result.append((item, formulas))
+            else:
+                result.append((item, formulas))
         return [(i, f) for i, f in result if self.has_compulsory or i.category != "compulsory"]
 
     def derived(self, degenerate: Callable[[Table, list[tuple[Item, dict[str, Expr]]]], list[Condition]]) -> Derived:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
 
-from lmp.errors import LmpError, TraceFailed
+from lmp.errors import TraceFailed
 from lmp.formula import Expr, to_text, var
 from lmp.workload.shapes import ENCODER_LENGTH, MASKS, Shape, Sizes, layouts, shape_of, tensor
 
@@ -52,20 +54,31 @@ class Inputs:
         self.has_decoder = bool(getattr(config, "is_encoder_decoder", False)) and has_decoder_inputs(model_class)
         self.encoder_length = self.has_decoder and "input_ids" in self.main
         self.call: Call = next(iter(self._calls()), ())
+        self.on_meta = False
+        """Whether forward() makes tensors without saying where: those without data must then be of the same kind."""
+        self.by_name = False
+        """Whether what the encoder has made is taken by its name, and not by its place."""
 
     def choose(self, runs: Callable[[Mapping[str, Any]], Any], values: Mapping[str, Any]) -> Any:
         """Find a way to call the model, and return what it returned. Raises what the first way led to."""
         first: Exception | None = None
         for call in itertools.islice(self._calls(), MOST_TRIES):
             self.call = call
-            try:
-                return runs(self.first(values))
-            except LmpError as error:
-                first = first or error
-            except Exception as error:
-                first = first or error
-        self.call = next(iter(self._calls()), ())
+            for on_meta in (False, True):
+                self.on_meta = on_meta
+                try:
+                    with self.place():
+                        return runs(self.first(values))
+                except Exception as error:
+                    first = first or error
+                    if not on_meta and "device" not in str(error):
+                        break
+        self.call, self.on_meta = next(iter(self._calls()), ()), False
         raise first or TraceFailed("lmp does not know what this model is called with.")
+
+    def place(self) -> AbstractContextManager[Any]:
+        """Where tensors are made that forward() makes itself, without saying where."""
+        return torch.device("meta") if self.on_meta else contextlib.nullcontext()
 
     def first(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Inputs of a call without a cache."""
@@ -76,8 +89,29 @@ class Inputs:
         sizes = self._sizes(values)
         if not self.has_decoder:
             return {"input_ids": tensor("input_ids", 0, sizes, self.dtype)}
-        given = {"decoder_input_ids": tensor("decoder_input_ids", 0, sizes, self.dtype)}
-        return {"encoder_outputs": (before.encoder_last_hidden_state,), **given}
+        needed = [*self._required(), "decoder_input_ids"]
+        given = {name: tensor(name, layout, sizes, self.dtype) for name, layout in self.call if name in needed}
+        states = before.encoder_last_hidden_state
+        if self.by_name:
+            from transformers.modeling_outputs import BaseModelOutput
+
+            return {"encoder_outputs": BaseModelOutput(last_hidden_state=states), **given}
+        return {"encoder_outputs": (states,), **given}
+
+    def choose_later(self, runs: Callable[[Mapping[str, Any]], Any], values: Mapping[str, Any], before: Any) -> None:
+        """Find out in which form the model takes what its encoder has made."""
+        with self.place():
+            for by_name in (False, True) if self.has_decoder else ():
+                self.by_name = by_name
+                with contextlib.suppress(AttributeError):
+                    runs(self.later(values, before))
+                    return
+        self.by_name = False
+
+    @property
+    def grows(self) -> bool:
+        """Whether new tokens are what a call with a cache brings; not so where it brings sound or pictures."""
+        return self.has_decoder or "input_ids" in dict(self.call)
 
     @property
     def has_tokens(self) -> bool:
@@ -103,15 +137,22 @@ class Inputs:
 
     def _calls(self) -> Iterator[Call]:
         """Ways to call the model: with what it must be given alone, then with one more argument, and so on."""
-        spread = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-        given = {n: p for n, p in self.parameters.items() if p.kind not in spread and n != "self"}
-        required = [n for n, p in given.items() if p.default is inspect.Parameter.empty]
-        least = list(dict.fromkeys([*self.main, *required, *(["decoder_input_ids"] if self.has_decoder else [])]))
+        given = self._named_parameters()
+        least = list(
+            dict.fromkeys([*self.main, *self._required(), *(["decoder_input_ids"] if self.has_decoder else [])])
+        )
         more = [n for n in OPTIONAL if n in given and n not in least]
         values = {"batch_size": 1, "seq_len": 2, ENCODER_LENGTH: 2}
         for extra in range(min(len(more), 3) + 1):
             for added in itertools.combinations(more, extra):
                 yield from self._laid_out([*least, *added], values)
+
+    def _named_parameters(self) -> dict[str, inspect.Parameter]:
+        spread = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+        return {n: p for n, p in self.parameters.items() if p.kind not in spread and n != "self"}
+
+    def _required(self) -> list[str]:
+        return [n for n, p in self._named_parameters().items() if p.default is inspect.Parameter.empty]
 
     def _laid_out(self, names: list[str], values: Mapping[str, Any]) -> Iterator[Call]:
         """The call in every layout of its arguments; a mask's is that of what it masks."""

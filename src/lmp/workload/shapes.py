@@ -27,9 +27,11 @@ FRAMES = 8
 SECOND = 16_000
 """Samples of a second of sound where the config names no rate."""
 
-SPECTRA = 128
-"""Spectra that a recording is given as where the config names no number of them: a power of two, which convolutions of
-stride 2 divide."""
+LONG_SOUND = 153_600
+"""The same of a recording that is cut into blocks: 2**11 * 75 samples."""
+
+SPECTRA = (128, 1600, 1024)
+"""Spectra that a recording is given as where the config names no number of them: numbers that strides divide."""
 
 Shape = tuple[Any, ...]
 
@@ -143,7 +145,9 @@ def _sound(s: Sizes) -> Iterator[Shape]:
     yield s.batch, samples
     yield s.batch, 1, samples
     if mels is not None:
-        yield s.batch, SPECTRA, mels
+        yield s.batch, SPECTRA[0], mels
+    yield s.batch, LONG_SOUND
+    yield s.batch, 1, LONG_SOUND
 
 
 def _recorded(s: Sizes) -> Iterator[tuple[Shape, Any]]:
@@ -156,7 +160,7 @@ def _recorded(s: Sizes) -> Iterator[tuple[Shape, Any]]:
     if positions is not None:
         # Two spectra make one position, as the convolution of stride 2 before the encoder has it.
         yield (s.batch, mels, 2 * positions), 2 * positions
-    for spectra in (SPECTRA, 8 * SPECTRA):
+    for spectra in SPECTRA:
         yield (s.batch, spectra, mels), spectra
         yield (s.batch, mels, spectra), spectra
         yield (s.batch, 1, spectra, mels), spectra

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from lmp.pipeline.module import Progress
 from lmp.pipeline.zoo import family, forking
 from lmp.pipeline.zoo.nursery import entry_of
 from lmp.pipeline.zoo.requests import Limits, Request
@@ -37,7 +38,7 @@ Ran = Callable[..., ZooEntry]
 def ran(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Ran:
     """What comes of a family whose analysis is the given function, run in a child of this process."""
 
-    def run(work: Callable[[Request], Any], limits: Limits = LIMITS) -> ZooEntry:
+    def run(work: Callable[[Request, Progress], Any], limits: Limits = LIMITS) -> ZooEntry:
         monkeypatch.setattr(family, "analyse_family", work)
         reader, writer = os.pipe()
         answer = tmp_path / "entry.json"
@@ -49,7 +50,7 @@ def ran(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Ran:
     return run
 
 
-def verified(request: Request) -> ZooEntry:
+def verified(request: Request, progress: Progress) -> ZooEntry:
     return ZooEntry(family=request.family, task=request.task, status="verified")
 
 
@@ -62,13 +63,18 @@ def test_what_a_child_found_comes_back_with_what_it_took(ran: Ran) -> None:
 
 
 def test_a_child_that_hangs_is_stopped(ran: Ran) -> None:
-    entry = ran(lambda request: time.sleep(600))
-    assert (entry.status, entry.cause) == ("stopped", "lmp")
-    assert entry.reason == "it took more than 1 s; --time-limit gives it more"
+    def hang(request: Request, progress: Progress) -> None:
+        progress("models.alpha.AlphaModel", "reading")
+        progress("models.alpha.AlphaBlock", "tracing")
+        time.sleep(600)
+
+    entry = ran(hang)
+    assert (entry.status, entry.cause, entry.class_name) == ("stopped", "lmp", "models.alpha.AlphaModel")
+    assert entry.reason == "it took more than 1 s; --time-limit gives it more (at AlphaBlock: tracing)"
 
 
 def test_a_child_that_eats_memory_is_stopped(ran: Ran) -> None:
-    def eat(request: Request) -> None:
+    def eat(request: Request, progress: Progress) -> None:
         eaten = []
         while True:
             eaten.append(bytearray(os.urandom(1 << 20)))
@@ -85,10 +91,10 @@ def test_a_child_that_eats_memory_is_stopped(ran: Ran) -> None:
 
 def test_a_child_that_crashes_is_told_of(ran: Ran) -> None:
     faulthandler.disable()  # pytest's: it would write a traceback for the child
-    entry = ran(lambda request: os.kill(os.getpid(), signal.SIGSEGV), Limits(60, 1 << 40))
+    entry = ran(lambda request, progress: os.kill(os.getpid(), signal.SIGSEGV), Limits(60, 1 << 40))
     assert (entry.status, entry.reason) == ("stopped", "its process was killed by SIGSEGV")
 
 
 def test_a_child_that_says_nothing_is_told_of(ran: Ran) -> None:
-    entry = ran(lambda request: os._exit(7), Limits(60, 1 << 40))
+    entry = ran(lambda request, progress: os._exit(7), Limits(60, 1 << 40))
     assert (entry.status, entry.reason) == ("stopped", "its process ended with code 7 and said nothing")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -10,36 +10,11 @@ import pytest
 from lmp.errors import InvalidAnalysis, UsageError
 from lmp.pipeline.zoo.comparing import compared
 from lmp.pipeline.zoo.entries import Entries, read_summary, summary_text
-from lmp.pipeline.zoo.requests import Finished, Request
+from lmp.pipeline.zoo.requests import Request
 from lmp.pipeline.zoo.run import ZooOptions, run_zoo
 from lmp.records import ZooEntry, ZooSummary
-from lmp.source.auto import AUTO, Family, families
-
-NAMES = ("ant", "bee", "cat")
-
-
-class MadeUp:
-    """Answers as it is told, and remembers what it was asked."""
-
-    workers = "1 process"
-
-    def __init__(self, **statuses: str) -> None:
-        self.statuses = statuses
-        self.asked: list[str] = []
-        self.closed = False
-
-    def run(self, requests: Sequence[Request], started: Callable[[Request], None]) -> Iterator[Finished]:
-        for request in requests:
-            started(request)
-            self.asked.append(request.family)
-            status = self.statuses.get(request.family, "verified")
-            if status == "killed":
-                raise KeyboardInterrupt
-            entry = {"family": request.family, "task": request.task, "status": status}
-            yield Finished(ZooEntry.model_validate({**entry, "fingerprint": request.fingerprint}))
-
-    def close(self) -> None:
-        self.closed = True
+from lmp.source.auto import Family, families
+from made_up_zoo import NAMES, MadeUp, clone
 
 
 class Silent:
@@ -50,12 +25,7 @@ class Silent:
 
 @pytest.fixture
 def options(tmp_path: Path) -> ZooOptions:
-    pairs = ", ".join(f'("{name}", "{name.title()}Model")' for name in NAMES)
-    package = tmp_path / "clone" / "src" / "transformers"
-    (package / AUTO).parent.mkdir(parents=True)
-    (package / "__init__.py").write_text('__version__ = "9.9.9"')
-    (package / AUTO).write_text(f"MODEL_MAPPING_NAMES = OrderedDict([{pairs}])")
-    return ZooOptions(tmp_path / "results", transformers=tmp_path / "clone")
+    return ZooOptions(tmp_path / "results", transformers=clone(tmp_path))
 
 
 def run(options: ZooOptions, executor: MadeUp) -> ZooSummary:

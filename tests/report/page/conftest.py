@@ -1,10 +1,8 @@
-"""A browser for all tests of a process, and the page of the small model."""
+"""The page of the small model."""
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,23 +12,10 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 sys.path.insert(0, str(Path(__file__).parents[2] / "store"))
 sys.path.insert(0, str(Path(__file__).parent))
 
-import headless
 import small_facts
 
 from lmp.report.facts import ModelFacts
 from lmp.report.page import page
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[headless.Browser]:
-    """Skips where there is none, and fails there if LMP_BROWSER_REQUIRED=1."""
-    gone = headless.missing()
-    if gone is not None and os.environ.get(headless.REQUIRED) == "1":
-        pytest.fail(gone)
-    if gone is not None:
-        pytest.skip(gone)
-    with headless.browser() as found:
-        yield found
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from lmp.pipeline.model import ModelOutcome, expand_model
-from lmp.pipeline.module import Options
+from lmp.pipeline.module import Options, Progress
 from lmp.pipeline.zoo.reasons import why
 from lmp.pipeline.zoo.requests import Request
 from lmp.records import ModelAnalysis, ZooEntry
@@ -25,12 +25,13 @@ POINT = {"batch_size": 1, "seq_len": 128}
 """Where totals are worked out, so that two runs can be compared: one prefill, the cache empty."""
 
 
-def analyse_family(request: Request) -> ZooEntry:
+def analyse_family(request: Request, progress: Progress) -> ZooEntry:
     """Expand and verify a family's class; whatever goes wrong is told in the entry."""
     entry = ZooEntry(family=request.family, task=request.task, status="error", fingerprint=request.fingerprint)
     try:
         trees = find_trees(None, request.transformers_dir, request.pytorch_dir, [])
         class_path = class_path_of(Family(request.family, request.task, request.class_name), Names(trees))
+        progress(class_path, "reading")
         entry = entry.model_copy(update={"class_name": class_path})
         options = Options(
             results=request.folder,
@@ -42,7 +43,7 @@ def analyse_family(request: Request) -> ZooEntry:
         options, adjustments = _with_consistent_config(class_path, request, options)
         config = options.config_file.stem if options.config_file else "default"
         entry = entry.model_copy(update={"config": config, "adjustments": list(adjustments)})
-        outcome = expand_model(class_path, options, lambda name, stage: None)
+        outcome = expand_model(class_path, options, progress)
         return entry.model_copy(update=_about(outcome, Store(request.folder)))
     except Exception as error:
         reason = why(error)

@@ -16,6 +16,7 @@ import select
 import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -29,6 +30,9 @@ PRELOADED = (
     "lmp.pipeline.making",
     "lmp.pipeline.zoo.family",
 )
+
+STAGE = "stage.json"
+"""Beside the answer: what the child does at present."""
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
@@ -84,6 +88,7 @@ def _run(task: dict[str, Any], requests: BinaryIO) -> dict[str, Any]:
             os.kill(child, signal.SIGKILL)
             os._exit(0)
     return {
+        **_stage(Path(task["answer"]).with_name(STAGE)),
         "code": os.waitstatus_to_exitcode(status),
         "limit": limit,
         "place": place,
@@ -106,17 +111,35 @@ def _child(task: dict[str, Any]) -> None:
         faulthandler.register(signal.SIGUSR1, stacks, all_threads=False)
         for name in ("seconds", "memory"):
             task.pop(name)
-        entry = analyse_family(Request(**task))
+        entry = analyse_family(Request(**task), _told(answer.with_name(STAGE)))
         write_whole(answer, entry.model_dump_json())
         code = 0
     finally:
         os._exit(code)
 
 
+def _told(file: Path) -> Callable[[str, str], None]:
+    """Keeps what is being done in a file: if the child is stopped, it can be said."""
+    first: list[str] = []
+
+    def tell(class_path: str, stage: str) -> None:
+        first[:] = first or [class_path]
+        file.write_text(json.dumps({"class_name": first[0], "at": class_path, "stage": stage}))
+
+    return tell
+
+
 def _over(task: dict[str, Any], child: int, seconds: float) -> str:
     if seconds > task["seconds"]:
         return "time"
     return "memory" if _resident(child) > task["memory"] else ""
+
+
+def _stage(file: Path) -> dict[str, Any]:
+    with contextlib.suppress(OSError, ValueError):
+        found: dict[str, Any] = json.loads(file.read_text())
+        return found
+    return {}
 
 
 def _resident(child: int) -> int:

@@ -104,9 +104,10 @@ def entry_of(request: Request, limits: Limits, outcome: dict[str, Any], entry: Z
     return ZooEntry(
         family=request.family,
         task=request.task,
+        class_name=outcome.get("class_name"),
         status="stopped",
         cause="lmp",
-        reason=_why(limits, outcome),
+        reason=_why(limits, outcome) + _at(outcome),
         place=place,
         **took,
     )
@@ -123,6 +124,11 @@ def _why(limits: Limits, outcome: dict[str, Any]) -> str:
         with contextlib.suppress(ValueError):
             return f"its process was killed by {signal.Signals(-code).name}"
     return f"its process ended with code {code} and said nothing"
+
+
+def _at(outcome: dict[str, Any]) -> str:
+    """What it was doing."""
+    return f" (at {outcome['at'].rpartition('.')[2]}: {outcome['stage']})" if "at" in outcome else ""
 
 
 def _read(answer: Path) -> ZooEntry | None:

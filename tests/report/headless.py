@@ -74,13 +74,13 @@ class Browser:
         return self.driver.execute_script(script, *arguments)
 
     def rest(self) -> None:
-        """Until the charts are drawn."""
+        """Until the charts are drawn, where there are any."""
         from selenium.webdriver.support.ui import WebDriverWait
 
         # A change is taken up in the next frame: the charts are waiting by the end of it.
         self.driver.execute_async_script("requestAnimationFrame(() => requestAnimationFrame(arguments[0]))")
         WebDriverWait(self.driver, 60, 0.05).until(
-            lambda _: self.run("return document.documentElement.dataset.charts") == "drawn"
+            lambda _: self.run("return document.documentElement.dataset.charts") != "waiting"
         )
 
     def listen(self) -> None:
