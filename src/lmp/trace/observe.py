@@ -28,6 +28,9 @@ BYTE_UNITS = ("w_bytes", "a_bytes")
 CACHED = ".keys.shape[2]"
 """How the path of ``cache_len`` ends."""
 
+DIMS = ".ndim"
+"""How the path of a tensor's number of dimensions ends."""
+
 ITEM = ".dtype.itemsize"
 """How the path of a tensor's bytes per element ends."""
 
@@ -281,6 +284,9 @@ class Observer:
         root, _, rest = path.partition(".")
         if path in RUNTIME:
             return self.values[path]
+        if path.endswith(DIMS):
+            given = forward_arguments(call).get(path.removeprefix("inputs.").removesuffix(DIMS))
+            return given.dim() if isinstance(given, torch.Tensor) else 0
         if path.endswith(ITEM):
             given = forward_arguments(call).get(path.removeprefix("inputs.").removesuffix(ITEM))
             return given.dtype.itemsize if isinstance(given, torch.Tensor) else 0

@@ -75,7 +75,9 @@ class Recorder:
         self.dtype, self.size, self.results = dtype, size, results
         self.tracker = CallTracker(module, on_enter=self._entered)
         self._order = 0
-        self._weights = {_storage(t) for t in (*module.parameters(), *module.buffers())}
+        self._kept = [*module.parameters(), *module.buffers()]
+        """With the module's tensors: one that it replaces while it runs would leave its identity to another one."""
+        self._weights = {_storage(t) for t in self._kept}
         # Tensors are kept alive while recording, so that no identity is given out twice.
         self.given: dict[int, torch.SymInt] = {}
         """Symbolic sizes that the function being called was given, by their numbers."""
