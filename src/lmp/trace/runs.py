@@ -22,7 +22,7 @@ from lmp.trace.recording import Recorder, Recording
 from lmp.trace.results import Results
 from lmp.trace.rules import Size
 from lmp.trace.sizes import Sizes
-from lmp.trace.symbols import ConcolicShapeEnv, expression, fake_mode, symbolic_int
+from lmp.trace.symbols import ConcolicShapeEnv, expression, fake_mode, plain_functions, symbolic_int
 from lmp.trace.symbols import Condition as Asked
 from lmp.workload.base import RUNTIME, Workload
 from lmp.workload.calls import Call
@@ -152,7 +152,7 @@ class Runs:
             plain |= numbers.keys() - {*RUNTIME, *self.lengths}
         values = {n: v if n in plain else env.size(n, v) for n, v in numbers.items()}
         try:
-            with fake_mode(env), symbolic_int(self._source_modules()):
+            with fake_mode(env), symbolic_int(self._source_modules()), plain_functions():
                 model, recorder = self._execute(values, size, env)
         except LmpError:
             raise

@@ -14,10 +14,8 @@ from lmp.trace.observe import DIMS, ITEM, Observation, attribute, forward_argume
 from lmp.trace.recording import number_of
 from lmp.trace.rules import Size
 from lmp.trace.runs import ALL_SIZES, Run, length_of
+from lmp.workload.base import OWN_PLACE
 from lmp.workload.calls import Call
-
-NUMBERING = ("layer_idx",)
-"""Attributes that number the instances of a class, and say nothing of what they do."""
 
 
 class ClassVariables:
@@ -57,7 +55,7 @@ class ClassVariables:
                 own = base.size(value)
                 if len(expressions) > 1 and isinstance(own, Expr) and _is_variable(own):
                     self.paths.setdefault(str(next(iter(free_variables(own)))), f"{prefix}.{name}")
-                elif len(expressions) > 1 and base.rung != ALL_SIZES and prefix == "self" and name not in NUMBERING:
+                elif len(expressions) > 1 and base.rung != ALL_SIZES and prefix == "self" and name not in OWN_PLACE:
                     self.paths.setdefault(name, f"self.{name}")
                     self.kinds.append(name)
         self._find_switches(primary, others)
@@ -157,7 +155,7 @@ class ClassVariables:
                     dict.fromkeys([*vars(holder or object), *getattr(holder, "_modules", {})]) if holder else {}
                 )
             for name in names:
-                if name.startswith("_") or name in ("training", *NUMBERING):
+                if name.startswith("_") or name in ("training", *OWN_PLACE):
                     continue
                 found = [_attribute_or_missing(i, prefix + name) for i in instances]
                 if not all(
