@@ -17,7 +17,7 @@ from torch._guards import detect_fake_mode
 from lmp.errors import LmpError, MissingDependency, TraceFailed, UsageError
 from lmp.workload.answers import Asked, answered
 from lmp.workload.arguments import recording
-from lmp.workload.base import Variable
+from lmp.workload.base import OWN_PLACE, Variable
 from lmp.workload.failures import missing_package
 from lmp.workload.model_inputs import Inputs, has_decoder_inputs
 from lmp.workload.shapes import ENCODER_LENGTH
@@ -383,7 +383,7 @@ def _kind(layer: torch.nn.Module, own: Collection[tuple[str, str]] = ()) -> Any:
             key: value
             for key, value in vars(module).items()
             if isinstance(value, (bool, int, str, float, type(None)))
-            and key not in ("layer_idx", "training")
+            and key not in (*OWN_PLACE, "training")
             and (name, key) not in own
             and not (isinstance(value, float) and "drop" in key)
         }
