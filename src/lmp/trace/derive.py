@@ -18,7 +18,6 @@ from lmp.trace.observe import CallSite, Interface, Item, Observation, Observer, 
 from lmp.trace.runs import ALL_SIZES, Run, Runs
 from lmp.trace.table import Derived, Table
 from lmp.trace.variables import ClassVariables
-from lmp.workload.arguments import constructor_arguments
 from lmp.workload.base import RUNTIME, Workload
 from lmp.workload.calls import Call
 
@@ -43,6 +42,7 @@ class Deriver:
         """Classes of which there is no analysis: what they do is written out where they are called."""
         self.written_out: set[CallSite] = set()
         self._observed: dict[int, list[Observation]] = {}
+        self._unresolved: dict[tuple[CallSite | None, int], bool] = {}
 
     def derive(self, class_path: str, numbers_alone: bool = False) -> Derived:
         """Formulas of one class that this workload runs. The classes that it calls must be derived before.
@@ -195,18 +195,26 @@ class Deriver:
                 if call.class_path not in self.alone:
                     continue
                 given = {name for name, _ in input_tensors(call)}
-                more = (given - self.alone[call.class_path]) | self._unknown(call)
+                more = (given - self.alone[call.class_path]) or self._unbound(call, run)
                 fewer = self.others.get(call.class_path, frozenset()) - given
                 unlike = self.unlike.get(call.class_path)
                 if more or fewer or differs(call, run.recording) or (unlike is not None and unlike(call)):
                     self.written_out.add(site)
         return len(self.written_out) > before
 
-    def _unknown(self, call: Call) -> set[str]:
-        """Arguments of the constructor that nobody saw, as of a module that was made when its file was imported."""
-        paths = self.interfaces[call.class_path].values()
-        wanted = {p.removeprefix("init.").partition(".")[0].partition("[")[0] for p in paths if p.startswith("init.")}
-        return wanted - constructor_arguments(call.module).keys()
+    def _unbound(self, call: Call, run: Run) -> bool:
+        """Whether a variable has no value here: an argument that nobody saw, or one that is no one number (a tuple)."""
+        key = (call_site(call), id(run.model))
+        if key not in self._unresolved:
+            observer = self._observer(run)
+            paths = [p for p in self.interfaces[call.class_path].values() if p.startswith("init.")]
+            self._unresolved[key] = False
+            try:
+                for path in paths:
+                    observer.resolve(path, call)
+            except LookupError:
+                self._unresolved[key] = True
+        return self._unresolved[key]
 
     def _written_in(self, call: Call, class_path: str) -> bool:
         """Whether a call is made by the class, or inside of calls that are written out in it."""
