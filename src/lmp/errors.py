@@ -6,7 +6,8 @@
     │   │   ├── FormulaSyntaxError      .. with the character at which reading stopped
     │   │   ├── UnknownVariable         .. a name that has no value
     │   │   └── EvaluationError         .. division by zero, a fraction where an integer is due
-    │   └── StorageError                a folder or disk that cannot be written
+    │   ├── StorageError                a folder or disk that cannot be written
+    │   └── ClusterUnavailable          a scheduler that is not there, or has no worker that can be used
     ├── NotFound                   3    source or class not found; SCRATCHPAD.md says what was looked for
     │   ├── TreeChanged                 a vendored tree that is not what vendor.lock says it is
     │   └── Missing                     a class that is there, but of which there is no analysis yet
@@ -74,6 +75,10 @@ class EvaluationError(FormulaError):
 
 class StorageError(UsageError):
     """A file or folder cannot be written."""
+
+
+class ClusterUnavailable(UsageError):
+    """A cluster's scheduler cannot be reached, or has no worker that gives what this machine would."""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import copy
 import dataclasses
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -72,14 +72,16 @@ class ModelWorkload:
         self.full_layers: dict[str, int] = {}
         self.in_order: dict[str, int] = {}
         self.stacks: set[str] = set()
+        self._same: dict[str, str] = {}
+        """Other names of the config for the number of layers, with their paths: they are no variables."""
         self._has_rule: bool | None = None
         self._each_chooses = False
         self._chosen: list[int] = []
         """Layers of the full model that the smallest one has; none: its first ones."""
         self.defaults = {name: variable.default for name, variable in self.variables.items()}
         self._cut_layers()
+        self._lengthen()
         self.hints = self.defaults
-        self._probe()
 
     def build(self, values: Mapping[str, Any]) -> torch.nn.Module:
         """The model with its integers set to ``values``; the last ones that were built from plain numbers are kept."""
@@ -113,6 +115,9 @@ class ModelWorkload:
             if variable.path.startswith("config.") and (name in values or name in self.defaults):
                 # Configs are strict dataclasses that validate on assignment; a symbolic size is no int to them.
                 object.__setattr__(part, aliases.get(attribute, attribute), values.get(name, self.defaults[name]))
+        for path in self._same.values():
+            attribute = path.rpartition(".")[2]
+            object.__setattr__(part, aliases.get(attribute, attribute), values.get(LAYERS, self.defaults[LAYERS]))
         with torch.device("meta"), initialization.no_init_weights(), recording():
             model = self._constructed(config)
             # Skipping the initialisation skips the tying of weights, which decides what counts as a parameter.
@@ -206,6 +211,60 @@ class ModelWorkload:
         self.cache_name = next((name for name in again if name in parameters), CACHE)
         self.has_tokens, self.called_with = self.inputs.has_tokens, self.inputs.shown()
 
+    def _lengthen(self) -> None:
+        """Leave more layers, up to all of them, where a longer model runs in more phases than the cut one.
+
+        A cache may need a layer of attention at a certain place, a layer whose weights are shared another one.
+        """
+        failed = self._failures()
+        full, few = self.full_layers.get(LAYERS), self.defaults.get(LAYERS)
+        if failed and full and few and few != full:
+            chosen, self._chosen, defaults = self._chosen, [], self.defaults
+            self.defaults = {**defaults, LAYERS: full}
+            best = self._failures()
+            if len(best) < len(failed):
+                self._leave_more(self.in_order.pop(LAYERS, few), full, len(best))
+                failed = best
+            else:
+                self._chosen, self.defaults = chosen, defaults
+        if PREFILL in failed:
+            raise failed[PREFILL]
+
+    def _leave_more(self, few: int, full: int, left: int) -> None:
+        """The fewest layers with which no more than ``left`` phases fail."""
+        for layers in _longer(few, full):
+            self.defaults = {**self.defaults, LAYERS: layers}
+            if len(self._failures()) <= left:
+                self.variables[LAYERS] = dataclasses.replace(self.variables[LAYERS], default=layers)
+                return
+
+    def _failures(self) -> dict[str, Exception]:
+        """Phases that do not run at the default sizes, with what they end with."""
+        try:
+            self._probe()
+        except Exception as error:
+            return {PREFILL: error}
+        if not self.has_cache:
+            return {}
+        failed = self._failing_with_cache()
+        if failed and self.inputs.can_repeat:
+            # Some models are called with all tokens, and find out themselves which of them are new.
+            self.inputs.repeats = True
+            again = self._failing_with_cache()
+            self.inputs.repeats = len(again) < len(failed)
+            failed = again if self.inputs.repeats else failed
+        return failed
+
+    def _failing_with_cache(self) -> dict[str, Exception]:
+        failed: dict[str, Exception] = {}
+        for phase, (batch, new, cached) in {"decode": (2, 1, 3), "chunked prefill": (2, 3, 2)}.items():
+            point = {**self.defaults, "batch_size": batch, "seq_len": new, "cache_len": cached}
+            try:
+                self.run(self.build(point), point, contextlib.nullcontext())
+            except Exception as error:
+                failed[phase] = error
+        return failed
+
     def _cut_layers(self) -> None:
         """Leave as many layers in each stack as it needs for a layer of every kind the full model has.
 
@@ -220,14 +279,17 @@ class ModelWorkload:
             long = {path for path, layers in lists.items() if len(layers) == counts[name] > 1} - owned
             if name != LAYERS and long:
                 long = {p for p in long if len(self._lists_with({name: 1}).get(p, lists[p])) == 1}
+            elif long:
+                self._find_same_counts(long, lists)
             if not long:
                 continue
             owned |= long
             first: set[int] = set()
             for path in long:
                 seen: dict[Any, int] = {}
+                own = _own_indices(lists[path])
                 for index, layer in enumerate(lists[path]):
-                    seen.setdefault(_kind(layer), index)
+                    seen.setdefault(_kind(layer, own), index)
                 first.update(seen.values())
             needed = max(first) + 1
             self.full_layers[name] = counts[name]
@@ -237,13 +299,29 @@ class ModelWorkload:
             self.variables[name] = dataclasses.replace(self.variables[name], default=needed)
         self.defaults = {name: variable.default for name, variable in self.variables.items()}
 
+    def _find_same_counts(self, long: Collection[str], lists: Mapping[str, torch.nn.ModuleList]) -> None:
+        """Find the counts of the config that say the same as the number of layers, under another name."""
+        full = self.defaults[LAYERS]
+        one = self._lists_with({LAYERS: 1})
+        if all(len(one.get(p, lists[p])) == 1 for p in long):
+            return
+        for name in (n for n, v in self.defaults.items() if v == full and n != LAYERS):
+            one = self._lists_with({LAYERS: 1, name: 1})
+            if all(len(one.get(p, lists[p])) == 1 for p in long):
+                self._same[name] = self.variables.pop(name).path
+                self.defaults.pop(name)
+                return
+
     def _can_choose(self, chosen: list[int], full: Mapping[str, torch.nn.ModuleList]) -> bool:
         """Whether a model of these layers alone can be built from the config's lists; then it is what is run."""
         self._chosen = chosen
         few = self._lists_with({LAYERS: len(chosen)})
         if all(
             len(few.get(path, ())) == len(chosen)
-            and all(_kind(few[path][i]) == _kind(layers[index]) for i, index in enumerate(chosen))
+            and all(
+                _kind(few[path][i], _own_indices(layers)) == _kind(layers[index], _own_indices(layers))
+                for i, index in enumerate(chosen)
+            )
             for path, layers in full.items()
         ):
             return True
@@ -258,6 +336,8 @@ class ModelWorkload:
 
 
 LAYERS = "num_hidden_layers"
+
+PREFILL = "prefill"
 
 CACHE = "past_key_values"
 """What most models call their cache."""
@@ -281,7 +361,18 @@ def _lists(model: torch.nn.Module) -> dict[str, torch.nn.ModuleList]:
     return {n: m for n, m in model.named_modules() if isinstance(m, torch.nn.ModuleList)}
 
 
-def _kind(layer: torch.nn.Module) -> Any:
+def _own_indices(layers: Sequence[torch.nn.Module]) -> set[tuple[str, str]]:
+    """Attributes (module in a layer, name) that are each layer's own place in its list, whatever they are called."""
+    values: dict[tuple[str, str], list[bool]] = {}
+    for index, layer in enumerate(layers):
+        for name, module in layer.named_modules():
+            for key, value in vars(module).items():
+                if type(value) is int:
+                    values.setdefault((name, key), []).append(value == index)
+    return {key for key, same in values.items() if len(same) > 1 and all(same)}
+
+
+def _kind(layer: torch.nn.Module, own: Collection[tuple[str, str]] = ()) -> Any:
     """What makes a layer the kind it is: classes and plain attributes of it and its descendants, without its index.
 
     Models are run in eval mode: how often what is dropped in training makes no difference.
@@ -293,10 +384,19 @@ def _kind(layer: torch.nn.Module) -> Any:
             for key, value in vars(module).items()
             if isinstance(value, (bool, int, str, float, type(None)))
             and key not in (*OWN_PLACE, "training")
+            and (name, key) not in own
             and not (isinstance(value, float) and "drop" in key)
         }
         description.append((name, type(module).__qualname__, tuple(sorted(plain.items(), key=lambda kv: kv[0]))))
     return tuple(description)
+
+
+def _longer(few: int, full: int) -> Iterator[int]:
+    """Numbers of layers to try, each about half as large again as the last; then all."""
+    while few < full:
+        yield few
+        few += max(1, few // 2)
+    yield full
 
 
 def _layer_lists(config: Any, layers: int) -> dict[str, Any]:
@@ -315,16 +415,32 @@ def _lists_by_rule(config: Any, layers: int) -> dict[str, Any] | None:
     for name in _layer_lists(part, full):
         stated.pop(name, None)
     try:
-        return _layer_lists(type(part).from_dict({**stated, own: layers}), layers)
+        made = _layer_lists(type(part).from_dict({**stated, own: layers}), layers)
     except Exception:
         return None
+    # A rule that makes no list of so many entries is none for so many layers.
+    return made if made.keys() >= _layer_lists(part, full).keys() else None
 
 
 def _cut_lists(config: Any, full: int, chosen: Sequence[int]) -> None:
-    """Leave the entries of the chosen layers in a config's lists of one entry a layer."""
-    for name, value in list(vars(config).items()):
-        if isinstance(value, (list, tuple)) and len(value) == full:
-            object.__setattr__(config, name, [value[index] for index in chosen])
+    """Leave the entries of the chosen layers in a config's lists of one entry a layer, and what follows from them."""
+    cut = {n: [v[index] for index in chosen] for n, v in _layer_lists(config, full).items()}
+    for name, value in {**_following(config, cut), **cut}.items():
+        object.__setattr__(config, name, value)
+
+
+def _following(config: Any, cut: Mapping[str, list[Any]]) -> dict[str, Any]:
+    """Lists that a config makes of others (the places of one kind of layer), as it makes them of shorter ones."""
+    fields = getattr(type(config), "__dataclass_fields__", {})
+    stated = {n: v for n, v in config.to_dict().items() if n in fields}
+    made = {n: v for n, v in vars(config).items() if isinstance(v, (list, tuple)) and n not in fields and n not in cut}
+    if not made:
+        return {}
+    try:
+        short = type(config).from_dict({**stated, **{n: v for n, v in cut.items() if n in fields}})
+    except Exception:
+        return {}
+    return {n: v for n in made if isinstance(v := getattr(short, n, None), (list, tuple))}
 
 
 def text_part(config: Any) -> tuple[Any, str]:
