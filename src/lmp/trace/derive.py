@@ -18,6 +18,7 @@ from lmp.trace.observe import CallSite, Interface, Item, Observation, Observer, 
 from lmp.trace.runs import ALL_SIZES, Run, Runs
 from lmp.trace.table import Derived, Table
 from lmp.trace.variables import ClassVariables
+from lmp.workload.arguments import constructor_arguments
 from lmp.workload.base import RUNTIME, Workload
 from lmp.workload.calls import Call
 
@@ -209,12 +210,17 @@ class Deriver:
         return len(self.written_out) > before
 
     def _unbound(self, call: Call, run: Run) -> bool:
-        """Whether a variable has no value here: an argument that nobody saw, or one that is no one number (a tuple)."""
+        """Whether a variable has no value here: an argument that nobody saw, or one that is no one number (a tuple).
+
+        Or another value than the module has: a bias that it was constructed with, and that was taken away again.
+        """
         key = (call_site(call), id(run.model))
         if key not in self._unresolved:
             observer = self._observer(run)
             paths = [p for p in self.interfaces[call.class_path].values() if p.startswith("init.")]
-            self._unresolved[key] = False
+            given = constructor_arguments(call.module)
+            gone = (p.removeprefix("init.") for p in paths)
+            self._unresolved[key] = any(given.get(n) is True and getattr(call.module, n, n) is None for n in gone)
             try:
                 for path in paths:
                     observer.resolve(path, call)
