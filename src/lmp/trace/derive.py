@@ -198,6 +198,7 @@ class Deriver:
                 more = (given - self.alone[call.class_path]) | self._unknown(call)
                 fewer = self.others.get(call.class_path, frozenset()) - given
                 unlike = self.unlike.get(call.class_path)
+                more |= self._unbound(call, run)
                 if more or fewer or differs(call, run.recording) or (unlike is not None and unlike(call)):
                     self.written_out.add(site)
         return len(self.written_out) > before
@@ -207,6 +208,17 @@ class Deriver:
         paths = self.interfaces[call.class_path].values()
         wanted = {p.removeprefix("init.").partition(".")[0].partition("[")[0] for p in paths if p.startswith("init.")}
         return wanted - constructor_arguments(call.module).keys()
+
+    def _unbound(self, call: Call, run: Run) -> set[str]:
+        """Parameters whose value at this call is no size, as a padding of "same"."""
+        observer, found = self._observer(run), set()
+        for path in self.interfaces[call.class_path].values():
+            try:
+                if path.startswith("init."):
+                    observer.resolve(path, call)
+            except LookupError:
+                found.add(path)
+        return found
 
     def _written_in(self, call: Call, class_path: str) -> bool:
         """Whether a call is made by the class, or inside of calls that are written out in it."""
