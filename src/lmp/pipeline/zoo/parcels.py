@@ -60,7 +60,8 @@ def unpacked(content: bytes) -> Parcel:
 def checked(parcel: Parcel, request: Request) -> Finished:
     """The parcel as it may be stored in the caller's results folder. Raises NotValid.
 
-    Analyses of agents and people that are there already are left out: what lmp derives never takes their place.
+    Left out is what is there already: the same bytes, as of classes that families share, and analyses of agents and
+    people, whose place what lmp derives never takes.
     """
     wrong = problem(ZooEntry, parcel.entry)
     if wrong is not None:
@@ -90,7 +91,7 @@ def _may_be_kept(name: str, text: Any, request: Request) -> bool:
         raise NotValid(f"{name} is not valid: {wrong}")
     if folder.partition("@")[0] != data["class_name"] or data["engine"] != OWN_ENGINE:
         raise NotValid(f"{name} holds something else than its name says")
-    return not _is_of_others(request.folder / name)
+    return _may_be_written(request.folder / name, text.encode())
 
 
 def config_file(request: Request) -> str:
@@ -98,9 +99,12 @@ def config_file(request: Request) -> str:
     return f"{FOLDER}/configs/{request.family}.json"
 
 
-def _is_of_others(file: Path) -> bool:
+def _may_be_written(file: Path, content: bytes) -> bool:
     try:
-        found = strict_json(file.read_bytes())
+        there = file.read_bytes()
+        found = None if there == content else strict_json(there)
     except (OSError, ValueError, RecursionError):
+        return True
+    if there == content:
         return False
-    return isinstance(found, dict) and found.get("engine") not in (None, OWN_ENGINE)
+    return not isinstance(found, dict) or found.get("engine") in (None, OWN_ENGINE)

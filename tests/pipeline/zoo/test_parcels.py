@@ -1,0 +1,91 @@
+"""What a worker sends back is held against what was asked for before any of it is kept."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "store"))
+
+import analyses
+
+from lmp.pipeline.zoo import parcels
+from lmp.pipeline.zoo.parcels import NotValid, Parcel, checked, unpacked
+from lmp.pipeline.zoo.requests import Request
+from lmp.store.results import to_text
+
+ENTRY = {"family": "ant", "task": "base", "status": "verified", "fingerprint": "f"}
+PLACE = f"{analyses.LINEAR}/module_analysis.json"
+TEXT = to_text(analyses.linear())
+
+
+def request(folder: Path) -> Request:
+    return Request("ant", "base", "AntModel", str(folder), None, None, None, "bfloat16", "f")
+
+
+def test_a_parcel_comes_back_as_it_was(tmp_path: Path) -> None:
+    files = {PLACE: TEXT, ".zoo/configs/ant.json": "{}"}
+    parcel = Parcel("tcp://a:1", ENTRY, files)
+    assert unpacked(parcel.packed()) == parcel
+    found = checked(unpacked(parcel.packed()), request(tmp_path))
+    assert (found.entry.family, found.files) == ("ant", {name: text.encode() for name, text in files.items()})
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        f"../{PLACE}",
+        f"/tmp/{PLACE}",
+        f"a/b/{PLACE}",
+        f"{analyses.LINEAR}/other.json",
+        "module_analysis.json",
+        ".zoo/configs/bee.json",
+        ".zoo/base/ant.json",
+        "torch.nn.Other/module_analysis.json",
+    ],
+)
+def test_files_that_are_of_no_result_are_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(NotValid):
+        checked(Parcel("w", ENTRY, {name: TEXT}), request(tmp_path))
+
+
+@pytest.mark.parametrize("text", ["{", "{}", "[]", TEXT.replace('"engine": "trace"', '"engine": "agent"'), 3])
+def test_files_that_are_no_analysis_of_lmp_are_refused(tmp_path: Path, text: Any) -> None:
+    with pytest.raises(NotValid):
+        checked(Parcel("w", ENTRY, {PLACE: text}), request(tmp_path))
+
+
+@pytest.mark.parametrize("changed", [{"family": "bee"}, {"task": "vision"}, {"fingerprint": "g"}, {"status": "good"}])
+def test_an_entry_of_something_else_is_refused(tmp_path: Path, changed: dict[str, str]) -> None:
+    with pytest.raises(NotValid, match="its entry"):
+        checked(Parcel("w", {**ENTRY, **changed}), request(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"no gzip", gzip.compress(b"{"), gzip.compress(b'{"x": 1}'), gzip.compress(b"3")]
+)
+def test_what_is_no_parcel(content: bytes) -> None:
+    with pytest.raises(NotValid, match="it cannot be read"):
+        unpacked(content)
+
+
+def test_a_parcel_that_would_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parcels, "LARGEST", 1000)
+    with pytest.raises(NotValid, match="larger than 1,000 bytes"):
+        unpacked(Parcel("w", ENTRY, {PLACE: "0" * 2000}).packed())
+
+
+@pytest.mark.parametrize(("engine", "kept"), [("trace", True), ("submitted", False), ("agent", False)])
+def test_what_is_there_already(tmp_path: Path, engine: str, kept: bool) -> None:
+    file = tmp_path / PLACE
+    file.parent.mkdir()
+    there = json.loads(TEXT) | {"engine": engine, "assumptions": ["{seq_len} > 3"]}
+    file.write_text(json.dumps(there))
+    assert (PLACE in checked(Parcel("w", ENTRY, {PLACE: TEXT}), request(tmp_path)).files) is kept
+    file.write_text(TEXT)
+    assert checked(Parcel("w", ENTRY, {PLACE: TEXT}), request(tmp_path)).files == {}
