@@ -201,6 +201,7 @@ class Deriver:
                     continue
                 if call.class_path in self.nameless:
                     self.written_out.add(site)
+                    continue
                 if call.class_path not in self.alone:
                     continue
                 given = {name for name, _ in input_tensors(call)}
