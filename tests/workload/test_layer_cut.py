@@ -54,3 +54,18 @@ def test_a_count_under_two_names_is_cut_under_both(workload: Any) -> None:
 def test_layers_that_know_their_place_under_any_name_are_alike(workload: Any) -> None:
     # RWKV's first block normalises once more than the others; its number is called layer_id.
     assert workload("rwkv", "RwkvForCausalLM").hints["num_hidden_layers"] == 2
+
+
+def test_codes_of_sound_are_one_sequence_a_code_book(workload: Any) -> None:
+    found = workload("musicgen", "MusicgenForCausalLM")
+    # Four code books: rows are batch * 4.
+    assert found.called_with == {"input_ids": "[4 * {batch_size}, {seq_len}]"} or "num_codebooks" in str(
+        found.called_with
+    )
+    decodes(found)
+
+
+def test_a_model_that_finds_the_new_tokens_itself_is_given_all(workload: Any) -> None:
+    found = workload("cpmant", "CpmAntForCausalLM")
+    assert found.inputs.repeats
+    decodes(found)

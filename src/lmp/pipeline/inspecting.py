@@ -19,6 +19,7 @@ from lmp.pipeline.measuring import Runs, Shares
 from lmp.pipeline.module import class_of_config, origin_of
 from lmp.source.locate import locate
 from lmp.source.trees import find_trees
+from lmp.workload.base import OWN_PLACE
 from lmp.workload.load import load_class, quiet_warnings, use_transformers_tree
 from lmp.workload.model import config_from, host_models, takes_config
 
@@ -142,9 +143,6 @@ def _first_line(error: BaseException) -> str:
 
 
 # --- the tree --------------------------------------------------------------------------------------------------------
-
-OWN_PLACE = frozenset({"layer_idx", "layer_id", "layer_index", "layer_number", "block_idx", "layer_num"})
-"""Attributes that say where in its list a layer stands; they make no other kind of layer."""
 
 
 class _Tree:

@@ -31,7 +31,7 @@ from lmp.source.locate import ClassSource
 from lmp.store.fingerprint import fingerprint
 from lmp.trace.engine import Setting, TraceEngine
 from lmp.verify.judge import Point, judge, observe
-from lmp.workload.arguments import constructor_arguments
+from lmp.workload.arguments import constructor_arguments, holds_given_modules
 from lmp.workload.base import Workload
 from lmp.workload.calls import Call
 from lmp.workload.load import check_torch_file, load_class, load_own, quiet_warnings, use_transformers_tree
@@ -114,8 +114,12 @@ class Making:
         # Where the encoder and the decoder of another model share classes, one run of that model serves them all.
         for class_path in reversed(called[:-1]):
             if takes_config(load_class(class_path)) and self._is_elsewhere(class_path):
-                self.session.lookup(class_path)
+                with suppress(TraceFailed, VerificationFailed):  # of which the next loop hears again
+                    self.session.lookup(class_path)
         for class_path in called:
+            if class_path != name and holds_given_modules(load_class(class_path)):
+                engine.deriver.nameless.add(class_path)
+                continue
             try:
                 if class_path == name or not self._is_elsewhere(class_path):
                     found.append(self._here(engine, class_path))

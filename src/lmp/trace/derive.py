@@ -43,6 +43,8 @@ class Deriver:
         """Classes of which there is no analysis: what they do is written out where they are called."""
         self.written_out: set[CallSite] = set()
         self._observed: dict[int, list[Observation]] = {}
+        self._looked_at: set[tuple[Run, str, int, int]] = set()
+        """Runs that were searched for calls to be written out, and what was known then."""
 
     def derive(self, class_path: str, numbers_alone: bool = False) -> Derived:
         """Formulas of one class that this workload runs. The classes that it calls must be derived before.
@@ -186,6 +188,10 @@ class Deriver:
         """Calls of modules that are analysed by themselves, with inputs for which those analyses do not hold."""
         before = len(self.written_out)
         for run in (*self.runs.symbolic, *self.runs.concrete):
+            looked = (run, class_path, len(self.written_out), len(self.nameless))
+            if looked in self._looked_at:
+                continue
+            self._looked_at.add(looked)
             for call in run.recording.calls:
                 site = call_site(call)
                 if site is None or site in self.written_out or not self._written_in(call, class_path):

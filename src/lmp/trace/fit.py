@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from lmp.errors import FormulaError
 from lmp.formula import (
@@ -18,13 +19,13 @@ from lmp.formula import (
     Expr,
     Not,
     Num,
+    Program,
     Var,
     Where,
     all_of,
     any_of,
     as_polynomial,
     eq,
-    evaluate,
     evaluate_condition,
     num,
     simplify,
@@ -38,21 +39,14 @@ MOST_JOINED = 9
 """Conditions that are tried joined in pairs: the first ones, which decide most."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Point:
     """Values of all variables at one executed call. Compared by identity: two calls are two points."""
 
     values: Mapping[str, int]
 
-    def __hash__(self) -> int:
-        return id(self)
 
-    def __eq__(self, other: object) -> bool:
-        return self is other
-
-
-@dataclass(frozen=True)
-class Sample:
+class Sample(NamedTuple):
     point: Point
     value: int
 
@@ -63,36 +57,42 @@ class Fitter:
     def __init__(self, conditions: Sequence[Condition], flags: frozenset[str] = frozenset()) -> None:
         self.conditions = list(conditions)
         self.flags = flags
-        self._values: dict[tuple[Expr, Point], int | None] = {}
-        self._truth: dict[tuple[Condition, Point], bool] = {}
+        self._values: dict[Expr, _Values] = {}
+        self._truth: dict[Condition, dict[Point, bool]] = {}
+        self._fitted: dict[Any, Expr | None] = {}
 
     def value(self, candidate: Expr, point: Point) -> int | None:
         """The candidate's value at the point, None where it has none."""
-        if isinstance(candidate, Num):
-            return candidate.value if isinstance(candidate.value, int) else None
-        key = (candidate, point)
-        if key not in self._values:
-            try:
-                self._values[key] = evaluate(candidate, point.values)
-            except FormulaError:
-                self._values[key] = None
-        return self._values[key]
+        return self._of(candidate)[point]
+
+    def _of(self, candidate: Expr) -> _Values:
+        if candidate not in self._values:
+            self._values[candidate] = _Values(candidate)
+        return self._values[candidate]
 
     def holds(self, condition: Condition, point: Point) -> bool:
-        key = (condition, point)
-        if key not in self._truth:
-            self._truth[key] = evaluate_condition(condition, point.values)
-        return self._truth[key]
+        known = self._truth.setdefault(condition, {})
+        if point not in known:
+            known[point] = evaluate_condition(condition, point.values)
+        return known[point]
 
     def fit(self, samples: Sequence[Sample], candidates: Sequence[Expr]) -> Expr | None:
         """One formula for all samples, with as few cases as possible; None when the candidates cannot explain them."""
-        distinct = list(dict.fromkeys([*candidates, num(0)]))
-        # Sets of samples are bits of an integer: what a candidate explains, where a condition holds.
-        explained = [sum(1 << i for i, s in enumerate(samples) if self.value(c, s.point) == s.value) for c in distinct]
-        everything = (1 << len(samples)) - 1
-        for candidate, covered in zip(distinct, explained, strict=True):
-            if covered == everything:
+        distinct = tuple(dict.fromkeys([*candidates, num(0)]))
+        # Kernels that move the same have the same samples.
+        key = (distinct, tuple(samples))
+        if key not in self._fitted:
+            self._fitted[key] = self._fit(samples, distinct)
+        return self._fitted[key]
+
+    def _fit(self, samples: Sequence[Sample], distinct: Sequence[Expr]) -> Expr | None:
+        known = [self._of(c) for c in distinct]
+        for candidate, values in zip(distinct, known, strict=True):
+            if all(values[point] == value for point, value in samples):
                 return candidate
+        # Sets of samples are bits of an integer: what a candidate explains, where a condition holds.
+        explained = [sum(1 << i for i, (p, value) in enumerate(samples) if of[p] == value) for of in known]
+        everything = (1 << len(samples)) - 1
         met = [(c, sum(1 << i for i, s in enumerate(samples) if self.holds(c, s.point))) for c in self.conditions]
         splits: list[tuple[Condition, int]] = []
         for condition, mask in met:
@@ -105,9 +105,9 @@ class Fitter:
             if depth <= 2:
                 # One condition or another: a mask is made after a cache, or beyond a window.
                 trees.append(_Search(labelled, [*splits, *_either(splits)]).split(everything, depth))
-            known = [t for t in trees if t is not None]
-            if known:
-                return self._written(min(known, key=lambda t: t.leaves))
+            found = [t for t in trees if t is not None]
+            if found:
+                return self._written(min(found, key=lambda t: t.leaves))
         return None
 
     def _written(self, tree: _Tree) -> Expr:
@@ -118,8 +118,13 @@ class Fitter:
 
     def unexplained(self, samples: Sequence[Sample], candidates: Sequence[Expr]) -> list[Sample]:
         """Samples that no candidate explains: where another symbolic run is needed."""
-        distinct = [*dict.fromkeys([*candidates, num(0)])]
-        return [s for s in samples if all(self.value(c, s.point) != s.value for c in distinct)]
+        left = list(samples)
+        for candidate in dict.fromkeys([*candidates, num(0)]):
+            values = self._of(candidate)
+            left = [s for s in left if values[s.point] != s.value]
+            if not left:
+                break
+        return left
 
     def _choose(self, condition: Condition, inside: Expr, outside: Expr) -> Expr:
         """``where(condition, inside, outside)``; a flag, which is 0 or 1, multiplies what it switches on instead."""
@@ -130,6 +135,23 @@ class Fitter:
                 if inside == num(0) or all(c > 0 for c in more.values()):
                     return simplify(outside + Var(name) * (inside - outside))
         return joined(condition, simplify(inside), simplify(outside))
+
+
+class _Values(dict[Point, int | None]):
+    """What a formula comes to at each point; None where it has no value."""
+
+    def __init__(self, formula: Expr) -> None:
+        super().__init__()
+        self._program = Program([formula])
+
+    def __missing__(self, point: Point) -> int | None:
+        value: int | None
+        try:
+            (value,) = self._program(point.values)
+        except FormulaError:
+            value = None
+        self[point] = value
+        return value
 
 
 def _either(splits: list[tuple[Condition, int]]) -> list[tuple[Condition, int]]:

@@ -6,6 +6,7 @@ line can be told from run to run, and two calls of one helper function from one 
 
 from __future__ import annotations
 
+import functools
 import inspect
 import math
 import re
@@ -27,6 +28,9 @@ BYTE_UNITS = ("w_bytes", "a_bytes")
 CACHED = ".keys.shape[2]"
 """How the path of ``cache_len`` ends."""
 
+DIMS = ".ndim"
+"""How the path of a tensor's number of dimensions ends."""
+
 ITEM = ".dtype.itemsize"
 """How the path of a tensor's bytes per element ends."""
 
@@ -46,6 +50,14 @@ class Key:
     composite: bool
     within: tuple[Place, ...] = ()
     """Of an operator of a called module that is written out at the call: its places inside that module."""
+
+    @functools.cached_property
+    def _hash(self) -> int:
+        return hash((self.chain, self.name, self.composite, self.within))
+
+    def __hash__(self) -> int:
+        # Kept: every quantity of every kernel is looked up by it in every run.
+        return self._hash
 
 
 @dataclass
@@ -115,6 +127,8 @@ class Observer:
 
     def _basic(self, executed: Executed, call: Call) -> Item | None:
         """The operator as an item of this call, if it is its own or that of a called module that is written out."""
+        if not self.written_out and executed.segments[0].call is not call:
+            return None
         depth = next((d for d, s in enumerate(executed.segments) if s.call is call), None)
         if depth is None or any(self._referred(s.call) for s in executed.segments[:depth]):
             return None
@@ -141,7 +155,7 @@ class Observer:
 
     def _referred(self, call: Call) -> bool:
         """Whether a called module stands as a reference: it is not written out, or inside of one that is no more."""
-        return call_site(call) not in self.written_out
+        return not self.written_out or call_site(call) not in self.written_out
 
     def _composite(self, call: Call, within: Call) -> Item | None:
         """A call as an item of the module call ``within`` that makes it, directly or in modules written out there."""
@@ -167,12 +181,16 @@ class Observer:
         What belongs to one element of a list of layers is an item of its own, so that layers can be counted.
         """
         prefix = f"{call.path}." if call.path else ""
-        lists = [f"{prefix}{n}." for n, m in call.module.named_modules() if isinstance(m, torch.nn.ModuleList)]
+        modules = {f"{prefix}{n}": m for n, m in call.module.named_modules()}
+        lists = [f"{path}." for path, m in modules.items() if isinstance(m, torch.nn.ModuleList)]
 
-        def owner(e: Executed) -> str:
-            path = e.segments[0].call.path
+        @functools.cache
+        def owned(path: str) -> str:
             inside = next((name for name in lists if path.startswith(name)), None)
             return inside + path.removeprefix(inside).split(".")[0] if inside else ""
+
+        def owner(e: Executed) -> str:
+            return owned(e.segments[0].call.path)
 
         given = {t.storage: t for t in map(self.recording.describe, tensors_in((call.args, call.kwargs)))}
         made: dict[int, str] = {}
@@ -201,7 +219,7 @@ class Observer:
             if storage in made and storage not in written:
                 moved.setdefault(made[storage], ([], []))[1].append(move)
         # Layers of different kinds are counted apart, also where they move the same.
-        layers = {f"{prefix}{n}": layer_kind(m) for n, m in call.module.named_modules()}
+        layers = {who: layer_kind(modules[who]) for who in moved if who}
         order = list(dict.fromkeys(layers[who] for who in moved if who))
         kinds = {who: order.index(layers[who]) for who in moved if who}
         return [
@@ -266,6 +284,9 @@ class Observer:
         root, _, rest = path.partition(".")
         if path in RUNTIME:
             return self.values[path]
+        if path.endswith(DIMS):
+            given = forward_arguments(call).get(path.removeprefix("inputs.").removesuffix(DIMS))
+            return given.dim() if isinstance(given, torch.Tensor) else 0
         if path.endswith(ITEM):
             given = forward_arguments(call).get(path.removeprefix("inputs.").removesuffix(ITEM))
             return given.dtype.itemsize if isinstance(given, torch.Tensor) else 0
@@ -334,15 +355,21 @@ def _as_size(value: Any, size: Callable[[Any], Size]) -> Size:
 
 def forward_arguments(call: Call) -> dict[str, Any]:
     """Arguments of ``forward()`` by name."""
+    signature = _signature(type(call.module).forward)
     try:
-        bound = inspect.signature(type(call.module).forward).bind_partial(call.module, *call.args, **call.kwargs)
+        bound = signature.bind_partial(call.module, *call.args, **call.kwargs)
     except TypeError:
         return dict(call.kwargs)
     found = {name: value for name, value in bound.arguments.items() if name != "self"}
-    for name, parameter in inspect.signature(type(call.module).forward).parameters.items():
+    for name, parameter in signature.parameters.items():
         if parameter.kind is inspect.Parameter.VAR_KEYWORD and isinstance(found.get(name), dict):
             found.update(found.pop(name))
     return found
+
+
+@functools.lru_cache(maxsize=512)
+def _signature(function: Callable[..., Any]) -> inspect.Signature:
+    return inspect.signature(function)
 
 
 def cache_argument(call: Call) -> tuple[str, Any] | None:

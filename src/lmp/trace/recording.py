@@ -75,8 +75,10 @@ class Recorder:
         self.dtype, self.size, self.results = dtype, size, results
         self.tracker = CallTracker(module, on_enter=self._entered)
         self._order = 0
-        self._weights = {_storage(t) for t in (*module.parameters(), *module.buffers())}
-        # Tensors are kept alive while recording, so that no identity is given out twice.
+        # Tensors are kept alive while recording, so that no identity is given out twice: also the module's own, which it
+        # may replace while it runs.
+        self._kept = [*module.parameters(), *module.buffers()]
+        self._weights = {_storage(t) for t in self._kept}
         self.given: dict[int, torch.SymInt] = {}
         """Symbolic sizes that the function being called was given, by their numbers."""
         self.stands_for: dict[int, torch.Tensor] = {}
@@ -132,7 +134,12 @@ class Recorder:
             return self._tensor(value)
         if isinstance(value, (list, tuple)):
             return [self._describe(item) for item in value]
-        return self.size(value) if isinstance(value, torch.SymInt) else value
+        if not isinstance(value, torch.SymInt):
+            return value
+        try:
+            return self.size(value)
+        except TypeError:
+            return number_of(value)  # a factor, as 2 ** (layer // every): no size, and no rule asks for it
 
     def _tensor(self, tensor: torch.Tensor) -> Tensor:
         """The same description for the same tensor object."""
@@ -196,7 +203,13 @@ def _solved(a: torch.Tensor, b: torch.Tensor, **how: bool) -> torch.Tensor:
     return b.new_empty((*torch.broadcast_shapes(a.shape[:-2], b.shape[:-2]), columns, rows)).mT
 
 
+def _added(bias: torch.Tensor, a: torch.Tensor, b: torch.Tensor, **scales: Any) -> torch.Tensor:
+    """A bias and the product of two stacks of matrices."""
+    return a.new_empty((*a.shape[:-1], b.shape[-1]))
+
+
 RESULTS: dict[str, Callable[..., torch.Tensor]] = {
+    "aten::baddbmm": _added,
     "aten::constant_pad_nd": _padded,
     "aten::linalg_solve_triangular": _solved,
 }
@@ -250,6 +263,17 @@ def _with_length(tensor: torch.Tensor, dim: int, length: torch.SymInt) -> torch.
     shape = list(tensor.shape)
     shape[dim] = length
     return tensor.new_empty(shape)
+
+
+class _Unmeasured(TorchDispatchMode):
+    """Runs operators as in the measured call, those whose kernels take no symbolic sizes among them."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return _run(func, args, kwargs or {})
 
 
 class _Dispatch(TorchDispatchMode):
@@ -445,6 +469,8 @@ class _Before:
         self._modes: list[Any] = [_Attention(None, plain=results is not None)]
         if results is not None:
             self._modes.append(Remembering(results))
+        else:
+            self._modes.append(_Unmeasured())
 
     def __enter__(self) -> None:
         for mode in self._modes:

@@ -22,7 +22,7 @@ from lmp.trace.recording import Recorder, Recording
 from lmp.trace.results import Results
 from lmp.trace.rules import Size
 from lmp.trace.sizes import Sizes
-from lmp.trace.symbols import ConcolicShapeEnv, expression, fake_mode, symbolic_int
+from lmp.trace.symbols import ConcolicShapeEnv, expression, fake_mode, plain_functions, symbolic_int
 from lmp.trace.symbols import Condition as Asked
 from lmp.workload.base import RUNTIME, Workload
 from lmp.workload.calls import Call
@@ -35,6 +35,9 @@ NEW_TOKENS = 5
 
 MAX_SETTINGS = 16
 """Combinations of config values under which paths are looked for."""
+
+PAIRS = ((2, 5, 7), (2, 1, 0), (1, 5, 0), (1, 1, 7))
+"""Batch, new and cached tokens: one and several, none and some, each two of them in every combination."""
 
 ALL_SIZES, CALL_SIZES, NO_SIZES = range(3)
 """Which sizes are symbolic in a symbolic run: all, those of the call (tokens, batch, cache), or none at all."""
@@ -149,7 +152,7 @@ class Runs:
             plain |= numbers.keys() - {*RUNTIME, *self.lengths}
         values = {n: v if n in plain else env.size(n, v) for n, v in numbers.items()}
         try:
-            with fake_mode(env), symbolic_int(self._source_modules()):
+            with fake_mode(env), symbolic_int(self._source_modules()), plain_functions():
                 model, recorder = self._execute(values, size, env)
         except LmpError:
             raise
@@ -324,17 +327,19 @@ class Runs:
             return self.concrete
         return [r for r in self.concrete if all(r.numbers[n] >= m for n, m in self.workload.in_order.items())]
 
-    def _explore_setting(self, setting: dict[str, int]) -> bool:
-        return self.explore([*self._corners(setting), *self._window_points(setting)])
+    def _explore_setting(self, setting: dict[str, int], pairs: bool = False) -> bool:
+        """Whether the setting can run. ``pairs``: at as few points as show each pair of a phase's properties."""
+        return self.explore([*self._corners(setting, pairs), *self._window_points(setting, pairs)])
 
-    def _corners(self, setting: dict[str, int]) -> list[dict[str, int]]:
+    def _corners(self, setting: dict[str, int], pairs: bool = False) -> list[dict[str, int]]:
         """Batches and sequences of one and of several, with and without a cache."""
         cached = (7, 0) if self.workload.has_cache else (0,)
-        return [
-            {**setting, "batch_size": b, "seq_len": s, "cache_len": c} for b in (2, 1) for s in (5, 1) for c in cached
-        ]
+        shapes = itertools.product((2, 1), (5, 1), cached)
+        if pairs and len(cached) > 1:
+            shapes = iter(PAIRS)
+        return [{**setting, "batch_size": b, "seq_len": s, "cache_len": c} for b, s, c in shapes]
 
-    def _window_points(self, setting: dict[str, int]) -> list[dict[str, int]]:
+    def _window_points(self, setting: dict[str, int], pairs: bool = False) -> list[dict[str, int]]:
         """Points on both sides of every size that the source compares a number of tokens with."""
         names: dict[str, None] = {}
         for _, condition in self.symbolic[0].conditions:
@@ -347,6 +352,8 @@ class Runs:
             # Of a small window, the points of every phase lie beyond it: chunks inside are looked at too.
             inside = ((2, w - 4), (2, 1)) if w < 64 else ()
             shapes = [(b, s, c) for b in (2, 1) for s, c in (*beyond, *inside)]
+            if pairs and name not in setting:
+                shapes = [(2, w + 3, 7), (2, 1, w + 6), (1, w + 3, 0), (1, 5, w + 6)]
             # At the edge itself, for the config as it is: of models with several kinds of layers, in their own order.
             if not set(setting) - set(self.workload.in_order):
                 edge = (
@@ -429,10 +436,14 @@ class Runs:
             merged = {**setting, **change}
             if merged in self._settings:
                 ran = True
-            elif len(self._settings) < MAX_SETTINGS and self._explore_setting(merged):
+            elif len(self._settings) < MAX_SETTINGS and self._explore_setting(merged, pairs=self._joins(merged)):
                 self._settings.append(merged)
                 ran = True
         return ran
+
+    def _joins(self, setting: dict[str, int]) -> bool:
+        """Whether each of several changes has been looked at by itself."""
+        return len(setting) > 1 and all({name: value} in self._settings for name, value in setting.items())
 
 
 def _nearby(value: int, bounds: Sequence[int]) -> list[int]:

@@ -219,6 +219,31 @@ def symbolic_int(module_names: Iterable[str]) -> Iterator[None]:
             vars(module).pop("int", None)
 
 
+class _Unneeded:
+    """The context of a function that has a gradient of its own, where no gradient is asked for."""
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *args, **kwargs: None
+
+
+@contextlib.contextmanager
+def plain_functions() -> Iterator[None]:
+    """While active, functions with gradients of their own are their forward(): apply() takes no symbolic sizes."""
+    functions: Any = torch.autograd.Function
+    original = functions.__dict__["apply"]
+
+    def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        if cls.setup_context is not functions.setup_context:
+            return cls.forward(*args, **kwargs)
+        return cls.forward(_Unneeded(), *args, **kwargs)
+
+    functions.apply = classmethod(apply)
+    try:
+        yield
+    finally:
+        functions.apply = original
+
+
 @contextlib.contextmanager
 def _in_configs() -> Iterator[None]:
     """While active, transformers' configs, which check their fields' types, take a symbolic integer for an integer."""

@@ -94,6 +94,8 @@ class Table:
         )
         self.flags = flags | runs.workload.flags
         self.fitter = Fitter(self._conditions(), self.flags)
+        self._columns: dict[tuple[tuple[Key, int], str], list[Sample]] = {}
+        self._candidates: dict[tuple[tuple[Key, int], str], list[Expr]] = {}
 
     def _held_sizes(self) -> dict[str, Expr]:
         """Sizes of the config that stand as numbers in formulas from numbers."""
@@ -106,11 +108,11 @@ class Table:
 
     def samples_of(self, run: Run, observations: list[Observation]) -> list[tuple[Run, Point, Observation]]:
         """The calls of one run as samples. Layers that are alike and cost the same are one sample."""
-        found: dict[str, tuple[Run, Point, Observation]] = {}
+        found: dict[Any, tuple[Run, Point, Observation]] = {}
         for observation in observations:
             numbers = {**self.variables.numbers(run, observation.call), **BYTES}
             seen = self._collapsed(observation)
-            found.setdefault(f"{sorted(numbers.items())}{_content(seen)}", (run, Point(numbers), seen))
+            found.setdefault((tuple(sorted(numbers.items())), _content(seen)), (run, Point(numbers), seen))
         return list(found.values())
 
     def _collapsed(self, observation: Observation) -> Observation:
@@ -182,6 +184,12 @@ class Table:
         return sorted({n for names in conditions if names & {"seq_len", "cache_len"} for n in names} - set(RUNTIME))
 
     def candidates(self, key: tuple[Key, int], name: str) -> list[Expr]:
+        """Formulas that may say what a quantity of a kernel comes to."""
+        if (key, name) not in self._candidates:
+            self._candidates[key, name] = self._find_candidates(key, name)
+        return self._candidates[key, name]
+
+    def _find_candidates(self, key: tuple[Key, int], name: str) -> list[Expr]:
         found: dict[Expr, None] = {}
         for _, observation in self.formulas:
             item = observation.items.get(key)
@@ -236,6 +244,11 @@ class Table:
         return list(found)
 
     def _column(self, key: tuple[Key, int], name: str) -> list[Sample]:
+        if (key, name) not in self._columns:
+            self._columns[key, name] = self._find_column(key, name)
+        return self._columns[key, name]
+
+    def _find_column(self, key: tuple[Key, int], name: str) -> list[Sample]:
         found = []
         composite = key[0].composite
         full = self.runs.workload.full_layers if self.all_layers and name == "count" else {}
@@ -422,13 +435,12 @@ class Table:
                 return formula
             return simplify(substitute(formula, {"seq_len": num(1), "batch_size": var("batch_size") / times}))
 
-        points = [p for _, p, _ in self.samples]
+        rows = tokens * times
+        points = [(p, Point({**p.values, "batch_size": evaluate(rows, p.values)})) for _, p, _ in self.samples]
         for _, formulas in items:
             for field_name, formula in formulas.items():
                 own = flatten(formula)
-                for point in points:
-                    rows = evaluate(tokens * times, point.values)
-                    at = Point({**point.values, "batch_size": rows})
+                for point, at in points:
                     if self.fitter.value(own, at) != self.fitter.value(formula, point):
                         raise TraceFailed(f"{self.class_path}: {field_name} depends on more than the number of tokens.")
                 formulas[field_name] = own
@@ -554,8 +566,8 @@ def _unrolled(symbolic: list[Observation], concrete: list[Observation]) -> set[K
     return {key for key, counts in times.items() if len(counts) == 1}
 
 
-def _content(observation: Observation) -> str:
-    return str([(str(k[0].name), i.count, sorted(i.fields.items())) for k, i in observation.items.items()])
+def _content(observation: Observation) -> Any:
+    return tuple([(k[0].name, i.count, tuple(sorted(i.fields.items()))) for k, i in observation.items.items()])
 
 
 def _insert_after(

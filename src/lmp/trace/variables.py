@@ -9,15 +9,13 @@ from typing import Any
 import torch
 
 from lmp.errors import TraceFailed
-from lmp.formula import Expr, evaluate, free_variables, simplify, substitute, var
-from lmp.trace.observe import ITEM, Observation, attribute, forward_arguments, input_tensors, sizes_given
+from lmp.formula import Expr, evaluate, free_variables, num, simplify, substitute, var
+from lmp.trace.observe import DIMS, ITEM, Observation, attribute, forward_arguments, input_tensors, sizes_given
 from lmp.trace.recording import number_of
 from lmp.trace.rules import Size
 from lmp.trace.runs import ALL_SIZES, Run, length_of
+from lmp.workload.base import OWN_PLACE
 from lmp.workload.calls import Call
-
-NUMBERING = ("layer_idx",)
-"""Attributes that number the instances of a class, and say nothing of what they do."""
 
 
 class ClassVariables:
@@ -40,6 +38,9 @@ class ClassVariables:
         self.switches: dict[str, str] = {}
         self.lengths: dict[str, str] = {}
         self._own_length: str | None = None
+        self._flat: str | None = None
+        """The tensor that some calls give flat, without a batch of its own."""
+        self._find_flat(first, calls)
         self._find_lengths(base, first, calls, lengths)
         self._find_dtypes([c for run in (base, *runs) for c in run.calls_of(class_path)])
         others = [c.module for c in calls if c is not first]
@@ -54,7 +55,7 @@ class ClassVariables:
                 own = base.size(value)
                 if len(expressions) > 1 and isinstance(own, Expr) and _is_variable(own):
                     self.paths.setdefault(str(next(iter(free_variables(own)))), f"{prefix}.{name}")
-                elif len(expressions) > 1 and base.rung != ALL_SIZES and prefix == "self" and name not in NUMBERING:
+                elif len(expressions) > 1 and base.rung != ALL_SIZES and prefix == "self" and name not in OWN_PLACE:
                     self.paths.setdefault(name, f"self.{name}")
                     self.kinds.append(name)
         self._find_switches(primary, others)
@@ -71,12 +72,28 @@ class ClassVariables:
             self.paths[f"{name}_bytes"] = f"inputs.{name}{ITEM}"
             self.kinds.append(f"{name}_bytes")
 
+    def _find_flat(self, first: Call, calls: Sequence[Call]) -> None:
+        """A tensor that is given as ``[batch, tokens, ...]`` in some calls, and flat in others: one of two kinds.
+
+        Flat, all rows are ``batch_size``; as many are ``seq_len``, which no formula of such a call has.
+        """
+        for name, tensor in input_tensors(first)[:1]:
+            dims = {dict(input_tensors(call))[name].dim() for call in calls if name in dict(input_tensors(call))}
+            if tensor.dim() == 3 and dims == {2, 3} and "[" not in name:
+                self._flat = name
+                self.paths[f"{name}_dims"] = f"inputs.{name}{DIMS}"
+                self.kinds.append(f"{name}_dims")
+                self.lengths["seq_len"] = f"inputs.{name}.shape[-2]"
+
+    def _is_flat(self, call: Call) -> bool:
+        return self._flat is not None and dict(input_tensors(call))[self._flat].dim() == 2
+
     def _find_lengths(self, base: Run, first: Call, calls: Sequence[Call], known: Sequence[str]) -> None:
         """Where the number of tokens of a call stands, when it is not the new tokens' in all calls of the class.
 
         A class that runs in the encoder and in the decoder has ``seq_len`` for the tokens that it is called with.
         """
-        for length in ("seq_len", *known):
+        for length in () if self._flat else ("seq_len", *known):
             self._own_length = length_of(first, base.size, var(length))
             if self._own_length is not None:
                 break
@@ -100,6 +117,8 @@ class ClassVariables:
 
     def renaming(self, run: Run, call: Call) -> dict[str, Expr]:
         """What is called ``seq_len`` in this call, where the run has another name for it."""
+        if self._is_flat(call):
+            return {"seq_len": num(1)}
         own = self._length(run, call)
         if isinstance(own, Expr) and _is_variable(own) and own != var("seq_len"):
             return {next(iter(free_variables(own))): var("seq_len")}
@@ -136,7 +155,7 @@ class ClassVariables:
                     dict.fromkeys([*vars(holder or object), *getattr(holder, "_modules", {})]) if holder else {}
                 )
             for name in names:
-                if name.startswith("_") or name in ("training", *NUMBERING):
+                if name.startswith("_") or name in ("training", *OWN_PLACE):
                     continue
                 found = [_attribute_or_missing(i, prefix + name) for i in instances]
                 if not all(
@@ -160,6 +179,9 @@ class ClassVariables:
         """Values of all variables at this call."""
         found = dict(run.numbers)
         for name, path in (*self.paths.items(), *self.switches.items()):
+            if path.endswith(DIMS):
+                found[name] = dict(input_tensors(call))[path.removeprefix("inputs.").removesuffix(DIMS)].dim()
+                continue
             if path.endswith(ITEM):
                 tensor = forward_arguments(call).get(path.removeprefix("inputs.").removesuffix(ITEM))
                 found[name] = tensor.dtype.itemsize if isinstance(tensor, torch.Tensor) else 0
@@ -167,6 +189,8 @@ class ClassVariables:
                 found[name] = int(forward_arguments(call).get(path.removeprefix("inputs.")) is not None)
             else:
                 found[name] = _number(attribute(call.module, path.removeprefix("self.")))
+        if self._flat is not None and self._is_flat(call):
+            found["batch_size"] = found["seq_len"] = int(dict(input_tensors(call))[self._flat].shape[0])
         own = self._length(run, call)
         if own is not None:
             found["seq_len"] = own if isinstance(own, int) else evaluate(own, run.numbers)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import sys
 import weakref
 from collections.abc import Iterator, Mapping
@@ -17,6 +18,11 @@ _recorded: weakref.WeakKeyDictionary[torch.nn.Module, dict[str, Any]] = weakref.
 def constructor_arguments(module: torch.nn.Module) -> Mapping[str, Any]:
     """The constructor's arguments by name, defaults included; empty if the module was not built under ``recording``."""
     return _recorded.get(module, {})
+
+
+def holds_given_modules(cls: type[torch.nn.Module]) -> bool:
+    """Whether a module is what modules it is constructed with make it, as ``Sequential``: nothing by itself."""
+    return any(p.kind is p.VAR_POSITIONAL for p in inspect.signature(cls.__init__).parameters.values())
 
 
 def remember(module: torch.nn.Module, arguments: Mapping[str, Any]) -> None:

@@ -13,6 +13,10 @@ RUNTIME = ("batch_size", "seq_len", "cache_len")
 """Variables that belong to a call, not to the module."""
 
 
+OWN_PLACE = frozenset({"layer_idx", "layer_id", "layer_index", "layer_number", "block_idx", "layer_num"})
+"""Attributes that say where in its list a layer stands; they make no other kind of layer."""
+
+
 @dataclass(frozen=True)
 class Variable:
     """A free variable of formulas: where its value comes from, and the value it has by default."""

@@ -7,6 +7,7 @@ of its call, to a line of the other. A segment is that answer for one module: th
 
 from __future__ import annotations
 
+import functools
 import inspect
 import sys
 from collections.abc import Callable
@@ -38,7 +39,7 @@ class Call:
     site: Segment | None = None
     """Where its parent called it; None for the outermost call."""
 
-    @property
+    @functools.cached_property
     def class_path(self) -> str:
         cls = type(self.module)
         return f"{cls.__module__}.{cls.__qualname__}"
@@ -52,6 +53,15 @@ class Place:
     line: int
     function: str
     instruction: int = 0
+
+    def __hash__(self) -> int:
+        return hash((self.line, self.instruction, self.function))
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def place(file: str, line: int, function: str, instruction: int) -> Place:
+    """The same object for the same place: chains of them are compared all the time."""
+    return Place(file, line, function, instruction)
 
 
 @dataclass(frozen=True)
@@ -153,7 +163,7 @@ class CallTracker:
                 and code.co_name != "__call__"
                 and code.co_filename != _CALLING
             ):
-                chain.append(Place(code.co_filename, frame.f_lineno, code.co_name, frame.f_lasti))
+                chain.append(place(code.co_filename, frame.f_lineno, code.co_name, frame.f_lasti))
                 # Decorators wrap forward() in functions of the same tree: their lines lie outside of it.
                 if code.co_name == "forward" and self._is_of(frame, depth):
                     in_forward = False

@@ -17,7 +17,7 @@ from torch._guards import detect_fake_mode
 from lmp.errors import LmpError, MissingDependency, TraceFailed, UsageError
 from lmp.workload.answers import Asked, answered
 from lmp.workload.arguments import recording
-from lmp.workload.base import Variable
+from lmp.workload.base import OWN_PLACE, Variable
 from lmp.workload.failures import missing_package
 from lmp.workload.model_inputs import Inputs, has_decoder_inputs
 from lmp.workload.shapes import ENCODER_LENGTH
@@ -212,35 +212,58 @@ class ModelWorkload:
         self.has_tokens, self.called_with = self.inputs.has_tokens, self.inputs.shown()
 
     def _lengthen(self) -> None:
-        """Leave more layers, up to all of them, where the cut model does not run in every phase and a longer one does.
+        """Leave more layers, up to all of them, where a longer model runs in more phases than the cut one.
 
         A cache may need a layer of attention at a certain place, a layer whose weights are shared another one.
         """
-        failed = self._failing()
+        failed = self._failures()
         full, few = self.full_layers.get(LAYERS), self.defaults.get(LAYERS)
-        if failed is None or not full or few is None or few == full:
-            if failed is not None:
-                raise failed
-            return
-        self._chosen = []
-        for layers in _longer(self.in_order.pop(LAYERS, few), full):
+        if failed and full and few and few != full:
+            chosen, self._chosen, defaults = self._chosen, [], self.defaults
+            self.defaults = {**defaults, LAYERS: full}
+            best = self._failures()
+            if len(best) < len(failed):
+                self._leave_more(self.in_order.pop(LAYERS, few), full, len(best))
+                failed = best
+            else:
+                self._chosen, self.defaults = chosen, defaults
+        if PREFILL in failed:
+            raise failed[PREFILL]
+
+    def _leave_more(self, few: int, full: int, left: int) -> None:
+        """The fewest layers with which no more than ``left`` phases fail."""
+        for layers in _longer(few, full):
             self.defaults = {**self.defaults, LAYERS: layers}
-            if self._failing() is None:
+            if len(self._failures()) <= left:
                 self.variables[LAYERS] = dataclasses.replace(self.variables[LAYERS], default=layers)
                 return
-        raise failed
 
-    def _failing(self) -> Exception | None:
-        """What a phase ends with at the default sizes; None where the model runs in all that it has."""
+    def _failures(self) -> dict[str, Exception]:
+        """Phases that do not run at the default sizes, with what they end with."""
         try:
             self._probe()
-            shapes = ((2, 1, 3), (2, 3, 2)) if self.has_cache else ()
-            for batch, new, cached in shapes:
-                point = {**self.defaults, "batch_size": batch, "seq_len": new, "cache_len": cached}
-                self.run(self.build(point), point, contextlib.nullcontext())
         except Exception as error:
-            return error
-        return None
+            return {PREFILL: error}
+        if not self.has_cache:
+            return {}
+        failed = self._failing_with_cache()
+        if failed and self.inputs.can_repeat:
+            # Some models are called with all tokens, and find out themselves which of them are new.
+            self.inputs.repeats = True
+            again = self._failing_with_cache()
+            self.inputs.repeats = len(again) < len(failed)
+            failed = again if self.inputs.repeats else failed
+        return failed
+
+    def _failing_with_cache(self) -> dict[str, Exception]:
+        failed: dict[str, Exception] = {}
+        for phase, (batch, new, cached) in {"decode": (2, 1, 3), "chunked prefill": (2, 3, 2)}.items():
+            point = {**self.defaults, "batch_size": batch, "seq_len": new, "cache_len": cached}
+            try:
+                self.run(self.build(point), point, contextlib.nullcontext())
+            except Exception as error:
+                failed[phase] = error
+        return failed
 
     def _cut_layers(self) -> None:
         """Leave as many layers in each stack as it needs for a layer of every kind the full model has.
@@ -314,6 +337,8 @@ class ModelWorkload:
 
 LAYERS = "num_hidden_layers"
 
+PREFILL = "prefill"
+
 CACHE = "past_key_values"
 """What most models call their cache."""
 
@@ -358,9 +383,9 @@ def _kind(layer: torch.nn.Module, own: Collection[tuple[str, str]] = ()) -> Any:
             key: value
             for key, value in vars(module).items()
             if isinstance(value, (bool, int, str, float, type(None)))
-            and key not in ("layer_idx", "training")
-            and not (isinstance(value, float) and "drop" in key)
+            and key not in (*OWN_PLACE, "training")
             and (name, key) not in own
+            and not (isinstance(value, float) and "drop" in key)
         }
         description.append((name, type(module).__qualname__, tuple(sorted(plain.items(), key=lambda kv: kv[0]))))
     return tuple(description)

@@ -56,6 +56,8 @@ class Inputs:
         self.call: Call = next(iter(self._calls()), ())
         self.on_meta = False
         """Whether forward() makes tensors without saying where: those without data must then be of the same kind."""
+        self.repeats = False
+        """Whether a call with a cache is given the cached tokens too."""
         self.by_name = False
         """Whether what the encoder has made is taken by its name, and not by its place."""
 
@@ -88,7 +90,9 @@ class Inputs:
         """Inputs of a call after ``before``: an encoder has run, and what is not text is in the cache."""
         sizes = self._sizes(values)
         if not self.has_decoder:
-            return {"input_ids": tensor("input_ids", 0, sizes, self.dtype)}
+            if self.repeats:
+                sizes = self._sizes({**values, "seq_len": values["seq_len"] + values["cache_len"]})
+            return {"input_ids": tensor("input_ids", dict(self.call).get("input_ids", 0), sizes, self.dtype)}
         needed = [*self._required(), "decoder_input_ids"]
         given = {name: tensor(name, layout, sizes, self.dtype) for name, layout in self.call if name in needed}
         states = before.encoder_last_hidden_state
@@ -109,6 +113,11 @@ class Inputs:
         self.by_name = False
 
     @property
+    def can_repeat(self) -> bool:
+        """Whether a call with a cache might be given all tokens, and not the new ones alone."""
+        return not self.has_decoder and "input_ids" in dict(self.call)
+
+    @property
     def grows(self) -> bool:
         """Whether new tokens are what a call with a cache brings; not so where it brings sound or pictures."""
         return self.has_decoder or "input_ids" in dict(self.call)
@@ -121,7 +130,7 @@ class Inputs:
     def shown(self) -> dict[str, str]:
         """Tensors and their shapes where they are not token ids alone."""
         named = dict(self._named())
-        if not named.keys() - set(TOKENS):
+        if not named.keys() - set(TOKENS) and not any(layout for _, layout in self.call):
             return {}
         texts = {name: [to_text(s) if isinstance(s, Expr) else str(s) for s in shape] for name, shape in named.items()}
         return {name: f"[{', '.join(sizes)}]" for name, sizes in texts.items()}

@@ -102,7 +102,11 @@ def _image(s: Sizes) -> tuple[Any, Any, Any]:
 
 
 def _tokens(s: Sizes) -> Iterator[Shape]:
+    """One sequence each; of sound that is written in several codes at once, one a code book."""
     yield s.batch, s.values[s.length]
+    books = s.get("sound", "num_codebooks")
+    if _is_one(books):
+        yield s.batch * books, s.values[s.length]
 
 
 def _decoder_tokens(s: Sizes) -> Iterator[Shape]:
