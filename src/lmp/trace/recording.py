@@ -75,8 +75,8 @@ class Recorder:
         self.dtype, self.size, self.results = dtype, size, results
         self.tracker = CallTracker(module, on_enter=self._entered)
         self._order = 0
-        # Tensors are kept alive while recording, so that no identity is given out twice: also the module's own, which it
-        # may replace while it runs.
+        # Tensors are kept alive while recording, so that no identity is given out twice: also the module's own, which
+        # it may replace while it runs.
         self._kept = [*module.parameters(), *module.buffers()]
         self._weights = {_storage(t) for t in self._kept}
         self.given: dict[int, torch.SymInt] = {}

@@ -334,9 +334,8 @@ class Runs:
     def _corners(self, setting: dict[str, int], pairs: bool = False) -> list[dict[str, int]]:
         """Batches and sequences of one and of several, with and without a cache."""
         cached = (7, 0) if self.workload.has_cache else (0,)
-        shapes = itertools.product((2, 1), (5, 1), cached)
-        if pairs and len(cached) > 1:
-            shapes = iter(PAIRS)
+        every = itertools.product((2, 1), (5, 1), cached)
+        shapes = PAIRS if pairs and len(cached) > 1 else tuple(every)
         return [{**setting, "batch_size": b, "seq_len": s, "cache_len": c} for b, s, c in shapes]
 
     def _window_points(self, setting: dict[str, int], pairs: bool = False) -> list[dict[str, int]]:
