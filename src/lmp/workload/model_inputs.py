@@ -161,8 +161,8 @@ class Inputs:
         more = [n for n in OPTIONAL if n in given and n not in least]
         values = {"batch_size": 1, "seq_len": 2, ENCODER_LENGTH: 2}
         if "grid_thw" in least:
-            for added in PRECOMPUTED:
-                yield from self._laid_out([*least, *added], values)
+            for precomputed in PRECOMPUTED:
+                yield from self._laid_out([*least, *precomputed], values)
         for extra in range(min(len(more), 3) + 1):
             for added in itertools.combinations(more, extra):
                 yield from self._laid_out([*least, *added], values)
