@@ -127,12 +127,24 @@ class Making:
                     found += self._known(engine, class_path)
             except (TraceFailed, VerificationFailed):
                 if class_path == name:
-                    raise
+                    found.append(self._in_operators(engine, called))
+                    continue
                 # What cannot be said of a module for any sizes, or for each of its calls, can be said of the operators
                 # that run in this model: they are written out where it is called.
                 engine.deriver.nameless.add(class_path)
                 engine.deriver.interfaces.pop(class_path, None)
         return found
+
+    def _in_operators(self, engine: TraceEngine, called: Sequence[str]) -> Outcome:
+        """The class itself without a reference to any other: every operator below it at the line that leads there.
+
+        Raises what the class's own analysis did where there is nothing to write out.
+        """
+        others = set(called[:-1])
+        engine.deriver.nameless |= others
+        for class_path in others:
+            engine.deriver.interfaces.pop(class_path, None)
+        return self._here(engine, called[-1])
 
     def _known(self, engine: TraceEngine, class_path: str) -> list[Outcome]:
         """A called class that is analysed by itself, and those that it calls; references to it can then be bound."""

@@ -30,6 +30,9 @@ from lmp.workload.calls import Call
 MOST_TOKENS = 1 << 16
 """Lengths up to this are tried where the source names them."""
 
+BATCHES = (1, 2, 5, 6, 8, 11)
+"""Numbers of pictures or recordings that formulas are told from by numbers alone; none of several that is judged at."""
+
 NEW_TOKENS = 5
 """Those of the runs that formulas are looked for in first."""
 
@@ -299,6 +302,11 @@ class Runs:
 
     def explore_sizes(self, all_layers: bool) -> None:
         """Points of many sizes at the config's own values, to tell formulas from numbers alone."""
+        if not self.workload.has_tokens:
+            counted = self.workload.full_layers if all_layers else self.workload.in_order
+            for setting in (counted, {}) if counted else ({},):
+                self.explore({**setting, "batch_size": b, "seq_len": NEW_TOKENS, "cache_len": 0} for b in BATCHES)
+            return
         cached = (0, 1, 7, 20) if self.workload.has_cache else (0,)
         steps = sorted({s for run in self.symbolic for s in run.steps})
         tokens = dict.fromkeys((1, 2, 5, 9, *(m for s in steps for m in (s, s + 2, 2 * s + 3, 3 * s + 1))))
