@@ -256,12 +256,12 @@ class ModelWorkload:
         if not self.has_cache:
             return {}
         failed = self._failing_with_cache()
-        if failed and self.inputs.can_repeat:
-            # Some models are called with all tokens, and find out themselves which of them are new.
-            self.inputs.repeats = True
+        for way in self.inputs.other_ways() if failed else ():
+            setattr(self.inputs, way, True)
             again = self._failing_with_cache()
-            self.inputs.repeats = len(again) < len(failed)
-            failed = again if self.inputs.repeats else failed
+            if len(again) < len(failed):
+                return again
+            setattr(self.inputs, way, False)
         return failed
 
     def _failing_with_cache(self) -> dict[str, Exception]:
