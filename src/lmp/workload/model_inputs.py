@@ -110,20 +110,12 @@ class Inputs:
             return {"encoder_outputs": BaseModelOutput(last_hidden_state=states), **given}
         return {"encoder_outputs": (states,), **given}
 
-    def choose_later(self, runs: Callable[[Mapping[str, Any]], Any], values: Mapping[str, Any], before: Any) -> None:
-        """Find out in which form the model takes what its encoder has made."""
-        with self.place():
-            for by_name in (False, True) if self.has_decoder else ():
-                self.by_name = by_name
-                with contextlib.suppress(AttributeError):
-                    runs(self.later(values, before))
-                    return
-        self.by_name = False
-
-    @property
-    def can_repeat(self) -> bool:
-        """Whether a call with a cache might be given all tokens, and not the new ones alone."""
-        return not self.has_decoder and "input_ids" in dict(self.call)
+    def other_ways(self) -> tuple[str, ...]:
+        """Switches of this object for other ways to call a model with a cache: see ``by_name`` and ``repeats``."""
+        if self.has_decoder:
+            return ("by_name",)
+        # Some models are called with all tokens, and find out themselves which of them are new.
+        return ("repeats",) if "input_ids" in dict(self.call) else ()
 
     @property
     def grows(self) -> bool:
