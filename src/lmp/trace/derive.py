@@ -43,6 +43,7 @@ class Deriver:
         """Classes of which there is no analysis: what they do is written out where they are called."""
         self.written_out: set[CallSite] = set()
         self._observed: dict[int, list[Observation]] = {}
+        self._bound: dict[int, tuple[Call, bool]] = {}
         self._looked_at: set[tuple[Run, str, int, int]] = set()
         """Runs that were searched for calls to be written out, and what was known then."""
 
@@ -205,8 +206,13 @@ class Deriver:
                 more = (given - self.alone[call.class_path]) | self._unknown(call)
                 fewer = self.others.get(call.class_path, frozenset()) - given
                 unlike = self.unlike.get(call.class_path)
-                more |= self._unbound(call, run)
-                if more or fewer or differs(call, run.recording) or (unlike is not None and unlike(call)):
+                if (
+                    more
+                    or fewer
+                    or not self._is_bound(call, run)
+                    or differs(call, run.recording)
+                    or (unlike is not None and unlike(call))
+                ):
                     self.written_out.add(site)
         return len(self.written_out) > before
 
@@ -216,16 +222,17 @@ class Deriver:
         wanted = {p.removeprefix("init.").partition(".")[0].partition("[")[0] for p in paths if p.startswith("init.")}
         return wanted - constructor_arguments(call.module).keys()
 
-    def _unbound(self, call: Call, run: Run) -> set[str]:
-        """Parameters whose value at this call is no size, as a padding of "same"."""
-        observer, found = self._observer(run), set()
-        for path in self.interfaces[call.class_path].values():
+    def _is_bound(self, call: Call, run: Run) -> bool:
+        """Whether every parameter has a size at this call; a padding of "same" is none, nor is a missing dimension's."""
+        if id(call) not in self._bound:
             try:
-                if path.startswith("init."):
-                    observer.resolve(path, call)
+                self._observer(run).bindings(call)
+                bound = True
             except LookupError:
-                found.add(path)
-        return found
+                bound = False
+            # With the call, so that its id is given to no other one meanwhile.
+            self._bound[id(call)] = (call, bound)
+        return self._bound[id(call)][1]
 
     def _written_in(self, call: Call, class_path: str) -> bool:
         """Whether a call is made by the class, or inside of calls that are written out in it."""

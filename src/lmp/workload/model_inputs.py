@@ -36,7 +36,7 @@ OPTIONAL = (
 )
 """Arguments with a default that models ask for all the same, those first that bring something new."""
 
-PRECOMPUTED = (
+PRECOMPUTED: tuple[tuple[str, ...], ...] = (
     ("position_ids", "cu_seqlens"),
     ("position_ids", "cu_seqlens", "interp_indices", "interp_weights"),
     ("position_ids", "cu_seqlens", "window_index", "cu_window_seqlens"),
@@ -107,7 +107,9 @@ class Inputs:
         if self.by_name:
             from transformers.modeling_outputs import BaseModelOutput
 
-            return {"encoder_outputs": BaseModelOutput(last_hidden_state=states), **given}
+            made = BaseModelOutput(last_hidden_state=states)
+            vars(made)["attention_mask"] = None  # none was given to the encoder: nothing is padded
+            return {"encoder_outputs": made, **given}
         return {"encoder_outputs": (states,), **given}
 
     def choose_later(self, runs: Callable[[Mapping[str, Any]], Any], values: Mapping[str, Any], before: Any) -> None:
@@ -115,7 +117,8 @@ class Inputs:
         with self.place():
             for by_name in (False, True) if self.has_decoder else ():
                 self.by_name = by_name
-                with contextlib.suppress(AttributeError):
+                # Why neither form runs is told where the phases are tried.
+                with contextlib.suppress(Exception):
                     runs(self.later(values, before))
                     return
         self.by_name = False
