@@ -10,7 +10,7 @@ What comes out holds at every sample; the judge then holds it against points tha
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 
 from lmp.errors import TraceFailed
 from lmp.formula import Compare, Condition, Expr, Mod, Num, Var, free_variables, gt, var
@@ -37,6 +37,8 @@ class Deriver:
         """Classes whose analysis was made on inputs of their own, not in this workload -> the tensors they took."""
         self.others: dict[str, Set[str]] = {}
         """Of those, tensors that are not about the new tokens (an encoder's states) and that every call was given."""
+        self.shapes: dict[str, Mapping[str, Sequence[str]]] = {}
+        """Of those, the shapes of the inputs that they took, where batch and tokens come first."""
         self.unlike: dict[str, Callable[[Call], bool]] = {}
         """Of those, what tells a call for which the analysis does not hold: of an instance of another kind."""
         self.nameless: set[str] = set()
@@ -199,15 +201,35 @@ class Deriver:
                     continue
                 if call.class_path in self.nameless:
                     self.written_out.add(site)
+                    continue
                 if call.class_path not in self.alone:
                     continue
                 given = {name for name, _ in input_tensors(call)}
                 more = (given - self.alone[call.class_path]) or self._unbound(call, run)
                 fewer = self.others.get(call.class_path, frozenset()) - given
                 unlike = self.unlike.get(call.class_path)
-                if more or fewer or differs(call, run.recording) or (unlike is not None and unlike(call)):
+                misfit = run.sizes is None and self._misfits(call)
+                if more or fewer or misfit or differs(call, run.recording) or (unlike is not None and unlike(call)):
                     self.written_out.add(site)
         return len(self.written_out) > before
+
+    def _misfits(self, call: Call) -> bool:
+        """Whether an input is not as wide as the constructor was told: a norm without weights takes any width.
+
+        Asked of runs with numbers, where equal sizes are equal however they are written.
+        """
+        paths, arguments = self.interfaces[call.class_path], constructor_arguments(call.module)
+        given = dict(input_tensors(call))
+        for name, shape in self.shapes.get(call.class_path, {}).items():
+            tensor = given.get(name)
+            # Leading dimensions are folded: a call may have any number of them.
+            for index, text in enumerate(reversed(shape[2:])):
+                origin, _, argument = paths.get(text.strip("{}"), "").partition(".")
+                told = arguments.get(argument) if origin == "init" else None
+                fits = tensor is None or index >= tensor.dim() or tensor.shape[-1 - index] == told
+                if type(told) is int and not fits:
+                    return True
+        return False
 
     def _unbound(self, call: Call, run: Run) -> bool:
         """Whether a variable has no value here: an argument that nobody saw, or one that is no one number (a tuple).

@@ -75,8 +75,8 @@ class Recorder:
         self.dtype, self.size, self.results = dtype, size, results
         self.tracker = CallTracker(module, on_enter=self._entered)
         self._order = 0
-        # Tensors are kept alive while recording, so that no identity is given out twice: also the module's own,
-        # which it may replace while it runs.
+        # Tensors are kept alive while recording, so that no identity is given out twice: also the module's own, which
+        # it may replace while it runs.
         self._kept = [*module.parameters(), *module.buffers()]
         self._weights = {_storage(t) for t in self._kept}
         self.given: dict[int, torch.SymInt] = {}
@@ -181,7 +181,7 @@ def _is_free(func: Any) -> bool:
     """Views (every result aliases an argument that is not written), allocations and questions about a tensor."""
     schema = func._schema
     name = schema.name.split("::")[1]
-    if name.startswith(("empty", "new_empty")) or name in ("_unsafe_view", "detach", "lift_fresh"):
+    if name.startswith(("empty", "new_empty")) or name in ("_unsafe_view", "detach", "lift_fresh", "as_strided_"):
         return True
     if schema.name.startswith("prim::") or name.startswith("sym_"):
         return True

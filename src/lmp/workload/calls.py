@@ -74,8 +74,8 @@ class Segment:
 
 def package_dir(module: torch.nn.Module) -> str:
     """Folder whose files count as source of this module's class; ``torch/nn`` for PyTorch's own modules."""
-    name = type(module).__module__.split(".")[0]
-    if name == "torch":
+    # A class may have its forward() from one of torch.nn: then its lines are there.
+    if "torch" in (c.partition(".")[0] for c in (type(module).__module__, type(module).forward.__module__)):
         return str(_TORCH_NN) + "/"
     return folder_of(type(module))
 

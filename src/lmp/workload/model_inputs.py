@@ -36,6 +36,14 @@ OPTIONAL = (
 )
 """Arguments with a default that models ask for all the same, those first that bring something new."""
 
+PRECOMPUTED = (
+    ("position_ids", "cu_seqlens"),
+    ("position_ids", "cu_seqlens", "interp_indices", "interp_weights"),
+    ("position_ids", "cu_seqlens", "window_index", "cu_window_seqlens"),
+    ("position_ids", "cu_seqlens", "interp_indices", "interp_weights", "window_index", "cu_window_seqlens"),
+)
+"""What towers that take a grid of patches can be given beside it, so that they need not compute it from its values."""
+
 Call = tuple[tuple[str, int], ...]
 """Arguments by name, each with the layout that it has."""
 
@@ -152,6 +160,9 @@ class Inputs:
         )
         more = [n for n in OPTIONAL if n in given and n not in least]
         values = {"batch_size": 1, "seq_len": 2, ENCODER_LENGTH: 2}
+        if "grid_thw" in least:
+            for added in PRECOMPUTED:
+                yield from self._laid_out([*least, *added], values)
         for extra in range(min(len(more), 3) + 1):
             for added in itertools.combinations(more, extra):
                 yield from self._laid_out([*least, *added], values)
