@@ -51,6 +51,7 @@ class Claims:
     def __init__(self, lookup: Lookup) -> None:
         self._lookup = functools.lru_cache(maxsize=None)(lookup)
         self._parsed: dict[str, Expr] = {}
+        self._referring: dict[str, bool] = {}
         self._totals: dict[tuple[str, str, tuple[tuple[str, int], ...]], int] = {}
         self._open: list[str] = []
         self._unsettled: dict[str, bool] = {}
@@ -94,7 +95,7 @@ class Claims:
             return repeat * self._value(getattr(kernel.memory_access, quantity), quantity, values)
         if quantity == "flops":
             return repeat * self._value(kernel.flops, "flops", values)
-        if not references(self._parse(kernel.flops)):
+        if not self._refers(kernel.flops):
             return repeat * self._value(kernel.flops, "flops", values) if kernel.category in MATMUL_CATEGORIES else 0
         # Of a formula around references, only what the references contribute can be matmuls.
         return repeat * (self._value(kernel.flops, "matmul_flops", values) - self._value(kernel.flops, None, values))
@@ -105,7 +106,8 @@ class Claims:
         def replace(ref: Ref) -> Expr:
             return Num(self._reference(ref, quantity, values) if quantity is not None else 0)
 
-        return evaluate(map_references(self._parse(formula), replace), values)
+        parsed = self._parse(formula)
+        return evaluate(map_references(parsed, replace) if self._refers(formula) else parsed, values)
 
     def _reference(self, ref: Ref, quantity: str, values: Mapping[str, int]) -> int:
         if self._is_unsettled(ref.target):
@@ -134,6 +136,12 @@ class Claims:
             finally:
                 self._open.pop()
         return self._totals[key]
+
+    def _refers(self, formula: str) -> bool:
+        """Whether there is a reference in a formula."""
+        if formula not in self._referring:
+            self._referring[formula] = bool(references(self._parse(formula)))
+        return self._referring[formula]
 
     def _parse(self, formula: str) -> Expr:
         if formula not in self._parsed:
