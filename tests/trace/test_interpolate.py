@@ -46,3 +46,11 @@ def test_as_many_samples_as_coefficients_prove_nothing() -> None:
     # a constant goes through any single sample; a second and a third one that agree make it an answer
     assert polynomial(samples(lambda b, s, c: 5, [(1, 1, 0)])) is None
     assert polynomial(samples(lambda b, s, c: 5, [(1, 1, 0), (2, 1, 0), (1, 5, 7)])) == parse("5")
+
+
+def test_a_size_without_a_value_somewhere_is_no_term() -> None:
+    # So many chunks of the cached tokens: where none are cached, there is no such number.
+    chunks = parse("(4 * {cache_len} - 1) // {cache_len}")
+    found = polynomial(samples(lambda b, s, c: 7 * b * s), [chunks])
+    assert found == simplify(parse("7 * {batch_size} * {seq_len}"))
+    assert polynomial(samples(lambda b, s, c: (b * s) ** 3), [chunks]) is None
