@@ -111,6 +111,9 @@ class Making:
             engine.deriver.runs.explore_layers()
         found: list[Outcome] = []
         called = self._called_first(engine)
+        # A class that is made while the model is built, as of a weight with a norm of its own, has no source.
+        engine.deriver.nameless |= {class_path for class_path in called if not _is_there(class_path)}
+        called = [class_path for class_path in called if class_path not in engine.deriver.nameless]
         # Where the encoder and the decoder of another model share classes, one run of that model serves them all.
         for class_path in reversed(called[:-1]):
             if takes_config(load_class(class_path)) and self._is_elsewhere(class_path):
@@ -473,3 +476,12 @@ class Making:
             for tree in trees.values():
                 if path.resolve().is_relative_to(tree.package_dir.resolve()):
                     yield tree, tree.package_dir / path.resolve().relative_to(tree.package_dir.resolve())
+
+
+def _is_there(class_path: str) -> bool:
+    """Whether a class stands in a module under its name."""
+    try:
+        load_class(class_path)
+    except NotFound:
+        return False
+    return True

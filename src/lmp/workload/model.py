@@ -211,7 +211,7 @@ class ModelWorkload:
         given = self.inputs.first(point)
         returned = {name: getattr(output, name, None) for name in (CACHE, *parameters) if name not in given}
         again = [n for n, v in returned.items() if v is not None and not isinstance(v, torch.Tensor)]
-        self.has_cache = asked and bool(again)
+        self.has_cache = asked and bool(again) and self.inputs.grows
         self.cache_name = next((name for name in again if name in parameters), CACHE)
         self.has_tokens, self.called_with = self.inputs.has_tokens, self.inputs.shown()
 
@@ -300,6 +300,8 @@ class ModelWorkload:
                 for index, layer in enumerate(lists[path]):
                     seen.setdefault(_kind(layer, own), index)
                 first.update(seen.values())
+            if len(first) == counts[name] > 2 and "input_ids" not in self.inputs.main:
+                continue  # stages, each of its own kind: there are no more and no fewer of them
             needed = max(first) + 1
             self.full_layers[name] = counts[name]
             self.stacks |= long
@@ -391,7 +393,11 @@ def _kind(layer: torch.nn.Module, own: Collection[tuple[str, str]] = ()) -> Any:
         plain = {
             key: value
             for key, value in vars(module).items()
-            if isinstance(value, (bool, int, str, float, type(None)))
+            if (
+                isinstance(value, (bool, int, str, float, type(None)))
+                # As the kernel and the stride of a convolution.
+                or (isinstance(value, tuple) and all(type(v) is int for v in value))
+            )
             and key not in (*OWN_PLACE, "training")
             and (name, key) not in own
             and not (isinstance(value, float) and "drop" in key)

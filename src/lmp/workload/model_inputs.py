@@ -36,7 +36,7 @@ OPTIONAL = (
 )
 """Arguments with a default that models ask for all the same, those first that bring something new."""
 
-PRECOMPUTED = (
+PRECOMPUTED: tuple[tuple[str, ...], ...] = (
     ("position_ids", "cu_seqlens"),
     ("position_ids", "cu_seqlens", "interp_indices", "interp_weights"),
     ("position_ids", "cu_seqlens", "window_index", "cu_window_seqlens"),
@@ -107,7 +107,9 @@ class Inputs:
         if self.by_name:
             from transformers.modeling_outputs import BaseModelOutput
 
-            return {"encoder_outputs": BaseModelOutput(last_hidden_state=states), **given}
+            made = BaseModelOutput(last_hidden_state=states)
+            vars(made)["attention_mask"] = None  # none was given to the encoder: nothing is padded
+            return {"encoder_outputs": made, **given}
         return {"encoder_outputs": (states,), **given}
 
     def other_ways(self) -> tuple[str, ...]:
@@ -153,8 +155,8 @@ class Inputs:
         more = [n for n in OPTIONAL if n in given and n not in least]
         values = {"batch_size": 1, "seq_len": 2, ENCODER_LENGTH: 2}
         if "grid_thw" in least:
-            for added in PRECOMPUTED:
-                yield from self._laid_out([*least, *added], values)
+            for precomputed in PRECOMPUTED:
+                yield from self._laid_out([*least, *precomputed], values)
         for extra in range(min(len(more), 3) + 1):
             for added in itertools.combinations(more, extra):
                 yield from self._laid_out([*least, *added], values)
