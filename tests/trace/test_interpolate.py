@@ -48,6 +48,14 @@ def test_as_many_samples_as_coefficients_prove_nothing() -> None:
     assert polynomial(samples(lambda b, s, c: 5, [(1, 1, 0), (2, 1, 0), (1, 5, 7)])) == parse("5")
 
 
+def test_a_size_without_a_value_somewhere_is_no_term() -> None:
+    # So many chunks of the cached tokens: where none are cached, there is no such number.
+    chunks = parse("(4 * {cache_len} - 1) // {cache_len}")
+    found = polynomial(samples(lambda b, s, c: 7 * b * s), [chunks])
+    assert found == simplify(parse("7 * {batch_size} * {seq_len}"))
+    assert polynomial(samples(lambda b, s, c: (b * s) ** 3), [chunks]) is None
+
+
 def test_without_tokens_the_batch_alone_says_what_changes() -> None:
     # 7 * batch + 2, where a term in seq_len, which is 5 in every sample, would fit as well.
     points = [(b, 5, 0) for b in (2, 5, 6, 8, 11)]

@@ -50,6 +50,29 @@ def test_int_stays_a_dtype_where_sources_use_it_as_one(source: ModuleType) -> No
     assert "int" not in vars(source)
 
 
+def test_a_call_stands_at_the_same_instruction_with_and_without_symbolic_sizes() -> None:
+    # Kernels are told from run to run by the instruction that calls them.
+    def instruction() -> int:
+        made = torch.ones(Asks())
+        return int(made[0])
+
+    class Asks:
+        def __index__(self) -> int:
+            frame = sys._getframe(1)
+            while frame.f_code.co_name != "instruction":
+                assert frame.f_back is not None
+                frame = frame.f_back
+            seen.append(frame.f_lasti)
+            return 1
+
+    seen: list[int] = []
+    instruction()
+    with symbolic_int([]):
+        instruction()
+    frames = len(seen) // 2
+    assert seen[:frames] == seen[frames:]
+
+
 def test_a_product_with_something_added_keeps_its_sizes(env: ConcolicShapeEnv) -> None:
     # baddbmm's own kernel takes plain numbers only. [b, n, k] @ [b, k, m] = [b, n, m]
     class Adding(torch.nn.Module):

@@ -34,7 +34,9 @@ def polynomial(
     for terms in _bases(counts, cached or (var("cache_len"),)) if tokens else _of_batches():
         for term in terms:
             if term not in known:
-                known[term] = [Fraction(evaluate(term, s.point.values)) for s in few]
+                known[term] = _values(term, few)
+        if not all(known[term] for term in terms):
+            continue  # a size that is none somewhere: so many chunks of no tokens
         found = _solved([known[term] for term in terms], wanted)
         if found is None:
             continue
@@ -45,6 +47,14 @@ def polynomial(
         if all(_goes_through(formula, s) for s in samples):
             return formula
     return None
+
+
+def _values(term: Expr, samples: Sequence[Sample]) -> list[Fraction]:
+    """What a term comes to at each sample; nothing where it has no value at one of them."""
+    try:
+        return [Fraction(evaluate(term, s.point.values)) for s in samples]
+    except FormulaError:
+        return []
 
 
 def _goes_through(formula: Expr, sample: Sample) -> bool:
