@@ -212,7 +212,7 @@ def symbolic_int(module_names: Iterable[str]) -> Iterator[None]:
     for module in modules:
         vars(module)["int"] = SymbolicInteger
     try:
-        with _in_configs():
+        with _in_configs(), _not_tracing():
             yield
     finally:
         for module in modules:
@@ -261,3 +261,18 @@ def _in_configs() -> Iterator[None]:
         yield
     finally:
         vars(checks)["_validate_simple_type"] = original
+
+
+@contextlib.contextmanager
+def _not_tracing() -> Iterator[None]:
+    """While active, transformers' sources take the path that they take with tensors of data, not that of a tracer."""
+    checks = sys.modules.get("transformers.utils.import_utils")
+    original = getattr(checks, "is_fake_tensor", None)
+    if original is None:
+        yield
+        return
+    vars(checks)["is_fake_tensor"] = lambda tensor: False
+    try:
+        yield
+    finally:
+        vars(checks)["is_fake_tensor"] = original
