@@ -214,7 +214,7 @@ def symbolic_int(module_names: Iterable[str]) -> Iterator[None]:
     for module in modules:
         vars(module)["int"] = SymbolicInteger
     try:
-        with _in_configs(), _in_json(), _as_dtype():
+        with _in_configs(), _in_json(), _as_dtype(), _not_tracing():
             yield
     finally:
         for module in modules:
@@ -301,6 +301,21 @@ def _as_dtype() -> Iterator[None]:
     finally:
         for name, make in originals.items():
             setattr(torch, name, make)
+
+
+@contextlib.contextmanager
+def _not_tracing() -> Iterator[None]:
+    """While active, transformers' sources take the path that they take with tensors of data, not that of a tracer."""
+    checks = sys.modules.get("transformers.utils.import_utils")
+    original = getattr(checks, "is_fake_tensor", None)
+    if original is None:
+        yield
+        return
+    vars(checks)["is_fake_tensor"] = lambda tensor: False
+    try:
+        yield
+    finally:
+        vars(checks)["is_fake_tensor"] = original
 
 
 # NumPy asks an object that it does not know for a method of the function's name.

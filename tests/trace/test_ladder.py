@@ -1,0 +1,96 @@
+"""What becomes of classes that cannot be run with symbolic sizes, and of calls that an analysis is not true of."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from lmp.formula import evaluate
+from lmp.source.trees import find_trees
+from lmp.trace.derive import Deriver
+from lmp.trace.runs import ALL_SIZES, CALL_SIZES, NO_SIZES, Runs
+from lmp.workload.arguments import holds_given_modules, recording
+from lmp.workload.base import RUNTIME
+from lmp.workload.load import use_transformers_tree
+from lmp.workload.model import ModelWorkload
+from lmp.workload.standalone import StandaloneWorkload
+
+ATTENTION = "transformers.models.ctrl.modeling_ctrl.MultiHeadAttention"
+
+
+@pytest.fixture(scope="module")
+def root() -> str:
+    tree = next(t for t in find_trees(None, None, None, []) if t.distribution == "transformers")
+    use_transformers_tree(tree.package_dir.parent)
+    return f"{tree.package_dir.resolve()}/"
+
+
+@pytest.fixture(scope="module")
+def workload(root: str) -> ModelWorkload:
+    """CTRL takes numpy's root of its width, which no symbolic size has."""
+    from transformers import CTRLConfig, CTRLLMHeadModel
+
+    config = CTRLConfig(n_embd=16, n_layer=2, n_head=2, dff=24, vocab_size=64, n_positions=64)
+    return ModelWorkload(CTRLLMHeadModel, config)
+
+
+def test_where_the_config_cannot_be_symbolic_the_call_is(workload: ModelWorkload, root: str) -> None:
+    deriver = Deriver(workload, root)
+    deriver.runs.start(ATTENTION)
+    assert deriver.runs.rung == CALL_SIZES
+    derived = deriver.derive(ATTENTION)
+    assert derived.parameters.keys() <= set(RUNTIME)
+    assert derived.pinned["hidden_size"] == 16
+    attention = next(f for i, f in derived.items if i.key.name == "scaled_dot_product_attention")
+    # Two products of 2 heads of 8: 2 * 2 * heads * queries * keys * 8, for each of 3 sequences.
+    point = {"batch_size": 3, "seq_len": 11, "cache_len": 4, "w_bytes": 2, "a_bytes": 2}
+    assert evaluate(attention["matmul"], point) == 3 * 2 * 2 * 2 * 11 * 15 * 8
+
+
+def test_numbers_alone_give_the_same_formulas(workload: ModelWorkload, root: str) -> None:
+    deriver = Deriver(workload, root)
+    deriver.runs.rung = NO_SIZES
+    deriver.runs.start(ATTENTION)
+    assert deriver.runs.symbolic[0].sizes is None
+    derived = deriver.derive(ATTENTION)
+    attention = next(f for i, f in derived.items if i.key.name == "scaled_dot_product_attention")
+    point = {"batch_size": 3, "seq_len": 11, "cache_len": 4, "w_bytes": 2, "a_bytes": 2}
+    assert evaluate(attention["matmul"], point) == 3 * 2 * 2 * 2 * 11 * 15 * 8
+
+
+def test_a_module_alone_is_for_any_sizes_or_none() -> None:
+    assert Runs(StandaloneWorkload(torch.nn.Linear), "").lowest == ALL_SIZES
+
+
+def test_a_container_of_given_modules_has_nothing_of_its_own() -> None:
+    assert holds_given_modules(torch.nn.Sequential)
+    assert not holds_given_modules(torch.nn.Linear)
+
+
+class Norm(torch.nn.Module):
+    """Without weights it takes inputs of any width, whatever it was told."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x
+
+
+def test_an_input_of_another_width_than_the_module_was_told_does_not_fit(workload: ModelWorkload) -> None:
+    deriver = Deriver(workload, "")
+    deriver.interfaces["Norm"] = {"batch_size": "inputs.x.shape[0]", "width": "init.width"}
+    deriver.shapes["Norm"] = {"x": ["{batch_size}", "{seq_len}", "{width}"]}
+    with recording():
+        module = Norm(8)
+
+    def call(*shape: int) -> Any:
+        x = torch.empty(shape, device="meta")
+        return SimpleNamespace(module=module, class_path="Norm", args=(x,), kwargs={})
+
+    assert not deriver._misfits(call(2, 5, 8))
+    assert not deriver._misfits(call(10, 8))
+    assert deriver._misfits(call(2, 5, 6))
