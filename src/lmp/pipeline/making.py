@@ -32,7 +32,7 @@ from lmp.store.fingerprint import fingerprint
 from lmp.trace.engine import Setting, TraceEngine
 from lmp.verify.judge import Point, judge, observe
 from lmp.workload.arguments import constructor_arguments, holds_given_modules
-from lmp.workload.base import Workload
+from lmp.workload.base import CHUNKED, Refusal, Workload, refused_by
 from lmp.workload.calls import Call
 from lmp.workload.load import check_torch_file, load_class, load_own, quiet_warnings, use_transformers_tree
 from lmp.workload.model import ModelWorkload, config_from, find_host, shared_with_encoder, takes_config
@@ -210,6 +210,7 @@ class Making:
         analysis = engine.analyse(name, source.record(), lambda full: self.held_out(in_order, full), numbers_alone)
         if isinstance(self.workload, ModelWorkload):
             analysis = analysis.model_copy(update={"decisions": self._answered(self.workload, name)})
+            analysis = self._without_refused(analysis)
         if name == self.source.class_path:
             analysis = analysis.model_copy(update=self._about(analysis))
         self.session.progress(name, "verifying")
@@ -267,11 +268,25 @@ class Making:
 
     def _answered(self, workload: ModelWorkload, class_path: str) -> list[Decision]:
         """Questions about data that the class's calls were answered, without data, with yes."""
-        return [
+        asked = [
             Decision(file=self.file_of(file), line=line, code=line_text(Path(file), line), taken=["true"])
             for (file, line), classes in sorted(workload.asked.items())
             if class_path in classes
         ]
+        here = self.source.class_path == class_path
+        return [*asked, *(self._refusal(phase, said) for phase, said in workload.refused.items() if here)]
+
+    def _refusal(self, phase: str, said: Refusal) -> Decision:
+        """A phase that the model refuses, which is therefore none of those that were judged."""
+        file, code = self.file_of(said.file), line_text(Path(said.file), said.line)
+        return Decision(file=file, line=said.line, code=code, taken=[f"no {phase}: {said.text}"])
+
+    def _without_refused(self, analysis: ModuleAnalysis) -> ModuleAnalysis:
+        """The analysis with the condition under which its model runs at all."""
+        if CHUNKED not in refused_by(self.workload) or not {"seq_len", "cache_len"} <= analysis.parameters.keys():
+            return analysis
+        condition = "{cache_len} == 0 or {seq_len} == 1"
+        return analysis.model_copy(update={"assumptions": [*analysis.assumptions, condition]})
 
     def _hold_structure(self) -> bool:
         """Keep the values that decide which modules there are: formulas may hold for one structure only."""

@@ -10,7 +10,7 @@ What comes out holds at every sample; the judge then holds it against points tha
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 
 from lmp.errors import TraceFailed
 from lmp.formula import Compare, Condition, Expr, Mod, Num, Var, free_variables, gt, var
@@ -37,6 +37,8 @@ class Deriver:
         """Classes whose analysis was made on inputs of their own, not in this workload -> the tensors they took."""
         self.others: dict[str, Set[str]] = {}
         """Of those, tensors that are not about the new tokens (an encoder's states) and that every call was given."""
+        self.shapes: dict[str, Mapping[str, Sequence[str]]] = {}
+        """Of those, the shapes of the inputs that they took, where batch and tokens come first."""
         self.unlike: dict[str, Callable[[Call], bool]] = {}
         """Of those, what tells a call for which the analysis does not hold: of an instance of another kind."""
         self.nameless: set[str] = set()
@@ -44,6 +46,7 @@ class Deriver:
         self.written_out: set[CallSite] = set()
         self._observed: dict[int, list[Observation]] = {}
         self._bound: dict[int, tuple[Call, bool]] = {}
+        self._unresolved: dict[tuple[CallSite | None, int], bool] = {}
         self._looked_at: set[tuple[Run, str, int, int]] = set()
         """Runs that were searched for calls to be written out, and what was known then."""
 
@@ -200,30 +203,22 @@ class Deriver:
                 if call.class_path in self.nameless:
                     self.written_out.add(site)
                     continue
+                if call.class_path in self.interfaces and not self._is_bound(call, run):
+                    self.written_out.add(site)
+                    continue
                 if call.class_path not in self.alone:
                     continue
                 given = {name for name, _ in input_tensors(call)}
-                more = (given - self.alone[call.class_path]) | self._unknown(call)
+                more = (given - self.alone[call.class_path]) or self._unbound(call, run)
                 fewer = self.others.get(call.class_path, frozenset()) - given
                 unlike = self.unlike.get(call.class_path)
-                if (
-                    more
-                    or fewer
-                    or not self._is_bound(call, run)
-                    or differs(call, run.recording)
-                    or (unlike is not None and unlike(call))
-                ):
+                misfit = run.sizes is None and self._misfits(call)
+                if more or fewer or misfit or differs(call, run.recording) or (unlike is not None and unlike(call)):
                     self.written_out.add(site)
         return len(self.written_out) > before
 
-    def _unknown(self, call: Call) -> set[str]:
-        """Arguments of the constructor that nobody saw, as of a module that was made when its file was imported."""
-        paths = self.interfaces[call.class_path].values()
-        wanted = {p.removeprefix("init.").partition(".")[0].partition("[")[0] for p in paths if p.startswith("init.")}
-        return wanted - constructor_arguments(call.module).keys()
-
     def _is_bound(self, call: Call, run: Run) -> bool:
-        """Whether every parameter has a size at this call; a padding of "same" is none, nor is a missing dimension's."""
+        """Whether every parameter has a size here: a padding of "same" is none, nor is a dimension that is missing."""
         if id(call) not in self._bound:
             try:
                 self._observer(run).bindings(call)
@@ -233,6 +228,43 @@ class Deriver:
             # With the call, so that its id is given to no other one meanwhile.
             self._bound[id(call)] = (call, bound)
         return self._bound[id(call)][1]
+
+    def _misfits(self, call: Call) -> bool:
+        """Whether an input is not as wide as the constructor was told: a norm without weights takes any width.
+
+        Asked of runs with numbers, where equal sizes are equal however they are written.
+        """
+        paths, arguments = self.interfaces[call.class_path], constructor_arguments(call.module)
+        given = dict(input_tensors(call))
+        for name, shape in self.shapes.get(call.class_path, {}).items():
+            tensor = given.get(name)
+            # Leading dimensions are folded: a call may have any number of them.
+            for index, text in enumerate(reversed(shape[2:])):
+                origin, _, argument = paths.get(text.strip("{}"), "").partition(".")
+                told = arguments.get(argument) if origin == "init" else None
+                fits = tensor is None or index >= tensor.dim() or tensor.shape[-1 - index] == told
+                if type(told) is int and not fits:
+                    return True
+        return False
+
+    def _unbound(self, call: Call, run: Run) -> bool:
+        """Whether a variable has no value here: an argument that nobody saw, or one that is no one number (a tuple).
+
+        Or another value than the module has: a bias that it was constructed with, and that was taken away again.
+        """
+        key = (call_site(call), id(run.model))
+        if key not in self._unresolved:
+            observer = self._observer(run)
+            paths = [p for p in self.interfaces[call.class_path].values() if p.startswith("init.")]
+            given = constructor_arguments(call.module)
+            gone = (p.removeprefix("init.") for p in paths)
+            self._unresolved[key] = any(given.get(n) is True and getattr(call.module, n, n) is None for n in gone)
+            try:
+                for path in paths:
+                    observer.resolve(path, call)
+            except LookupError:
+                self._unresolved[key] = True
+        return self._unresolved[key]
 
     def _written_in(self, call: Call, class_path: str) -> bool:
         """Whether a call is made by the class, or inside of calls that are written out in it."""

@@ -59,6 +59,7 @@ class TraceEngine:
         ranks = {n: len(shape) for n, shape in analysis.interface.items() if shape[:2] == LEADING}
         if ranks and "cache_len" not in analysis.parameters:
             self.deriver.ranks[analysis.class_name] = ranks
+            self.deriver.shapes[analysis.class_name] = {n: analysis.interface[n] for n in ranks}
 
     def calls(self) -> list[Call]:
         """The module calls of the base run."""

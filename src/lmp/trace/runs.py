@@ -24,7 +24,7 @@ from lmp.trace.rules import Size
 from lmp.trace.sizes import Sizes
 from lmp.trace.symbols import ConcolicShapeEnv, expression, fake_mode, plain_functions, symbolic_int
 from lmp.trace.symbols import Condition as Asked
-from lmp.workload.base import RUNTIME, Workload
+from lmp.workload.base import CHUNKED, RUNTIME, Workload, refused_by
 from lmp.workload.calls import Call
 
 MOST_TOKENS = 1 << 16
@@ -257,8 +257,12 @@ class Runs:
         )
 
     def start_point(self) -> dict[str, int]:
-        """Where formulas are looked for first: chunked prefill; where an encoder runs first, before it is cached."""
-        cached = 7 if self.workload.has_cache and not self.workload.has_encoder else 0
+        """Where formulas are looked for first: chunked prefill; where an encoder runs first, before it is cached.
+
+        Prefill where the model takes no chunks.
+        """
+        chunks = self.workload.has_cache and CHUNKED not in refused_by(self.workload)
+        cached = 7 if chunks and not self.workload.has_encoder else 0
         return {**self.base, "batch_size": 2, "seq_len": NEW_TOKENS, "cache_len": cached}
 
     def _scout(self, setting: dict[str, int], target: str) -> None:

@@ -17,8 +17,8 @@ from torch._guards import detect_fake_mode
 from lmp.errors import LmpError, MissingDependency, TraceFailed, UsageError
 from lmp.workload.answers import Asked, answered
 from lmp.workload.arguments import recording
-from lmp.workload.base import OWN_PLACE, Variable
-from lmp.workload.failures import missing_package
+from lmp.workload.base import CHUNKED, OWN_PLACE, Refusal, Variable
+from lmp.workload.failures import failure_of, missing_package
 from lmp.workload.model_inputs import Inputs, has_decoder_inputs
 from lmp.workload.shapes import ENCODER_LENGTH
 
@@ -72,6 +72,10 @@ class ModelWorkload:
         self.full_layers: dict[str, int] = {}
         self.in_order: dict[str, int] = {}
         self.stacks: set[str] = set()
+        self.refused: dict[str, Refusal] = {}
+        """Phases in which the model says that it does not run."""
+        self.failed: dict[str, Exception] = {}
+        """Phases that do not run for another reason, and what they end with."""
         self._same: dict[str, str] = {}
         """Other names of the config for the number of layers, with their paths: they are no variables."""
         self._has_rule: bool | None = None
@@ -233,6 +237,11 @@ class ModelWorkload:
                 self._chosen, self.defaults = chosen, defaults
         if PREFILL in failed:
             raise failed[PREFILL]
+        said = _refusal(failed[CHUNKED]) if CHUNKED in failed else None
+        # A model that refuses one new token as well has not been called as it wants to be.
+        if said is not None and len(failed) == 1:
+            self.refused = {CHUNKED: said}
+        self.failed = {phase: error for phase, error in failed.items() if phase not in self.refused}
 
     def _leave_more(self, few: int, full: int, left: int) -> None:
         """The fewest layers with which no more than ``left`` phases fail."""
@@ -261,7 +270,7 @@ class ModelWorkload:
 
     def _failing_with_cache(self) -> dict[str, Exception]:
         failed: dict[str, Exception] = {}
-        for phase, (batch, new, cached) in {"decode": (2, 1, 3), "chunked prefill": (2, 3, 2)}.items():
+        for phase, (batch, new, cached) in {"decode": (2, 1, 3), CHUNKED: (2, 3, 2)}.items():
             point = {**self.defaults, "batch_size": batch, "seq_len": new, "cache_len": cached}
             try:
                 self.run(self.build(point), point, contextlib.nullcontext())
@@ -399,6 +408,15 @@ def _kind(layer: torch.nn.Module, own: Collection[tuple[str, str]] = ()) -> Any:
         }
         description.append((name, type(module).__qualname__, tuple(sorted(plain.items(), key=lambda kv: kv[0]))))
     return tuple(description)
+
+
+def _refusal(error: Exception) -> Refusal | None:
+    """Where a model's own source raises this; None where something else went wrong in it."""
+    failure = failure_of(error)
+    line = failure.place.rpartition(":")[2]
+    if not failure.code.strip().startswith(("raise ", "assert ")) or not line.isdigit():
+        return None
+    return Refusal(failure.file, int(line), failure.text)
 
 
 def _longer(few: int, full: int) -> Iterator[int]:
