@@ -82,3 +82,12 @@ def test_a_phase_that_the_model_refuses_is_no_failure(workload: Any) -> None:
     assert not any("chunked" in label for label in labels)
     assert "decode" in labels
     assert Runs(found, "").start_point()["cache_len"] == 0
+
+
+def test_weights_of_the_old_constructor_are_of_the_models_dtype(workload: Any) -> None:
+    import torch
+
+    found = workload("xlnet", "XLNetLMHeadModel")
+    attention = found.build(found.hints).transformer.layer[0].rel_attn
+    assert (attention.q.dtype, attention.q.device.type) == (torch.bfloat16, "meta")
+    assert torch.FloatTensor(2).dtype == torch.float32

@@ -40,7 +40,8 @@ def first_call(workload: ModelWorkload, batch: int, new: int = 5) -> dict[str, t
 def test_a_vision_tower_sees_pictures() -> None:
     workload = workload_of("vit.modeling_vit.ViTModel", "ViTConfig", **VISION)
     assert workload.called_with == {"pixel_values": "[{batch_size}, {num_channels}, {image_size}, {image_size}]"}
-    assert not workload.has_tokens and not workload.has_cache
+    assert not workload.has_tokens
+    assert not workload.has_cache
     assert first_call(workload, 3)["pixel_values"] == (3, 3, 16, 16)
 
 
@@ -56,7 +57,8 @@ def test_a_text_and_picture_model_is_given_both() -> None:
 
 def test_a_text_model_is_given_token_ids_alone() -> None:
     workload = workload_of("bert.modeling_bert.BertModel", "BertConfig", **TEXT)
-    assert workload.called_with == {} and workload.has_tokens
+    assert workload.called_with == {}
+    assert workload.has_tokens
 
 
 def test_a_tower_is_given_the_values_of_its_grid() -> None:
@@ -85,7 +87,8 @@ def test_what_the_encoder_made_is_handed_on_by_name_where_the_model_wants_that()
         decoder_num_attention_heads=2,
         vocab_size=50,
     )
-    assert workload.has_cache and workload.inputs.by_name
+    assert workload.has_cache
+    assert workload.inputs.by_name
     values = {**workload.defaults, "batch_size": 2, "seq_len": 1, "cache_len": 4}
     workload.run(workload.build(values), values, contextlib.nullcontext())
 

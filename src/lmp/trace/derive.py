@@ -45,8 +45,7 @@ class Deriver:
         """Classes of which there is no analysis: what they do is written out where they are called."""
         self.written_out: set[CallSite] = set()
         self._observed: dict[int, list[Observation]] = {}
-        self._bound: dict[int, tuple[Call, bool]] = {}
-        self._unresolved: dict[tuple[CallSite | None, int], bool] = {}
+        self._unresolved: dict[int, tuple[Call, bool]] = {}
         self._looked_at: set[tuple[Run, str, int, int]] = set()
         """Runs that were searched for calls to be written out, and what was known then."""
 
@@ -203,7 +202,7 @@ class Deriver:
                 if call.class_path in self.nameless:
                     self.written_out.add(site)
                     continue
-                if call.class_path in self.interfaces and not self._is_bound(call, run):
+                if call.class_path in self.interfaces and self._unbound(call, run):
                     self.written_out.add(site)
                     continue
                 if call.class_path not in self.alone:
@@ -216,18 +215,6 @@ class Deriver:
                 if more or fewer or misfit or differs(call, run.recording) or (unlike is not None and unlike(call)):
                     self.written_out.add(site)
         return len(self.written_out) > before
-
-    def _is_bound(self, call: Call, run: Run) -> bool:
-        """Whether every parameter has a size here: a padding of "same" is none, nor is a dimension that is missing."""
-        if id(call) not in self._bound:
-            try:
-                self._observer(run).bindings(call)
-                bound = True
-            except LookupError:
-                bound = False
-            # With the call, so that its id is given to no other one meanwhile.
-            self._bound[id(call)] = (call, bound)
-        return self._bound[id(call)][1]
 
     def _misfits(self, call: Call) -> bool:
         """Whether an input is not as wide as the constructor was told: a norm without weights takes any width.
@@ -248,23 +235,22 @@ class Deriver:
         return False
 
     def _unbound(self, call: Call, run: Run) -> bool:
-        """Whether a variable has no value here: an argument that nobody saw, or one that is no one number (a tuple).
+        """Whether a variable has no value here: an argument that nobody saw, one that is no one number (a tuple), or a
+        dimension that is not there.
 
         Or another value than the module has: a bias that it was constructed with, and that was taken away again.
         """
-        key = (call_site(call), id(run.model))
-        if key not in self._unresolved:
-            observer = self._observer(run)
-            paths = [p for p in self.interfaces[call.class_path].values() if p.startswith("init.")]
-            given = constructor_arguments(call.module)
-            gone = (p.removeprefix("init.") for p in paths)
-            self._unresolved[key] = any(given.get(n) is True and getattr(call.module, n, n) is None for n in gone)
+        if id(call) not in self._unresolved:
+            given, paths = constructor_arguments(call.module), self.interfaces[call.class_path].values()
+            named = (p.removeprefix("init.") for p in paths if p.startswith("init."))
+            unbound = any(given.get(n) is True and getattr(call.module, n, n) is None for n in named)
             try:
-                for path in paths:
-                    observer.resolve(path, call)
+                self._observer(run).bindings(call)
             except LookupError:
-                self._unresolved[key] = True
-        return self._unresolved[key]
+                unbound = True
+            # With the call, so that its id is given to no other one meanwhile.
+            self._unresolved[id(call)] = (call, unbound)
+        return self._unresolved[id(call)][1]
 
     def _written_in(self, call: Call, class_path: str) -> bool:
         """Whether a call is made by the class, or inside of calls that are written out in it."""

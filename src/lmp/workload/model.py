@@ -122,7 +122,7 @@ class ModelWorkload:
         for path in self._same.values():
             attribute = path.rpartition(".")[2]
             object.__setattr__(part, aliases.get(attribute, attribute), values.get(LAYERS, self.defaults[LAYERS]))
-        with torch.device("meta"), initialization.no_init_weights(), recording():
+        with torch.device("meta"), initialization.no_init_weights(), recording(), _of_the_models_dtype():
             model = self._constructed(config)
             # Skipping the initialisation skips the tying of weights, which decides what counts as a parameter.
             model.tie_weights()
@@ -204,7 +204,7 @@ class ModelWorkload:
         parameters = inspect.signature(self.model_class.forward).parameters
         others = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
         asked = "use_cache" in parameters or (others and CACHE in parameters)
-        extra: dict[str, Any] = {"use_cache": True} if asked else {}
+        extra = {"use_cache": True} if asked else {}
         model, point = self.build(self.defaults), {**self.defaults, "batch_size": 1, "seq_len": 2}
         with torch.no_grad(), answered(self.asked):
             output = self.inputs.choose(lambda given: model(**given, **extra), point)
@@ -213,10 +213,6 @@ class ModelWorkload:
         again = [n for n, v in returned.items() if v is not None and not isinstance(v, torch.Tensor)]
         self.has_cache = asked and bool(again) and self.inputs.grows
         self.cache_name = next((name for name in again if name in parameters), CACHE)
-        if self.has_cache:
-            extra[self.cache_name] = returned[self.cache_name]
-            with torch.no_grad(), answered(self.asked):
-                self.inputs.choose_later(lambda given: model(**given, **extra), point, output)
         self.has_tokens, self.called_with = self.inputs.has_tokens, self.inputs.shown()
 
     def _lengthen(self) -> None:
@@ -260,12 +256,12 @@ class ModelWorkload:
         if not self.has_cache:
             return {}
         failed = self._failing_with_cache()
-        if failed and self.inputs.can_repeat:
-            # Some models are called with all tokens, and find out themselves which of them are new.
-            self.inputs.repeats = True
+        for way in self.inputs.other_ways() if failed else ():
+            setattr(self.inputs, way, True)
             again = self._failing_with_cache()
-            self.inputs.repeats = len(again) < len(failed)
-            failed = again if self.inputs.repeats else failed
+            if len(again) < len(failed):
+                return again
+            setattr(self.inputs, way, False)
         return failed
 
     def _failing_with_cache(self) -> dict[str, Exception]:
@@ -409,6 +405,26 @@ def _kind(layer: torch.nn.Module, own: Collection[tuple[str, str]] = ()) -> Any:
         }
         description.append((name, type(module).__qualname__, tuple(sorted(plain.items(), key=lambda kv: kv[0]))))
     return tuple(description)
+
+
+@contextlib.contextmanager
+def _of_the_models_dtype() -> Iterator[None]:
+    """While active, ``torch.FloatTensor(2, 3)`` has the default dtype and device, as weights have once they are loaded.
+
+    The old constructor knows neither: weights that it makes stay float32, and on the CPU.
+    """
+    original = torch.FloatTensor
+
+    def made(*sizes: Any) -> torch.Tensor:
+        plain = all(isinstance(size, (int, torch.SymInt)) for size in sizes)
+        found: torch.Tensor = torch.empty(sizes) if plain else original(*sizes)
+        return found
+
+    torch.FloatTensor = made
+    try:
+        yield
+    finally:
+        torch.FloatTensor = original
 
 
 def _refusal(error: Exception) -> Refusal | None:

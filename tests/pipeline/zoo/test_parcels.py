@@ -30,7 +30,7 @@ def request(folder: Path) -> Request:
 
 
 def test_a_parcel_comes_back_as_it_was(tmp_path: Path) -> None:
-    files = {PLACE: TEXT, ".zoo/configs/ant.json": "{}"}
+    files = {PLACE: TEXT, ".zoo/configs/base/ant.json": "{}"}
     parcel = Parcel("tcp://a:1", ENTRY, files)
     assert unpacked(parcel.packed()) == parcel
     found = checked(unpacked(parcel.packed()), request(tmp_path))
@@ -54,7 +54,7 @@ def test_results_at_a_config_that_was_made_consistent(tmp_path: Path) -> None:
         f"a/b/{PLACE}",
         f"{analyses.LINEAR}/other.json",
         "module_analysis.json",
-        ".zoo/configs/bee.json",
+        ".zoo/configs/base/bee.json",
         ".zoo/base/ant.json",
         "torch.nn.Other/module_analysis.json",
     ],
