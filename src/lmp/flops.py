@@ -115,6 +115,7 @@ TABLE: dict[str, ScalarOps] = {
     "native_group_norm": ScalarOps(5, 0, 4, "add, subtract, square, add, scale; a weight 1 more, a bias 1 more"),
     "_fused_rms_norm": ScalarOps(3, 0, 3, "square, add, scale; divide, add eps, rsqrt a row; a weight 1 more"),
     "native_batch_norm": ScalarOps(2, 0, 2, "subtract, scale; add eps, rsqrt a channel; weight and bias 1 more each"),
+    "_weight_norm_interface": ScalarOps(3, 0, 2, "v * g / |v|: square, add, scale; a square root and a division a row"),
     # pooling and resampling
     "max_pool": ScalarOps(definition="one comparison an element of each window"),
     "avg_pool": ScalarOps(definition="one addition an element of each window, one division a result"),

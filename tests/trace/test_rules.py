@@ -404,6 +404,12 @@ def test_group_norm():
     assert flops(found) == (0, 60 * 5 + 6 * 4)
 
 
+def test_weight_norm():
+    # v of 4 x 6 with a norm a row: 24 squares, additions and products, 4 roots and quotients
+    found = run("_weight_norm_interface", (4, 6), v=w(4, 6), g=w(4, 1), dim=0)
+    assert flops(found) == (0, 24 * 3 + 4 * 2)
+
+
 @pytest.mark.parametrize("name", ["native_batch_norm", "_native_batch_norm_legit_no_training"])
 def test_batch_norm(name: str):
     # 60 elements: subtract, scale, weight, bias; 6 channels: add eps, rsqrt

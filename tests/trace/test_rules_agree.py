@@ -216,6 +216,7 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "layer_norm without weights": lambda m, a: F.layer_norm(a.x, (4,)),
     "rms_norm": lambda m, a: F.rms_norm(a.x, (4,), m.scale),
     "group_norm": lambda m, a: F.group_norm(a.image, 2, m.scale, m.scale),
+    "weight norm": lambda m, a: torch.ops.aten._weight_norm_interface(a.x, a.x.mean(-1, keepdim=True), 0),
     "batch_norm": lambda m, a: F.batch_norm(a.image, m.scale, m.scale, m.scale, m.scale),
     "max_pool2d": lambda m, a: F.max_pool2d(a.image, 2),
     "avg_pool2d": lambda m, a: F.avg_pool2d(a.image, (2, 4)),

@@ -202,6 +202,9 @@ class Deriver:
                 if call.class_path in self.nameless:
                     self.written_out.add(site)
                     continue
+                if call.class_path in self.interfaces and self._unbound(call, run):
+                    self.written_out.add(site)
+                    continue
                 if call.class_path not in self.alone:
                     continue
                 given = {name for name, _ in input_tensors(call)}

@@ -387,6 +387,14 @@ register(
 register("native_layer_norm", category="normalization", scalar_flops=_norm(_normalised_rows, "native_layer_norm"))
 register("_fused_rms_norm", category="normalization", scalar_flops=_norm(_normalised_rows, "_fused_rms_norm"))
 register(
+    "_weight_norm_interface",
+    category="normalization",
+    scalar_flops=lambda op: (
+        TABLE["_weight_norm_interface"].per_input * op.arguments["v"].elements
+        + TABLE["_weight_norm_interface"].per_row * op.arguments["g"].elements
+    ),
+)
+register(
     "native_group_norm",
     category="normalization",
     scalar_flops=_norm(lambda op, x: x.shape[0] * op.arguments["group"], "native_group_norm"),

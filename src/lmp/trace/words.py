@@ -68,6 +68,7 @@ NAMES = {
     "floor_divide": "integer quotient",
     "native_layer_norm": "layer normalization",
     "native_group_norm": "group normalization",
+    "_weight_norm_interface": "weight normalization",
     "native_batch_norm": "batch normalization",
     "_native_batch_norm_legit_no_training": "batch normalization",
     "_fused_rms_norm": "RMS normalization",

@@ -429,6 +429,8 @@ SPECIAL: dict[str, Callable[[Operation, int, int, table.ScalarOps], int]] = {
     "_fused_rms_norm": _normalised(_last_dims),
     "native_group_norm": _normalised(_groups),
     "native_batch_norm": _normalised(_channels),
+    # One norm for each element of g.
+    "_weight_norm_interface": lambda op, first, out, entry: entry.per_row * op.given["g"].numel(),
     "_trilinear": _bilinear,
     "linalg_solve_triangular": _triangular,
 }

@@ -300,8 +300,9 @@ class ModelWorkload:
                 for index, layer in enumerate(lists[path]):
                     seen.setdefault(_kind(layer, own), index)
                 first.update(seen.values())
-            if len(first) == counts[name] > 2 and "input_ids" not in self.inputs.main:
-                continue  # stages, each of its own kind: there are no more and no fewer of them
+            staged = len(first) == counts[name] > 2 or (name != LAYERS and len(first) > 1)
+            if staged and "input_ids" not in self.inputs.main:
+                continue  # stages, each with sizes of its own: there are no more and no fewer of them
             needed = max(first) + 1
             self.full_layers[name] = counts[name]
             self.stacks |= long
