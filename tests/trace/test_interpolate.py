@@ -46,3 +46,10 @@ def test_as_many_samples_as_coefficients_prove_nothing() -> None:
     # a constant goes through any single sample; a second and a third one that agree make it an answer
     assert polynomial(samples(lambda b, s, c: 5, [(1, 1, 0)])) is None
     assert polynomial(samples(lambda b, s, c: 5, [(1, 1, 0), (2, 1, 0), (1, 5, 7)])) == parse("5")
+
+
+def test_without_tokens_the_batch_alone_says_what_changes() -> None:
+    # 7 * batch + 2, where a term in seq_len, which is 5 in every sample, would fit as well.
+    points = [(b, 5, 0) for b in (2, 5, 6, 8, 11)]
+    found = polynomial(samples(lambda b, s, c: 7 * b + 2, points), tokens=False)
+    assert found == simplify(parse("7 * {batch_size} + 2"))

@@ -121,6 +121,7 @@ def test_views_and_allocations_are_free() -> None:
         x.new_empty(3)
         torch.unsafe_chunk(x, 2, dim=-1)
         torch.ops.aten._unsafe_view(x, [12])
+        torch.empty_like(x).as_strided_([4, 3], [3, 1])
 
     check(counted(free, new(3, 4)))
 

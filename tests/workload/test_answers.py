@@ -51,3 +51,31 @@ def test_torch_is_as_before() -> None:
     with pytest.raises(ZeroDivisionError), answered({}):
         raise ZeroDivisionError
     assert (torch.Tensor.__bool__, torch.Tensor.item) == before
+
+
+def test_a_mask_that_is_indexed_with_hits_everywhere() -> None:
+    asked: Asked = {}
+    rows, mask = torch.empty(4, 3, device="meta"), torch.empty(4, dtype=torch.bool, device="meta")
+    with answered(asked):
+        assert rows[mask].shape == (4, 3)
+        rows[mask] = torch.empty(4, 3, device="meta")
+    assert len(asked) == 2
+    real = torch.tensor([True, False, True, True])
+    with answered(asked):
+        assert torch.zeros(4, 3)[real].shape == (3, 3)
+    assert len(asked) == 2
+    with pytest.raises(NotImplementedError):
+        rows[mask]
+
+
+def test_a_number_without_data_can_be_compared_and_nothing_else() -> None:
+    asked: Asked = {}
+    with answered(asked):
+        number = torch.empty((), dtype=torch.int64, device="meta").item()
+        assert number <= 3
+        assert number > 3
+        with pytest.raises(TraceFailed, match="reads a number out of a tensor"):
+            number + 1
+        with pytest.raises(TraceFailed, match="reads a number out of a tensor"):
+            int(number)
+    assert len(asked) == 2

@@ -69,3 +69,25 @@ def test_a_model_that_finds_the_new_tokens_itself_is_given_all(workload: Any) ->
     found = workload("cpmant", "CpmAntForCausalLM")
     assert found.inputs.repeats
     decodes(found)
+
+
+def test_a_phase_that_the_model_refuses_is_no_failure(workload: Any) -> None:
+    from lmp.pipeline.points import held_out_points
+    from lmp.trace.runs import Runs
+
+    found = workload("prophetnet", "ProphetNetForCausalLM")
+    assert list(found.refused) == ["chunked prefill"]
+    assert found.refused["chunked prefill"].text.startswith("AssertionError: At the moment `use_cache`")
+    labels = [label for label, _ in held_out_points(found)]
+    assert not any("chunked" in label for label in labels)
+    assert "decode" in labels
+    assert Runs(found, "").start_point()["cache_len"] == 0
+
+
+def test_weights_of_the_old_constructor_are_of_the_models_dtype(workload: Any) -> None:
+    import torch
+
+    found = workload("xlnet", "XLNetLMHeadModel")
+    attention = found.build(found.hints).transformer.layer[0].rel_attn
+    assert (attention.q.dtype, attention.q.device.type) == (torch.bfloat16, "meta")
+    assert torch.FloatTensor(2).dtype == torch.float32

@@ -32,7 +32,7 @@ from lmp.store.fingerprint import fingerprint
 from lmp.trace.engine import Setting, TraceEngine
 from lmp.verify.judge import Point, judge, observe
 from lmp.workload.arguments import constructor_arguments, holds_given_modules
-from lmp.workload.base import Workload
+from lmp.workload.base import CHUNKED, Refusal, Workload, refused_by
 from lmp.workload.calls import Call
 from lmp.workload.load import check_torch_file, load_class, load_own, quiet_warnings, use_transformers_tree
 from lmp.workload.model import ModelWorkload, config_from, find_host, shared_with_encoder, takes_config
@@ -111,6 +111,9 @@ class Making:
             engine.deriver.runs.explore_layers()
         found: list[Outcome] = []
         called = self._called_first(engine)
+        # A class that is made while the model is built, as of a weight with a norm of its own, has no source.
+        engine.deriver.nameless |= {class_path for class_path in called if not _is_there(class_path)}
+        called = [class_path for class_path in called if class_path not in engine.deriver.nameless]
         # Where the encoder and the decoder of another model share classes, one run of that model serves them all.
         for class_path in reversed(called[:-1]):
             if takes_config(load_class(class_path)) and self._is_elsewhere(class_path):
@@ -127,12 +130,24 @@ class Making:
                     found += self._known(engine, class_path)
             except (TraceFailed, VerificationFailed):
                 if class_path == name:
-                    raise
+                    found.append(self._in_operators(engine, called))
+                    continue
                 # What cannot be said of a module for any sizes, or for each of its calls, can be said of the operators
                 # that run in this model: they are written out where it is called.
                 engine.deriver.nameless.add(class_path)
                 engine.deriver.interfaces.pop(class_path, None)
         return found
+
+    def _in_operators(self, engine: TraceEngine, called: Sequence[str]) -> Outcome:
+        """The class itself without a reference to any other: every operator below it at the line that leads there.
+
+        Raises what the class's own analysis did where there is nothing to write out.
+        """
+        others = set(called[:-1])
+        engine.deriver.nameless |= others
+        for class_path in others:
+            engine.deriver.interfaces.pop(class_path, None)
+        return self._here(engine, called[-1])
 
     def _known(self, engine: TraceEngine, class_path: str) -> list[Outcome]:
         """A called class that is analysed by itself, and those that it calls; references to it can then be bound."""
@@ -195,6 +210,7 @@ class Making:
         analysis = engine.analyse(name, source.record(), lambda full: self.held_out(in_order, full), numbers_alone)
         if isinstance(self.workload, ModelWorkload):
             analysis = analysis.model_copy(update={"decisions": self._answered(self.workload, name)})
+            analysis = self._without_refused(analysis)
         if name == self.source.class_path:
             analysis = analysis.model_copy(update=self._about(analysis))
         self.session.progress(name, "verifying")
@@ -252,11 +268,25 @@ class Making:
 
     def _answered(self, workload: ModelWorkload, class_path: str) -> list[Decision]:
         """Questions about data that the class's calls were answered, without data, with yes."""
-        return [
+        asked = [
             Decision(file=self.file_of(file), line=line, code=line_text(Path(file), line), taken=["true"])
             for (file, line), classes in sorted(workload.asked.items())
             if class_path in classes
         ]
+        here = self.source.class_path == class_path
+        return [*asked, *(self._refusal(phase, said) for phase, said in workload.refused.items() if here)]
+
+    def _refusal(self, phase: str, said: Refusal) -> Decision:
+        """A phase that the model refuses, which is therefore none of those that were judged."""
+        file, code = self.file_of(said.file), line_text(Path(said.file), said.line)
+        return Decision(file=file, line=said.line, code=code, taken=[f"no {phase}: {said.text}"])
+
+    def _without_refused(self, analysis: ModuleAnalysis) -> ModuleAnalysis:
+        """The analysis with the condition under which its model runs at all."""
+        if CHUNKED not in refused_by(self.workload) or not {"seq_len", "cache_len"} <= analysis.parameters.keys():
+            return analysis
+        condition = "{cache_len} == 0 or {seq_len} == 1"
+        return analysis.model_copy(update={"assumptions": [*analysis.assumptions, condition]})
 
     def _hold_structure(self) -> bool:
         """Keep the values that decide which modules there are: formulas may hold for one structure only."""
@@ -446,3 +476,12 @@ class Making:
             for tree in trees.values():
                 if path.resolve().is_relative_to(tree.package_dir.resolve()):
                     yield tree, tree.package_dir / path.resolve().relative_to(tree.package_dir.resolve())
+
+
+def _is_there(class_path: str) -> bool:
+    """Whether a class stands in a module under its name."""
+    try:
+        load_class(class_path)
+    except NotFound:
+        return False
+    return True

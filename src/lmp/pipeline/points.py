@@ -6,7 +6,7 @@ import contextlib
 import itertools
 from collections.abc import Collection, Iterable
 
-from lmp.workload.base import Workload
+from lmp.workload.base import CHUNKED, Workload, refused_by
 
 FACTORS = (8, 2, 4, 16)
 """Powers of two: they change the sizes apart and keep most of what divides."""
@@ -72,7 +72,8 @@ def held_out_points(workload: Workload, held: Collection[str] = ()) -> list[tupl
             *([_point("chunked prefill across the window", own, (2, 12, window - 5))] if window > 5 else []),
             *([_point("chunked prefill inside the window", own, (2, 3, window - 5))] if 5 < window < 64 else []),
         ]
-    return points
+    refused = tuple(refused_by(workload))
+    return [(label, values) for label, values in points if not refused or not label.startswith(refused)]
 
 
 def _point(label: str, values: dict[str, int], shape: tuple[int, int, int]) -> tuple[str, dict[str, int]]:
@@ -190,6 +191,8 @@ def _modules(workload: Workload, values: dict[str, int]) -> list[tuple[str, str]
 
 def _runs(workload: Workload, values: dict[str, int], shape: tuple[int, int, int] = (2, 3, 4)) -> bool:
     batch, new, cached = shape
+    if CHUNKED in refused_by(workload) and new > 1:
+        cached = 0
     point = {**values, "batch_size": batch, "seq_len": new, "cache_len": cached if workload.has_cache else 0}
     try:
         workload.run(workload.build(point), point, contextlib.nullcontext())

@@ -45,6 +45,7 @@ class Deriver:
         """Classes of which there is no analysis: what they do is written out where they are called."""
         self.written_out: set[CallSite] = set()
         self._observed: dict[int, list[Observation]] = {}
+        self._unresolved: dict[int, tuple[Call, bool]] = {}
         self._looked_at: set[tuple[Run, str, int, int]] = set()
         """Runs that were searched for calls to be written out, and what was known then."""
 
@@ -200,10 +201,11 @@ class Deriver:
                     continue
                 if call.class_path in self.nameless:
                     self.written_out.add(site)
+                    continue
                 if call.class_path not in self.alone:
                     continue
                 given = {name for name, _ in input_tensors(call)}
-                more = (given - self.alone[call.class_path]) | self._unknown(call)
+                more = (given - self.alone[call.class_path]) or self._unbound(call, run)
                 fewer = self.others.get(call.class_path, frozenset()) - given
                 unlike = self.unlike.get(call.class_path)
                 misfit = run.sizes is None and self._misfits(call)
@@ -229,11 +231,23 @@ class Deriver:
                     return True
         return False
 
-    def _unknown(self, call: Call) -> set[str]:
-        """Arguments of the constructor that nobody saw, as of a module that was made when its file was imported."""
-        paths = self.interfaces[call.class_path].values()
-        wanted = {p.removeprefix("init.").partition(".")[0].partition("[")[0] for p in paths if p.startswith("init.")}
-        return wanted - constructor_arguments(call.module).keys()
+    def _unbound(self, call: Call, run: Run) -> bool:
+        """Whether a variable has no value here: an argument that nobody saw, one that is no one number (a tuple), or a
+        dimension that is not there.
+
+        Or another value than the module has: a bias that it was constructed with, and that was taken away again.
+        """
+        if id(call) not in self._unresolved:
+            given, paths = constructor_arguments(call.module), self.interfaces[call.class_path].values()
+            named = (p.removeprefix("init.") for p in paths if p.startswith("init."))
+            unbound = any(given.get(n) is True and getattr(call.module, n, n) is None for n in named)
+            try:
+                self._observer(run).bindings(call)
+            except LookupError:
+                unbound = True
+            # With the call, so that its id is given to no other one meanwhile.
+            self._unresolved[id(call)] = (call, unbound)
+        return self._unresolved[id(call)][1]
 
     def _written_in(self, call: Call, class_path: str) -> bool:
         """Whether a call is made by the class, or inside of calls that are written out in it."""

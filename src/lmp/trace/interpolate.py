@@ -20,15 +20,18 @@ SPARE = 2
 """Samples beyond the number of coefficients that a polynomial must go through."""
 
 
-def polynomial(samples: Sequence[Sample], counts: Sequence[Expr] = (), cached: Sequence[Expr] = ()) -> Expr | None:
+def polynomial(
+    samples: Sequence[Sample], counts: Sequence[Expr] = (), cached: Sequence[Expr] = (), tokens: bool = True
+) -> Expr | None:
     """The polynomial of fewest terms, of those that are tried, that says what the samples say; None if none does.
 
     ``counts`` are sizes that follow from the tokens, as the number of chunks; ``cached`` what may stand for the cache.
+    Without ``tokens``, the batch alone changes.
     """
     few = samples[:: max(1, len(samples) // FEW)]
     wanted = [Fraction(s.value) for s in few]
     known: dict[Expr, list[Fraction]] = {}
-    for terms in _bases(counts, cached or (var("cache_len"),)):
+    for terms in _bases(counts, cached or (var("cache_len"),)) if tokens else _of_batches():
         for term in terms:
             if term not in known:
                 known[term] = [Fraction(evaluate(term, s.point.values)) for s in few]
@@ -63,6 +66,12 @@ def _bases(counts: Sequence[Expr], cached: Sequence[Expr]) -> list[list[Expr]]:
     for n in counts:
         found += [[*linear, b * n, n], [*linear, b * n, n, b * n * s, n * s, b * n * n, n * n]]
     return found
+
+
+def _of_batches() -> list[list[Expr]]:
+    b = var("batch_size")
+    one = num(1)
+    return [[one], [b], [b, one], [b * b, b, one]]
 
 
 def _solved(columns: list[list[Fraction]], wanted: list[Fraction]) -> list[Fraction] | None:

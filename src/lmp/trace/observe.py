@@ -346,6 +346,8 @@ def _as_size(value: Any, size: Callable[[Any], Size]) -> Size:
         return 1
     if isinstance(value, (int, torch.SymInt)):
         return size(value)
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
     if isinstance(value, (list, tuple)) and value and all(isinstance(v, (int, torch.SymInt)) for v in value):
         sizes = [size(v) for v in value]
         if all(s == sizes[0] for s in sizes):

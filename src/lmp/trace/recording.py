@@ -181,7 +181,7 @@ def _is_free(func: Any) -> bool:
     """Views (every result aliases an argument that is not written), allocations and questions about a tensor."""
     schema = func._schema
     name = schema.name.split("::")[1]
-    if name.startswith(("empty", "new_empty")) or name in ("_unsafe_view", "detach", "lift_fresh"):
+    if name.startswith(("empty", "new_empty")) or name in ("_unsafe_view", "detach", "lift_fresh", "as_strided_"):
         return True
     if schema.name.startswith("prim::") or name.startswith("sym_"):
         return True

@@ -9,6 +9,8 @@ code turned into a plain integer itself. What was asked in the analysed source i
 from __future__ import annotations
 
 import contextlib
+import functools
+import json
 import numbers
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -212,7 +214,7 @@ def symbolic_int(module_names: Iterable[str]) -> Iterator[None]:
     for module in modules:
         vars(module)["int"] = SymbolicInteger
     try:
-        with _in_configs(), _not_tracing():
+        with _in_configs(), _in_json(), _as_dtype(), _not_tracing():
             yield
     finally:
         for module in modules:
@@ -276,3 +278,48 @@ def _not_tracing() -> Iterator[None]:
         yield
     finally:
         vars(checks)["is_fake_tensor"] = original
+
+
+@contextlib.contextmanager
+def _in_json() -> Iterator[None]:
+    """While active, a symbolic size is written in JSON by its expression: configs are written out to be logged."""
+    original = json.JSONEncoder.default
+
+    def default(self: json.JSONEncoder, value: Any) -> Any:
+        return str(value) if isinstance(value, (torch.SymInt, torch.SymFloat)) else original(self, value)
+
+    json.JSONEncoder.default = default  # type: ignore[assignment,method-assign]
+    try:
+        yield
+    finally:
+        json.JSONEncoder.default = original  # type: ignore[method-assign]
+
+
+_FACTORIES = ("arange", "empty", "full", "ones", "tensor", "zeros")
+
+
+@contextlib.contextmanager
+def _as_dtype() -> Iterator[None]:
+    """While active, what stands for ``int`` in sources is a dtype to the functions that make tensors, as ``int`` is."""
+    originals = {name: getattr(torch, name) for name in _FACTORIES}
+
+    def taking(make: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(make)
+        def made(*args: Any, **kwargs: Any) -> Any:
+            if kwargs.get("dtype") is SymbolicInteger:
+                kwargs["dtype"] = torch.int64
+            return make(*args, **kwargs)
+
+        return made
+
+    for name, make in originals.items():
+        setattr(torch, name, taking(make))
+    try:
+        yield
+    finally:
+        for name, make in originals.items():
+            setattr(torch, name, make)
+
+
+# NumPy asks an object that it does not know for a method of the function's name.
+torch.SymInt.sqrt = torch.sym_sqrt

@@ -238,7 +238,7 @@ class Table:
                 path = tuple(self.fitter.holds(c, sample.point) for c in (*kinds, *told))
                 groups.setdefault(path, []).append(sample)
             for samples in groups.values():
-                formula = polynomial(samples, loops, [var("cache_len"), *kept])
+                formula = polynomial(samples, loops, [var("cache_len"), *kept], self.runs.workload.has_tokens)
                 if formula is not None:
                     found[formula] = None
         return list(found)
@@ -530,7 +530,7 @@ class Table:
                 tensor = dict(input_tensors(call)).get(name)
                 if tensor is not None and dim < tensor.dim():
                     samples.append(Sample(Point(self.variables.numbers(run, call)), int(tensor.shape[dim])))
-        found = polynomial(samples)
+        found = polynomial(samples, tokens=self.runs.workload.has_tokens)
         if found is None or isinstance(found, Num):
             return samples[0].value
         return found

@@ -132,8 +132,8 @@ def is_view(func: Any) -> bool:
     return bool(returns) and all(r.alias_info is not None and not r.alias_info.is_write for r in returns)
 
 
-UNMARKED_VIEWS = frozenset({"_unsafe_view", "unsafe_split", "unsafe_split_with_sizes"})
-"""Share their input's memory, though their schema does not say so."""
+UNMARKED_VIEWS = frozenset({"_unsafe_view", "unsafe_split", "unsafe_split_with_sizes", "as_strided"})
+"""Share their input's memory, though their schema does not say so, as that of as_strided_(), which changes strides."""
 
 ALLOCATIONS = frozenset(
     {"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"},

@@ -25,15 +25,17 @@ Asked = dict[Question, set[str]]
 
 _TORCH = str(Path(torch.__file__).parent) + "/"
 _HERE = __file__
+_CONTEXTS = str(contextlib.__file__)
 
 
 @contextlib.contextmanager
 def answered(asked: Asked) -> Iterator[None]:
     """While active, a truth value asked of a tensor without data is True, and put down in ``asked``.
 
-    A number asked of one raises TraceFailed with the line that asks.
+    So is each place of a mask that another tensor is indexed with, and each comparison of a number that was read out of
+    a tensor. What else is done with such a number raises TraceFailed with the line that reads it.
     """
-    originals = {name: getattr(torch.Tensor, name) for name in ("__bool__", "item")}
+    originals = {name: getattr(torch.Tensor, name) for name in ("__bool__", "item", "__getitem__", "__setitem__")}
 
     def truth(tensor: torch.Tensor) -> bool:
         if not tensor.is_meta and tensor.device.type != "meta":
@@ -46,14 +48,23 @@ def answered(asked: Asked) -> Iterator[None]:
             return originals["item"](tensor)
         if tensor.dtype == torch.bool:
             return truth(tensor)
-        file, line = _asking()
-        raise TraceFailed(
-            f"{Path(file).name}:{line} reads a number out of a tensor: what follows depends on data, not on shapes.\n"
-            "lmp runs modules without data; it has no rule for this."
-        )
+        return _Number(_asking(), asked)
+
+    def get(tensor: torch.Tensor, index: Any) -> Any:
+        masks = _masks(index)
+        if not masks:
+            return originals["__getitem__"](tensor, index)
+        with _all_hit(masks, asked):
+            return originals["__getitem__"](tensor, index)
+
+    def put(tensor: torch.Tensor, index: Any, value: Any) -> None:
+        with _all_hit(_masks(index), asked):
+            originals["__setitem__"](tensor, index, value)
 
     torch.Tensor.__bool__ = truth
     torch.Tensor.item = item
+    torch.Tensor.__getitem__ = get
+    torch.Tensor.__setitem__ = put
     try:
         yield
     finally:
@@ -61,10 +72,60 @@ def answered(asked: Asked) -> Iterator[None]:
             setattr(torch.Tensor, name, original)
 
 
+class _Number:
+    """A number that was read out of a tensor without data: any comparison of it is answered yes."""
+
+    def __init__(self, read: Question, asked: Asked) -> None:
+        self._read, self._asked = read, asked
+
+    def _yes(self, other: Any) -> bool:
+        self._asked.setdefault(_asking(), set()).update(_running())
+        return True
+
+    def _refuse(self, *args: Any) -> Any:
+        file, line = self._read
+        raise TraceFailed(
+            f"{Path(file).name}:{line} reads a number out of a tensor: what follows depends on data, not on shapes.\n"
+            "lmp runs modules without data; it has no rule for this."
+        )
+
+    __lt__ = __le__ = __gt__ = __ge__ = __eq__ = __ne__ = _yes
+    __hash__ = __bool__ = __int__ = __float__ = __index__ = __iter__ = __len__ = __neg__ = _refuse
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __mod__ = __rmod__ = __pow__ = __rpow__ = _refuse
+    __floordiv__ = __rfloordiv__ = __truediv__ = __rtruediv__ = _refuse
+
+
+def _masks(index: Any) -> list[torch.Tensor]:
+    """Masks without data in an index."""
+    parts = index if isinstance(index, tuple) else (index,)
+    return [p for p in parts if isinstance(p, torch.Tensor) and p.dtype == torch.bool and p.device.type == "meta"]
+
+
+@contextlib.contextmanager
+def _all_hit(masks: list[torch.Tensor], asked: Asked) -> Iterator[None]:
+    """While active, these masks are true everywhere."""
+    if not masks:
+        yield
+        return
+    from torch.fx.experimental import _config
+
+    asked.setdefault(_asking(), set()).update(_running())
+    for mask in masks:
+        if hasattr(mask, "nonzero_memo"):  # of a run with symbolic sizes
+            mask.nonzero_memo = mask.numel()
+    before, _config.meta_nonzero_assume_all_nonzero = _config.meta_nonzero_assume_all_nonzero, True
+    try:
+        yield
+    finally:
+        _config.meta_nonzero_assume_all_nonzero = before
+
+
 def _asking() -> Question:
     """The nearest line outside of torch and of this file."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename.startswith((_TORCH, _HERE)):
+    while frame is not None and (
+        frame.f_code.co_filename.startswith((_TORCH, _HERE)) or frame.f_code.co_filename == _CONTEXTS
+    ):
         frame = frame.f_back
     return (frame.f_code.co_filename, frame.f_lineno) if frame is not None else ("", 0)
 

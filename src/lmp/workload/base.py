@@ -17,6 +17,19 @@ OWN_PLACE = frozenset({"layer_idx", "layer_id", "layer_index", "layer_number", "
 """Attributes that say where in its list a layer stands; they make no other kind of layer."""
 
 
+CHUNKED = "chunked prefill"
+"""Several new tokens after cached ones."""
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A line at which a model says itself that it does not run in a phase."""
+
+    file: str
+    line: int
+    text: str
+
+
 @dataclass(frozen=True)
 class Variable:
     """A free variable of formulas: where its value comes from, and the value it has by default."""
@@ -67,3 +80,9 @@ class Workload(Protocol):
         ``before`` is entered around the call that fills the cache.
         """
         ...
+
+
+def refused_by(workload: Workload) -> Mapping[str, Refusal]:
+    """The phases in which a workload's model says that it does not run; only models with a cache can have any."""
+    found: Mapping[str, Refusal] = getattr(workload, "refused", {})
+    return found

@@ -74,8 +74,10 @@ class Segment:
 
 def package_dir(module: torch.nn.Module) -> str:
     """Folder whose files count as source of this module's class; ``torch/nn`` for PyTorch's own modules."""
-    name = type(module).__module__.split(".")[0]
-    if name == "torch":
+    # A class may have its forward() from one of torch.nn: then its lines are there.
+    forward = type(module).forward
+    origin = type(module).__module__ if forward is torch.nn.Module.forward else forward.__module__
+    if "torch" in (name.partition(".")[0] for name in (type(module).__module__, origin)):
         return str(_TORCH_NN) + "/"
     return folder_of(type(module))
 

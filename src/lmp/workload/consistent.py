@@ -7,7 +7,6 @@ change is told as text, with what it follows from. No rule knows a model.
 
 from __future__ import annotations
 
-import contextlib
 import copy
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -126,15 +125,8 @@ def _tried(model_class: type[Any], stated: Content) -> tuple[Any, Failure | None
     try:
         config = model_class.config_class.from_dict(copy.deepcopy(stated))
         workload = ModelWorkload(model_class, copy.deepcopy(config))
-        for point in phases(workload):
-            workload.run(workload.build(point), point, contextlib.nullcontext())
+        for error in workload.failed.values():
+            return config, failure_of(error)
     except Exception as error:
         return config, failure_of(error)
     return config, None
-
-
-def phases(workload: ModelWorkload) -> Iterator[dict[str, int]]:
-    """A point in each phase."""
-    shapes = ((2, 5, 0), (2, 1, 7), (2, 5, 7)) if workload.has_cache else ((2, 5, 0),)
-    for batch, new, cached in shapes:
-        yield {**workload.defaults, "batch_size": batch, "seq_len": new, "cache_len": cached}

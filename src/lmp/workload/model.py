@@ -17,8 +17,8 @@ from torch._guards import detect_fake_mode
 from lmp.errors import LmpError, MissingDependency, TraceFailed, UsageError
 from lmp.workload.answers import Asked, answered
 from lmp.workload.arguments import recording
-from lmp.workload.base import OWN_PLACE, Variable
-from lmp.workload.failures import missing_package
+from lmp.workload.base import CHUNKED, OWN_PLACE, Refusal, Variable
+from lmp.workload.failures import failure_of, missing_package
 from lmp.workload.model_inputs import Inputs, has_decoder_inputs
 from lmp.workload.shapes import ENCODER_LENGTH
 
@@ -72,6 +72,10 @@ class ModelWorkload:
         self.full_layers: dict[str, int] = {}
         self.in_order: dict[str, int] = {}
         self.stacks: set[str] = set()
+        self.refused: dict[str, Refusal] = {}
+        """Phases in which the model says that it does not run."""
+        self.failed: dict[str, Exception] = {}
+        """Phases that do not run for another reason, and what they end with."""
         self._same: dict[str, str] = {}
         """Other names of the config for the number of layers, with their paths: they are no variables."""
         self._has_rule: bool | None = None
@@ -118,7 +122,7 @@ class ModelWorkload:
         for path in self._same.values():
             attribute = path.rpartition(".")[2]
             object.__setattr__(part, aliases.get(attribute, attribute), values.get(LAYERS, self.defaults[LAYERS]))
-        with torch.device("meta"), initialization.no_init_weights(), recording():
+        with torch.device("meta"), initialization.no_init_weights(), recording(), _of_the_models_dtype():
             model = self._constructed(config)
             # Skipping the initialisation skips the tying of weights, which decides what counts as a parameter.
             model.tie_weights()
@@ -207,7 +211,7 @@ class ModelWorkload:
         given = self.inputs.first(point)
         returned = {name: getattr(output, name, None) for name in (CACHE, *parameters) if name not in given}
         again = [n for n, v in returned.items() if v is not None and not isinstance(v, torch.Tensor)]
-        self.has_cache = asked and bool(again)
+        self.has_cache = asked and bool(again) and self.inputs.grows
         self.cache_name = next((name for name in again if name in parameters), CACHE)
         self.has_tokens, self.called_with = self.inputs.has_tokens, self.inputs.shown()
 
@@ -229,6 +233,11 @@ class ModelWorkload:
                 self._chosen, self.defaults = chosen, defaults
         if PREFILL in failed:
             raise failed[PREFILL]
+        said = _refusal(failed[CHUNKED]) if CHUNKED in failed else None
+        # A model that refuses one new token as well has not been called as it wants to be.
+        if said is not None and len(failed) == 1:
+            self.refused = {CHUNKED: said}
+        self.failed = {phase: error for phase, error in failed.items() if phase not in self.refused}
 
     def _leave_more(self, few: int, full: int, left: int) -> None:
         """The fewest layers with which no more than ``left`` phases fail."""
@@ -247,17 +256,17 @@ class ModelWorkload:
         if not self.has_cache:
             return {}
         failed = self._failing_with_cache()
-        if failed and self.inputs.can_repeat:
-            # Some models are called with all tokens, and find out themselves which of them are new.
-            self.inputs.repeats = True
+        for way in self.inputs.other_ways() if failed else ():
+            setattr(self.inputs, way, True)
             again = self._failing_with_cache()
-            self.inputs.repeats = len(again) < len(failed)
-            failed = again if self.inputs.repeats else failed
+            if len(again) < len(failed):
+                return again
+            setattr(self.inputs, way, False)
         return failed
 
     def _failing_with_cache(self) -> dict[str, Exception]:
         failed: dict[str, Exception] = {}
-        for phase, (batch, new, cached) in {"decode": (2, 1, 3), "chunked prefill": (2, 3, 2)}.items():
+        for phase, (batch, new, cached) in {"decode": (2, 1, 3), CHUNKED: (2, 3, 2)}.items():
             point = {**self.defaults, "batch_size": batch, "seq_len": new, "cache_len": cached}
             try:
                 self.run(self.build(point), point, contextlib.nullcontext())
@@ -291,6 +300,8 @@ class ModelWorkload:
                 for index, layer in enumerate(lists[path]):
                     seen.setdefault(_kind(layer, own), index)
                 first.update(seen.values())
+            if len(first) == counts[name] > 2 and "input_ids" not in self.inputs.main:
+                continue  # stages, each of its own kind: there are no more and no fewer of them
             needed = max(first) + 1
             self.full_layers[name] = counts[name]
             self.stacks |= long
@@ -382,13 +393,46 @@ def _kind(layer: torch.nn.Module, own: Collection[tuple[str, str]] = ()) -> Any:
         plain = {
             key: value
             for key, value in vars(module).items()
-            if isinstance(value, (bool, int, str, float, type(None)))
+            if (
+                isinstance(value, (bool, int, str, float, type(None)))
+                # As the kernel and the stride of a convolution.
+                or (isinstance(value, tuple) and all(type(v) is int for v in value))
+            )
             and key not in (*OWN_PLACE, "training")
             and (name, key) not in own
             and not (isinstance(value, float) and "drop" in key)
         }
         description.append((name, type(module).__qualname__, tuple(sorted(plain.items(), key=lambda kv: kv[0]))))
     return tuple(description)
+
+
+@contextlib.contextmanager
+def _of_the_models_dtype() -> Iterator[None]:
+    """While active, ``torch.FloatTensor(2, 3)`` has the default dtype and device, as weights have once they are loaded.
+
+    The old constructor knows neither: weights that it makes stay float32, and on the CPU.
+    """
+    original = torch.FloatTensor
+
+    def made(*sizes: Any) -> torch.Tensor:
+        plain = all(isinstance(size, (int, torch.SymInt)) for size in sizes)
+        found: torch.Tensor = torch.empty(sizes) if plain else original(*sizes)
+        return found
+
+    torch.FloatTensor = made
+    try:
+        yield
+    finally:
+        torch.FloatTensor = original
+
+
+def _refusal(error: Exception) -> Refusal | None:
+    """Where a model's own source raises this; None where something else went wrong in it."""
+    failure = failure_of(error)
+    line = failure.place.rpartition(":")[2]
+    if not failure.code.strip().startswith(("raise ", "assert ")) or not line.isdigit():
+        return None
+    return Refusal(failure.file, int(line), failure.text)
 
 
 def _longer(few: int, full: int) -> Iterator[int]:

@@ -36,6 +36,14 @@ OPTIONAL = (
 )
 """Arguments with a default that models ask for all the same, those first that bring something new."""
 
+PRECOMPUTED: tuple[tuple[str, ...], ...] = (
+    ("position_ids", "cu_seqlens"),
+    ("position_ids", "cu_seqlens", "interp_indices", "interp_weights"),
+    ("position_ids", "cu_seqlens", "window_index", "cu_window_seqlens"),
+    ("position_ids", "cu_seqlens", "interp_indices", "interp_weights", "window_index", "cu_window_seqlens"),
+)
+"""What towers that take a grid of patches can be given beside it, so that they need not compute it from its values."""
+
 Call = tuple[tuple[str, int], ...]
 """Arguments by name, each with the layout that it has."""
 
@@ -99,23 +107,17 @@ class Inputs:
         if self.by_name:
             from transformers.modeling_outputs import BaseModelOutput
 
-            return {"encoder_outputs": BaseModelOutput(last_hidden_state=states), **given}
+            made = BaseModelOutput(last_hidden_state=states)
+            vars(made)["attention_mask"] = None  # none was given to the encoder: nothing is padded
+            return {"encoder_outputs": made, **given}
         return {"encoder_outputs": (states,), **given}
 
-    def choose_later(self, runs: Callable[[Mapping[str, Any]], Any], values: Mapping[str, Any], before: Any) -> None:
-        """Find out in which form the model takes what its encoder has made."""
-        with self.place():
-            for by_name in (False, True) if self.has_decoder else ():
-                self.by_name = by_name
-                with contextlib.suppress(AttributeError):
-                    runs(self.later(values, before))
-                    return
-        self.by_name = False
-
-    @property
-    def can_repeat(self) -> bool:
-        """Whether a call with a cache might be given all tokens, and not the new ones alone."""
-        return not self.has_decoder and "input_ids" in dict(self.call)
+    def other_ways(self) -> tuple[str, ...]:
+        """Switches of this object for other ways to call a model with a cache: see ``by_name`` and ``repeats``."""
+        if self.has_decoder:
+            return ("by_name",)
+        # Some models are called with all tokens, and find out themselves which of them are new.
+        return ("repeats",) if "input_ids" in dict(self.call) else ()
 
     @property
     def grows(self) -> bool:
@@ -152,6 +154,9 @@ class Inputs:
         )
         more = [n for n in OPTIONAL if n in given and n not in least]
         values = {"batch_size": 1, "seq_len": 2, ENCODER_LENGTH: 2}
+        if "grid_thw" in least:
+            for precomputed in PRECOMPUTED:
+                yield from self._laid_out([*least, *precomputed], values)
         for extra in range(min(len(more), 3) + 1):
             for added in itertools.combinations(more, extra):
                 yield from self._laid_out([*least, *added], values)

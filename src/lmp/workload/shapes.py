@@ -124,8 +124,9 @@ def _pixels(s: Sizes) -> Iterator[Shape]:
     yield s.batch, 2, channels, height, width
     patch = s.get("image", "patch_size")
     if _is_one(patch):
-        # Patches of 16 x 16 and less, which are flat already.
-        yield s.batch, 64, channels * patch * patch
+        # Pictures that are cut into patches already.
+        yield s.batch, GRID * GRID, channels * patch * patch
+        yield from _patches(s)
 
 
 def _video(s: Sizes) -> Iterator[Shape]:
@@ -220,7 +221,41 @@ def _future_features(s: Sizes) -> Iterator[Shape]:
         yield batch, length, s.get("time", "num_time_features") or 1
 
 
+def _patches(s: Sizes) -> Iterator[Shape]:
+    """Pictures of GRID x GRID patches, one after the other: flat patches, or patches as small pictures."""
+    channels = s.get("image", "in_channels", "num_channels", "in_chans") or 3
+    patch, frames = s.get("image", "patch_size"), s.get("image", "temporal_patch_size") or 1
+    if _is_one(patch):
+        yield s.batch * GRID * GRID, channels * frames * patch * patch
+        yield s.batch * GRID * GRID, channels, patch, patch
+
+
+def _grid(s: Sizes) -> Iterator[Shape]:
+    yield s.batch, 3
+
+
+def _bounds(s: Sizes) -> Iterator[Shape]:
+    yield (s.batch + 1,)
+
+
+def _places(s: Sizes) -> Iterator[Shape]:
+    yield s.batch * GRID * GRID, 2
+
+
+def _windows(s: Sizes) -> Iterator[Shape]:
+    merged = s.get("image", "spatial_merge_size") or 2
+    yield (s.batch * GRID * GRID // merged**2,)
+
+
+def _taps(s: Sizes) -> Iterator[Shape]:
+    yield s.batch * GRID * GRID, 4
+    yield s.batch * GRID * GRID, 16
+
+
 Layout = Callable[[Sizes], Iterator[Shape]]
+
+GRID = 8
+"""Patches a side of the pictures that a tower takes as a row of patches."""
 
 FLOATING: dict[str, Layout] = {
     "pixel_values": _pixels,
@@ -232,6 +267,8 @@ FLOATING: dict[str, Layout] = {
     "past_time_features": _past_features,
     "future_values": _future,
     "future_time_features": _future_features,
+    "hidden_states": _patches,
+    "interp_weights": _taps,
 }
 """Arguments that are numbers -> their layouts."""
 
@@ -241,6 +278,9 @@ INTEGER: dict[str, Layout] = {
     "token_type_ids": _tokens,
     "bbox": _boxes,
     "qformer_input_ids": _tokens,
+    "position_ids": _places,
+    "window_index": _windows,
+    "interp_indices": _taps,
 }
 """Arguments that are ids or whole coordinates."""
 
@@ -253,11 +293,22 @@ MASKS: dict[str, Layout] = {
 }
 """Arguments that say what counts: all of it."""
 
-KNOWN = {**FLOATING, **INTEGER, **MASKS}
+VALUES: dict[str, tuple[Layout, Callable[[int], list[Any]]]] = {
+    "grid_thw": (_grid, lambda batch: [[1, GRID, GRID]] * batch),
+    "cu_seqlens": (_bounds, lambda batch: [GRID * GRID * i for i in range(batch + 1)]),
+    "cu_window_seqlens": (_bounds, lambda batch: [GRID * GRID * i for i in range(batch + 1)]),
+}
+"""Arguments whose values the code reads, to cut a row of patches into pictures -> their layout, and their values."""
+
+KNOWN = {**FLOATING, **INTEGER, **MASKS, **{name: layout for name, (layout, _) in VALUES.items()}}
 
 
 def tensor(name: str, layout: int, sizes: Sizes, dtype: torch.dtype) -> torch.Tensor:
     """The argument ``name`` in its ``layout``-th layout, without data. Raises TraceFailed where there is none such."""
+    if name in VALUES:
+        # On the CPU, where values can be: it is read before anything is computed.
+        kind = torch.int64 if name == "grid_thw" else torch.int32
+        return torch.tensor(VALUES[name][1](int(sizes.batch)), dtype=kind, device="cpu")
     kind = dtype if name in FLOATING else torch.int64
     return torch.empty(shape_of(name, layout, sizes), dtype=kind, device="meta")
 

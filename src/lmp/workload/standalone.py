@@ -210,7 +210,9 @@ class StandaloneWorkload:
         if told and all(told):
             templates += [tuple(shapes[i] for shapes in told) for i in range(min(map(len, told)))]
         templates += [(shape,) * len(names) for shape in COMMON_SHAPES]
-        indices = re.search(r"(IntTensor|LongTensor)", text) is not None
+        # What is called so is looked up, whatever else would run.
+        ids = bool(names) and all(name.endswith("_ids") for name in names)
+        indices = ids or re.search(r"(IntTensor|LongTensor)", text) is not None
         if indices:
             yield {name: InputShape(("batch_size", "seq_len"), integer=True) for name in names}
         for template in dict.fromkeys(templates):

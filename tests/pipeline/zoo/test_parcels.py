@@ -17,7 +17,8 @@ import analyses
 from lmp.pipeline.zoo import parcels
 from lmp.pipeline.zoo.parcels import NotValid, Parcel, checked, unpacked
 from lmp.pipeline.zoo.requests import Request
-from lmp.store.results import to_text
+from lmp.records import ConfigOrigin
+from lmp.store.results import Store, to_text
 
 ENTRY = {"family": "ant", "task": "base", "status": "verified", "fingerprint": "f"}
 PLACE = f"{analyses.LINEAR}/module_analysis.json"
@@ -29,11 +30,20 @@ def request(folder: Path) -> Request:
 
 
 def test_a_parcel_comes_back_as_it_was(tmp_path: Path) -> None:
-    files = {PLACE: TEXT, ".zoo/configs/ant.json": "{}"}
+    files = {PLACE: TEXT, ".zoo/configs/base/ant.json": "{}"}
     parcel = Parcel("tcp://a:1", ENTRY, files)
     assert unpacked(parcel.packed()) == parcel
     found = checked(unpacked(parcel.packed()), request(tmp_path))
     assert (found.entry.family, found.files) == ("ant", {name: text.encode() for name, text in files.items()})
+
+
+def test_results_at_a_config_that_was_made_consistent(tmp_path: Path) -> None:
+    store = Store(tmp_path / "worker")
+    file = store.save(analyses.linear(config=ConfigOrigin(name="data2vec-text_2.0", origin="data2vec-text_2.0.json")))
+    name = file.relative_to(store.root).as_posix()
+    assert name == f"{analyses.LINEAR}@data2vec-text_2.0/module_analysis.json"
+    found = checked(Parcel("w", ENTRY, {name: file.read_text()}), request(tmp_path / "caller"))
+    assert list(found.files) == [name]
 
 
 @pytest.mark.parametrize(
@@ -44,7 +54,7 @@ def test_a_parcel_comes_back_as_it_was(tmp_path: Path) -> None:
         f"a/b/{PLACE}",
         f"{analyses.LINEAR}/other.json",
         "module_analysis.json",
-        ".zoo/configs/bee.json",
+        ".zoo/configs/base/bee.json",
         ".zoo/base/ant.json",
         "torch.nn.Other/module_analysis.json",
     ],

@@ -6,7 +6,10 @@ import os
 from pathlib import Path
 
 import pytest
+import small_zoo
 from headless import Browser
+
+from lmp.report.zoo.page import page
 
 pytestmark = pytest.mark.xdist_group("browser")
 
@@ -126,6 +129,13 @@ def test_a_count_leads_to_its_families(browser: Browser, zoo_page: Path) -> None
     browser.click("#counts a[href='#status=not%20run']")
     browser.rest()
     assert shown(browser) == ["arcee", "bloom"]
+
+
+def test_a_count_of_none_leads_to_none(browser: Browser, tmp_path: Path) -> None:
+    file = tmp_path / "one.html"
+    file.write_text(page(small_zoo.summary(entries=[small_zoo.entry("gpt2")], not_run=[])), encoding="utf-8")
+    browser.open(file, "#status=failed")
+    assert (shown(browser), browser.texts("#found")) == ([], ["0 of 1 families"])
 
 
 @pytest.mark.parametrize(("width", "dark"), SIZES)

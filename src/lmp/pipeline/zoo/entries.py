@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lmp.errors import InvalidAnalysis, UsageError
-from lmp.pipeline.zoo.family import FOLDER
+from lmp.pipeline.zoo.requests import FOLDER
 from lmp.records import ZooEntry, ZooRun, ZooSummary
 from lmp.source.auto import Family
 from lmp.source.trees import Trees, sha256_of

@@ -18,9 +18,6 @@ from lmp.source.trees import find_trees
 from lmp.store.files import write_whole
 from lmp.store.results import Store
 
-FOLDER = ".zoo"
-"""In the results folder: what `lmp zoo` keeps beside the results themselves."""
-
 POINT = {"batch_size": 1, "seq_len": 128}
 """Where totals are worked out, so that two runs can be compared: one prefill, the cache empty."""
 
@@ -39,6 +36,7 @@ def analyse_family(request: Request, progress: Progress) -> ZooEntry:
             pytorch=request.pytorch_dir,
             attention=request.attention,
             dtype=request.dtype,
+            fresh=request.fresh,
         )
         options, adjustments = _with_consistent_config(class_path, request, options)
         config = options.config_file.stem if options.config_file else "default"
@@ -62,7 +60,7 @@ def _with_consistent_config(class_path: str, request: Request, options: Options)
         config, adjustments = consistent(load_class(class_path))
     if not adjustments:
         return options, ()
-    file = request.folder / FOLDER / "configs" / f"{request.family}.json"
+    file = request.folder / request.config_name
     write_whole(file, json.dumps(config.to_dict(), indent=2, sort_keys=True, default=str) + "\n")
     return replace(options, config_file=file), adjustments
 

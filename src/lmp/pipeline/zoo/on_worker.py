@@ -13,7 +13,7 @@ from pathlib import Path
 
 from lmp.errors import LmpError
 from lmp.pipeline.zoo.nursery import Nursery
-from lmp.pipeline.zoo.parcels import Parcel, config_file
+from lmp.pipeline.zoo.parcels import Parcel
 from lmp.pipeline.zoo.requests import Limits, Request
 from lmp.records import ZooEntry
 from lmp.store.results import FILE_NAME, MODEL_FILE_NAME
@@ -125,7 +125,7 @@ def _files(entry: ZooEntry, request: Request, before: dict[Path, tuple[int, int]
     now = _stamps(request.folder)
     found = {file for file, stamp in now.items() if before.get(file) != stamp}
     found |= set(_of_model(entry, request))
-    found.add(request.folder / config_file(request))
+    found.add(request.folder / request.config_name)
     return {
         file.relative_to(request.folder).as_posix(): file.read_text(encoding="utf-8")
         for file in sorted(found)

@@ -13,7 +13,6 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from lmp.pipeline.zoo.family import FOLDER
 from lmp.pipeline.zoo.requests import Finished, Request
 from lmp.records import ModelAnalysis, ModuleAnalysis, ZooEntry
 from lmp.store.results import FILE_NAME, MODEL_FILE_NAME, OWN_ENGINE, strict_json
@@ -82,7 +81,7 @@ def _may_be_kept(name: str, text: Any, request: Request) -> bool:
         data = strict_json(text.encode())
     except (ValueError, RecursionError) as error:
         raise NotValid(f"{name} is not valid JSON: {error}") from error
-    if name == config_file(request):
+    if name == request.config_name:
         return True
     if not _FOLDER.fullmatch(folder) or file not in _RECORDS:
         raise NotValid(f"{name} is no file of a result")
@@ -92,11 +91,6 @@ def _may_be_kept(name: str, text: Any, request: Request) -> bool:
     if folder.partition("@")[0] != data["class_name"] or data["engine"] != OWN_ENGINE:
         raise NotValid(f"{name} holds something else than its name says")
     return _may_be_written(request.folder / name, text.encode())
-
-
-def config_file(request: Request) -> str:
-    """Where a default config that was made consistent is, relative to the results folder."""
-    return f"{FOLDER}/configs/{request.family}.json"
 
 
 def _may_be_written(file: Path, content: bytes) -> bool:

@@ -9,6 +9,9 @@ from typing import Any, Protocol
 
 from lmp.records import ZooEntry
 
+FOLDER = ".zoo"
+"""In the results folder: what `lmp zoo` keeps beside the results themselves."""
+
 SECONDS = 300.0
 """Wall time that a family may take unless another is given."""
 MEMORY = 4 * 2**30
@@ -38,9 +41,16 @@ class Request:
     dtype: str
     fingerprint: str
     """Of lmp's rules, the sources and what is asked for: what comes back is of this."""
+    fresh: bool = False
+    """Analyse again, whatever is stored."""
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
+
+    @property
+    def config_name(self) -> str:
+        """Where a default config that was made consistent is kept, relative to the results folder."""
+        return f"{FOLDER}/configs/{self.task}/{self.family}.json"
 
     @property
     def folder(self) -> Path:

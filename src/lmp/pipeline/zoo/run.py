@@ -107,6 +107,7 @@ def _request(family: Family, options: ZooOptions, fingerprint: str) -> Request:
         attention=options.attention,
         dtype=options.dtype,
         fingerprint=fingerprint,
+        fresh=options.fresh,
     )
 
 

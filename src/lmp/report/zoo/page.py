@@ -59,7 +59,7 @@ def page(summary: ZooSummary) -> str:
         causes=told.CAUSES,
         columns=told.COLUMNS,
         rows=rows,
-        statuses=list(dict.fromkeys(row.status for row in rows)),
+        statuses=[*told.STATUSES, told.NOT_RUN],
         tasks=sorted({row.task for row in rows}),
         share=told.share(summary),
         point=POINT,

@@ -1,0 +1,129 @@
+"""What models of transformers are called with. Shapes are worked out from the small configs beside them."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lmp.errors import TraceFailed
+from lmp.workload.calls import CallTracker
+from lmp.workload.load import load_class
+from lmp.workload.model import ModelWorkload, find_host
+from lmp.workload.shapes import Sizes, shape_of
+
+pytestmark = pytest.mark.usefixtures("transformers_tree")
+
+SMALL = {"hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 2, "num_hidden_layers": 2}
+VISION = {**SMALL, "image_size": 16, "patch_size": 4, "num_channels": 3}
+TEXT = {**SMALL, "vocab_size": 50, "max_position_embeddings": 16, "bos_token_id": 1, "eos_token_id": 2}
+
+
+def workload_of(path: str, config: str, **options: Any) -> ModelWorkload:
+    import transformers
+
+    cls = load_class(f"transformers.models.{path}")
+    return find_host(cls, getattr(transformers, config)(**options))
+
+
+def first_call(workload: ModelWorkload, batch: int, new: int = 5) -> dict[str, tuple[int, ...]]:
+    """Shapes of what the model's own forward() is called with."""
+    values = {**workload.defaults, "batch_size": batch, "seq_len": new, "cache_len": 0}
+    model = workload.build(values)
+    tracker = CallTracker(model)
+    workload.run(model, values, tracker)
+    return {n: tuple(t.shape) for n, t in tracker.calls[0].kwargs.items() if hasattr(t, "shape")}
+
+
+def test_a_vision_tower_sees_pictures() -> None:
+    workload = workload_of("vit.modeling_vit.ViTModel", "ViTConfig", **VISION)
+    assert workload.called_with == {"pixel_values": "[{batch_size}, {num_channels}, {image_size}, {image_size}]"}
+    assert not workload.has_tokens
+    assert not workload.has_cache
+    assert first_call(workload, 3)["pixel_values"] == (3, 3, 16, 16)
+
+
+def test_a_text_and_picture_model_is_given_both() -> None:
+    workload = workload_of(
+        "clip.modeling_clip.CLIPModel", "CLIPConfig", text_config=TEXT, vision_config=VISION, projection_dim=8
+    )
+    assert workload.called_with.keys() == {"input_ids", "pixel_values"}
+    assert workload.has_tokens
+    shapes = first_call(workload, 2)
+    assert (shapes["input_ids"], shapes["pixel_values"]) == ((2, 5), (2, 3, 16, 16))
+
+
+def test_a_text_model_is_given_token_ids_alone() -> None:
+    workload = workload_of("bert.modeling_bert.BertModel", "BertConfig", **TEXT)
+    assert workload.called_with == {}
+    assert workload.has_tokens
+
+
+def test_a_tower_is_given_the_values_of_its_grid() -> None:
+    small = {"depth": 1, "hidden_size": 32, "intermediate_size": 48, "num_heads": 2, "out_hidden_size": 16}
+    workload = workload_of(
+        "qwen2_5_vl.modeling_qwen2_5_vl.Qwen2_5_VisionTransformerPretrainedModel",
+        "Qwen2_5_VLVisionConfig",
+        **small,
+        patch_size=4,
+        fullatt_block_indexes=[0],
+    )
+    # Two pictures of 8 x 8 patches; a patch is 3 channels x 2 frames x 4 x 4 pixels.
+    shapes = first_call(workload, 2)
+    assert (shapes["hidden_states"], shapes["grid_thw"]) == ((128, 96), (2, 3))
+
+
+def test_what_the_encoder_made_is_handed_on_by_name_where_the_model_wants_that() -> None:
+    workload = workload_of(
+        "moonshine.modeling_moonshine.MoonshineModel",
+        "MoonshineConfig",
+        hidden_size=32,
+        intermediate_size=48,
+        encoder_num_hidden_layers=1,
+        decoder_num_hidden_layers=1,
+        encoder_num_attention_heads=2,
+        decoder_num_attention_heads=2,
+        vocab_size=50,
+    )
+    assert workload.has_cache
+    assert workload.inputs.by_name
+    values = {**workload.defaults, "batch_size": 2, "seq_len": 1, "cache_len": 4}
+    workload.run(workload.build(values), values, contextlib.nullcontext())
+
+
+def test_an_argument_without_a_rule_is_named() -> None:
+    with pytest.raises(TraceFailed, match="no rule for the shape of strange_things"):
+        shape_of("strange_things", 0, Sizes({"batch_size": 1, "seq_len": 1}, object()))
+
+
+def test_stages_are_no_layers_to_be_repeated() -> None:
+    workload = workload_of(
+        "convnext.modeling_convnext.ConvNextModel",
+        "ConvNextConfig",
+        hidden_sizes=[8, 16, 24, 32],
+        depths=[1, 1, 1, 1],
+        image_size=64,
+    )
+    assert workload.full_layers == {}
+
+
+def test_a_model_of_pictures_is_derived_and_proven(tmp_path: Path) -> None:
+    """The whole way: a tower whose classes have other sizes in each of its stages."""
+    import json
+
+    from lmp.pipeline.model import expand_model
+    from lmp.pipeline.module import Options
+
+    config = tmp_path / "config.json"
+    stages = {"embedding_size": 8, "hidden_sizes": [8, 16, 24], "depths": [1, 1, 1], "layer_type": "basic"}
+    config.write_text(json.dumps({"model_type": "resnet", "num_channels": 3, **stages}))
+    outcome = expand_model(
+        "transformers.models.resnet.modeling_resnet.ResNetModel",
+        Options(results=tmp_path / "results", config_file=config),
+        lambda name, stage: None,
+    )
+    model = outcome.model
+    assert model.verification.status == "verified"
+    assert model.called_with == {"pixel_values": "[{batch_size}, {num_channels}, 224, 224]"}
