@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from lmp.errors import TraceFailed
 from lmp.formula import evaluate
 from lmp.source.trees import find_trees
 from lmp.trace.derive import Deriver
@@ -30,20 +31,17 @@ def root() -> str:
 
 @pytest.fixture(scope="module")
 def workload(root: str) -> ModelWorkload:
-    """CTRL takes numpy's root of its width."""
     from transformers import CTRLConfig, CTRLLMHeadModel
 
     config = CTRLConfig(n_embd=16, n_layer=2, n_head=2, dff=24, vocab_size=64, n_positions=64)
     return ModelWorkload(CTRLLMHeadModel, config)
 
 
-def test_where_the_config_cannot_be_symbolic_the_call_is(
-    workload: ModelWorkload, root: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delattr(torch.SymInt, "sqrt")  # NumPy can then take no root of a symbolic width
+def test_with_the_call_alone_symbolic_the_config_is_pinned(workload: ModelWorkload, root: str) -> None:
     deriver = Deriver(workload, root)
+    deriver.runs.rung = CALL_SIZES  # as where the config's sizes cannot be symbolic
     deriver.runs.start(ATTENTION)
-    assert deriver.runs.rung == CALL_SIZES
+    assert deriver.runs.symbolic[0].rung == CALL_SIZES
     derived = deriver.derive(ATTENTION)
     assert derived.parameters.keys() <= set(RUNTIME)
     assert derived.pinned["hidden_size"] == 16
@@ -97,3 +95,19 @@ def test_an_input_of_another_width_than_the_module_was_told_does_not_fit(workloa
     assert not deriver._misfits(call(2, 5, 8))
     assert not deriver._misfits(call(10, 8))
     assert deriver._misfits(call(2, 5, 6))
+
+
+def test_a_run_that_cannot_be_made_is_made_with_fewer_symbolic_sizes(
+    workload: ModelWorkload, root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs, made = Runs(workload, root), Runs.run
+
+    def refusing(self: Runs, numbers: dict[str, int], *, symbolic: bool, rung: int = ALL_SIZES) -> Any:
+        if symbolic and rung == ALL_SIZES:
+            raise TraceFailed("not with these")
+        return made(self, numbers, symbolic=symbolic, rung=rung)
+
+    monkeypatch.setattr(Runs, "run", refusing)
+    run = runs.symbolic_run(runs.start_point())
+    assert run.rung == CALL_SIZES
+    assert run.values["hidden_size"] == 16  # a plain number, not a symbol
