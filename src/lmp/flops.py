@@ -121,6 +121,8 @@ TABLE: dict[str, ScalarOps] = {
     "avg_pool": ScalarOps(definition="one addition an element of each window, one division a result"),
     "_adaptive_avg_pool2d": _each(1, "one addition an element, one division a result", per_output=1),
     "upsample_nearest": FREE,
+    "upsample_bilinear2d": _out(7, "a weighted sum of 4 neighbours: 4 products, 3 additions, without weights"),
+    "upsample_bicubic2d": _out(31, "a weighted sum of 16 neighbours: 16 products, 15 additions, without weights"),
     "_trilinear": ScalarOps(definition="two products and an addition for each term of sum_ij x_i * W_ij * y_j"),
     "linalg_solve_triangular": ScalarOps(
         definition="row i of n: i products, i subtractions, one division; n an element of the result, "

@@ -404,6 +404,13 @@ def test_group_norm():
     assert flops(found) == (0, 60 * 5 + 6 * 4)
 
 
+@pytest.mark.parametrize(("name", "each"), [("upsample_bilinear2d", 4 + 3), ("upsample_bicubic2d", 16 + 15)])
+def test_interpolation(name: str, each: int):
+    # 2 x 3 x 8 x 8 results, each a weighted sum of its neighbours: products, and one addition fewer
+    found = run(name, (2, 3, 8, 8), self=t(2, 3, 4, 4), output_size=[8, 8], align_corners=False)
+    assert flops(found) == (0, 2 * 3 * 8 * 8 * each)
+
+
 def test_weight_norm():
     # v of 4 x 6 with a norm a row: 24 squares, additions and products, 4 roots and quotients
     found = run("_weight_norm_interface", (4, 6), v=w(4, 6), g=w(4, 1), dim=0)

@@ -223,6 +223,8 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "avg_pool2d of one image": lambda m, a: F.avg_pool2d(a.image[0], 2),
     "adaptive_avg_pool2d": lambda m, a: F.adaptive_avg_pool2d(a.image, 2),
     "upsample": lambda m, a: F.interpolate(a.image, scale_factor=2),
+    "upsample bilinear": lambda m, a: F.interpolate(a.image, scale_factor=2, mode="bilinear"),
+    "upsample bicubic": lambda m, a: F.interpolate(a.image, scale_factor=2, mode="bicubic"),
     "bilinear": lambda m, a: F.bilinear(a.x, a.y, a.three),
     "clone of an expanded tensor": lambda m, a: m.scale.expand(6, 4).contiguous(),
     "cat": lambda m, a: torch.cat([a.x, a.x, a.y]),
