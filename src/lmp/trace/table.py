@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -363,10 +363,11 @@ class Table:
             for name, formula in formulas.items() if item.category == "compulsory" else ():
                 if name != "count":
                     compulsory[name] = simplify(compulsory.get(name, ZERO) + formula * formulas["count"])
-        assumptions = [*(self.assumptions(kernels) if not self.measured else []), *degenerated]
+        asked = list(self.questions(kernels)) if self.measured else self.assumptions(kernels)
         # A condition may be on a size that cancelled out of the formulas: it is a variable of the class all the same.
         known = used | set(BYTES) | self.sizes_used(kernels)
-        assumptions = [c for c in dict.fromkeys(assumptions) if free_variables(c) <= known]
+        stated = (self._stated(condition, known) for condition in (*asked, *degenerated))
+        assumptions = [condition for condition in dict.fromkeys(stated) if condition is not None]
         assumptions += self._untried(used)
         used |= {n for c in assumptions for n in free_variables(c)}
         assumptions += [le(var(n), 1) for n in sorted(used & self.flags)]
@@ -496,16 +497,34 @@ class Table:
             o.inputs and o.inputs[0].unit in BYTES and o.outputs[0].unit == 4 and o.outputs[0].floating for o in upcasts
         ):
             found[ne(var("a_bytes"), 4)] = None
+        found.update(dict.fromkeys(self.questions(items)))
+        return list(found)
+
+    def questions(self, items: list[tuple[Item, dict[str, Expr]]]) -> Iterator[Condition]:
+        """What the source asked about sizes and was answered one way only, as it was answered."""
         lines = {(p.file, p.line) for item, _ in items for p in item.key.chain}
         for run in self.symbolic:
             for asked, condition in run.conditions:
-                # A question about the tokens alone decides on a path, wherever it stands.
-                own = self.class_path in asked.within and free_variables(condition) <= set(RUNTIME)
+                # A question about the tokens decides on a path, wherever it stands.
+                own = self.class_path in asked.within and bool(free_variables(condition) & set(RUNTIME))
                 if own or (asked.file, asked.line) in lines:
                     met = {self.fitter.holds(condition, p) for _, p, _ in self.samples}
                     if len(met) == 1:
-                        found[condition if asked.holds else negated(condition)] = None
-        return list(found)
+                        yield condition if asked.holds else negated(condition)
+
+    def _stated(self, condition: Condition, known: Set[str]) -> Condition | None:
+        """A condition in the variables that the class has; None where it says nothing of them.
+
+        A config's value that is in no formula is a number in a question about tokens: beyond it formulas may differ.
+        """
+        names = free_variables(condition)
+        others = names - known
+        if not others:
+            return condition
+        base = self.runs.base
+        if not names & known & set(RUNTIME) or not others <= base.keys():
+            return None
+        return substitute(condition, {name: num(base[name]) for name in others})
 
     def sizes_used(self, items: list[tuple[Item, dict[str, Expr]]]) -> set[str]:
         """Variables in the shapes that the class's own operators work on."""
