@@ -72,6 +72,24 @@ class Segment:
     chain: tuple[Place, ...]
 
 
+_first_of: dict[int, tuple[CodeType, tuple[int, ...]]] = {}
+"""By a code object's id, with the object: for each of its instructions the first one of the same expression."""
+
+
+def _instruction(code: CodeType, offset: int) -> int:
+    """The first instruction of the expression that a frame is in.
+
+    A call takes several, and the interpreter stands at another of them once it has found a faster way to make the call:
+    the same call of a line would be another one in later runs.
+    """
+    if id(code) not in _first_of:
+        first: dict[object, int] = {}
+        # Without positions (-X no_debug_ranges) each instruction is its own.
+        told = (p if None not in p else i for i, p in enumerate(code.co_positions()))
+        _first_of[id(code)] = code, tuple(first.setdefault(p, i) for i, p in enumerate(told))
+    return _first_of[id(code)][1][offset // 2]
+
+
 def package_dir(module: torch.nn.Module) -> str:
     """Folder whose files count as source of this module's class; ``torch/nn`` for PyTorch's own modules."""
     # A class may have its forward() from one of torch.nn: then its lines are there.
@@ -165,7 +183,7 @@ class CallTracker:
                 and code.co_name != "__call__"
                 and code.co_filename != _CALLING
             ):
-                chain.append(place(code.co_filename, frame.f_lineno, code.co_name, frame.f_lasti))
+                chain.append(place(code.co_filename, frame.f_lineno, code.co_name, _instruction(code, frame.f_lasti)))
                 # Decorators wrap forward() in functions of the same tree: their lines lie outside of it.
                 if code.co_name == "forward" and self._is_of(frame, depth):
                     in_forward = False
