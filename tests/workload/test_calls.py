@@ -63,6 +63,22 @@ class Outer(torch.nn.Module):
         return self.linear(x)
 
 
+class Rows:
+    def __init__(self, x: torch.Tensor) -> None:
+        self.x = x
+
+    def __getitem__(self, power: int) -> torch.Tensor:
+        return self.x.exp()
+
+
+class Often(torch.nn.Module):
+    """Calls of Python functions, which the interpreter makes in a faster way once they were made some times."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        rows = Rows(x)
+        return helper(x) + rows[1] + rows[2]
+
+
 class Failing(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -221,6 +237,18 @@ def test_a_call_that_failed_is_not_on_the_stack_any_more() -> None:
 def test_segments_outside_of_any_call_are_none() -> None:
     with CallTracker(Outer()) as tracker:
         assert tracker.segments() == ()
+
+
+def test_an_operator_stays_at_its_place_however_often_it_runs() -> None:
+    """After some calls of a function Python stands at another instruction while it makes one."""
+    module = Often()
+    chains = []
+    for _ in range(40):
+        _, seen = run(module)
+        chains.append([(name, segments[0].chain) for name, segments in seen])
+    assert all(chain == chains[0] for chain in chains)
+    # Three calls of the line lead to exp, each of them another place of forward().
+    assert len({chain for name, chain in chains[0] if name == "exp"}) == 3
 
 
 def test_package_dir() -> None:
