@@ -121,7 +121,8 @@ def test_verify(lmp: Lmp, fake: FakePipeline) -> None:
 
 
 def test_schema(lmp: Lmp, tmp_path: Path) -> None:
-    names = ["module_analysis", "model_analysis", "module_draft", "hand_in", "evaluation", "difference", "inspection"]
+    names = ["module_analysis", "model_analysis", "module_draft", "hand_in", "zoo_entry", "zoo_summary"]
+    names += ["evaluation", "difference", "inspection"]
     assert [line.split()[0] for line in lmp("schema").stdout.splitlines()] == names
     assert json.loads(lmp("schema", "module_analysis").stdout) == schema("module_analysis")
     assert list(json.loads(lmp("schema", "--json").stdout)) == names

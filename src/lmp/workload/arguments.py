@@ -22,6 +22,8 @@ def constructor_arguments(module: torch.nn.Module) -> Mapping[str, Any]:
 
 def holds_given_modules(cls: type[torch.nn.Module]) -> bool:
     """Whether a module is what modules it is constructed with make it, as ``Sequential``: nothing by itself."""
+    if cls.__init__ is torch.nn.Module.__init__:
+        return False  # it takes no argument of its own, though its signature says any
     return any(p.kind is p.VAR_POSITIONAL for p in inspect.signature(cls.__init__).parameters.values())
 
 

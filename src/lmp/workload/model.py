@@ -101,6 +101,15 @@ class ModelWorkload:
     def _build(self, values: Mapping[str, Any]) -> torch.nn.Module:
         from transformers import initialization
 
+        with torch.device("meta"), initialization.no_init_weights(), recording(), _of_the_models_dtype():
+            model = self._constructed(values)
+            # Skipping the initialisation skips the tying of weights, which decides what counts as a parameter.
+            model.tie_weights()
+        # Without gradients: a parameter that forward() returns as it is would ask torch's flop counter for one.
+        return model.eval().requires_grad_(False)
+
+    def _config_with(self, values: Mapping[str, Any]) -> Any:
+        """A config of its own with these values, which may be symbolic: such a config must not be copied any more."""
         config = copy.deepcopy(self.config)
         part, _ = text_part(config)
         full, layers = self.full_layers.get(LAYERS), values.get(LAYERS)
@@ -122,25 +131,20 @@ class ModelWorkload:
         for path in self._same.values():
             attribute = path.rpartition(".")[2]
             object.__setattr__(part, aliases.get(attribute, attribute), values.get(LAYERS, self.defaults[LAYERS]))
-        with torch.device("meta"), initialization.no_init_weights(), recording(), _of_the_models_dtype():
-            model = self._constructed(config)
-            # Skipping the initialisation skips the tying of weights, which decides what counts as a parameter.
-            model.tie_weights()
-        # Without gradients: a parameter that forward() returns as it is would ask torch's flop counter for one.
-        return model.eval().requires_grad_(False)
+        return config
 
-    def _constructed(self, config: Any) -> torch.nn.Module:
+    def _constructed(self, values: Mapping[str, Any]) -> torch.nn.Module:
         """The model with the attention that was asked for, in each of its parts that has it."""
         made: Callable[..., torch.nn.Module] = self.model_class._from_config
         if not self._each_chooses:
             try:
-                return made(copy.deepcopy(config), dtype=self.dtype, attn_implementation=self.attention)
+                return made(self._config_with(values), dtype=self.dtype, attn_implementation=self.attention)
             except ValueError as error:
                 if self.attention != "sdpa" or "attention implementation" not in str(error):
                     raise
                 # A part has no sdpa. Left to themselves, all parts that have it take it.
                 self._each_chooses = True
-        return made(config, dtype=self.dtype)
+        return made(self._config_with(values), dtype=self.dtype)
 
     def _apply_rule(self, part: Any, full: int, layers: int) -> bool:
         """Give the config the per-layer lists that transformers makes for so many layers; whether it makes them.
