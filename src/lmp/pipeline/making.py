@@ -129,6 +129,8 @@ class Making:
                 else:
                     found += self._known(engine, class_path)
             except (TraceFailed, VerificationFailed):
+                if self._by_others(called):
+                    raise  # what they say may be what is wrong, and is not passed over in silence
                 if class_path == name:
                     found.append(self._in_operators(engine, called))
                     continue
@@ -137,6 +139,11 @@ class Making:
                 engine.deriver.nameless.add(class_path)
                 engine.deriver.interfaces.pop(class_path, None)
         return found
+
+    def _by_others(self, called: Sequence[str]) -> bool:
+        """Whether the analysis of any of these classes was not derived by lmp."""
+        known = (self.session._fresh.get(class_path) for class_path in called)
+        return any(analysis is not None and analysis.engine != LINE_BY_LINE for analysis in known)
 
     def _in_operators(self, engine: TraceEngine, called: Sequence[str]) -> Outcome:
         """The class itself without a reference to any other: every operator below it at the line that leads there.
