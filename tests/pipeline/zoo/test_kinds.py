@@ -1,4 +1,4 @@
-"""A family of each kind of architecture, through the zoo's own process: expanded, and verified in every phase that it has.
+"""A family of each kind of architecture, through the zoo's own process: expanded, and verified in every phase.
 
 The judge is the oracle: it counts the executed module by itself, and torch's flop counter counts it a third time.
 """
