@@ -208,7 +208,7 @@ class Deriver:
                 if call.class_path not in self.alone:
                     continue
                 given = {name for name, _ in input_tensors(call)}
-                more = (given - self.alone[call.class_path]) or self._unbound(call, run)
+                more = given - self.alone[call.class_path]
                 fewer = self.others.get(call.class_path, frozenset()) - given
                 unlike = self.unlike.get(call.class_path)
                 misfit = run.sizes is None and self._misfits(call)

@@ -20,6 +20,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from lmp.pipeline.zoo.requests import Request, peak_bytes
+
 POLL = 0.05
 """Seconds between two looks at a child."""
 
@@ -94,7 +96,7 @@ def _run(task: dict[str, Any], requests: BinaryIO) -> dict[str, Any]:
         "place": place,
         "seconds": time.monotonic() - began,
         "cpu_seconds": used.ru_utime + used.ru_stime,
-        "peak_bytes": used.ru_maxrss * (1 if sys.platform == "darwin" else 1024),
+        "peak_bytes": peak_bytes(used),
     }
 
 
@@ -102,7 +104,6 @@ def _child(task: dict[str, Any]) -> None:
     code = 1
     try:
         from lmp.pipeline.zoo.family import analyse_family
-        from lmp.pipeline.zoo.requests import Request
         from lmp.store.files import write_whole
 
         answer = Path(task.pop("answer"))

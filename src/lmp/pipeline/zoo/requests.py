@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import resource
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -86,3 +88,8 @@ class Executor(Protocol):
     def close(self) -> None:
         """Stop everything that still runs."""
         ...
+
+
+def peak_bytes(used: resource.struct_rusage) -> int:
+    """The largest resident memory of a process, which systems tell in kilobytes, and macOS in bytes."""
+    return used.ru_maxrss * (1 if sys.platform == "darwin" else 1024)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import resource
-import sys
 import time
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from lmp.pipeline.zoo.entries import Entries, asked, summary
-from lmp.pipeline.zoo.requests import Executor, Finished, Request
+from lmp.pipeline.zoo.requests import Executor, Finished, Request, peak_bytes
 from lmp.records import ZooEntry, ZooRun, ZooSummary
 from lmp.source.auto import Family, families
 from lmp.source.trees import Trees, find_trees
@@ -69,7 +67,7 @@ def run_zoo(chosen: Sequence[Family], options: ZooOptions, executor: Executor, w
         workers=executor.workers,
         wall_seconds=round(time.monotonic() - began, 1),
         made=len(requests),
-        parent_peak_bytes=_own_peak(),
+        parent_peak_bytes=peak_bytes(resource.getrusage(resource.RUSAGE_SELF)),
     )
     return summaries({f.task: None for f in chosen}, options, run if requests else None)
 
@@ -118,16 +116,3 @@ def _store(finished: Finished, entries: Entries, results: Path) -> None:
         with storage_errors(file):
             write_whole(file, content)
     entries.save(finished.entry)
-
-
-def _own_peak() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-
-
-def by_cause(entries: Sequence[ZooEntry]) -> dict[str, int]:
-    """How many are not verified, by why."""
-    found: dict[str, int] = defaultdict(int)
-    for entry in entries:
-        if entry.status != "verified":
-            found[entry.cause or "lmp"] += 1
-    return dict(found)
