@@ -36,6 +36,7 @@ from lmp.workload.base import CHUNKED, Refusal, Workload, refused_by
 from lmp.workload.calls import Call
 from lmp.workload.load import check_torch_file, load_class, load_own, quiet_warnings, use_transformers_tree
 from lmp.workload.model import ModelWorkload, config_from, find_host, shared_with_encoder, takes_config
+from lmp.workload.results import Results
 from lmp.workload.standalone import StandaloneWorkload
 
 if TYPE_CHECKING:
@@ -58,6 +59,8 @@ class Making:
         self.torch_dir = Path(torch.__file__).parent
         self.held: set[str] = set()
         self._points: dict[tuple[Any, ...], Point] = {}
+        self._shapes = Results()
+        """Of what operators made at the points; the engine remembers its own."""
         self._turned: dict[int, dict[str, int]] = {}
         """Config values that points are drawn at, by how the factors are turned."""
         self._use_trees()
@@ -226,6 +229,8 @@ class Making:
         if analysis.uncounted:
             reason = f"operators without a rule: {', '.join(analysis.uncounted)}; their FLOPs are not in the formulas"
             return analysis, Verification(status="unverified", reason=reason)
+        if any(name in analysis.pinned for name in self.workload.full_layers):
+            self._hold_structure()  # layers that are counted are those of the config itself
         # A size that the code turned into a number may be one in the formulas, unless a judged point changes it.
         unseen = {n: v for n, v in engine.pinned(name).items() if all(p[n] == v for p in self.held_out())}
         held = {**unseen, **{n: self.workload.hints[n] for n in self.held}, **self._pins_of_parts(analysis)}
@@ -417,7 +422,7 @@ class Making:
         own = dict(self.workload.hints)
         for label, values in drawn_points(own, self._turned[turn], digest, self.workload.has_cache, long):
             try:
-                yield observe(self.workload, {**values, **layers}, label, cross_check=False)
+                yield observe(self.workload, {**values, **layers}, label, cross_check=False, results=self._shapes)
             except Exception:
                 continue
 
@@ -456,7 +461,7 @@ class Making:
             numbers = with_layers(self.workload, values, in_order, full)
             key = (label, *sorted(numbers.items()))
             if key not in self._points:
-                self._points[key] = observe(self.workload, numbers, label)
+                self._points[key] = observe(self.workload, numbers, label, results=self._shapes)
             found.append(self._points[key])
         return found
 

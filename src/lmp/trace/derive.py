@@ -75,10 +75,13 @@ class Deriver:
                 contradiction = table.contradiction()
                 if contradiction is None:
                     break
+                run, is_count = contradiction
                 # Formulas are looked for in few layers: how many there are is counted.
                 few = {name: self.runs.base[name] for name in self.workload.full_layers}
-                # A later layer may be called with something else than the first one.
-                tries = ({**contradiction.numbers, **few}, contradiction.numbers)
+                tries = [{**run.numbers, **few}]
+                # A later layer may be called with something else than the first one. How many of them there are is a
+                # number in every run.
+                tries += [] if is_count else [run.numbers]
                 known = [r.numbers for r in self.runs.symbolic]
                 numbers = next((n for n in tries if n not in known), None)
                 if numbers is None:

@@ -15,11 +15,11 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
-from lmp.trace.results import Remembering, Results
 from lmp.trace.rules import Cost, Operator, Tensor, cost
 from lmp.trace.symbols import SizeNode, expression
 from lmp.workload.base import RUNTIME
 from lmp.workload.calls import Call, CallTracker, Segment
+from lmp.workload.results import Remembering, Results
 
 
 @dataclass

@@ -19,13 +19,13 @@ from lmp.errors import LmpError, TraceFailed
 from lmp.formula import Condition, Expr, evaluate_condition, free_variables, var
 from lmp.trace.observe import sizes_given
 from lmp.trace.recording import Recorder, Recording
-from lmp.trace.results import Results
 from lmp.trace.rules import Size
 from lmp.trace.sizes import Sizes
 from lmp.trace.symbols import ConcolicShapeEnv, expression, fake_mode, plain_functions, symbolic_int
 from lmp.trace.symbols import Condition as Asked
 from lmp.workload.base import CHUNKED, RUNTIME, Workload, refused_by
 from lmp.workload.calls import Call
+from lmp.workload.results import Results
 
 MOST_TOKENS = 1 << 16
 """Lengths up to this are tried where the source names them."""
@@ -288,7 +288,10 @@ class Runs:
             layers = self.workload.in_order.get(name, start[name])
             if name in self.workload.in_order:
                 self._explore_setting({name: layers})
-            self.explore({**start, name: layers + more} for more in (1, 2, 5))
+            # With as many in turn as it takes for every kind to come again, formulas of the wrong ones differ.
+            period = self.workload.turns[name].period if name in self.workload.turns else 0
+            further = dict.fromkeys((1, 2, 5, *range(1, period + 1)))
+            self.explore({**start, name: layers + more} for more in further)
             if layers > 1:
                 # Kinds of layers may come in any order: what holds for the first ones need not hold for all.
                 self.explore([{**start, name: self.workload.full_layers[name]}])

@@ -37,7 +37,7 @@ from lmp.trace.observe import CACHED, Item, Key, Observation, cache_argument, in
 from lmp.trace.rules import Size
 from lmp.trace.runs import Run, Runs
 from lmp.trace.variables import ClassVariables, renamed
-from lmp.workload.base import RUNTIME
+from lmp.workload.base import RUNTIME, Turn
 from lmp.workload.calls import Call
 
 BYTES = {"w_bytes": 3, "a_bytes": 5}
@@ -218,6 +218,8 @@ class Table:
             if len(counts) > 1 and max(counts) > 1:
                 for layers in self.runs.workload.full_layers:
                     found.update(dict.fromkeys(_structural(layers, self.symbolic[0].numbers, max(counts))))
+                    if layers in self.runs.workload.turns:
+                        found.update(dict.fromkeys(_in_turn(layers, self.runs.workload.turns[layers])))
                 if getattr(self.runs.workload, "vary", False):  # one's own layers, and loops over the tokens
                     found.update(dict.fromkeys(var(n) for n in self.runs.base))
                     found.update(dict.fromkeys(simplify(var(n) - k) for n in RUNTIME for k in (0, 1)))
@@ -284,10 +286,10 @@ class Table:
         """Whether calls of a module run no operator at all, as those that drop something in training only."""
         return key[0].composite and self.rows[key].child is not None and self.runs.does_nothing(key[0].name)
 
-    def contradiction(self) -> Run | None:
-        """A run that shows something that no formula explains yet."""
-        for _, _, sample in self.unexplained():
-            return next(r for r, p, _ in self.samples if p is sample.point)
+    def contradiction(self) -> tuple[Run, bool] | None:
+        """A run that shows something that no formula explains yet; whether it is how often something is called."""
+        for _, name, sample in self.unexplained():
+            return next(r for r, p, _ in self.samples if p is sample.point), name == "count"
         return None
 
     def give_up_compulsory(self) -> bool:
@@ -618,6 +620,19 @@ def _structural(name: str, numbers: Mapping[str, int], most: int) -> list[Expr]:
     # Every k-th layer, from the first or from the k-th on, and all the others.
     periodic = [f for k in range(3, numbers[name] + 1) for f in (layers // k, (layers + (k - 1)) // k)]
     return [*found, *periodic, *(simplify(layers - f) for f in periodic)]
+
+
+def _in_turn(name: str, turn: Turn) -> list[Expr]:
+    """Counts of every k-th layer and of all others, from any layer on, with some of those before it."""
+    layers = var(name)
+    every = [
+        simplify((layers + more) // k + first)
+        for k in range(2, turn.period + 1)
+        if turn.period % k == 0
+        for first in sorted(range(-turn.start, turn.start + 1), key=abs)
+        for more in range(k)
+    ]
+    return [*every, *(simplify(layers - f) for f in every)]
 
 
 def _variable_order(name: str) -> tuple[int, str]:

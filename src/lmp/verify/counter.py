@@ -10,7 +10,7 @@ Used as the observer of a workload, which enters it around the measured call onl
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -219,7 +219,21 @@ def count(run: Run, module: torch.nn.Module, dtype: torch.dtype = torch.bfloat16
 
 
 def flop_counter_total(run: Run) -> int:
-    """What torch's own FlopCounterMode counts in the same run, given the one rule that it lacks."""
-    mode = FlopCounterMode(display=False, custom_mapping=grouped_mm_mapping())
+    """What torch's own FlopCounterMode counts in the same run."""
+    mode = flop_counter()
     run(mode)
     return int(mode.get_total_flops())
+
+
+def flop_counter() -> FlopCounterMode:
+    """torch's own counter, given the one rule that it lacks."""
+    return FlopCounterMode(display=False, custom_mapping=grouped_mm_mapping())
+
+
+@contextlib.contextmanager
+def together(*managers: AbstractContextManager[Any]) -> Iterator[None]:
+    """All of them around one run. Of modes the last one sees an operator first, and hands it on to the one before."""
+    with ExitStack() as stack:
+        for manager in managers:
+            stack.enter_context(manager)
+        yield

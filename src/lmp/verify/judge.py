@@ -29,10 +29,11 @@ from lmp.verify.claims import (
     Lookup,
 )
 from lmp.verify.counted import SIZES, Costs, Counted, Line, child_of, described
-from lmp.verify.counter import Counter, OperatorCount, flop_counter_total
+from lmp.verify.counter import Counter, OperatorCount, flop_counter, together
 from lmp.verify.resolve import contradicted, resolve_all
 from lmp.workload.base import RUNTIME, Workload
 from lmp.workload.calls import Call, Place
+from lmp.workload.results import Remembering, Results
 
 PHASES = ("prefill", "decode", "chunked prefill", "first token")
 
@@ -80,12 +81,25 @@ class Point:
         return ("decode" if single else "chunked prefill") if cached else ("first token" if single else "prefill")
 
 
-def observe(workload: Workload, values: Mapping[str, int], label: str = "", cross_check: bool = True) -> Point:
-    """Build the workload's module with these values, run it under the counter, and once under torch's own."""
+def observe(
+    workload: Workload,
+    values: Mapping[str, int],
+    label: str = "",
+    cross_check: bool = True,
+    results: Results | None = None,
+) -> Point:
+    """Build the workload's module with these values and run it under the counter, and under torch's own.
+
+    ``results``: shapes that operators were seen to make before, at other points.
+    """
     module = workload.build(values)
     counter = Counter(module, workload.dtype)
-    workload.run(module, values, counter)
-    total = flop_counter_total(lambda mode: workload.run(module, values, mode)) if cross_check else None
+    torchs = flop_counter()
+    results = results or Results()
+    # Both count in one run, each what an operator says to it.
+    observers = (Remembering(results), *([torchs] if cross_check else []), counter)
+    workload.run(module, values, together(*observers), before=Remembering(results))
+    total = int(torchs.get_total_flops()) if cross_check else None
     runtime = ", ".join(f"{name}={values[name]}" for name in RUNTIME if name in values)
     config = getattr(module, "config", None)
     return Point(f"{label}: {runtime}" if label else runtime, values, counter.counts, counter.calls, config, total)

@@ -39,6 +39,14 @@ class Variable:
     default: int
 
 
+@dataclass(frozen=True)
+class Turn:
+    """From the layer ``start`` on, kinds of layers come again after every ``period`` layers."""
+
+    start: int
+    period: int
+
+
 class Workload(Protocol):
     """A module in the setting in which it is analysed. Sizes in ``values`` may be plain or symbolic integers."""
 
@@ -61,6 +69,8 @@ class Workload(Protocol):
     """Variables that say how many layers a stack has -> how many it has in full; the hints have fewer."""
     in_order: dict[str, int]
     """Those of them for which the hints' layers are one of each kind -> from how many on they are the model's first."""
+    turns: dict[str, Turn]
+    """Those of them whose kinds of layers come again in turn -> how."""
     stacks: set[str]
     """Paths of these stacks."""
 

@@ -17,7 +17,7 @@ import torch
 
 from lmp.errors import LmpError, TraceFailed, UsageError
 from lmp.workload.arguments import recording
-from lmp.workload.base import RUNTIME, Variable
+from lmp.workload.base import RUNTIME, Turn, Variable
 from lmp.workload.decisions import Answering, Decisions, UndecidedError
 from lmp.workload.spec import Construct, Input, Spec, TensorInput, TupleInput, is_plain, tensors
 from lmp.workload.standalone import NOT_SIZES, no_initialisation
@@ -62,6 +62,7 @@ class InputsWorkload:
         self.decisions = decisions if decisions is not None else Decisions()
         self.full_layers: dict[str, int] = {}
         self.in_order: dict[str, int] = {}
+        self.turns: dict[str, Turn] = {}
         self.stacks: set[str] = set()
         self._rehearsed = Decisions()
         self._check_inputs()

@@ -17,8 +17,9 @@ from torch._guards import detect_fake_mode
 from lmp.errors import LmpError, MissingDependency, TraceFailed, UsageError
 from lmp.workload.answers import Asked, answered
 from lmp.workload.arguments import recording
-from lmp.workload.base import CHUNKED, OWN_PLACE, Refusal, Variable
+from lmp.workload.base import CHUNKED, Refusal, Turn, Variable
 from lmp.workload.failures import failure_of, missing_package
+from lmp.workload.kinds import kind_of, kinds_of, own_indices, turn_of
 from lmp.workload.model_inputs import Inputs, has_decoder_inputs
 from lmp.workload.shapes import ENCODER_LENGTH
 
@@ -71,6 +72,7 @@ class ModelWorkload:
         """What the model is called with where that is not token ids alone: tensors -> their shapes."""
         self.full_layers: dict[str, int] = {}
         self.in_order: dict[str, int] = {}
+        self.turns: dict[str, Turn] = {}
         self.stacks: set[str] = set()
         self.refused: dict[str, Refusal] = {}
         """Phases in which the model says that it does not run."""
@@ -298,18 +300,20 @@ class ModelWorkload:
                 continue
             owned |= long
             first: set[int] = set()
+            turns: list[Turn] = []
             for path in long:
-                seen: dict[Any, int] = {}
-                own = _own_indices(lists[path])
-                for index, layer in enumerate(lists[path]):
-                    seen.setdefault(_kind(layer, own), index)
-                first.update(seen.values())
+                kinds = kinds_of(lists[path])
+                first.update(kinds.index(kind) for kind in set(kinds))
+                turn = turn_of(kinds)
+                turns += [turn] if turn is not None else []
             staged = len(first) == counts[name] > 2 or (name != LAYERS and len(first) > 1)
             if staged and "input_ids" not in self.inputs.main:
                 continue  # stages, each with sizes of its own: there are no more and no fewer of them
             needed = max(first) + 1
             self.full_layers[name] = counts[name]
             self.stacks |= long
+            if len(turns) == len(long):
+                self.turns[name] = max(turns, key=lambda turn: turn.period)
             if name == LAYERS and len(first) < needed and self._can_choose(sorted(first), {p: lists[p] for p in long}):
                 self.in_order[name], needed = needed, len(first)
             self.variables[name] = dataclasses.replace(self.variables[name], default=needed)
@@ -335,7 +339,7 @@ class ModelWorkload:
         if all(
             len(few.get(path, ())) == len(chosen)
             and all(
-                _kind(few[path][i], _own_indices(layers)) == _kind(layers[index], _own_indices(layers))
+                kind_of(few[path][i], own_indices(layers)) == kind_of(layers[index], own_indices(layers))
                 for i, index in enumerate(chosen)
             )
             for path, layers in full.items()
@@ -375,40 +379,6 @@ def _state(model: torch.nn.Module) -> list[Any]:
 
 def _lists(model: torch.nn.Module) -> dict[str, torch.nn.ModuleList]:
     return {n: m for n, m in model.named_modules() if isinstance(m, torch.nn.ModuleList)}
-
-
-def _own_indices(layers: Sequence[torch.nn.Module]) -> set[tuple[str, str]]:
-    """Attributes (module in a layer, name) that are each layer's own place in its list, whatever they are called."""
-    values: dict[tuple[str, str], list[bool]] = {}
-    for index, layer in enumerate(layers):
-        for name, module in layer.named_modules():
-            for key, value in vars(module).items():
-                if type(value) is int:
-                    values.setdefault((name, key), []).append(value == index)
-    return {key for key, same in values.items() if len(same) > 1 and all(same)}
-
-
-def _kind(layer: torch.nn.Module, own: Collection[tuple[str, str]] = ()) -> Any:
-    """What makes a layer the kind it is: classes and plain attributes of it and its descendants, without its index.
-
-    Models are run in eval mode: how often what is dropped in training makes no difference.
-    """
-    description = []
-    for name, module in layer.named_modules():
-        plain = {
-            key: value
-            for key, value in vars(module).items()
-            if (
-                isinstance(value, (bool, int, str, float, type(None)))
-                # As the kernel and the stride of a convolution.
-                or (isinstance(value, tuple) and all(type(v) is int for v in value))
-            )
-            and key not in (*OWN_PLACE, "training")
-            and (name, key) not in own
-            and not (isinstance(value, float) and "drop" in key)
-        }
-        description.append((name, type(module).__qualname__, tuple(sorted(plain.items(), key=lambda kv: kv[0]))))
-    return tuple(description)
 
 
 @contextlib.contextmanager

@@ -20,7 +20,7 @@ import torch
 
 from lmp.errors import TraceFailed
 from lmp.workload.arguments import recording
-from lmp.workload.base import Variable
+from lmp.workload.base import Turn, Variable
 
 NOT_SIZES = frozenset({"device", "dtype", "args", "kwargs"})
 
@@ -73,6 +73,7 @@ class StandaloneWorkload:
         self.cls, self.dtype = cls, dtype
         self.full_layers: dict[str, int] = {}
         self.in_order: dict[str, int] = {}
+        self.turns: dict[str, Turn] = {}
         self.stacks: set[str] = set()
         self._fixed: dict[str, Any] = {}
         self._integers: dict[str, int] = {}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from lmp.trace.results import Results, makes_new
+from lmp.workload.results import Results, makes_new
 
 aten = torch.ops.aten
 
