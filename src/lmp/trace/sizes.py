@@ -57,7 +57,10 @@ class Sizes:
         divisors = [a**-e for m in as_polynomial(left) for a, e in m if e < 0]
         for divisor in divisors:
             left, right = left * divisor, right * divisor
-        return build(*_balanced(simplify(left), simplify(right)))
+        left, right = _balanced(simplify(left), simplify(right))
+        if right == num(0) and build in (n.eq, n.ne, n.gt):
+            left = _that_may_be_0(left)
+        return build(left, right)
 
     def _convert(self, e: Any) -> Expr:
         if isinstance(e, int) or e.is_Integer:
@@ -132,6 +135,13 @@ class Sizes:
                 return self._convert(numerator) // below
             quotient = quotient + int(remainder) // int(denominator)
         return quotient
+
+
+def _that_may_be_0(product: Expr) -> Expr:
+    """What decides whether a product is 0: of all sizes the cache alone may be empty."""
+    cache = var("cache_len")
+    terms = list(as_polynomial(product))
+    return cache if len(terms) == 1 and any(factor == cache and power > 0 for factor, power in terms[0]) else product
 
 
 def _balanced(left: Expr, right: Expr) -> tuple[Expr, Expr]:

@@ -218,11 +218,11 @@ class Table:
             if len(counts) > 1 and max(counts) > 1:
                 for layers in self.runs.workload.full_layers:
                     found.update(dict.fromkeys(_structural(layers, self.symbolic[0].numbers, max(counts))))
-                    if layers in self.runs.workload.turns:
-                        found.update(dict.fromkeys(_in_turn(layers, self.runs.workload.turns[layers])))
                 if getattr(self.runs.workload, "vary", False):  # one's own layers, and loops over the tokens
                     found.update(dict.fromkeys(var(n) for n in self.runs.base))
                     found.update(dict.fromkeys(simplify(var(n) - k) for n in RUNTIME for k in (0, 1)))
+            for layers, turn in self.runs.workload.turns.items() if max(counts, default=0) > 1 else ():
+                found.update(dict.fromkeys(_in_turn(layers, turn)))
         return list(found)
 
     def _interpolated(self, column: list[Sample]) -> list[Expr]:
@@ -623,9 +623,13 @@ def _structural(name: str, numbers: Mapping[str, int], most: int) -> list[Expr]:
 
 
 def _in_turn(name: str, turn: Turn) -> list[Expr]:
-    """Counts of every k-th layer and of all others, from any layer on, with some of those before it."""
+    """Counts of the layers before kinds come in turn; of every k-th one from any layer on, with some of those before.
+
+    And of all the others.
+    """
     layers = var(name)
-    every = [
+    every: list[Expr] = [num(first) for first in range(1, turn.start + 1)]
+    every += [
         simplify((layers + more) // k + first)
         for k in range(2, turn.period + 1)
         if turn.period % k == 0
