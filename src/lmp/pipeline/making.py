@@ -17,7 +17,9 @@ from lmp.pipeline.points import (
     FACTORS,
     LONG,
     OTHER_CONFIG,
+    OTHER_FLAGS,
     OTHER_RATIOS,
+    OTHER_SIZES,
     changed,
     drawn_points,
     held_out_points,
@@ -237,12 +239,12 @@ class Making:
         analysis = analysis.model_copy(update={"pinned": {**analysis.pinned, **held}})
         verification = self.judged(analysis)
         for pinned in (engine.pinned(name), engine.pinned()):
-            if verification.status == "failed" and pinned.keys() - analysis.pinned.keys():
+            if _elsewhere(verification) and pinned.keys() - analysis.pinned.keys():
                 analysis = analysis.model_copy(update={"pinned": {**analysis.pinned, **pinned}})
                 verification = self.judged(analysis)
-        if verification.status == "failed" and self._hold_structure():
+        if _elsewhere(verification) and self._hold_structure():
             return self._derived(engine, source, numbers_alone)
-        return self._narrowed(analysis, verification) if verification.status == "failed" else (analysis, verification)
+        return self._narrowed(analysis, verification) if _elsewhere(verification) else (analysis, verification)
 
     def _narrowed(self, analysis: ModuleAnalysis, failed: Verification) -> tuple[ModuleAnalysis, Verification]:
         """What differs only at a config that lmp itself made up is claimed for the config's own values alone.
@@ -489,6 +491,13 @@ class Making:
             for tree in trees.values():
                 if path.resolve().is_relative_to(tree.package_dir.resolve()):
                     yield tree, tree.package_dir / path.resolve().relative_to(tree.package_dir.resolve())
+
+
+def _elsewhere(verification: Verification) -> bool:
+    """Whether what differs does so only at configs that lmp made up: claiming less of those may help."""
+    labels = (OTHER_RATIOS, OTHER_CONFIG, OTHER_SIZES, OTHER_FLAGS)
+    made_up = [any(label in finding.point for label in labels) for finding in verification.findings]
+    return verification.status == "failed" and all(made_up)
 
 
 def _is_there(class_path: str) -> bool:

@@ -18,6 +18,9 @@ LONG = (2, 150, 0)
 OTHER_RATIOS, OTHER_CONFIG = "other ratios", "other config"
 """How points are labelled whose config values are lmp's own inventions."""
 
+OTHER_SIZES, OTHER_FLAGS = "other sizes", "flags changed"
+"""The same, of a module without tokens."""
+
 MOST_COUNTED = 256
 """Config values up to this are taken for counts (heads, experts, groups), larger ones for widths."""
 
@@ -36,8 +39,8 @@ def held_out_points(workload: Workload, held: Collection[str] = ()) -> list[tupl
         # Without tokens there is no first one: what changes is how many pictures or recordings there are.
         shapes = ((3, 11, 0), (1, 9, 0), (4, 1 if workload.has_tokens else 7, 0))
         return [
-            *(_point("other sizes" if v is other else "", v, shape) for v in (own, other) for shape in shapes),
-            *(("flags changed", _point("", v, (3, 9, 0))[1]) for v in _flag_settings(workload, other)),
+            *(_point(OTHER_SIZES if v is other else "", v, shape) for v in (own, other) for shape in shapes),
+            *((OTHER_FLAGS, _point("", v, (3, 9, 0))[1]) for v in _flag_settings(workload, other)),
         ]
     points = [
         _point("prefill", own, (3, 11, 0)),

@@ -14,7 +14,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 
 from lmp.errors import TraceFailed
 from lmp.formula import Compare, Condition, Expr, Mod, Num, Var, free_variables, gt, var
-from lmp.trace.observe import CallSite, Interface, Item, Observation, Observer, call_site, differs, input_tensors
+from lmp.trace.observe import (
+    CallSite,
+    Interface,
+    Item,
+    Observation,
+    Observer,
+    cache_argument,
+    call_site,
+    differs,
+    input_tensors,
+)
 from lmp.trace.runs import ALL_SIZES, Run, Runs
 from lmp.trace.table import Derived, Table
 from lmp.trace.variables import ClassVariables
@@ -39,6 +49,8 @@ class Deriver:
         """Of those, tensors that are not about the new tokens (an encoder's states) and that every call was given."""
         self.shapes: dict[str, Mapping[str, Sequence[str]]] = {}
         """Of those, the shapes of the inputs that they took, where batch and tokens come first."""
+        self.without_cache: set[str] = set()
+        """Of those, classes whose analysis was made without a cache."""
         self.unlike: dict[str, Callable[[Call], bool]] = {}
         """Of those, what tells a call for which the analysis does not hold: of an instance of another kind."""
         self.nameless: set[str] = set()
@@ -215,7 +227,9 @@ class Deriver:
                 fewer = self.others.get(call.class_path, frozenset()) - given
                 unlike = self.unlike.get(call.class_path)
                 misfit = run.sizes is None and self._misfits(call)
-                if more or fewer or misfit or differs(call, run.recording) or (unlike is not None and unlike(call)):
+                cached = call.class_path in self.without_cache and cache_argument(call) is not None
+                other = cached or misfit or (unlike is not None and unlike(call))
+                if more or fewer or other or differs(call, run.recording):
                     self.written_out.add(site)
         return len(self.written_out) > before
 

@@ -50,6 +50,8 @@ class TraceEngine:
         """Let references to a class that was analysed by itself be bound."""
         self.deriver.alone[analysis.class_name] = analysis.interface.keys()
         self.deriver.interfaces[analysis.class_name] = analysis.parameters
+        if "cache_len" not in analysis.parameters:
+            self.deriver.without_cache.add(analysis.class_name)
         switched = {path.removeprefix("inputs.") for path in analysis.parameters.values()}
         self.deriver.others[analysis.class_name] = {
             name
