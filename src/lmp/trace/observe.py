@@ -10,7 +10,7 @@ import functools
 import inspect
 import math
 import re
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -112,7 +112,7 @@ class Observer:
         """The items of this call; equal items of one key (a loop) are one item with a count."""
         found = Observation(call, self.values)
         items = _without_wrappers([i for e in self.recording.below(call) if (i := self._basic(e, call)) is not None])
-        items += [self._composite(c, call) for c in self.recording.calls]
+        items += [self._composite(c, call) for c in self._called(call)]
         items += [*weight_items(call, self.size), *self._compulsory(call)]
         groups: dict[Key, dict[Any, Item]] = {}
         for item in sorted((i for i in items if i is not None), key=lambda i: i.order):
@@ -157,18 +157,22 @@ class Observer:
         """Whether a called module stands as a reference: it is not written out, or inside of one that is no more."""
         return not self.written_out or call_site(call) not in self.written_out
 
+    def _called(self, call: Call) -> Iterator[Call]:
+        """The calls that stand as references in a call, also those made by modules that are written out in it."""
+        for inner in self.recording.called_by(call):
+            if self._referred(inner):
+                yield inner
+            else:
+                yield from self._called(inner)
+
     def _composite(self, call: Call, within: Call) -> Item | None:
         """A call as an item of the module call ``within`` that makes it, directly or in modules written out there."""
-        if not self.written_out and call.parent is not within:
-            return None
         chains = []
         outer: Call | None = call
         while outer is not None and outer is not within and outer.site is not None:
-            if outer is not call and self._referred(outer):
-                return None
             chains.append(outer.site.chain)
             outer = outer.parent
-        if outer is not within or not chains or not self._referred(call) or call.class_path not in self.interfaces:
+        if outer is not within or not chains or call.class_path not in self.interfaces:
             return None
         inside = tuple(p for chain in chains[:-1] for p in chain)
         key = Key(chains[-1], call.class_path, composite=True, within=inside)

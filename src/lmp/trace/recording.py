@@ -51,6 +51,18 @@ class Recording:
         """Operators that ran during a call, those of called modules included."""
         return self._by_call.get(call.index, [])
 
+    def called_by(self, call: Call) -> list[Call]:
+        """The calls that a call makes itself."""
+        return self._by_parent.get(call.index, [])
+
+    @functools.cached_property
+    def _by_parent(self) -> dict[int, list[Call]]:
+        found: dict[int, list[Call]] = {}
+        for call in self.calls:
+            if call.parent is not None:
+                found.setdefault(call.parent.index, []).append(call)
+        return found
+
     @functools.cached_property
     def _by_call(self) -> dict[int, list[Executed]]:
         found: dict[int, list[Executed]] = {}
