@@ -79,3 +79,22 @@ def test_a_number_without_data_can_be_compared_and_nothing_else() -> None:
         with pytest.raises(TraceFailed, match="reads a number out of a tensor"):
             int(number)
     assert len(asked) == 2
+
+
+def test_choices_that_a_loop_goes_over_are_made_and_told() -> None:
+    """Of 8 experts each of 5 tokens chooses 2: all choose the same ones, each of which sees all 5."""
+    chosen: Asked = {}
+    tokens = torch.empty(5, 3, device="meta")
+    seen, total = [], torch.zeros_like(tokens)
+    with answered({}, chosen), torch.device("meta"):
+        index = torch.empty(5, 2, dtype=torch.int64)
+        mask = torch.nn.functional.one_hot(index, num_classes=8).permute(2, 1, 0)
+        for expert in torch.greater(mask.sum(dim=(-1, -2)), 0).nonzero():
+            place, token = torch.where(mask[expert.item()])
+            seen.append((int(expert), place.tolist(), tuple(tokens[token].shape)))
+            total.index_add_(0, token, tokens[token])
+    assert seen == [(0, [0] * 5, (5, 3)), (1, [1] * 5, (5, 3))]
+    assert total.device.type == "meta"
+    assert len(chosen) == 1
+    with answered({}), pytest.raises(NotImplementedError):  # unasked for, nothing is chosen
+        torch.nn.functional.one_hot(index, num_classes=8).nonzero()

@@ -33,6 +33,7 @@ from lmp.source.locate import ClassSource
 from lmp.store.fingerprint import fingerprint
 from lmp.trace.engine import Setting, TraceEngine
 from lmp.verify.judge import Point, judge, observe
+from lmp.workload.answers import CHOSEN
 from lmp.workload.arguments import constructor_arguments, holds_given_modules
 from lmp.workload.base import CHUNKED, Refusal, Workload, refused_by
 from lmp.workload.calls import Call
@@ -284,8 +285,9 @@ class Making:
     def _answered(self, workload: ModelWorkload, class_path: str) -> list[Decision]:
         """Questions about data that the class's calls were answered, without data, with yes."""
         asked = [
-            Decision(file=self.file_of(file), line=line, code=line_text(Path(file), line), taken=["true"])
-            for (file, line), classes in sorted(workload.asked.items())
+            Decision(file=self.file_of(file), line=line, code=line_text(Path(file), line), taken=[answer])
+            for questions, answer in ((workload.asked, "true"), (workload.chosen or {}, CHOSEN))
+            for (file, line), classes in sorted(questions.items())
             if class_path in classes
         ]
         here = self.source.class_path == class_path

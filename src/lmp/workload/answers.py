@@ -14,6 +14,8 @@ from types import FrameType
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from lmp.errors import TraceFailed
 
@@ -23,17 +25,22 @@ Question = tuple[str, int]
 Asked = dict[Question, set[str]]
 """Questions that were answered yes -> classes whose forward() was running."""
 
+CHOSEN = "every row chooses the same entries, the first ones"
+"""How indices without data are taken where what follows depends on them: a loop over the experts that were chosen."""
+
 _TORCH = str(Path(torch.__file__).parent) + "/"
 _HERE = __file__
 _CONTEXTS = str(contextlib.__file__)
 
 
 @contextlib.contextmanager
-def answered(asked: Asked) -> Iterator[None]:
+def answered(asked: Asked, chosen: Asked | None = None) -> Iterator[None]:
     """While active, a truth value asked of a tensor without data is True, and put down in ``asked``.
 
     So is each place of a mask that another tensor is indexed with, and each comparison of a number that was read out of
     a tensor. What else is done with such a number raises TraceFailed with the line that reads it.
+
+    With ``chosen``, what ``one_hot`` makes of indices without data has data: those of CHOSEN. It is put down there.
     """
     originals = {name: getattr(torch.Tensor, name) for name in ("__bool__", "item", "__getitem__", "__setitem__")}
 
@@ -61,13 +68,26 @@ def answered(asked: Asked) -> Iterator[None]:
         with _all_hit(_masks(index), asked):
             originals["__setitem__"](tensor, index, value)
 
+    one_hot = torch.nn.functional.one_hot
+
+    def choices(tensor: torch.Tensor, num_classes: int = -1) -> torch.Tensor:
+        made: torch.Tensor = one_hot(tensor, num_classes)
+        if chosen is None or type(tensor) is not torch.Tensor or tensor.device.type != "meta" or tensor.dim() == 0:
+            return made
+        chosen.setdefault(_asking(), set()).update(_running())
+        with _disable_current_modes():
+            return one_hot(torch.arange(tensor.shape[-1], device="cpu").expand(tensor.shape), num_classes)
+
+    torch.nn.functional.one_hot = choices
     torch.Tensor.__bool__ = truth
     torch.Tensor.item = item
     torch.Tensor.__getitem__ = get
     torch.Tensor.__setitem__ = put
     try:
-        yield
+        with _Together() if chosen is not None else contextlib.nullcontext():
+            yield
     finally:
+        torch.nn.functional.one_hot = one_hot
         for name, original in originals.items():
             setattr(torch.Tensor, name, original)
 
@@ -93,6 +113,24 @@ class _Number:
     __hash__ = __bool__ = __int__ = __float__ = __index__ = __iter__ = __len__ = __neg__ = _refuse
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __mod__ = __rmod__ = __pow__ = __rpow__ = _refuse
     __floordiv__ = __rfloordiv__ = __truediv__ = __rtruediv__ = _refuse
+
+
+class _Together(TorchDispatchMode):
+    """Of operators on tensors without data and on chosen indices, which have data, runs the shapes alone."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # nothing is compiled here; True would import all of torch._dynamo (1.5 s)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        given = (args, kwargs or {})
+        devices = {t.device.type for t in tree_leaves(given) if isinstance(t, torch.Tensor) and t.dim() > 0}
+        args, kwargs = tree_map_only(torch.Tensor, _without_data, given) if devices == {"meta", "cpu"} else given
+        return func(*args, **kwargs)
+
+
+def _without_data(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor if tensor.device.type == "meta" or tensor.dim() == 0 else torch.empty_like(tensor, device="meta")
 
 
 def _masks(index: Any) -> list[torch.Tensor]:

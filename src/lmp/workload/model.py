@@ -54,6 +54,8 @@ class ModelWorkload:
         self._fillings: dict[tuple[int, ...], tuple[torch.nn.Module, Any]] = {}
         self.asked: Asked = {}
         """Questions about data that runs were answered."""
+        self.chosen: Asked | None = None
+        """Choices that the model cannot be run without, and that were made for it."""
         self.flags: frozenset[str] = frozenset()
         self.required: frozenset[str] = frozenset()
         part, _ = text_part(config)
@@ -168,7 +170,7 @@ class ModelWorkload:
         before: AbstractContextManager[Any] | None = None,
     ) -> None:
         state = _state(module) if self._keeps(module) else None
-        with torch.no_grad(), answered(self.asked):
+        with torch.no_grad(), answered(self.asked, self.chosen):
             past: dict[str, Any] = {}
             cached = values["cache_len"]
             if not (isinstance(cached, int) and cached == 0):
@@ -212,7 +214,7 @@ class ModelWorkload:
         asked = "use_cache" in parameters or (others and CACHE in parameters)
         extra = {"use_cache": True} if asked else {}
         model, point = self.build(self.defaults), {**self.defaults, "batch_size": 1, "seq_len": 2}
-        with torch.no_grad(), answered(self.asked):
+        with torch.no_grad(), answered(self.asked, self.chosen):
             output = self.inputs.choose(lambda given: model(**given, **extra), point)
         given = self.inputs.first(point)
         returned = {name: getattr(output, name, None) for name in (CACHE, *parameters) if name not in given}
@@ -255,9 +257,8 @@ class ModelWorkload:
 
     def _failures(self) -> dict[str, Exception]:
         """Phases that do not run at the default sizes, with what they end with."""
-        try:
-            self._probe()
-        except Exception as error:
+        error = self._fails() and self._fails_with_choices()
+        if error is not None:
             return {PREFILL: error}
         if not self.has_cache:
             return {}
@@ -269,6 +270,22 @@ class ModelWorkload:
                 return again
             setattr(self.inputs, way, False)
         return failed
+
+    def _fails(self) -> Exception | None:
+        try:
+            self._probe()
+        except Exception as error:
+            return error
+        return None
+
+    def _fails_with_choices(self) -> Exception | None:
+        """What the model ends with where choices are made for it; if that does not help, without them as well."""
+        if self.chosen is None:
+            self.chosen = {}
+            if self._fails() is None:
+                return None
+            self.chosen = None
+        return self._fails()
 
     def _failing_with_cache(self) -> dict[str, Exception]:
         failed: dict[str, Exception] = {}
