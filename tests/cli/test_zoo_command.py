@@ -90,7 +90,9 @@ def test_what_cannot_be_used_ends_with_2(zoo: Zoo, arguments: list[str], message
     assert message in done.stderr
 
 
-def test_an_interrupted_run_ends_with_130_and_goes_on(zoo: Zoo) -> None:
+def test_an_interrupted_run_ends_with_130_and_goes_on(zoo: Zoo, tmp_path: Path) -> None:
     assert zoo("--task", "base", cat="killed").exit_code == 130
+    told = ZooSummary.model_validate_json((tmp_path / "out/zoo/base.json").read_text())
+    assert (told.verified, told.not_run) == (2, ["cat"])
     done = zoo("--task", "base")
     assert "2 of 3 families are known (2 verified); 1 to do" in done.stderr

@@ -94,6 +94,7 @@ def zoo(
     from lmp.pipeline.zoo.entries import read_summary
     from lmp.pipeline.zoo.requests import Limits
     from lmp.pipeline.zoo.run import ZooOptions
+    from lmp.pipeline.zoo.run import summaries as summaries_of
 
     if show is not None:
         found = read_summary(show)
@@ -109,7 +110,12 @@ def zoo(
         return
     limits = Limits(time_limit, int(memory_limit * 2**30))
     folder = _reports_folder(reports)
-    summaries = _run(chosen, options, _executor(scheduler, jobs, limits), quiet)
+    try:
+        summaries = _run(chosen, options, _executor(scheduler, jobs, limits), quiet)
+    except KeyboardInterrupt:
+        # What was done by then is told; the same command goes on with the rest.
+        _write(summaries_of(dict.fromkeys(family.task for family in chosen), options, None), folder, quiet)
+        raise
     _write(summaries, folder, quiet)
     _tell(summaries, {family.name for family in chosen}, as_json)
     if before is not None:
