@@ -10,7 +10,8 @@ import pytest
 from fakes import Lmp
 from typer.testing import Result
 
-from lmp.records import ZooSummary
+from lmp.cli.zoo_table import _why
+from lmp.records import ZooEntry, ZooSummary
 from made_up_zoo import MadeUp, clone
 
 Zoo = Callable[..., Result]
@@ -65,6 +66,11 @@ def test_a_lost_family_ends_with_4(zoo: Zoo, tmp_path: Path) -> None:
     lost = zoo("--compare", str(before), "--fresh", ant="failed")
     assert lost.exit_code == 4
     assert "lost: ant: verified before, now failed" in lost.stderr
+
+
+def test_a_reason_does_not_reach_the_terminal_as_it_is() -> None:
+    entry = ZooEntry(family="bee", task="base", status="error", fingerprint="", cause="lmp", reason="a\n\x1b[2Jb")
+    assert _why(entry) == r"lmp: a \x1b[2Jb"
 
 
 def test_a_summary_can_be_shown(zoo: Zoo) -> None:

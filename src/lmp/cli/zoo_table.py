@@ -136,9 +136,12 @@ def print_families(console: Console, summary: ZooSummary, asked: Collection[str]
 
 
 def _why(entry: ZooEntry) -> str:
+    """On one line, and nothing in it that a terminal would obey: reasons quote models and libraries."""
+    from lmp.report.zoo.told import shown
+
     cause = f"{CAUSES[entry.cause]}: " if entry.cause else ""
     place = f" ({entry.place})" if entry.place else ""
-    return f"{cause}{entry.reason or ''}{place}"
+    return shown(f"{cause}{entry.reason or ''}{place}")
 
 
 def _say(text: str) -> None:
