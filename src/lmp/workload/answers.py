@@ -29,7 +29,7 @@ CHOSEN = "every row chooses the same entries, the first ones"
 """How indices without data are taken where what follows depends on them: a loop over the experts that were chosen."""
 
 _TORCH = str(Path(torch.__file__).parent) + "/"
-_HERE = __file__
+_LMP = str(Path(__file__).parents[1]) + "/"
 _CONTEXTS = str(contextlib.__file__)
 
 
@@ -159,10 +159,10 @@ def _all_hit(masks: list[torch.Tensor], asked: Asked) -> Iterator[None]:
 
 
 def _asking() -> Question:
-    """The nearest line outside of torch and of this file."""
+    """The nearest line outside of torch and of lmp."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and (
-        frame.f_code.co_filename.startswith((_TORCH, _HERE)) or frame.f_code.co_filename == _CONTEXTS
+        frame.f_code.co_filename.startswith((_TORCH, _LMP)) or frame.f_code.co_filename == _CONTEXTS
     ):
         frame = frame.f_back
     return (frame.f_code.co_filename, frame.f_lineno) if frame is not None else ("", 0)

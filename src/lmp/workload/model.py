@@ -22,6 +22,7 @@ from lmp.workload.failures import failure_of, missing_package
 from lmp.workload.kinds import kind_of, kinds_of, own_indices, turn_of
 from lmp.workload.model_inputs import Inputs, has_decoder_inputs
 from lmp.workload.shapes import ENCODER_LENGTH
+from lmp.workload.standalone import no_initialisation
 
 STANDARD_NAMES = {"num_attention_heads": "num_heads"}
 """The contract's names where they differ from transformers' standard ones."""
@@ -170,7 +171,8 @@ class ModelWorkload:
         before: AbstractContextManager[Any] | None = None,
     ) -> None:
         state = _state(module) if self._keeps(module) else None
-        with torch.no_grad(), answered(self.asked, self.chosen):
+        # Some models make modules in forward(): filling their weights is no work of it.
+        with torch.no_grad(), no_initialisation(), answered(self.asked, self.chosen):
             past: dict[str, Any] = {}
             cached = values["cache_len"]
             if not (isinstance(cached, int) and cached == 0):
