@@ -15,11 +15,12 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
+from lmp.trace.remembered import SymbolicResults
 from lmp.trace.rules import Cost, Operator, Tensor, cost
 from lmp.trace.symbols import SizeNode, expression
 from lmp.workload.base import RUNTIME
 from lmp.workload.calls import Call, CallTracker, Segment
-from lmp.workload.results import Remembering, Results
+from lmp.workload.results import Results
 
 
 @dataclass
@@ -81,10 +82,13 @@ class Recorder:
         dtype: torch.dtype,
         size: Callable[[Any], Any] = expression,
         results: Results | None = None,
+        symbolic: SymbolicResults | None = None,
     ) -> None:
-        """``results``, of a run with plain sizes: what is known of its operators' results."""
+        """``results``, of a run with plain sizes, or ``symbolic``: what is known of its operators' results."""
         self.recording = Recording()
         self.dtype, self.size, self.results = dtype, size, results
+        self.run = results.run if results is not None else symbolic.run if symbolic is not None else run_symbolic
+        """Runs an operator."""
         self.tracker = CallTracker(module, on_enter=self._entered)
         self._order = 0
         # Tensors are kept alive while recording, so that no identity is given out twice: also the module's own, which
@@ -98,7 +102,7 @@ class Recorder:
         self._known: dict[int, torch.Tensor] = {}
         self._tensors: dict[int, Tensor] = {}
         self._function_mode = _Attention(self, plain=results is not None)
-        self.before = _Before(results)
+        self.before = _Before(self.run, plain=results is not None)
         """To be entered around what runs before the measured call: attention stays whole there too."""
         self._dispatch_mode = _Dispatch(self)
 
@@ -228,7 +232,7 @@ RESULTS: dict[str, Callable[..., torch.Tensor]] = {
 """Operators whose kernels take no symbolic sizes -> what their result looks like."""
 
 
-def _run(func: Any, args: Any, kwargs: Any) -> Any:
+def run_symbolic(func: Any, args: Any, kwargs: Any) -> Any:
     """Run an operator; one that fails on symbolic shapes is run on the numbers, and its sizes are found again.
 
     A size of the result is that of an argument's dimension with the same number; one that is none stays a number.
@@ -284,8 +288,12 @@ class _Unmeasured(TorchDispatchMode):
     def _should_skip_dynamo(cls) -> bool:
         return False
 
+    def __init__(self, run: Callable[[Any, Any, Any], Any]) -> None:
+        super().__init__()
+        self._run = run
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return _run(func, args, kwargs or {})
+        return self._run(func, args, kwargs or {})
 
 
 class _Dispatch(TorchDispatchMode):
@@ -311,7 +319,7 @@ class _Dispatch(TorchDispatchMode):
         in_place = name.endswith("_") and not name.startswith("__")
         # Described before it runs: an in-place operator may change what its arguments look like.
         described = {key: recorder._argument(key, value) for key, value in arguments.items()}
-        out = _run(func, args, kwargs) if recorder.results is None else recorder.results.run(func, args, kwargs)
+        out = recorder.run(func, args, kwargs)
         if name in ("cat", "stack"):
             length = _looped(arguments["tensors"], arguments.get("dim", 0), name == "stack")
             if length is not None:
@@ -477,12 +485,8 @@ class _Attention(TorchFunctionMode):
 class _Before:
     """Context manager for what runs before a measured call: attention is whole, nothing is recorded."""
 
-    def __init__(self, results: Results | None) -> None:
-        self._modes: list[Any] = [_Attention(None, plain=results is not None)]
-        if results is not None:
-            self._modes.append(Remembering(results))
-        else:
-            self._modes.append(_Unmeasured())
+    def __init__(self, run: Callable[[Any, Any, Any], Any], plain: bool) -> None:
+        self._modes: list[Any] = [_Attention(None, plain), _Unmeasured(run)]
 
     def __enter__(self) -> None:
         for mode in self._modes:

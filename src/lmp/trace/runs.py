@@ -18,7 +18,8 @@ import torch
 from lmp.errors import LmpError, TraceFailed
 from lmp.formula import Condition, Expr, evaluate_condition, free_variables, var
 from lmp.trace.observe import sizes_given
-from lmp.trace.recording import Recorder, Recording
+from lmp.trace.recording import Recorder, Recording, run_symbolic
+from lmp.trace.remembered import SymbolicResults
 from lmp.trace.rules import Size
 from lmp.trace.sizes import Sizes
 from lmp.trace.symbols import ConcolicShapeEnv, expression, fake_mode, plain_functions, symbolic_int
@@ -191,7 +192,10 @@ class Runs:
         self, values: dict[str, Any], size: Callable[[Any], Size], env: ConcolicShapeEnv | None = None
     ) -> tuple[torch.nn.Module, Recorder]:
         model = self.workload.build(values)
-        recorder = Recorder(model, self.workload.dtype, size, self._results if env is None else None)
+        if env is None:
+            recorder = Recorder(model, self.workload.dtype, size, self._results)
+        else:
+            recorder = Recorder(model, self.workload.dtype, size, symbolic=SymbolicResults(env, run_symbolic))
         if env is not None:
             env.where = lambda: frozenset(c.class_path for c in recorder.tracker.stack)
         self.workload.run(model, values, recorder, recorder.before)

@@ -103,6 +103,7 @@ class ConcolicShapeEnv(ShapeEnv):
         """Classes whose forward() was running then; "" for their constructors."""
         self.results: dict[Any, SymNode] = {}
         """What SizeNodes have computed."""
+        self._noted: set[Any] | None = None
         self.source_root = ""
         self.where: Callable[[], frozenset[str]] = frozenset
         """Classes whose forward() is running."""
@@ -127,7 +128,7 @@ class ConcolicShapeEnv(ShapeEnv):
         if orig_expr.free_symbols:
             if type(found) is int or isinstance(found, sympy.Integer):
                 self.pinned[orig_expr] = int(found)
-                self.pinned_in.setdefault(orig_expr, set()).update(self.where() or {""})
+                self.turned(orig_expr)
             frame = _asking_frame()
             inside = frame is not None and self.source_root and frame.f_code.co_filename.startswith(self.source_root)
             if inside and (isinstance(found, bool) or found in (sympy.true, sympy.false)):
@@ -136,6 +137,21 @@ class ConcolicShapeEnv(ShapeEnv):
                 place = (frame.f_code.co_filename, frame.f_lineno)
                 self.conditions[orig_expr] = Condition(orig_expr, bool(found), *place, within)
         return sympy.sympify(found) if isinstance(found, (bool, int, float)) else found
+
+    def turned(self, expression: Any) -> None:
+        """Put down that the classes which run now turned a size, which is pinned already, into a number."""
+        self.pinned_in.setdefault(expression, set()).update(self.where() or {""})
+        if self._noted is not None:
+            self._noted.add(expression)
+
+    @contextlib.contextmanager
+    def noting(self) -> Iterator[set[Any]]:
+        """What is turned into numbers while this is active."""
+        before, self._noted = self._noted, set()
+        try:
+            yield self._noted
+        finally:
+            self._noted = before
 
     def _maybe_evaluate_static(self, expr: Any, **kwargs: Any) -> Any:
         return self._value(expr)
