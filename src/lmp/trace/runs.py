@@ -347,12 +347,8 @@ class Runs:
         return [r for r in self.concrete if all(r.numbers[n] >= m for n, m in self.workload.in_order.items())]
 
     def _explore_setting(self, setting: dict[str, int], pairs: bool = False) -> bool:
-        """Whether the setting can run. ``pairs``: at as few points as show each pair of a phase's properties.
-
-        What the config decides and what the window decides come together at a few points as well.
-        """
-        own = not setting.keys() - self.workload.in_order.keys()
-        return self.explore([*self._corners(setting, pairs), *self._window_points(setting, pairs or not own)])
+        """Whether the setting can run. ``pairs``: at as few points as show each pair of a phase's properties."""
+        return self.explore([*self._corners(setting, pairs), *self._window_points(setting, pairs)])
 
     def _corners(self, setting: dict[str, int], pairs: bool = False) -> list[dict[str, int]]:
         """Batches and sequences of one and of several, with and without a cache."""
