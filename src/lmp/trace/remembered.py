@@ -14,11 +14,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, in_kernel_invocation_manager
 
 from lmp.trace.symbols import ConcolicShapeEnv
-from lmp.workload.results import PLAIN, makes_new
-
-
-class _Unknown(Exception):
-    """An argument that says more than its shape."""
+from lmp.workload.results import PLAIN, Unknown, makes_new, tensors_of
 
 
 @dataclass(frozen=True)
@@ -67,7 +63,7 @@ class SymbolicResults:
             return self._execute(func, args, kwargs)
         try:
             key = (func, _key(args), _key(kwargs), torch.get_default_dtype())
-        except _Unknown:
+        except Unknown:
             return self._execute(func, args, kwargs)
         if key not in self._known:
             with self._env.noting() as turned:
@@ -92,13 +88,13 @@ def _key(value: Any) -> Any:
         return kind, value
     if kind is FakeTensor:
         if value.layout is not torch.strided or value.is_complex() or value.is_neg():
-            raise _Unknown
+            raise Unknown
         return value.dtype, value.device, _sizes(value.shape), _sizes(value.stride())
     if kind is tuple or kind is list or kind is torch.Size:
         return tuple([_key(v) for v in value])
     if kind is dict:
         return tuple([(name, _key(v)) for name, v in value.items()])
-    raise _Unknown
+    raise Unknown
 
 
 def _sizes(sizes: Any) -> tuple[Any, ...]:
@@ -107,7 +103,7 @@ def _sizes(sizes: Any) -> tuple[Any, ...]:
 
 def _made(parts: tuple[Any, ...], given: Any) -> tuple[_Made, ...] | None:
     """How to make them again; None where one is, or may be, an argument itself, or is more than its sizes."""
-    before = {t.untyped_storage()._cdata for t in _tensors(given)}
+    before = {t.untyped_storage()._cdata for t in tensors_of(given)}
     for part in parts:
         if type(part) is not FakeTensor or part.constant is not None or part.layout is not torch.strided:
             return None
@@ -116,11 +112,3 @@ def _made(parts: tuple[Any, ...], given: Any) -> tuple[_Made, ...] | None:
             return None
         before.add(storage)
     return tuple([_Made(tuple(p.shape), p.stride(), p.dtype, p.device) for p in parts])
-
-
-def _tensors(value: Any) -> list[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        return [value]
-    if isinstance(value, dict):
-        value = tuple(value.values())
-    return [t for v in value for t in _tensors(v)] if isinstance(value, (list, tuple)) else []

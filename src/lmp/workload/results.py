@@ -20,7 +20,7 @@ KEPT = 50_000
 META = torch.device("meta")
 
 
-class _Unknown(Exception):
+class Unknown(Exception):
     """An argument that says more than its shape."""
 
 
@@ -55,7 +55,7 @@ class Results:
             return func(*args, **kwargs)
         try:
             key = (func, _key(args), _key(kwargs), torch.get_default_dtype())
-        except _Unknown:
+        except Unknown:
             return func(*args, **kwargs)
         if key not in self._known:
             out = func(*args, **kwargs)
@@ -100,7 +100,7 @@ def _key(value: Any) -> Any:
     kind = type(value)
     if kind is torch.Tensor or kind is torch.nn.Parameter:
         if value.device != META or value.is_complex() or value.layout is not torch.strided:
-            raise _Unknown
+            raise Unknown
         return value.dtype, value.shape, value.stride()
     if kind is tuple or kind is list or kind is torch.Size:
         return tuple([_key(v) for v in value])
@@ -108,7 +108,7 @@ def _key(value: Any) -> Any:
         return tuple([(name, _key(v)) for name, v in value.items()])
     if kind in PLAIN:
         return kind, value
-    raise _Unknown
+    raise Unknown
 
 
 def _made(out: Any, given: Any) -> _Made | tuple[_Made, ...] | None:
@@ -116,7 +116,7 @@ def _made(out: Any, given: Any) -> _Made | tuple[_Made, ...] | None:
     parts = (out,) if isinstance(out, torch.Tensor) else out
     if not isinstance(parts, tuple):
         return None
-    before = {t.untyped_storage()._cdata for t in _tensors(given)}
+    before = {t.untyped_storage()._cdata for t in tensors_of(given)}
     for part in parts:
         if type(part) is not torch.Tensor or part.device != META or part.layout is not torch.strided:
             return None
@@ -128,9 +128,10 @@ def _made(out: Any, given: Any) -> _Made | tuple[_Made, ...] | None:
     return found[0] if out is parts[0] else found
 
 
-def _tensors(value: Any) -> list[torch.Tensor]:
+def tensors_of(value: Any) -> list[torch.Tensor]:
+    """The tensors among arguments, in lists and dictionaries too."""
     if isinstance(value, torch.Tensor):
         return [value]
     if isinstance(value, dict):
         value = tuple(value.values())
-    return [t for v in value for t in _tensors(v)] if isinstance(value, (list, tuple)) else []
+    return [t for v in value for t in tensors_of(v)] if isinstance(value, (list, tuple)) else []
