@@ -22,6 +22,7 @@ from lmp.workload.arguments import constructor_arguments
 from lmp.workload.base import RUNTIME
 from lmp.workload.calls import Call, Place
 from lmp.workload.model import STANDARD_NAMES
+from lmp.workload.results import tensors_in
 
 BYTE_UNITS = ("w_bytes", "a_bytes")
 
@@ -460,15 +461,6 @@ def _least(given: Tensor | None, parts: list[Move]) -> Move:
 def _fields_of(output: Any) -> list[Any]:
     """What a model returns, as far as it says by name what each is."""
     return list(output.values()) if isinstance(output, Mapping) else []
-
-
-def tensors_in(value: Any) -> list[torch.Tensor]:
-    """Tensors in nested tuples, lists and mappings (a model's outputs are mappings); caches are not looked into."""
-    if isinstance(value, torch.Tensor):
-        return [value]
-    if isinstance(value, Mapping):
-        value = list(value.values())
-    return [t for v in value for t in tensors_in(v)] if isinstance(value, (list, tuple)) else []
 
 
 def weight_items(call: Call, size: Callable[[Any], Size]) -> list[Item]:

@@ -19,8 +19,9 @@ from lmp.trace.remembered import SymbolicResults
 from lmp.trace.rules import Cost, Operator, Tensor, cost
 from lmp.trace.symbols import SizeNode, expression
 from lmp.workload.base import RUNTIME
-from lmp.workload.calls import Call, CallTracker, Segment
-from lmp.workload.results import Results
+from lmp.workload.calls import Call, CallTracker, Segment, by_caller
+from lmp.workload.results import Results, tensors_in
+from lmp.workload.running import Running
 
 
 @dataclass
@@ -58,11 +59,7 @@ class Recording:
 
     @functools.cached_property
     def _by_parent(self) -> dict[int, list[Call]]:
-        found: dict[int, list[Call]] = {}
-        for call in self.calls:
-            if call.parent is not None:
-                found.setdefault(call.parent.index, []).append(call)
-        return found
+        return by_caller(self.calls)
 
     @functools.cached_property
     def _by_call(self) -> dict[int, list[Executed]]:
@@ -81,13 +78,12 @@ class Recorder:
         module: torch.nn.Module,
         dtype: torch.dtype,
         size: Callable[[Any], Any] = expression,
-        results: Results | None = None,
-        symbolic: SymbolicResults | None = None,
+        results: Results | SymbolicResults | None = None,
     ) -> None:
-        """``results``, of a run with plain sizes, or ``symbolic``: what is known of its operators' results."""
+        """``results``: what is known of what operators return, on plain sizes or on symbolic ones."""
         self.recording = Recording()
-        self.dtype, self.size, self.results = dtype, size, results
-        self.run = results.run if results is not None else symbolic.run if symbolic is not None else run_symbolic
+        self.dtype, self.size, plain = dtype, size, isinstance(results, Results)
+        self.run = run_symbolic if results is None else results.run
         """Runs an operator."""
         self.tracker = CallTracker(module, on_enter=self._entered)
         self._order = 0
@@ -101,8 +97,8 @@ class Recorder:
         """Storage of a result that got symbolic sizes back -> the operator's own result."""
         self._known: dict[int, torch.Tensor] = {}
         self._tensors: dict[int, Tensor] = {}
-        self._function_mode = _Attention(self, plain=results is not None)
-        self.before = _Before(self.run, plain=results is not None)
+        self._function_mode = _Attention(self, plain)
+        self.before = _Before(self.run, plain)
         """To be entered around what runs before the measured call: attention stays whole there too."""
         self._dispatch_mode = _Dispatch(self)
 
@@ -128,7 +124,7 @@ class Recorder:
         if not segments:
             return
         known = {key: self._describe(value) for key, value in arguments.items()}
-        made = tuple(self._tensor(t) for t in _tensors(outputs))
+        made = tuple(self._tensor(t) for t in tensors_in(outputs))
         if not made:
             return  # a question about a tensor (its size, one of its values) moves nothing that counts
         self._order += 1
@@ -184,14 +180,6 @@ def _storage(tensor: torch.Tensor) -> int:
     return tensor.untyped_storage()._cdata
 
 
-def _tensors(value: Any) -> list[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        return [value]
-    if isinstance(value, (list, tuple)):
-        return [t for item in value for t in _tensors(item)]
-    return []
-
-
 @functools.cache
 def _is_free(func: Any) -> bool:
     """Views (every result aliases an argument that is not written), allocations and questions about a tensor."""
@@ -238,12 +226,12 @@ def run_symbolic(func: Any, args: Any, kwargs: Any) -> Any:
     A size of the result is that of an argument's dimension with the same number; one that is none stays a number.
     """
     result = RESULTS.get(func._schema.name)
-    if result is not None and symbolic_in((args, kwargs, [tuple(t.shape) for t in _tensors(args)])):
+    if result is not None and symbolic_in((args, kwargs, [tuple(t.shape) for t in tensors_in(args)])):
         return result(*args, **kwargs)
     try:
         return func(*args, **kwargs)
     except RuntimeError as error:
-        tensors = _tensors(args)
+        tensors = tensors_in(args)
         symbolic = [s for t in tensors for s in t.shape if isinstance(s, torch.SymInt)]
         if not symbolic or "INTERNAL ASSERT" not in str(error):
             raise
@@ -279,21 +267,6 @@ def _with_length(tensor: torch.Tensor, dim: int, length: torch.SymInt) -> torch.
     shape = list(tensor.shape)
     shape[dim] = length
     return tensor.new_empty(shape)
-
-
-class _Unmeasured(TorchDispatchMode):
-    """Runs operators as in the measured call, those whose kernels take no symbolic sizes among them."""
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False
-
-    def __init__(self, run: Callable[[Any, Any, Any], Any]) -> None:
-        super().__init__()
-        self._run = run
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return self._run(func, args, kwargs or {})
 
 
 class _Dispatch(TorchDispatchMode):
@@ -486,7 +459,7 @@ class _Before:
     """Context manager for what runs before a measured call: attention is whole, nothing is recorded."""
 
     def __init__(self, run: Callable[[Any, Any, Any], Any], plain: bool) -> None:
-        self._modes: list[Any] = [_Attention(None, plain), _Unmeasured(run)]
+        self._modes: list[Any] = [_Attention(None, plain), Running(run)]
 
     def __enter__(self) -> None:
         for mode in self._modes:

@@ -14,7 +14,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, in_kernel_invocation_manager
 
 from lmp.trace.symbols import ConcolicShapeEnv
-from lmp.workload.results import PLAIN, Unknown, makes_new, tensors_of
+from lmp.workload.results import PLAIN, Unknown, makes_new, tensors_in
 
 
 @dataclass(frozen=True)
@@ -48,17 +48,13 @@ class SymbolicResults:
         """``execute`` runs an operator that is not known yet."""
         self._env, self._execute = env, execute
         self._known: dict[Any, _Known] = {}
-        self._makes_new: dict[Any, bool] = {}
 
     def run(self, func: Any, args: Any, kwargs: Any) -> Any:
         """What ``func`` returns: tensors of the same sizes, strides and dtypes, in memory of their own.
 
         Views are always made anew: looking them up takes as long.
         """
-        if func not in self._makes_new:
-            self._makes_new[func] = makes_new(func)
-        new = self._makes_new[func]
-        mode = next((a.fake_mode for a in args if type(a) is FakeTensor), None) if new else None
+        mode = next((a.fake_mode for a in args if type(a) is FakeTensor), None) if makes_new(func) else None
         if mode is None:
             return self._execute(func, args, kwargs)
         try:
@@ -103,7 +99,7 @@ def _sizes(sizes: Any) -> tuple[Any, ...]:
 
 def _made(parts: tuple[Any, ...], given: Any) -> tuple[_Made, ...] | None:
     """How to make them again; None where one is, or may be, an argument itself, or is more than its sizes."""
-    before = {t.untyped_storage()._cdata for t in tensors_of(given)}
+    before = {t.untyped_storage()._cdata for t in tensors_in(given)}
     for part in parts:
         if type(part) is not FakeTensor or part.constant is not None or part.layout is not torch.strided:
             return None

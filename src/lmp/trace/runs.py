@@ -192,10 +192,8 @@ class Runs:
         self, values: dict[str, Any], size: Callable[[Any], Size], env: ConcolicShapeEnv | None = None
     ) -> tuple[torch.nn.Module, Recorder]:
         model = self.workload.build(values)
-        if env is None:
-            recorder = Recorder(model, self.workload.dtype, size, self._results)
-        else:
-            recorder = Recorder(model, self.workload.dtype, size, symbolic=SymbolicResults(env, run_symbolic))
+        results = self._results if env is None else SymbolicResults(env, run_symbolic)
+        recorder = Recorder(model, self.workload.dtype, size, results)
         if env is not None:
             env.where = lambda: frozenset(c.class_path for c in recorder.tracker.stack)
         self.workload.run(model, values, recorder, recorder.before)

@@ -32,8 +32,9 @@ from lmp.verify.counted import SIZES, Costs, Counted, Line, child_of, described
 from lmp.verify.counter import Counter, OperatorCount, flop_counter, together
 from lmp.verify.resolve import contradicted, resolve_all
 from lmp.workload.base import RUNTIME, Workload
-from lmp.workload.calls import Call, Place
-from lmp.workload.results import Remembering, Results
+from lmp.workload.calls import Call, Place, by_caller
+from lmp.workload.results import Results
+from lmp.workload.running import Running
 
 PHASES = ("prefill", "decode", "chunked prefill", "first token")
 
@@ -67,12 +68,7 @@ class Point:
 
     @cached_property
     def called_by(self) -> dict[int, list[Call]]:
-        """Index of a call -> the calls that it makes itself."""
-        found: dict[int, list[Call]] = defaultdict(list)
-        for call in self.calls:
-            if call.parent is not None:
-                found[call.parent.index].append(call)
-        return found
+        return by_caller(self.calls)
 
     @property
     def phase(self) -> str:
@@ -95,10 +91,10 @@ def observe(
     module = workload.build(values)
     counter = Counter(module, workload.dtype)
     torchs = flop_counter()
-    results = results or Results()
+    run = (results or Results()).run
     # Both count in one run, each what an operator says to it.
-    observers = (Remembering(results), *([torchs] if cross_check else []), counter)
-    workload.run(module, values, together(*observers), before=Remembering(results))
+    observers = (Running(run), *([torchs] if cross_check else []), counter)
+    workload.run(module, values, together(*observers), before=Running(run))
     total = int(torchs.get_total_flops()) if cross_check else None
     runtime = ", ".join(f"{name}={values[name]}" for name in RUNTIME if name in values)
     config = getattr(module, "config", None)

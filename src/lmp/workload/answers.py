@@ -14,10 +14,11 @@ from types import FrameType
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from lmp.errors import TraceFailed
+from lmp.workload.running import Running
 
 Question = tuple[str, int]
 """File and line of the code that asked."""
@@ -84,7 +85,7 @@ def answered(asked: Asked, chosen: Asked | None = None) -> Iterator[None]:
     torch.Tensor.__getitem__ = get
     torch.Tensor.__setitem__ = put
     try:
-        with _Together() if chosen is not None else contextlib.nullcontext():
+        with Running(_together) if chosen is not None else contextlib.nullcontext():
             yield
     finally:
         torch.nn.functional.one_hot = one_hot
@@ -115,18 +116,12 @@ class _Number:
     __floordiv__ = __rfloordiv__ = __truediv__ = __rtruediv__ = _refuse
 
 
-class _Together(TorchDispatchMode):
-    """Of operators on tensors without data and on chosen indices, which have data, runs the shapes alone."""
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False  # nothing is compiled here; True would import all of torch._dynamo (1.5 s)
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        given = (args, kwargs or {})
-        devices = {t.device.type for t in tree_leaves(given) if isinstance(t, torch.Tensor) and t.dim() > 0}
-        args, kwargs = tree_map_only(torch.Tensor, _without_data, given) if devices == {"meta", "cpu"} else given
-        return func(*args, **kwargs)
+def _together(func: Any, args: Any, kwargs: Any) -> Any:
+    """Of operators on tensors without data and on chosen indices, which have data, run the shapes alone."""
+    given = (args, kwargs)
+    devices = {t.device.type for t in tree_leaves(given) if isinstance(t, torch.Tensor) and t.dim() > 0}
+    args, kwargs = tree_map_only(torch.Tensor, _without_data, given) if devices == {"meta", "cpu"} else given
+    return func(*args, **kwargs)
 
 
 def _without_data(tensor: torch.Tensor) -> torch.Tensor:

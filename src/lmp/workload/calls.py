@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import CodeType, FrameType
@@ -117,6 +117,15 @@ def folder_of(cls: type[Any]) -> str:
 def _code_file(cls: type[Any]) -> str:
     code = getattr(inspect.unwrap(cls.forward), "__code__", None)
     return code.co_filename if code is not None and code.co_filename != _CALLING else "<none>"
+
+
+def by_caller(calls: Iterable[Call]) -> dict[int, list[Call]]:
+    """Index of a call -> the calls that it makes itself."""
+    found: dict[int, list[Call]] = {}
+    for call in calls:
+        if call.parent is not None:
+            found.setdefault(call.parent.index, []).append(call)
+    return found
 
 
 class CallTracker:

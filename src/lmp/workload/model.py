@@ -259,8 +259,8 @@ class ModelWorkload:
 
     def _failures(self) -> dict[str, Exception]:
         """Phases that do not run at the default sizes, with what they end with."""
-        error = self._fails() and self._fails_with_choices()
-        if error is not None:
+        error = self._fails()
+        if error is not None and not self._runs_with_choices():
             return {PREFILL: error}
         if not self.has_cache:
             return {}
@@ -280,14 +280,14 @@ class ModelWorkload:
             return error
         return None
 
-    def _fails_with_choices(self) -> Exception | None:
-        """What the model ends with where choices are made for it; if that does not help, without them as well."""
-        if self.chosen is None:
-            self.chosen = {}
-            if self._fails() is None:
-                return None
+    def _runs_with_choices(self) -> bool:
+        """Whether the model runs once choices are made for it; else, none are."""
+        if self.chosen is not None:
+            return False
+        self.chosen = {}
+        if self._fails() is not None:
             self.chosen = None
-        return self._fails()
+        return self.chosen is not None
 
     def _failing_with_cache(self) -> dict[str, Exception]:
         failed: dict[str, Exception] = {}

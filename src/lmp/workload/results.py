@@ -6,11 +6,12 @@ arguments. Most of PyTorch's own shape functions are written in Python and take 
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 PLAIN = (bool, int, float, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format)
 
@@ -44,14 +45,10 @@ class Results:
 
     def __init__(self) -> None:
         self._known: dict[Any, _Made | tuple[_Made, ...] | None] = {}
-        self._makes_new: dict[Any, bool] = {}
 
     def run(self, func: Any, args: Any, kwargs: Any) -> Any:
         """What ``func`` returns: a tensor of the same shape, strides and dtype, in memory of its own."""
-        new = self._makes_new.get(func)
-        if new is None:
-            new = self._makes_new[func] = makes_new(func)
-        if not new:
+        if not makes_new(func):
             return func(*args, **kwargs)
         try:
             key = (func, _key(args), _key(kwargs), torch.get_default_dtype())
@@ -69,21 +66,7 @@ class Results:
         return found.tensor() if isinstance(found, _Made) else tuple(made.tensor() for made in found)
 
 
-class Remembering(TorchDispatchMode):
-    """Runs operators through ``Results``, and does nothing else."""
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False  # nothing is compiled here; True would import all of torch._dynamo (1.5 s)
-
-    def __init__(self, results: Results) -> None:
-        super().__init__()
-        self._results = results
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return self._results.run(func, args, kwargs or {})
-
-
+@functools.cache
 def makes_new(func: Any) -> bool:
     """Whether every result is a tensor of its own: no view of an argument, and no argument is written to."""
     schema = func._schema
@@ -116,7 +99,7 @@ def _made(out: Any, given: Any) -> _Made | tuple[_Made, ...] | None:
     parts = (out,) if isinstance(out, torch.Tensor) else out
     if not isinstance(parts, tuple):
         return None
-    before = {t.untyped_storage()._cdata for t in tensors_of(given)}
+    before = {t.untyped_storage()._cdata for t in tensors_in(given)}
     for part in parts:
         if type(part) is not torch.Tensor or part.device != META or part.layout is not torch.strided:
             return None
@@ -128,10 +111,10 @@ def _made(out: Any, given: Any) -> _Made | tuple[_Made, ...] | None:
     return found[0] if out is parts[0] else found
 
 
-def tensors_of(value: Any) -> list[torch.Tensor]:
-    """The tensors among arguments, in lists and dictionaries too."""
+def tensors_in(value: Any) -> list[torch.Tensor]:
+    """Tensors in nested tuples, lists and mappings (a model's outputs are mappings); caches are not looked into."""
     if isinstance(value, torch.Tensor):
         return [value]
-    if isinstance(value, dict):
-        value = tuple(value.values())
-    return [t for v in value for t in tensors_of(v)] if isinstance(value, (list, tuple)) else []
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    return [t for v in value for t in tensors_in(v)] if isinstance(value, (list, tuple)) else []
