@@ -79,3 +79,18 @@ def test_layers_in_the_models_own_order() -> None:
     assert at(3, in_order=True, full=False) == 7
     assert at(24, in_order=True, full=False) == 24
     assert at(2, in_order=True, full=True) == 24
+
+
+def test_one_head_that_all_share_is_looked_at_beyond_the_window_too() -> None:
+    points = dict(held_out_points(Fake({"num_heads": 8, "num_kv_heads": 2, "sliding_window": 16})))
+    shared = {label: v for label, v in points.items() if v["num_kv_heads"] == 1}
+    assert all(v["num_heads"] == 8 for v in shared.values())
+    # some without, and one with more tokens in the cache than the window of 16 keeps
+    assert {v["cache_len"] > 16 for v in shared.values()} == {True, False}
+    own = [v for label, v in points.items() if "beyond" in label and v["num_kv_heads"] == v["num_heads"]]
+    assert [v["cache_len"] > 16 for v in own] == [True]
+
+
+def test_one_is_no_point_where_the_module_does_not_run_so() -> None:
+    points = dict(held_out_points(Fake({"num_heads": 8, "num_kv_heads": 2}, lambda v: v["num_kv_heads"] > 1)))
+    assert all(v["num_kv_heads"] > 1 for v in points.values())

@@ -232,6 +232,9 @@ def test_a_mask_may_set_as_many_as_there_are_values():
     # nobody knows how many of the 9 are set: as many as values, or all of them
     found = run("index_put", (9, 4), self=t(9, 4), indices=[mask], values=t(2, 4))
     assert (read(found), written(found)) == ({1: 9, A: 8}, {A: 8})
+    # one row of 4 for each of the 9 that the mask may hit
+    found = run("index_put", (9, 4), self=t(9, 4), indices=[mask], values=t(4))
+    assert (read(found), written(found)) == ({1: 9, A: 4}, {A: 36})
     found = run("index_put", (9, 4), self=t(9, 4), indices=[mask], values=t())
     assert (read(found), written(found)) == ({1: 9}, {A: 36})
 

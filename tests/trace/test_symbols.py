@@ -13,6 +13,7 @@ import pytest
 import sympy
 import torch
 
+from lmp.trace.recording import run_symbolic
 from lmp.trace.symbols import ConcolicShapeEnv, SymbolicInteger, expression, fake_mode, symbolic_int
 
 SOURCE = """
@@ -204,3 +205,26 @@ def test_operators_carry_expressions(env: ConcolicShapeEnv, function: Callable[.
     with fake_mode(env):
         out = function(torch.empty(2, size, 3, device="meta"), size)
     assert shape in [str(expression(d)) for d in out.shape]
+
+
+def test_complex_numbers_of_two_parts_keep_their_sizes(env: ConcolicShapeEnv) -> None:
+    # torch's kernels for these would turn every size into a number.
+    with fake_mode(env):
+        batch, seq, dim = env.size("batch_size", 2), env.size("seq_len", 5), env.size("head_dim", 8)
+        length, angle = torch.empty(1, seq, dim, device="meta"), torch.empty(batch, 1, dim, device="meta")
+        for make in (torch.ops.aten.polar.default, torch.ops.aten.complex.default):
+            made = run_symbolic(make, (length, angle), {})
+            assert [str(expression(s)) for s in made.shape] == ["batch_size", "seq_len", "head_dim"]
+            assert made.dtype == torch.complex64
+    assert env.pinned == {}
+
+
+def test_what_is_the_same_is_worked_out_once(env: ConcolicShapeEnv) -> None:
+    a, b = env.size("seq_len", 5), env.size("cache_len", 7)
+    assert torch.sym_sum([a, b]).node is torch.sym_sum([a, b]).node
+    assert str(expression(torch.sym_sum([a, b]))) == "cache_len + seq_len"
+    assert torch.sym_max(a, b).node is torch.sym_max(a, b).node
+    assert a.node.wrap_bool(True) is b.node.wrap_bool(True)
+    assert a.node.wrap_int(1) is not a.node.wrap_float(1.0)
+    # 0.0 and -0.0 are equal, and two numbers
+    assert a.node.wrap_float(0.0) is not a.node.wrap_float(-0.0)

@@ -410,6 +410,22 @@ def test_points_outside_the_assumptions_are_skipped_and_said_so(norm: ModuleAnal
     assert (none.status, none.points, none.reason) == ("unverified", 0, found.checks[0])
 
 
+def test_points_outside_the_assumptions_of_what_is_called_are_skipped(
+    mlp: ModuleAnalysis, linear: ModuleAnalysis, silu: ModuleAnalysis
+) -> None:
+    # The MLP calls its Linears with 6 and with 10 inputs: one that holds for fewer than 8, and is wrong beyond, says
+    # nothing of the second.
+    wrong = f"where({{in_features}} < 8, {linear.kernels[0].flops}, 0)"
+    beyond = changed(linear, 0, flops=wrong)
+    assert verify(mlp, mlps(), beyond, silu).status == "failed"
+    found = verify(mlp, mlps(), beyond.model_copy(update={"assumptions": ["{in_features} < 8"]}), silu)
+    why = f"the assumption {{in_features}} < 8 of {linear.class_name} does not hold"
+    assert (found.status, found.points) == ("unverified", 0)
+    assert found.checks[0] == f"skipped batch_size=2, seq_len=5: {why}"
+    # Where what it says beyond is right all the same, there is nothing to skip.
+    assert verify(mlp, mlps(), linear.model_copy(update={"assumptions": ["{in_features} < 8"]}), silu).points == 1
+
+
 def test_points_with_another_value_of_what_is_pinned_are_skipped(norm: ModuleAnalysis) -> None:
     found = verify(norm.model_copy(update={"pinned": {"batch_size": 3}}), [*norms(), another_norm(3, 4)])
     assert (found.status, found.points) == ("verified", 2)

@@ -201,6 +201,13 @@ def test_a_boolean_index_counts_what_is_set() -> None:
     )  # fmt: skip
 
 
+def test_one_row_for_all_that_a_mask_without_data_hits() -> None:
+    x, mask = new(3, 4), new(3, dtype=torch.bool)
+    # 4 values for each of 3 rows; what a mask hits is told from values of as many dimensions: 2 rows of 4
+    check(counted(lambda m: x.index_put_((mask,), new(4))), read=Traffic(a=4, literal=3), write=Traffic(a=12))
+    check(counted(lambda m: x.index_put_((mask,), new(2, 4))), read=Traffic(a=8, literal=3), write=Traffic(a=8))
+
+
 @pytest.mark.parametrize("device", ["meta", "cpu"])
 def test_layer_norm(device: str) -> None:
     module = torch.nn.LayerNorm(4, device=device, dtype=BF16).eval()

@@ -118,3 +118,28 @@ def test_the_outermost_call_is_made_with_what_the_point_says() -> None:
     # an encoder's input went in with an earlier call
     outermost = Call(Cross(), "", 0, None, (torch.empty(2, 3),))
     assert resolve("encoder_seq_len", "inputs.states.shape[1]", outermost, {"encoder_seq_len": 9}) == 9
+
+
+class Layer(torch.nn.Module):
+    """Attention or a convolution, as layers of hybrid models are."""
+
+    def __init__(self, attends: bool) -> None:
+        super().__init__()
+        if attends:
+            self.attention = torch.nn.Module()
+            self.attention.window = 256  # type: ignore[assignment]
+        else:
+            self.conv = torch.nn.Module()
+
+
+def test_what_a_part_has_is_nothing_where_the_part_is_not_there() -> None:
+    model = torch.nn.ModuleList([Layer(attends=False), Layer(attends=True)])
+    whole = Call(model, "", 0, None)
+    without, attending = (Call(layer, str(i), i + 1, whole) for i, layer in enumerate(model))
+    assert resolve("window", "self.attention.window", attending, {}) == 256
+    assert resolve("window", "self.attention.window", without, {}) == 0
+    # what no layer has is a wrong path, and not nothing
+    with pytest.raises(Unresolvable, match="attn"):
+        resolve("window", "self.attn.window", without, {})
+    with pytest.raises(Unresolvable, match="width"):
+        resolve("width", "self.attention.width", without, {})

@@ -62,6 +62,19 @@ def test_a_size_is_rounded_up_to_what_the_operator_takes(mended: Any) -> None:
     assert any(t.startswith("moe_intermediate_size = 1408 (was 1407: modeling_deepseek_v2.py:") for t in told)
 
 
+def test_sections_of_rotary_positions_make_up_all_of_them(mended: Any) -> None:
+    # The source's own sections 8 + 12 + 12 = 32 are those of half a head; a head of 128 has 64 frequencies: twice each.
+    config, (told,) = mended("glm4v", "Glm4vTextModel")
+    assert config.rope_parameters["mrope_section"] == [16, 24, 24]
+    assert told.startswith("rope_parameters.mrope_section = [16, 24, 24] (was left out")
+
+
+def test_ids_that_are_compared_with_nothing_are_the_first_token(mended: Any) -> None:
+    config, told = mended("instructblip", "InstructBlipModel")
+    assert config.image_token_id == 0
+    assert any(text.startswith("image_token_") and text.endswith("(was None; the first token)") for text in told)
+
+
 def test_what_no_rule_mends_is_said_with_its_line(mended: Any) -> None:
     with pytest.raises(InconsistentDefault, match=r"producing a cache.*configuration_gemma4_unified\.py:\d+"):
         mended("gemma4_unified_assistant", "Gemma4UnifiedAssistantForCausalLM")

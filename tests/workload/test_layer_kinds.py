@@ -30,5 +30,21 @@ def test_layers_are_alike_whatever_their_index_is_called() -> None:
     for index, layer in enumerate(layers):
         layer.my_place = index  # type: ignore[assignment]
         layer.window = 128 if index % 3 else 0  # type: ignore[assignment]
-    assert kinds_of(layers) == [0, 1, 1, 0, 1, 1]
+    # the third has a window as the second, and no bias
+    assert kinds_of(layers) == [0, 1, 2, 0, 1, 2]
     assert turn_of(kinds_of(layers)) == Turn(0, 3)
+
+
+def test_a_factor_made_from_the_place_makes_no_kind_of_layer() -> None:
+    layers = torch.nn.ModuleList(torch.nn.Linear(4, 4) for _ in range(6))
+    for index, layer in enumerate(layers):
+        layer.scale = 0.8 - 0.6 / (index + 1)  # type: ignore[assignment]
+        layer.adds = 2 * index + 3  # type: ignore[assignment]
+        layer.limit = float(index % 2)  # type: ignore[assignment]
+    # The scales are all different, what adds grows evenly; the limits are two, and may be two paths of the source.
+    assert kinds_of(layers) == [0, 1, 0, 1, 0, 1]
+
+
+def test_widths_that_grow_evenly_make_kinds() -> None:
+    layers = torch.nn.ModuleList(torch.nn.Linear(4 * (i + 1), 4) for i in range(4))
+    assert kinds_of(layers) == [0, 1, 2, 3]

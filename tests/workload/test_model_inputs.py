@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from lmp.errors import TraceFailed
 from lmp.workload.calls import CallTracker
 from lmp.workload.load import load_class
-from lmp.workload.model import ModelWorkload, find_host
+from lmp.workload.model import ModelWorkload, _as_loaded, find_host
 from lmp.workload.shapes import Sizes, shape_of
 
 pytestmark = pytest.mark.usefixtures("transformers_tree")
@@ -91,6 +92,60 @@ def test_what_the_encoder_made_is_handed_on_by_name_where_the_model_wants_that()
     assert workload.inputs.by_name
     values = {**workload.defaults, "batch_size": 2, "seq_len": 1, "cache_len": 4}
     workload.run(workload.build(values), values, contextlib.nullcontext())
+
+
+def test_rows_are_as_wide_as_an_operator_asks_for() -> None:
+    # Four spectra of 6 bins are stacked before they come here: 24 are no size of the config.
+    workload = workload_of(
+        "granite_speech5.modeling_granite_speech5.GraniteSpeech5Encoder",
+        "GraniteSpeech5EncoderConfig",
+        **{n: v for n, v in SMALL.items() if n != "intermediate_size"},
+        num_mel_bins=6,
+        context_size=16,
+    )
+    assert workload.called_with["input_features"].endswith(", 24]")
+    assert first_call(workload, 2)["input_features"][-1] == 24
+
+
+def test_a_number_in_a_tensor_keeps_its_value() -> None:
+    class Strided(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.stride = torch.nn.Buffer(torch.tensor(3), persistent=False)
+            self.scale = torch.nn.Parameter(torch.tensor(0.5))
+
+    with torch.device("meta"), _as_loaded():
+        made = Strided()
+    assert made.stride.item() == 3
+    assert made.scale.is_meta  # a weight: what it is does not matter
+
+
+def test_annotations_read_while_a_model_is_built_are_of_classes() -> None:
+    with torch.device("meta"), _as_loaded():
+        assert torch.FloatTensor | None  # as `x: torch.FloatTensor | None` in a module that is imported only then
+        weights = torch.FloatTensor(2, 3)
+    assert (weights.is_meta, weights.shape) == (True, (2, 3))
+
+
+def test_a_model_that_does_not_run_is_tried_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    import transformers
+
+    from lmp.workload import model as module
+
+    tries: list[Any] = []
+
+    class Refusing(ModelWorkload):
+        def __init__(self, model_class: Any, *args: Any, **options: Any) -> None:
+            tries.append(model_class)
+            raise ValueError("it does not run")
+
+    monkeypatch.setattr(module, "ModelWorkload", Refusing)
+    cls, config = load_class("transformers.models.bert.modeling_bert.BertLayer"), transformers.BertConfig(**TEXT)
+    unfit: dict[Any, Exception] = {}
+    for _ in range(2):
+        with pytest.raises(TraceFailed, match="it does not run"):
+            find_host(cls, config, unfit)
+    assert len(tries) == len(set(tries)) == len(unfit)
 
 
 def test_an_argument_without_a_rule_is_named() -> None:

@@ -61,7 +61,9 @@ class Making:
         self.options = session.options
         self.torch_dir = Path(torch.__file__).parent
         self.held: set[str] = set()
-        self._points: dict[tuple[Any, ...], Point] = {}
+        self._points: dict[tuple[Any, ...], Point | None] = {}
+        self._left_out: dict[str, None] = {}
+        """Points of lmp's own configs at which the model does not run with all its layers."""
         self._shapes = Results()
         """Of what operators made at the points; the engine remembers its own."""
         self._turned: dict[int, dict[str, int]] = {}
@@ -352,7 +354,8 @@ class Making:
             except TraceFailed:
                 if cls.__module__.startswith("torch."):
                     raise
-        return find_host(cls, self._config(cls), dtype=self._dtype, attention=self.options.attention or "sdpa")
+        attention = self.options.attention or "sdpa"
+        return find_host(cls, self._config(cls), self.session.unfit, dtype=self._dtype, attention=attention)
 
     @property
     def _dtype(self) -> torch.dtype:
@@ -411,7 +414,9 @@ class Making:
                 points = [*points, *self._drawn(analysis, points)]
             by_statement = None if analysis.engine == LINE_BY_LINE else self.statement_of
             strict = analysis.engine in HANDED_IN
-            return judge(analysis, points, self.session.lookup, self.file_of, by_statement, strict)
+            found = judge(analysis, points, self.session.lookup, self.file_of, by_statement, strict)
+        left_out = [f"skipped {label}: the model does not run there with all its layers" for label in self._left_out]
+        return found.model_copy(update={"checks": [*found.checks, *left_out]})
 
     def _drawn(self, analysis: ModuleAnalysis, points: Sequence[Point]) -> Iterator[Point]:
         """Points that whoever wrote the analysis could not know, as far as the class runs at such sizes."""
@@ -465,9 +470,19 @@ class Making:
             numbers = with_layers(self.workload, values, in_order, full)
             key = (label, *sorted(numbers.items()))
             if key not in self._points:
-                self._points[key] = observe(self.workload, numbers, label, results=self._shapes)
+                self._points[key] = self._observed_at(label, numbers, made_up=numbers != values)
             found.append(self._points[key])
-        return found
+        return [point for point in found if point is not None]
+
+    def _observed_at(self, label: str, numbers: dict[str, int], made_up: bool) -> Point | None:
+        """What is executed at a point. None where a config of lmp's own runs with few layers and not with so many."""
+        try:
+            return observe(self.workload, numbers, label, results=self._shapes)
+        except Exception:
+            if made_up and any(part in label for part in (OTHER_RATIOS, OTHER_CONFIG)):
+                self._left_out[label] = None
+                return None
+            raise
 
     def file_of(self, path: str) -> str:
         """The path of an executed file as analyses write it: relative to the root of its tree."""

@@ -123,6 +123,8 @@ class Session:
         found = options.found_config
         self.origin, self.config = origin_of(found), None if found is None else found.content
         self._fresh: dict[str, ModuleAnalysis] = {}
+        self.unfit: dict[Any, Exception] = {}
+        """Models that do not run with the config, by their classes: none of them need be tried again."""
 
     # -- the store -------------------------------------------------------------------------------------------------
 

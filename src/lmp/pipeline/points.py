@@ -21,6 +21,9 @@ OTHER_RATIOS, OTHER_CONFIG = "other ratios", "other config"
 OTHER_SIZES, OTHER_FLAGS = "other sizes", "flags changed"
 """The same, of a module without tokens."""
 
+MOST_SHARED = 2
+"""Counts that are looked at as 1."""
+
 MOST_COUNTED = 256
 """Config values up to this are taken for counts (heads, experts, groups), larger ones for widths."""
 
@@ -54,7 +57,7 @@ def held_out_points(workload: Workload, held: Collection[str] = ()) -> list[tupl
         _point(f"chunked prefill, {OTHER_CONFIG}", other, (3, 8, 19)),
     ]
     # Kinds of layers may come in any order: what holds for the first ones need not hold for all.
-    if any(own[name] > 1 for name in workload.full_layers):
+    if any(own[name] > 1 for name in workload.full_layers) or getattr(workload, "by_place", False):
         points.append(_point("prefill, all layers", {**own, **workload.full_layers}, (2, 4, 0)))
     equal = equalised(workload, held)
     points += [
@@ -62,8 +65,15 @@ def held_out_points(workload: Workload, held: Collection[str] = ()) -> list[tupl
         _point(f"prefill, {OTHER_RATIOS}", equal, (2, 10, 0)),
         _point(f"decode, {OTHER_RATIOS}", equal, (2, 1, 15)),
     ]
-    window = next((v for n, v in own.items() if "window" in n or "chunk" in n), None)
-    if window is not None and window > 1:
+    ones = one_for_all(workload, held)
+    points += [_point(f"chunked prefill, one {name}, {OTHER_RATIOS}", values, (2, 5, 8)) for name, values in ones]
+    window_name = next((n for n in own if "window" in n or "chunk" in n), None)
+    if window_name is not None and own[window_name] > 1:
+        window = own[window_name]
+        # Ratios decide on paths there too: heads that share keys and values are repeated, or need not be.
+        for name, values in (("", equal), *((f"one {name}, ", values) for name, values in ones)):
+            label = f"chunked prefill beyond the window, {name}{OTHER_RATIOS}"
+            points.append(_point(label, values, (2, 4, values[window_name] + 7)))
         points += [
             _point("prefill beyond the window", own, (2, window + 11, 0)),
             _point("prefill of a window", own, (2, window, 0)),
@@ -128,9 +138,7 @@ def equalised(workload: Workload, held: Collection[str] = ()) -> dict[str, int]:
     Heads that share keys and values, and experts that are all chosen, are paths of their own.
     """
     values = dict(workload.hints)
-    fixed = {*workload.flags, *workload.full_layers, *held}
-    counts = {n: v for n, v in workload.hints.items() if 1 < v <= MOST_COUNTED and not n.endswith(WIDTHS)}
-    counts = {n: v for n, v in counts.items() if n not in fixed}
+    counts = _counts(workload, held)
     for small, before in counts.items():
         for large, above in counts.items():
             if small == large or above % before != 0:
@@ -142,6 +150,23 @@ def equalised(workload: Workload, held: Collection[str] = ()) -> dict[str, int]:
                 values = tried
                 break
     return values
+
+
+def one_for_all(workload: Workload, held: Collection[str] = ()) -> list[tuple[str, dict[str, int]]]:
+    """Counts that divide another one by default, each at 1 by itself where the module runs so: as all heads that share
+    one head's keys and values.
+    """
+    counts = _counts(workload, held)
+    shared = [s for s, v in counts.items() if any(above > v and above % v == 0 for above in counts.values())]
+    settings = [(name, {**workload.hints, name: 1}) for name in shared]
+    return [(name, values) for name, values in settings if _runs(workload, values)][:MOST_SHARED]
+
+
+def _counts(workload: Workload, held: Collection[str]) -> dict[str, int]:
+    """Heads, experts and groups: values that are no widths, flags or numbers of layers, and not held."""
+    fixed = {*workload.flags, *workload.full_layers, *held}
+    counts = {n: v for n, v in workload.hints.items() if 1 < v <= MOST_COUNTED and not n.endswith(WIDTHS)}
+    return {n: v for n, v in counts.items() if n not in fixed}
 
 
 def drawn_points(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping
@@ -9,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lmp.formula import Expr, Num, num, ref, simplify, to_text, var
+from lmp.errors import EvaluationError
+from lmp.formula import Expr, Num, evaluate_condition, free_variables, num, ref, simplify, to_text, var
 from lmp.records import UNIVERSAL, ConfigOrigin, Kernel, MemoryAccess, ModuleAnalysis, Source
 from lmp.source.lines import FunctionSource, enclosing_function, line_text
 from lmp.trace.coverage import LineCoverage
@@ -102,7 +104,9 @@ class TraceEngine:
         derived = self.deriver.derive(class_path, numbers_alone)
         compulsory = None
         full = any(name in derived.pinned for name in self.workload.full_layers)
-        points = [p for p in held_out(full) if all(p[n] == v for n, v in derived.pinned.items())]
+        points = [
+            p for p in held_out(full) if all(p[n] == v for n, v in derived.pinned.items()) and _within(derived, p)
+        ]
         if self.deriver.compulsory_holds(derived, points):
             read, write = (_text(_bytes(derived.compulsory, direction)) for direction in ("read", "write"))
             compulsory = MemoryAccess(read=read, write=write)
@@ -123,7 +127,7 @@ class TraceEngine:
             assumptions=[to_text(c) for c in derived.assumptions],
             pinned=derived.pinned,
             fixed=dict(getattr(self.workload, "fixed", {})),
-            called_with=dict(getattr(self.workload, "called_with", {})),
+            called_with=self._called_with(derived),
             kernels=lines.kernels(),
             free_lines=lines.free_lines(),
             free_lines_elsewhere=lines.free_lines_elsewhere(),
@@ -132,6 +136,12 @@ class TraceEngine:
             compulsory=compulsory,
             parameters_count=_text(derived.parameters_count),
         )
+
+    def _called_with(self, derived: Derived) -> dict[str, str]:
+        """Inputs of the model that are not token ids alone, in the variables of the class where it is the model."""
+        given: Mapping[str, str] = getattr(self.workload, "called_with", {})
+        own = derived.interface if derived.calls[0].parent is None else {}
+        return {n: f"[{', '.join(_text(s) for s in own[n])}]" if n in own else text for n, text in given.items()}
 
     @property
     def _aliases(self) -> dict[str, str]:
@@ -303,6 +313,16 @@ class _Lines:
 
     def not_taken(self) -> list[int]:
         return self._split[1]
+
+
+def _within(derived: Derived, point: Mapping[str, int]) -> bool:
+    """Whether no assumption is known not to hold at a point: what is in it are the model's variables."""
+    for condition in derived.assumptions:
+        if free_variables(condition) <= point.keys():
+            with contextlib.suppress(EvaluationError):
+                if not evaluate_condition(condition, point):
+                    return False
+    return True
 
 
 def _bytes(formulas: Mapping[str, Expr], direction: str) -> Expr:

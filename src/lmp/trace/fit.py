@@ -8,11 +8,12 @@ itself: the formula becomes ``where(condition, ..., ...)``.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from lmp.errors import FormulaError
+from lmp.errors import EvaluationError, FormulaError
 from lmp.formula import (
     Compare,
     Condition,
@@ -58,7 +59,7 @@ class Fitter:
         self.conditions = list(conditions)
         self.flags = flags
         self._values: dict[Expr, _Values] = {}
-        self._truth: dict[Condition, dict[Point, bool]] = {}
+        self._truth: dict[Condition, dict[Point, bool | None]] = {}
         self._fitted: dict[Any, Expr | None] = {}
 
     def value(self, candidate: Expr, point: Point) -> int | None:
@@ -70,10 +71,13 @@ class Fitter:
             self._values[candidate] = _Values(candidate)
         return self._values[candidate]
 
-    def holds(self, condition: Condition, point: Point) -> bool:
+    def holds(self, condition: Condition, point: Point) -> bool | None:
+        """Whether the condition holds at the point; None where it has no value: it divides by what is 0 there."""
         known = self._truth.setdefault(condition, {})
         if point not in known:
-            known[point] = evaluate_condition(condition, point.values)
+            known[point] = None
+            with contextlib.suppress(EvaluationError):
+                known[point] = evaluate_condition(condition, point.values)
         return known[point]
 
     def fit(self, samples: Sequence[Sample], candidates: Sequence[Expr]) -> Expr | None:
@@ -93,9 +97,12 @@ class Fitter:
         # Sets of samples are bits of an integer: what a candidate explains, where a condition holds.
         explained = [sum(1 << i for i, (p, value) in enumerate(samples) if of[p] == value) for of in known]
         everything = (1 << len(samples)) - 1
-        met = [(c, sum(1 << i for i, s in enumerate(samples) if self.holds(c, s.point))) for c in self.conditions]
         splits: list[tuple[Condition, int]] = []
-        for condition, mask in met:
+        for condition in self.conditions:
+            held = [self.holds(condition, s.point) for s in samples]
+            if None in held:
+                continue  # a formula with it would have no value there either
+            mask = sum(1 << i for i, holds in enumerate(held) if holds)
             # Of two conditions that tell the same samples apart the first one is kept: it is the more natural.
             if 0 < mask < everything and not any(known in (mask, everything & ~mask) for _, known in splits):
                 splits.append((condition, mask))

@@ -185,7 +185,9 @@ def _is_free(func: Any) -> bool:
     """Views (every result aliases an argument that is not written), allocations and questions about a tensor."""
     schema = func._schema
     name = schema.name.split("::")[1]
-    if name.startswith(("empty", "new_empty")) or name in ("_unsafe_view", "detach", "lift_fresh", "as_strided_"):
+    if name.startswith(("empty", "new_empty", "unsafe_split")):
+        return True
+    if name in ("_unsafe_view", "detach", "lift_fresh", "as_strided_"):
         return True
     if schema.name.startswith("prim::") or name.startswith("sym_"):
         return True
@@ -212,12 +214,19 @@ def _added(bias: torch.Tensor, a: torch.Tensor, b: torch.Tensor, **scales: Any) 
     return a.new_empty((*a.shape[:-1], b.shape[-1]))
 
 
+def _complex(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """Complex numbers of two parts, which broadcast."""
+    return a.new_empty(torch.broadcast_shapes(a.shape, b.shape), dtype=a.dtype.to_complex())
+
+
 RESULTS: dict[str, Callable[..., torch.Tensor]] = {
     "aten::baddbmm": _added,
+    "aten::complex": _complex,
     "aten::constant_pad_nd": _padded,
     "aten::linalg_solve_triangular": _solved,
+    "aten::polar": _complex,
 }
-"""Operators whose kernels take no symbolic sizes -> what their result looks like."""
+"""Operators whose kernels take no symbolic sizes, or turn them into numbers -> what their result looks like."""
 
 
 def run_symbolic(func: Any, args: Any, kwargs: Any) -> Any:

@@ -300,8 +300,9 @@ def _indexed(op: Operator) -> Size:
         if index is None:
             rest, dim = [*rest, target.shape[dim]], dim + 1
         elif index.unit == 1:
-            # A boolean mask: nobody knows how many are set, except from as many values.
-            if value.shape:
+            # A boolean mask: nobody knows how many are set, except from as many values. A value for all of them has
+            # fewer dimensions.
+            if len(value.shape) > len(target.shape) - len(index.shape):
                 return value.results
             shapes, dim = [*shapes, (index.results,)], dim + len(index.shape)
         else:

@@ -216,7 +216,7 @@ class Runs:
         if key not in self._known:
             self._known[key] = None
             with contextlib.suppress(
-                RuntimeError, ValueError, IndexError, TypeError, AssertionError, ZeroDivisionError
+                RuntimeError, ValueError, LookupError, TypeError, AssertionError, ZeroDivisionError
             ):
                 self._known[key] = self.run(numbers, symbolic=False)
         return self._known[key]

@@ -13,7 +13,7 @@ import functools
 import json
 import numbers
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,20 +48,37 @@ class SizeNode(SymNode):
     """
 
     def wrap_int(self, num: int) -> SymNode:
-        known = self.shape_env.results
-        if num not in known:
-            known[num] = SizeNode(sympy.Integer(num), self.shape_env, int, num, constant=num, fx_node=num)
-        return known[num]
+        return self._constant(num, sympy.Integer, int)
 
+    def wrap_float(self, num: float) -> SymNode:
+        return self._constant(num, sympy.Float, float)
 
-def _once(name: str) -> Callable[[SymNode, SymNode], SymNode]:
-    operation = getattr(SymNode, name)
+    def wrap_bool(self, num: bool) -> SymNode:
+        return self._constant(num, lambda told: sympy.true if told else sympy.false, bool)
 
-    def method(self: SymNode, other: SymNode) -> SymNode:
-        key = (name, self._expr, other._expr, self.pytype, other.pytype)
+    def sym_sum(self, args: Sequence[SymNode]) -> SymNode:
+        key = ("sym_sum", *[a._expr for a in args])
         known = self.shape_env.results
         if key not in known:
-            result = operation(self, other)
+            known[key] = functools.reduce(lambda total, size: total.add(size), args)
+        return known[key]
+
+    def _constant(self, value: Any, written: Callable[[Any], Any], kind: type) -> SymNode:
+        known = self.shape_env.results
+        key = (kind, repr(value))  # 0.0 and -0.0 are two
+        if key not in known:
+            known[key] = SizeNode(written(value), self.shape_env, kind, value, constant=value, fx_node=value)
+        return known[key]
+
+
+def _once(name: str) -> Callable[..., SymNode]:
+    operation = getattr(SymNode, name)
+
+    def method(self: SymNode, *others: SymNode) -> SymNode:
+        key = (name, self._expr, self.pytype, *[o._expr for o in others], *[o.pytype for o in others])
+        known = self.shape_env.results
+        if key not in known:
+            result = operation(self, *others)
             if type(result) is SymNode:
                 result.__class__ = SizeNode
             known[key] = result
@@ -85,6 +102,20 @@ for _name in (
     "ge",
     "and_",
     "or_",
+    "sym_not",
+    "sym_max",
+    "sym_min",
+    "neg",
+    "ceil",
+    "floor",
+    "trunc",
+    "sym_float",
+    "truediv",
+    "int_truediv",
+    "float_truediv",
+    "pow",
+    "float_pow",
+    "pow_by_natural",
 ):
     if hasattr(SymNode, _name):
         setattr(SizeNode, _name, _once(_name))

@@ -235,7 +235,7 @@ class Table:
         found: dict[Expr, None] = {}
         kinds: list[Condition] = [*(gt(var(n), 0) for n in self.variables.switches), *self._kinds()]
         for told in ([], phases[:1], phases[1:2], phases[:2], phases, [*phases, *others]):
-            groups: dict[tuple[bool, ...], list[Sample]] = {}
+            groups: dict[tuple[bool | None, ...], list[Sample]] = {}
             for sample in column:
                 path = tuple(self.fitter.holds(c, sample.point) for c in (*kinds, *told))
                 groups.setdefault(path, []).append(sample)
@@ -423,23 +423,28 @@ class Table:
     ) -> tuple[list[tuple[Item, dict[str, Expr]]], dict[str, str], dict[str, list[Size]]]:
         """A module that sees tokens flat, [batch_size * seq_len, ...], has batch_size for all of them, seq_len 1.
 
-        So has one that sees them several times over, as each expert in turn.
+        So has one that sees them several times over, as each expert in turn. Where each sequence is several rows (one
+        for each codebook), batch_size is all of these.
         """
-        tokens = var("batch_size") * var("seq_len")
         used = {n for _, formulas in items for f in formulas.values() for n in free_variables(f)}
-        sizes = [(n, d, simplify(s / tokens)) for n, shape in shapes.items() for d, s in enumerate(shape) if s != 0]
-        flat = [(n, d, times) for n, d, times in sizes if not free_variables(times) & set(RUNTIME)]
-        if not flat or not used & {"batch_size", "seq_len"} - set(paths):
+        untold = used & {"batch_size", "seq_len"} - set(paths)
+        sizes = [(n, d, s) for n, shape in shapes.items() for d, s in enumerate(shape) if s != 0]
+        one = {"seq_len": num(1)}
+        seen = ((var("batch_size") * var("seq_len"), one), *([(var("batch_size"), {})] if "seq_len" in paths else []))
+        rows = ((n, d, simplify(s / tokens), tokens, gone) for tokens, gone in seen for n, d, s in sizes)
+        found = next((row for row in rows if not free_variables(row[2]) & set(RUNTIME)), None)
+        if found is None or not untold:
             return items, paths, shapes
-        name, dim, times = flat[0]
+        name, dim, times, tokens, gone = found
 
         def flatten(formula: Any) -> Any:
             if not isinstance(formula, Expr):
                 return formula
-            return simplify(substitute(formula, {"seq_len": num(1), "batch_size": var("batch_size") / times}))
+            return simplify(substitute(formula, {**gone, "batch_size": var("batch_size") / times}))
 
-        rows = tokens * times
-        points = [(p, Point({**p.values, "batch_size": evaluate(rows, p.values)})) for _, p, _ in self.samples]
+        points = [
+            (p, Point({**p.values, "batch_size": evaluate(tokens * times, p.values)})) for _, p, _ in self.samples
+        ]
         for _, formulas in items:
             for field_name, formula in formulas.items():
                 own = flatten(formula)
@@ -447,7 +452,7 @@ class Table:
                     if self.fitter.value(own, at) != self.fitter.value(formula, point):
                         raise TraceFailed(f"{self.class_path}: {field_name} depends on more than the number of tokens.")
                 formulas[field_name] = own
-        paths = {**{n: p for n, p in paths.items() if n != "seq_len"}, "batch_size": f"inputs.{name}.shape[{dim}]"}
+        paths = {**{n: p for n, p in paths.items() if n not in gone}, "batch_size": f"inputs.{name}.shape[{dim}]"}
         return items, paths, {n: [flatten(s) for s in shape] for n, shape in shapes.items()}
 
     def _paths(self, shapes: dict[str, list[Size]]) -> dict[str, str]:
@@ -511,7 +516,7 @@ class Table:
                 own = self.class_path in asked.within and bool(free_variables(condition) & set(RUNTIME))
                 if own or (asked.file, asked.line) in lines:
                     met = {self.fitter.holds(condition, p) for _, p, _ in self.samples}
-                    if len(met) == 1:
+                    if met in ({True}, {False}):
                         yield condition if asked.holds else negated(condition)
 
     def _stated(self, condition: Condition, known: Set[str]) -> Condition | None:

@@ -147,17 +147,16 @@ class ClassVariables:
     def _find_switches(self, primary: torch.nn.Module, others: Sequence[torch.nn.Module]) -> None:
         """Attributes that are true or present in some instances and false or absent in others, nearest first."""
         instances = (primary, *others)
-        for prefix in ("", *(f"{n}." for n, _ in primary.named_children())):
-            names: dict[str, None] = {}
-            for instance in instances:
-                holder = attribute(instance, prefix[:-1]) if prefix else instance
-                names.update(
-                    dict.fromkeys([*vars(holder or object), *getattr(holder, "_modules", {})]) if holder else {}
-                )
+        children = dict.fromkeys(name for instance in instances for name, _ in instance.named_children())
+        for prefix in ("", *(f"{name}." for name in children)):
+            # What a child has is told by those that have the child: whether there is one is a switch of its own.
+            holders = {i: attribute(i, prefix[:-1]) if prefix else i for i in instances}
+            having = [i for i in instances if holders[i] is not None]
+            names = dict.fromkeys(n for i in having for n in (*vars(holders[i]), *getattr(holders[i], "_modules", {})))
             for name in names:
                 if name.startswith("_") or name in ("training", *OWN_PLACE):
                     continue
-                found = [_attribute_or_missing(i, prefix + name) for i in instances]
+                found = [_attribute_or_missing(i, prefix + name) for i in having]
                 if not all(
                     isinstance(v, (bool, int, type(None), torch.nn.Module, torch.SymInt, _Missing)) for v in found
                 ):

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, fields
 
 from lmp.errors import InvalidAnalysis, LmpError
-from lmp.formula import Expr, Num, Ref, evaluate, is_open, map_references, parse, references
+from lmp.formula import Expr, Num, Ref, evaluate, evaluate_condition, is_open, map_references, parse, references
 from lmp.records import MATMUL_CATEGORIES, UNIVERSAL, Kernel, ModuleAnalysis
 
 # How a finding names what it is about, where that is no quantity of a line.
@@ -54,6 +54,7 @@ class Claims:
         self._referring: dict[str, bool] = {}
         self._totals: dict[tuple[str, str, tuple[tuple[str, int], ...]], int] = {}
         self._open: list[str] = []
+        self._unmet: dict[tuple[str, tuple[tuple[str, int], ...]], str | None] = {}
         self._unsettled: dict[str, bool] = {}
 
     def kernel(self, kernel: Kernel, values: Mapping[str, int]) -> Amounts:
@@ -80,6 +81,36 @@ class Claims:
                     self._unsettled[target] = bool(self.unsettled(self._lookup(target)))
         return self._unsettled[target]
 
+    def unmet(self, analysis: ModuleAnalysis, values: Mapping[str, int]) -> str | None:
+        """An assumption that does not hold of a class that runs in a call with these values, directly or further in.
+
+        None too where a reference cannot be followed: that is a finding, whatever else holds.
+        """
+        try:
+            return self._unmet_in(analysis, values)
+        except LmpError:
+            return None
+
+    def _unmet_in(self, analysis: ModuleAnalysis, values: Mapping[str, int]) -> str | None:
+        key = (analysis.class_name, tuple(sorted(values.items())))
+        if key in self._unmet:
+            return self._unmet[key]
+        found: str | None = None
+        self._unmet[key] = None  # references in a circle are a finding where they are evaluated
+        for kernel in analysis.kernels:
+            if not self._refers(kernel.flops) or self._repeat(kernel, values) == 0:
+                continue
+            for ref in references(self._parse(kernel.flops)):
+                if self._is_unsettled(ref.target):
+                    continue
+                called, inner = self._bound(ref, values)
+                for condition in called.assumptions:
+                    if not evaluate_condition(condition, inner):
+                        found = found or f"the assumption {condition} of {ref.target} does not hold"
+                found = found or self._unmet_in(called, inner)
+        self._unmet[key] = found
+        return found
+
     def classes(self, kernel: Kernel) -> set[str]:
         """The classes that a kernel refers to, under the paths that they are defined at; those that can be followed, as
         others are findings of their own."""
@@ -90,7 +121,7 @@ class Claims:
         return found
 
     def quantity(self, kernel: Kernel, quantity: str, values: Mapping[str, int]) -> int:
-        repeat = kernel.repeat if isinstance(kernel.repeat, int) else self._value(kernel.repeat, "flops", values)
+        repeat = self._repeat(kernel, values)
         if quantity in ("read", "write"):
             return repeat * self._value(getattr(kernel.memory_access, quantity), quantity, values)
         if quantity == "flops":
@@ -99,6 +130,9 @@ class Claims:
             return repeat * self._value(kernel.flops, "flops", values) if kernel.category in MATMUL_CATEGORIES else 0
         # Of a formula around references, only what the references contribute can be matmuls.
         return repeat * (self._value(kernel.flops, "matmul_flops", values) - self._value(kernel.flops, None, values))
+
+    def _repeat(self, kernel: Kernel, values: Mapping[str, int]) -> int:
+        return kernel.repeat if isinstance(kernel.repeat, int) else self._value(kernel.repeat, "flops", values)
 
     def _value(self, formula: str, quantity: str | None, values: Mapping[str, int]) -> int:
         """The formula with every reference replaced by that quantity of the class it names, or by 0."""
@@ -112,6 +146,11 @@ class Claims:
     def _reference(self, ref: Ref, quantity: str, values: Mapping[str, int]) -> int:
         if self._is_unsettled(ref.target):
             return 0  # the judge leaves out what runs there, and says so
+        analysis, inner = self._bound(ref, values)
+        return self._total(analysis, quantity, inner)
+
+    def _bound(self, ref: Ref, values: Mapping[str, int]) -> tuple[ModuleAnalysis, dict[str, int]]:
+        """The class that is referred to, and the values that it is given."""
         analysis = self._lookup(ref.target)
         names = list(analysis.parameters)
         if len(ref.arguments) > len(names):
@@ -121,8 +160,7 @@ class Claims:
             if name not in analysis.parameters and name not in UNIVERSAL:
                 raise InvalidAnalysis(f"a reference binds {name}, which {ref.target} does not have")
             bound[name] = evaluate(value, values)
-        inner = {name: values[name] for name in UNIVERSAL if name in values} | bound
-        return self._total(analysis, quantity, inner)
+        return analysis, {name: values[name] for name in UNIVERSAL if name in values} | bound
 
     def _total(self, analysis: ModuleAnalysis, quantity: str, values: Mapping[str, int]) -> int:
         name = analysis.class_name

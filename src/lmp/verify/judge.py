@@ -236,7 +236,7 @@ class _Judge:
             if calls:
                 self.left_out.setdefault(point.phase, pinned)
             return
-        seen: set[Any] = set()
+        seen: dict[Any, str | None] = {}
         judged, skipped = 0, ""
         for call in calls:
             values, failed = resolve_all(self.analysis.parameters, call, point.values, point.config)
@@ -250,16 +250,24 @@ class _Judge:
                 skipped = skipped or unmet
                 self.never.setdefault(call.path, unmet)
                 continue
-            judged += 1
-            self.judged.add(call.path)
             counted = self.counted(point, call)
             # Layers that are alike are judged once.
             parameters = sum(parameter.numel() for parameter in call.module.parameters())
             key = (tuple(values.items()), parameters, counted.summary())
             if key not in seen:
-                seen.add(key)
+                known = dict(self.findings), self.differences
                 self.call(point, values, call, counted)
                 self._parameters_count(point, values, parameters)
+                seen[key] = None
+                if self.differences != known[1] and (unmet := self._unmet_below(values)) is not None:
+                    # What differs is what a class that it runs says of sizes that are none of its own.
+                    (self.findings, self.differences), seen[key] = known, unmet
+            if seen[key] is not None:
+                skipped = skipped or seen[key] or ""
+                self.never.setdefault(call.path, seen[key] or "")
+                continue
+            judged += 1
+            self.judged.add(call.path)
         if skipped:
             self.checks.append(f"skipped {'some calls at ' if judged else ''}{point.label}: {skipped}")
             self.left_out.setdefault(point.phase, skipped)
@@ -289,6 +297,10 @@ class _Judge:
             except LmpError as error:
                 self.find(None, None, "assumption", point, values, condition, _first_line(error))
         return None
+
+    def _unmet_below(self, values: Mapping[str, int]) -> str | None:
+        w_bytes, a_bytes = SIZES[0]
+        return self.claims.unmet(self.analysis, {"w_bytes": w_bytes, "a_bytes": a_bytes, **values})
 
     def _against_flop_counter(self, point: Point) -> None:
         own = sum(count.matmul_flops for count in point.counts)

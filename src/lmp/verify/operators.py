@@ -271,8 +271,10 @@ def _indexed(destination: torch.Tensor, indices: list[torch.Tensor | None], valu
             # Without data nobody knows how many are set: there it must be told from the values.
             hits = None if index.is_meta else int(torch.count_nonzero(index))
             if hits is None:
-                # A value a hit comes before those of the dimensions that the mask leaves whole.
-                hits = values.shape[0] if values.dim() else index.numel()
+                # A value a hit comes before those of the dimensions that the mask leaves whole; a value for all hits,
+                # or for the one that may be (setting drops leading ones), has fewer dimensions.
+                each = values.dim() > destination.dim() - index.dim()
+                hits = values.shape[0] if each else index.numel()
             shapes.append((hits,))
         else:
             shapes.append(tuple(index.shape))

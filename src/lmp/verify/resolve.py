@@ -86,8 +86,8 @@ def resolve(name: str, path: str, call: Call, values: Mapping[str, int], config:
         try:
             return _integer(_follow(call.module, rest, path), path)
         except Unresolvable:
-            if name.startswith("has_"):
-                return 0  # the variable asks whether it is there
+            if name.startswith("has_") or _others_have(call, rest):
+                return 0  # the variable asks whether it is there, or it is in a part that only some of the class have
             raise
     if origin == "init":
         return _integer(_argument(call.module, rest, path), path)
@@ -97,6 +97,21 @@ def resolve(name: str, path: str, call: Call, values: Mapping[str, int], config:
             return values[name]
         return _integer(_input(call, rest, path), path)
     raise Unresolvable(f"{path} starts with {origin}: expected config, self, init or inputs")
+
+
+def _others_have(call: Call, rest: list[str | int]) -> bool:
+    """Whether a module is not there that others of the class have, where the path leads on."""
+    if len(rest) < 2 or not isinstance(rest[0], str) or hasattr(call.module, rest[0]):
+        return False
+    outermost = call
+    while outermost.parent is not None:
+        outermost = outermost.parent
+    others = (m for m in outermost.module.modules() if type(m) is type(call.module) and m is not call.module)
+    for other in others:
+        with contextlib.suppress(Unresolvable):
+            _follow(other, rest, "")
+            return isinstance(getattr(other, rest[0]), torch.nn.Module)
+    return False
 
 
 def _steps(path: str) -> list[str | int]:

@@ -36,8 +36,13 @@ class Call:
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = field(default_factory=dict)
     output: Any = None
-    site: Segment | None = None
-    """Where its parent called it; None for the outermost call."""
+    outer: tuple[Segment, ...] = ()
+    """Where it was called, in each of the calls that it is part of, the innermost first."""
+
+    @property
+    def site(self) -> Segment | None:
+        """Where its parent called it; None for the outermost call."""
+        return self.outer[0] if self.outer else None
 
     @functools.cached_property
     def class_path(self) -> str:
@@ -157,8 +162,7 @@ class CallTracker:
 
     def _enter_call(self, module: torch.nn.Module, args: tuple[Any, ...]) -> None:
         path = self._paths.get(id(module), "")
-        site = next(iter(self.segments()), None)
-        call = Call(module, path, len(self.calls), self.stack[-1] if self.stack else None, args, site=site)
+        call = Call(module, path, len(self.calls), self.stack[-1] if self.stack else None, args, outer=self.segments())
         self.calls.append(call)
         self.stack.append(call)
         if self._on_enter is not None:
@@ -173,19 +177,19 @@ class CallTracker:
 
     def segments(self) -> tuple[Segment, ...]:
         """Segments of the operator that is being dispatched right now, innermost module first."""
-        found: list[Segment] = []
+        if not self.stack:
+            return ()
+        call = self.stack[-1]
         chain: list[Place] = []
-        depth = len(self.stack) - 1
         in_forward = True
-        prefix = self._prefix(depth)
+        prefix = self._prefix(call)
         frame: FrameType | None = sys._getframe(1)
-        while frame is not None and depth >= 0:
+        while frame is not None:
             code = frame.f_code
             if code is _CALL_CODE:
-                if self._is_of(frame, depth):
-                    found.append(Segment(self.stack[depth], tuple(chain)))
-                    depth -= 1
-                    chain, in_forward, prefix = [], True, self._prefix(depth)
+                if _is_of(frame, call):
+                    # Its callers stand where they stood when they called it.
+                    return (Segment(call, tuple(chain)), *call.outer)
             elif (
                 in_forward
                 and code.co_filename.startswith(prefix)
@@ -194,20 +198,23 @@ class CallTracker:
             ):
                 chain.append(place(code.co_filename, frame.f_lineno, code.co_name, _instruction(code, frame.f_lasti)))
                 # Decorators wrap forward() in functions of the same tree: their lines lie outside of it.
-                if code.co_name == "forward" and self._is_of(frame, depth):
+                if code.co_name == "forward" and _is_of(frame, call):
                     in_forward = False
             frame = frame.f_back
-        return tuple(found)
+        return ()
 
-    def _is_of(self, frame: FrameType, depth: int) -> bool:
-        """Whether a frame is a method of the module whose call is at this depth."""
-        return frame.f_locals.get("self") is self.stack[depth].module
-
-    def _prefix(self, depth: int) -> str:
-        if depth < 0:
-            return "<none>"
-        module = self.stack[depth].module
-        name = type(module).__module__
+    def _prefix(self, call: Call) -> str:
+        name = type(call.module).__module__
         if name not in self._dirs:
-            self._dirs[name] = package_dir(module)
+            self._dirs[name] = package_dir(call.module)
         return self._dirs[name]
+
+
+def _is_of(frame: FrameType, call: Call) -> bool:
+    """Whether a frame is a method of the module that is called."""
+    seen = frame.f_locals
+    found = seen.get("self") is call.module
+    # Up to Python 3.12 this is a copy that stays with the frame: it would keep tensors alive that forward() let go of.
+    if isinstance(seen, dict):
+        seen.clear()
+    return found

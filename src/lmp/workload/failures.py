@@ -14,8 +14,15 @@ CONFIG, DEPENDENCY, LMP = "config", "dependency", "lmp"
 """Whose matter a failure is."""
 
 _PACKAGE = re.compile(r"requires the (\S+) library|install (?:it with )?[`']?pip:? ?[`']?pip install (\S+?)[`']")
-_NOTHING = re.compile(r"NoneType|\b(is|are) none\b|to be multiple of \d+", re.IGNORECASE)
-"""What operators say of an absent size, or of one that does not fit them."""
+_NOTHING = re.compile(
+    r"NoneType|\b(is|are) none\b|to be multiple of \d+|split_sizes to sum exactly|'bool' object has no attribute",
+    re.IGNORECASE,
+)
+"""What operators say of an absent size, of one that does not fit them, and of ids compared with nothing."""
+_DTYPE = re.compile(
+    r"expected scalar type|unsupported dtype|must have the same dtype|have the same dtype", re.IGNORECASE
+)
+"""What operators say of elements that they do not take."""
 _MACHINERY = ("configuration_utils.py", "modeling_utils.py", "cache_utils.py", "output_capturing.py", "generic.py")
 """Files of transformers that run for every model: the model's own line says more."""
 
@@ -39,6 +46,11 @@ class Failure:
     @property
     def is_of_config(self) -> bool:
         return self.cause == CONFIG
+
+    @property
+    def refuses_dtype(self) -> bool:
+        """Whether an operator does not take elements of the dtype that the model was run in."""
+        return _DTYPE.search(self.text) is not None
 
     @property
     def identity(self) -> tuple[str, str]:

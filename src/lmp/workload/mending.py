@@ -32,6 +32,8 @@ LMPS_OWN = {
     r".*_budget": 64,
     r".*_ratio": 4,
     r"clip_.*": 8,
+    r"prediction_length": 8,
+    r"vocab_size": 1024,
 }
 """Numbers that no other one says: small ones that models have."""
 
@@ -229,9 +231,33 @@ def _rounded(sections: list[Section], failure: Failure) -> Iterator[Change]:
 def _token_ids(sections: list[Section], failure: Failure) -> Iterator[Change]:
     """A token id that the failing line, or what it says, names."""
     for prefix, part in sections:
+        # A comparison of ids with None is no tensor: False.
+        compared = (
+            re.search(r"'bool' object has no attribute|^TypeError: (ne|eq)\(\) received", failure.text) is not None
+        )
         for name in _absent(part):
-            if name.endswith("_token_id") and name in f"{failure.code} {failure.text}":
+            named = name in f"{failure.code} {failure.text}"
+            if (name.endswith("_token_id") and (named or compared)) or (name.endswith("_token_index") and compared):
                 yield Change({f"{prefix}{name}": 0}, (f"{prefix}{name} = 0 (was None; the first token)",))
+
+
+def _sections(sections: list[Section], failure: Failure) -> Iterator[Change]:
+    """Sections of rotary positions that the source takes where the config has none, as many as there are positions."""
+    match = re.search(r"split_sizes to sum exactly to (\d+) .*split_sizes=\[([\d, ]+)\]", str(failure.error))
+    if match is None:
+        return
+    whole, given = int(match[1]), [int(size) for size in match[2].split(",")]
+    shares = [size * whole // sum(given) for size in given]
+    shares[-1] += whole - sum(shares)
+    for prefix, part in sections:
+        rope = getattr(part, "rope_parameters", None)
+        if not isinstance(rope, Mapping):
+            continue
+        default = re.escape(str(given))
+        names = {name for text in _sources(part) for name in re.findall(rf'\.get\("(\w+)", {default}\)', text)}
+        for name in sorted(names - {n for n, v in rope.items() if v is not None}):
+            told = f"{prefix}rope_parameters.{name} = {shares} (was left out; {given} do not make up {whole})"
+            yield Change({f"{prefix}rope_parameters": {**rope, name: shares}}, (told,))
 
 
 # -- lists of layers, switches --------------------------------------------------------------------------------------
@@ -264,15 +290,20 @@ def _named_kinds(config: Any) -> list[str]:
     from transformers import configuration_utils
 
     known = getattr(configuration_utils, "ALLOWED_ATTN_LAYER_TYPES", ())
+    sources = _sources(config)
+    named = [kind for kind in known if any(f'"{kind}"' in text for text in sources)]
+    # Attention last: a cache counts its tokens there, and the layers before show what runs without.
+    return sorted(named, key=lambda kind: kind == "full_attention")
+
+
+def _sources(config: Any) -> list[str]:
+    """The source of the config, and of the models that stand beside it."""
     package = type(config).__module__.rpartition(".")[0]
-    sources = [
+    return [
         inspect.getsource(module)
         for name, module in list(sys.modules.items())
         if name.startswith(f"{package}.modeling_") or name == type(config).__module__
     ]
-    named = [kind for kind in known if any(f'"{kind}"' in text for text in sources)]
-    # Attention last: a cache counts its tokens there, and the layers before show what runs without.
-    return sorted(named, key=lambda kind: kind == "full_attention")
 
 
 def _switches(sections: list[Section], failure: Failure) -> Iterator[Change]:
@@ -289,6 +320,7 @@ _RULES = (
     _stated_in_words,
     _first_of_several,
     _rounded,
+    _sections,
     _token_ids,
     _sizes,
     _kinds_of_layers,

@@ -13,13 +13,14 @@ from typing import Any
 
 import torch
 from torch._guards import detect_fake_mode
+from torch.overrides import TorchFunctionMode
 
 from lmp.errors import LmpError, MissingDependency, TraceFailed, UsageError
 from lmp.workload.answers import Asked, answered
 from lmp.workload.arguments import recording
 from lmp.workload.base import CHUNKED, Refusal, Turn, Variable
 from lmp.workload.failures import failure_of, missing_package
-from lmp.workload.kinds import kind_of, kinds_of, own_indices, turn_of
+from lmp.workload.kinds import kind_of, kinds_of, own_factors, own_indices, turn_of
 from lmp.workload.model_inputs import Inputs, has_decoder_inputs
 from lmp.workload.shapes import ENCODER_LENGTH
 from lmp.workload.standalone import no_initialisation
@@ -77,6 +78,8 @@ class ModelWorkload:
         self.in_order: dict[str, int] = {}
         self.turns: dict[str, Turn] = {}
         self.stacks: set[str] = set()
+        self.by_place = False
+        """Whether layers that are alike have factors made from their places: one of them need not stand for all."""
         self.refused: dict[str, Refusal] = {}
         """Phases in which the model says that it does not run."""
         self.failed: dict[str, Exception] = {}
@@ -106,7 +109,7 @@ class ModelWorkload:
     def _build(self, values: Mapping[str, Any]) -> torch.nn.Module:
         from transformers import initialization
 
-        with torch.device("meta"), initialization.no_init_weights(), recording(), _of_the_models_dtype():
+        with torch.device("meta"), initialization.no_init_weights(), recording(), _as_loaded():
             model = self._constructed(values)
             # Skipping the initialisation skips the tying of weights, which decides what counts as a parameter.
             model.tie_weights()
@@ -217,7 +220,13 @@ class ModelWorkload:
         extra = {"use_cache": True} if asked else {}
         model, point = self.build(self.defaults), {**self.defaults, "batch_size": 1, "seq_len": 2}
         with torch.no_grad(), answered(self.asked, self.chosen):
-            output = self.inputs.choose(lambda given: model(**given, **extra), point)
+            try:
+                output = self.inputs.choose(lambda given: model(**given, **extra), point)
+            except (TypeError, ValueError) as error:
+                if not extra or "use_cache" not in str(error):
+                    raise
+                asked = False  # it, or a part of it, refuses to be asked for a cache
+                output = self.inputs.choose(lambda given: model(**given), point)
         given = self.inputs.first(point)
         returned = {name: getattr(output, name, None) for name in (CACHE, *parameters) if name not in given}
         again = [n for n, v in returned.items() if v is not None and not isinstance(v, torch.Tensor)]
@@ -321,6 +330,7 @@ class ModelWorkload:
             first: set[int] = set()
             turns: list[Turn] = []
             for path in long:
+                self.by_place |= bool(own_factors(lists[path]))
                 kinds = kinds_of(lists[path])
                 first.update(kinds.index(kind) for kind in set(kinds))
                 turn = turn_of(kinds)
@@ -357,11 +367,9 @@ class ModelWorkload:
         few = self._lists_with({LAYERS: len(chosen)})
         if all(
             len(few.get(path, ())) == len(chosen)
-            and all(
-                kind_of(few[path][i], own_indices(layers)) == kind_of(layers[index], own_indices(layers))
-                for i, index in enumerate(chosen)
-            )
+            and all(kind_of(few[path][i], own) == kind_of(layers[index], own) for i, index in enumerate(chosen))
             for path, layers in full.items()
+            for own in [own_indices(layers) | own_factors(layers)]
         ):
             return True
         self._chosen = []
@@ -401,23 +409,37 @@ def _lists(model: torch.nn.Module) -> dict[str, torch.nn.ModuleList]:
 
 
 @contextlib.contextmanager
-def _of_the_models_dtype() -> Iterator[None]:
-    """While active, ``torch.FloatTensor(2, 3)`` has the default dtype and device, as weights have once they are loaded.
+def _as_loaded() -> Iterator[None]:
+    """While active, what constructors make is what there is once weights are loaded.
 
-    The old constructor knows neither: weights that it makes stay float32, and on the CPU.
+    ``torch.FloatTensor(2, 3)`` has the default dtype and device: the old constructor knows neither, and such weights
+    would stay float32, and on the CPU.
     """
     original = torch.FloatTensor
 
-    def made(*sizes: Any) -> torch.Tensor:
-        plain = all(isinstance(size, (int, torch.SymInt)) for size in sizes)
-        found: torch.Tensor = torch.empty(sizes) if plain else original(*sizes)
-        return found
+    class Made:
+        """A class, as the original: modules that are read meanwhile name it in their annotations."""
 
-    torch.FloatTensor = made
+        def __new__(cls, *sizes: Any) -> Any:
+            plain = all(isinstance(size, (int, torch.SymInt)) for size in sizes)
+            return torch.empty(sizes) if plain else original(*sizes)
+
+    torch.FloatTensor = Made
     try:
-        yield
+        with _Constants():
+            yield
     finally:
         torch.FloatTensor = original
+
+
+class _Constants(TorchFunctionMode):
+    """While active, a whole number in a tensor (a stride) keeps its value, which forward() reads."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func is torch.tensor and type(args[0]) is int and kwargs.get("device") is None:
+            kwargs = {**kwargs, "device": "cpu"}
+        return func(*args, **kwargs)
 
 
 def _refusal(error: Exception) -> Refusal | None:
@@ -583,22 +605,28 @@ def _config_of_class(config_class: Any, content: dict[str, Any]) -> Any:
     return config
 
 
-def find_host(cls: type[Any], config: Any = None, **options: Any) -> ModelWorkload:
+def find_host(
+    cls: type[Any], config: Any = None, unfit: dict[Any, Exception] | None = None, **options: Any
+) -> ModelWorkload:
     """The smallest model of the class's file that contains an instance of it.
 
+    ``unfit`` remembers the models that do not run with this config: finding that out takes long.
     Raises TraceFailed when no model of that file does, with what was tried.
     """
     tried = []
     first: Exception | None = None
+    unfit = unfit if unfit is not None else {}
     for model_class in host_models(cls):
         try:
+            if (model_class, type(config)) in unfit:
+                raise unfit[model_class, type(config)]
             own = copy.deepcopy(config) if config is not None else model_class.config_class()
             workload = ModelWorkload(model_class, own, **options)
             model = workload.build(workload.defaults)
         except LmpError:
             raise
         except Exception as error:
-            first = first or error
+            first, unfit[model_class, type(config)] = first or error, error
             tried.append(
                 f"{model_class.__name__}: {str(error).splitlines()[0] if str(error) else type(error).__name__}"
             )

@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import inspect
 import itertools
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
+from torch.nn.modules.module import register_module_forward_pre_hook
 
 from lmp.errors import TraceFailed
 from lmp.formula import Expr, to_text, var
@@ -33,6 +35,9 @@ OPTIONAL = (
     "input_features_mask",
     "pixel_mask",
     "token_type_ids",
+    "pixel_attention_mask",
+    "spatial_shapes",
+    "encoder_hidden_states",
 )
 """Arguments with a default that models ask for all the same, those first that bring something new."""
 
@@ -43,6 +48,9 @@ PRECOMPUTED: tuple[tuple[str, ...], ...] = (
     ("position_ids", "cu_seqlens", "interp_indices", "interp_weights", "window_index", "cu_window_seqlens"),
 )
 """What towers that take a grid of patches can be given beside it, so that they need not compute it from its values."""
+
+_WIDTHS = re.compile(r"must have same reduction dim, but got \[\d+, (\d+)\] X \[(\d+), \d+\]")
+"""What a matrix product says of rows that are not as wide as its weights are long."""
 
 Call = tuple[tuple[str, int], ...]
 """Arguments by name, each with the layout that it has."""
@@ -68,23 +76,42 @@ class Inputs:
         """Whether a call with a cache is given the cached tokens too."""
         self.by_name = False
         """Whether what the encoder has made is taken by its name, and not by its place."""
+        self.widths: dict[str, int] = {}
+        """Inputs whose last dimension is no size of the config -> what an operator said that it must be."""
 
     def choose(self, runs: Callable[[Mapping[str, Any]], Any], values: Mapping[str, Any]) -> Any:
-        """Find a way to call the model, and return what it returned. Raises what the first way led to."""
-        first: Exception | None = None
+        """Find a way to call the model, and return what it returned. Raises what the way led to that came furthest."""
+        furthest: tuple[int, Exception] | None = None
         for call in itertools.islice(self._calls(), MOST_TRIES):
-            self.call = call
-            for on_meta in (False, True):
-                self.on_meta = on_meta
-                try:
-                    with self.place():
-                        return runs(self.first(values))
-                except Exception as error:
-                    first = first or error
-                    if not on_meta and "device" not in str(error):
-                        break
-        self.call, self.on_meta = next(iter(self._calls()), ()), False
-        raise first or TraceFailed("lmp does not know what this model is called with.")
+            self.call, self.on_meta, self.widths = call, False, {}
+            while True:
+                with _counted() as entered:
+                    try:
+                        with self.place():
+                            return runs(self.first(values))
+                    except Exception as error:
+                        if furthest is None or len(entered) > furthest[0]:
+                            furthest = len(entered), error
+                        if not self._learn(str(error), values):
+                            break
+        self.call, self.on_meta, self.widths = next(iter(self._calls()), ()), False, {}
+        if furthest is None:
+            raise TraceFailed("lmp does not know what this model is called with.")
+        raise furthest[1]
+
+    def _learn(self, said: str, values: Mapping[str, Any]) -> bool:
+        """Whether an error says how the same inputs may be taken: on another device, or with another width."""
+        if not self.on_meta and "device" in said:
+            self.on_meta = True
+            return True
+        match = _WIDTHS.search(said)
+        given = self.first(values) if match is not None else {}
+        for name, tensor_given in given.items():
+            fits = tensor_given.is_floating_point() and tensor_given.dim() > 1 and name not in self.widths
+            if match is not None and fits and int(match[1]) == tensor_given.shape[-1]:
+                self.widths[name] = int(match[2])
+                return True
+        return False
 
     def place(self) -> AbstractContextManager[Any]:
         """Where tensors are made that forward() makes itself, without saying where."""
@@ -92,7 +119,11 @@ class Inputs:
 
     def first(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Inputs of a call without a cache."""
-        return {name: tensor(name, layout, self._sizes(values), self.dtype) for name, layout in self.call}
+        return {name: self._tensor(name, layout, self._sizes(values)) for name, layout in self.call}
+
+    def _tensor(self, name: str, layout: int, sizes: Sizes) -> torch.Tensor:
+        made = tensor(name, layout, sizes, self.dtype)
+        return made.new_empty((*made.shape[:-1], self.widths[name])) if name in self.widths else made
 
     def later(self, values: Mapping[str, Any], before: Any) -> dict[str, Any]:
         """Inputs of a call after ``before``: an encoder has run, and what is not text is in the cache."""
@@ -102,7 +133,7 @@ class Inputs:
                 sizes = self._sizes({**values, "seq_len": values["seq_len"] + values["cache_len"]})
             return {"input_ids": tensor("input_ids", dict(self.call).get("input_ids", 0), sizes, self.dtype)}
         needed = [*self._required(), "decoder_input_ids"]
-        given = {name: tensor(name, layout, sizes, self.dtype) for name, layout in self.call if name in needed}
+        given = {name: self._tensor(name, layout, sizes) for name, layout in self.call if name in needed}
         states = before.encoder_last_hidden_state
         if self.by_name:
             from transformers.modeling_outputs import BaseModelOutput
@@ -141,7 +172,8 @@ class Inputs:
         """Each tensor's shape with its sizes as formulas."""
         values = {name: var(name) for name in ("batch_size", "seq_len", ENCODER_LENGTH, *self.names)}
         for name, layout in self.call:
-            yield name, shape_of(name, layout, self._sizes(values))
+            shape = shape_of(name, layout, self._sizes(values))
+            yield name, (*shape[:-1], self.widths.get(name, shape[-1]))
 
     def _sizes(self, values: Mapping[str, Any]) -> Sizes:
         return Sizes(values, self.config, ENCODER_LENGTH if self.encoder_length else "seq_len")
@@ -176,6 +208,17 @@ class Inputs:
             for name in laid:
                 laid[name] = laid.get(name.removesuffix("_mask"), laid[name])
             yield tuple(laid.items())
+
+
+@contextlib.contextmanager
+def _counted() -> Iterator[list[None]]:
+    """How many modules are entered while this is active, one entry each: how far a call came."""
+    entered: list[None] = []
+    handle = register_module_forward_pre_hook(lambda module, args: entered.append(None))
+    try:
+        yield entered
+    finally:
+        handle.remove()
 
 
 def has_decoder_inputs(model_class: type[Any]) -> bool:

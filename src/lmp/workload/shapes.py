@@ -107,10 +107,16 @@ def _tokens(s: Sizes) -> Iterator[Shape]:
     books = s.get("sound", "num_codebooks")
     if _is_one(books):
         yield s.batch * books, s.values[s.length]
+        # Beside one another, with or without a code of the text.
+        yield s.batch, s.values[s.length], books + 1
+        yield s.batch, s.values[s.length], books
 
 
 def _decoder_tokens(s: Sizes) -> Iterator[Shape]:
     yield s.batch, s.tokens
+    channels = s.get("sound", "num_channels")
+    if _is_one(channels):
+        yield s.batch, s.tokens, channels
 
 
 def _pixels(s: Sizes) -> Iterator[Shape]:
@@ -191,6 +197,30 @@ def _embeddings(s: Sizes) -> Iterator[Shape]:
         yield s.batch, s.tokens, width
 
 
+def _queries(s: Sizes) -> Iterator[Shape]:
+    """What a model asks of a picture."""
+    width = s.get("image", "hidden_size", "d_model")
+    count = s.get("image", "num_query_tokens", "num_queries")
+    if width is not None:
+        yield s.batch, QUERIES if count is None else count, width
+
+
+def _latents(s: Sizes) -> Iterator[Shape]:
+    """Frames of sound, each as wide as the model."""
+    width = s.get("sound", "hidden_size", "d_model")
+    if width is not None:
+        yield s.batch, width, SPECTRA[0]
+        yield s.batch, SPECTRA[0], width
+
+
+def _patch_mask(s: Sizes) -> Iterator[Shape]:
+    yield s.batch, GRID * GRID
+
+
+def _heights(s: Sizes) -> Iterator[Shape]:
+    yield s.batch, 2
+
+
 def _past(s: Sizes) -> Iterator[Shape]:
     """A series: the context, and before it what the lags reach back to."""
     length, lags = s.get("time", "context_length"), s.get("time", "lags_sequence")
@@ -205,9 +235,15 @@ def _past(s: Sizes) -> Iterator[Shape]:
 
 
 def _past_features(s: Sizes) -> Iterator[Shape]:
-    features = s.get("time", "num_time_features") or 0
-    for shape in _past(s):
-        yield *shape[:2], features + (0 if s.get("time", "num_time_features") else 1)
+    for features in _features(s):
+        for shape in _past(s):
+            yield *shape[:2], features
+
+
+def _features(s: Sizes) -> Iterator[int]:
+    """What is told of each point in time: by default one number, or nothing."""
+    told = s.get("time", "num_time_features")
+    yield from (1, 0) if told is None else (told,)
 
 
 def _future(s: Sizes) -> Iterator[Shape]:
@@ -217,8 +253,16 @@ def _future(s: Sizes) -> Iterator[Shape]:
 
 
 def _future_features(s: Sizes) -> Iterator[Shape]:
-    for batch, length in _future(s):
-        yield batch, length, s.get("time", "num_time_features") or 1
+    for features in _features(s):
+        for batch, length in _future(s):
+            yield batch, length, features
+
+
+def _states(s: Sizes) -> Iterator[Shape]:
+    """What an encoder made of a picture."""
+    width = s.get("image", "encoder_hidden_size")
+    if width is not None:
+        yield s.batch, GRID * GRID, width
 
 
 def _patches(s: Sizes) -> Iterator[Shape]:
@@ -254,6 +298,9 @@ def _taps(s: Sizes) -> Iterator[Shape]:
 
 Layout = Callable[[Sizes], Iterator[Shape]]
 
+QUERIES = 32
+"""Learned queries where the config names no number of them."""
+
 GRID = 8
 """Patches a side of the pictures that a tower takes as a row of patches."""
 
@@ -262,7 +309,13 @@ FLOATING: dict[str, Layout] = {
     "pixel_values_videos": _video,
     "input_values": _sound,
     "input_features": _spectra,
+    "prompt_pixel_values": _pixels,
     "inputs_embeds": _embeddings,
+    "noise_embeds": _embeddings,
+    "inputs": _embeddings,
+    "query_embeds": _queries,
+    "encoder_hidden_states": _states,
+    "latents": _latents,
     "past_values": _past,
     "past_time_features": _past_features,
     "future_values": _future,
@@ -287,6 +340,7 @@ INTEGER: dict[str, Layout] = {
 MASKS: dict[str, Layout] = {
     "attention_mask": _tokens,
     "pixel_mask": _picture_mask,
+    "pixel_attention_mask": _patch_mask,
     "input_features_mask": _spectra_mask,
     "past_observed_mask": _past,
     "past_values_padding": _past,
@@ -294,6 +348,7 @@ MASKS: dict[str, Layout] = {
 """Arguments that say what counts: all of it."""
 
 VALUES: dict[str, tuple[Layout, Callable[[int], list[Any]]]] = {
+    "spatial_shapes": (_heights, lambda batch: [[GRID, GRID]] * batch),
     "grid_thw": (_grid, lambda batch: [[1, GRID, GRID]] * batch),
     "cu_seqlens": (_bounds, lambda batch: [GRID * GRID * i for i in range(batch + 1)]),
     "cu_window_seqlens": (_bounds, lambda batch: [GRID * GRID * i for i in range(batch + 1)]),
@@ -307,7 +362,7 @@ def tensor(name: str, layout: int, sizes: Sizes, dtype: torch.dtype) -> torch.Te
     """The argument ``name`` in its ``layout``-th layout, without data. Raises TraceFailed where there is none such."""
     if name in VALUES:
         # On the CPU, where values can be: it is read before anything is computed.
-        kind = torch.int64 if name == "grid_thw" else torch.int32
+        kind = torch.int32 if name.startswith("cu_") else torch.int64
         return torch.tensor(VALUES[name][1](int(sizes.batch)), dtype=kind, device="cpu")
     kind = dtype if name in FLOATING else torch.int64
     return torch.empty(shape_of(name, layout, sizes), dtype=kind, device="meta")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +19,7 @@ from lmp.source.names import Names
 from lmp.source.trees import find_trees
 from lmp.store.files import write_whole
 from lmp.store.results import Store
+from lmp.workload.failures import failure_of
 
 POINT = {"batch_size": 1, "seq_len": 128}
 """Where totals are worked out, so that two runs can be compared: one prefill, the cache empty."""
@@ -41,7 +44,8 @@ def analyse_family(request: Request, progress: Progress) -> ZooEntry:
         options, adjustments = _with_consistent_config(class_path, request, options)
         config = options.config_file.stem if options.config_file else "default"
         entry = entry.model_copy(update={"config": config, "adjustments": list(adjustments)})
-        outcome = expand_model(class_path, options, progress)
+        outcome, refused = _expanded(class_path, options, progress)
+        entry = entry.model_copy(update={"adjustments": [*adjustments, *refused]})
         return entry.model_copy(update=_about(outcome, Store(request.folder)))
     except Exception as error:
         reason = why(error)
@@ -49,6 +53,18 @@ def analyse_family(request: Request, progress: Progress) -> ZooEntry:
         return entry.model_copy(
             update={"status": status, "cause": reason.cause, "reason": reason.text, "place": reason.place}
         )
+
+
+def _expanded(class_path: str, options: Options, progress: Progress) -> tuple[ModelOutcome, tuple[str, ...]]:
+    """The expanded model; in float32, which is told, where an operator of it does not take the dtype asked for."""
+    try:
+        return expand_model(class_path, options, progress), ()
+    except Exception as error:
+        failure = failure_of(error)
+        if options.dtype == "float32" or not failure.refuses_dtype:
+            raise
+        told = f"dtype = float32 (was {options.dtype}: {failure.place} does not take it)"
+    return expand_model(class_path, replace(options, dtype="float32"), progress), (told,)
 
 
 def _with_consistent_config(class_path: str, request: Request, options: Options) -> tuple[Options, tuple[str, ...]]:
@@ -61,8 +77,29 @@ def _with_consistent_config(class_path: str, request: Request, options: Options)
     if not adjustments:
         return options, ()
     file = request.folder / request.config_name
-    write_whole(file, json.dumps(config.to_dict(), indent=2, sort_keys=True, default=str) + "\n")
+    write_whole(file, json.dumps(_stated(config), indent=2, sort_keys=True, default=str) + "\n")
     return replace(options, config_file=file), adjustments
+
+
+def _stated(config: Any) -> dict[str, Any]:
+    """What a config states beyond the defaults, which nobody is held to; all of it where that makes another one."""
+    with contextlib.suppress(Exception):
+        content = _beyond(config, type(config)())
+        if type(config).from_dict(copy.deepcopy(content)).to_dict() == config.to_dict():
+            return content
+    return dict(config.to_dict())
+
+
+def _beyond(config: Any, default: Any) -> dict[str, Any]:
+    content, before = config.to_dict(), default.to_dict()
+    found: dict[str, Any] = {"model_type": config.model_type}
+    for name, value in content.items():
+        part = getattr(config, name, None)
+        if hasattr(part, "model_type") and type(part) is type(getattr(default, name, None)):
+            found[name] = _beyond(part, getattr(default, name))
+        elif value != before.get(name):
+            found[name] = value
+    return found
 
 
 def _about(outcome: ModelOutcome, store: Store) -> dict[str, Any]:
