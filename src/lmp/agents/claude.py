@@ -22,7 +22,6 @@ from claude_agent_sdk import (
     HookMatcher,
     ProcessError,
     ResultMessage,
-    UserMessage,
 )
 
 from lmp.agents.base import Ended, Event, How, Task
@@ -90,13 +89,14 @@ class ClaudeAgent:
         with storage_errors(self.place.folder):
             self.place.make()
             system = _written(conversation.task.system, self.place.folder)
-            client = ClaudeSDKClient(self._options(conversation, self.place.program(cli), system, last_lines))
+            program = self.place.program(cli)
         self._running += 1
         try:
             try:
-                return await self._within_time(client, conversation)
+                return await self._within_time(
+                    conversation, lambda: self._options(conversation, program, system, last_lines)
+                )
             finally:
-                await _to_its_end(client.disconnect())
                 self._tidied(system)
         except ProcessError as error:
             raise conversation.failure or process_ended(error, last_lines) from error
@@ -107,50 +107,59 @@ class ClaudeAgent:
                 raise unexpected(error, last_lines) from error
             raise
 
-    async def _within_time(self, client: ClaudeSDKClient, conversation: Conversation) -> How:
+    async def _within_time(self, conversation: Conversation, options: Callable[[], ClaudeAgentOptions]) -> How:
         limit = asyncio.timeout(conversation.task.caps.timeout)
         try:
             async with limit:
-                return await self._talk(client, conversation)
+                return await self._talk(conversation, options, limit)
         except TimeoutError:
             if not limit.expired():
                 raise
-            conversation.stopped = "timeout"
-            await _to_its_end(_wound_up(client, conversation))
             return "timeout"
-        except BaseException:  # cancelled, or a failure: left alone, the CLI would go on asking the service
-            await _to_its_end(_wound_up(client, conversation))
-            raise
 
-    async def _talk(self, client: ClaudeSDKClient, conversation: Conversation) -> How:
+    async def _talk(
+        self, conversation: Conversation, options: Callable[[], ClaudeAgentOptions], limit: asyncio.Timeout
+    ) -> How:
+        """Each thing that is said has a process of its own, which goes on with the session.
+
+        The CLI counts turns from the last thing said to it, and the cap is one for all: so it is told what is left.
+        """
         task, says = conversation.task, conversation.task.prompt
         conversation.tell("prompt", system=task.system, text=says)
-        await client.connect()
         while True:
-            conversation.asked = True
-            await client.query(says)
-            how = await self._listen(client, conversation)
+            how = await self._said(conversation, ClaudeSDKClient(options()), says, limit)
             following = task.next_message() if how == "ended" else None
             if following is None:
                 return how
-            if conversation.turns >= task.caps.max_turns:
+            if conversation.turns_left < 1:
                 return "turns"
             conversation.tell("said", text=following)
             says = following
 
-    async def _listen(self, client: ClaudeSDKClient, conversation: Conversation) -> How:
+    async def _said(
+        self, conversation: Conversation, client: ClaudeSDKClient, says: str, limit: asyncio.Timeout
+    ) -> How:
         """Until the agent stops, by itself or because it has to."""
+        try:
+            await client.connect()
+            conversation.asked = True
+            await client.query(says)
+            return await self._listen(client, conversation)
+        except BaseException:  # left alone, the CLI would go on asking the service
+            if limit.expired():
+                conversation.stopped = "timeout"
+            await _to_its_end(_wound_up(client, conversation))
+            raise
+        finally:
+            await _to_its_end(client.disconnect())
+
+    async def _listen(self, client: ClaudeSDKClient, conversation: Conversation) -> How:
         async for message in client.receive_response():
             conversation.heard(message)
             if conversation.failure is not None:
                 raise conversation.failure
             if isinstance(message, ResultMessage):
                 return conversation.how_it_ended(message)
-            # The CLI counts the turns since the last thing said to it; the cap is one for all that is said.
-            spent = conversation.turns >= conversation.task.caps.max_turns
-            if isinstance(message, UserMessage) and spent and conversation.stopped is None:
-                conversation.stopped = "turns"
-                await client.interrupt()
         raise ProcessError("the CLI ended without a result")
 
     def _options(
@@ -183,9 +192,9 @@ class ClaudeAgent:
             system_prompt={"type": "file", "path": str(system)},
             model=self.model,
             fallback_model=self.fallback_model,
-            max_turns=task.caps.max_turns,
+            max_turns=conversation.turns_left,
             max_budget_usd=task.caps.budget_usd,
-            resume=task.session,
+            resume=conversation.session,
             cli_path=program,
             env=self.place.environment(self.retries),
             max_buffer_size=_MAX_LINE,

@@ -59,6 +59,10 @@ class Conversation:
         return len(self._messages)
 
     @property
+    def turns_left(self) -> int:
+        return self.task.caps.max_turns - self.turns
+
+    @property
     def tools(self) -> set[str]:
         """The tools that there are, by the names that the CLI gives them."""
         return {*FILE_TOOLS, *(MCP_PREFIX + tool.name for tool in self.task.tools)}
