@@ -66,9 +66,6 @@ class Given(Record):
     inputs: str
     init: str = ""
     live: bool = Field(default=False, description="an instance was analysed: its own sizes are plain numbers")
-    parts: dict[ClassPath, str] = Field(
-        default_factory=dict, description="class of one's own that is referred to -> what its analysis must be of"
-    )
 
 
 class Decision(Record):
@@ -210,6 +207,13 @@ class Analysis(Record, Generic[KernelType]):
 
 class ModuleAnalysis(Analysis[Kernel]):
     """``module_analysis.json``: what each line of one ``forward()`` costs."""
+
+    within: ClassPath | None = Field(
+        default=None, description="the model that the class was run in, and is verified in"
+    )
+    refers_to: dict[ClassPath, str] = Field(
+        default_factory=dict, description="class that kernels refer to -> sha256 of how its analysis was called"
+    )
 
 
 class Totals(Record):

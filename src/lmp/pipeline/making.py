@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from lmp.errors import LmpError, NotFound, TraceFailed, UsageError, VerificationFailed
+from lmp.pipeline.own import identity
 from lmp.pipeline.points import (
     FACTORS,
     LONG,
@@ -32,6 +33,7 @@ from lmp.source.lines import line_text, statement_starts
 from lmp.source.locate import ClassSource
 from lmp.store.fingerprint import fingerprint
 from lmp.trace.engine import Setting, TraceEngine
+from lmp.trace.observe import input_tensors
 from lmp.verify.judge import Point, judge, observe
 from lmp.workload.answers import CHOSEN
 from lmp.workload.arguments import constructor_arguments, holds_given_modules
@@ -56,8 +58,9 @@ LINE_BY_LINE = "trace"
 class Making:
     """Analyses one class in the workload it belongs to."""
 
-    def __init__(self, session: Session, source: ClassSource) -> None:
-        self.session, self.source = session, source
+    def __init__(self, session: Session, source: ClassSource, within: str | None = None) -> None:
+        """``within``: the model to run the class in, as an analysis of it says."""
+        self.session, self.source, self.within = session, source, within
         self.options = session.options
         self.torch_dir = Path(torch.__file__).parent
         self.held: set[str] = set()
@@ -124,7 +127,7 @@ class Making:
         called = [class_path for class_path in called if class_path not in engine.deriver.nameless]
         # Where the encoder and the decoder of another model share classes, one run of that model serves them all.
         for class_path in reversed(called[:-1]):
-            if takes_config(load_class(class_path)) and self._is_elsewhere(class_path):
+            if takes_config(load_class(class_path)) and self._is_elsewhere(class_path, engine):
                 with suppress(TraceFailed, VerificationFailed):  # of which the next loop hears again
                     self.session.lookup(class_path)
         for class_path in called:
@@ -132,7 +135,7 @@ class Making:
                 engine.deriver.nameless.add(class_path)
                 continue
             try:
-                if class_path == name or not self._is_elsewhere(class_path):
+                if class_path == name or not self._is_elsewhere(class_path, engine):
                     found.append(self._here(engine, class_path))
                 else:
                     found += self._known(engine, class_path)
@@ -175,13 +178,16 @@ class Making:
 
     def _here(self, engine: TraceEngine, class_path: str) -> Outcome:
         """Analyse a class in this workload, verify it and store it."""
-        from lmp.pipeline.module import Outcome
+        from lmp.pipeline.module import Outcome, references_of
 
         session, name = self.session, self.source.class_path
         source = self.source if class_path == name else session.locate(class_path)
         analysis = self._verified(engine, source)
         files = fingerprint(self.files({file for file, _ in engine.coverage.lines}, source))
-        analysis = analysis.model_copy(update={"fingerprint": files})
+        made_with = {name: identity(session.lookup(name)) for name in references_of(analysis)}
+        model = self.workload.model_class if isinstance(self.workload, ModelWorkload) else None
+        within = f"{model.__module__}.{model.__qualname__}" if model is not None else None
+        analysis = analysis.model_copy(update={"fingerprint": files, "refers_to": made_with, "within": within})
         session._fresh[class_path] = analysis
         file = session.store.save(analysis)
         while session.store.kept:
@@ -355,7 +361,9 @@ class Making:
                 if cls.__module__.startswith("torch."):
                     raise
         attention = self.options.attention or "sdpa"
-        return find_host(cls, self._config(cls), self.session.unfit, dtype=self._dtype, attention=attention)
+        model = None if self.within is None else load_class(self.session.locate(self.within).class_path)
+        config = self._config(cls if model is None else model)
+        return find_host(cls, config, self.session.unfit, model, dtype=self._dtype, attention=attention)
 
     @property
     def _dtype(self) -> torch.dtype:
@@ -391,10 +399,24 @@ class Making:
                 below[call.class_path] = max(below.get(call.class_path, 0), depth)
         return sorted(below, key=lambda name: -below[name])
 
-    def _is_elsewhere(self, class_path: str) -> bool:
-        """Whether a called class is analysed by itself: it is stored already, or it takes plain numbers."""
-        if class_path in self.session._fresh or self.session.reusable(class_path) is not None:
+    def _is_elsewhere(self, class_path: str, engine: TraceEngine) -> bool:
+        """Whether a called class is not analysed in this run: it is stored already, or analysed by itself."""
+        if class_path in self.session._fresh:
             return True
+        stored = self.session.reusable(class_path)
+        return (stored is not None and self._is_called_so(stored, engine)) or self._is_by_itself(class_path)
+
+    def _is_called_so(self, stored: ModuleAnalysis, engine: TraceEngine) -> bool:
+        """Whether a stored analysis has the inputs of any call here: a text model alone takes token ids, one that is
+        part of another model embeddings. What others handed in is not made again.
+        """
+        if stored.engine != LINE_BY_LINE or not takes_config(load_class(stored.class_name)):
+            return True
+        calls = [call for call in engine.calls() if call.class_path == stored.class_name]
+        return any({name for name, _ in input_tensors(call)} <= stored.interface.keys() for call in calls)
+
+    def _is_by_itself(self, class_path: str) -> bool:
+        """Whether a called class is analysed by itself: it takes plain numbers, or serves encoder and decoder."""
         cls = load_class(class_path)
         if takes_config(cls):
             return not self.workload.has_encoder and shared_with_encoder(cls)

@@ -226,11 +226,15 @@ class Session:
         return stored if self._refers_truly(stored) else None
 
     def _refers_truly(self, stored: ModuleAnalysis) -> bool:
-        """Whether what an analysis refers to is there, and still what it was made with."""
-        parts = stored.given.parts if stored.given is not None else {}
+        """Whether what an analysis refers to is there, and still what it was made with: a model that is part of another
+        one may be analysed again by itself, called with other inputs. What others hand in stands for what they replace.
+        """
         for name in references_of(stored):
             found = self.reusable(name)
-            if found is None or parts.get(name, identity(found)) != identity(found):
+            if found is None:
+                return False
+            made_with = stored.refers_to.get(name) if found.engine == stored.engine else None
+            if made_with is not None and made_with != identity(found):
                 return False
         return True
 
@@ -261,7 +265,7 @@ class Session:
                     )
                 call = stored_call(before)
         if call is None:
-            return Making(self, source)
+            return Making(self, source, stored.within if stored is not None else None)
         from lmp.pipeline.own_making import OwnMaking
 
         return OwnMaking(self, source, call, stored)

@@ -18,7 +18,7 @@ import torch
 from lmp.errors import LmpError, TraceFailed, VerificationFailed
 from lmp.formula import Expr, Var
 from lmp.pipeline.making import Making
-from lmp.pipeline.own import OwnCall, identity
+from lmp.pipeline.own import OwnCall
 from lmp.records import Decision, Given, ModuleAnalysis, Verification
 from lmp.source.locate import ClassSource
 from lmp.trace.engine import Setting, TraceEngine
@@ -155,12 +155,9 @@ class OwnMaking(Making):
         return [*found, self._here(engine, self.source.class_path)]
 
     def _about(self, analysis: ModuleAnalysis) -> dict[str, Any]:
-        spec, known = self.call.spec, self.session._fresh
-        from lmp.pipeline.module import references_of
-
-        parts = {n: identity(known[n]) for n in references_of(analysis) if self.session.is_own(n) and n in known}
+        spec = self.call.spec
         live = self.call.module is not None
-        given = Given(inputs=spec.inputs_text(), init=spec.init_text(), live=live, parts=parts)
+        given = Given(inputs=spec.inputs_text(), init=spec.init_text(), live=live)
         return {"given": given, "decisions": self._decisions_of(analysis)}
 
     def _decisions_of(self, analysis: ModuleAnalysis) -> list[Decision]:
@@ -236,7 +233,7 @@ class OwnMaking(Making):
         if self.session.reusable(name) is not None:
             return True
         if not name.startswith("torch."):
-            return self._is_elsewhere(name)
+            return self._is_by_itself(name)
         StandaloneWorkload(cls, self._dtype)
         return True
 

@@ -606,9 +606,13 @@ def _config_of_class(config_class: Any, content: dict[str, Any]) -> Any:
 
 
 def find_host(
-    cls: type[Any], config: Any = None, unfit: dict[Any, Exception] | None = None, **options: Any
+    cls: type[Any],
+    config: Any = None,
+    unfit: dict[Any, Exception] | None = None,
+    model: type[Any] | None = None,
+    **options: Any,
 ) -> ModelWorkload:
-    """The smallest model of the class's file that contains an instance of it.
+    """The smallest model of the class's file that contains an instance of it; where one is given, that ``model``.
 
     ``unfit`` remembers the models that do not run with this config: finding that out takes long.
     Raises TraceFailed when no model of that file does, with what was tried.
@@ -616,7 +620,7 @@ def find_host(
     tried = []
     first: Exception | None = None
     unfit = unfit if unfit is not None else {}
-    for model_class in host_models(cls):
+    for model_class in host_models(cls) if model is None else (model,):
         try:
             if (model_class, type(config)) in unfit:
                 raise unfit[model_class, type(config)]

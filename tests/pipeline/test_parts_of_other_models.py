@@ -1,0 +1,56 @@
+"""A model that is a part of another one, which calls it with embeddings, and that runs by itself on token ids."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from lmp.formula import evaluate
+from lmp.pipeline.model import ModelOutcome, expand_model
+from lmp.pipeline.module import Options, verify_module
+from lmp.store.results import Store
+
+FUYU = "transformers.models.fuyu.modeling_fuyu.FuyuForCausalLM"
+PERSIMMON = "transformers.models.persimmon.modeling_persimmon.PersimmonForCausalLM"
+TEXT = "transformers.models.persimmon.modeling_persimmon.PersimmonModel"
+
+
+def expand(class_path: str, options: Options) -> ModelOutcome:
+    return expand_model(class_path, options, lambda name, stage: None)
+
+
+def inputs(options: Options) -> set[str]:
+    found = Store(options.results).load(TEXT, "default")
+    assert found is not None
+    return {"input_ids", "inputs_embeds"} & found.interface.keys()
+
+
+def totals(outcome: ModelOutcome) -> list[int]:
+    """At prefill, decode and chunked prefill: the same formula may be written in two ways."""
+    model = outcome.model
+    found = []
+    for batch, new, cached in ((2, 7, 0), (3, 1, 9), (2, 4, 9)):
+        values = {**model.values, "batch_size": batch, "seq_len": new, "cache_len": cached, "w_bytes": 2, "a_bytes": 2}
+        found += [evaluate(getattr(model.totals, name), values) for name in ("flops", "read", "write")]
+    return found
+
+
+def test_no_model_is_linked_from_what_another_one_called_otherwise(shared_options: Options, tmp_path: Path) -> None:
+    options = replace(shared_options, results=tmp_path / "results")
+
+    outer = expand(FUYU, options)
+    assert inputs(options) == {"inputs_embeds"}
+    # Alone it would be called with token ids: it is judged where it was run.
+    judged = verify_module(TEXT, options).analysis
+    assert (judged.verification.status, judged.within) == ("verified", FUYU)
+
+    alone = expand(PERSIMMON, options)
+    assert inputs(options) == {"input_ids"}
+    assert {TEXT, PERSIMMON} <= set(alone.made)
+    # What has not changed is not made again: a layer is called alike in both.
+    assert f"{TEXT.removesuffix('Model')}DecoderLayer" not in alone.made
+    assert alone.model.verification.status == "verified"
+
+    again = expand(FUYU, options)
+    assert inputs(options) == {"inputs_embeds"}
+    assert totals(again) == totals(outer)
