@@ -211,8 +211,9 @@ class ModuleAnalysis(Analysis[Kernel]):
     within: ClassPath | None = Field(
         default=None, description="the model that the class was run in, and is verified in"
     )
+    as_a_part: bool = Field(default=False, description="that model calls it with other inputs than it takes by itself")
     refers_to: dict[ClassPath, str] = Field(
-        default_factory=dict, description="class that kernels refer to -> sha256 of how its analysis was called"
+        default_factory=dict, description="class that kernels refer to -> sha256 of what its analysis says"
     )
 
 

@@ -13,6 +13,7 @@ from lmp.store.results import Store
 FUYU = "transformers.models.fuyu.modeling_fuyu.FuyuForCausalLM"
 PERSIMMON = "transformers.models.persimmon.modeling_persimmon.PersimmonForCausalLM"
 TEXT = "transformers.models.persimmon.modeling_persimmon.PersimmonModel"
+LAYER = "transformers.models.persimmon.modeling_persimmon.PersimmonDecoderLayer"
 
 
 def expand(class_path: str, options: Options) -> ModelOutcome:
@@ -42,15 +43,19 @@ def test_no_model_is_linked_from_what_another_one_called_otherwise(shared_option
     assert inputs(options) == {"inputs_embeds"}
     # Alone it would be called with token ids: it is judged where it was run.
     judged = verify_module(TEXT, options).analysis
-    assert (judged.verification.status, judged.within) == ("verified", FUYU)
+    assert (judged.verification.status, judged.within, judged.as_a_part) == ("verified", FUYU, True)
 
     alone = expand(PERSIMMON, options)
     assert inputs(options) == {"input_ids"}
     assert {TEXT, PERSIMMON} <= set(alone.made)
-    # What has not changed is not made again: a layer is called alike in both.
-    assert f"{TEXT.removesuffix('Model')}DecoderLayer" not in alone.made
+    # Its layers are calls of one class, not operators written out.
+    assert LAYER in alone.model.parts
     assert alone.model.verification.status == "verified"
 
     again = expand(FUYU, options)
     assert inputs(options) == {"inputs_embeds"}
     assert totals(again) == totals(outer)
+
+    # The text model that is asked for is the one that runs by itself.
+    assert expand(TEXT, options).model.verification.status == "verified"
+    assert inputs(options) == {"input_ids"}

@@ -99,8 +99,8 @@ def _heading(analysis: ModuleAnalysis, why_engine: str, reused: bool, file: Path
     if analysis.attn_implementation:
         facts.append(f"attention: {analysis.attn_implementation}")
     facts.append(analysis.dtype)
-    if analysis.within is not None and analysis.within.rpartition(".")[0] != analysis.class_name.rpartition(".")[0]:
-        facts.append(f"run in: {analysis.within}")
+    if analysis.as_a_part:
+        facts.append(f"as called in: {analysis.within}")
     return Group(
         Text(analysis.class_name, style="bold"),
         Text(f"  {lines}  forward()"),

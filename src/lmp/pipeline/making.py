@@ -33,7 +33,6 @@ from lmp.source.lines import line_text, statement_starts
 from lmp.source.locate import ClassSource
 from lmp.store.fingerprint import fingerprint
 from lmp.trace.engine import Setting, TraceEngine
-from lmp.trace.observe import input_tensors
 from lmp.verify.judge import Point, judge, observe
 from lmp.workload.answers import CHOSEN
 from lmp.workload.arguments import constructor_arguments, holds_given_modules
@@ -127,7 +126,7 @@ class Making:
         called = [class_path for class_path in called if class_path not in engine.deriver.nameless]
         # Where the encoder and the decoder of another model share classes, one run of that model serves them all.
         for class_path in reversed(called[:-1]):
-            if takes_config(load_class(class_path)) and self._is_elsewhere(class_path, engine):
+            if takes_config(load_class(class_path)) and self._is_elsewhere(class_path):
                 with suppress(TraceFailed, VerificationFailed):  # of which the next loop hears again
                     self.session.lookup(class_path)
         for class_path in called:
@@ -135,7 +134,7 @@ class Making:
                 engine.deriver.nameless.add(class_path)
                 continue
             try:
-                if class_path == name or not self._is_elsewhere(class_path, engine):
+                if class_path == name or not self._is_elsewhere(class_path):
                     found.append(self._here(engine, class_path))
                 else:
                     found += self._known(engine, class_path)
@@ -185,15 +184,22 @@ class Making:
         analysis = self._verified(engine, source)
         files = fingerprint(self.files({file for file, _ in engine.coverage.lines}, source))
         made_with = {name: identity(session.lookup(name)) for name in references_of(analysis)}
-        model = self.workload.model_class if isinstance(self.workload, ModelWorkload) else None
-        within = f"{model.__module__}.{model.__qualname__}" if model is not None else None
-        analysis = analysis.model_copy(update={"fingerprint": files, "refers_to": made_with, "within": within})
+        analysis = analysis.model_copy(update={"fingerprint": files, "refers_to": made_with, **self._around(analysis)})
         session._fresh[class_path] = analysis
         file = session.store.save(analysis)
         while session.store.kept:
             session.progress(class_path, f"what others had made of it is kept as {session.store.kept.pop().name}")
         session.progress(class_path, "stored")
         return Outcome(analysis, file, reused=False, requested=class_path == name)
+
+    def _around(self, analysis: ModuleAnalysis) -> dict[str, Any]:
+        """The model that the class was run in, and whether that calls it otherwise than it is called by itself."""
+        if not isinstance(self.workload, ModelWorkload):
+            return {}
+        model, cls = self.workload.model_class, load_class(analysis.class_name)
+        own_input = getattr(cls, "main_input_name", None)
+        otherwise = model is not cls and own_input is not None and own_input not in analysis.interface
+        return {"within": f"{model.__module__}.{model.__qualname__}", "as_a_part": otherwise}
 
     def _about(self, analysis: ModuleAnalysis) -> dict[str, Any]:
         """What is said of the requested class beyond what its formulas are."""
@@ -399,21 +405,16 @@ class Making:
                 below[call.class_path] = max(below.get(call.class_path, 0), depth)
         return sorted(below, key=lambda name: -below[name])
 
-    def _is_elsewhere(self, class_path: str, engine: TraceEngine) -> bool:
-        """Whether a called class is not analysed in this run: it is stored already, or analysed by itself."""
-        if class_path in self.session._fresh:
+    def _is_elsewhere(self, class_path: str) -> bool:
+        """Whether a called class is not analysed in this run: it is analysed by itself, or somebody handed it in.
+
+        What another run left in the store may be of other masks, inputs and paths: a text model that is called with
+        embeddings, say. What a model costs does not depend on what was analysed before it.
+        """
+        if class_path in self.session._fresh or self._is_by_itself(class_path):
             return True
         stored = self.session.reusable(class_path)
-        return (stored is not None and self._is_called_so(stored, engine)) or self._is_by_itself(class_path)
-
-    def _is_called_so(self, stored: ModuleAnalysis, engine: TraceEngine) -> bool:
-        """Whether a stored analysis has the inputs of any call here: a text model alone takes token ids, one that is
-        part of another model embeddings. What others handed in is not made again.
-        """
-        if stored.engine != LINE_BY_LINE or not takes_config(load_class(stored.class_name)):
-            return True
-        calls = [call for call in engine.calls() if call.class_path == stored.class_name]
-        return any({name for name, _ in input_tensors(call)} <= stored.interface.keys() for call in calls)
+        return stored is not None and stored.engine != LINE_BY_LINE
 
     def _is_by_itself(self, class_path: str) -> bool:
         """Whether a called class is analysed by itself: it takes plain numbers, or serves encoder and decoder."""

@@ -47,7 +47,7 @@ def expand_model(class_path: str, options: Options, progress: Progress, keep: bo
         stored = session.stored_model(class_path)
         if stored is not None:
             return session.outcome(stored, reused=True)
-    root = session.analysis(class_path)
+    root = session.analysis(class_path, as_a_part=False)
     if not options.fresh and root.class_name != class_path:
         stored = session.stored_model(root.class_name)
         if stored is not None:
@@ -80,9 +80,14 @@ class ModelSession(Session):
         stored = self.stored(name)
         return stored if stored is not None and is_foreign(stored) else super().reusable(name)
 
-    def analysis(self, class_path: str) -> ModuleAnalysis:
-        """The analysis of a class, made now if there is none, or none that is still true."""
+    def analysis(self, class_path: str, as_a_part: bool = True) -> ModuleAnalysis:
+        """The analysis of a class, made now if there is none, or none that is still true.
+
+        Without ``as_a_part``, none of a model as another one calls it, with other inputs.
+        """
         found = self._fresh.get(class_path) or self.reusable(class_path)
+        if found is not None and found.as_a_part and not as_a_part:
+            found = None
         if found is None:
             try:
                 outcomes = self.outcomes(class_path)

@@ -202,11 +202,13 @@ class Session:
         return found
 
     def outcomes(self, class_path: str) -> list[Outcome]:
-        """Analyse one class and those it calls; reuse what is stored."""
+        """Analyse one class and those it calls; reuse what is stored, unless that is of the class as a model's part."""
         self.progress(class_path, "reading")
         source = self.locate(class_path)
         name = source.class_path
         stored = self.reusable(name)
+        if stored is not None and stored.as_a_part:
+            stored = None
         if stored is None and self.is_own(name) and name not in self.own:
             stored = self._of_an_instance(name)
         if stored is not None:

@@ -52,11 +52,13 @@ def is_of(analysis: ModuleAnalysis | ModelAnalysis, call: OwnCall) -> bool:
 
 
 def identity(analysis: ModuleAnalysis) -> str:
-    """What a reference relies on beside the formulas' variables: equal for analyses that may stand for one another."""
+    """What a reference relies on: equal for analyses that may stand for one another."""
     about = [
         dict(sorted(analysis.fixed.items())),
         dict(sorted(analysis.parameters.items())),
         analysis.interface,
+        analysis.assumptions,
+        [k.model_dump(include={"flops", "memory_access", "repeat"}) for k in analysis.kernels],
         [d.model_dump() for d in analysis.decisions],
         analysis.given is not None and analysis.given.live,
     ]
