@@ -183,7 +183,7 @@ class Making:
         source = self.source if class_path == name else session.locate(class_path)
         analysis = self._verified(engine, source)
         files = fingerprint(self.files({file for file, _ in engine.coverage.lines}, source))
-        made_with = {name: identity(session.lookup(name)) for name in references_of(analysis)}
+        made_with = {part: identity(session.lookup(part)) for part in references_of(analysis)}
         analysis = analysis.model_copy(update={"fingerprint": files, "refers_to": made_with, **self._around(analysis)})
         session._fresh[class_path] = analysis
         file = session.store.save(analysis)
