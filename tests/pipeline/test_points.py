@@ -8,7 +8,15 @@ from typing import Any
 
 import torch
 
-from lmp.pipeline.points import LONG, changed, equalised, held_out_points, structural, with_layers
+from lmp.pipeline.points import (
+    LONG,
+    changed,
+    enough_to_differ,
+    equalised,
+    held_out_points,
+    structural,
+    with_layers,
+)
 from lmp.workload.base import Variable
 
 
@@ -94,3 +102,29 @@ def test_one_head_that_all_share_is_looked_at_beyond_the_window_too() -> None:
 def test_one_is_no_point_where_the_module_does_not_run_so() -> None:
     points = dict(held_out_points(Fake({"num_heads": 8, "num_kv_heads": 2}, lambda v: v["num_kv_heads"] > 1)))
     assert all(v["num_kv_heads"] > 1 for v in points.values())
+
+
+def test_what_is_enough_to_make_formulas_differ() -> None:
+    own = {"n_group": 1, "topk_group": 1, "hidden_size": 64}
+    point = {"n_group": 4, "topk_group": 2, "hidden_size": 128, "batch_size": 2}
+
+    def narrowed(holds: Any) -> dict[str, int]:
+        return enough_to_differ(own, point, own, holds)
+
+    # One group is a case of its own, whatever else changes.
+    assert narrowed(lambda v: v["n_group"] == 1) == {"n_group": 1}
+    # Each of two is; the point's batch stays as it is.
+    assert narrowed(lambda v: v["batch_size"] == 2 and v["n_group"] == v["hidden_size"] // 64 == 1) == {
+        "n_group": 1,
+        "hidden_size": 64,
+    }
+    # Only both together differ: which of them it is is not known, and nothing is claimed of any.
+    assert narrowed(lambda v: v["n_group"] == 1 or v["topk_group"] == 1) == own
+
+    # It differs for one more reason, that alone cannot be run.
+    def both(v: Mapping[str, int]) -> bool | None:
+        return None if v["topk_group"] > v["n_group"] else v["topk_group"] == 1 and v["hidden_size"] == 64
+
+    assert narrowed(both) == own
+    # What nobody says a word of is not pinned.
+    assert enough_to_differ(own, point, ["topk_group"], lambda v: False) == {"topk_group": 1}

@@ -9,9 +9,10 @@ import pytest
 import torch
 
 from lmp.errors import TraceFailed
-from lmp.formula import evaluate
+from lmp.formula import evaluate, free_variables
 from lmp.source.trees import find_trees
 from lmp.trace.derive import Deriver
+from lmp.trace.recording import Recorder
 from lmp.trace.runs import ALL_SIZES, CALL_SIZES, NO_SIZES, Runs
 from lmp.workload.arguments import holds_given_modules, recording
 from lmp.workload.base import RUNTIME
@@ -111,3 +112,52 @@ def test_a_run_that_cannot_be_made_is_made_with_fewer_symbolic_sizes(
     run = runs.symbolic_run(runs.start_point())
     assert run.rung == CALL_SIZES
     assert run.values["hidden_size"] == 16  # a plain number, not a symbol
+
+
+LITE = "transformers.models.glm4_moe_lite.modeling_glm4_moe_lite.Glm4MoeLite"
+
+
+def test_a_number_of_layers_is_in_no_size_that_no_run_changed(root: str) -> None:
+    from transformers import Glm4MoeLiteConfig, Glm4MoeLiteModel
+
+    # One layer without experts, and topk_group is 1 too: it cannot be 2 where there is one group.
+    config = Glm4MoeLiteConfig(
+        vocab_size=64, hidden_size=32, intermediate_size=48, moe_intermediate_size=24, num_hidden_layers=4,
+        num_attention_heads=4, num_key_value_heads=4, n_routed_experts=8, kv_lora_rank=8, q_lora_rank=12,
+        qk_rope_head_dim=4, v_head_dim=8, qk_nope_head_dim=4, num_experts_per_tok=2,
+    )  # fmt: skip
+    assert (config.n_group, config.topk_group) == (1, 1)
+    deriver = Deriver(ModelWorkload(Glm4MoeLiteModel, config), root)
+    deriver.runs.start(f"{LITE}Model")
+    deriver.runs.explore_layers()
+    called = {call.class_path for call in deriver.runs.symbolic[0].recording.calls}
+    deriver.interfaces |= {class_path: {} for class_path in called}  # what is said of them is not looked at
+    deriver.interfaces[f"{LITE}DecoderLayer"] = {"has_experts": "self.mlp.experts"}
+    derived = deriver.derive(f"{LITE}Model")
+    counts = [f["count"] for i, f in derived.items if i.child and i.child.class_path == f"{LITE}DecoderLayer"]
+    assert {n for count in counts for n in free_variables(count)} == {"num_hidden_layers"}
+    # Of nine layers the first has no experts.
+    assert sorted(evaluate(count, {"num_hidden_layers": 9}) for count in counts) == [1, 8]
+
+
+def test_attention_on_sizes_that_do_not_fit_does_not_run() -> None:
+    def attend(q: int, k: int, width: int = 8, mask: int | None = None, **options: Any) -> Any:
+        query, key = torch.empty(2, q, 5, 8, device="meta"), torch.empty(2, k, 7, width, device="meta")
+        seen = None if mask is None else torch.empty(2, 1, 5, mask, device="meta")
+        return torch.nn.functional.scaled_dot_product_attention(query, key, key, attn_mask=seen, **options)
+
+    fitting: list[tuple[Any, dict[str, Any]]] = [
+        ((4, 4), {}), ((4, 1), {}), ((4, 2), {"enable_gqa": True}), ((4, 4, 8, 7), {}), ((4, 4, 8, 1), {}),
+    ]  # fmt: skip
+    others: list[tuple[Any, dict[str, Any]]] = [
+        ((4, 8), {}), ((4, 2), {}), ((4, 3), {"enable_gqa": True}), ((4, 4, 6), {}), ((4, 4, 8, 6), {}),
+    ]  # fmt: skip
+    for given, options in fitting:
+        shape = attend(*given, **options).shape
+        with Recorder(torch.nn.Identity(), torch.float32):
+            assert attend(*given, **options).shape == shape
+    for given, options in others:
+        with pytest.raises(RuntimeError):
+            attend(*given, **options)  # PyTorch's own
+        with pytest.raises(RuntimeError), Recorder(torch.nn.Identity(), torch.float32):
+            attend(*given, **options)

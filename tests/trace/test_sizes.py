@@ -186,3 +186,16 @@ def test_a_share_of_a_size_is_a_fraction() -> None:
     assert to_text(sizes.formula(size * sympy.Float(0.75))) == "3 * {head_dim} / 4"
     with pytest.raises(TypeError, match="no exact formula"):
         sizes.formula(size * sympy.Float(0.1234567))
+
+
+def test_a_quotient_that_is_not_exact_in_the_config_is_rounded_everywhere() -> None:
+    """96 heads of 4096 // 96 = 42, in a run with 64 of exactly 64 each."""
+    symbols = {symbol: {"hidden_size": 4096, "num_heads": 64}[symbol.name] for symbol in (H, N)}
+    sizes = Sizes(symbols, {"hidden_size": 4096, "num_heads": 96})
+    found = sizes.formula(FloorDiv(H, N))
+    assert evaluate(found, {"hidden_size": 4096, "num_heads": 96}) == 42
+    assert evaluate(found, {"hidden_size": 4096, "num_heads": 64}) == 64
+    assert assumed(sizes, found) == set()
+    # Where the config's own sizes divide, it is the exact quotient, and assumed to be.
+    sizes = Sizes(symbols, {"hidden_size": 4096, "num_heads": 32})
+    assert assumed(sizes, sizes.formula(FloorDiv(H, N))) == {"{hidden_size} % {num_heads} == 0"}

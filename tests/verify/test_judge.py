@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -424,6 +425,21 @@ def test_points_outside_the_assumptions_of_what_is_called_are_skipped(
     assert found.checks[0] == f"skipped batch_size=2, seq_len=5: {why}"
     # Where what it says beyond is right all the same, there is nothing to skip.
     assert verify(mlp, mlps(), linear.model_copy(update={"assumptions": ["{in_features} < 8"]}), silu).points == 1
+
+
+def test_a_layer_that_only_an_invented_config_has_need_not_be_judged(norm: ModuleAnalysis) -> None:
+    from transformers.models.llama.modeling_llama import LlamaRMSNorm
+
+    one = point(make(lambda: torch.nn.Sequential(LlamaRMSNorm(8))), 2, 5, 8)
+    # The model has one layer; two of another width are what lmp made up.
+    two = point(make(lambda: torch.nn.Sequential(LlamaRMSNorm(16), LlamaRMSNorm(16))), 2, 5, 16)
+    assumed = norm.model_copy(update={"assumptions": ["{hidden_size} < 9"]})
+    found = verify(assumed, [one, replace(two, made_up=True)])
+    assert (found.status, found.points) == ("verified", 1)
+    assert found.checks[-1] == "skipped batch_size=2, seq_len=5: the assumption {hidden_size} < 9 does not hold"
+    own = verify(assumed, [one, two])
+    assert own.status == "unverified"
+    assert own.reason.startswith("1 module(s) of this class, as 1, are never judged: ")
 
 
 def test_points_with_another_value_of_what_is_pinned_are_skipped(norm: ModuleAnalysis) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import inspect
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -23,6 +24,7 @@ from lmp.pipeline.points import (
     OTHER_SIZES,
     changed,
     drawn_points,
+    enough_to_differ,
     held_out_points,
     structural,
     with_layers,
@@ -264,22 +266,38 @@ class Making:
     def _narrowed(self, analysis: ModuleAnalysis, failed: Verification) -> tuple[ModuleAnalysis, Verification]:
         """What differs only at a config that lmp itself made up is claimed for the config's own values alone.
 
-        As few as will do: the class's variables that some of those points change, then all that they change.
+        Of the class's variables first, then of all. As few as will do: of a point that differs, those that are enough
+        to make it differ.
         """
-        own = self.workload.hints
-        tried: set[frozenset[str]] = set()
-        for everything in (False, True) if isinstance(self.workload, ModelWorkload) else (False,):
-            for invented in ((OTHER_RATIOS,), (OTHER_RATIOS, OTHER_CONFIG)):
-                names = [n for n in own if everything or n in analysis.parameters]
-                pinned = {**analysis.pinned, **self._changed_at(invented, names)}
-                if frozenset(pinned) in tried:
-                    continue
-                tried.add(frozenset(pinned))
-                narrower = analysis.model_copy(update={"pinned": pinned})
-                again = self.judged(narrower)
-                if again.status == "verified":
-                    return narrower, again
+        of_model = isinstance(self.workload, ModelWorkload)
+        own = {n: v for n, v in self.workload.hints.items() if n not in self.workload.full_layers}
+        labels = (OTHER_RATIOS, OTHER_CONFIG, *((OTHER_SIZES, OTHER_FLAGS) if of_model else ()))
+        for everything in (False, True) if of_model else (False,):
+            narrower, verification = analysis, failed
+            claimed = {n: v for n, v in own.items() if everything or n in analysis.parameters}
+            while _elsewhere(verification):
+                pinned = dict(narrower.pinned)
+                holds = functools.partial(self._holds_at, narrower)
+                for point in self.points_for(narrower):
+                    differs = any(f.point.startswith(point.label) for f in verification.findings)
+                    if differs and any(label in point.label for label in labels):
+                        pinned |= enough_to_differ(own, point.values, claimed, holds)
+                if pinned == narrower.pinned:
+                    break
+                narrower = narrower.model_copy(update={"pinned": pinned})
+                verification = self.judged(narrower)
+            if verification.status == "verified":
+                return narrower, verification
         return analysis, failed
+
+    def _holds_at(self, analysis: ModuleAnalysis, values: Mapping[str, int]) -> bool | None:
+        """Whether an analysis is what is executed at one more point; None where the model does not run there."""
+        with quiet_warnings():
+            try:
+                point = observe(self.workload, values, results=self._shapes)
+            except Exception:
+                return None
+            return judge(analysis, [point], self.session.lookup, self.file_of).status != "failed"
 
     def _pins_of_parts(self, analysis: ModuleAnalysis) -> dict[str, int]:
         """What the classes that it refers to hold for alone, it holds for alone."""
@@ -288,13 +306,6 @@ class Making:
         full = {**self.workload.hints, **self.workload.full_layers}
         parts = [self.session._fresh[name] for name in references_of(analysis) if name in self.session._fresh]
         return {n: v for part in parts for n, v in part.pinned.items() if full.get(n) == v}
-
-    def _changed_at(self, labels: Sequence[str], names: Sequence[str]) -> dict[str, int]:
-        """Those of the variables that points with these labels change, with the values of the config itself."""
-        own = self.workload.hints
-        points = [values for label, values in self._labelled if any(part in label for part in labels)]
-        kept = [n for n in names if n not in self.workload.full_layers]
-        return {n: own[n] for n in kept if any(values[n] != own[n] for values in points)}
 
     def _answered(self, workload: ModelWorkload, class_path: str) -> list[Decision]:
         """Questions about data that the class's calls were answered, without data, with yes."""
@@ -493,16 +504,17 @@ class Making:
             numbers = with_layers(self.workload, values, in_order, full)
             key = (label, *sorted(numbers.items()))
             if key not in self._points:
-                self._points[key] = self._observed_at(label, numbers, made_up=numbers != values)
+                self._points[key] = self._observed_at(label, numbers, more_layers=numbers != values)
             found.append(self._points[key])
         return [point for point in found if point is not None]
 
-    def _observed_at(self, label: str, numbers: dict[str, int], made_up: bool) -> Point | None:
+    def _observed_at(self, label: str, numbers: dict[str, int], more_layers: bool) -> Point | None:
         """What is executed at a point. None where a config of lmp's own runs with few layers and not with so many."""
+        made_up = any(part in label for part in (OTHER_RATIOS, OTHER_CONFIG))
         try:
-            return observe(self.workload, numbers, label, results=self._shapes)
+            return observe(self.workload, numbers, label, results=self._shapes, made_up=made_up)
         except Exception:
-            if made_up and any(part in label for part in (OTHER_RATIOS, OTHER_CONFIG)):
+            if made_up and more_layers:
                 self._left_out[label] = None
                 return None
             raise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from lmp.workload.base import CHUNKED, Workload, refused_by
 
@@ -167,6 +167,22 @@ def _counts(workload: Workload, held: Collection[str]) -> dict[str, int]:
     fixed = {*workload.flags, *workload.full_layers, *held}
     counts = {n: v for n, v in workload.hints.items() if 1 < v <= MOST_COUNTED and not n.endswith(WIDTHS)}
     return {n: v for n, v in counts.items() if n not in fixed}
+
+
+def enough_to_differ(
+    own: Mapping[str, int],
+    point: Mapping[str, int],
+    names: Iterable[str],
+    holds: Callable[[Mapping[str, int]], bool | None],
+) -> dict[str, int]:
+    """The config's ``own`` values of what makes formulas differ at a point: nothing is claimed of other ones.
+
+    Those of ``names`` that differ when they alone are as at the point. All that the point changes where none does, or
+    where it differs without those too. ``holds`` says whether formulas hold at a point; None where nothing runs.
+    """
+    changed = {n: own[n] for n in names if point[n] != own[n]}
+    held = {n: v for n, v in changed.items() if holds({**point, **own, n: point[n]}) is False}
+    return held if held and holds({**point, **held}) else changed
 
 
 def drawn_points(

@@ -146,7 +146,8 @@ class Deriver:
         used |= table.sizes_used(items)
         found: list[Condition] = []
         for name in sorted(used & set(self.runs.base) - set(self.workload.flags) - set(RUNTIME)):
-            own = name in table.variables.switches or name in table.variables.paths
+            # Of a size that instances have each their own of, those that have the config's are looked at.
+            own = name in table.variables.switches or name in table.variables.kinds
             if (
                 self.runs.base[name] <= 1
                 or name in self.runs.lengths

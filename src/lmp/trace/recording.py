@@ -454,6 +454,7 @@ class _Attention(TorchFunctionMode):
         names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
         arguments = {**dict(zip(names, args, strict=False)), **kwargs}
         query, value = arguments["query"], arguments["value"]
+        _require_fitting(query, arguments["key"], value, arguments.get("attn_mask"), bool(kwargs.get("enable_gqa")))
         # Every backend computes the same; what it returns is a new tensor of this shape.
         out = query.new_empty((*query.shape[:-1], value.shape[-1]))
         if self.recorder is None:
@@ -462,6 +463,26 @@ class _Attention(TorchFunctionMode):
         causal = bool(arguments.get("is_causal"))
         self.recorder.record("scaled_dot_product_attention", tensors, out, in_place=False, causal=causal)
         return out
+
+
+def _require_fitting(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None, grouped: bool
+) -> None:
+    """Raises RuntimeError where PyTorch's attention does: sizes that do not fit are no path of the model.
+
+    Asked of the numbers, so that no question about symbolic sizes comes of it.
+    """
+    q, k, v = ([number_of(d) if isinstance(d, torch.SymInt) else d for d in t.shape] for t in (query, key, value))
+    if grouped and len(q) > 2:
+        if any(q[-3] % shared[-3] for shared in (k, v)):
+            raise RuntimeError(f"{q[-3]} heads of queries do not share {k[-3]} of keys and {v[-3]} of values")
+        k[-3] = v[-3] = q[-3]
+    if q[-1] != k[-1] or k[-2] != v[-2]:
+        raise RuntimeError(f"queries {q}, keys {k} and values {v} do not fit")
+    leading = torch.broadcast_shapes(q[:-2], k[:-2], v[:-2])
+    if mask is not None:
+        seen = [number_of(d) if isinstance(d, torch.SymInt) else d for d in mask.shape]
+        torch.broadcast_shapes(seen, (*leading, q[-2], k[-2]))
 
 
 class _Before:

@@ -143,7 +143,7 @@ class Runs:
             return Run(numbers, dict(numbers), recorder.recording, int, None, [], model, rung=NO_SIZES)
         env = ConcolicShapeEnv()
         env.source_root = self.source_root
-        sizes = Sizes(env.values)
+        sizes = Sizes(env.values, {n: v for n, v in self.base.items() if n not in RUNTIME})
 
         size_of = sizes.formula
 
@@ -245,8 +245,21 @@ class Runs:
             self.explore([{**self.start_point(), "seq_len": 9}, {**self.start_point(), "batch_size": 3}])
         if any(target in asked.within for asked, _ in self.symbolic[0].conditions):
             self._scout({}, target)
+        self._explore_more_than_one()
         self._explore_steps(self.symbolic[0])
         self.follow(self.symbolic[0], target)
+
+    def _explore_more_than_one(self) -> None:
+        """Sizes of the config that are 1, as one group of experts: a dimension of 1 broadcasts, one of more may not.
+
+        PyTorch's own operators ask for that, and not the source.
+        """
+        counted = {*RUNTIME, *self.workload.flags, *self.workload.full_layers, *self.lengths}
+        for name in (n for n, v in self.base.items() if v == 1 and n not in counted):
+            several = ({**self.start_point(), name: more} for more in (2, 4))
+            more = next((point for point in several if self.explore([point])), None)
+            if more is not None:
+                self.explore([{**more, "batch_size": 1, "seq_len": 1}])
 
     def _explore_steps(self, run: Run) -> None:
         """Points with one and with several of the chunks that the source cuts the tokens into."""
@@ -418,7 +431,8 @@ class Runs:
             bounds = [int(c) for c in asked.expression.atoms(sympy.Integer)]
             flipped = False
             for name in sorted(names):
-                values = _nearby(run.numbers[name], bounds)
+                # Sizes that are compared with one another may be equal.
+                values = _nearby(run.numbers[name], [*bounds, *(run.numbers[n] for n in sorted(names - {name}))])
                 # Whichever size makes it come out the other way, the source asks the same there.
                 flipped |= self._flip(name, asked, condition, run, "" if flipped else target, values)
 
@@ -465,5 +479,5 @@ class Runs:
 def _nearby(value: int, bounds: Sequence[int]) -> list[int]:
     """Other values to try for a size: halves and multiples keep most of what a config promises; then the bounds."""
     powers = (value // 2, value * 2, value // 4, value * 4, value // 8)
-    tries = (*powers, value + 1, *(b * 2 for b in bounds), *(b + d for b in bounds for d in (1, -1)))
+    tries = (*powers, value + 1, *bounds, *(b * 2 for b in bounds), *(b + d for b in bounds for d in (1, -1)))
     return [v for v in dict.fromkeys(tries) if v > 1 and v != value]

@@ -19,8 +19,12 @@ from lmp.formula import nodes as n
 class Sizes:
     """Converts expressions over the symbols of one run; ``values`` are the numbers they stand for there."""
 
-    def __init__(self, values: Mapping[sympy.Symbol, int]) -> None:
-        self.values = values
+    def __init__(self, values: Mapping[sympy.Symbol, int], own: Mapping[str, int] | None = None) -> None:
+        """``own``: the config's values by name, which this run may be at others of.
+
+        A quotient that is not exact there is written rounded, so that one formula holds in both.
+        """
+        self.values, self._own = values, own or {}
         self._cache: dict[sympy.Basic, Expr] = {}
         self._assumed: set[Condition] = set()
         self.relied: dict[Expr, set[Condition]] = {}
@@ -102,8 +106,10 @@ class Sizes:
             return self._convert(e.args[0]) / self._convert(e.args[1])
         raise TypeError(f"no formula for {kind} in {e}")
 
-    def _value(self, e: Any) -> Any:
-        return int(sympy.sympify(e).xreplace({k: sympy.Integer(v) for k, v in self.values.items()}))
+    def _divides(self, term: Any, divisor: Any) -> bool:
+        """Whether a quotient is exact here, and at the config's own values."""
+        own = {k: self._own.get(k.name, v) for k, v in self.values.items()}
+        return all(_value(term, at) % _value(divisor, at) == 0 for at in (self.values, own))
 
     def _extreme(self, build: Any, arguments: Any) -> Expr:
         """max(1, size) is a guard of PyTorch's for empty tensors: sizes here are positive."""
@@ -117,9 +123,8 @@ class Sizes:
         below = self._convert(denominator)
         exact: list[Expr] = []
         rest: list[Any] = []
-        bound = self._value(denominator)
         for term in sympy.Add.make_args(sympy.expand(numerator) if numerator.is_Add else numerator):
-            (exact if not term.is_Integer and self._value(term) % bound == 0 else rest).append(term)
+            (exact if not term.is_Integer and self._divides(term, denominator) else rest).append(term)
         if not exact or (rest and not denominator.is_Integer):
             return self._convert(numerator) // below
         total = n.add(*(self._convert(t) for t in exact)) if exact else num(0)
@@ -135,6 +140,10 @@ class Sizes:
                 return self._convert(numerator) // below
             quotient = quotient + int(remainder) // int(denominator)
         return quotient
+
+
+def _value(e: Any, values: Mapping[sympy.Symbol, int]) -> int:
+    return int(sympy.sympify(e).xreplace({k: sympy.Integer(v) for k, v in values.items()}))
 
 
 def _that_may_be_0(product: Expr) -> Expr:

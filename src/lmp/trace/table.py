@@ -212,12 +212,16 @@ class Table:
         if name == "count":
             # The first round of a loop may be unlike the others.
             found.update(dict.fromkeys(simplify(e - k) for run in self.symbolic for e in run.loops for k in (0, 1)))
-            counts = {s.value for s in self._column(key, name)}
+            column = self._column(key, name)
+            counts = {s.value for s in column}
             if self.all_layers:
                 found.update(dict.fromkeys(num(count) for count in sorted(counts)))
             if len(counts) > 1 and max(counts) > 1:
+                # What no run changed may be equal by chance: one group of experts is not one layer without them.
+                numbers = self.symbolic[0].numbers
+                changed = {n: v for n, v in numbers.items() if any(s.point.values[n] != v for s in column)}
                 for layers in self.runs.workload.full_layers:
-                    found.update(dict.fromkeys(_structural(layers, self.symbolic[0].numbers, max(counts))))
+                    found.update(dict.fromkeys(_structural(layers, numbers[layers], changed, max(counts))))
                 if getattr(self.runs.workload, "vary", False):  # one's own layers, and loops over the tokens
                     found.update(dict.fromkeys(var(n) for n in self.runs.base))
                     found.update(dict.fromkeys(simplify(var(n) - k) for n in RUNTIME for k in (0, 1)))
@@ -609,10 +613,13 @@ def _insert_after(
     return result
 
 
-def _structural(name: str, numbers: Mapping[str, int], most: int) -> list[Expr]:
-    """Counts that a model's structure gives: of its layers, of those before or after some layer, of every n-th."""
+def _structural(name: str, few: int, changed: Mapping[str, int], most: int) -> list[Expr]:
+    """Counts that a model's structure gives: of its layers, of those before or after some layer, of every n-th.
+
+    ``few``: the number of layers in the base run; ``changed``: its values of what other runs had other values of.
+    """
     layers = var(name)
-    small = [n for n, v in numbers.items() if n not in RUNTIME and n != name and 0 < v <= max(most, numbers[name])]
+    small = [n for n, v in changed.items() if n not in RUNTIME and n != name and 0 < v <= max(most, few)]
     found: list[Expr] = [layers]
     found += [var(n) for n in small]
     found += [minimum(layers, var(n)) for n in small]
@@ -623,7 +630,7 @@ def _structural(name: str, numbers: Mapping[str, int], most: int) -> list[Expr]:
     found += [simplify(layers - layers // var(n)) for n in small]
     found += [simplify(layers - k) for k in (1, 2, 3)]
     # Every k-th layer, from the first or from the k-th on, and all the others.
-    periodic = [f for k in range(3, numbers[name] + 1) for f in (layers // k, (layers + (k - 1)) // k)]
+    periodic = [f for k in range(3, few + 1) for f in (layers // k, (layers + (k - 1)) // k)]
     return [*found, *periodic, *(simplify(layers - f) for f in periodic)]
 
 

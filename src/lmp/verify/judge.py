@@ -56,6 +56,8 @@ class Point:
     config: Any = None
     flop_counter: int | None = None
     """What torch's own counter says of the same run; None if it was not asked."""
+    made_up: bool = False
+    """Whether the config's values are lmp's own inventions: a layer that it has only there need not be judged."""
 
     @cached_property
     def by_call(self) -> dict[int, list[tuple[tuple[Place, ...], OperatorCount]]]:
@@ -83,10 +85,11 @@ def observe(
     label: str = "",
     cross_check: bool = True,
     results: Results | None = None,
+    made_up: bool = False,
 ) -> Point:
     """Build the workload's module with these values and run it under the counter, and under torch's own.
 
-    ``results``: shapes that operators were seen to make before, at other points.
+    ``results``: shapes that operators were seen to make before, at other points. ``made_up``: see `Point`.
     """
     module = workload.build(values)
     counter = Counter(module, workload.dtype)
@@ -98,7 +101,8 @@ def observe(
     total = int(torchs.get_total_flops()) if cross_check else None
     runtime = ", ".join(f"{name}={values[name]}" for name in RUNTIME if name in values)
     config = getattr(module, "config", None)
-    return Point(f"{label}: {runtime}" if label else runtime, values, counter.counts, counter.calls, config, total)
+    name = f"{label}: {runtime}" if label else runtime
+    return Point(name, values, counter.counts, counter.calls, config, total, made_up)
 
 
 def judge(
@@ -248,7 +252,7 @@ class _Judge:
             unmet = self._unmet_assumption(point, values)
             if unmet is not None:
                 skipped = skipped or unmet
-                self.never.setdefault(call.path, unmet)
+                self._not_judged(point, call, unmet)
                 continue
             counted = self.counted(point, call)
             # Layers that are alike are judged once.
@@ -264,7 +268,7 @@ class _Judge:
                     (self.findings, self.differences), seen[key] = known, unmet
             if seen[key] is not None:
                 skipped = skipped or seen[key] or ""
-                self.never.setdefault(call.path, seen[key] or "")
+                self._not_judged(point, call, seen[key] or "")
                 continue
             judged += 1
             self.judged.add(call.path)
@@ -280,6 +284,10 @@ class _Judge:
             self.checks.append(f"line by line: FLOPs, matmul FLOPs, read and write equal at {point.label} ({number})")
             if point.flop_counter is not None:
                 self.checks.append(f"matmul_flops of the whole run equal torch.utils.flop_counter at {point.label}")
+
+    def _not_judged(self, point: Point, call: Call, why: str) -> None:
+        if not point.made_up:
+            self.never.setdefault(call.path, why)
 
     def _pinned_elsewhere(self, point: Point) -> str:
         """The analysis holds for one value of what is pinned in it; a point with another is none of its own."""
