@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
+from typing import Any
 
 from lmp.errors import InvalidAnalysis, LmpError
-from lmp.formula import Expr, Num, Ref, evaluate, evaluate_condition, is_open, map_references, parse, references
+from lmp.formula import (
+    Expr,
+    Num,
+    Program,
+    Ref,
+    evaluate,
+    evaluate_condition,
+    is_open,
+    map_references,
+    parse,
+    references,
+)
 from lmp.records import MATMUL_CATEGORIES, UNIVERSAL, Kernel, ModuleAnalysis
 
 # How a finding names what it is about, where that is no quantity of a line.
@@ -52,7 +64,10 @@ class Claims:
         self._lookup = functools.lru_cache(maxsize=None)(lookup)
         self._parsed: dict[str, Expr] = {}
         self._referring: dict[str, bool] = {}
+        self._programs: dict[Any, Program] = {}
         self._totals: dict[tuple[str, str, tuple[tuple[str, int], ...]], int] = {}
+        self._binding: tuple[Mapping[str, int], dict[Ref, tuple[ModuleAnalysis, dict[str, int]]]] = ({}, {})
+        """What references are bound to in a kernel, whose quantities are all asked for at the same values."""
         self._open: list[str] = []
         self._unmet: dict[tuple[str, tuple[tuple[str, int], ...]], str | None] = {}
         self._unsettled: dict[str, bool] = {}
@@ -141,7 +156,18 @@ class Claims:
             return Num(self._reference(ref, quantity, values) if quantity is not None else 0)
 
         parsed = self._parse(formula)
-        return evaluate(map_references(parsed, replace) if self._refers(formula) else parsed, values)
+        if isinstance(parsed, Ref):  # as it is of most kernels that call a module
+            return self._reference(parsed, quantity, values) if quantity is not None else 0
+        if self._refers(formula):
+            return evaluate(map_references(parsed, replace), values)
+        (found,) = self._compiled(formula, [parsed])(values)
+        return found
+
+    def _compiled(self, key: Any, formulas: Sequence[Expr]) -> Program:
+        """The same formulas are evaluated for each call at each point: compiled once."""
+        if key not in self._programs:
+            self._programs[key] = Program(formulas)
+        return self._programs[key]
 
     def _reference(self, ref: Ref, quantity: str, values: Mapping[str, int]) -> int:
         if self._is_unsettled(ref.target):
@@ -151,15 +177,24 @@ class Claims:
 
     def _bound(self, ref: Ref, values: Mapping[str, int]) -> tuple[ModuleAnalysis, dict[str, int]]:
         """The class that is referred to, and the values that it is given."""
+        if self._binding[0] is not values:
+            self._binding = (values, {})
+        known = self._binding[1]
+        if ref not in known:
+            known[ref] = self._bind(ref, values)
+        return known[ref]
+
+    def _bind(self, ref: Ref, values: Mapping[str, int]) -> tuple[ModuleAnalysis, dict[str, int]]:
         analysis = self._lookup(ref.target)
         names = list(analysis.parameters)
         if len(ref.arguments) > len(names):
             raise InvalidAnalysis(f"a reference gives {ref.target} {len(ref.arguments)} arguments; it has {len(names)}")
-        bound = {name: evaluate(value, values) for name, value in zip(names, ref.arguments, strict=False)}
-        for name, value in ref.bindings:
+        for name, _ in ref.bindings:
             if name not in analysis.parameters and name not in UNIVERSAL:
                 raise InvalidAnalysis(f"a reference binds {name}, which {ref.target} does not have")
-            bound[name] = evaluate(value, values)
+        given = [*zip(names, ref.arguments, strict=False), *ref.bindings]
+        found = self._compiled(ref, [value for _, value in given])(values)
+        bound = {name: value for (name, _), value in zip(given, found, strict=True)}
         return analysis, {name: values[name] for name in UNIVERSAL if name in values} | bound
 
     def _total(self, analysis: ModuleAnalysis, quantity: str, values: Mapping[str, int]) -> int:
