@@ -117,10 +117,11 @@ def test_a_run_that_cannot_be_made_is_made_with_fewer_symbolic_sizes(
 LITE = "transformers.models.glm4_moe_lite.modeling_glm4_moe_lite.Glm4MoeLite"
 
 
-def test_a_number_of_layers_is_in_no_size_that_no_run_changed(root: str) -> None:
+@pytest.fixture
+def lite(root: str) -> Deriver:
+    """A model of four layers, the first without experts, of which the others have one group of eight."""
     from transformers import Glm4MoeLiteConfig, Glm4MoeLiteModel
 
-    # One layer without experts, and topk_group is 1 too: it cannot be 2 where there is one group.
     config = Glm4MoeLiteConfig(
         vocab_size=64, hidden_size=32, intermediate_size=48, moe_intermediate_size=24, num_hidden_layers=4,
         num_attention_heads=4, num_key_value_heads=4, n_routed_experts=8, kv_lora_rank=8, q_lora_rank=12,
@@ -129,15 +130,30 @@ def test_a_number_of_layers_is_in_no_size_that_no_run_changed(root: str) -> None
     assert (config.n_group, config.topk_group) == (1, 1)
     deriver = Deriver(ModelWorkload(Glm4MoeLiteModel, config), root)
     deriver.runs.start(f"{LITE}Model")
-    deriver.runs.explore_layers()
-    called = {call.class_path for call in deriver.runs.symbolic[0].recording.calls}
-    deriver.interfaces |= {class_path: {} for class_path in called}  # what is said of them is not looked at
-    deriver.interfaces[f"{LITE}DecoderLayer"] = {"has_experts": "self.mlp.experts"}
-    derived = deriver.derive(f"{LITE}Model")
+    return deriver
+
+
+def test_a_number_of_layers_is_in_no_size_that_no_run_changed(lite: Deriver) -> None:
+    # topk_group is 1 as the number of dense layers is, and cannot be 2 where there is one group.
+    lite.runs.explore_layers()
+    called = {call.class_path for call in lite.runs.symbolic[0].recording.calls}
+    lite.interfaces |= {class_path: {} for class_path in called}  # what is said of them is not looked at
+    lite.interfaces[f"{LITE}DecoderLayer"] = {"has_experts": "self.mlp.experts"}
+    derived = lite.derive(f"{LITE}Model")
     counts = [f["count"] for i, f in derived.items if i.child and i.child.class_path == f"{LITE}DecoderLayer"]
     assert {n for count in counts for n in free_variables(count)} == {"num_hidden_layers"}
     # Of nine layers the first has no experts.
     assert sorted(evaluate(count, {"num_hidden_layers": 9}) for count in counts) == [1, 8]
+
+
+def test_one_group_of_experts_is_looked_at_as_more_than_one(lite: Deriver) -> None:
+    derived = lite.derive(f"{LITE}TopkRouter")
+    copied = next(f for i, f in derived.items if i.key.name == "clone")
+    point = {"batch_size": 3, "seq_len": 5, "num_local_experts": 8, "w_bytes": 2, "a_bytes": 2}
+    # A mask of one group is a view of its one column for all experts. One of four, of two experts each, is copied:
+    # 15 * 4 numbers of 4 bytes are read, 15 * 8 are written.
+    read, written = ([evaluate(copied[n], {**point, "n_group": g}) for g in (1, 4)] for n in ("read:", "write:"))
+    assert (read, written) == ([0, 240], [0, 480])
 
 
 def test_attention_on_sizes_that_do_not_fit_does_not_run() -> None:
