@@ -11,10 +11,10 @@ import torch
 from lmp.pipeline.points import (
     LONG,
     changed,
-    enough_to_differ,
     equalised,
     held_out_points,
     structural,
+    what_to_hold,
     with_layers,
 )
 from lmp.workload.base import Variable
@@ -104,27 +104,48 @@ def test_one_is_no_point_where_the_module_does_not_run_so() -> None:
     assert all(v["num_kv_heads"] > 1 for v in points.values())
 
 
-def test_what_is_enough_to_make_formulas_differ() -> None:
-    own = {"n_group": 1, "topk_group": 1, "hidden_size": 64}
-    point = {"n_group": 4, "topk_group": 2, "hidden_size": 128, "batch_size": 2}
+OWN = {"n_group": 1, "topk_group": 1, "hidden_size": 64}
+POINT = {"n_group": 4, "topk_group": 2, "hidden_size": 128, "batch_size": 2}
 
-    def narrowed(holds: Any) -> dict[str, int]:
-        return enough_to_differ(own, point, own, holds)
 
+def held(holds: Any, *points: dict[str, int], names: Any = tuple(OWN)) -> dict[str, int] | None:
+    return what_to_hold(OWN, points or [POINT], names, holds)
+
+
+def test_what_makes_a_point_differ_by_itself_is_held() -> None:
     # One group is a case of its own, whatever else changes.
-    assert narrowed(lambda v: v["n_group"] == 1) == {"n_group": 1}
+    assert held(lambda v: v["n_group"] == 1) == {"n_group": 1}
     # Each of two is; the point's batch stays as it is.
-    assert narrowed(lambda v: v["batch_size"] == 2 and v["n_group"] == v["hidden_size"] // 64 == 1) == {
-        "n_group": 1,
-        "hidden_size": 64,
-    }
-    # Only both together differ: which of them it is is not known, and nothing is claimed of any.
-    assert narrowed(lambda v: v["n_group"] == 1 or v["topk_group"] == 1) == own
+    both = held(lambda v: v["batch_size"] == 2 and v["n_group"] == v["hidden_size"] // 64 == 1)
+    assert both == {"n_group": 1, "hidden_size": 64}
+    # Where every point holds, nothing is.
+    assert held(lambda v: True) == {}
 
-    # It differs for one more reason, that alone cannot be run.
-    def both(v: Mapping[str, int]) -> bool | None:
+
+def test_what_differs_only_together_is_held_together() -> None:
+    assert held(lambda v: v["n_group"] == 1 or v["topk_group"] == 1) == OWN
+
+    # It differs for one more reason, which cannot be run alone.
+    def more(v: Mapping[str, int]) -> bool | None:
         return None if v["topk_group"] > v["n_group"] else v["topk_group"] == 1 and v["hidden_size"] == 64
 
-    assert narrowed(both) == own
-    # What nobody says a word of is not pinned.
-    assert enough_to_differ(own, point, ["topk_group"], lambda v: False) == {"topk_group": 1}
+    assert held(more) == OWN
+
+    # Without what differs alone, nothing is judged: that is no proof.
+    def unjudged(v: Mapping[str, int]) -> bool | None:
+        return None if v["hidden_size"] != 64 and v["n_group"] == 1 else v["n_group"] == 1
+
+    assert held(unjudged) == OWN
+
+
+def test_each_point_is_looked_at_with_what_is_held_already() -> None:
+    second = {**POINT, "batch_size": 1}
+    # At the second point the width differs, too: that the groups differ does not hide it.
+    found = held(lambda v: v["n_group"] == 1 and (v["batch_size"] == 2 or v["hidden_size"] == 64), POINT, second)
+    assert found == {"n_group": 1, "hidden_size": 64}
+
+
+def test_what_is_not_what_makes_a_point_differ_is_not_held() -> None:
+    assert held(lambda v: v["n_group"] == 1, names=["hidden_size"]) is None
+    # It is the batch, which no config has.
+    assert held(lambda v: v["batch_size"] == 1) is None

@@ -156,24 +156,36 @@ def test_one_group_of_experts_is_looked_at_as_more_than_one(lite: Deriver) -> No
     assert (read, written) == ([0, 240], [0, 480])
 
 
-def test_attention_on_sizes_that_do_not_fit_does_not_run() -> None:
-    def attend(q: int, k: int, width: int = 8, mask: int | None = None, **options: Any) -> Any:
-        query, key = torch.empty(2, q, 5, 8, device="meta"), torch.empty(2, k, 7, width, device="meta")
-        seen = None if mask is None else torch.empty(2, 1, 5, mask, device="meta")
-        return torch.nn.functional.scaled_dot_product_attention(query, key, key, attn_mask=seen, **options)
+def test_attention_on_shapes_that_pytorch_refuses_does_not_run() -> None:
+    Shape = tuple[int, ...]
 
-    fitting: list[tuple[Any, dict[str, Any]]] = [
-        ((4, 4), {}), ((4, 1), {}), ((4, 2), {"enable_gqa": True}), ((4, 4, 8, 7), {}), ((4, 4, 8, 1), {}),
+    def attend(
+        q: Shape, k: Shape, v: Shape, mask: Shape | None = None, grouped: bool = False, device: str = "meta"
+    ) -> torch.Size:
+        query, key, value = (torch.zeros(shape, device=device) for shape in (q, k, v))
+        seen = None if mask is None else torch.zeros(mask, device=device)
+        attention = torch.nn.functional.scaled_dot_product_attention
+        return attention(query, key, value, attn_mask=seen, enable_gqa=grouped).shape
+
+    q, k = (2, 4, 5, 8), (2, 4, 7, 8)
+    wide = (2, 4, 7, 6)
+    fitting: list[Any] = [
+        (q, k, k), (q, k, wide), (q, (2, 1, 7, 8), (2, 1, 7, 8)), (q[1:], k[1:], k[1:]),
+        (q, k, k, (2, 1, 5, 7)), (q, k, k, (5, 7)), (q, k, k, (2, 4, 1, 1)),
+        (q, (2, 2, 7, 8), (2, 2, 7, 8), None, True),
     ]  # fmt: skip
-    others: list[tuple[Any, dict[str, Any]]] = [
-        ((4, 8), {}), ((4, 2), {}), ((4, 3), {"enable_gqa": True}), ((4, 4, 6), {}), ((4, 4, 8, 6), {}),
+    others: list[Any] = [
+        (q, (2, 8, 7, 8), (2, 8, 7, 8)), (q, (2, 2, 7, 8), (2, 2, 7, 8)), (q, wide, wide), (q, k, (2, 4, 6, 8)),
+        (q, k, k, (2, 1, 5, 6)), (q, (2, 3, 7, 8), (2, 3, 7, 8), None, True),
+        ((2, 4, 1, 8), k, k, (2, 1, 5, 7)), ((1, 4, 5, 8), (1, 4, 7, 8), (1, 4, 7, 8), (2, 1, 5, 7)),
     ]  # fmt: skip
-    for given, options in fitting:
-        shape = attend(*given, **options).shape
+    for given in fitting:
+        shape = attend(*given)
         with Recorder(torch.nn.Identity(), torch.float32):
-            assert attend(*given, **options).shape == shape
-    for given, options in others:
+            assert attend(*given) == shape
+    for given in others:
+        # PyTorch's own: with data it looks at the mask, without at the length of the values.
         with pytest.raises(RuntimeError):
-            attend(*given, **options)  # PyTorch's own
+            [attend(*given, device=device) for device in ("cpu", "meta")]
         with pytest.raises(RuntimeError), Recorder(torch.nn.Identity(), torch.float32):
-            attend(*given, **options)
+            attend(*given)

@@ -199,3 +199,6 @@ def test_a_quotient_that_is_not_exact_in_the_config_is_rounded_everywhere() -> N
     # Where the config's own sizes divide, it is the exact quotient, and assumed to be.
     sizes = Sizes(symbols, {"hidden_size": 4096, "num_heads": 32})
     assert assumed(sizes, sizes.formula(FloorDiv(H, N))) == {"{hidden_size} % {num_heads} == 0"}
+    # In the config itself there may be nothing to divide by: one group has no other one.
+    sizes = Sizes(symbols, {"hidden_size": 4096, "num_heads": 1})
+    assert evaluate(sizes.formula(FloorDiv(H, N - 1)), {"hidden_size": 4096, "num_heads": 64}) == 4096 // 63

@@ -18,15 +18,14 @@ from lmp.pipeline.own import identity
 from lmp.pipeline.points import (
     FACTORS,
     LONG,
+    MADE_UP,
     OTHER_CONFIG,
-    OTHER_FLAGS,
     OTHER_RATIOS,
-    OTHER_SIZES,
     changed,
     drawn_points,
-    enough_to_differ,
     held_out_points,
     structural,
+    what_to_hold,
     with_layers,
 )
 from lmp.records import DEFAULT_CONFIG as DEFAULT
@@ -266,38 +265,32 @@ class Making:
     def _narrowed(self, analysis: ModuleAnalysis, failed: Verification) -> tuple[ModuleAnalysis, Verification]:
         """What differs only at a config that lmp itself made up is claimed for the config's own values alone.
 
-        Of the class's variables first, then of all. As few as will do: of a point that differs, those that are enough
-        to make it differ.
+        Of as few variables as will do, of the class first and then of all. A module alone is for any sizes.
         """
         of_model = isinstance(self.workload, ModelWorkload)
+        labels = MADE_UP if of_model else (OTHER_RATIOS, OTHER_CONFIG)
         own = {n: v for n, v in self.workload.hints.items() if n not in self.workload.full_layers}
-        labels = (OTHER_RATIOS, OTHER_CONFIG, *((OTHER_SIZES, OTHER_FLAGS) if of_model else ()))
+        holds = functools.partial(self._holds_at, analysis)
         for everything in (False, True) if of_model else (False,):
-            narrower, verification = analysis, failed
-            claimed = {n: v for n, v in own.items() if everything or n in analysis.parameters}
-            while _elsewhere(verification):
-                pinned = dict(narrower.pinned)
-                holds = functools.partial(self._holds_at, narrower)
-                for point in self.points_for(narrower):
-                    differs = any(f.point.startswith(point.label) for f in verification.findings)
-                    if differs and any(label in point.label for label in labels):
-                        pinned |= enough_to_differ(own, point.values, claimed, holds)
-                if pinned == narrower.pinned:
-                    break
-                narrower = narrower.model_copy(update={"pinned": pinned})
+            names = [n for n in own if everything or n in analysis.parameters]
+            points = [p.values for p in self.points_for(analysis) if any(label in p.label for label in labels)]
+            held = what_to_hold(own, points, names, holds)
+            if held:
+                narrower = analysis.model_copy(update={"pinned": {**analysis.pinned, **held}})
                 verification = self.judged(narrower)
-            if verification.status == "verified":
-                return narrower, verification
+                if verification.status == "verified":
+                    return narrower, verification
         return analysis, failed
 
     def _holds_at(self, analysis: ModuleAnalysis, values: Mapping[str, int]) -> bool | None:
-        """Whether an analysis is what is executed at one more point; None where the model does not run there."""
+        """Whether an analysis is what is executed at one more point; None where it does not run, or is not judged."""
         with quiet_warnings():
             try:
                 point = observe(self.workload, values, results=self._shapes)
             except Exception:
                 return None
-            return judge(analysis, [point], self.session.lookup, self.file_of).status != "failed"
+            found = judge(analysis, [point], self.session.lookup, self.file_of)
+        return None if found.status == "unverified" else found.status == "verified"
 
     def _pins_of_parts(self, analysis: ModuleAnalysis) -> dict[str, int]:
         """What the classes that it refers to hold for alone, it holds for alone."""
@@ -510,7 +503,7 @@ class Making:
 
     def _observed_at(self, label: str, numbers: dict[str, int], more_layers: bool) -> Point | None:
         """What is executed at a point. None where a config of lmp's own runs with few layers and not with so many."""
-        made_up = any(part in label for part in (OTHER_RATIOS, OTHER_CONFIG))
+        made_up = any(part in label for part in MADE_UP)
         try:
             return observe(self.workload, numbers, label, results=self._shapes, made_up=made_up)
         except Exception:
@@ -547,8 +540,7 @@ class Making:
 
 def _elsewhere(verification: Verification) -> bool:
     """Whether what differs does so only at configs that lmp made up: claiming less of those may help."""
-    labels = (OTHER_RATIOS, OTHER_CONFIG, OTHER_SIZES, OTHER_FLAGS)
-    made_up = [any(label in finding.point for label in labels) for finding in verification.findings]
+    made_up = [any(label in finding.point for label in MADE_UP) for finding in verification.findings]
     return verification.status == "failed" and all(made_up)
 
 

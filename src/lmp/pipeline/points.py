@@ -21,6 +21,8 @@ OTHER_RATIOS, OTHER_CONFIG = "other ratios", "other config"
 OTHER_SIZES, OTHER_FLAGS = "other sizes", "flags changed"
 """The same, of a module without tokens."""
 
+MADE_UP = (OTHER_RATIOS, OTHER_CONFIG, OTHER_SIZES, OTHER_FLAGS)
+
 MOST_SHARED = 2
 """Counts that are looked at as 1."""
 
@@ -169,20 +171,36 @@ def _counts(workload: Workload, held: Collection[str]) -> dict[str, int]:
     return {n: v for n, v in counts.items() if n not in fixed}
 
 
-def enough_to_differ(
-    own: Mapping[str, int],
-    point: Mapping[str, int],
-    names: Iterable[str],
-    holds: Callable[[Mapping[str, int]], bool | None],
-) -> dict[str, int]:
-    """The config's ``own`` values of what makes formulas differ at a point: nothing is claimed of other ones.
+Holds = Callable[[Mapping[str, int]], bool | None]
+"""Whether formulas are what is executed at a point; None where nothing runs, or nothing could be judged."""
 
-    Those of ``names`` that differ when they alone are as at the point. All that the point changes where none does, or
-    where it differs without those too. ``holds`` says whether formulas hold at a point; None where nothing runs.
+
+def what_to_hold(
+    own: Mapping[str, int], points: Iterable[Mapping[str, int]], names: Collection[str], holds: Holds
+) -> dict[str, int] | None:
+    """The config's ``own`` values, of ``names``, with which no point differs any more: nothing is claimed of others.
+
+    Each point that differs is looked at again with the values that are held. None where ``names`` are not what makes it
+    differ.
     """
+    held: dict[str, int] = {}
+    for point in points:
+        if holds(point) is False and not (held and holds({**point, **held})):
+            more = _enough_to_differ(own, {**point, **held}, names, holds)
+            if more is None:
+                return None
+            held |= more
+    return held
+
+
+def _enough_to_differ(
+    own: Mapping[str, int], point: Mapping[str, int], names: Collection[str], holds: Holds
+) -> dict[str, int] | None:
+    """Those of ``names`` that differ when they alone are as at the point, if it holds without them; else all that it
+    changes. None where it does not hold without those either."""
     changed = {n: own[n] for n in names if point[n] != own[n]}
-    held = {n: v for n, v in changed.items() if holds({**point, **own, n: point[n]}) is False}
-    return held if held and holds({**point, **held}) else changed
+    alone = {n: v for n, v in changed.items() if holds({**point, **own, n: point[n]}) is False}
+    return next((held for held in (alone, changed) if held and holds({**point, **held})), None)
 
 
 def drawn_points(

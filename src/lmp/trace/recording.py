@@ -468,7 +468,7 @@ class _Attention(TorchFunctionMode):
 def _require_fitting(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None, grouped: bool
 ) -> None:
-    """Raises RuntimeError where PyTorch's attention does: sizes that do not fit are no path of the model.
+    """Raises RuntimeError for shapes that PyTorch's attention refuses: they are no path of the model.
 
     Asked of the numbers, so that no question about symbolic sizes comes of it.
     """
@@ -482,7 +482,9 @@ def _require_fitting(
     leading = torch.broadcast_shapes(q[:-2], k[:-2], v[:-2])
     if mask is not None:
         seen = [number_of(d) if isinstance(d, torch.SymInt) else d for d in mask.shape]
-        torch.broadcast_shapes(seen, (*leading, q[-2], k[-2]))
+        scores = (*leading, q[-2], k[-2])
+        if torch.broadcast_shapes(seen, scores) != scores:
+            raise RuntimeError(f"a mask {seen} is larger than the scores {scores}")
 
 
 class _Before:

@@ -109,7 +109,8 @@ class Sizes:
     def _divides(self, term: Any, divisor: Any) -> bool:
         """Whether a quotient is exact here, and at the config's own values."""
         own = {k: self._own.get(k.name, v) for k, v in self.values.items()}
-        return all(_value(term, at) % _value(divisor, at) == 0 for at in (self.values, own))
+        bounds = [(at, _value(divisor, at)) for at in (self.values, own)]
+        return all(bound != 0 and _value(term, at) % bound == 0 for at, bound in bounds)
 
     def _extreme(self, build: Any, arguments: Any) -> Expr:
         """max(1, size) is a guard of PyTorch's for empty tensors: sizes here are positive."""

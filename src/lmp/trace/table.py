@@ -218,8 +218,9 @@ class Table:
                 found.update(dict.fromkeys(num(count) for count in sorted(counts)))
             if len(counts) > 1 and max(counts) > 1:
                 # What no run changed may be equal by chance: one group of experts is not one layer without them.
-                numbers = self.symbolic[0].numbers
-                changed = {n: v for n, v in numbers.items() if any(s.point.values[n] != v for s in column)}
+                numbers, points = self.symbolic[0].numbers, {s.point for s in column}
+                runs = [run for run, point, _ in self.samples if point in points]
+                changed = {n: v for n, v in numbers.items() if any(run.numbers[n] != v for run in runs)}
                 for layers in self.runs.workload.full_layers:
                     found.update(dict.fromkeys(_structural(layers, numbers[layers], changed, max(counts))))
                 if getattr(self.runs.workload, "vary", False):  # one's own layers, and loops over the tokens
