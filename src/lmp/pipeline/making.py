@@ -286,7 +286,7 @@ class Making:
         """Whether an analysis is what is executed at one more point; None where it does not run, or is not judged."""
         with quiet_warnings():
             try:
-                point = observe(self.workload, values, results=self._shapes)
+                point = observe(self.workload, values, results=self._shapes, made_up=True)
             except Exception:
                 return None
             found = judge(analysis, [point], self.session.lookup, self.file_of)
