@@ -18,12 +18,10 @@ from lmp.pipeline.own import identity
 from lmp.pipeline.points import (
     FACTORS,
     LONG,
-    MADE_UP,
-    OTHER_CONFIG,
-    OTHER_RATIOS,
     changed,
     drawn_points,
     held_out_points,
+    is_made_up,
     structural,
     what_to_hold,
     with_layers,
@@ -268,12 +266,13 @@ class Making:
         Of as few variables as will do, of the class first and then of all. A module alone is for any sizes.
         """
         of_model = isinstance(self.workload, ModelWorkload)
-        labels = MADE_UP if of_model else (OTHER_RATIOS, OTHER_CONFIG)
+        if not of_model and not self.workload.has_cache:
+            return analysis, failed
+        points = [p.values for p in self.points_for(analysis) if p.made_up]
         own = {n: v for n, v in self.workload.hints.items() if n not in self.workload.full_layers}
         holds = functools.partial(self._holds_at, analysis)
         for everything in (False, True) if of_model else (False,):
             names = [n for n in own if everything or n in analysis.parameters]
-            points = [p.values for p in self.points_for(analysis) if any(label in p.label for label in labels)]
             held = what_to_hold(own, points, names, holds)
             if held:
                 narrower = analysis.model_copy(update={"pinned": {**analysis.pinned, **held}})
@@ -503,7 +502,7 @@ class Making:
 
     def _observed_at(self, label: str, numbers: dict[str, int], more_layers: bool) -> Point | None:
         """What is executed at a point. None where a config of lmp's own runs with few layers and not with so many."""
-        made_up = any(part in label for part in MADE_UP)
+        made_up = is_made_up(label)
         try:
             return observe(self.workload, numbers, label, results=self._shapes, made_up=made_up)
         except Exception:
@@ -540,8 +539,7 @@ class Making:
 
 def _elsewhere(verification: Verification) -> bool:
     """Whether what differs does so only at configs that lmp made up: claiming less of those may help."""
-    made_up = [any(label in finding.point for label in MADE_UP) for finding in verification.findings]
-    return verification.status == "failed" and all(made_up)
+    return verification.status == "failed" and all(is_made_up(finding.point) for finding in verification.findings)
 
 
 def _is_there(class_path: str) -> bool:

@@ -21,8 +21,6 @@ OTHER_RATIOS, OTHER_CONFIG = "other ratios", "other config"
 OTHER_SIZES, OTHER_FLAGS = "other sizes", "flags changed"
 """The same, of a module without tokens."""
 
-MADE_UP = (OTHER_RATIOS, OTHER_CONFIG, OTHER_SIZES, OTHER_FLAGS)
-
 MOST_SHARED = 2
 """Counts that are looked at as 1."""
 
@@ -89,6 +87,11 @@ def held_out_points(workload: Workload, held: Collection[str] = ()) -> list[tupl
         ]
     refused = tuple(refused_by(workload))
     return [(label, values) for label, values in points if not refused or not label.startswith(refused)]
+
+
+def is_made_up(label: str) -> bool:
+    """Whether a point's config values are lmp's own inventions, by its label or a text that begins with it."""
+    return any(part in label for part in (OTHER_RATIOS, OTHER_CONFIG, OTHER_SIZES, OTHER_FLAGS))
 
 
 def _point(label: str, values: dict[str, int], shape: tuple[int, int, int]) -> tuple[str, dict[str, int]]:

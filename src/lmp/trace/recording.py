@@ -246,9 +246,7 @@ def run_symbolic(func: Any, args: Any, kwargs: Any) -> Any:
             raise
         with _disable_current_modes():
             plain = [
-                torch.empty(
-                    [number_of(s) if isinstance(s, torch.SymInt) else s for s in a.shape], dtype=a.dtype, device="meta"
-                )
+                torch.empty(as_numbers(a.shape), dtype=a.dtype, device="meta")
                 if isinstance(a, torch.Tensor)
                 else as_numbers(a)
                 for a in args
@@ -472,7 +470,7 @@ def _require_fitting(
 
     Asked of the numbers, so that no question about symbolic sizes comes of it.
     """
-    q, k, v = ([number_of(d) if isinstance(d, torch.SymInt) else d for d in t.shape] for t in (query, key, value))
+    q, k, v = (list(as_numbers(t.shape)) for t in (query, key, value))
     if grouped and len(q) > 2:
         if any(q[-3] % shared[-3] for shared in (k, v)):
             raise RuntimeError(f"{q[-3]} heads of queries do not share {k[-3]} of keys and {v[-3]} of values")
@@ -481,8 +479,7 @@ def _require_fitting(
         raise RuntimeError(f"queries {q}, keys {k} and values {v} do not fit")
     leading = torch.broadcast_shapes(q[:-2], k[:-2], v[:-2])
     if mask is not None:
-        seen = [number_of(d) if isinstance(d, torch.SymInt) else d for d in mask.shape]
-        scores = (*leading, q[-2], k[-2])
+        seen, scores = as_numbers(mask.shape), (*leading, q[-2], k[-2])
         if torch.broadcast_shapes(seen, scores) != scores:
             raise RuntimeError(f"a mask {seen} is larger than the scores {scores}")
 
