@@ -123,6 +123,12 @@ TABLE: dict[str, ScalarOps] = {
     "upsample_nearest": FREE,
     "upsample_bilinear2d": _out(7, "a weighted sum of 4 neighbours: 4 products, 3 additions, without weights"),
     "upsample_bicubic2d": _out(31, "a weighted sum of 16 neighbours: 16 products, 15 additions, without weights"),
+    "_upsample_bilinear2d_aa": ScalarOps(definition="upsample_bilinear2d, but s times smaller: ceil(2 * s) neighbours a side"),
+    "_upsample_bicubic2d_aa": ScalarOps(definition="upsample_bicubic2d, but s times smaller: ceil(4 * s) neighbours a side"),
+    "grid_sampler_2d": ScalarOps(definition="by its mode: upsample_bilinear2d, upsample_bicubic2d or none"),
+    "col2im": _each(1, "one addition an added value"),
+    "mse_loss": ScalarOps(definition="subtract, square, add; a mean divides once; unreduced, no addition"),
+    "_euclidean_dist": ScalarOps(definition="subtract, square, add an element of two rows; a square root a result"),
     "_trilinear": ScalarOps(definition="two products and an addition for each term of sum_ij x_i * W_ij * y_j"),
     "linalg_solve_triangular": ScalarOps(
         definition="row i of n: i products, i subtractions, one division; n an element of the result, "
@@ -144,7 +150,7 @@ TABLE: dict[str, ScalarOps] = {
             "floor_divide", "one_hot", "masked_select", "nonzero", "unique_consecutive", "repeat_interleave",
             "upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d", "linspace", "eye", "lift_fresh_copy",
             "reflection_pad1d", "reflection_pad2d", "reflection_pad3d", "replication_pad1d", "replication_pad2d",
-            "replication_pad3d",
+            "replication_pad3d", "im2col", "bucketize", "searchsorted",
         ),
         FREE,
     ),
@@ -170,6 +176,12 @@ def pow_operations(exponent: object) -> int:
         return 1
     return 3
 
+
+NEIGHBOURS = {"_upsample_bilinear2d_aa": 2, "_upsample_bicubic2d_aa": 4}
+"""Neighbours a side in a resampling that is anti-aliased, unless it shrinks."""
+
+SAMPLED = ("upsample_bilinear2d", "upsample_nearest", "upsample_bicubic2d")
+"""What a sample of a grid is computed as, by the number of its mode."""
 
 GELU_TANH = 9
 """0.5 * x * (1 + tanh(c * (x + d * x**3))): two products for the cube, three more products and an addition inside,

@@ -214,3 +214,15 @@ class Thresholds(torch.nn.Module):
         if x.shape[1] % 2 == 0:
             return x + 1 + 1
         return x.softmax(-1)
+
+
+class Pooled(nn.Module):
+    """Pools to one place: a result of one is what the analysis of the pool is not for."""
+
+    def __init__(self, width: int = 8):
+        super().__init__()
+        self.pool = nn.AdaptiveAvgPool2d(1)
+        self.up = nn.Linear(width, width, bias=False)
+
+    def forward(self, x):
+        return self.up(self.pool(x).flatten(1))

@@ -160,6 +160,14 @@ def test_an_instance_of_another_kind_is_written_out(analyse: Analyse, options: O
     assert totals("TwoKinds", options, batch_size=2, seq_len=3).flops == 2 * 4 * 6 * 8 * 16 + 5 * 96
 
 
+def test_a_call_that_an_analysis_is_not_for_is_written_out(analyse: Analyse, options: Options) -> None:
+    found = analyse("Pooled", "x: float[batch_size, width, 4, 6]")
+    assert found.verification.status == "verified"
+    assert [k.path or k.operation for k in found.kernels] == ["mean", "up"]
+    # 3 pictures of 8 channels: 24 additions and a division each; then a product of 3 rows, 8 by 8.
+    assert totals("Pooled", options, batch_size=3).flops == 3 * 8 * 25 + 2 * 3 * 8 * 8
+
+
 def test_a_sequential_is_what_it_holds(analyse: Analyse, options: Options) -> None:
     found = analyse("Net", init="dim=16")
     assert found.verification.status == "verified"

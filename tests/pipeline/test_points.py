@@ -72,6 +72,16 @@ def test_a_long_prefill_where_there_are_positions_for_it() -> None:
     assert dict(held_out_points(Fake({"positions": 64})))["long prefill"]["seq_len"] == LONG[1]
 
 
+def test_a_single_token_where_the_model_takes_one() -> None:
+    def shapes(least: int) -> set[tuple[int, int]]:
+        workload = Fake({"width": 8}, lambda v: v["seq_len"] >= least)
+        workload.has_cache, workload.has_tokens = False, True
+        return {(v["batch_size"], v["seq_len"]) for _, v in held_out_points(workload)}
+
+    assert shapes(1) == {(3, 11), (1, 9), (4, 1)}
+    assert shapes(4) == {(3, 11), (1, 9), (4, 7)}  # one that pools four tokens to one takes no single one
+
+
 def test_a_value_that_decides_on_modules_is_structural() -> None:
     workload = Fake({"step": 1, "width": 8}, modules=lambda v: v["step"])
     assert structural(workload, [{"step": 2, "width": 16}]) == {"step": 1}

@@ -25,6 +25,8 @@ def samples(value: Callable[[int, int, int], int], points: list[tuple[int, int, 
         (lambda b, s, c: 6 * b * s + 10 * b, "10 * {batch_size} + 6 * {batch_size} * {seq_len}"),
         (lambda b, s, c: 4 * b * s * (s + c), "4 * {batch_size} * {seq_len} * ({seq_len} + {cache_len})"),
         (lambda b, s, c: b * s * (s + 1) // 2, "{batch_size} * {seq_len} * ({seq_len} + 1) / 2"),
+        (lambda b, s, c: 40 * b * b, "40 * {batch_size} ** 2"),
+        (lambda b, s, c: 40 * b * b + 3 * b, "40 * {batch_size} ** 2 + 3 * {batch_size}"),
     ],
 )
 def test_the_polynomial_that_made_the_samples(value: Callable[[int, int, int], int], text: str) -> None:

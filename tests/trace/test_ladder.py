@@ -9,11 +9,13 @@ import pytest
 import torch
 
 from lmp.errors import TraceFailed
-from lmp.formula import evaluate, free_variables
+from lmp.formula import evaluate, free_variables, num, to_text, var
 from lmp.source.trees import find_trees
 from lmp.trace.derive import Deriver
+from lmp.trace.fit import Point, Sample
 from lmp.trace.recording import Recorder
 from lmp.trace.runs import ALL_SIZES, CALL_SIZES, NO_SIZES, Runs
+from lmp.trace.table import _stacked
 from lmp.workload.arguments import holds_given_modules, recording
 from lmp.workload.base import RUNTIME
 from lmp.workload.load import use_transformers_tree
@@ -189,3 +191,24 @@ def test_attention_on_shapes_that_pytorch_refuses_does_not_run() -> None:
             [attend(*given, device=device) for device in ("cpu", "meta")]
         with pytest.raises(RuntimeError), Recorder(torch.nn.Identity(), torch.float32):
             attend(*given)
+
+
+def test_layers_alike_in_stacks_of_which_one_does_not_grow() -> None:
+    def found(*counts: tuple[int, int]) -> list[str]:
+        return [to_text(e) for e in _stacked("n", [Sample(Point({"n": n}), count) for n, count in counts])]
+
+    assert found((1, 3), (2, 4), (6, 8)) == ["{n} + 2"]
+    assert found((1, 4), (2, 6), (5, 12)) == ["2 * {n} + 2"]  # as many in each of two, and two more
+    assert found((1, 3), (2, 4), (6, 7)) == []  # no line
+    assert found((2, 4), (2, 4)) == []  # nothing that grows
+    assert found((1, 2), (3, 3)) == []  # half a layer each
+
+
+def test_what_a_call_assumes_is_asked_of_a_module_for_any_sizes() -> None:
+    pool = StandaloneWorkload(torch.nn.AdaptiveAvgPool2d)
+    deriver = Deriver(pool, "/")
+    child = SimpleNamespace(class_path="a.Pad")
+    deriver.assumed["a.Pad"] = ["{dilation} > 1", "{stride} > 1", "{other} > 1"]
+    derived = SimpleNamespace(items=[(SimpleNamespace(child=child), {"dilation": var("steps") + 1, "stride": num(2)})])
+    # A number that holds says nothing, and what is not bound cannot be said.
+    assert [to_text(c) for c in deriver._inherited(derived)] == ["{steps} + 1 > 1"]  # type: ignore[arg-type]

@@ -414,6 +414,47 @@ def test_interpolation(name: str, each: int):
     assert flops(found) == (0, 2 * 3 * 8 * 8 * each)
 
 
+@pytest.mark.parametrize(
+    ("name", "before", "neighbours"),
+    [
+        ("_upsample_bilinear2d_aa", (4, 4), 2 * 2),  # twice as large: as without anti-aliasing
+        ("_upsample_bilinear2d_aa", (16, 24), 4 * 6),  # half and a third: 2 * 2 rows, 2 * 3 columns
+        ("_upsample_bilinear2d_aa", (12, 8), 3 * 2),
+        ("_upsample_bicubic2d_aa", (4, 16), 4 * 8),
+    ],
+)
+def test_a_resampling_that_shrinks_has_more_neighbours(name: str, before: tuple[int, int], neighbours: int):
+    # 2 x 3 x 8 x 8 results: a product for each neighbour, and one addition fewer
+    found = run(name, (2, 3, 8, 8), self=t(2, 3, *before), output_size=[8, 8], align_corners=False)
+    assert flops(found) == (0, 2 * 3 * 8 * 8 * (neighbours + neighbours - 1))
+
+
+def test_the_neighbours_of_a_size_that_is_a_formula():
+    width = var("width")
+    found = run("_upsample_bilinear2d_aa", (1, 1, 8, 8), self=t(1, 1, 8, width), output_size=[8, 8])
+    # 2 rows; columns of half the size are 4 each: 64 * (8 products + 7 additions)
+    assert evaluate(found.scalar_flops, {"width": 16}) == 64 * 15
+    assert evaluate(found.scalar_flops, {"width": 5}) == 64 * 7
+
+
+@pytest.mark.parametrize(("mode", "each"), [(0, 4 + 3), (1, 0), (2, 16 + 15)])
+def test_samples_of_a_grid(mode: int, each: int):
+    found = run("grid_sampler_2d", (2, 3, 5, 7), input=t(2, 3, 9, 9), grid=t(2, 5, 7, 2), interpolation_mode=mode)
+    assert flops(found) == (0, 2 * 3 * 5 * 7 * each)
+
+
+@pytest.mark.parametrize(("reduction", "expected"), [(0, 24 * 2), (1, 24 * 3 + 1), (2, 24 * 3)])
+def test_squared_errors(reduction: int, expected: int):
+    # 24 differences and squares; their sum is 24 additions, their mean a division more
+    out = (4, 6) if reduction == 0 else ()
+    assert flops(run("mse_loss", out, self=t(4, 6), target=t(4, 6), reduction=reduction)) == (0, expected)
+
+
+def test_distances():
+    # 3 x 5 pairs of rows of 4: subtract, square, add; then a square root
+    assert flops(run("_euclidean_dist", (3, 5), x1=t(3, 4), x2=t(5, 4))) == (0, 3 * 5 * (3 * 4 + 1))
+
+
 def test_weight_norm():
     # v of 4 x 6 with a norm a row: 24 squares, additions and products, 4 roots and quotients
     found = run("_weight_norm_interface", (4, 6), v=w(4, 6), g=w(4, 1), dim=0)

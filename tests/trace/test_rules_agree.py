@@ -225,6 +225,18 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "upsample": lambda m, a: F.interpolate(a.image, scale_factor=2),
     "upsample bilinear": lambda m, a: F.interpolate(a.image, scale_factor=2, mode="bilinear"),
     "upsample bicubic": lambda m, a: F.interpolate(a.image, scale_factor=2, mode="bicubic"),
+    "upsample anti-aliased": lambda m, a: F.interpolate(a.image.float(), (3, 16), mode="bilinear", antialias=True),
+    "upsample bicubic, smaller": lambda m, a: F.interpolate(a.image.float(), (5, 5), mode="bicubic", antialias=True),
+    "samples of a grid": lambda m, a: F.grid_sample(a.image, a.grid, align_corners=False),
+    "nearest samples of a grid": lambda m, a: F.grid_sample(a.image, a.grid, mode="nearest", align_corners=False),
+    "bicubic samples of a grid": lambda m, a: F.grid_sample(a.image, a.grid, mode="bicubic", align_corners=False),
+    "mean squared error": lambda m, a: F.mse_loss(a.x, a.y),
+    "squared errors": lambda m, a: F.mse_loss(a.x, a.y, reduction="none"),
+    "distances": lambda m, a: aten._euclidean_dist(a.x, a.three[0]),
+    "im2col": lambda m, a: F.unfold(a.image, 3),
+    "col2im": lambda m, a: F.fold(F.unfold(a.image, 3), (8, 8), 3),
+    "bucketize": lambda m, a: torch.bucketize(a.x, a.edges),
+    "view in place": lambda m, a: (a.x.unsqueeze_(0), a.x.squeeze_(0)),
     "bilinear": lambda m, a: F.bilinear(a.x, a.y, a.three),
     "clone of an expanded tensor": lambda m, a: m.scale.expand(6, 4).contiguous(),
     "cat": lambda m, a: torch.cat([a.x, a.x, a.y]),
@@ -257,6 +269,7 @@ class Arguments:
         self.square, self.number = zeros(device, 4, 4), zeros(device)
         self.batch, self.wide = zeros(device, 2, 5, 3), zeros(device, 2, 5, 5)
         self.image, self.kernel = zeros(device, 2, 4, 8, 8), zeros(device, 3, 4, 3, 3)
+        self.grid, self.edges = zeros(device, 2, 5, 7, 2), zeros(device, 9)
         self.three = zeros(device, 7, 4, 4)
         self.heads, self.values = zeros(device, 2, 2, 5, 8), zeros(device, 2, 2, 5, 6)
         self.seen = zeros(device, 1, 1, 5, 5, dtype=torch.bool).expand(2, 1, 5, 5)

@@ -98,3 +98,37 @@ def test_choices_that_a_loop_goes_over_are_made_and_told() -> None:
     assert len(chosen) == 1
     with answered({}), pytest.raises(NotImplementedError):  # unasked for, nothing is chosen
         torch.nn.functional.one_hot(index, num_classes=8).nonzero()
+
+
+def test_rows_that_are_counted_for_each_expert_are_chosen_and_told() -> None:
+    """Of 8 experts each of 5 tokens chooses 2: 5 rows for each of the first two, which a split can be made of."""
+    chosen: Asked = {}
+    rows = torch.empty(10, 3, device="meta")
+    index = torch.empty(5, 2, dtype=torch.int64, device="meta")
+    with answered({}, chosen):
+        sizes = torch.zeros(5, 8, device="meta").scatter(1, index, 1).long().sum(0).tolist()
+        pieces = rows.split(sizes)
+    assert sizes == [5, 5, 0, 0, 0, 0, 0, 0]
+    assert [len(piece) for piece in pieces] == sizes
+    assert len(chosen) == 1
+    with answered({}), pytest.raises(NotImplementedError):  # unasked for, nothing is chosen
+        torch.zeros(5, 8, device="meta").scatter(1, index, 1).long().sum(0).tolist()
+
+
+def test_more_indices_than_entries_are_no_choice() -> None:
+    chosen: Asked = {}
+    with answered({}, chosen):
+        index = torch.empty(5, 9, dtype=torch.int64, device="meta")
+        assert torch.zeros(5, 8, device="meta").scatter(1, index, 1).is_meta
+    assert not chosen
+
+
+def test_each_place_of_a_mask_is_found_where_choices_are_made() -> None:
+    asked: Asked = {}
+    mask = torch.empty(4, 3, dtype=torch.bool, device="meta")
+    with answered(asked, {}):
+        assert torch.nonzero(mask).shape == mask.nonzero().shape == (12, 2)
+        assert [len(each) for each in torch.nonzero(mask, as_tuple=True)] == [12, 12]
+    assert len(asked) == 2
+    with answered({}), pytest.raises(NotImplementedError):
+        mask.nonzero()

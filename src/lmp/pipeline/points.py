@@ -39,8 +39,10 @@ def held_out_points(workload: Workload, held: Collection[str] = ()) -> list[tupl
     own = dict(workload.hints)
     other = changed(workload, held)
     if not workload.has_cache:
-        # Without tokens there is no first one: what changes is how many pictures or recordings there are.
-        shapes = ((3, 11, 0), (1, 9, 0), (4, 1 if workload.has_tokens else 7, 0))
+        # Without tokens there is no first one: what changes is how many pictures or recordings there are. A model that
+        # pools its tokens may not take a single one.
+        single = (4, 1, 0)
+        shapes = ((3, 11, 0), (1, 9, 0), single if workload.has_tokens and _runs(workload, own, single) else (4, 7, 0))
         return [
             *(_point(OTHER_SIZES if v is other else "", v, shape) for v in (own, other) for shape in shapes),
             *((OTHER_FLAGS, _point("", v, (3, 9, 0))[1]) for v in _flag_settings(workload, other)),

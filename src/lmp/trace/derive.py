@@ -9,11 +9,26 @@ What comes out holds at every sample; the judge then holds it against points tha
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 
 from lmp.errors import TraceFailed
-from lmp.formula import Compare, Condition, Expr, Mod, Num, Var, free_variables, gt, var
+from lmp.formula import (
+    Compare,
+    Condition,
+    Expr,
+    Mod,
+    Num,
+    Var,
+    evaluate,
+    evaluate_condition,
+    free_variables,
+    gt,
+    parse_condition,
+    substitute,
+    var,
+)
 from lmp.trace.observe import (
     CallSite,
     Interface,
@@ -51,6 +66,8 @@ class Deriver:
         """Of those, the shapes of the inputs that they took, where batch and tokens come first."""
         self.without_cache: set[str] = set()
         """Of those, classes whose analysis was made without a cache."""
+        self.assumed: dict[str, Sequence[str]] = {}
+        """Of those, what their analyses assume."""
         self.unlike: dict[str, Callable[[Call], bool]] = {}
         """Of those, what tells a call for which the analysis does not hold: of an instance of another kind."""
         self.nameless: set[str] = set()
@@ -129,6 +146,9 @@ class Deriver:
                 first = first or error
         if derived is None:
             raise first or TraceFailed(f"{class_path}: it has sizes of its own, which its formulas must be in.")
+        if self.runs.lowest == ALL_SIZES or getattr(self.workload, "vary", False):
+            assumptions = dict.fromkeys([*derived.assumptions, *self._inherited(derived)])
+            derived = dataclasses.replace(derived, assumptions=list(assumptions))
         self.interfaces[class_path] = derived.parameters
         return derived
 
@@ -139,6 +159,15 @@ class Deriver:
             derived.compulsory_holds(run, [self._observer(run).observe(c) for c in run.calls_of(derived.class_path)])
             for run in runs
         )
+
+    def _inherited(self, derived: Derived) -> Iterable[Condition]:
+        """What the classes that it calls assume of its own sizes: it is for any of them."""
+        for item, formulas in derived.items:
+            for condition in map(parse_condition, self.assumed.get(item.child.class_path, ()) if item.child else ()):
+                if free_variables(condition) <= formulas.keys():
+                    own = substitute(condition, {n: formulas[n] for n in free_variables(condition)})
+                    if free_variables(own):
+                        yield own
 
     def _degenerate(self, table: Table, items: list[tuple[Item, dict[str, Expr]]]) -> list[Condition]:
         """Sizes of the config that must not be 1 for the formulas to hold: they would broadcast, or need no copy."""
@@ -228,8 +257,9 @@ class Deriver:
                 fewer = self.others.get(call.class_path, frozenset()) - given
                 unlike = self.unlike.get(call.class_path)
                 misfit = run.sizes is None and self._misfits(call)
+                outside = run is self.runs.symbolic[0] and self._is_outside(call, run)
                 cached = call.class_path in self.without_cache and cache_argument(call) is not None
-                other = cached or misfit or (unlike is not None and unlike(call))
+                other = cached or misfit or outside or (unlike is not None and unlike(call))
                 if more or fewer or other or differs(call, run.recording):
                     self.written_out.add(site)
         return len(self.written_out) > before
@@ -251,6 +281,17 @@ class Deriver:
                 if type(told) is int and not fits:
                     return True
         return False
+
+    def _is_outside(self, call: Call, run: Run) -> bool:
+        """Whether the config's own sizes are some for which the analysis does not hold: a pool to one place."""
+        values = self._observer(run).bindings(call) if self.assumed.get(call.class_path) else {}
+        conditions = map(parse_condition, self.assumed.get(call.class_path, ()))
+        own = [c for c in conditions if free_variables(c) <= values.keys() - set(RUNTIME)]
+        needed = {n for c in own for n in free_variables(c)}
+        numbers = {
+            n: evaluate(v, run.numbers) if isinstance(v, Expr) else int(v) for n, v in values.items() if n in needed
+        }
+        return not all(evaluate_condition(c, numbers) for c in own)
 
     def _unbound(self, call: Call, run: Run) -> bool:
         """Whether a variable has no value here: an argument that nobody saw, one that is no one number (a tuple), or a

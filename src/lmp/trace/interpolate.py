@@ -73,7 +73,8 @@ def _bases(counts: Sequence[Expr], cached: Sequence[Expr]) -> list[list[Expr]]:
     b, s = var("batch_size"), var("seq_len")
     one = num(1)
     linear = [b * s, b, s, one]
-    found: list[list[Expr]] = [[one], [b * s], [b, b * s], linear]
+    # Each of a batch with each: texts with pictures.
+    found: list[list[Expr]] = [[one], [b * s], [b, b * s], [b * b], [b * b, b, one], linear]
     for c in cached:
         found += [[*linear, b * c, c], [*linear, b * c, b * s * c, c, s * c]]
         found.append([*linear, b * c, b * s * c, c, s * c, b * s * s, s * s])

@@ -187,7 +187,7 @@ def _is_free(func: Any) -> bool:
     name = schema.name.split("::")[1]
     if name.startswith(("empty", "new_empty", "unsafe_split")):
         return True
-    if name in ("_unsafe_view", "detach", "lift_fresh", "as_strided_"):
+    if name in ("_unsafe_view", "detach", "lift_fresh") or torch.Tag.inplace_view in func.tags:
         return True
     if schema.name.startswith("prim::") or name.startswith("sym_"):
         return True

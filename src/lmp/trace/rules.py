@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lmp.flops import COMPLEX, FREE, GELU_TANH, TABLE, complex_operations, pow_operations
+from lmp.flops import COMPLEX, FREE, GELU_TANH, NEIGHBOURS, SAMPLED, TABLE, complex_operations, pow_operations
 
 Size = Any
 """An int, or an expression that can be multiplied and added."""
@@ -232,6 +232,24 @@ def smaller(a: Size, b: Size) -> Size:
     return minimum(a, b)
 
 
+def larger(a: Size, b: Size) -> Size:
+    """max(a, b) of sizes that may be formulas."""
+    if isinstance(a, int) and isinstance(b, int):
+        return max(a, b)
+    from lmp.formula import maximum
+
+    return maximum(a, b)
+
+
+def rounded_up(a: Size, b: Size) -> Size:
+    """a / b, rounded up, of sizes that may be formulas."""
+    if isinstance(a, int) and isinstance(b, int):
+        return -(-a // b)
+    from lmp.formula import ceil
+
+    return ceil(a / b)
+
+
 register("mm", category="matmul", matmul_flops=_mm)
 register("bmm", category="matmul", matmul_flops=_mm)
 register("addmm", category="matmul", matmul_flops=lambda op: _mm(op, "mat1"), scalar_flops=_bias)
@@ -429,6 +447,32 @@ register(
     "avg_pool3d",
     category="pooling",
     scalar_flops=lambda op: (_window(op) + 1) * op.outputs[0].results,
+)
+
+
+def _resampled(op: Operator) -> Size:
+    """A product for each neighbour and additions between them; a smaller result is made of more neighbours."""
+    given, made, least = op.arguments["self"].shape[-2:], op.outputs[0].shape[-2:], NEIGHBOURS[op.name]
+    each = [larger(least, rounded_up(least * before, after)) for before, after in zip(given, made, strict=True)]
+    return (2 * product(each) - 1) * op.outputs[0].results
+
+
+def _squared_error(op: Operator) -> Size:
+    reduction = op.get("reduction", 1)
+    return (2 + (reduction != 0)) * op.arguments["self"].results + int(reduction == 1)
+
+
+register("_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa", category="elementwise", scalar_flops=_resampled)
+register(
+    "grid_sampler_2d",
+    category="elementwise",
+    scalar_flops=lambda op: TABLE[SAMPLED[op.get("interpolation_mode", 0)]].per_output * op.outputs[0].results,
+)
+register("mse_loss", category="reduction", scalar_flops=_squared_error)
+register(
+    "_euclidean_dist",
+    category="reduction",
+    scalar_flops=lambda op: (3 * op.arguments["x1"].shape[-1] + 1) * op.outputs[0].results,
 )
 
 # -- bytes that are not "every input once, every output once" ----------------------------------------------------------

@@ -216,7 +216,13 @@ class Runs:
         if key not in self._known:
             self._known[key] = None
             with contextlib.suppress(
-                RuntimeError, ValueError, LookupError, TypeError, AssertionError, ZeroDivisionError
+                RuntimeError,
+                ValueError,
+                LookupError,
+                TypeError,
+                AttributeError,
+                AssertionError,
+                ZeroDivisionError,
             ):
                 self._known[key] = self.run(numbers, symbolic=False)
         return self._known[key]

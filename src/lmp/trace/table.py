@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -223,6 +223,7 @@ class Table:
                 changed = {n: v for n, v in numbers.items() if any(run.numbers[n] != v for run in runs)}
                 for layers in self.runs.workload.full_layers:
                     found.update(dict.fromkeys(_structural(layers, numbers[layers], changed, max(counts))))
+                    found.update(dict.fromkeys(_stacked(layers, column)))
                 if getattr(self.runs.workload, "vary", False):  # one's own layers, and loops over the tokens
                     found.update(dict.fromkeys(var(n) for n in self.runs.base))
                     found.update(dict.fromkeys(simplify(var(n) - k) for n in RUNTIME for k in (0, 1)))
@@ -633,6 +634,17 @@ def _structural(name: str, few: int, changed: Mapping[str, int], most: int) -> l
     # Every k-th layer, from the first or from the k-th on, and all the others.
     periodic = [f for k in range(3, few + 1) for f in (layers // k, (layers + (k - 1)) // k)]
     return [*found, *periodic, *(simplify(layers - f) for f in periodic)]
+
+
+def _stacked(name: str, column: Sequence[Sample]) -> list[Expr]:
+    """A count of layers alike in several stacks, of which some always have as many: one line through all samples."""
+    counts = {(s.point.values[name], s.value) for s in column}
+    (first, low), (last, high) = min(counts), max(counts)
+    slope, rest = divmod(high - low, last - first) if last > first else (0, 1)
+    start = low - slope * first
+    if rest or slope <= 0 or any(count != slope * layers + start for layers, count in counts):
+        return []
+    return [simplify(slope * var(name) + start)]
 
 
 def _in_turn(name: str, turn: Turn) -> list[Expr]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from math import prod
+from math import ceil, prod
 from typing import Any
 
 import torch
@@ -127,7 +127,12 @@ def plain_name(name: str) -> str:
 
 
 def is_view(func: Any) -> bool:
-    """Whether every result aliases an argument and none is written: ATen's own marks in the schema."""
+    """Whether every result aliases an argument and none is written: ATen's own marks in the schema.
+
+    Or whether a tensor is made a view of its own memory in place: another mark.
+    """
+    if torch.Tag.inplace_view in func.tags:
+        return True
     returns = func._schema.returns
     return bool(returns) and all(r.alias_info is not None and not r.alias_info.is_write for r in returns)
 
@@ -420,6 +425,30 @@ def _triangular(op: Operation, first: int, out: int, entry: table.ScalarOps) -> 
     return columns * (rows * (rows - 1) + (0 if op.given.get("unitriangular") else rows))
 
 
+def _anti_aliased(op: Operation, first: int, out: int, entry: table.ScalarOps) -> int:
+    least = table.NEIGHBOURS[op.name]
+    rows, columns = (
+        max(least, ceil(least * before / after))
+        for before, after in zip(op.given["self"].shape[-2:], op.outputs[0].shape[-2:], strict=True)
+    )
+    return out * (rows * columns + rows * columns - 1)
+
+
+def _sampled(op: Operation, first: int, out: int, entry: table.ScalarOps) -> int:
+    # Modes of torch: 0 bilinear, 1 nearest, 2 bicubic. n products and n - 1 additions of n neighbours.
+    neighbours = {0: 2 * 2, 1: 0, 2: 4 * 4}[op.given["interpolation_mode"]]
+    return out * (2 * neighbours - 1) if neighbours else 0
+
+
+def _mean_squared(op: Operation, first: int, out: int, entry: table.ScalarOps) -> int:
+    # 0: none, 1: the mean, 2: the sum.
+    return {0: 2 * first, 1: 3 * first + 1, 2: 3 * first}[op.given.get("reduction", 1)]
+
+
+def _distance(op: Operation, first: int, out: int, entry: table.ScalarOps) -> int:
+    return out * 3 * op.given["x1"].shape[-1] + out
+
+
 SPECIAL: dict[str, Callable[[Operation, int, int, table.ScalarOps], int]] = {
     "add": _scaled,
     "sub": _scaled,
@@ -434,6 +463,11 @@ SPECIAL: dict[str, Callable[[Operation, int, int, table.ScalarOps], int]] = {
     # One norm for each element of g.
     "_weight_norm_interface": lambda op, first, out, entry: entry.per_row * op.given["g"].numel(),
     "_trilinear": _bilinear,
+    "_upsample_bilinear2d_aa": _anti_aliased,
+    "_upsample_bicubic2d_aa": _anti_aliased,
+    "grid_sampler_2d": _sampled,
+    "mse_loss": _mean_squared,
+    "_euclidean_dist": _distance,
     "linalg_solve_triangular": _triangular,
 }
 """What an operator's arguments add to (or take off) its entry in the table."""

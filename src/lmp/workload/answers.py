@@ -29,6 +29,9 @@ Asked = dict[Question, set[str]]
 CHOSEN = "every row chooses the same entries, the first ones"
 """How indices without data are taken where what follows depends on them: a loop over the experts that were chosen."""
 
+_METHODS = ("__bool__", "item", "__getitem__", "__setitem__", "scatter", "nonzero")
+"""Methods of tensors that are answered otherwise where those have no data."""
+
 _TORCH = str(Path(torch.__file__).parent) + "/"
 _LMP = str(Path(__file__).parents[1]) + "/"
 _CONTEXTS = str(contextlib.__file__)
@@ -41,9 +44,10 @@ def answered(asked: Asked, chosen: Asked | None = None) -> Iterator[None]:
     So is each place of a mask that another tensor is indexed with, and each comparison of a number that was read out of
     a tensor. What else is done with such a number raises TraceFailed with the line that reads it.
 
-    With ``chosen``, what ``one_hot`` makes of indices without data has data: those of CHOSEN. It is put down there.
+    With ``chosen``, what ``one_hot`` or ``scatter`` makes of indices without data has data: those of CHOSEN. It is put
+    down there. In a mask that has none even so, ``nonzero`` finds each place.
     """
-    originals = {name: getattr(torch.Tensor, name) for name in ("__bool__", "item", "__getitem__", "__setitem__")}
+    originals = {name: getattr(torch.Tensor, name) for name in _METHODS}
 
     def truth(tensor: torch.Tensor) -> bool:
         if not tensor.is_meta and tensor.device.type != "meta":
@@ -69,28 +73,54 @@ def answered(asked: Asked, chosen: Asked | None = None) -> Iterator[None]:
         with _all_hit(_masks(index), asked):
             originals["__setitem__"](tensor, index, value)
 
-    one_hot = torch.nn.functional.one_hot
+    one_hot, plain_nonzero = torch.nn.functional.one_hot, torch.nonzero
 
     def choices(tensor: torch.Tensor, num_classes: int = -1) -> torch.Tensor:
         made: torch.Tensor = one_hot(tensor, num_classes)
-        if chosen is None or type(tensor) is not torch.Tensor or tensor.device.type != "meta" or tensor.dim() == 0:
+        if chosen is None or not _is_without_data(tensor):
             return made
         chosen.setdefault(_asking(), set()).update(_running())
         with _disable_current_modes():
-            return one_hot(torch.arange(tensor.shape[-1], device="cpu").expand(tensor.shape), num_classes)
+            return one_hot(_first_entries(tensor, -1), num_classes)
 
-    torch.nn.functional.one_hot = choices
-    torch.Tensor.__bool__ = truth
-    torch.Tensor.item = item
-    torch.Tensor.__getitem__ = get
-    torch.Tensor.__setitem__ = put
+    def scatter(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+        made: torch.Tensor = originals["scatter"](tensor, *args, **kwargs)
+        match args:
+            case (int(dim), index, int() | float() as value) if (
+                chosen is not None and _is_without_data(index) and index.shape[dim] <= made.shape[dim]
+            ):
+                chosen.setdefault(_asking(), set()).update(_running())
+                with _disable_current_modes():
+                    entries = torch.zeros(made.shape, dtype=made.dtype, device="cpu")
+                    return entries.scatter_(dim, _first_entries(index, dim), value)
+        return made
+
+    def nonzero(tensor: torch.Tensor, **kwargs: Any) -> Any:
+        with _all_hit(_masks(tensor) if chosen is not None else [], asked):
+            return plain_nonzero(tensor, **kwargs)
+
+    methods = (truth, item, get, put, scatter, nonzero)
     try:
+        for name, method in zip(_METHODS, methods, strict=True):
+            setattr(torch.Tensor, name, method)
+        torch.nn.functional.one_hot, torch.nonzero = choices, nonzero
         with Running(_together) if chosen is not None else contextlib.nullcontext():
             yield
     finally:
-        torch.nn.functional.one_hot = one_hot
         for name, original in originals.items():
             setattr(torch.Tensor, name, original)
+        torch.nn.functional.one_hot, torch.nonzero = one_hot, plain_nonzero
+
+
+def _is_without_data(index: Any) -> bool:
+    return type(index) is torch.Tensor and index.device.type == "meta" and index.dim() > 0
+
+
+def _first_entries(index: torch.Tensor, dim: int) -> torch.Tensor:
+    """Indices like these with data: along ``dim`` the first entries, in every row the same."""
+    along = [1] * index.dim()
+    along[dim] = -1
+    return torch.arange(index.shape[dim], device="cpu").view(along).expand(index.shape)
 
 
 class _Number:
@@ -136,7 +166,7 @@ def _masks(index: Any) -> list[torch.Tensor]:
 
 @contextlib.contextmanager
 def _all_hit(masks: list[torch.Tensor], asked: Asked) -> Iterator[None]:
-    """While active, these masks are true everywhere."""
+    """While active, these masks are true plain_nonzero."""
     if not masks:
         yield
         return

@@ -211,14 +211,14 @@ class ModelWorkload:
         with self.inputs.place():
             return module(**self.inputs.first(values), use_cache=True)
 
-    def _probe(self) -> None:
-        """Find out by running it what the model is called with, and what it returns that it takes again: its cache,
-        whatever it calls it."""
+    def _probe(self, tokens: int) -> None:
+        """Find out by running it on so many tokens what the model is called with, and what it returns that it takes
+        again: its cache, whatever it calls it."""
         parameters = inspect.signature(self.model_class.forward).parameters
         others = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
         asked = "use_cache" in parameters or (others and CACHE in parameters)
         extra = {"use_cache": True} if asked else {}
-        model, point = self.build(self.defaults), {**self.defaults, "batch_size": 1, "seq_len": 2}
+        model, point = self.build(self.defaults), {**self.defaults, "batch_size": 1, "seq_len": tokens}
         with torch.no_grad(), answered(self.asked, self.chosen):
             try:
                 output = self.inputs.choose(lambda given: model(**given, **extra), point)
@@ -283,11 +283,14 @@ class ModelWorkload:
         return failed
 
     def _fails(self) -> Exception | None:
-        try:
-            self._probe()
-        except Exception as error:
-            return error
-        return None
+        first: Exception | None = None
+        for tokens in (2, 8):  # a model that pools its tokens takes no two
+            try:
+                self._probe(tokens)
+                return None
+            except Exception as error:
+                first = first or error
+        return first
 
     def _runs_with_choices(self) -> bool:
         """Whether the model runs once choices are made for it; else, none are."""

@@ -38,6 +38,9 @@ OPTIONAL = (
     "pixel_attention_mask",
     "spatial_shapes",
     "encoder_hidden_states",
+    "actions",
+    "returns_to_go",
+    "timesteps",
 )
 """Arguments with a default that models ask for all the same, those first that bring something new."""
 
@@ -76,6 +79,8 @@ class Inputs:
         """Whether a call with a cache is given the cached tokens too."""
         self.by_name = False
         """Whether what the encoder has made is taken by its name, and not by its place."""
+        self.mask = torch.int64
+        """The dtype of what says which tokens count."""
         self.widths: dict[str, int] = {}
         """Inputs whose last dimension is no size of the config -> what an operator said that it must be."""
 
@@ -83,7 +88,7 @@ class Inputs:
         """Find a way to call the model, and return what it returned. Raises what the way led to that came furthest."""
         furthest: tuple[int, Exception] | None = None
         for call in itertools.islice(self._calls(), MOST_TRIES):
-            self.call, self.on_meta, self.widths = call, False, {}
+            self.call, self.on_meta, self.mask, self.widths = call, False, torch.int64, {}
             while True:
                 with _counted() as entered:
                     try:
@@ -94,15 +99,18 @@ class Inputs:
                             furthest = len(entered), error
                         if not self._learn(str(error), values):
                             break
-        self.call, self.on_meta, self.widths = next(iter(self._calls()), ()), False, {}
+        self.call, self.on_meta, self.mask, self.widths = next(iter(self._calls()), ()), False, torch.int64, {}
         if furthest is None:
             raise TraceFailed("lmp does not know what this model is called with.")
         raise furthest[1]
 
     def _learn(self, said: str, values: Mapping[str, Any]) -> bool:
-        """Whether an error says how the same inputs may be taken: on another device, or with another width."""
+        """Whether an error says how inputs may be taken: on another device, masks as truth values, or wider."""
         if not self.on_meta and "device" in said:
             self.on_meta = True
+            return True
+        if self.mask != torch.bool and "to be bool" in said and any(name in MASKS for name, _ in self.call):
+            self.mask = torch.bool
             return True
         match = _WIDTHS.search(said)
         given = self.first(values) if match is not None else {}
@@ -122,7 +130,7 @@ class Inputs:
         return {name: self._tensor(name, layout, self._sizes(values)) for name, layout in self.call}
 
     def _tensor(self, name: str, layout: int, sizes: Sizes) -> torch.Tensor:
-        made = tensor(name, layout, sizes, self.dtype)
+        made = tensor(name, layout, sizes, self.dtype, self.mask)
         return made.new_empty((*made.shape[:-1], self.widths[name])) if name in self.widths else made
 
     def later(self, values: Mapping[str, Any], before: Any) -> dict[str, Any]:

@@ -33,7 +33,12 @@ LONG_SOUND = 153_600
 SPECTRA = (128, 1600, 1024)
 """Spectra that a recording is given as where the config names no number of them: numbers that strides divide."""
 
+BINS = 128
+"""Bins of a spectrum where the config names no number of them."""
+
 Shape = tuple[Any, ...]
+
+Layout = Callable[["Sizes"], Iterator[Shape]]
 
 HINTS = {
     "image": ("vision", "image", "backbone", "encoder", "detector"),
@@ -131,7 +136,7 @@ def _pixels(s: Sizes) -> Iterator[Shape]:
     patch = s.get("image", "patch_size")
     if _is_one(patch):
         # Pictures that are cut into patches already.
-        yield s.batch, GRID * GRID, channels * patch * patch
+        yield s.batch, _side(s) ** 2, channels * patch * patch
         yield from _patches(s)
 
 
@@ -162,11 +167,9 @@ def _sound(s: Sizes) -> Iterator[Shape]:
 
 
 def _recorded(s: Sizes) -> Iterator[tuple[Shape, Any]]:
-    """Spectra of so many bins, and how many: two to a position of the encoder where it has positions, else 128."""
+    """Spectra of so many bins, and how many: two to a position of the encoder where it has positions."""
     bins = ("num_mel_bins", "input_feat_per_channel", "feature_projection_input_dim", "input_feat_size", "input_dim")
-    mels = s.get("sound", *bins)
-    if mels is None:
-        return
+    mels = s.get("sound", *bins) or BINS
     positions = s.get("sound", "max_source_positions")
     if positions is not None:
         # Two spectra make one position, as the convolution of stride 2 before the encoder has it.
@@ -286,6 +289,25 @@ def _places(s: Sizes) -> Iterator[Shape]:
     yield s.batch * GRID * GRID, 2
 
 
+def _places_of_patches(s: Sizes) -> Iterator[Shape]:
+    yield s.batch, _side(s) ** 2, 2
+
+
+def _side(s: Sizes) -> int:
+    """Patches a side that can be pooled in groups of as many as the config says."""
+    group = s.get("image", "pooling_kernel_size")
+    return GRID if not isinstance(group, int) else -(-GRID // group) * group
+
+
+def _steps(*names: str) -> Layout:
+    """What is told of each step of an episode: as many numbers as the config says under a name, else one."""
+
+    def layout(s: Sizes) -> Iterator[Shape]:
+        yield s.batch, s.tokens, (s.get("time", *names) if names else None) or 1
+
+    return layout
+
+
 def _windows(s: Sizes) -> Iterator[Shape]:
     merged = s.get("image", "spatial_merge_size") or 2
     yield (s.batch * GRID * GRID // merged**2,)
@@ -295,8 +317,6 @@ def _taps(s: Sizes) -> Iterator[Shape]:
     yield s.batch * GRID * GRID, 4
     yield s.batch * GRID * GRID, 16
 
-
-Layout = Callable[[Sizes], Iterator[Shape]]
 
 QUERIES = 32
 """Learned queries where the config names no number of them."""
@@ -322,6 +342,10 @@ FLOATING: dict[str, Layout] = {
     "future_time_features": _future_features,
     "hidden_states": _patches,
     "interp_weights": _taps,
+    "audio_mel": _spectra,
+    "states": _steps("state_dim"),
+    "actions": _steps("act_dim"),
+    "returns_to_go": _steps(),
 }
 """Arguments that are numbers -> their layouts."""
 
@@ -334,6 +358,8 @@ INTEGER: dict[str, Layout] = {
     "position_ids": _places,
     "window_index": _windows,
     "interp_indices": _taps,
+    "pixel_position_ids": _places_of_patches,
+    "timesteps": _tokens,
 }
 """Arguments that are ids or whole coordinates."""
 
@@ -342,6 +368,7 @@ MASKS: dict[str, Layout] = {
     "pixel_mask": _picture_mask,
     "pixel_attention_mask": _patch_mask,
     "input_features_mask": _spectra_mask,
+    "audio_mel_mask": _spectra_mask,
     "past_observed_mask": _past,
     "past_values_padding": _past,
 }
@@ -358,13 +385,16 @@ VALUES: dict[str, tuple[Layout, Callable[[int], list[Any]]]] = {
 KNOWN = {**FLOATING, **INTEGER, **MASKS, **{name: layout for name, (layout, _) in VALUES.items()}}
 
 
-def tensor(name: str, layout: int, sizes: Sizes, dtype: torch.dtype) -> torch.Tensor:
-    """The argument ``name`` in its ``layout``-th layout, without data. Raises TraceFailed where there is none such."""
+def tensor(name: str, layout: int, sizes: Sizes, dtype: torch.dtype, mask: torch.dtype = torch.int64) -> torch.Tensor:
+    """The argument ``name`` in its ``layout``-th layout, without data. Raises TraceFailed where there is none such.
+
+    What says what counts is of the dtype ``mask``.
+    """
     if name in VALUES:
         # On the CPU, where values can be: it is read before anything is computed.
         kind = torch.int32 if name.startswith("cu_") else torch.int64
         return torch.tensor(VALUES[name][1](int(sizes.batch)), dtype=kind, device="cpu")
-    kind = dtype if name in FLOATING else torch.int64
+    kind = dtype if name in FLOATING else mask if name in MASKS else torch.int64
     return torch.empty(shape_of(name, layout, sizes), dtype=kind, device="meta")
 
 
