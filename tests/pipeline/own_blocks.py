@@ -216,6 +216,18 @@ class Thresholds(torch.nn.Module):
         return x.softmax(-1)
 
 
+class Grouped(nn.Module):
+    """Pools four tokens to one: it takes no three."""
+
+    def __init__(self, width: int = 8):
+        super().__init__()
+        self.pool = nn.AvgPool1d(4)
+        self.up = nn.Linear(width, width, bias=False)
+
+    def forward(self, x):
+        return self.up(self.pool(x.transpose(1, 2)).transpose(1, 2))
+
+
 class Pooled(nn.Module):
     """Pools to one place: a result of one is what the analysis of the pool is not for."""
 

@@ -93,7 +93,7 @@ def test_a_class_that_takes_numbers(tmp_path: Path, transformers_tree: Path) -> 
     norm = facts(f"{LLAMA}.LlamaRMSNorm", tmp_path)
     text = execution_text(norm)
     assert "self.weight: parameter, bfloat16 [6]" in text
-    assert "4. other sizes: batch_size=3, seq_len=11, cache_len=0; with init.hidden_size=48" in text
+    assert "5. other sizes: batch_size=3, seq_len=11, cache_len=0; with init.hidden_size=48" in text
     assert norm.callees == ()
 
 

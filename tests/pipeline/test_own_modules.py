@@ -168,6 +168,15 @@ def test_a_call_that_an_analysis_is_not_for_is_written_out(analyse: Analyse, opt
     assert totals("Pooled", options, batch_size=3).flops == 3 * 8 * 25 + 2 * 3 * 8 * 8
 
 
+def test_the_fewest_tokens_are_an_assumption(analyse: Analyse, options: Options) -> None:
+    found = analyse("Grouped", "x: float[batch_size, seq_len, width]")
+    assert found.verification.status == "verified"
+    assert "{seq_len} >= 4" in found.assumptions
+    # 11 tokens are two groups and a rest, of 8 channels each: a product of 2 rows, 8 by 8, in each of 3 sequences.
+    at = {"batch_size": 3, "seq_len": 11}
+    assert totals("Grouped", options, **at).matmul_flops == 2 * (3 * 2) * 8 * 8
+
+
 def test_a_sequential_is_what_it_holds(analyse: Analyse, options: Options) -> None:
     found = analyse("Net", init="dim=16")
     assert found.verification.status == "verified"

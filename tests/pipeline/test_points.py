@@ -25,6 +25,7 @@ class Fake:
 
     dtype = torch.bfloat16
     required: frozenset[str] = frozenset()
+    fewest_tokens = 1
     flags: frozenset[str] = frozenset()
     has_cache, has_encoder, has_tokens = True, False, True
 
@@ -72,14 +73,35 @@ def test_a_long_prefill_where_there_are_positions_for_it() -> None:
     assert dict(held_out_points(Fake({"positions": 64})))["long prefill"]["seq_len"] == LONG[1]
 
 
-def test_a_single_token_where_the_model_takes_one() -> None:
-    def shapes(least: int) -> set[tuple[int, int]]:
-        workload = Fake({"width": 8}, lambda v: v["seq_len"] >= least)
-        workload.has_cache, workload.has_tokens = False, True
-        return {(v["batch_size"], v["seq_len"]) for _, v in held_out_points(workload)}
+def without_cache(group: str, hints: dict[str, int]) -> Fake:
+    """A model that pools as many tokens to one as ``group`` says, and has 24 layers in full."""
+    made = Fake({**hints, "num_hidden_layers": 1}, lambda v: v["seq_len"] >= v.get(group, 1))
+    made.has_cache, made.fewest_tokens = False, hints.get(group, 1)
+    made.full_layers = {"num_hidden_layers": 24}
+    return made
 
-    assert shapes(1) == {(3, 11), (1, 9), (4, 1)}
-    assert shapes(4) == {(3, 11), (1, 9), (4, 7)}  # one that pools four tokens to one takes no single one
+
+def test_a_model_without_a_cache_is_looked_at_with_more_layers() -> None:
+    points = held_out_points(without_cache("group", {"width": 8}))
+    found = {label: {(v["seq_len"], v["num_hidden_layers"]) for at, v in points if at == label} for label, _ in points}
+    # 150 tokens in a long prefill; other configs have one layer more than the one that is left
+    own = {"": {(11, 1), (9, 1), (1, 1)}, "long": {(150, 1)}, "more layers": {(4, 4)}}
+    assert found == {**own, "other sizes": {(11, 2), (9, 2), (1, 2)}}
+
+
+def test_layers_of_several_kinds_are_looked_at_in_full() -> None:
+    for cached, label in ((False, "all layers"), (True, "prefill, all layers")):
+        made = without_cache("group", {"width": 8})
+        made.has_cache, made.hints = cached, {**made.hints, "num_hidden_layers": 2}
+        assert [v["num_hidden_layers"] for at, v in held_out_points(made) if at == label] == [24]
+
+
+def test_pooled_tokens_are_several_wherever_layers_are_counted() -> None:
+    points = held_out_points(without_cache("group", {"group": 4}))
+    lengths = [(label, v["seq_len"], v["group"]) for label, v in points]
+    # groups of 4: 47 tokens are eleven and a rest; a group of 8 by another config is more than a single one of 4
+    assert lengths[:5] == [("", 47, 4), ("", 36, 4), ("", 4, 4), ("long", 150, 4), ("more layers", 16, 4)]
+    assert lengths[5:] == [("other sizes", 47, 8), ("other sizes", 36, 8), ("other sizes", 12, 8)]
 
 
 def test_a_value_that_decides_on_modules_is_structural() -> None:

@@ -144,6 +144,13 @@ def zeros(device: str, *shape: int, dtype: torch.dtype = BF16) -> torch.Tensor:
     return torch.zeros(shape, dtype=dtype, device=device)
 
 
+def turned(x: torch.Tensor) -> None:
+    """Two operators on one tensor, of another shape for the second; it is as before in the end."""
+    x + 1
+    F.layer_norm(x.transpose_(0, 1), (6,))
+    x.transpose_(0, 1)
+
+
 OPERATORS: dict[str, Callable[..., Any]] = {
     # x: 6 x 4, y: 6 x 4, image: 2 x 4 x 8 x 8, rows: 5 row numbers, cells: 6 x 3 column numbers, mask: 6 x 4 booleans
     "mm": lambda m, a: a.x @ m.weight,
@@ -237,6 +244,7 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "col2im": lambda m, a: F.fold(F.unfold(a.image, 3), (8, 8), 3),
     "bucketize": lambda m, a: torch.bucketize(a.x, a.edges),
     "view in place": lambda m, a: (a.x.unsqueeze_(0), a.x.squeeze_(0)),
+    "a tensor that was transposed in place": lambda m, a: turned(a.y),
     "bilinear": lambda m, a: F.bilinear(a.x, a.y, a.three),
     "clone of an expanded tensor": lambda m, a: m.scale.expand(6, 4).contiguous(),
     "cat": lambda m, a: torch.cat([a.x, a.x, a.y]),

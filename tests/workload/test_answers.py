@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from lmp.errors import TraceFailed
-from lmp.workload.answers import Asked, answered
+from lmp.workload.answers import STANDS_FOR, Asked, answered
 
 
 class Asks(torch.nn.Module):
@@ -115,6 +115,27 @@ def test_rows_that_are_counted_for_each_expert_are_chosen_and_told() -> None:
         torch.zeros(5, 8, device="meta").scatter(1, index, 1).long().sum(0).tolist()
 
 
+def test_chosen_indices_are_in_memory_that_the_operator_made() -> None:
+    index = torch.empty(5, 2, dtype=torch.int64, device="meta")
+    with answered({}, {}):
+        hot = torch.nn.functional.one_hot(index, num_classes=8).permute(2, 1, 0)[1:]
+        marked = torch.zeros(5, 8, device="meta").scatter(1, index, 1)[:, :3]
+    for entries, shape in ((hot, (5, 2, 8)), (marked, (5, 8))):
+        made = getattr(entries.untyped_storage(), STANDS_FOR)
+        assert (made.is_meta, entries.is_meta) == (True, False)
+        assert made.shape == shape
+
+
+def test_what_is_no_mark_is_no_choice() -> None:
+    """A zero takes something out of what is there, and what else is there has no data."""
+    chosen: Asked = {}
+    index = torch.empty(5, 2, dtype=torch.int64, device="meta")
+    with answered({}, chosen):
+        assert torch.ones(5, 8, dtype=torch.bool, device="meta").scatter(1, index, False).is_meta
+        assert torch.zeros(5, 8, dtype=torch.bool, device="meta").scatter(1, index, True).sum() == 10
+    assert len(chosen) == 1
+
+
 def test_more_indices_than_entries_are_no_choice() -> None:
     chosen: Asked = {}
     with answered({}, chosen):
@@ -127,7 +148,7 @@ def test_each_place_of_a_mask_is_found_where_choices_are_made() -> None:
     asked: Asked = {}
     mask = torch.empty(4, 3, dtype=torch.bool, device="meta")
     with answered(asked, {}):
-        assert torch.nonzero(mask).shape == mask.nonzero().shape == (12, 2)
+        assert torch.nonzero(input=mask).shape == mask.nonzero().shape == (12, 2)
         assert [len(each) for each in torch.nonzero(mask, as_tuple=True)] == [12, 12]
     assert len(asked) == 2
     with answered({}), pytest.raises(NotImplementedError):

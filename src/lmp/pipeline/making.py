@@ -64,7 +64,7 @@ class Making:
         self.held: set[str] = set()
         self._points: dict[tuple[Any, ...], Point | None] = {}
         self._left_out: dict[str, None] = {}
-        """Points of lmp's own configs at which the model does not run with all its layers."""
+        """What is said of points that are left out: those at which the module does not run."""
         self._shapes = Results()
         """Of what operators made at the points; the engine remembers its own."""
         self._turned: dict[int, dict[str, int]] = {}
@@ -237,7 +237,7 @@ class Making:
         analysis = engine.analyse(name, source.record(), lambda full: self.held_out(in_order, full), numbers_alone)
         if isinstance(self.workload, ModelWorkload):
             analysis = analysis.model_copy(update={"decisions": self._answered(self.workload, name)})
-            analysis = self._without_refused(analysis)
+        analysis = self._where_it_runs(engine, analysis)
         if name == self.source.class_path:
             analysis = analysis.model_copy(update=self._about(analysis))
         self.session.progress(name, "verifying")
@@ -315,12 +315,16 @@ class Making:
         file, code = self.file_of(said.file), line_text(Path(said.file), said.line)
         return Decision(file=file, line=said.line, code=code, taken=[f"no {phase}: {said.text}"])
 
-    def _without_refused(self, analysis: ModuleAnalysis) -> ModuleAnalysis:
-        """The analysis with the condition under which its model runs at all."""
-        if CHUNKED not in refused_by(self.workload) or not {"seq_len", "cache_len"} <= analysis.parameters.keys():
-            return analysis
-        condition = "{cache_len} == 0 or {seq_len} == 1"
-        return analysis.model_copy(update={"assumptions": [*analysis.assumptions, condition]})
+    def _where_it_runs(self, engine: TraceEngine, analysis: ModuleAnalysis) -> ModuleAnalysis:
+        """The analysis with the conditions under which what is called runs at all."""
+        conditions: list[str] = []
+        if CHUNKED in refused_by(self.workload) and {"seq_len", "cache_len"} <= analysis.parameters.keys():
+            conditions.append("{cache_len} == 0 or {seq_len} == 1")
+        few = self.workload.fewest_tokens
+        # A part may be called with other lengths than the model that it is in.
+        if few > 1 and "seq_len" in analysis.parameters and engine.calls()[0].class_path == analysis.class_name:
+            conditions.append(f"{{seq_len}} >= {few}")
+        return analysis.model_copy(update={"assumptions": [*analysis.assumptions, *conditions]})
 
     def _hold_structure(self) -> bool:
         """Keep the values that decide which modules there are: formulas may hold for one structure only."""
@@ -441,8 +445,7 @@ class Making:
             by_statement = None if analysis.engine == LINE_BY_LINE else self.statement_of
             strict = analysis.engine in HANDED_IN
             found = judge(analysis, points, self.session.lookup, self.file_of, by_statement, strict)
-        left_out = [f"skipped {label}: the model does not run there with all its layers" for label in self._left_out]
-        return found.model_copy(update={"checks": [*found.checks, *left_out]})
+        return found.model_copy(update={"checks": [*found.checks, *self._left_out]})
 
     def _drawn(self, analysis: ModuleAnalysis, points: Sequence[Point]) -> Iterator[Point]:
         """Points that whoever wrote the analysis could not know, as far as the class runs at such sizes."""
@@ -507,7 +510,7 @@ class Making:
             return observe(self.workload, numbers, label, results=self._shapes, made_up=made_up)
         except Exception:
             if made_up and more_layers:
-                self._left_out[label] = None
+                self._left_out[f"skipped {label}: the model does not run there with all its layers"] = None
                 return None
             raise
 

@@ -19,11 +19,13 @@ from lmp.errors import LmpError, TraceFailed, VerificationFailed
 from lmp.formula import Expr, Var
 from lmp.pipeline.making import Making
 from lmp.pipeline.own import OwnCall
+from lmp.pipeline.points import held_out_points, runs_at
 from lmp.records import Decision, Given, ModuleAnalysis, Verification
 from lmp.source.locate import ClassSource
 from lmp.trace.engine import Setting, TraceEngine
 from lmp.trace.observe import differs, forward_arguments
 from lmp.trace.runs import Run
+from lmp.verify.judge import named
 from lmp.workload.arguments import constructor_arguments
 from lmp.workload.base import RUNTIME
 from lmp.workload.calls import Call, folder_of
@@ -177,11 +179,12 @@ class OwnMaking(Making):
 
     @cached_property
     def _labelled(self) -> list[tuple[str, dict[str, int]]]:
-        """The points at which the module runs: one's own code may refuse sizes."""
-        from lmp.pipeline.points import _runs, held_out_points
-
+        """The points at which the module runs: one's own code may refuse sizes. The others are told."""
         held = held_out_points(self.workload, self.held)
-        return [(label, values) for label, values in held if _runs(self.workload, values)]
+        refused = [(label, values) for label, values in held if not runs_at(self.workload, values)]
+        said = [f"skipped {named(label, values)}: the module does not run there" for label, values in refused]
+        self._left_out = dict.fromkeys(said)
+        return [each for each in held if each not in refused]
 
     # -- what it calls -----------------------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from lmp.workload.base import CHUNKED, Workload, refused_by
 
@@ -24,6 +24,9 @@ OTHER_SIZES, OTHER_FLAGS = "other sizes", "flags changed"
 MOST_SHARED = 2
 """Counts that are looked at as 1."""
 
+MORE_LAYERS = 4
+"""Layers with which a count of them is looked at where one is enough to see what each does."""
+
 MOST_COUNTED = 256
 """Config values up to this are taken for counts (heads, experts, groups), larger ones for widths."""
 
@@ -40,13 +43,17 @@ def held_out_points(workload: Workload, held: Collection[str] = ()) -> list[tupl
     other = changed(workload, held)
     if not workload.has_cache:
         # Without tokens there is no first one: what changes is how many pictures or recordings there are. A model that
-        # pools its tokens may not take a single one.
-        single = (4, 1, 0)
-        shapes = ((3, 11, 0), (1, 9, 0), single if workload.has_tokens and _runs(workload, own, single) else (4, 7, 0))
-        return [
-            *(_point(OTHER_SIZES if v is other else "", v, shape) for v in (own, other) for shape in shapes),
-            *((OTHER_FLAGS, _point("", v, (3, 9, 0))[1]) for v in _flag_settings(workload, other)),
-        ]
+        # pools its tokens takes no single one, and what is pooled is to be several and no whole number of groups.
+        few = workload.fewest_tokens
+        shapes = [(3, 12 * few - 1, 0), (1, 9 * few, 0), (4, few, 0) if workload.has_tokens else (4, 7, 0)]
+        labelled = [("", own, shape) for shape in shapes]
+        if workload.has_tokens and _runs(workload, own, LONG):
+            labelled.append(("long", own, LONG))
+        labelled += [(label, values, (2, 4 * few, 0)) for label, values in _with_more_layers(workload)]
+        # Groups may be larger there, and so many tokens fewer than one of them.
+        labelled += [(OTHER_SIZES, other, s if _runs(workload, other, s) else (s[0], 3 * few, 0)) for s in shapes]
+        labelled += [(OTHER_FLAGS, values, (3, 9 * few, 0)) for values in _flag_settings(workload, other)]
+        return [_point(*each) for each in labelled]
     points = [
         _point("prefill", own, (3, 11, 0)),
         _point("decode", own, (4, 1, 13)),
@@ -58,9 +65,7 @@ def held_out_points(workload: Workload, held: Collection[str] = ()) -> list[tupl
         _point(f"decode, {OTHER_CONFIG}", other, (1, 1, 23)),
         _point(f"chunked prefill, {OTHER_CONFIG}", other, (3, 8, 19)),
     ]
-    # Kinds of layers may come in any order: what holds for the first ones need not hold for all.
-    if any(own[name] > 1 for name in workload.full_layers) or getattr(workload, "by_place", False):
-        points.append(_point("prefill, all layers", {**own, **workload.full_layers}, (2, 4, 0)))
+    points += [_point(f"prefill, {label}", values, (2, 4, 0)) for label, values in _with_more_layers(workload)]
     equal = equalised(workload, held)
     points += [
         _point(f"chunked prefill, {OTHER_RATIOS}", equal, (2, 7, 15)),
@@ -89,6 +94,16 @@ def held_out_points(workload: Workload, held: Collection[str] = ()) -> list[tupl
         ]
     refused = tuple(refused_by(workload))
     return [(label, values) for label, values in points if not refused or not label.startswith(refused)]
+
+
+def _with_more_layers(workload: Workload) -> Iterator[tuple[str, dict[str, int]]]:
+    """The config's own values with all layers; with a few more than one where one stands for all of them."""
+    own, full = workload.hints, workload.full_layers
+    # Kinds of layers may come in any order: what holds for the first ones need not hold for all.
+    if any(own[name] > 1 for name in full) or getattr(workload, "by_place", False):
+        yield "all layers", {**own, **full}
+    elif full:
+        yield "more layers", {**own, **{name: min(layers, MORE_LAYERS) for name, layers in full.items()}}
 
 
 def is_made_up(label: str) -> bool:
@@ -256,11 +271,17 @@ def _modules(workload: Workload, values: dict[str, int]) -> list[tuple[str, str]
         return None
 
 
-def _runs(workload: Workload, values: dict[str, int], shape: tuple[int, int, int] = (2, 3, 4)) -> bool:
-    batch, new, cached = shape
+def _runs(workload: Workload, values: dict[str, int], shape: tuple[int, int, int] | None = None) -> bool:
+    batch, new, cached = shape or (2, 3 * workload.fewest_tokens, 4)
     if CHUNKED in refused_by(workload) and new > 1:
         cached = 0
-    point = {**values, "batch_size": batch, "seq_len": new, "cache_len": cached if workload.has_cache else 0}
+    return runs_at(
+        workload, {**values, "batch_size": batch, "seq_len": new, "cache_len": cached if workload.has_cache else 0}
+    )
+
+
+def runs_at(workload: Workload, point: Mapping[str, int]) -> bool:
+    """Whether the module can be built and executed at a point."""
     try:
         workload.run(workload.build(point), point, contextlib.nullcontext())
     except Exception:

@@ -85,10 +85,10 @@ class TraceEngine:
         start = self.deriver.runs.start_point()
         cached = (start["cache_len"], 0) if self.workload.has_cache else (0,)
         with self.coverage:
-            for new in (start["seq_len"], 1):
+            for new in (start["seq_len"], self.deriver.runs.tokens(1)):
                 for cache in cached:
                     point = {**start, "seq_len": new, "cache_len": cache}
-                    if self.deriver.runs.at(point) is not None:  # a model that pools its tokens takes no single one
+                    if self.deriver.runs.at(point) is not None:
                         self.deriver.runs.run(point, symbolic=False)
 
     def analyse(
@@ -127,7 +127,7 @@ class TraceEngine:
             values={n: v for n, v in self._values(derived).items() if n in derived.parameters},
             aliases={o: n for o, n in self._aliases.items() if n in derived.parameters},
             interface={n: [_text(s) for s in shape] for n, shape in derived.interface.items()},
-            assumptions=[to_text(c) for c in derived.assumptions],
+            assumptions=list(dict.fromkeys(map(to_text, derived.assumptions))),
             pinned=derived.pinned,
             fixed=dict(getattr(self.workload, "fixed", {})),
             called_with=self._called_with(derived),
@@ -144,7 +144,8 @@ class TraceEngine:
         """Inputs of the model that are not token ids alone, in the variables of the class where it is the model."""
         given: Mapping[str, str] = getattr(self.workload, "called_with", {})
         own = derived.interface if derived.calls[0].parent is None else {}
-        return {n: f"[{', '.join(_text(s) for s in own[n])}]" if n in own else text for n, text in given.items()}
+        shapes = {n: ", ".join(_text(s) for s in own[n]) for n in given if n in own}
+        return {n: f"[{shapes[n]}]{text.partition(']')[2]}" if n in own else text for n, text in given.items()}
 
     @property
     def _aliases(self) -> dict[str, str]:

@@ -20,7 +20,8 @@ PRIME = 2**61 - 1
 """What is unsolvable in remainders of this is unsolvable: no denominator of a coefficient is a multiple of it."""
 
 SPARE = 2
-"""Samples beyond the number of coefficients that a polynomial must go through."""
+"""Samples beyond the number of coefficients that a polynomial must go through. One of them at least is unlike all the
+others in the terms: through three batches goes some square, in however many phases they are looked at."""
 
 
 def polynomial(
@@ -74,7 +75,7 @@ def _bases(counts: Sequence[Expr], cached: Sequence[Expr]) -> list[list[Expr]]:
     one = num(1)
     linear = [b * s, b, s, one]
     # Each of a batch with each: texts with pictures.
-    found: list[list[Expr]] = [[one], [b * s], [b, b * s], [b * b], [b * b, b, one], linear]
+    found: list[list[Expr]] = [[one], [b * s], [b, b * s], [b * b], linear, [b * b, b, one]]
     for c in cached:
         found += [[*linear, b * c, c], [*linear, b * c, b * s * c, c, s * c]]
         found.append([*linear, b * c, b * s * c, c, s * c, b * s * s, s * s])
@@ -111,6 +112,7 @@ def _solved(columns: list[list[Fraction]], wanted: list[Fraction]) -> list[Fract
     """Coefficients with which the columns add up to what is wanted; None where none do, or too few samples say so."""
     width = len(columns)
     rows = [[column[i] for column in columns] + [value] for i, value in enumerate(wanted)]
+    unlike = len({tuple(row) for row in rows})
     pivots: list[int] = []
     for column in range(width):
         at = next((r for r in range(len(pivots), len(rows)) if rows[r][column] != 0), None)
@@ -125,6 +127,8 @@ def _solved(columns: list[list[Fraction]], wanted: list[Fraction]) -> list[Fract
                 rows[r] = [a - factor * t for a, t in zip(rows[r], rows[top], strict=True)]
         pivots.append(column)
     if any(row[width] != 0 for row in rows[len(pivots) :]) or len(rows) < len(pivots) + SPARE:
+        return None
+    if 1 < len(pivots) >= unlike:
         return None
     found = [Fraction(0)] * width
     for row, column in enumerate(pivots):

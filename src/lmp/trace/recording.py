@@ -18,6 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from lmp.trace.remembered import SymbolicResults
 from lmp.trace.rules import Cost, Operator, Tensor, cost
 from lmp.trace.symbols import SizeNode, expression
+from lmp.workload.answers import STANDS_FOR
 from lmp.workload.base import RUNTIME
 from lmp.workload.calls import Call, CallTracker, Segment, by_caller
 from lmp.workload.results import Results, tensors_in
@@ -131,9 +132,15 @@ class Recorder:
         operator = Operator(name, known, made, in_place)
         self.recording.operators.append(Executed(operator, segments, self._order, causal))
 
+    def forget(self, tensor: torch.Tensor) -> None:
+        """A tensor that has another shape now is described anew; it is kept, as each that was described."""
+        self._kept.append(tensor)
+        self._known.pop(id(tensor), None)
+
     def _memory(self, tensor: torch.Tensor) -> int:
-        storage = _storage(tensor)
-        return _storage(self.stands_for[storage]) if storage in self.stands_for else storage
+        own = tensor.untyped_storage()
+        made = self.stands_for.get(own._cdata, getattr(own, STANDS_FOR, None))
+        return own._cdata if made is None else _storage(made)
 
     def _argument(self, name: str, value: Any) -> Any:
         """An argument as rules see it; a number of groups that was passed on as a number is the size it stood for."""
@@ -292,7 +299,10 @@ class _Dispatch(TorchDispatchMode):
         kwargs = kwargs or {}
         recorder = self.recorder
         if _is_free(func):
-            return func(*args, **kwargs)
+            out = func(*args, **kwargs)
+            if torch.Tag.inplace_view in func.tags:
+                recorder.forget(args[0])
+            return out
         schema = func._schema
         arguments = {a.name: value for a, value in zip(schema.arguments, args, strict=False)} | dict(kwargs)
         name = schema.name.split("::")[1]

@@ -637,12 +637,16 @@ def _structural(name: str, few: int, changed: Mapping[str, int], most: int) -> l
 
 
 def _stacked(name: str, column: Sequence[Sample]) -> list[Expr]:
-    """A count of layers alike in several stacks, of which some always have as many: one line through all samples."""
+    """A count of layers alike in several stacks, of which some always have as many: one line through all samples.
+
+    Through three numbers of layers at least: there is a line through any two.
+    """
     counts = {(s.point.values[name], s.value) for s in column}
     (first, low), (last, high) = min(counts), max(counts)
     slope, rest = divmod(high - low, last - first) if last > first else (0, 1)
     start = low - slope * first
-    if rest or slope <= 0 or any(count != slope * layers + start for layers, count in counts):
+    few = len({layers for layers, _ in counts}) < 3
+    if few or rest or slope <= 0 or any(count != slope * layers + start for layers, count in counts):
         return []
     return [simplify(slope * var(name) + start)]
 

@@ -99,10 +99,14 @@ def observe(
     observers = (Running(run), *([torchs] if cross_check else []), counter)
     workload.run(module, values, together(*observers), before=Running(run))
     total = int(torchs.get_total_flops()) if cross_check else None
-    runtime = ", ".join(f"{name}={values[name]}" for name in RUNTIME if name in values)
     config = getattr(module, "config", None)
-    name = f"{label}: {runtime}" if label else runtime
-    return Point(name, values, counter.counts, counter.calls, config, total, made_up)
+    return Point(named(label, values), values, counter.counts, counter.calls, config, total, made_up)
+
+
+def named(label: str, values: Mapping[str, int]) -> str:
+    """A point as findings and checks call it."""
+    runtime = ", ".join(f"{name}={values[name]}" for name in RUNTIME if name in values)
+    return f"{label}: {runtime}" if label else runtime
 
 
 def judge(

@@ -29,6 +29,9 @@ Asked = dict[Question, set[str]]
 CHOSEN = "every row chooses the same entries, the first ones"
 """How indices without data are taken where what follows depends on them: a loop over the experts that were chosen."""
 
+STANDS_FOR = "stands_for"
+"""Attribute of the memory of chosen indices: what the operator made, which it stands for and which has no data."""
+
 _METHODS = ("__bool__", "item", "__getitem__", "__setitem__", "scatter", "nonzero")
 """Methods of tensors that are answered otherwise where those have no data."""
 
@@ -81,23 +84,24 @@ def answered(asked: Asked, chosen: Asked | None = None) -> Iterator[None]:
             return made
         chosen.setdefault(_asking(), set()).update(_running())
         with _disable_current_modes():
-            return one_hot(_first_entries(tensor, -1), num_classes)
+            return _standing_for(made, one_hot(_first_entries(tensor, -1), num_classes))
 
     def scatter(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
         made: torch.Tensor = originals["scatter"](tensor, *args, **kwargs)
         match args:
-            case (int(dim), index, int() | float() as value) if (
+            # A one marks what is chosen, in what has none yet; another number is about something else.
+            case (int(dim), index, 1) if (
                 chosen is not None and _is_without_data(index) and index.shape[dim] <= made.shape[dim]
             ):
                 chosen.setdefault(_asking(), set()).update(_running())
                 with _disable_current_modes():
                     entries = torch.zeros(made.shape, dtype=made.dtype, device="cpu")
-                    return entries.scatter_(dim, _first_entries(index, dim), value)
+                    return _standing_for(made, entries.scatter_(dim, _first_entries(index, dim), 1))
         return made
 
-    def nonzero(tensor: torch.Tensor, **kwargs: Any) -> Any:
-        with _all_hit(_masks(tensor) if chosen is not None else [], asked):
-            return plain_nonzero(tensor, **kwargs)
+    def nonzero(input: torch.Tensor, **kwargs: Any) -> Any:
+        with _all_hit(_masks(input) if chosen is not None else [], asked):
+            return plain_nonzero(input, **kwargs)
 
     methods = (truth, item, get, put, scatter, nonzero)
     try:
@@ -114,6 +118,12 @@ def answered(asked: Asked, chosen: Asked | None = None) -> Iterator[None]:
 
 def _is_without_data(index: Any) -> bool:
     return type(index) is torch.Tensor and index.device.type == "meta" and index.dim() > 0
+
+
+def _standing_for(made: torch.Tensor, entries: torch.Tensor) -> torch.Tensor:
+    """Entries with data, in memory that is known to be what an operator of the module made."""
+    setattr(entries.untyped_storage(), STANDS_FOR, made)
+    return entries
 
 
 def _first_entries(index: torch.Tensor, dim: int) -> torch.Tensor:
@@ -166,7 +176,7 @@ def _masks(index: Any) -> list[torch.Tensor]:
 
 @contextlib.contextmanager
 def _all_hit(masks: list[torch.Tensor], asked: Asked) -> Iterator[None]:
-    """While active, these masks are true plain_nonzero."""
+    """While active, these masks are true everywhere."""
     if not masks:
         yield
         return

@@ -74,6 +74,11 @@ class Workload(Protocol):
     stacks: set[str]
     """Paths of these stacks."""
 
+    @property
+    def fewest_tokens(self) -> int:
+        """The shortest sequence that the module takes: a model that pools its tokens may not take a single one."""
+        ...
+
     def build(self, values: Mapping[str, Any]) -> torch.nn.Module:
         """Construct the module on the meta device, in eval mode, with its integers set to ``values``."""
         ...

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import functools
 import importlib
 import inspect
 import sys
@@ -269,9 +270,15 @@ class InputsWorkload:
                 if self._problem() is not None:
                     self.hints = before
 
-    def _problem(self) -> UsageError | None:
+    @functools.cached_property
+    def fewest_tokens(self) -> int:
+        """As few as the module runs with, of up to those that it was tried with at first."""
+        most = RUNTIME_HINTS["seq_len"]
+        return next((n for n in range(1, most) if self.has_cache or self._problem(n) is None), most)
+
+    def _problem(self, tokens: int = RUNTIME_HINTS["seq_len"]) -> UsageError | None:
         """Why the module does not run as it is given, None where it does. Decisions on values are rehearsed."""
-        point = {**RUNTIME_HINTS, **self.hints}
+        point = {**RUNTIME_HINTS, **self.hints, "seq_len": tokens}
         if not self.has_cache:
             point["cache_len"] = 0
         step = f"{self.name}() cannot be constructed on the meta device"

@@ -93,6 +93,7 @@ class ModelWorkload:
         self.defaults = {name: variable.default for name, variable in self.variables.items()}
         self._cut_layers()
         self._lengthen()
+        self.fewest_tokens = 1 if self.has_cache or not self.has_tokens else self._fewest_tokens()
         self.hints = self.defaults
 
     def build(self, values: Mapping[str, Any]) -> torch.nn.Module:
@@ -284,13 +285,22 @@ class ModelWorkload:
 
     def _fails(self) -> Exception | None:
         first: Exception | None = None
-        for tokens in (2, 8):  # a model that pools its tokens takes no two
+        for tokens in (2, MOST_TRIED):  # a model that pools its tokens takes no two
             try:
                 self._probe(tokens)
                 return None
             except Exception as error:
                 first = first or error
         return first
+
+    def _fewest_tokens(self) -> int:
+        """As few as the model runs with; as many as it was tried with at first where it runs with none fewer."""
+        for tokens in range(1, MOST_TRIED):
+            point = {**self.defaults, "batch_size": 2, "seq_len": tokens, "cache_len": 0}
+            with contextlib.suppress(Exception):
+                self.run(self.build(point), point, contextlib.nullcontext())
+                return tokens
+        return MOST_TRIED
 
     def _runs_with_choices(self) -> bool:
         """Whether the model runs once choices are made for it; else, none are."""
@@ -391,6 +401,9 @@ PREFILL = "prefill"
 
 CACHE = "past_key_values"
 """What most models call their cache."""
+
+MOST_TRIED = 8
+"""Tokens that a model is called with at first where it takes no two."""
 
 KEPT = 4
 """Models without weights that are kept to be run again."""

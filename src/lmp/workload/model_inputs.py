@@ -174,7 +174,8 @@ class Inputs:
         if not named.keys() - set(TOKENS) and not any(layout for _, layout in self.call):
             return {}
         texts = {name: [to_text(s) if isinstance(s, Expr) else str(s) for s in shape] for name, shape in named.items()}
-        return {name: f"[{', '.join(sizes)}]" for name, sizes in texts.items()}
+        kinds = {name: " of truth values" for name in MASKS if self.mask == torch.bool}
+        return {name: f"[{', '.join(sizes)}]{kinds.get(name, '')}" for name, sizes in texts.items()}
 
     def _named(self) -> Iterator[tuple[str, Shape]]:
         """Each tensor's shape with its sizes as formulas."""

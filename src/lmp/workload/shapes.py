@@ -293,10 +293,10 @@ def _places_of_patches(s: Sizes) -> Iterator[Shape]:
     yield s.batch, _side(s) ** 2, 2
 
 
-def _side(s: Sizes) -> int:
+def _side(s: Sizes) -> Any:
     """Patches a side that can be pooled in groups of as many as the config says."""
     group = s.get("image", "pooling_kernel_size")
-    return GRID if not isinstance(group, int) else -(-GRID // group) * group
+    return (GRID + group - 1) // group * group if _is_one(group) else GRID
 
 
 def _steps(*names: str) -> Layout:

@@ -68,6 +68,7 @@ class StandaloneWorkload:
     has_cache = False
     has_encoder = False
     has_tokens = True
+    fewest_tokens = 1
 
     def __init__(self, cls: type[Any], dtype: torch.dtype = torch.bfloat16) -> None:
         self.cls, self.dtype = cls, dtype

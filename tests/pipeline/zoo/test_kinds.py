@@ -27,7 +27,6 @@ KINDS = [
     pytest.param("causal-lm", "musicgen", WITH_CACHE, id="several rows a sequence, one for each codebook"),
     pytest.param("causal-lm", "jetmoe", WITH_CACHE, id="experts whose numbers of tokens are read out of a tensor"),
     pytest.param("base", "gemma4_vision", WITH_CACHE[:1], id="pictures as rows of patches with places"),
-    pytest.param("base", "canine", WITH_CACHE[:1], id="characters that are pooled, stacks of the same layers"),
     pytest.param("base", "deberta", WITH_CACHE[:1], id="a model that does not run in bfloat16"),
     pytest.param("base", "t5", WITH_CACHE[:2], id="encoder and decoder, cross-attention, relative positions"),
     pytest.param("base", "vit", WITH_CACHE[:1], id="pictures"),
