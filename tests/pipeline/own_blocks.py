@@ -228,6 +228,30 @@ class Grouped(nn.Module):
         return self.up(self.pool(x.transpose(1, 2)).transpose(1, 2))
 
 
+class Placed(nn.Module):
+    """Has places for 64 tokens, and says so."""
+
+    def __init__(self, width: int = 8):
+        super().__init__()
+        self.up = nn.Linear(width, width, bias=False)
+
+    def forward(self, x):
+        if x.shape[1] > 64:
+            raise ValueError("64 tokens at most")
+        return self.up(x)
+
+
+class Picked(nn.Module):
+    """Of a single token it asks whether it is to be taken; of several nothing."""
+
+    def __init__(self, width: int = 8):
+        super().__init__()
+        self.up = nn.Linear(width, width, bias=False)
+
+    def forward(self, x):
+        return self.up(x[x.sum(-1) > 0] if x.shape[1] == 1 else x)
+
+
 class Pooled(nn.Module):
     """Pools to one place: a result of one is what the analysis of the pool is not for."""
 

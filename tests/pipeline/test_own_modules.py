@@ -177,6 +177,19 @@ def test_the_fewest_tokens_are_an_assumption(analyse: Analyse, options: Options)
     assert totals("Grouped", options, **at).matmul_flops == 2 * (3 * 2) * 8 * 8
 
 
+def test_sizes_that_a_module_refuses_are_told(analyse: Analyse) -> None:
+    found = analyse("Placed", "x: float[batch_size, seq_len, width]")
+    assert found.verification.status == "verified"
+    skipped = [text for text in found.verification.checks if text.startswith("skipped")]
+    assert skipped == ["skipped long prefill: batch_size=2, seq_len=150, cache_len=0: the module does not run there"]
+
+
+def test_a_single_token_whose_cost_depends_on_data_is_left_out(analyse: Analyse) -> None:
+    found = analyse("Picked", "x: float[batch_size, seq_len, width]")
+    assert found.verification.status == "verified"
+    assert found.assumptions == ["{seq_len} != 1"]
+
+
 def test_a_sequential_is_what_it_holds(analyse: Analyse, options: Options) -> None:
     found = analyse("Net", init="dim=16")
     assert found.verification.status == "verified"

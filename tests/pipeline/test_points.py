@@ -10,9 +10,11 @@ import torch
 
 from lmp.pipeline.points import (
     LONG,
+    MAY_BE_REFUSED,
     changed,
     equalised,
     held_out_points,
+    refusal,
     structural,
     what_to_hold,
     with_layers,
@@ -67,10 +69,12 @@ def test_a_width_is_no_count() -> None:
     assert equalised(Fake({"num_heads": 8, "num_kv_heads": 2}))["num_kv_heads"] == 8
 
 
-def test_a_long_prefill_where_there_are_positions_for_it() -> None:
-    labels = [label for label, _ in held_out_points(Fake({"positions": 64}, lambda v: v["seq_len"] <= 64))]
-    assert "long prefill" not in labels
-    assert dict(held_out_points(Fake({"positions": 64})))["long prefill"]["seq_len"] == LONG[1]
+def test_a_long_prefill_need_not_run() -> None:
+    short = Fake({"positions": 64}, lambda v: v["seq_len"] <= 64)
+    points = dict(held_out_points(short))
+    assert points["long prefill"]["seq_len"] == LONG[1]
+    assert [label for label, values in points.items() if refusal(short, values)] == ["long prefill"]
+    assert "long prefill".endswith(MAY_BE_REFUSED)
 
 
 def without_cache(group: str, hints: dict[str, int]) -> Fake:
@@ -85,7 +89,7 @@ def test_a_model_without_a_cache_is_looked_at_with_more_layers() -> None:
     points = held_out_points(without_cache("group", {"width": 8}))
     found = {label: {(v["seq_len"], v["num_hidden_layers"]) for at, v in points if at == label} for label, _ in points}
     # 150 tokens in a long prefill; other configs have one layer more than the one that is left
-    own = {"": {(11, 1), (9, 1), (1, 1)}, "long": {(150, 1)}, "more layers": {(4, 4)}}
+    own = {"": {(11, 1), (9, 1), (1, 1)}, "long prefill": {(150, 1)}, "more layers": {(4, 4)}}
     assert found == {**own, "other sizes": {(11, 2), (9, 2), (1, 2)}}
 
 
@@ -100,7 +104,7 @@ def test_pooled_tokens_are_several_wherever_layers_are_counted() -> None:
     points = held_out_points(without_cache("group", {"group": 4}))
     lengths = [(label, v["seq_len"], v["group"]) for label, v in points]
     # groups of 4: 47 tokens are eleven and a rest; a group of 8 by another config is more than a single one of 4
-    assert lengths[:5] == [("", 47, 4), ("", 36, 4), ("", 4, 4), ("long", 150, 4), ("more layers", 16, 4)]
+    assert lengths[:5] == [("", 47, 4), ("", 36, 4), ("", 4, 4), ("long prefill", 150, 4), ("more layers", 16, 4)]
     assert lengths[5:] == [("other sizes", 47, 8), ("other sizes", 36, 8), ("other sizes", 12, 8)]
 
 

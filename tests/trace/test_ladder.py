@@ -200,6 +200,7 @@ def test_layers_alike_in_stacks_of_which_one_does_not_grow() -> None:
     assert found((1, 3), (2, 4), (6, 8)) == ["{n} + 2"]
     assert found((1, 4), (2, 6), (5, 12)) == ["2 * {n} + 2"]  # as many in each of two, and two more
     assert found((1, 3), (2, 4), (6, 7)) == []  # no line
+    assert found((1, 3), (2, 4)) == []  # a line, as through any two
     assert found((2, 4), (2, 4)) == []  # nothing that grows
     assert found((1, 2), (3, 3)) == []  # half a layer each
 

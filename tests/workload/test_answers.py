@@ -136,6 +136,15 @@ def test_what_is_no_mark_is_no_choice() -> None:
     assert len(chosen) == 1
 
 
+def test_a_tensor_that_is_scattered_is_not_looked_at() -> None:
+    asked: Asked = {}
+    chosen: Asked = {}
+    index, source = torch.empty(5, 2, dtype=torch.int64, device="meta"), torch.empty(5, 2, device="meta")
+    with answered(asked, chosen):
+        assert torch.zeros(5, 8, device="meta").scatter(1, index, source).is_meta
+    assert (asked, chosen) == ({}, {})
+
+
 def test_more_indices_than_entries_are_no_choice() -> None:
     chosen: Asked = {}
     with answered({}, chosen):

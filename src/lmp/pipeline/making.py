@@ -18,6 +18,7 @@ from lmp.pipeline.own import identity
 from lmp.pipeline.points import (
     FACTORS,
     LONG,
+    MAY_BE_REFUSED,
     changed,
     drawn_points,
     held_out_points,
@@ -32,7 +33,7 @@ from lmp.source.lines import line_text, statement_starts
 from lmp.source.locate import ClassSource
 from lmp.store.fingerprint import fingerprint
 from lmp.trace.engine import Setting, TraceEngine
-from lmp.verify.judge import Point, judge, observe
+from lmp.verify.judge import Point, judge, named, observe
 from lmp.workload.answers import CHOSEN
 from lmp.workload.arguments import constructor_arguments, holds_given_modules
 from lmp.workload.base import CHUNKED, Refusal, Workload, refused_by
@@ -62,9 +63,8 @@ class Making:
         self.options = session.options
         self.torch_dir = Path(torch.__file__).parent
         self.held: set[str] = set()
-        self._points: dict[tuple[Any, ...], Point | None] = {}
-        self._left_out: dict[str, None] = {}
-        """What is said of points that are left out: those at which the module does not run."""
+        self._points: dict[tuple[Any, ...], Point | str] = {}
+        """What was executed at a point, or what is said of one at which the module does not run."""
         self._shapes = Results()
         """Of what operators made at the points; the engine remembers its own."""
         self._turned: dict[int, dict[str, int]] = {}
@@ -237,7 +237,7 @@ class Making:
         analysis = engine.analyse(name, source.record(), lambda full: self.held_out(in_order, full), numbers_alone)
         if isinstance(self.workload, ModelWorkload):
             analysis = analysis.model_copy(update={"decisions": self._answered(self.workload, name)})
-        analysis = self._where_it_runs(engine, analysis)
+            analysis = self._without_refused(analysis)
         if name == self.source.class_path:
             analysis = analysis.model_copy(update=self._about(analysis))
         self.session.progress(name, "verifying")
@@ -315,16 +315,12 @@ class Making:
         file, code = self.file_of(said.file), line_text(Path(said.file), said.line)
         return Decision(file=file, line=said.line, code=code, taken=[f"no {phase}: {said.text}"])
 
-    def _where_it_runs(self, engine: TraceEngine, analysis: ModuleAnalysis) -> ModuleAnalysis:
-        """The analysis with the conditions under which what is called runs at all."""
-        conditions: list[str] = []
-        if CHUNKED in refused_by(self.workload) and {"seq_len", "cache_len"} <= analysis.parameters.keys():
-            conditions.append("{cache_len} == 0 or {seq_len} == 1")
-        few = self.workload.fewest_tokens
-        # A part may be called with other lengths than the model that it is in.
-        if few > 1 and "seq_len" in analysis.parameters and engine.calls()[0].class_path == analysis.class_name:
-            conditions.append(f"{{seq_len}} >= {few}")
-        return analysis.model_copy(update={"assumptions": [*analysis.assumptions, *conditions]})
+    def _without_refused(self, analysis: ModuleAnalysis) -> ModuleAnalysis:
+        """The analysis with the condition under which its model runs at all."""
+        if CHUNKED not in refused_by(self.workload) or not {"seq_len", "cache_len"} <= analysis.parameters.keys():
+            return analysis
+        condition = "{cache_len} == 0 or {seq_len} == 1"
+        return analysis.model_copy(update={"assumptions": [*analysis.assumptions, condition]})
 
     def _hold_structure(self) -> bool:
         """Keep the values that decide which modules there are: formulas may hold for one structure only."""
@@ -439,13 +435,18 @@ class Making:
     def judged(self, analysis: ModuleAnalysis) -> Verification:
         """What execution says of the analysis, at points that it was not derived from."""
         with quiet_warnings():
-            points = self.points_for(analysis)
+            looked_at = self._looked_at_for(analysis)
+            points = [point for point in looked_at if isinstance(point, Point)]
             if analysis.engine in HANDED_IN:
                 points = [*points, *self._drawn(analysis, points)]
             by_statement = None if analysis.engine == LINE_BY_LINE else self.statement_of
             strict = analysis.engine in HANDED_IN
             found = judge(analysis, points, self.session.lookup, self.file_of, by_statement, strict)
-        return found.model_copy(update={"checks": [*found.checks, *self._left_out]})
+        left_out = [said for said in looked_at if isinstance(said, str)]
+        return found.model_copy(update={"checks": [*found.checks, *left_out, *self._refused]})
+
+    _refused: Sequence[str] = ()
+    """What is said of sizes to verify at that the module refuses, whatever its config."""
 
     def _drawn(self, analysis: ModuleAnalysis, points: Sequence[Point]) -> Iterator[Point]:
         """Points that whoever wrote the analysis could not know, as far as the class runs at such sizes."""
@@ -466,13 +467,17 @@ class Making:
 
     def points_for(self, analysis: ModuleAnalysis) -> list[Point]:
         """The points that an analysis is judged at."""
+        return [point for point in self._looked_at_for(analysis) if isinstance(point, Point)]
+
+    def _looked_at_for(self, analysis: ModuleAnalysis) -> list[Point | str]:
         stacks = self.workload.stacks
         full = any(name in analysis.pinned for name in self.workload.full_layers)
-        points = self.points(full=full)
+        looked_at = self._looked_at(full=full)
+        points = [point for point in looked_at if isinstance(point, Point)]
         calls = [c.path for p in points for c in p.calls if c.class_path == analysis.class_name]
         if not full and any(s.startswith(f"{path}." if path else "") for s in stacks for path in calls):
-            return self.points(in_order=True)
-        return points
+            return self._looked_at(in_order=True)
+        return looked_at
 
     def statement_of(self, file: str, line: int) -> int:
         """The first line of the statement that a line of a tree's file belongs to."""
@@ -494,6 +499,10 @@ class Making:
 
     def points(self, in_order: bool = False, full: bool = False) -> list[Point]:
         """What is executed at the held-out points; where the layers' order counts, with the model's first layers."""
+        return [point for point in self._looked_at(in_order, full) if isinstance(point, Point)]
+
+    def _looked_at(self, in_order: bool = False, full: bool = False) -> list[Point | str]:
+        """The same, with what is said of those at which the model does not run."""
         found = []
         for label, values in self._labelled:
             numbers = with_layers(self.workload, values, in_order, full)
@@ -501,17 +510,19 @@ class Making:
             if key not in self._points:
                 self._points[key] = self._observed_at(label, numbers, more_layers=numbers != values)
             found.append(self._points[key])
-        return [point for point in found if point is not None]
+        return found
 
-    def _observed_at(self, label: str, numbers: dict[str, int], more_layers: bool) -> Point | None:
-        """What is executed at a point. None where a config of lmp's own runs with few layers and not with so many."""
+    def _observed_at(self, label: str, numbers: dict[str, int], more_layers: bool) -> Point | str:
+        """What is executed at a point. What is said of it where a config of lmp's own runs with few layers and not with
+        so many, or where the model need not run."""
         made_up = is_made_up(label)
         try:
             return observe(self.workload, numbers, label, results=self._shapes, made_up=made_up)
         except Exception:
             if made_up and more_layers:
-                self._left_out[f"skipped {label}: the model does not run there with all its layers"] = None
-                return None
+                return f"skipped {label}: the model does not run there with all its layers"
+            if label.endswith(MAY_BE_REFUSED):
+                return f"skipped {named(label, numbers)}: the model does not run there"
             raise
 
     def file_of(self, path: str) -> str:

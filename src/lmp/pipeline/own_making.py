@@ -19,7 +19,7 @@ from lmp.errors import LmpError, TraceFailed, VerificationFailed
 from lmp.formula import Expr, Var
 from lmp.pipeline.making import Making
 from lmp.pipeline.own import OwnCall
-from lmp.pipeline.points import held_out_points, runs_at
+from lmp.pipeline.points import held_out_points, refusal
 from lmp.records import Decision, Given, ModuleAnalysis, Verification
 from lmp.source.locate import ClassSource
 from lmp.trace.engine import Setting, TraceEngine
@@ -29,7 +29,7 @@ from lmp.verify.judge import named
 from lmp.workload.arguments import constructor_arguments
 from lmp.workload.base import RUNTIME
 from lmp.workload.calls import Call, folder_of
-from lmp.workload.decisions import Decisions
+from lmp.workload.decisions import Decisions, UndecidedError
 from lmp.workload.inputs import InputsWorkload
 from lmp.workload.live import LiveWorkload, dtype_of, kind
 from lmp.workload.load import load_class, load_own, quiet_warnings
@@ -181,10 +181,14 @@ class OwnMaking(Making):
     def _labelled(self) -> list[tuple[str, dict[str, int]]]:
         """The points at which the module runs: one's own code may refuse sizes. The others are told."""
         held = held_out_points(self.workload, self.held)
-        refused = [(label, values) for label, values in held if not runs_at(self.workload, values)]
-        said = [f"skipped {named(label, values)}: the module does not run there" for label, values in refused]
-        self._left_out = dict.fromkeys(said)
-        return [each for each in held if each not in refused]
+        ends_with = [(each, refusal(self.workload, each[1])) for each in held]
+        self._refused = [
+            f"skipped {named(*each)}: "
+            + (str(error) if isinstance(error, UndecidedError) else "the module does not run there")
+            for each, error in ends_with
+            if error is not None
+        ]
+        return [each for each, error in ends_with if error is None]
 
     # -- what it calls -----------------------------------------------------------------------------------------------
 

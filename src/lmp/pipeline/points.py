@@ -15,6 +15,9 @@ FACTORS = (8, 2, 4, 16)
 LONG = (2, 150, 0)
 """A prefill of more tokens than a small chunk or window; a model may have fewer positions."""
 
+MAY_BE_REFUSED = LONG_PREFILL, MORE = "long prefill", "more layers"
+"""How labels end of points at which the config's own model need not run."""
+
 OTHER_RATIOS, OTHER_CONFIG = "other ratios", "other config"
 """How points are labelled whose config values are lmp's own inventions."""
 
@@ -47,8 +50,8 @@ def held_out_points(workload: Workload, held: Collection[str] = ()) -> list[tupl
         few = workload.fewest_tokens
         shapes = [(3, 12 * few - 1, 0), (1, 9 * few, 0), (4, few, 0) if workload.has_tokens else (4, 7, 0)]
         labelled = [("", own, shape) for shape in shapes]
-        if workload.has_tokens and _runs(workload, own, LONG):
-            labelled.append(("long", own, LONG))
+        if workload.has_tokens:
+            labelled.append((LONG_PREFILL, own, LONG))
         labelled += [(label, values, (2, 4 * few, 0)) for label, values in _with_more_layers(workload)]
         # Groups may be larger there, and so many tokens fewer than one of them.
         labelled += [(OTHER_SIZES, other, s if _runs(workload, other, s) else (s[0], 3 * few, 0)) for s in shapes]
@@ -60,7 +63,7 @@ def held_out_points(workload: Workload, held: Collection[str] = ()) -> list[tupl
         _point("chunked prefill", own, (2, 6, 9)),
         _point("prefill of one sequence", own, (1, 17, 0)),
         _point("first token", own, (3, 1, 0)),
-        *([_point("long prefill", own, LONG)] if _runs(workload, own, LONG) else []),
+        _point(LONG_PREFILL, own, LONG),
         _point(f"prefill, {OTHER_CONFIG}", other, (2, 9, 0)),
         _point(f"decode, {OTHER_CONFIG}", other, (1, 1, 23)),
         _point(f"chunked prefill, {OTHER_CONFIG}", other, (3, 8, 19)),
@@ -103,7 +106,7 @@ def _with_more_layers(workload: Workload) -> Iterator[tuple[str, dict[str, int]]
     if any(own[name] > 1 for name in full) or getattr(workload, "by_place", False):
         yield "all layers", {**own, **full}
     elif full:
-        yield "more layers", {**own, **{name: min(layers, MORE_LAYERS) for name, layers in full.items()}}
+        yield MORE, {**own, **{name: min(layers, MORE_LAYERS) for name, layers in full.items()}}
 
 
 def is_made_up(label: str) -> bool:
@@ -275,18 +278,17 @@ def _runs(workload: Workload, values: dict[str, int], shape: tuple[int, int, int
     batch, new, cached = shape or (2, 3 * workload.fewest_tokens, 4)
     if CHUNKED in refused_by(workload) and new > 1:
         cached = 0
-    return runs_at(
-        workload, {**values, "batch_size": batch, "seq_len": new, "cache_len": cached if workload.has_cache else 0}
-    )
+    point = {**values, "batch_size": batch, "seq_len": new, "cache_len": cached if workload.has_cache else 0}
+    return refusal(workload, point) is None
 
 
-def runs_at(workload: Workload, point: Mapping[str, int]) -> bool:
-    """Whether the module can be built and executed at a point."""
+def refusal(workload: Workload, point: Mapping[str, int]) -> Exception | None:
+    """What building or executing the module at a point ends with; None where it runs."""
     try:
         workload.run(workload.build(point), point, contextlib.nullcontext())
-    except Exception:
-        return False
-    return True
+    except Exception as error:
+        return error
+    return None
 
 
 def _flag_settings(workload: Workload, values: dict[str, int]) -> list[dict[str, int]]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from lmp.errors import EvaluationError
-from lmp.formula import Expr, Num, evaluate_condition, free_variables, num, ref, simplify, to_text, var
+from lmp.formula import Condition, Expr, Num, evaluate_condition, free_variables, ge, num, ref, simplify, to_text, var
 from lmp.records import UNIVERSAL, ConfigOrigin, Kernel, MemoryAccess, ModuleAnalysis, Source
 from lmp.source.lines import FunctionSource, enclosing_function, line_text
 from lmp.trace.coverage import LineCoverage
@@ -127,7 +127,7 @@ class TraceEngine:
             values={n: v for n, v in self._values(derived).items() if n in derived.parameters},
             aliases={o: n for o, n in self._aliases.items() if n in derived.parameters},
             interface={n: [_text(s) for s in shape] for n, shape in derived.interface.items()},
-            assumptions=list(dict.fromkeys(map(to_text, derived.assumptions))),
+            assumptions=list(dict.fromkeys(map(to_text, [*derived.assumptions, *self._fewest_tokens(derived)]))),
             pinned=derived.pinned,
             fixed=dict(getattr(self.workload, "fixed", {})),
             called_with=self._called_with(derived),
@@ -146,6 +146,17 @@ class TraceEngine:
         own = derived.interface if derived.calls[0].parent is None else {}
         shapes = {n: ", ".join(_text(s) for s in own[n]) for n in given if n in own}
         return {n: f"[{shapes[n]}]{text.partition(']')[2]}" if n in own else text for n, text in given.items()}
+
+    def _fewest_tokens(self, derived: Derived) -> Iterator[Condition]:
+        """The tokens without which what is called does not run, where no other assumption says so.
+
+        A part may be called with another number of them than the model that it is in.
+        """
+        few = self.workload.fewest_tokens
+        fewer = {**self.workload.hints, "batch_size": 2, "seq_len": few - 1, "cache_len": 0}
+        called = derived.calls[0].parent is None and "seq_len" in derived.parameters
+        if few > 1 and called and _within(derived, fewer):
+            yield ge(var("seq_len"), num(few))
 
     @property
     def _aliases(self) -> dict[str, str]:

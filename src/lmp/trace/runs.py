@@ -45,6 +45,7 @@ PAIRS = ((2, 5, 7), (2, 1, 0), (1, 5, 0), (1, 1, 7))
 """Batch, new and cached tokens: one and several, none and some, each two of them in every combination."""
 
 _LMP = str(Path(__file__).parents[1]) + "/"
+_TORCH = str(Path(torch.__file__).parent) + "/"
 
 ALL_SIZES, CALL_SIZES, NO_SIZES = range(3)
 """Which sizes are symbolic in a symbolic run: all, those of the call (tokens, batch, cache), or none at all."""
@@ -227,7 +228,8 @@ class Runs:
             return None
         except AttributeError as error:
             # A part that the module has at other sizes only; asked for by lmp, it is a mistake of lmp's own.
-            if traceback.extract_tb(error.__traceback__)[-1].filename.startswith(_LMP):
+            files = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
+            if next((f for f in reversed(files) if not f.startswith(_TORCH)), "").startswith(_LMP):
                 raise
             return None
 

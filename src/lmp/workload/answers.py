@@ -90,8 +90,8 @@ def answered(asked: Asked, chosen: Asked | None = None) -> Iterator[None]:
         made: torch.Tensor = originals["scatter"](tensor, *args, **kwargs)
         match args:
             # A one marks what is chosen, in what has none yet; another number is about something else.
-            case (int(dim), index, 1) if (
-                chosen is not None and _is_without_data(index) and index.shape[dim] <= made.shape[dim]
+            case (int(dim), index, int() | float() as value) if (
+                value == 1 and chosen is not None and _is_without_data(index) and index.shape[dim] <= made.shape[dim]
             ):
                 chosen.setdefault(_asking(), set()).update(_running())
                 with _disable_current_modes():

@@ -274,11 +274,22 @@ class InputsWorkload:
     def fewest_tokens(self) -> int:
         """As few as the module runs with, of up to those that it was tried with at first."""
         most = RUNTIME_HINTS["seq_len"]
-        return next((n for n in range(1, most) if self.has_cache or self._problem(n) is None), most)
+        return next((n for n in range(1, most) if self.has_cache or self._takes(n)), most)
 
-    def _problem(self, tokens: int = RUNTIME_HINTS["seq_len"]) -> UsageError | None:
+    def _takes(self, tokens: int) -> bool:
+        """Whether so many tokens are not refused. What is decided on values there is not asked: it may be decided."""
+        point = {**RUNTIME_HINTS, **self.hints, "seq_len": tokens, "cache_len": 0}
+        try:
+            self.run(self.build(point), point, contextlib.nullcontext())
+        except UndecidedError:
+            return True
+        except Exception:
+            return False
+        return True
+
+    def _problem(self) -> UsageError | None:
         """Why the module does not run as it is given, None where it does. Decisions on values are rehearsed."""
-        point = {**RUNTIME_HINTS, **self.hints, "seq_len": tokens}
+        point = {**RUNTIME_HINTS, **self.hints}
         if not self.has_cache:
             point["cache_len"] = 0
         step = f"{self.name}() cannot be constructed on the meta device"
@@ -353,10 +364,13 @@ class InputsWorkload:
 
 @contextlib.contextmanager
 def _as_known_errors() -> Iterator[None]:
-    """One's own code may raise errors of its own: sizes that it refuses are told by an error that Python knows."""
+    """One's own code may raise errors of its own: sizes that it refuses are told by an error that Python knows.
+
+    An attribute that is missing stays what it is: it may be lmp's own mistake.
+    """
     try:
         yield
-    except (LmpError, ArithmeticError, AssertionError, IndexError, RuntimeError, TypeError, ValueError):
+    except (LmpError, ArithmeticError, AssertionError, AttributeError, IndexError, RuntimeError, TypeError, ValueError):
         raise
     except Exception as error:
         first = (str(error).splitlines() or [""])[0]
