@@ -213,3 +213,15 @@ def test_what_a_call_assumes_is_asked_of_a_module_for_any_sizes() -> None:
     derived = SimpleNamespace(items=[(SimpleNamespace(child=child), {"dilation": var("steps") + 1, "stride": num(2)})])
     # A number that holds says nothing, and what is not bound cannot be said.
     assert [to_text(c) for c in deriver._inherited(derived)] == ["{steps} + 1 > 1"]  # type: ignore[arg-type]
+
+
+def test_a_part_that_a_module_has_not_is_a_refusal_and_one_that_lmp_has_not_is_a_mistake(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    runs = Runs(StandaloneWorkload(torch.nn.Linear), "/")
+    monkeypatch.setattr(runs, "run", lambda numbers, symbolic: torch.nn.Linear(2, 2).head)
+    assert runs.at({"seq_len": 3}) is None
+    nothing: Any = None
+    monkeypatch.setattr(runs, "run", lambda numbers, symbolic: Recorder(nothing, torch.float32))
+    with pytest.raises(AttributeError, match="named_modules"):
+        runs.at({"seq_len": 4})
