@@ -14,12 +14,11 @@ from lmp.pipeline.points import (
     changed,
     equalised,
     held_out_points,
-    refusal,
     structural,
     what_to_hold,
     with_layers,
 )
-from lmp.workload.base import Variable
+from lmp.workload.base import Variable, refusal
 
 
 class Fake:

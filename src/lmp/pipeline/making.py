@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import inspect
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
@@ -436,7 +436,7 @@ class Making:
         """What execution says of the analysis, at points that it was not derived from."""
         with quiet_warnings():
             looked_at = self._looked_at_for(analysis)
-            points = [point for point in looked_at if isinstance(point, Point)]
+            points = _executed(looked_at)
             if analysis.engine in HANDED_IN:
                 points = [*points, *self._drawn(analysis, points)]
             by_statement = None if analysis.engine == LINE_BY_LINE else self.statement_of
@@ -467,14 +467,13 @@ class Making:
 
     def points_for(self, analysis: ModuleAnalysis) -> list[Point]:
         """The points that an analysis is judged at."""
-        return [point for point in self._looked_at_for(analysis) if isinstance(point, Point)]
+        return _executed(self._looked_at_for(analysis))
 
     def _looked_at_for(self, analysis: ModuleAnalysis) -> list[Point | str]:
         stacks = self.workload.stacks
         full = any(name in analysis.pinned for name in self.workload.full_layers)
         looked_at = self._looked_at(full=full)
-        points = [point for point in looked_at if isinstance(point, Point)]
-        calls = [c.path for p in points for c in p.calls if c.class_path == analysis.class_name]
+        calls = [c.path for p in _executed(looked_at) for c in p.calls if c.class_path == analysis.class_name]
         if not full and any(s.startswith(f"{path}." if path else "") for s in stacks for path in calls):
             return self._looked_at(in_order=True)
         return looked_at
@@ -499,7 +498,7 @@ class Making:
 
     def points(self, in_order: bool = False, full: bool = False) -> list[Point]:
         """What is executed at the held-out points; where the layers' order counts, with the model's first layers."""
-        return [point for point in self._looked_at(in_order, full) if isinstance(point, Point)]
+        return _executed(self._looked_at(in_order, full))
 
     def _looked_at(self, in_order: bool = False, full: bool = False) -> list[Point | str]:
         """The same, with what is said of those at which the model does not run."""
@@ -549,6 +548,10 @@ class Making:
             for tree in trees.values():
                 if path.resolve().is_relative_to(tree.package_dir.resolve()):
                     yield tree, tree.package_dir / path.resolve().relative_to(tree.package_dir.resolve())
+
+
+def _executed(looked_at: Iterable[Point | str]) -> list[Point]:
+    return [point for point in looked_at if isinstance(point, Point)]
 
 
 def _elsewhere(verification: Verification) -> bool:

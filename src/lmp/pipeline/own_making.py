@@ -19,7 +19,7 @@ from lmp.errors import LmpError, TraceFailed, VerificationFailed
 from lmp.formula import Expr, Var
 from lmp.pipeline.making import Making
 from lmp.pipeline.own import OwnCall
-from lmp.pipeline.points import held_out_points, refusal
+from lmp.pipeline.points import held_out_points
 from lmp.records import Decision, Given, ModuleAnalysis, Verification
 from lmp.source.locate import ClassSource
 from lmp.trace.engine import Setting, TraceEngine
@@ -27,7 +27,7 @@ from lmp.trace.observe import differs, forward_arguments
 from lmp.trace.runs import Run
 from lmp.verify.judge import named
 from lmp.workload.arguments import constructor_arguments
-from lmp.workload.base import RUNTIME
+from lmp.workload.base import RUNTIME, refusal
 from lmp.workload.calls import Call, folder_of
 from lmp.workload.decisions import Decisions, UndecidedError
 from lmp.workload.inputs import InputsWorkload

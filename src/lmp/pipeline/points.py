@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
-from lmp.workload.base import CHUNKED, Workload, refused_by
+from lmp.workload.base import CHUNKED, Workload, refusal, refused_by
 
 FACTORS = (8, 2, 4, 16)
 """Powers of two: they change the sizes apart and keep most of what divides."""
@@ -280,15 +279,6 @@ def _runs(workload: Workload, values: dict[str, int], shape: tuple[int, int, int
         cached = 0
     point = {**values, "batch_size": batch, "seq_len": new, "cache_len": cached if workload.has_cache else 0}
     return refusal(workload, point) is None
-
-
-def refusal(workload: Workload, point: Mapping[str, int]) -> Exception | None:
-    """What building or executing the module at a point ends with; None where it runs."""
-    try:
-        workload.run(workload.build(point), point, contextlib.nullcontext())
-    except Exception as error:
-        return error
-    return None
 
 
 def _flag_settings(workload: Workload, values: dict[str, int]) -> list[dict[str, int]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -95,6 +96,15 @@ class Workload(Protocol):
         ``before`` is entered around the call that fills the cache.
         """
         ...
+
+
+def refusal(workload: Workload, point: Mapping[str, int]) -> Exception | None:
+    """What building or executing the module at a point ends with; None where it runs."""
+    try:
+        workload.run(workload.build(point), point, contextlib.nullcontext())
+    except Exception as error:
+        return error
+    return None
 
 
 def refused_by(workload: Workload) -> Mapping[str, Refusal]:

@@ -18,7 +18,7 @@ import torch
 
 from lmp.errors import LmpError, TraceFailed, UsageError
 from lmp.workload.arguments import recording
-from lmp.workload.base import RUNTIME, Turn, Variable
+from lmp.workload.base import RUNTIME, Turn, Variable, refusal
 from lmp.workload.decisions import Answering, Decisions, UndecidedError
 from lmp.workload.spec import Construct, Input, Spec, TensorInput, TupleInput, is_plain, tensors
 from lmp.workload.standalone import NOT_SIZES, no_initialisation
@@ -279,13 +279,8 @@ class InputsWorkload:
     def _takes(self, tokens: int) -> bool:
         """Whether so many tokens are not refused. What is decided on values there is not asked: it may be decided."""
         point = {**RUNTIME_HINTS, **self.hints, "seq_len": tokens, "cache_len": 0}
-        try:
-            self.run(self.build(point), point, contextlib.nullcontext())
-        except UndecidedError:
-            return True
-        except Exception:
-            return False
-        return True
+        error = refusal(self, point)
+        return error is None or isinstance(error, UndecidedError)
 
     def _problem(self) -> UsageError | None:
         """Why the module does not run as it is given, None where it does. Decisions on values are rehearsed."""

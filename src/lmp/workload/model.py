@@ -18,7 +18,7 @@ from torch.overrides import TorchFunctionMode
 from lmp.errors import LmpError, MissingDependency, TraceFailed, UsageError
 from lmp.workload.answers import Asked, answered
 from lmp.workload.arguments import recording
-from lmp.workload.base import CHUNKED, Refusal, Turn, Variable
+from lmp.workload.base import CHUNKED, Refusal, Turn, Variable, refusal
 from lmp.workload.failures import failure_of, missing_package
 from lmp.workload.kinds import kind_of, kinds_of, own_factors, own_indices, turn_of
 from lmp.workload.model_inputs import Inputs, has_decoder_inputs
@@ -295,12 +295,9 @@ class ModelWorkload:
 
     def _fewest_tokens(self) -> int:
         """As few as the model runs with; as many as it was tried with at first where it runs with none fewer."""
-        for tokens in range(1, MOST_TRIED):
-            point = {**self.defaults, "batch_size": 2, "seq_len": tokens, "cache_len": 0}
-            with contextlib.suppress(Exception):
-                self.run(self.build(point), point, contextlib.nullcontext())
-                return tokens
-        return MOST_TRIED
+        point = {**self.defaults, "batch_size": 2, "cache_len": 0}
+        tries = range(1, MOST_TRIED)
+        return next((n for n in tries if refusal(self, {**point, "seq_len": n}) is None), MOST_TRIED)
 
     def _runs_with_choices(self) -> bool:
         """Whether the model runs once choices are made for it; else, none are."""
@@ -315,9 +312,7 @@ class ModelWorkload:
         failed: dict[str, Exception] = {}
         for phase, (batch, new, cached) in {"decode": (2, 1, 3), CHUNKED: (2, 3, 2)}.items():
             point = {**self.defaults, "batch_size": batch, "seq_len": new, "cache_len": cached}
-            try:
-                self.run(self.build(point), point, contextlib.nullcontext())
-            except Exception as error:
+            if (error := refusal(self, point)) is not None:
                 failed[phase] = error
         return failed
 
