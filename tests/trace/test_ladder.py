@@ -11,11 +11,11 @@ import torch
 from lmp.errors import TraceFailed
 from lmp.formula import evaluate, free_variables, num, to_text, var
 from lmp.source.trees import find_trees
+from lmp.trace.counts import stacked
 from lmp.trace.derive import Deriver
 from lmp.trace.fit import Point, Sample
 from lmp.trace.recording import Recorder
 from lmp.trace.runs import ALL_SIZES, CALL_SIZES, NO_SIZES, Runs
-from lmp.trace.table import _stacked
 from lmp.workload.arguments import holds_given_modules, recording
 from lmp.workload.base import RUNTIME
 from lmp.workload.load import use_transformers_tree
@@ -195,7 +195,7 @@ def test_attention_on_shapes_that_pytorch_refuses_does_not_run() -> None:
 
 def test_layers_alike_in_stacks_of_which_one_does_not_grow() -> None:
     def found(*counts: tuple[int, int]) -> list[str]:
-        return [to_text(e) for e in _stacked("n", [Sample(Point({"n": n}), count) for n, count in counts])]
+        return [to_text(e) for e in stacked("n", [Sample(Point({"n": n}), count) for n, count in counts])]
 
     assert found((1, 3), (2, 4), (6, 8)) == ["{n} + 2"]
     assert found((1, 4), (2, 6), (5, 12)) == ["2 * {n} + 2"]  # as many in each of two, and two more

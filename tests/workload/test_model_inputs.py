@@ -11,8 +11,9 @@ import torch
 
 from lmp.errors import TraceFailed
 from lmp.workload.calls import CallTracker
+from lmp.workload.hosts import find_host
 from lmp.workload.load import load_class
-from lmp.workload.model import ModelWorkload, _as_loaded, find_host
+from lmp.workload.model import ModelWorkload, _as_loaded
 from lmp.workload.shapes import Sizes, shape_of
 
 pytestmark = pytest.mark.usefixtures("transformers_tree")
@@ -130,7 +131,7 @@ def test_annotations_read_while_a_model_is_built_are_of_classes() -> None:
 def test_a_model_that_does_not_run_is_tried_once(monkeypatch: pytest.MonkeyPatch) -> None:
     import transformers
 
-    from lmp.workload import model as module
+    from lmp.workload import hosts as module
 
     tries: list[Any] = []
 

@@ -11,8 +11,9 @@ import pytest
 import torch
 
 from lmp.errors import TraceFailed
+from lmp.workload.hosts import find_host, takes_config
 from lmp.workload.load import load_class
-from lmp.workload.model import ModelWorkload, find_host, takes_config
+from lmp.workload.model import ModelWorkload
 
 pytestmark = pytest.mark.usefixtures("transformers_tree")
 

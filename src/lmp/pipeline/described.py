@@ -23,8 +23,8 @@ from lmp.verify.resolve import bound_inputs
 from lmp.workload.arguments import constructor_arguments
 from lmp.workload.base import RUNTIME
 from lmp.workload.calls import Call, package_dir
+from lmp.workload.configs import text_part
 from lmp.workload.load import quiet_warnings
-from lmp.workload.model import text_part
 
 if TYPE_CHECKING:
     from lmp.pipeline.making import Making

@@ -20,8 +20,8 @@ from lmp.pipeline.module import class_of_config, origin_of
 from lmp.source.locate import locate
 from lmp.source.trees import find_trees
 from lmp.workload.base import OWN_PLACE
+from lmp.workload.hosts import config_from, host_models, takes_config
 from lmp.workload.load import load_class, quiet_warnings, use_transformers_tree
-from lmp.workload.model import config_from, host_models, takes_config
 
 if TYPE_CHECKING:
     from lmp.pipeline.module import Options

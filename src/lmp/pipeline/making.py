@@ -38,8 +38,9 @@ from lmp.workload.answers import CHOSEN
 from lmp.workload.arguments import constructor_arguments, holds_given_modules
 from lmp.workload.base import CHUNKED, Refusal, Workload, refused_by
 from lmp.workload.calls import Call
+from lmp.workload.hosts import config_from, find_host, shared_with_encoder, takes_config
 from lmp.workload.load import check_torch_file, load_class, load_own, quiet_warnings, use_transformers_tree
-from lmp.workload.model import ModelWorkload, config_from, find_host, shared_with_encoder, takes_config
+from lmp.workload.model import ModelWorkload
 from lmp.workload.results import Results
 from lmp.workload.standalone import StandaloneWorkload
 

@@ -114,8 +114,8 @@ class _Built:
 def _built(model: ModelAnalysis, options: Options) -> _Built:
     """What the class's config says, and what the model at it is made of; nothing of a class without a config."""
     from lmp.pipeline.inspecting import inspect_model
+    from lmp.workload.hosts import config_from, host_models, takes_config
     from lmp.workload.load import load_class, quiet_warnings
-    from lmp.workload.model import config_from, host_models, takes_config
 
     if model.source.distribution != "transformers":
         return _Built()

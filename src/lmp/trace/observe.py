@@ -21,7 +21,7 @@ from lmp.trace.rules import Move, Size, Tensor, smaller
 from lmp.workload.arguments import constructor_arguments
 from lmp.workload.base import RUNTIME
 from lmp.workload.calls import Call, Place
-from lmp.workload.model import STANDARD_NAMES
+from lmp.workload.configs import STANDARD_NAMES
 from lmp.workload.results import tensors_in
 
 BYTE_UNITS = ("w_bytes", "a_bytes")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,7 +22,6 @@ from lmp.formula import (
     ge,
     gt,
     le,
-    maximum,
     minimum,
     ne,
     num,
@@ -31,13 +30,14 @@ from lmp.formula import (
     to_text,
     var,
 )
+from lmp.trace.counts import in_turn, stacked, structural
 from lmp.trace.fit import Fitter, Point, Sample, negated
 from lmp.trace.interpolate import polynomial
 from lmp.trace.observe import CACHED, Item, Key, Observation, cache_argument, input_tensors, sizes_given
 from lmp.trace.rules import Size
 from lmp.trace.runs import Run, Runs
 from lmp.trace.variables import ClassVariables, renamed
-from lmp.workload.base import RUNTIME, Turn
+from lmp.workload.base import RUNTIME
 from lmp.workload.calls import Call
 
 BYTES = {"w_bytes": 3, "a_bytes": 5}
@@ -222,13 +222,13 @@ class Table:
                 runs = [run for run, point, _ in self.samples if point in points]
                 changed = {n: v for n, v in numbers.items() if any(run.numbers[n] != v for run in runs)}
                 for layers in self.runs.workload.full_layers:
-                    found.update(dict.fromkeys(_structural(layers, numbers[layers], changed, max(counts))))
-                    found.update(dict.fromkeys(_stacked(layers, column)))
+                    found.update(dict.fromkeys(structural(layers, numbers[layers], changed, max(counts))))
+                    found.update(dict.fromkeys(stacked(layers, column)))
                 if getattr(self.runs.workload, "vary", False):  # one's own layers, and loops over the tokens
                     found.update(dict.fromkeys(var(n) for n in self.runs.base))
                     found.update(dict.fromkeys(simplify(var(n) - k) for n in RUNTIME for k in (0, 1)))
             for layers, turn in self.runs.workload.turns.items() if max(counts, default=0) > 1 else ():
-                found.update(dict.fromkeys(_in_turn(layers, turn)))
+                found.update(dict.fromkeys(in_turn(layers, turn)))
         return list(found)
 
     def _interpolated(self, column: list[Sample]) -> list[Expr]:
@@ -613,59 +613,6 @@ def _insert_after(
         if old == previous:
             result[key] = item
     return result
-
-
-def _structural(name: str, few: int, changed: Mapping[str, int], most: int) -> list[Expr]:
-    """Counts that a model's structure gives: of its layers, of those before or after some layer, of every n-th.
-
-    ``few``: the number of layers in the base run; ``changed``: its values of what other runs had other values of.
-    """
-    layers = var(name)
-    small = [n for n, v in changed.items() if n not in RUNTIME and n != name and 0 < v <= max(most, few)]
-    found: list[Expr] = [layers]
-    found += [var(n) for n in small]
-    found += [minimum(layers, var(n)) for n in small]
-    found += [simplify(layers - var(n)) for n in small]
-    found += [maximum(simplify(layers - var(n)), num(0)) for n in small]
-    found += [layers // 2, (layers + 1) // 2]
-    found += [layers // var(n) for n in small]
-    found += [simplify(layers - layers // var(n)) for n in small]
-    found += [simplify(layers - k) for k in (1, 2, 3)]
-    # Every k-th layer, from the first or from the k-th on, and all the others.
-    periodic = [f for k in range(3, few + 1) for f in (layers // k, (layers + (k - 1)) // k)]
-    return [*found, *periodic, *(simplify(layers - f) for f in periodic)]
-
-
-def _stacked(name: str, column: Sequence[Sample]) -> list[Expr]:
-    """A count of layers alike in several stacks, of which some always have as many: one line through all samples.
-
-    Through three numbers of layers at least: there is a line through any two.
-    """
-    counts = {(s.point.values[name], s.value) for s in column}
-    (first, low), (last, high) = min(counts), max(counts)
-    slope, rest = divmod(high - low, last - first) if last > first else (0, 1)
-    start = low - slope * first
-    few = len({layers for layers, _ in counts}) < 3
-    if few or rest or slope <= 0 or any(count != slope * layers + start for layers, count in counts):
-        return []
-    return [simplify(slope * var(name) + start)]
-
-
-def _in_turn(name: str, turn: Turn) -> list[Expr]:
-    """Counts of the layers before kinds come in turn; of every k-th one from any layer on, with some of those before.
-
-    And of all the others.
-    """
-    layers = var(name)
-    every: list[Expr] = [num(first) for first in range(1, turn.start + 1)]
-    every += [
-        simplify((layers + more) // k + first)
-        for k in range(2, turn.period + 1)
-        if turn.period % k == 0
-        for first in sorted(range(-turn.start, turn.start + 1), key=abs)
-        for more in range(k)
-    ]
-    return [*every, *(simplify(layers - f) for f in every)]
 
 
 def _variable_order(name: str) -> tuple[int, str]:

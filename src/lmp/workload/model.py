@@ -6,8 +6,7 @@ import contextlib
 import copy
 import dataclasses
 import inspect
-import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -15,31 +14,23 @@ import torch
 from torch._guards import detect_fake_mode
 from torch.overrides import TorchFunctionMode
 
-from lmp.errors import LmpError, MissingDependency, TraceFailed, UsageError
 from lmp.workload.answers import Asked, answered
 from lmp.workload.arguments import recording
 from lmp.workload.base import CHUNKED, Refusal, Turn, Variable, refusal
-from lmp.workload.failures import failure_of, missing_package
+from lmp.workload.configs import (
+    LAYERS,
+    STANDARD_NAMES,
+    config_variables,
+    cut_lists,
+    layer_lists,
+    lists_by_rule,
+    text_part,
+)
+from lmp.workload.failures import failure_of
 from lmp.workload.kinds import kind_of, kinds_of, own_factors, own_indices, turn_of
-from lmp.workload.model_inputs import Inputs, has_decoder_inputs
+from lmp.workload.model_inputs import Inputs
 from lmp.workload.shapes import ENCODER_LENGTH
 from lmp.workload.standalone import no_initialisation
-
-STANDARD_NAMES = {"num_attention_heads": "num_heads"}
-"""The contract's names where they differ from transformers' standard ones."""
-
-
-def takes_config(cls: type[Any]) -> bool:
-    """Whether the constructor's signature asks for a config: then the class is run inside a model."""
-    from transformers import PreTrainedConfig
-
-    for parameter in inspect.signature(cls.__init__).parameters.values():
-        annotation = parameter.annotation
-        if isinstance(annotation, type) and issubclass(annotation, PreTrainedConfig):
-            return True
-        if parameter.name == "config" or "Config" in str(annotation):
-            return True
-    return False
 
 
 class ModelWorkload:
@@ -126,9 +117,9 @@ class ModelWorkload:
             # A symbolic number of layers stands for that of the hints.
             layers = layers if isinstance(layers, int) else self.defaults[LAYERS]
             if layers == len(self._chosen):
-                _cut_lists(part, full, self._chosen)
+                cut_lists(part, full, self._chosen)
             elif layers != full and not self._apply_rule(part, full, layers):
-                _cut_lists(part, full, [i % full for i in range(layers)])
+                cut_lists(part, full, [i % full for i in range(layers)])
         aliases = dict(getattr(part, "attribute_map", {}) or {})
         for name, variable in self.variables.items():
             attribute = variable.path.rpartition(".")[2]
@@ -161,8 +152,8 @@ class ModelWorkload:
         A list that the config states itself is no rule: what transformers makes for all layers must be what it has.
         """
         if self._has_rule is None:
-            self._has_rule = _lists_by_rule(self.config, full) == _layer_lists(text_part(self.config)[0], full)
-        made = _lists_by_rule(self.config, layers) if self._has_rule else None
+            self._has_rule = lists_by_rule(self.config, full) == layer_lists(text_part(self.config)[0], full)
+        made = lists_by_rule(self.config, layers) if self._has_rule else None
         for name, value in (made or {}).items():
             object.__setattr__(part, name, value)
         return made is not None
@@ -390,8 +381,6 @@ class ModelWorkload:
             return {}  # a count that cannot be changed by itself stays as it is
 
 
-LAYERS = "num_hidden_layers"
-
 PREFILL = "prefill"
 
 CACHE = "past_key_values"
@@ -468,192 +457,3 @@ def _longer(few: int, full: int) -> Iterator[int]:
         yield few
         few += max(1, few // 2)
     yield full
-
-
-def _layer_lists(config: Any, layers: int) -> dict[str, Any]:
-    """A config's lists of one entry a layer."""
-    return {n: list(v) for n, v in vars(config).items() if isinstance(v, (list, tuple)) and len(v) == layers}
-
-
-def _lists_by_rule(config: Any, layers: int) -> dict[str, Any] | None:
-    """The per-layer lists that transformers makes for so many layers where none are stated; None where it cannot."""
-    part, _ = text_part(config)
-    own = (getattr(part, "attribute_map", {}) or {}).get(LAYERS, LAYERS)
-    stated = part.to_dict()
-    full = stated.get(own)
-    if not isinstance(full, int):
-        return None
-    for name in _layer_lists(part, full):
-        stated.pop(name, None)
-    try:
-        made = _layer_lists(type(part).from_dict({**stated, own: layers}), layers)
-    except Exception:
-        return None
-    # A rule that makes no list of so many entries is none for so many layers.
-    return made if made.keys() >= _layer_lists(part, full).keys() else None
-
-
-def _cut_lists(config: Any, full: int, chosen: Sequence[int]) -> None:
-    """Leave the entries of the chosen layers in a config's lists of one entry a layer, and what follows from them."""
-    cut = {n: [v[index] for index in chosen] for n, v in _layer_lists(config, full).items()}
-    for name, value in {**_following(config, cut), **cut}.items():
-        object.__setattr__(config, name, value)
-
-
-def _following(config: Any, cut: Mapping[str, list[Any]]) -> dict[str, Any]:
-    """Lists that a config makes of others (the places of one kind of layer), as it makes them of shorter ones."""
-    fields = getattr(type(config), "__dataclass_fields__", {})
-    stated = {n: v for n, v in config.to_dict().items() if n in fields}
-    made = {n: v for n, v in vars(config).items() if isinstance(v, (list, tuple)) and n not in fields and n not in cut}
-    if not made:
-        return {}
-    try:
-        short = type(config).from_dict({**stated, **{n: v for n, v in cut.items() if n in fields}})
-    except Exception:
-        return {}
-    return {n: v for n in made if isinstance(v := getattr(short, n, None), (list, tuple))}
-
-
-def text_part(config: Any) -> tuple[Any, str]:
-    """The part of a config that the text model is built from, and its name in it ("" where that is the whole)."""
-    part = config.get_text_config()
-    if part is config:
-        return config, ""
-    return part, next((name for name, value in vars(config).items() if value is part), "")
-
-
-def config_variables(config: Any) -> dict[str, Variable]:
-    """The integers of the config's text part under their canonical names (attribute_map, then the contract's own)."""
-    part, prefix = text_part(config)
-    canonical = {own: standard for standard, own in (getattr(part, "attribute_map", {}) or {}).items()}
-    found = {}
-    for attribute, value in vars(part).items():
-        # Token ids, booleans and switches that are off (0) are no sizes; private attributes belong to transformers.
-        if (
-            type(value) is not int
-            or value <= 0
-            or attribute.startswith("_")
-            or attribute.endswith(("token_id", "token_ids"))
-        ):
-            continue
-        standard = canonical.get(attribute, attribute)
-        name = STANDARD_NAMES.get(standard, standard)
-        found[name] = Variable(name, ".".join(filter(None, ("config", prefix, standard))), value)
-    layers = getattr(part, LAYERS, None)
-    if type(layers) is int and LAYERS not in found:
-        found[LAYERS] = Variable(LAYERS, ".".join(filter(None, ("config", prefix, LAYERS))), layers)
-    return found
-
-
-def host_models(cls: type[Any]) -> Iterator[type[Any]]:
-    """Models that the class may be run in: those of its own file, in its order (smaller ones come first there).
-
-    A class that an encoder and a decoder share is run where both run; any other model is run by itself.
-    """
-    from transformers import PreTrainedModel
-
-    defined: list[Any] = list(vars(sys.modules[cls.__module__]).values())
-    models = [
-        candidate
-        for candidate in defined
-        if isinstance(candidate, type)
-        and issubclass(candidate, PreTrainedModel)
-        and candidate.__module__ == cls.__module__
-        and getattr(candidate, "config_class", None) is not None
-    ]
-    if issubclass(cls, PreTrainedModel):
-        both = [] if has_decoder_inputs(cls) else list(filter(has_decoder_inputs, models))
-        yield from (*both, cls)
-        return
-    yield from sorted(models, key=lambda model: not has_decoder_inputs(model))
-
-
-def shared_with_encoder(cls: type[Any]) -> bool:
-    """Whether a model of the class's file runs an encoder and a decoder."""
-    return any(map(has_decoder_inputs, host_models(cls)))
-
-
-def config_from(cls: type[Any], content: dict[str, Any]) -> Any:
-    """The config that a config.json holds, for the models of the class's file.
-
-    That is the whole of it where its ``model_type`` is that of a model there; else the part of it that is, as a
-    ``text_config``; else the whole again where one of its ``architectures`` is defined there. Raises UsageError when
-    it is another model's, cannot be used, or contradicts itself.
-    """
-    hosts = list(host_models(cls))
-    wholes = [h for h in hosts if h.config_class.model_type == content.get("model_type")]
-    if wholes:
-        return _config_of_class(wholes[0].config_class, content)
-    parts = [part for part in content.values() if isinstance(part, dict) and "model_type" in part]
-    for host in hosts:
-        for part in parts:
-            if host.config_class.model_type == part["model_type"]:
-                return _config_of_class(host.config_class, part)
-    architectures = content.get("architectures") or []
-    for host in hosts:
-        if any(getattr(sys.modules[cls.__module__], str(name), None) is host for name in architectures):
-            return _config_of_class(host.config_class, content)
-    types = ", ".join(sorted({str(h.config_class.model_type) for h in hosts})) or "no model"
-    raise UsageError(
-        f"the config is of model_type {content.get('model_type')!r}, but {cls.__name__} belongs to {types}.\n"
-        "Give the config of a model of that type."
-    )
-
-
-def _config_of_class(config_class: Any, content: dict[str, Any]) -> Any:
-    from lmp.workload.contradictions import contradiction
-
-    try:
-        config = config_class.from_dict(content)
-    except Exception as error:
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        # Validators say first who they are, and then what they found.
-        why = " ".join(lines[:2]) or type(error).__name__
-        raise UsageError(f"the config cannot be used for {config_class.__name__}: {why}") from error
-    wrong = contradiction(config, content)
-    if wrong is not None:
-        raise UsageError(f"the config contradicts itself: {wrong}\ncorrect it, and run again")
-    return config
-
-
-def find_host(
-    cls: type[Any],
-    config: Any = None,
-    unfit: dict[Any, Exception] | None = None,
-    model: type[Any] | None = None,
-    **options: Any,
-) -> ModelWorkload:
-    """The smallest model of the class's file that contains an instance of it; where one is given, that ``model``.
-
-    ``unfit`` remembers the models that do not run with this config: finding that out takes long.
-    Raises TraceFailed when no model of that file does, with what was tried.
-    """
-    tried = []
-    first: Exception | None = None
-    unfit = unfit if unfit is not None else {}
-    for model_class in host_models(cls) if model is None else (model,):
-        try:
-            if (model_class, type(config)) in unfit:
-                raise unfit[model_class, type(config)]
-            own = copy.deepcopy(config) if config is not None else model_class.config_class()
-            workload = ModelWorkload(model_class, own, **options)
-            model = workload.build(workload.defaults)
-        except LmpError:
-            raise
-        except Exception as error:
-            first, unfit[model_class, type(config)] = first or error, error
-            tried.append(
-                f"{model_class.__name__}: {str(error).splitlines()[0] if str(error) else type(error).__name__}"
-            )
-            continue
-        if any(type(module) is cls for module in model.modules()):
-            return workload
-        tried.append(f"{model_class.__name__}: has no {cls.__name__} in it with this config")
-    package = missing_package(first)
-    if package is not None:
-        raise MissingDependency(
-            f"{cls.__name__} needs the package {package}, which is not installed.", package
-        ) from first
-    raise TraceFailed(
-        f"no model of {cls.__module__} can be run with a {cls.__name__} in it.\n" + "; ".join(tried or ["none defined"])
-    ) from first

@@ -73,8 +73,8 @@ def test_anything_can_be_sorted(error: BaseException) -> None:
 def test_a_model_whose_package_is_missing_says_which(transformers_tree: Path) -> None:
     if importlib.util.find_spec("timm"):
         pytest.skip("timm is installed")
+    from lmp.workload.hosts import find_host
     from lmp.workload.load import load_class
-    from lmp.workload.model import find_host
 
     with pytest.raises(MissingDependency) as caught:
         find_host(load_class("transformers.models.gemma3n.modeling_gemma3n.Gemma3nForConditionalGeneration"))

@@ -1,0 +1,88 @@
+"""The config of a model: which part of it its text model has, its integers, and its lists of one entry a layer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from lmp.workload.base import Variable
+
+LAYERS = "num_hidden_layers"
+
+STANDARD_NAMES = {"num_attention_heads": "num_heads"}
+"""The contract's names where they differ from transformers' standard ones."""
+
+
+def text_part(config: Any) -> tuple[Any, str]:
+    """The part of a config that the text model is built from, and its name in it ("" where that is the whole)."""
+    part = config.get_text_config()
+    if part is config:
+        return config, ""
+    return part, next((name for name, value in vars(config).items() if value is part), "")
+
+
+def config_variables(config: Any) -> dict[str, Variable]:
+    """The integers of the config's text part under their canonical names (attribute_map, then the contract's own)."""
+    part, prefix = text_part(config)
+    canonical = {own: standard for standard, own in (getattr(part, "attribute_map", {}) or {}).items()}
+    found = {}
+    for attribute, value in vars(part).items():
+        # Token ids, booleans and switches that are off (0) are no sizes; private attributes belong to transformers.
+        if (
+            type(value) is not int
+            or value <= 0
+            or attribute.startswith("_")
+            or attribute.endswith(("token_id", "token_ids"))
+        ):
+            continue
+        standard = canonical.get(attribute, attribute)
+        name = STANDARD_NAMES.get(standard, standard)
+        found[name] = Variable(name, ".".join(filter(None, ("config", prefix, standard))), value)
+    layers = getattr(part, LAYERS, None)
+    if type(layers) is int and LAYERS not in found:
+        found[LAYERS] = Variable(LAYERS, ".".join(filter(None, ("config", prefix, LAYERS))), layers)
+    return found
+
+
+def layer_lists(config: Any, layers: int) -> dict[str, Any]:
+    """A config's lists of one entry a layer."""
+    return {n: list(v) for n, v in vars(config).items() if isinstance(v, (list, tuple)) and len(v) == layers}
+
+
+def lists_by_rule(config: Any, layers: int) -> dict[str, Any] | None:
+    """The per-layer lists that transformers makes for so many layers where none are stated; None where it cannot."""
+    part, _ = text_part(config)
+    own = (getattr(part, "attribute_map", {}) or {}).get(LAYERS, LAYERS)
+    stated = part.to_dict()
+    full = stated.get(own)
+    if not isinstance(full, int):
+        return None
+    for name in layer_lists(part, full):
+        stated.pop(name, None)
+    try:
+        made = layer_lists(type(part).from_dict({**stated, own: layers}), layers)
+    except Exception:
+        return None
+    # A rule that makes no list of so many entries is none for so many layers.
+    return made if made.keys() >= layer_lists(part, full).keys() else None
+
+
+def cut_lists(config: Any, full: int, chosen: Sequence[int]) -> None:
+    """Leave the entries of the chosen layers in a config's lists of one entry a layer, and what follows from them."""
+    cut = {n: [v[index] for index in chosen] for n, v in layer_lists(config, full).items()}
+    for name, value in {**_following(config, cut), **cut}.items():
+        object.__setattr__(config, name, value)
+
+
+def _following(config: Any, cut: Mapping[str, list[Any]]) -> dict[str, Any]:
+    """Lists that a config makes of others (the places of one kind of layer), as it makes them of shorter ones."""
+    fields = getattr(type(config), "__dataclass_fields__", {})
+    stated = {n: v for n, v in config.to_dict().items() if n in fields}
+    made = {n: v for n, v in vars(config).items() if isinstance(v, (list, tuple)) and n not in fields and n not in cut}
+    if not made:
+        return {}
+    try:
+        short = type(config).from_dict({**stated, **{n: v for n, v in cut.items() if n in fields}})
+    except Exception:
+        return {}
+    return {n: v for n in made if isinstance(v := getattr(short, n, None), (list, tuple))}
