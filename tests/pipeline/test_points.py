@@ -88,23 +88,41 @@ def test_a_model_without_a_cache_is_looked_at_with_more_layers() -> None:
     points = held_out_points(without_cache("group", {"width": 8}))
     found = {label: {(v["seq_len"], v["num_hidden_layers"]) for at, v in points if at == label} for label, _ in points}
     # 150 tokens in a long prefill; other configs have one layer more than the one that is left
-    own = {"": {(11, 1), (9, 1), (1, 1)}, "long prefill": {(150, 1)}, "more layers": {(4, 4)}}
+    more = {(4, 4), (5, 4), (1, 4)}
+    own = {"": {(11, 1), (9, 1), (1, 1)}, "long prefill": {(150, 1)}, "more layers": more}
     assert found == {**own, "other sizes": {(11, 2), (9, 2), (1, 2)}}
+
+
+def test_a_model_with_a_cache_is_looked_at_with_more_layers_in_every_phase() -> None:
+    made = without_cache("group", {"sliding_window": 16})
+    made.has_cache = True
+    found = {(v["batch_size"] > 1, v["seq_len"] > 1, v["cache_len"]) for _, v in held_out_points(made) if layered(v)}
+    # one and several sequences, in prefill, decode and chunked prefill; 16 + 17 cached tokens are beyond the window
+    assert {(several, new, cached > 0) for several, new, cached in found} >= {
+        *((several, True, False) for several in (True, False)),
+        *((several, new, True) for several in (True, False) for new in (True, False)),
+    }
+    assert (True, False, 33) in found
+
+
+def layered(values: dict[str, int]) -> bool:
+    return values["num_hidden_layers"] == 4
 
 
 def test_layers_of_several_kinds_are_looked_at_in_full() -> None:
     for cached, label in ((False, "all layers"), (True, "prefill, all layers")):
         made = without_cache("group", {"width": 8})
         made.has_cache, made.hints = cached, {**made.hints, "num_hidden_layers": 2}
-        assert [v["num_hidden_layers"] for at, v in held_out_points(made) if at == label] == [24]
+        assert [v["num_hidden_layers"] for at, v in held_out_points(made) if at == label] == [24] * (1 if cached else 3)
 
 
 def test_pooled_tokens_are_several_wherever_layers_are_counted() -> None:
     points = held_out_points(without_cache("group", {"group": 4}))
     lengths = [(label, v["seq_len"], v["group"]) for label, v in points]
     # groups of 4: 47 tokens are eleven and a rest; a group of 8 by another config is more than a single one of 4
-    assert lengths[:5] == [("", 47, 4), ("", 36, 4), ("", 4, 4), ("long prefill", 150, 4), ("more layers", 16, 4)]
-    assert lengths[5:] == [("other sizes", 47, 8), ("other sizes", 36, 8), ("other sizes", 12, 8)]
+    assert lengths[:4] == [("", 47, 4), ("", 36, 4), ("", 4, 4), ("long prefill", 150, 4)]
+    assert lengths[4:7] == [("more layers", 16, 4), ("more layers", 20, 4), ("more layers", 4, 4)]
+    assert lengths[7:] == [("other sizes", 47, 8), ("other sizes", 36, 8), ("other sizes", 12, 8)]
 
 
 def test_a_value_that_decides_on_modules_is_structural() -> None:

@@ -215,6 +215,36 @@ def test_what_a_call_assumes_is_asked_of_a_module_for_any_sizes() -> None:
     assert [to_text(c) for c in deriver._inherited(derived)] == ["{steps} + 1 > 1"]  # type: ignore[arg-type]
 
 
+def test_what_filling_a_cache_made_of_weights_are_weights(workload: ModelWorkload, root: str) -> None:
+    # CTRL's first call converts its table of positions, which is a weight all the same where later calls look it up.
+    point = {**workload.hints, "batch_size": 2, "seq_len": 1}
+    for cached, unit in ((0, "a_bytes"), (7, "w_bytes")):
+        recording = Runs(workload, root).run({**point, "cache_len": cached}, symbolic=False).recording
+        (index,) = (e.operator for e in recording.operators if e.operator.name == "index")
+        assert index.inputs[0].unit == unit
+
+
+def test_what_one_phase_alone_runs_is_counted_by_layers_too(
+    workload: ModelWorkload, root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from transformers.models.ctrl import modeling_ctrl
+
+    # An operator that each layer runs for one sequence alone. No file is read: its name tells where the code belongs.
+    text = "def forward(self, v, *a, **k):\n    return original(self, v.sin() if len(v) == 1 else v, *a, **k)\n"
+    names: dict[str, Any] = {"original": modeling_ctrl.MultiHeadAttention.forward}
+    exec(compile(text, f"{root}models/ctrl/made_up.py", "exec"), names)
+    monkeypatch.setattr(modeling_ctrl.MultiHeadAttention, "forward", names["forward"])
+    deriver = Deriver(workload, root)
+    model = "transformers.models.ctrl.modeling_ctrl.CTRLModel"
+    deriver.runs.start(model)
+    deriver.runs.explore_layers()
+    deriver.nameless |= {call.class_path for call in deriver.runs.symbolic[0].recording.calls} - {model}
+    count = next(f["count"] for i, f in deriver.derive(model).items if i.key.name == "sin")
+    # The config has 2 layers alike, of which one is run where formulas are looked for: 7 run it 7 times.
+    for phase in ({"seq_len": 5, "cache_len": 0}, {"seq_len": 1, "cache_len": 9}):
+        assert evaluate(count, {"batch_size": 1, "num_hidden_layers": 7, **phase}) == 7
+
+
 def test_a_part_that_a_module_has_not_is_a_refusal_and_one_that_lmp_has_not_is_a_mistake(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

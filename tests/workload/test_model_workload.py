@@ -195,3 +195,12 @@ def make_other(tmp_path: Path) -> Callable[[], Path]:
         return tmp_path
 
     return make
+
+
+def test_a_model_that_was_tried_is_as_new() -> None:
+    from transformers import CTRLConfig, CTRLLMHeadModel
+
+    config = CTRLConfig(n_embd=16, n_layer=2, n_head=2, dff=24, vocab_size=64, n_positions=64)
+    workload = ModelWorkload(CTRLLMHeadModel, config)
+    # Its first call converts the table of positions to bfloat16, and keeps that.
+    assert workload.build(workload.defaults).transformer.pos_encoding.dtype == torch.float32

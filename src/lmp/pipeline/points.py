@@ -14,6 +14,16 @@ FACTORS = (8, 2, 4, 16)
 LONG = (2, 150, 0)
 """A prefill of more tokens than a small chunk or window; a model may have fewer positions."""
 
+LAYERED = {
+    "prefill": (2, 4, 0),
+    "prefill of one sequence": (1, 6, 0),
+    "decode": (2, 1, 8),
+    "decode of one sequence": (1, 1, 12),
+    "chunked prefill": (2, 3, 5),
+    "chunked prefill of one sequence": (1, 4, 3),
+}
+"""Where a model is looked at with more layers."""
+
 MAY_BE_REFUSED = LONG_PREFILL, MORE = "long prefill", "more layers"
 """How labels end of points at which the config's own model need not run."""
 
@@ -51,7 +61,8 @@ def held_out_points(workload: Workload, held: Collection[str] = ()) -> list[tupl
         labelled = [("", own, shape) for shape in shapes]
         if workload.has_tokens:
             labelled.append((LONG_PREFILL, own, LONG))
-        labelled += [(label, values, (2, 4 * few, 0)) for label, values in _with_more_layers(workload)]
+        layered = [(2, 4 * few, 0), (1, 5 * few, 0), *([(2, few, 0)] if workload.has_tokens else [])]
+        labelled += [(label, values, s) for label, values in _with_more_layers(workload) for s in layered]
         # Groups may be larger there, and so many tokens fewer than one of them.
         labelled += [(OTHER_SIZES, other, s if _runs(workload, other, s) else (s[0], 3 * few, 0)) for s in shapes]
         labelled += [(OTHER_FLAGS, values, (3, 9 * few, 0)) for values in _flag_settings(workload, other)]
@@ -67,7 +78,12 @@ def held_out_points(workload: Workload, held: Collection[str] = ()) -> list[tupl
         _point(f"decode, {OTHER_CONFIG}", other, (1, 1, 23)),
         _point(f"chunked prefill, {OTHER_CONFIG}", other, (3, 8, 19)),
     ]
-    points += [_point(f"prefill, {label}", values, (2, 4, 0)) for label, values in _with_more_layers(workload)]
+    # What runs in one phase alone runs in each layer, or once: only more layers tell.
+    points += [
+        _point(f"{phase}, {label}", values, shape)
+        for label, values in _with_more_layers(workload)
+        for phase, shape in LAYERED.items()
+    ]
     equal = equalised(workload, held)
     points += [
         _point(f"chunked prefill, {OTHER_RATIOS}", equal, (2, 7, 15)),
@@ -83,6 +99,8 @@ def held_out_points(workload: Workload, held: Collection[str] = ()) -> list[tupl
         for name, values in (("", equal), *((f"one {name}, ", values) for name, values in ones)):
             label = f"chunked prefill beyond the window, {name}{OTHER_RATIOS}"
             points.append(_point(label, values, (2, 4, values[window_name] + 7)))
+        for label, values in _with_more_layers(workload):
+            points.append(_point(f"decode beyond the window, {label}", values, (2, 1, window + 17)))
         points += [
             _point("prefill beyond the window", own, (2, window + 11, 0)),
             _point("prefill of a window", own, (2, window, 0)),

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 
 from lmp.errors import TraceFailed
@@ -33,6 +34,7 @@ from lmp.trace.observe import (
     CallSite,
     Interface,
     Item,
+    Key,
     Observation,
     Observer,
     cache_argument,
@@ -100,6 +102,8 @@ class Deriver:
             for _ in range(MAX_SYMBOLIC_RUNS):
                 if self._find_written_out(class_path):
                     self._observed = {}
+                if counts:
+                    self._see_more_layers(class_path, observe, all_layers)
                 table = Table(class_path, self.runs, observe, variables, all_layers, measured)
                 contradiction = table.contradiction()
                 if contradiction is None:
@@ -128,6 +132,8 @@ class Deriver:
             return table.derived(self._degenerate if not measured else lambda table, items: [])
 
         counts = bool(self.workload.stacks) and self.runs.holds_layers(class_path)
+        if counts:
+            self.runs.explore_layers_in_phases()
         derived: Derived | None = None
         first: TraceFailed | None = None
         for all_layers, measured in ((False, False), (True, False), (False, True), (True, True)):
@@ -151,6 +157,28 @@ class Deriver:
             derived = dataclasses.replace(derived, assumptions=list(assumptions))
         self.interfaces[class_path] = derived.parameters
         return derived
+
+    def _see_more_layers(self, class_path: str, observe: Callable[[Run], list[Observation]], all_layers: bool) -> None:
+        """Run with other numbers of layers where something runs that was seen with too few of them.
+
+        A mask that is made beyond a window only, or what runs for one sequence only: seen with one number of layers,
+        it is run once, and nothing tells that from once in each of them.
+        """
+        full = self.workload.full_layers
+        for name in full:
+            looked_at: set[Run] = set()
+            while True:
+                met: dict[Key, dict[Run, int]] = {}
+                for run in self.runs.shown(class_path):
+                    for key, count in _counts(observe(run)).items():
+                        met.setdefault(key, {})[run] = count
+                lacking = [runs for runs in met.values() if _lacks(runs, name, full if all_layers else {})]
+                shown = Counter(run for runs in lacking for run in runs if run not in looked_at)
+                if not shown:
+                    break
+                run = shown.most_common(1)[0][0]
+                if not self.runs.explore_other_layers(run, name, all_layers):
+                    looked_at.add(run)
 
     def compulsory_holds(self, derived: Derived, points: Iterable[Mapping[str, int]]) -> bool:
         """Whether compulsory traffic is what the runs at these points show, where they can run."""
@@ -321,3 +349,22 @@ class Deriver:
 
     def _observer(self, run: Run) -> Observer:
         return Observer(run.recording, run.values, run.size, self.interfaces, self.ranks, self.written_out)
+
+
+def _counts(observed: Iterable[Observation]) -> Counter[Key]:
+    """How often each operator, and each call of a module, is run in calls of a class."""
+    found: Counter[Key] = Counter()
+    for observation in observed:
+        for (key, _), item in observation.items.items():
+            found[key] += item.count
+    return found
+
+
+def _lacks(runs: Mapping[Run, int], name: str, full: Mapping[str, int]) -> bool:
+    """Whether a number of layers is missing to tell how often something is run: the ``full`` one where that is asked
+    for, else two; three where it is not run equally often with both, as there is a line through any two.
+    """
+    if full:
+        return not any(all(run.numbers[n] == layers for n, layers in full.items()) for run in runs)
+    seen = {run.numbers[name] for run in runs}
+    return len(seen) < (2 if len(set(runs.values())) == 1 else 3)

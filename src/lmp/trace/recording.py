@@ -88,10 +88,10 @@ class Recorder:
         """Runs an operator."""
         self.tracker = CallTracker(module, on_enter=self._entered)
         self._order = 0
-        # Tensors are kept alive while recording, so that no identity is given out twice: also the module's own, which
-        # it may replace while it runs.
-        self._kept = [*module.parameters(), *module.buffers()]
-        self._weights = {_storage(t) for t in self._kept}
+        self._module = module
+        self._kept: list[torch.Tensor] = []
+        """Tensors are kept alive while recording, so that no identity is given out twice."""
+        self._weights: set[int] = set()
         self.given: dict[int, torch.SymInt] = {}
         """Symbolic sizes that the function being called was given, by their numbers."""
         self.stands_for: dict[int, torch.Tensor] = {}
@@ -104,6 +104,9 @@ class Recorder:
         self._dispatch_mode = _Dispatch(self)
 
     def __enter__(self) -> Recorder:
+        # Those that the module has now, and may replace while it runs: filling a cache may have replaced some.
+        self._kept = [*self._module.parameters(), *self._module.buffers()]
+        self._weights = {_storage(t) for t in self._kept}
         self.tracker.__enter__()
         self._function_mode.__enter__()
         self._dispatch_mode.__enter__()

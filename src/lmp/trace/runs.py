@@ -41,6 +41,9 @@ NEW_TOKENS = 5
 MAX_SETTINGS = 16
 """Combinations of config values under which paths are looked for."""
 
+MORE_LAYERS = 5
+"""So many more than the fewest are looked at in every phase."""
+
 PAIRS = ((2, 5, 7), (2, 1, 0), (1, 5, 0), (1, 1, 7))
 """Batch, new and cached tokens: one and several, none and some, each two of them in every combination."""
 
@@ -330,6 +333,26 @@ class Runs:
             small = [n for n in self.base if 0 < start[n] <= layers and n not in self.workload.full_layers]
             tries = [(n, other) for n in small for other in (layers - 2, layers + 2) if other > 0]
             self.explore({**start, name: layers, n: other} for n, other in tries)
+
+    def explore_layers_in_phases(self) -> None:
+        """Points with more layers in every phase: what a layer runs in one phase alone is counted by layers too."""
+        for name in self.workload.full_layers:
+            self.explore(self._corners({name: self._fewest(name) + MORE_LAYERS}))
+
+    def explore_other_layers(self, run: Run, name: str, all_layers: bool) -> bool:
+        """The point of a run with other numbers of layers, or with all; whether there is one more that runs there."""
+        few, full = self._fewest(name), self.workload.full_layers[name]
+        tries = dict.fromkeys((few + MORE_LAYERS, *([full] if few > 1 else []), few + 1, few + 2, full))
+        changes = [dict(self.workload.full_layers)] if all_layers else [{name: layers} for layers in tries]
+        return any(self._explore_new({**run.numbers, **change}) for change in changes)
+
+    def _explore_new(self, point: dict[str, int]) -> bool:
+        before = len(self.concrete)
+        return self.explore([point]) and len(self.concrete) > before
+
+    def _fewest(self, name: str) -> int:
+        """So few layers that there is one of each kind, where they stand as in the model."""
+        return self.workload.in_order.get(name, self.base[name])
 
     def explore_all_layers(self) -> None:
         """Points in every phase with all layers, where no formula says how many there are of each kind."""

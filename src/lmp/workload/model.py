@@ -165,9 +165,8 @@ class ModelWorkload:
         observer: AbstractContextManager[Any],
         before: AbstractContextManager[Any] | None = None,
     ) -> None:
-        state = _state(module) if self._keeps(module) else None
         # Some models make modules in forward(): filling their weights is no work of it.
-        with torch.no_grad(), no_initialisation(), answered(self.asked, self.chosen):
+        with self._as_built(module), torch.no_grad(), no_initialisation(), answered(self.asked, self.chosen):
             past: dict[str, Any] = {}
             cached = values["cache_len"]
             if not (isinstance(cached, int) and cached == 0):
@@ -178,9 +177,16 @@ class ModelWorkload:
             extra = {"use_cache": True} if self.has_cache else {}
             with observer, self.inputs.place():
                 module(**given, **past, **extra)
-        if state is not None and _state(module) != state:
-            # A model that remembers what it was called with is another one afterwards.
-            self._built = {own: kept for own, kept in self._built.items() if kept is not module}
+
+    @contextlib.contextmanager
+    def _as_built(self, module: torch.nn.Module) -> Iterator[None]:
+        """A model that remembers what it was called with here is another one afterwards: it is kept no more."""
+        state = _state(module) if self._keeps(module) else None
+        try:
+            yield
+        finally:
+            if state is not None and _state(module) != state:
+                self._built = {own: kept for own, kept in self._built.items() if kept is not module}
 
     def _keeps(self, module: torch.nn.Module) -> bool:
         return any(module is kept for kept in self._built.values())
@@ -211,7 +217,7 @@ class ModelWorkload:
         asked = "use_cache" in parameters or (others and CACHE in parameters)
         extra = {"use_cache": True} if asked else {}
         model, point = self.build(self.defaults), {**self.defaults, "batch_size": 1, "seq_len": tokens}
-        with torch.no_grad(), answered(self.asked, self.chosen):
+        with self._as_built(model), torch.no_grad(), answered(self.asked, self.chosen):
             try:
                 output = self.inputs.choose(lambda given: model(**given, **extra), point)
             except (TypeError, ValueError) as error:
