@@ -1,0 +1,149 @@
+"""Holds the models that `lmp zoo` verified against execution once more: with all their layers, in every phase.
+
+    .venv/bin/python benchmarks/zoo_all_layers.py [--summary FILE] [--results DIR] [--jobs N] [FAMILY...]
+
+For each verified entry of the summary the stored model is evaluated, and the model is run on the meta device as its
+config has it: FLOPs, bytes read and bytes written must be what the judge's counter counts in the whole run, and matmul
+FLOPs what torch's counter says. Points are not those of the judge. Ends with 1 where anything differs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import signal
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from lmp.errors import LmpError
+from lmp.expand.numbers import ModelNumbers
+from lmp.expand.point import point
+from lmp.pipeline.making import Making
+from lmp.pipeline.module import Options, Session
+from lmp.pipeline.zoo.entries import read_summary
+from lmp.pipeline.zoo.requests import FOLDER
+from lmp.records import ZooEntry
+from lmp.source.trees import find_trees
+from lmp.store.results import Store
+from lmp.verify.judge import observe
+from lmp.workload.load import quiet_warnings, use_transformers_tree
+
+SHAPES = ((1, 11, 0), (2, 7, 0), (1, 1, 9), (2, 1, 9), (1, 5, 9), (2, 5, 9), (1, 1, 0))
+"""Batch, new and cached tokens: one and several of each."""
+
+BYTES = ((2, 2), (3, 5))
+"""Of an element of the weights and of the activations; unequal ones tell the two apart."""
+
+SECONDS = 300
+"""That a family may take."""
+
+
+@dataclass
+class Held:
+    """What became of one family."""
+
+    family: str
+    equal: int = 0
+    differences: list[str] = field(default_factory=list)
+    passed_over: list[str] = field(default_factory=list)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("families", nargs="*")
+    parser.add_argument("--summary", type=Path, default=Path("reports/zoo/causal-lm.json"))
+    parser.add_argument("--results", type=Path, default=Path("analysis_results"))
+    parser.add_argument("--jobs", type=int, default=2)
+    given = parser.parse_args()
+    entries = [e for e in read_summary(given.summary).entries if e.status == "verified"]
+    entries = [e for e in entries if not given.families or e.family in given.families]
+    use_transformers_tree(find_trees().need("transformers").package_dir.parent)
+    found: list[Held] = []
+    # A process of its own for each: what one model leaves in memory is gone with it.
+    with multiprocessing.get_context("fork").Pool(given.jobs, maxtasksperchild=1) as pool:
+        for held in pool.imap_unordered(_held, [(entry, given.results) for entry in entries]):
+            found.append(held)
+            said = "; ".join([*held.differences[:2], *held.passed_over[:2]])
+            print(
+                f"{len(found)} of {len(entries)}: {held.family}: {held.equal} equal{said and ', ' + said}", flush=True
+            )
+    wrong = sorted(h.family for h in found if h.differences)
+    print(f"{len(found) - len(wrong)} of {len(found)} families equal at {sum(h.equal for h in found)} points")
+    print(f"different: {', '.join(wrong)}" if wrong else "none is different")
+    return 1 if wrong else 0
+
+
+def _held(task: tuple[ZooEntry, Path]) -> Held:
+    entry, results = task
+    held = Held(entry.family)
+    signal.alarm(SECONDS)
+    signal.signal(signal.SIGALRM, _too_long)
+    try:
+        with quiet_warnings():
+            _hold(entry, results, held)
+    except Exception as error:
+        held.passed_over.append(f"{type(error).__name__}: {error}")
+    finally:
+        signal.alarm(0)
+    return held
+
+
+def _too_long(*_: object) -> None:
+    raise TimeoutError(f"it took more than {SECONDS} s")
+
+
+def _hold(entry: ZooEntry, results: Path, held: Held) -> None:
+    file = results / FOLDER / "configs" / entry.task / f"{entry.family}.json"
+    config = None if entry.config == "default" else file
+    dtype = "float32" if any(a.startswith("dtype = float32") for a in entry.adjustments) else "bfloat16"
+    model = Store(results).load_model(entry.class_name, entry.config)
+    if model is None:
+        raise LookupError(f"no model is stored in {results}")
+    session = Session(Options(results=results, dtype=dtype, config_file=config), lambda *_: None)
+    workload = Making(session, session.locate(entry.class_name)).workload
+    numbers = ModelNumbers(model)
+    for shape in SHAPES:
+        if shape[2] and not workload.has_cache:
+            continue
+        tokens = max(shape[1], workload.fewest_tokens)
+        values = {**workload.hints, **workload.full_layers}
+        values |= {"batch_size": shape[0], "seq_len": tokens, "cache_len": shape[2]}
+        try:
+            run = observe(workload, values)
+        except Exception as error:
+            held.passed_over.append(f"{shape} does not run: {type(error).__name__}")
+            continue
+        for weight, activation in BYTES:
+            sizes = {**values, "w_bytes": weight, "a_bytes": activation}
+            claimed = _claimed(numbers, sizes)
+            if claimed is None:
+                held.passed_over.append(f"{shape} is outside the assumptions")
+                break
+            counted = [
+                sum(c.flops for c in run.counts),
+                run.flop_counter,
+                sum(c.read.bytes(weight, activation) for c in run.counts),
+                sum(c.write.bytes(weight, activation) for c in run.counts),
+            ]
+            held.equal += claimed == counted
+            if claimed != counted:
+                held.differences.append(f"{shape}: {claimed} by formula, {counted} executed")
+
+
+def _claimed(numbers: ModelNumbers, sizes: Mapping[str, int]) -> list[int] | None:
+    """What the formulas say; None where an assumption does not hold."""
+    names = {*numbers.model.parameters, "w_bytes", "a_bytes"}
+    try:
+        values = point(numbers.model, {n: v for n, v in sizes.items() if n in names})
+        if numbers.violated(values):
+            return None
+        totals = numbers.totals(values)
+    except LmpError:
+        return None
+    return [totals.flops, totals.matmul_flops, totals.read, totals.write]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
