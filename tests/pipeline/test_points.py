@@ -113,7 +113,10 @@ def test_layers_of_several_kinds_are_looked_at_in_full() -> None:
     for cached, label in ((False, "all layers"), (True, "prefill, all layers")):
         made = without_cache("group", {"width": 8})
         made.has_cache, made.hints = cached, {**made.hints, "num_hidden_layers": 2}
-        assert [v["num_hidden_layers"] for at, v in held_out_points(made) if at == label] == [24] * (1 if cached else 3)
+        made.in_order = {"num_hidden_layers": 6}
+        assert [v["num_hidden_layers"] for at, v in held_out_points(made) if at == label] == [24]
+        # and in each phase with 3 more than the 6 that it takes for every kind to come in the model's order
+        assert {v["num_hidden_layers"] for at, v in held_out_points(made) if at.endswith("more layers")} == {9}
 
 
 def test_pooled_tokens_are_several_wherever_layers_are_counted() -> None:

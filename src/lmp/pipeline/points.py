@@ -36,8 +36,8 @@ OTHER_SIZES, OTHER_FLAGS = "other sizes", "flags changed"
 MOST_SHARED = 2
 """Counts that are looked at as 1."""
 
-MORE_LAYERS = 4
-"""Layers with which a count of them is looked at where one is enough to see what each does."""
+MORE_LAYERS = 3
+"""So many more than the fewest that show what each does are looked at, to see how often it is done."""
 
 MOST_COUNTED = 256
 """Config values up to this are taken for counts (heads, experts, groups), larger ones for widths."""
@@ -62,6 +62,7 @@ def held_out_points(workload: Workload, held: Collection[str] = ()) -> list[tupl
         if workload.has_tokens:
             labelled.append((LONG_PREFILL, own, LONG))
         layered = [(2, 4 * few, 0), (1, 5 * few, 0), *([(2, few, 0)] if workload.has_tokens else [])]
+        labelled += [(label, values, (2, 4 * few, 0)) for label, values in _with_all_layers(workload)]
         labelled += [(label, values, s) for label, values in _with_more_layers(workload) for s in layered]
         # Groups may be larger there, and so many tokens fewer than one of them.
         labelled += [(OTHER_SIZES, other, s if _runs(workload, other, s) else (s[0], 3 * few, 0)) for s in shapes]
@@ -78,6 +79,7 @@ def held_out_points(workload: Workload, held: Collection[str] = ()) -> list[tupl
         _point(f"decode, {OTHER_CONFIG}", other, (1, 1, 23)),
         _point(f"chunked prefill, {OTHER_CONFIG}", other, (3, 8, 19)),
     ]
+    points += [_point(f"prefill, {label}", values, (2, 4, 0)) for label, values in _with_all_layers(workload)]
     # What runs in one phase alone runs in each layer, or once: only more layers tell.
     points += [
         _point(f"{phase}, {label}", values, shape)
@@ -116,14 +118,22 @@ def held_out_points(workload: Workload, held: Collection[str] = ()) -> list[tupl
     return [(label, values) for label, values in points if not refused or not label.startswith(refused)]
 
 
-def _with_more_layers(workload: Workload) -> Iterator[tuple[str, dict[str, int]]]:
-    """The config's own values with all layers; with a few more than one where one stands for all of them."""
+def _with_all_layers(workload: Workload) -> Iterator[tuple[str, dict[str, int]]]:
+    """The config's own values with all layers, where one layer does not stand for all of them.
+
+    Kinds of layers may come in any order: what holds for the first ones need not hold for all.
+    """
     own, full = workload.hints, workload.full_layers
-    # Kinds of layers may come in any order: what holds for the first ones need not hold for all.
     if any(own[name] > 1 for name in full) or getattr(workload, "by_place", False):
         yield "all layers", {**own, **full}
-    elif full:
-        yield MORE, {**own, **{name: min(layers, MORE_LAYERS) for name, layers in full.items()}}
+
+
+def _with_more_layers(workload: Workload) -> Iterator[tuple[str, dict[str, int]]]:
+    """The config's own values with a few layers more than one of each kind."""
+    own, full = workload.hints, workload.full_layers
+    more = {n: min(layers, workload.in_order.get(n, own[n]) + MORE_LAYERS) for n, layers in full.items()}
+    if full:
+        yield MORE, {**own, **more}
 
 
 def is_made_up(label: str) -> bool:

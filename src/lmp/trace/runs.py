@@ -41,7 +41,7 @@ NEW_TOKENS = 5
 MAX_SETTINGS = 16
 """Combinations of config values under which paths are looked for."""
 
-MORE_LAYERS = 5
+MORE_LAYERS = 2
 """So many more than the fewest are looked at in every phase."""
 
 PAIRS = ((2, 5, 7), (2, 1, 0), (1, 5, 0), (1, 1, 7))
@@ -342,7 +342,7 @@ class Runs:
     def explore_other_layers(self, run: Run, name: str, all_layers: bool) -> bool:
         """The point of a run with other numbers of layers, or with all; whether there is one more that runs there."""
         few, full = self._fewest(name), self.workload.full_layers[name]
-        tries = dict.fromkeys((few + MORE_LAYERS, *([full] if few > 1 else []), few + 1, few + 2, full))
+        tries = dict.fromkeys((few + MORE_LAYERS, *([full] if few > 1 else []), few + 1, few + 5, full))
         changes = [dict(self.workload.full_layers)] if all_layers else [{name: layers} for layers in tries]
         return any(self._explore_new({**run.numbers, **change}) for change in changes)
 
