@@ -4,7 +4,8 @@
 
 For each verified entry of the summary the stored model is evaluated, and the model is run on the meta device as its
 config has it: FLOPs, bytes read and bytes written must be what the judge's counter counts in the whole run, and matmul
-FLOPs what torch's counter says. Points are not those of the judge. Ends with 1 where anything differs.
+FLOPs what torch's counter says. Points are not those of the judge. Ends with 1 where a model differs, or could be held
+nowhere.
 """
 
 from __future__ import annotations
@@ -70,9 +71,14 @@ def main() -> int:
                 f"{len(found)} of {len(entries)}: {held.family}: {held.equal} equal{said and ', ' + said}", flush=True
             )
     wrong = sorted(h.family for h in found if h.differences)
-    print(f"{len(found) - len(wrong)} of {len(found)} families equal at {sum(h.equal for h in found)} points")
-    print(f"different: {', '.join(wrong)}" if wrong else "none is different")
-    return 1 if wrong else 0
+    nowhere = sorted(h.family for h in found if not h.differences and not h.equal)
+    print(
+        f"{len(found) - len(wrong) - len(nowhere)} of {len(found)} equal, {sum(h.equal for h in found)} totals in all"
+    )
+    for what, families in (("different", wrong), ("held nowhere", nowhere)):
+        if families:
+            print(f"{what}: {', '.join(families)}")
+    return 1 if wrong or nowhere else 0
 
 
 def _held(task: tuple[ZooEntry, Path]) -> Held:
