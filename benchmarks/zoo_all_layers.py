@@ -66,15 +66,12 @@ def main() -> int:
     with multiprocessing.get_context("fork").Pool(given.jobs, maxtasksperchild=1) as pool:
         for held in pool.imap_unordered(_held, [(entry, given.results) for entry in entries]):
             found.append(held)
-            said = "; ".join([*held.differences[:2], *held.passed_over[:2]])
-            print(
-                f"{len(found)} of {len(entries)}: {held.family}: {held.equal} equal{said and ', ' + said}", flush=True
-            )
+            said = ", ".join([f"{held.equal} equal", *held.differences[:2], *held.passed_over[:2]])
+            print(f"{len(found)} of {len(entries)}: {held.family}: {said}", flush=True)
     wrong = sorted(h.family for h in found if h.differences)
     nowhere = sorted(h.family for h in found if not h.differences and not h.equal)
-    print(
-        f"{len(found) - len(wrong) - len(nowhere)} of {len(found)} equal, {sum(h.equal for h in found)} totals in all"
-    )
+    equal, totals = len(found) - len(wrong) - len(nowhere), sum(h.equal for h in found)
+    print(f"{equal} of {len(found)} equal, {totals} totals in all")
     for what, families in (("different", wrong), ("held nowhere", nowhere)):
         if families:
             print(f"{what}: {', '.join(families)}")
@@ -84,8 +81,8 @@ def main() -> int:
 def _held(task: tuple[ZooEntry, Path]) -> Held:
     entry, results = task
     held = Held(entry.family)
-    signal.alarm(SECONDS)
     signal.signal(signal.SIGALRM, _too_long)
+    signal.alarm(SECONDS)
     try:
         with quiet_warnings():
             _hold(entry, results, held)

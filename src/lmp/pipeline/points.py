@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
-from lmp.workload.base import CHUNKED, Workload, refusal, refused_by
+from lmp.workload.base import CHUNKED, Workload, fewest_layers, refusal, refused_by
 
 FACTORS = (8, 2, 4, 16)
 """Powers of two: they change the sizes apart and keep most of what divides."""
@@ -131,7 +131,7 @@ def _with_all_layers(workload: Workload) -> Iterator[tuple[str, dict[str, int]]]
 def _with_more_layers(workload: Workload) -> Iterator[tuple[str, dict[str, int]]]:
     """The config's own values with a few layers more than one of each kind."""
     own, full = workload.hints, workload.full_layers
-    more = {n: min(layers, workload.in_order.get(n, own[n]) + MORE_LAYERS) for n, layers in full.items()}
+    more = {n: min(layers, fewest_layers(workload, n) + MORE_LAYERS) for n, layers in full.items()}
     if full:
         yield MORE, {**own, **more}
 

@@ -25,7 +25,7 @@ from lmp.trace.rules import Size
 from lmp.trace.sizes import Sizes
 from lmp.trace.symbols import ConcolicShapeEnv, expression, fake_mode, plain_functions, symbolic_int
 from lmp.trace.symbols import Condition as Asked
-from lmp.workload.base import CHUNKED, RUNTIME, Workload, refused_by
+from lmp.workload.base import CHUNKED, RUNTIME, Workload, fewest_layers, refused_by
 from lmp.workload.calls import Call
 from lmp.workload.results import Results
 
@@ -320,7 +320,7 @@ class Runs:
         """Points with other numbers of layers, for the classes that hold lists of them."""
         start = self.start_point()
         for name in self.workload.full_layers:
-            layers = self.workload.in_order.get(name, start[name])
+            layers = fewest_layers(self.workload, name)
             if name in self.workload.in_order:
                 self._explore_setting({name: layers})
             # With as many in turn as it takes for every kind to come again, formulas of the wrong ones differ.
@@ -337,22 +337,19 @@ class Runs:
     def explore_layers_in_phases(self) -> None:
         """Points with more layers in every phase: what a layer runs in one phase alone is counted by layers too."""
         for name in self.workload.full_layers:
-            self.explore(self._corners({name: self._fewest(name) + MORE_LAYERS}))
+            self.explore(self._corners({name: fewest_layers(self.workload, name) + MORE_LAYERS}))
 
     def explore_other_layers(self, run: Run, name: str, all_layers: bool) -> bool:
         """The point of a run with other numbers of layers, or with all; whether there is one more that runs there."""
-        few, full = self._fewest(name), self.workload.full_layers[name]
+        few, full = fewest_layers(self.workload, name), self.workload.full_layers[name]
         tries = dict.fromkeys((few + MORE_LAYERS, *([full] if few > 1 else []), few + 1, few + 5, full))
         changes = [dict(self.workload.full_layers)] if all_layers else [{name: layers} for layers in tries]
         return any(self._explore_new({**run.numbers, **change}) for change in changes)
 
     def _explore_new(self, point: dict[str, int]) -> bool:
         before = len(self.concrete)
-        return self.explore([point]) and len(self.concrete) > before
-
-    def _fewest(self, name: str) -> int:
-        """So few layers that there is one of each kind, where they stand as in the model."""
-        return self.workload.in_order.get(name, self.base[name])
+        self.explore([point])
+        return len(self.concrete) > before
 
     def explore_all_layers(self) -> None:
         """Points in every phase with all layers, where no formula says how many there are of each kind."""

@@ -37,7 +37,7 @@ from lmp.trace.observe import CACHED, Item, Key, Observation, cache_argument, in
 from lmp.trace.rules import Size
 from lmp.trace.runs import Run, Runs
 from lmp.trace.variables import ClassVariables, renamed
-from lmp.workload.base import RUNTIME
+from lmp.workload.base import RUNTIME, fewest_layers
 from lmp.workload.calls import Call
 
 BYTES = {"w_bytes": 3, "a_bytes": 5}
@@ -417,7 +417,7 @@ class Table:
         windows = [w for w in self._windows if w in used and all(p.values[w] > 1 for _, p, _ in self.samples)]
         found: list[Condition] = [gt(var(w), 1) for w in windows]
         if runs.holds_layers(self.class_path):
-            least = {n: runs.workload.in_order.get(n, runs.base[n]) for n in runs.workload.full_layers}
+            least = {n: fewest_layers(runs.workload, n) for n in runs.workload.full_layers}
             found += [ge(var(n), layers) for n, layers in least.items() if layers > 1 and n in used]
         return found
 

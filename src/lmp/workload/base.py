@@ -107,6 +107,11 @@ def refusal(workload: Workload, point: Mapping[str, int]) -> Exception | None:
     return None
 
 
+def fewest_layers(workload: Workload, name: str) -> int:
+    """So few layers that there is one of each kind, where they stand as in the model."""
+    return workload.in_order.get(name, workload.hints[name])
+
+
 def refused_by(workload: Workload) -> Mapping[str, Refusal]:
     """The phases in which a workload's model says that it does not run; only models with a cache can have any."""
     found: Mapping[str, Refusal] = getattr(workload, "refused", {})

@@ -21,10 +21,15 @@ def text_part(config: Any) -> tuple[Any, str]:
     return part, next((name for name, value in vars(config).items() if value is part), "")
 
 
+def standard_names(part: Any) -> dict[str, str]:
+    """A config's own names of what transformers has a standard name for -> that name."""
+    return {own: standard for standard, own in (getattr(part, "attribute_map", {}) or {}).items()}
+
+
 def config_variables(config: Any) -> dict[str, Variable]:
     """The integers of the config's text part under their canonical names (attribute_map, then the contract's own)."""
     part, prefix = text_part(config)
-    canonical = {own: standard for standard, own in (getattr(part, "attribute_map", {}) or {}).items()}
+    canonical = standard_names(part)
     found = {}
     for attribute, value in vars(part).items():
         # Token ids, booleans and switches that are off (0) are no sizes; private attributes belong to transformers.

@@ -24,6 +24,7 @@ from lmp.workload.configs import (
     cut_lists,
     layer_lists,
     lists_by_rule,
+    standard_names,
     text_part,
 )
 from lmp.workload.failures import failure_of
@@ -52,8 +53,7 @@ class ModelWorkload:
         self.flags: frozenset[str] = frozenset()
         self.required: frozenset[str] = frozenset()
         part, _ = text_part(config)
-        mapped = {own: standard for standard, own in (getattr(part, "attribute_map", {}) or {}).items()}
-        named = {own: STANDARD_NAMES.get(standard, standard) for own, standard in mapped.items()}
+        named = {own: STANDARD_NAMES.get(standard, standard) for own, standard in standard_names(part).items()}
         self.aliases = {own: name for own, name in named.items() if own != name and name in self.variables}
         """The config's own names -> variables."""
         self.inputs = Inputs(model_class, config, dtype, self.variables)
