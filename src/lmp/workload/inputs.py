@@ -20,6 +20,7 @@ from lmp.errors import LmpError, TraceFailed, UsageError
 from lmp.workload.arguments import recording
 from lmp.workload.base import RUNTIME, Turn, Variable, refusal
 from lmp.workload.decisions import Answering, Decisions, UndecidedError
+from lmp.workload.forgetting import forgetting
 from lmp.workload.spec import Construct, Input, Spec, TensorInput, TupleInput, is_plain, tensors
 from lmp.workload.standalone import NOT_SIZES, no_initialisation
 
@@ -148,7 +149,8 @@ class InputsWorkload:
         self, module: torch.nn.Module, given: Mapping[str, Any], device: str, observer: AbstractContextManager[Any]
     ) -> None:
         # What forward() makes without saying where is made where its inputs are.
-        with torch.no_grad(), torch.device(device), self._answering(device), observer, _as_known_errors():
+        answering, known = self._answering(device), _as_known_errors()
+        with torch.no_grad(), torch.device(device), answering, forgetting(module), observer, known:
             module(**given)
 
     def _tensor(self, value: Any, sizes: Mapping[str, Any], device: str) -> Any:

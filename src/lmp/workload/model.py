@@ -28,6 +28,7 @@ from lmp.workload.configs import (
     text_part,
 )
 from lmp.workload.failures import failure_of
+from lmp.workload.forgetting import forgetting
 from lmp.workload.kinds import kind_of, kinds_of, own_factors, own_indices, turn_of
 from lmp.workload.model_inputs import Inputs
 from lmp.workload.shapes import ENCODER_LENGTH
@@ -175,7 +176,7 @@ class ModelWorkload:
                 past = {self.cache_name: getattr(filled, self.cache_name)}
             given = self.inputs.later(values, filled) if past else self.inputs.first(values)
             extra = {"use_cache": True} if self.has_cache else {}
-            with observer, self.inputs.place():
+            with forgetting(module), observer, self.inputs.place():
                 module(**given, **past, **extra)
 
     @contextlib.contextmanager
@@ -206,7 +207,7 @@ class ModelWorkload:
         return copy.deepcopy(self._fillings[key][1])
 
     def _first_call(self, module: torch.nn.Module, values: Mapping[str, Any]) -> Any:
-        with self.inputs.place():
+        with forgetting(module), self.inputs.place():
             return module(**self.inputs.first(values), use_cache=True)
 
     def _probe(self, tokens: int) -> None:
@@ -217,7 +218,7 @@ class ModelWorkload:
         asked = "use_cache" in parameters or (others and CACHE in parameters)
         extra = {"use_cache": True} if asked else {}
         model, point = self.build(self.defaults), {**self.defaults, "batch_size": 1, "seq_len": tokens}
-        with self._as_built(model), torch.no_grad(), answered(self.asked, self.chosen):
+        with forgetting(model), self._as_built(model), torch.no_grad(), answered(self.asked, self.chosen):
             try:
                 output = self.inputs.choose(lambda given: model(**given, **extra), point)
             except (TypeError, ValueError) as error:

@@ -21,6 +21,7 @@ import torch
 from lmp.errors import TraceFailed
 from lmp.workload.arguments import recording
 from lmp.workload.base import Turn, Variable
+from lmp.workload.forgetting import forgetting
 
 NOT_SIZES = frozenset({"device", "dtype", "args", "kwargs"})
 
@@ -140,7 +141,7 @@ class StandaloneWorkload:
             )
             for name, shape in self.inputs.items()
         }
-        with torch.no_grad(), observer:
+        with torch.no_grad(), forgetting(module), observer:
             module(*tensors.values())
 
     # -- finding out what it takes -----------------------------------------------------------------------------------
