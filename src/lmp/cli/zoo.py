@@ -39,7 +39,15 @@ Tasks = Annotated[
     typer.Option("--task", help="What the models are for; base: their bare models [default: the first that has one]."),
 ]
 Jobs = Annotated[int | None, typer.Option("--jobs", metavar="N", min=1, help="Processes [default: one a core].")]
-TimeLimit = Annotated[float, typer.Option("--time-limit", metavar="S", min=1, help="Seconds that a family may take.")]
+TimeLimit = Annotated[
+    float,
+    typer.Option(
+        "--time-limit",
+        metavar="S",
+        min=1,
+        help="Seconds of CPU time that a family may take; of wall time, four times as many.",
+    ),
+]
 MemoryLimit = Annotated[
     float, typer.Option("--memory-limit", metavar="GB", min=0.5, help="Memory that a family's process may take.")
 ]

@@ -70,7 +70,30 @@ def test_a_child_that_hangs_is_stopped(ran: Ran) -> None:
 
     entry = ran(hang)
     assert (entry.status, entry.cause, entry.class_name) == ("stopped", "lmp", "models.alpha.AlphaModel")
-    assert entry.reason == "it took more than 1 s; --time-limit gives it more (at AlphaBlock: tracing)"
+    # It waits and uses no CPU time: four times the limit of one second is what it may take of wall time.
+    assert entry.reason == "it took more than 4 s of wall time; --time-limit gives it more (at AlphaBlock: tracing)"
+
+
+def test_a_child_that_does_not_come_to_an_end_is_stopped_by_its_cpu_time(
+    ran: Ran, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def spin(request: Request, progress: Progress) -> None:
+        while True:
+            pass
+
+    if forking._cpu_seconds(os.getpid()) == 0:
+        pytest.skip("this system does not tell the CPU time of a process in /proc")
+    monkeypatch.setattr(forking, "PATIENCE", 1000)  # not by wall time, however little of a processor it gets
+    entry = ran(spin, Limits(0.5, 1 << 40))
+    assert entry.reason == "it took more than 0.5 s of CPU time; --time-limit gives it more"
+
+
+def test_cpu_time_is_that_of_the_process() -> None:
+    told = forking._cpu_seconds(os.getpid())
+    if told == 0:
+        pytest.skip("this system does not tell the CPU time of a process in /proc")
+    # The standard library asks the kernel by another call; /proc counts in hundredths.
+    assert abs(told - time.process_time()) < 0.5
 
 
 def test_a_child_that_eats_memory_is_stopped(ran: Ran) -> None:

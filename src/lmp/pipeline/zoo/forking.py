@@ -20,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from lmp.pipeline.zoo.requests import Request, peak_bytes
+from lmp.pipeline.zoo.requests import PATIENCE, Request, peak_bytes
 
 POLL = 0.05
 """Seconds between two looks at a child."""
@@ -37,6 +37,7 @@ STAGE = "stage.json"
 """Beside the answer: what the child does at present."""
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
+TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def main(transformers: str, pytorch: str) -> None:
@@ -131,8 +132,10 @@ def _told(file: Path) -> Callable[[str, str], None]:
 
 
 def _over(task: dict[str, Any], child: int, seconds: float) -> str:
-    if seconds > task["seconds"]:
+    if _cpu_seconds(child) > task["seconds"]:
         return "time"
+    if seconds > PATIENCE * task["seconds"]:
+        return "wall"
     return "memory" if _resident(child) > task["memory"] else ""
 
 
@@ -141,6 +144,15 @@ def _stage(file: Path) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(file.read_text())
         return found
     return {}
+
+
+def _cpu_seconds(child: int) -> float:
+    """CPU time of a child; 0 where the system does not tell it in /proc: wall time alone stops it there."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        # After the name in parentheses, which may hold spaces, the times in user and system mode are 12th and 13th.
+        fields = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / TICKS
+    return 0.0
 
 
 def _resident(child: int) -> int:

@@ -19,7 +19,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from lmp.errors import TraceFailed
-from lmp.pipeline.zoo.requests import Limits, Request
+from lmp.pipeline.zoo.requests import PATIENCE, Limits, Request
 from lmp.records import ZooEntry
 
 
@@ -116,7 +116,9 @@ def entry_of(request: Request, limits: Limits, outcome: dict[str, Any], entry: Z
 def _why(limits: Limits, outcome: dict[str, Any]) -> str:
     match outcome.get("limit"):
         case "time":
-            return f"it took more than {limits.seconds:g} s; --time-limit gives it more"
+            return f"it took more than {limits.seconds:g} s of CPU time; --time-limit gives it more"
+        case "wall":
+            return f"it took more than {PATIENCE * limits.seconds:g} s of wall time; --time-limit gives it more"
         case "memory":
             return f"it took more than {limits.memory / 2**30:.3g} GB of memory; --memory-limit gives it more"
     code = outcome.get("code", 0)

@@ -15,14 +15,16 @@ FOLDER = ".zoo"
 """In the results folder: what `lmp zoo` keeps beside the results themselves."""
 
 SECONDS = 300.0
-"""Wall time that a family may take unless another is given."""
+"""CPU time that a family may take unless another is given: what becomes of it is not decided by what else runs."""
+PATIENCE = 4
+"""So many times as much of wall time, within which one that waits for ever, or gets no processor, is stopped."""
 MEMORY = 4 * 2**30
 """Bytes of resident memory that a family's process may take."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What one family may take, in seconds of wall time and bytes of resident memory."""
+    """What one family may take, in seconds of CPU time and bytes of resident memory."""
 
     seconds: float = SECONDS
     memory: int = MEMORY
