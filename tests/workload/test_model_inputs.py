@@ -13,7 +13,7 @@ from lmp.errors import TraceFailed
 from lmp.workload.calls import CallTracker
 from lmp.workload.hosts import find_host
 from lmp.workload.load import load_class
-from lmp.workload.model import ModelWorkload, _as_loaded
+from lmp.workload.model import ModelWorkload, _as_loaded, _leave_no_data
 from lmp.workload.shapes import Sizes, shape_of
 
 pytestmark = pytest.mark.usefixtures("transformers_tree")
@@ -126,6 +126,21 @@ def test_annotations_read_while_a_model_is_built_are_of_classes() -> None:
         assert torch.FloatTensor | None  # as `x: torch.FloatTensor | None` in a module that is imported only then
         weights = torch.FloatTensor(2, 3)
     assert (weights.is_meta, weights.shape) == (True, (2, 3))
+
+
+def test_weights_of_the_constructor_that_knows_no_default_device_are_shapes_alone() -> None:
+    class Scale(torch.nn.Module):
+        def __init__(self, weight: torch.nn.Parameter | None = None) -> None:
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.Tensor(2, 3)) if weight is None else weight
+
+    with torch.device("meta"):
+        first = Scale()
+        model = torch.nn.Sequential(first, Scale(first.weight))
+    assert not first.weight.is_meta  # else there is nothing to mend
+    _leave_no_data(model)
+    assert (first.weight.is_meta, first.weight.shape) == (True, (2, 3))
+    assert len(list(model.parameters())) == 1  # shared as before
 
 
 def test_a_model_that_does_not_run_is_tried_once(monkeypatch: pytest.MonkeyPatch) -> None:

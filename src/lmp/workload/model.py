@@ -104,6 +104,7 @@ class ModelWorkload:
 
         with torch.device("meta"), initialization.no_init_weights(), recording(), _as_loaded():
             model = self._constructed(values)
+            _leave_no_data(model)
             # Skipping the initialisation skips the tying of weights, which decides what counts as a parameter.
             model.tie_weights()
         # Without gradients: a parameter that forward() returns as it is would ask torch's flop counter for one.
@@ -437,6 +438,21 @@ def _as_loaded() -> Iterator[None]:
             yield
     finally:
         torch.FloatTensor = original
+
+
+def _leave_no_data(model: torch.nn.Module) -> None:
+    """Put weights of ``torch.Tensor(2, 3)``, which knows no default device, on the meta device as well.
+
+    A weight that several modules share stays one.
+    """
+    moved: dict[torch.nn.Parameter, torch.nn.Parameter] = {}
+    for module in model.modules():
+        for name, weight in module.named_parameters(recurse=False, remove_duplicate=False):
+            if weight.device.type != "meta":
+                if weight not in moved:
+                    made = torch.empty(weight.shape, dtype=weight.dtype, device="meta")
+                    moved[weight] = torch.nn.Parameter(made, requires_grad=False)
+                module.register_parameter(name, moved[weight])
 
 
 class _Constants(TorchFunctionMode):
