@@ -47,6 +47,7 @@ def test_a_number_stands_for_one_kind_of_element():
         ("leaky_relu", 2, ["max", "slope *"]),
         ("expm1", 2, ["exp", "- 1"]),
         ("log1p", 2, ["1 +", "log"]),
+        ("asinh", 5, ["x * x", "+ 1", "sqrt", "x +", "log"]),
         ("addcmul", 3, ["b * c", "value *", "a +"]),
         ("lerp", 3, ["b - a", "w *", "a +"]),
         ("polar", 4, ["cos", "sin", "r *", "r *"]),

@@ -31,7 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
     from lmp.records import GateFinding, ReviewFinding
@@ -41,6 +41,13 @@ class LmpError(Exception):
     """Base of all errors that are answered with a message and an exit code instead of a traceback."""
 
     exit_code = 1
+    place: tuple[str, int] | None = None
+    """The file and line of the sources that it is about, where there is one."""
+
+    def at(self, file: str, line: int) -> Self:
+        """This error, about that line."""
+        self.place = (file, line)
+        return self
 
 
 class UsageError(LmpError):

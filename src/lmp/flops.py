@@ -56,6 +56,7 @@ TABLE: dict[str, ScalarOps] = {
     "sin": _out(1, "sin(x)"),
     "cos": _out(1, "cos(x)"),
     "tanh": _out(1, "tanh(x)"),
+    "asinh": _out(5, "log(x + sqrt(x * x + 1))"),
     "erf": _out(1, "erf(x)"),
     "maximum": _out(1, "max(a, b)"),
     "minimum": _out(1, "min(a, b)"),

@@ -23,7 +23,6 @@ from lmp.records import GateFinding, ModuleAnalysis
 from lmp.source.trees import Trees, find_trees
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "source"))
-sys.path.insert(0, str(Path(__file__).parents[1] / "store"))
 
 import analyses
 from synthetic import TORCH, write

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
+import analyses
 import pytest
 from fakes import FakePipeline, Lmp
 from typer.testing import CliRunner, Result
 
 from lmp.cli.main import app
 from lmp.pipeline import module as pipeline
-
-# The small analyses of the store's tests.
-sys.path.insert(0, str(Path(__file__).parents[1] / "store"))
-
-import analyses
 
 
 @pytest.fixture

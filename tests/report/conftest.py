@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import io
 import os
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
-import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "store"))
-
 import headless
+import pytest
 import small_models as small
 
 from lmp.expand.numbers import ModelNumbers

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from fractions import Fraction
-from pathlib import Path
 
 import pytest
+import small_models as small
 
 from lmp.errors import LmpError, UsageError
 from lmp.expand.numbers import ModelNumbers
 from lmp.expand.point import point
 from lmp.report.document.amounts import Claim, Term
 from lmp.report.evaluating import Worth
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "store"))
-
-import small_models as small
 
 P = "prefill-b2-s16"
 

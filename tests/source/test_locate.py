@@ -297,6 +297,9 @@ def test_no_forward(make_trees: MakeTrees) -> None:
     assert str(caught.value) == (
         "transformers.a.A has no forward() of its own and inherits none\nanalyse a subclass that defines it"
     )
+    assert caught.value.place is not None
+    file, line = caught.value.place
+    assert Path(file).read_text().splitlines()[line - 1].startswith("class A")
 
 
 def test_base_outside_of_the_trees(make_trees: MakeTrees) -> None:

@@ -223,10 +223,11 @@ class Making:
             name = source.class_path
             self.session._fresh.pop(name)
             first = verification.findings[0]
-            raise VerificationFailed(
+            differs = VerificationFailed(
                 f"{name}: {first.quantity} of line {first.line} is {first.claimed} by formula and "
                 f"{first.counted} executed, at {first.point}.\nNothing was stored; please report this class."
             )
+            raise differs if first.line is None else differs.at(first.file or source.forward_file, first.line)
         return analysis.model_copy(update={"verification": verification})
 
     def _derived(

@@ -100,9 +100,9 @@ class ModelSession(Session):
                 if not others:
                     raise
                 first = str(error).splitlines()[0]
-                raise VerificationFailed(
-                    f"{first}\ncheck what it may refer to, made by others: {', '.join(others)}"
-                ) from error
+                told = VerificationFailed(f"{first}\ncheck what it may refer to, made by others: {', '.join(others)}")
+                told.place = error.place
+                raise told from error
             self.made += [o.analysis.class_name for o in outcomes if not o.reused]
             found = next(o.analysis for o in outcomes if o.requested)
         self._fresh[class_path] = self._fresh[found.class_name] = found

@@ -355,7 +355,7 @@ def _forward(
             *names.searched,
             *(Search("forward()", f"class {e.qualified} in {e.path}", "not defined") for e in lineage.order),
         ],
-    )
+    ).at(str(definition.path), definition.node.lineno)
 
 
 def method_of(node: ast.ClassDef, name: str) -> FunctionNode | str | None:

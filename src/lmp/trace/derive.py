@@ -120,7 +120,7 @@ class Deriver:
                 if numbers is None:
                     if table.give_up_compulsory():
                         break
-                    raise TraceFailed(table.explain())
+                    raise table.refusal()
                 try:
                     self.runs.add_symbolic(numbers, class_path)
                 except TraceFailed:

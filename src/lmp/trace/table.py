@@ -306,15 +306,14 @@ class Table:
             self.has_compulsory = False
         return not self.has_compulsory
 
-    def explain(self) -> str:
-        """What is not explained, as a message."""
+    def refusal(self) -> TraceFailed:
+        """What is not explained, as an error."""
         key, name, sample = next(self.unexplained())
-        place = key.chain[0] if key.chain else None
-        where = f"{os.path.basename(place.file)}:{place.line}" if place else "no line"
         values = ", ".join(f"{k}={v}" for k, v in sample.point.values.items() if k in RUNTIME)
-        return (
-            f"{self.class_path}: {name} of {key.name} at {where} is {sample.value} at {values}, "
-            "which no formula explains.\nThe path depends on values that lmp has no rule for."
+        return _about(
+            key,
+            f"{self.class_path}: {name} of {key.name} at {_where(key)} is {sample.value} at {values}, "
+            "which no formula explains.\nThe path depends on values that lmp has no rule for.",
         )
 
     def holds_at(self, items: list[tuple[Item, dict[str, Expr]]], run: Run, observations: list[Observation]) -> bool:
@@ -347,8 +346,10 @@ class Table:
                 if found is None and self._does_nothing(key):
                     break
                 if found is None:
-                    raise TraceFailed(
-                        f"{self.class_path}: {name} of {key[0].name} has several values that no condition tells apart."
+                    raise _about(
+                        key[0],
+                        f"{self.class_path}: {name} of {key[0].name} at {_where(key[0])} has several values that no "
+                        "condition tells apart.",
                     )
                 formulas[name] = simplify(substitute(found, self._held))
             else:
@@ -613,6 +614,15 @@ def _insert_after(
         if old == previous:
             result[key] = item
     return result
+
+
+def _where(key: Key) -> str:
+    return f"{os.path.basename(key.chain[0].file)}:{key.chain[0].line}" if key.chain else "no line"
+
+
+def _about(key: Key, text: str) -> TraceFailed:
+    error = TraceFailed(text)
+    return error.at(key.chain[0].file, key.chain[0].line) if key.chain else error
 
 
 def _variable_order(name: str) -> tuple[int, str]:

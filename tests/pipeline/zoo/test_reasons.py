@@ -8,9 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from analyses import MLP, kernel, layer, linear, mlp
 
 from lmp.errors import InconsistentDefault, MissingDependency, TraceFailed, VerificationFailed
-from lmp.pipeline.zoo.reasons import why
+from lmp.expand.link import link
+from lmp.pipeline.zoo.reasons import why, why_unverified
+from lmp.records import Verification
 
 
 @pytest.fixture
@@ -62,6 +65,37 @@ def test_an_error_of_lmp_keeps_its_words_and_the_line_of_its_cause(raised: Any) 
 def test_formulas_that_differ_are_told_apart_from_none() -> None:
     assert why(VerificationFailed("flops of line 3 is 1 by formula and 2 executed")).differs
     assert not why(TraceFailed("no rule")).differs
+
+
+def test_the_line_that_an_error_is_about_is_its_place() -> None:
+    error = VerificationFailed("flops of line 3 is 1 by formula and 2 executed")
+    assert why(error).place is None
+    file = "/somewhere/site-packages/transformers/models/a/modeling_a.py"
+    assert why(error.at(file, 3)).place == "src/transformers/models/a/modeling_a.py:3"
+    assert (
+        why(error.at("src/transformers/models/a/modeling_a.py", 4)).place == "src/transformers/models/a/modeling_a.py:4"
+    )
+    assert why(error.at("torch/nn/modules/linear.py", 5)).place == "torch/nn/modules/linear.py:5"
+
+
+def test_operators_without_a_rule_are_named_with_their_first_line() -> None:
+    unruled = Verification(status="unverified", reason="operators without a rule: frob; their FLOPs are not counted")
+    kernels = [kernel(170, "1", "0", "0"), kernel(171, "0", "0", "0", operation="frob"), *mlp().kernels]
+    part = mlp(uncounted=["frob"], verification=unruled, kernels=kernels)
+    model = link(layer(), {a.class_name: a for a in (part, linear())}.__getitem__)
+    assert why_unverified(model, [layer(), part, linear()]) == (
+        "lmp",
+        "src/transformers/models/llama/modeling_llama.py:171",
+        f"not every part is verified: {MLP} (unverified); operators without a rule: frob; their FLOPs are not counted",
+        False,
+    )
+
+
+def test_what_is_not_verified_for_another_reason_has_no_line() -> None:
+    by_hand = mlp(verification=Verification(status="unverified", reason="by hand"))
+    model = link(layer(), {a.class_name: a for a in (by_hand, linear())}.__getitem__)
+    found = why_unverified(model, [layer(), by_hand, linear()])
+    assert (found.place, found.text) == (None, f"not every part is verified: {MLP} (unverified); by hand")
 
 
 @pytest.mark.parametrize("error", [KeyError("x"), MemoryError(), RecursionError("deep")])

@@ -9,7 +9,6 @@ import pytest
 
 # The random formulas of the formula language's tests, and the small model of the store's.
 sys.path.insert(0, str(Path(__file__).parents[2]))
-sys.path.insert(0, str(Path(__file__).parents[2] / "store"))
 sys.path.insert(0, str(Path(__file__).parent))
 
 import small_facts

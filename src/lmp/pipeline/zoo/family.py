@@ -11,9 +11,9 @@ from typing import Any
 
 from lmp.pipeline.model import ModelOutcome, expand_model
 from lmp.pipeline.module import Options, Progress
-from lmp.pipeline.zoo.reasons import why
+from lmp.pipeline.zoo.reasons import why, why_unverified
 from lmp.pipeline.zoo.requests import Request
-from lmp.records import ModelAnalysis, ZooEntry
+from lmp.records import ModelAnalysis, ModuleAnalysis, ZooEntry
 from lmp.source.auto import Family, class_path_of
 from lmp.source.names import Names
 from lmp.source.trees import find_trees
@@ -116,15 +116,26 @@ def _about(outcome: ModelOutcome, store: Store) -> dict[str, Any]:
         "stored_bytes": sum(file.stat().st_size for file in files_of(model, store)),
     }
     if status != "verified":
-        found |= {"cause": "lmp", "reason": model.verification.reason}
+        reason = why_unverified(model, _parts(model, store))
+        found |= {"cause": reason.cause, "reason": reason.text, "place": reason.place}
     return found
 
 
 def files_of(model: ModelAnalysis, store: Store) -> list[Path]:
     """The stored files of a model: its own, and the analyses that it was linked from."""
+    parts = [store.file(*part) for part in _named(model)]
+    return [file for file in [store.model_file(model.class_name, model.config.name), *parts] if file.is_file()]
+
+
+def _parts(model: ModelAnalysis, store: Store) -> list[ModuleAnalysis]:
+    """The analyses that a model was linked from."""
+    return [found for part in _named(model) if (found := store.load(*part)) is not None]
+
+
+def _named(model: ModelAnalysis) -> list[tuple[str, str]]:
+    """Each part's class, and the name of the config that it is stored under."""
     config = model.config.name
-    parts = [store.file(name, "default" if name.startswith("torch.") else config) for name in model.parts]
-    return [file for file in [store.model_file(model.class_name, config), *parts] if file.is_file()]
+    return [(name, "default" if name.startswith("torch.") else config) for name in model.parts]
 
 
 def _totals(model: ModelAnalysis) -> dict[str, int]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
-from lmp.errors import VerificationFailed
+from lmp.errors import LmpError, VerificationFailed
+from lmp.records import ModelAnalysis, ModuleAnalysis
 from lmp.workload.failures import failure_of
 
 Cause = Literal["config", "dependency", "lmp"]
@@ -32,7 +34,29 @@ def why(error: BaseException) -> Why:
         cause = "dependency"
     # What lmp says of it by itself says more than what the model raised.
     own = "\n".join(str(error).splitlines()[:2]) if failure.is_told else failure.text
-    return Why(cause, _below_package(failure.file, failure.place) or None, own, isinstance(error, VerificationFailed))
+    place = _below_package(failure.file, failure.place)
+    if isinstance(error, LmpError) and error.place is not None:
+        place = _at(*error.place)
+    return Why(cause, place or None, own, isinstance(error, VerificationFailed))
+
+
+def why_unverified(model: ModelAnalysis, parts: Iterable[ModuleAnalysis]) -> Why:
+    """What keeps a model that has formulas from being verified, and the first line of an operator without a rule."""
+    bad = [part for part in parts if part.verification.status != "verified"]
+    reasons = dict.fromkeys(part.verification.reason for part in bad if part.verification.reason)
+    text = "; ".join([model.verification.reason or model.verification.status, *reasons])
+    lines = (
+        (kernel.file or part.source.file, kernel.line)
+        for part in bad
+        for kernel in part.kernels
+        if kernel.operation in part.uncounted
+    )
+    first = next(lines, None)
+    return Why("lmp", first and _at(*first), text)
+
+
+def _at(file: str, line: int) -> str:
+    return _below_package(file, f"{file}:{line}")
 
 
 def _below_package(file: str, place: str) -> str:
