@@ -122,6 +122,7 @@ TABLE: dict[str, ScalarOps] = {
     "avg_pool": ScalarOps(definition="one addition an element of each window, one division a result"),
     "_adaptive_avg_pool2d": _each(1, "one addition an element, one division a result", per_output=1),
     "upsample_nearest": FREE,
+    "upsample_linear1d": _out(3, "a weighted sum of 2 neighbours: 2 products, 1 addition, without weights"),
     "upsample_bilinear2d": _out(7, "a weighted sum of 4 neighbours: 4 products, 3 additions, without weights"),
     "upsample_bicubic2d": _out(31, "a weighted sum of 16 neighbours: 16 products, 15 additions, without weights"),
     "_upsample_bilinear2d_aa": ScalarOps(definition="as upsample_bilinear2d; s times smaller: ceil(2 * s) a side"),

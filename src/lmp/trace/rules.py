@@ -37,8 +37,8 @@ class Tensor:
 
     @property
     def elements(self) -> Size:
-        """Elements in memory: broadcast dimensions count once, 0-dimensional tensors are free."""
-        if not self.shape:
+        """Elements in memory: broadcast dimensions count once, 0-dimensional tensors and empty ones are free."""
+        if not self.shape or any(isinstance(size, int) and size == 0 for size in self.shape):
             return 0
         return product(size for dim, size in enumerate(self.shape) if dim not in self.broadcast)
 
