@@ -44,6 +44,14 @@ def test_places_that_follow_from_a_list_of_kinds_are_cut_with_it(workload: Any) 
     decodes(found)
 
 
+def test_a_last_layer_of_its_own_kind_leaves_one_of_those_between(workload: Any) -> None:
+    # RepMixer blocks are the first and the last of 12: two layers are both, the third is of the other kind.
+    found = workload("sam3_lite_text", "Sam3LiteTextTextModel")
+    assert found.hints["num_hidden_layers"] == 3
+    kinds = [type(layer).__name__ for layer in found.build(found.hints).layers]
+    assert kinds == ["Sam3LiteTextRepMixerBlock", "Sam3LiteTextTextEncoderLayer", "Sam3LiteTextRepMixerBlock"]
+
+
 def test_a_count_under_two_names_is_cut_under_both(workload: Any) -> None:
     found = workload("xlstm", "xLSTMForCausalLM")
     assert found.hints["num_hidden_layers"] == 1

@@ -346,7 +346,9 @@ class ModelWorkload:
             if staged and "input_ids" not in self.inputs.main:
                 continue  # stages, each with sizes of its own: there are no more and no fewer of them
             needed = max(first) + 1
-            self.full_layers[name] = counts[name]
+            self.full_layers[name] = counts[name]  # from now on a build with fewer cuts the config's lists with them
+            if len(first) > 1:
+                needed = self._with_every_kind(name, needed, {path: lists[path] for path in long})
             self.stacks |= long
             if len(turns) == len(long):
                 self.turns[name] = max(turns, key=lambda turn: turn.period)
@@ -367,6 +369,16 @@ class ModelWorkload:
                 self._same[name] = self.variables.pop(name).path
                 self.defaults.pop(name)
                 return
+
+    def _with_every_kind(self, name: str, needed: int, full: Mapping[str, torch.nn.ModuleList]) -> int:
+        """So many layers, or some more, that no kind is missing: the last one may be of a kind by being the last."""
+        own = {path: own_indices(layers) | own_factors(layers) for path, layers in full.items()}
+        wanted = {path: {kind_of(layer, own[path]) for layer in layers} for path, layers in full.items()}
+        for count in range(needed, min(needed + MOST_MORE, len(next(iter(full.values()))))):
+            few = self._lists_with({name: count})
+            if all(wanted[p] <= {kind_of(layer, own[p]) for layer in few.get(p, ())} for p in full):
+                return count
+        return needed
 
     def _can_choose(self, chosen: list[int], full: Mapping[str, torch.nn.ModuleList]) -> bool:
         """Whether a model of these layers alone can be built from the config's lists; then it is what is run."""
@@ -393,6 +405,9 @@ PREFILL = "prefill"
 
 CACHE = "past_key_values"
 """What most models call their cache."""
+
+MOST_MORE = 3
+"""Layers that are tried beyond the first ones of each kind."""
 
 MOST_TRIED = 8
 """Tokens that a model is called with at first where it takes no two."""
