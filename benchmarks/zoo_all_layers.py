@@ -29,7 +29,7 @@ from lmp.records import ZooEntry
 from lmp.source.trees import find_trees
 from lmp.store.results import Store
 from lmp.verify.judge import observe
-from lmp.workload.load import quiet_warnings, use_transformers_tree
+from lmp.workload.load import load_class, quiet_warnings, use_transformers_tree
 
 SHAPES = ((1, 11, 0), (2, 7, 0), (1, 1, 9), (2, 1, 9), (1, 5, 9), (2, 5, 9), (1, 1, 0))
 """Batch, new and cached tokens: one and several of each."""
@@ -106,6 +106,10 @@ def _hold(entry: ZooEntry, results: Path, held: Held) -> None:
         raise LookupError(f"no model is stored in {results}")
     session = Session(Options(results=results, dtype=dtype, config_file=config), lambda *_: None)
     workload = Making(session, session.locate(entry.class_name)).workload
+    if workload.model_class is not load_class(model.class_name):
+        # Run inside the model whose encoder it is, what the whole run costs is no matter of it.
+        held.passed_over.append(f"it runs within {workload.model_class.__name__}")
+        return
     numbers = ModelNumbers(model)
     for shape in SHAPES:
         if shape[2] and not workload.has_cache:

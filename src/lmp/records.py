@@ -211,7 +211,9 @@ class ModuleAnalysis(Analysis[Kernel]):
     within: ClassPath | None = Field(
         default=None, description="the model that the class was run in, and is verified in"
     )
-    as_a_part: bool = Field(default=False, description="that model calls it with other inputs than it takes by itself")
+    as_a_part: bool = Field(
+        default=False, description="it has other inputs there than by itself, or another config: that of a backbone"
+    )
     refers_to: dict[ClassPath, str] = Field(
         default_factory=dict, description="class that kernels refer to -> sha256 of what its analysis says"
     )

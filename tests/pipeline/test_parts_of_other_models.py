@@ -5,11 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from lmp.formula import evaluate
 from lmp.pipeline.model import ModelOutcome, expand_model
-from lmp.pipeline.module import Options, verify_module
+from lmp.pipeline.module import Options, Session, verify_module
 from lmp.store.results import Store
 
+MODELS = "transformers.models"
+MASKFORMER = "maskformer.modeling_maskformer"
 FUYU = "transformers.models.fuyu.modeling_fuyu.FuyuForCausalLM"
 PERSIMMON = "transformers.models.persimmon.modeling_persimmon.PersimmonForCausalLM"
 TEXT = "transformers.models.persimmon.modeling_persimmon.PersimmonModel"
@@ -34,6 +38,27 @@ def totals(outcome: ModelOutcome) -> list[int]:
         values = {**model.values, "batch_size": batch, "seq_len": new, "cache_len": cached, "w_bytes": 2, "a_bytes": 2}
         found += [evaluate(getattr(model.totals, name), values) for name in ("flops", "read", "write")]
     return found
+
+
+@pytest.mark.parametrize(
+    ("model", "part", "otherwise"),
+    [
+        # MaskFormerConfig's backbone is Swin-B at 384 x 384, MaskFormerSwinConfig is Swin-T at 224 x 224.
+        (f"{MASKFORMER}.MaskFormerModel", f"{MASKFORMER}_swin.MaskFormerSwinModel", True),
+        (f"{MASKFORMER}.MaskFormerModel", f"{MASKFORMER}_swin.MaskFormerSwinLayer", True),
+        ("clip.modeling_clip.CLIPModel", "clip.modeling_clip.CLIPVisionModel", False),
+        ("llama.modeling_llama.LlamaForCausalLM", "llama.modeling_llama.LlamaModel", False),
+    ],
+)
+def test_a_backbone_of_another_config_is_not_the_model_that_runs_by_itself(
+    model: str, part: str, otherwise: bool, shared_options: Options
+) -> None:
+    from lmp.pipeline.making import Making
+    from lmp.workload.load import load_class
+
+    session = Session(shared_options, lambda name, stage: None)
+    making = Making(session, session.locate(f"{MODELS}.{model}"))
+    assert making._is_configured_otherwise(load_class(f"{MODELS}.{part}")) is otherwise
 
 
 def test_no_model_is_linked_from_what_another_one_called_otherwise(shared_options: Options, tmp_path: Path) -> None:

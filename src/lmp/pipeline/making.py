@@ -38,7 +38,8 @@ from lmp.workload.answers import CHOSEN
 from lmp.workload.arguments import constructor_arguments, holds_given_modules
 from lmp.workload.base import CHUNKED, Refusal, Workload, refused_by
 from lmp.workload.calls import Call
-from lmp.workload.hosts import config_from, find_host, shared_with_encoder, takes_config
+from lmp.workload.configs import parts_of, stated
+from lmp.workload.hosts import config_from, find_host, host_models, shared_with_encoder, takes_config
 from lmp.workload.load import check_torch_file, load_class, load_own, quiet_warnings, use_transformers_tree
 from lmp.workload.model import ModelWorkload
 from lmp.workload.results import Results
@@ -193,13 +194,27 @@ class Making:
         return Outcome(analysis, file, reused=False, requested=class_path == name)
 
     def _around(self, analysis: ModuleAnalysis) -> dict[str, Any]:
-        """The model that the class was run in, and whether that calls it otherwise than it is called by itself."""
+        """The model that the class was run in, and whether it is another thing there than by itself."""
         if not isinstance(self.workload, ModelWorkload):
             return {}
         model, cls = self.workload.model_class, load_class(analysis.class_name)
         own_input = getattr(cls, "main_input_name", None)
-        otherwise = model is not cls and own_input is not None and own_input not in analysis.interface
+        otherwise = own_input is not None and own_input not in analysis.interface
+        otherwise = model is not cls and (otherwise or self._is_configured_otherwise(cls))
         return {"within": f"{model.__module__}.{model.__qualname__}", "as_a_part": otherwise}
+
+    def _is_configured_otherwise(self, cls: type[Any]) -> bool:
+        """Whether a class would be run with another config by itself than in this model, as a backbone is."""
+        assert isinstance(self.workload, ModelWorkload)
+        hosts = list(host_models(cls))
+        if not hosts or self.workload.model_class in hosts:
+            return False
+        try:
+            alone = self._config(cls) or hosts[0].config_class()
+        except Exception:
+            return False  # by itself it is not run at all
+        here = [part for part in parts_of(self.workload.config) if type(part) is type(alone)]
+        return not here or any(stated(part) != stated(alone) for part in here)
 
     def _about(self, analysis: ModuleAnalysis) -> dict[str, Any]:
         """What is said of the requested class beyond what its formulas are."""

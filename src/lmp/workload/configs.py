@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from lmp.workload.base import Variable
@@ -19,6 +19,19 @@ def text_part(config: Any) -> tuple[Any, str]:
     if part is config:
         return config, ""
     return part, next((name for name, value in vars(config).items() if value is part), "")
+
+
+def parts_of(config: Any) -> Iterator[Any]:
+    """A config, and every config in it."""
+    yield config
+    for value in vars(config).values():
+        if hasattr(value, "model_type"):
+            yield from parts_of(value)
+
+
+def stated(config: Any) -> dict[str, Any]:
+    """What a config says of its model, without what a model that was built from it wrote there."""
+    return {n: v for n, v in config.to_dict().items() if not n.startswith("_") and n not in ("dtype", "architectures")}
 
 
 def standard_names(part: Any) -> dict[str, str]:
