@@ -8,7 +8,7 @@ import itertools
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 import sympy
 import torch
 
-from lmp.errors import LmpError, TraceFailed
+from lmp.errors import EvaluationError, LmpError, TraceFailed
 from lmp.formula import Condition, Expr, evaluate_condition, free_variables, var
 from lmp.trace.observe import sizes_given
 from lmp.trace.recording import Recorder, Recording, run_symbolic
@@ -466,7 +466,7 @@ class Runs:
                 continue
             self._flipped.add(condition)
             settings = ({**run.numbers, **self.base, **setting} for setting in self._settings)
-            if any(evaluate_condition(condition, numbers) != asked.holds for numbers in settings):
+            if any(_comes_out(condition, numbers, not asked.holds) for numbers in settings):
                 continue  # a setting that another comparison led to shows the other side of this one too
             bounds = [int(c) for c in asked.expression.atoms(sympy.Integer)]
             flipped = False
@@ -485,7 +485,7 @@ class Runs:
         """
         here = {n: v for n, v in run.numbers.items() if n not in RUNTIME and v != self.base[n]}
         for value in values:
-            if evaluate_condition(condition, {**run.numbers, name: value}) == asked.holds:
+            if not _comes_out(condition, {**run.numbers, name: value}, not asked.holds):
                 continue
             if not self._add_setting({**here, name: value}):
                 continue
@@ -514,6 +514,14 @@ class Runs:
     def _joins(self, setting: dict[str, int]) -> bool:
         """Whether each of several changes has been looked at by itself."""
         return len(setting) > 1 and all({name: value} in self._settings for name, value in setting.items())
+
+
+def _comes_out(condition: Condition, numbers: Mapping[str, int], so: bool) -> bool:
+    """Whether a comparison comes out so. It does not where its sizes would be divided by nothing: none can be made."""
+    try:
+        return evaluate_condition(condition, numbers) == so
+    except EvaluationError:
+        return False
 
 
 def _nearby(value: int, bounds: Sequence[int]) -> list[int]:
