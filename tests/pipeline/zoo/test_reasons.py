@@ -76,6 +76,10 @@ def test_the_line_that_an_error_is_about_is_its_place() -> None:
         why(error.at("src/transformers/models/a/modeling_a.py", 4)).place == "src/transformers/models/a/modeling_a.py:4"
     )
     assert why(error.at("torch/nn/modules/linear.py", 5)).place == "torch/nn/modules/linear.py:5"
+    # No path of a machine is written down.
+    assert why(error.at("/somewhere/torch/nn/modules/linear.py", 5)).place == "torch/nn/modules/linear.py:5"
+    assert why(error.at("/home/transformers/torch/nn/modules/linear.py", 5)).place == "torch/nn/modules/linear.py:5"
+    assert why(error.at("/home/me/blocks.py", 6)).place == "blocks.py:6"
 
 
 def test_operators_without_a_rule_are_named_with_their_first_line() -> None:

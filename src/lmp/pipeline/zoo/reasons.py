@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Literal, NamedTuple
 
 from lmp.errors import LmpError, VerificationFailed
@@ -61,6 +62,10 @@ def _at(file: str, line: int) -> str:
 
 def _below_package(file: str, place: str) -> str:
     """``src/transformers/models/llama/modeling_llama.py:160``, wherever the tree lies."""
-    _, mark, rest = file.rpartition("/transformers/")
     line = place.rpartition(":")[2]
-    return f"src/transformers/{rest}:{line}" if mark else place
+    # The innermost folder of that name: either tree may lie below a folder that is called as the other one.
+    ends = {package: file.rpartition(f"/{Path(package).name}/")[2] for package in ("src/transformers", "torch")}
+    package, rest = min(ends.items(), key=lambda end: len(end[1]))
+    if rest != file:
+        return f"{package}/{rest}:{line}"
+    return f"{Path(file).name}:{line}" if Path(file).is_absolute() else place
