@@ -17,6 +17,7 @@ from lmp.pipeline.zoo import family, forking
 from lmp.pipeline.zoo.nursery import entry_of
 from lmp.pipeline.zoo.requests import Limits, Request
 from lmp.records import ZooEntry
+from lmp.source.trees import find_trees
 
 REQUEST = Request(
     family="alpha",
@@ -86,6 +87,17 @@ def test_a_child_that_does_not_come_to_an_end_is_stopped_by_its_cpu_time(
     monkeypatch.setattr(forking, "PATIENCE", 1000)  # not by wall time, however little of a processor it gets
     entry = ran(spin, Limits(0.5, 1 << 40))
     assert entry.reason == "it took more than 0.5 s of CPU time; --time-limit gives it more"
+
+
+def test_one_that_a_signal_ended_is_told_by_the_class_that_it_was_at() -> None:
+    if find_trees().pytorch is None:
+        pytest.skip("no sources are vendored here")
+    entry = entry_of(REQUEST, LIMITS, {"code": -9, "at": "torch.nn.Linear", "stage": "tracing"}, None)
+    assert entry.reason == "its process was killed by SIGKILL (at Linear: tracing)"
+    assert entry.place is not None
+    assert entry.place.startswith("torch/nn/modules/linear.py:")
+    # Of what stands nowhere, nothing is said.
+    assert entry_of(REQUEST, LIMITS, {"code": -9, "at": "models.alpha.Alpha", "stage": "tracing"}, None).place is None
 
 
 def test_cpu_time_is_that_of_the_process() -> None:

@@ -12,8 +12,9 @@ from analyses import MLP, kernel, layer, linear, mlp
 
 from lmp.errors import InconsistentDefault, MissingDependency, TraceFailed, VerificationFailed
 from lmp.expand.link import link
-from lmp.pipeline.zoo.reasons import why, why_unverified
+from lmp.pipeline.zoo.reasons import place_of, why, why_unverified
 from lmp.records import Verification
+from lmp.source.trees import find_trees
 
 
 @pytest.fixture
@@ -80,6 +81,17 @@ def test_the_line_that_an_error_is_about_is_its_place() -> None:
     assert why(error.at("/somewhere/torch/nn/modules/linear.py", 5)).place == "torch/nn/modules/linear.py:5"
     assert why(error.at("/home/transformers/torch/nn/modules/linear.py", 5)).place == "torch/nn/modules/linear.py:5"
     assert why(error.at("/home/me/blocks.py", 6)).place == "blocks.py:6"
+
+
+def test_where_no_line_is_known_it_is_that_of_the_class() -> None:
+    trees = find_trees()
+    if trees.pytorch is None:
+        pytest.skip("no sources are vendored here")
+    place = place_of("torch.nn.Linear", trees)
+    assert place is not None
+    file, _, line = place.rpartition(":")
+    assert (trees.pytorch.root / file).read_text().splitlines()[int(line) - 1].startswith("class Linear(")
+    assert place_of("torch.nn.Nothing", trees) is None
 
 
 def test_operators_without_a_rule_are_named_with_their_first_line() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from lmp.pipeline.model import ModelOutcome, expand_model
 from lmp.pipeline.module import Options, Progress
-from lmp.pipeline.zoo.reasons import why, why_unverified
+from lmp.pipeline.zoo.reasons import place_of, why, why_unverified
 from lmp.pipeline.zoo.requests import Request
 from lmp.records import ModelAnalysis, ModuleAnalysis, ZooEntry
 from lmp.source.auto import Family, class_path_of
@@ -28,6 +28,7 @@ POINT = {"batch_size": 1, "seq_len": 128}
 def analyse_family(request: Request, progress: Progress) -> ZooEntry:
     """Expand and verify a family's class; whatever goes wrong is told in the entry."""
     entry = ZooEntry(family=request.family, task=request.task, status="error", fingerprint=request.fingerprint)
+    trees = None
     try:
         trees = find_trees(None, request.transformers_dir, request.pytorch_dir, [])
         class_path = class_path_of(Family(request.family, request.task, request.class_name), Names(trees))
@@ -50,9 +51,10 @@ def analyse_family(request: Request, progress: Progress) -> ZooEntry:
     except Exception as error:
         reason = why(error)
         status = "failed" if reason.differs else "error"
-        return entry.model_copy(
-            update={"status": status, "cause": reason.cause, "reason": reason.text, "place": reason.place}
-        )
+        place = reason.place
+        if place is None and trees is not None and entry.class_name is not None:
+            place = place_of(entry.class_name, trees)
+        return entry.model_copy(update={"status": status, "cause": reason.cause, "reason": reason.text, "place": place})
 
 
 def _expanded(class_path: str, options: Options, progress: Progress) -> tuple[ModelOutcome, tuple[str, ...]]:

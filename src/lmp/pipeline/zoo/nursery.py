@@ -18,9 +18,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from lmp.errors import TraceFailed
+from lmp.errors import LmpError, TraceFailed
+from lmp.pipeline.zoo.reasons import place_of
 from lmp.pipeline.zoo.requests import PATIENCE, Limits, Request
 from lmp.records import ZooEntry
+from lmp.source.trees import find_trees
 
 
 class Nursery:
@@ -101,6 +103,9 @@ def entry_of(request: Request, limits: Limits, outcome: dict[str, Any], entry: Z
     if entry is not None and not outcome.get("limit"):
         return entry.model_copy(update=took)
     place = outcome.get("place") or None
+    if place is None and "at" in outcome:
+        with contextlib.suppress(LmpError):
+            place = place_of(outcome["at"], find_trees(None, request.transformers_dir, request.pytorch_dir, []))
     return ZooEntry(
         family=request.family,
         task=request.task,

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from lmp.errors import LmpError, VerificationFailed
 from lmp.records import ModelAnalysis, ModuleAnalysis
+from lmp.source.locate import find_class
+from lmp.source.names import Names
+from lmp.source.trees import Trees
 from lmp.workload.failures import failure_of
 
 Cause = Literal["config", "dependency", "lmp"]
@@ -54,6 +58,14 @@ def why_unverified(model: ModelAnalysis, parts: Iterable[ModuleAnalysis]) -> Why
     )
     first = next(lines, None)
     return Why("lmp", first and _at(*first), text)
+
+
+def place_of(class_path: str, trees: Trees) -> str | None:
+    """The line at which a class stands: what is said where no line of it is known."""
+    with contextlib.suppress(LmpError):
+        found = find_class(class_path, Names(trees))
+        return f"{found.module.tree.relative(found.path)}:{found.node.lineno}"
+    return None
 
 
 def _at(file: str, line: int) -> str:
