@@ -1,7 +1,9 @@
-# make setup   .venv, dependencies and vendored sources; does nothing when nothing changed
-# make demo    what each line of a few modules costs
-# make test    everything that CI runs; fetches the code bases that it reads
-# make clean   removes what can be made again, results included; what git has stays
+# make setup       .venv, dependencies and vendored sources; does nothing when nothing changed
+# make demo        what each line of a few modules costs
+# make test        ruff, mypy and all tests that belong to a change
+# make test-quick  ruff and the unit tests: in seconds what `make test` says in minutes
+# make test-slow   the other tests: whole models, fetched code bases, browser, Dask, the real Claude CLI, README.md
+# make clean       removes what can be made again, results included; what git has stays
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -10,7 +12,9 @@ STAMP := .venv/.lmp-setup
 LLAMA := transformers.models.llama.modeling_llama
 DEMO := $(addprefix $(LLAMA).,LlamaRMSNorm LlamaMLP LlamaAttention LlamaDecoderLayer) torch.nn.Linear
 
-.PHONY: setup demo repositories test clean
+PYTEST := $(BIN)/pytest -n auto --dist loadgroup
+
+.PHONY: setup demo repositories lint test test-quick test-slow clean
 
 setup: $(STAMP)
 	@$(BIN)/lmp vendor --quiet
@@ -31,15 +35,24 @@ demo: setup
 	@$(BIN)/lmp evaluate --model-id $(MODEL) --phase prefill --batch-size 1 --seq-len 2048
 	@$(BIN)/lmp evaluate --model-id $(MODEL) --phase decode --batch-size 64 --cache-len 32768 --by bytes
 
-# What the tests of repository reports read; does nothing where it is there.
+# The code bases that slow tests read; does nothing where they are there.
 repositories: setup
 	@$(BIN)/python scripts/fetch_repositories.py
 
-test: setup repositories
+lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+# The tiers are set by tests/conftest.py.
+test: lint
 	$(BIN)/mypy
-	$(BIN)/pytest -n auto --dist loadgroup
+	$(PYTEST) -m 'unit or engine'
+
+test-quick: lint
+	$(PYTEST) -m unit
+
+test-slow: setup repositories
+	$(PYTEST) -m slow
 
 clean:
 	rm -rf .venv build src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

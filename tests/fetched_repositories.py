@@ -25,11 +25,6 @@ def of_each(argument: str, **settings: Any) -> pytest.MarkDecorator:
     )
 
 
-def skip_unless_there(name: str) -> None:
-    if not (REPOSITORIES / name).is_dir():
-        pytest.skip("the code bases are not there: run `make repositories`")
-
-
 @cache
 def facts_of(name: str) -> RepoFacts:
     """Read as `lmp report` reads it."""

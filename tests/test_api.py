@@ -279,7 +279,8 @@ def without_source() -> nn.Module:
         (Locked(), {"inputs": "x: float[2]"}, UsageError, r"Locked cannot be copied: TypeError: cannot pickle"),
         (Broken(), {"inputs": "x: float[batch_size, 4]"}, UsageError, r"not today \(test_api\.py:\d+\)"),
         (nn.Linear, {"inputs": "x: float[2]"}, UsageError, "for classes of your own and for live modules"),
-        (3, {"inputs": "x: float[2]"}, UsageError, "3 is no module, no class of one and no class path"),
+        (3, {"inputs": "x: float[2]"}, UsageError, "3 is not a module, a module class or a class path"),
+        (Feed(8, 8), {"dtyp": "float32"}, TypeError, r"analyze\(\) got an unexpected keyword argument 'dtyp'"),
         (without_source(), {"inputs": "x: float[2]"}, NotFound, "there is no source of lmp_nowhere.Made"),
     ],
 )

@@ -15,8 +15,9 @@ from lmp.source.trees import find_trees
 ROOT = Path(__file__).parents[1]
 
 
-def script() -> ModuleType:
-    """scripts/readme.py, which is no package."""
+@pytest.fixture
+def pages() -> ModuleType:
+    """scripts/readme.py, which is no package: it runs what the pages show."""
     spec = importlib.util.spec_from_file_location("readme", ROOT / "scripts" / "readme.py")
     assert spec is not None
     assert spec.loader is not None
@@ -26,11 +27,10 @@ def script() -> ModuleType:
     return module
 
 
-def test_the_pages_show_what_the_commands_print() -> None:
+def test_the_pages_show_what_the_commands_print(pages: ModuleType) -> None:
     trees = find_trees(ROOT)
     if trees.transformers is None or trees.pytorch is None:
         pytest.skip("nothing is vendored: run `lmp vendor`")
-    readme = script()
     with tempfile.TemporaryDirectory(prefix="lmp-", dir="/tmp") as folder:
-        found = readme.differences(readme.Commands(Path(folder)))
+        found = pages.differences(pages.Commands(Path(folder)))
     assert found == [], "run `.venv/bin/python scripts/readme.py`"

@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parent / "report" / "zoo"))
 import small_zoo
 import zoo_figures
 
-from lmp.pipeline.zoo.entries import read_summary
+from lmp.zoo.entries import read_summary
 
 
 def test_figures_by_hand() -> None:

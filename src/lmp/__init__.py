@@ -11,6 +11,8 @@ Nothing is imported before it is used: ``import lmp`` takes milliseconds.
 
 from __future__ import annotations
 
+import sys
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -32,3 +34,18 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+class _Package(ModuleType):
+    """Keeps ``lmp.analyze`` the function. Python binds a folder of that name over it when it imports one."""
+
+    @property
+    def analyze(self) -> Any:
+        return __getattr__("analyze")
+
+    @analyze.setter
+    def analyze(self, package: ModuleType) -> None:
+        """Ignored: ``lmp.analyze.session`` and its neighbours are imported through ``sys.modules``."""
+
+
+sys.modules[__name__].__class__ = _Package

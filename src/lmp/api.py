@@ -1,6 +1,6 @@
-"""lmp from Python: analyses of classes and of live modules, with numbers put in, as frames and files.
+"""lmp from Python: analyses of classes and of live modules, their evaluation, and export to frames and files.
 
-One call at a time in a process: PyTorch's global state is used, and put back.
+Only one call at a time may run in a process, because lmp changes PyTorch's global state and restores it.
 """
 
 from __future__ import annotations
@@ -11,14 +11,12 @@ import hashlib
 import json
 import shutil
 import tempfile
-import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
-import lmp.expand as package
 from lmp.errors import UsageError
 from lmp.workload.spec import Construct, Spec, is_plain, parse_init, parse_inputs, parse_tensor
 
@@ -26,9 +24,9 @@ if TYPE_CHECKING:
     import pandas
     import torch
 
-    from lmp.expand.numbers import ModelNumbers
-    from lmp.expand.records import EvaluatedTotals, Evaluation
-    from lmp.pipeline.module import Session
+    from lmp.analyze.session import Session
+    from lmp.link.numbers import ModelNumbers
+    from lmp.link.records import EvaluatedTotals, Evaluation
     from lmp.records import ModelAnalysis, ModuleAnalysis
     from lmp.source.trees import Trees
 
@@ -41,15 +39,18 @@ _EXAMPLE = 'inputs="x: float[batch_size, seq_len, 256]"'
 
 @dataclass(frozen=True)
 class Evaluated:
-    """What one call of a module costs at one point: exact integers. FLOPs count scalar operations, the rest bytes."""
+    """Costs of one call of a module at one point, as exact integers: FLOPs are scalar operations, the rest bytes."""
 
     record: Evaluation
-    """Everything, as ``lmp evaluate --json`` prints it."""
+    """The complete record, as ``lmp evaluate --json`` prints it."""
 
     @property
     def totals(self) -> EvaluatedTotals:
-        """Sums over all kernels: ``flops``, ``matmul_flops``, ``read``, ``write``, ``compulsory`` (bytes, all three),
-        ``parameters_count`` (elements)."""
+        """Sums over all kernels, in scalar operations, bytes and elements.
+
+        ``flops`` and ``matmul_flops`` count scalar operations. ``read``, ``write`` and ``compulsory`` are bytes, and
+        ``parameters_count`` counts elements.
+        """
         return self.record.totals
 
     @property
@@ -58,40 +59,43 @@ class Evaluated:
         return self.record.values
 
     def to_frame(self) -> pandas.DataFrame:
-        """One row a kernel, in the order in which they run.
+        """One row a kernel, in execution order.
 
-        Columns: ``path`` of the module, ``class_name``, ``line``, ``operation``, ``category``, ``repeat``, and of one
-        run ``flops`` (scalar operations), ``read`` and ``write`` (bytes). Integers of any size are Python objects.
+        Columns: ``path`` of the module, ``class_name``, ``line``, ``operation``, ``category``, ``repeat``, and for one
+        execution ``flops`` (scalar operations), ``read`` and ``write`` (bytes). Integers of any size are Python
+        objects.
 
-        Raises UsageError where pandas is not installed.
+        Raises UsageError if pandas is not installed.
         """
         return _frame([k.model_dump() for k in self.record.kernels])
 
     def to_json(self) -> str:
-        """The record as JSON, of the schema ``evaluation``."""
+        """The record as JSON, by the schema ``evaluation``."""
         return self.record.model_dump_json(indent=2) + "\n"
 
 
 @dataclass(frozen=True)
 class Analysis:
-    """What each line of a ``forward()`` costs, as formulas; and the analyses of the classes that it refers to."""
+    """Costs of each line of a ``forward()`` as formulas, with the analyses of the classes that it refers to."""
 
     record: ModuleAnalysis | ModelAnalysis
-    """The analysis as its file holds it: ``kernels``, ``parameters``, ``assumptions``, ``verification`` and more."""
+    """The analysis as stored in its file: ``kernels``, ``parameters``, ``assumptions``, ``verification`` and more."""
     parts: Mapping[str, ModuleAnalysis] = field(default_factory=dict, repr=False)
-    """Class path -> its analysis, for every class that is referred to."""
+    """Class path -> its analysis, for every referenced class."""
     sources: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Distribution -> the folder whose lines are quoted."""
+    """Distribution -> the folder of the quoted sources."""
 
     @property
     def class_name(self) -> str:
-        """The path of the class, under the module that defines it."""
+        """The path of the class under its defining module."""
         return self.record.class_name
 
     @property
     def status(self) -> str:
-        """``verified``: at every point that was executed, each line's formulas equal what was counted. Else why not
-        is in ``record.verification``."""
+        """``verified``: at every executed point, each line's formulas equal the counted amounts.
+
+        For any other status ``record.verification`` has the reason.
+        """
         return self.record.verification.status
 
     def evaluate(
@@ -104,47 +108,46 @@ class Analysis:
         a_bytes: int | None = None,
         **values: int,
     ) -> Evaluated:
-        """Put numbers into the formulas.
+        """Evaluate the formulas at one point.
 
-        ``batch_size`` sequences of ``seq_len`` new tokens each, after ``cache_len`` cached ones. ``w_bytes`` and
-        ``a_bytes`` are the bytes of a weight and of an activation element: those of the analysed dtype unless given.
-        ``values`` are other variables of ``record.parameters``: the module's own sizes, else as analysed, and
-        dimensions that were named in ``inputs``.
+        The point has ``batch_size`` sequences of ``seq_len`` new tokens each, after ``cache_len`` cached ones.
+        ``w_bytes`` and ``a_bytes`` are the bytes of a weight and of an activation element; the default is the analysed
+        dtype's. ``values`` are other variables of ``record.parameters``. They are the module's own sizes, with the
+        analysed values as defaults, and dimensions that ``inputs`` names.
 
-        Raises UsageError for a name that the module does not have or that has no value, EvaluationError where a
-        formula has no integer value.
+        Raises UsageError for an unknown name or a missing value, EvaluationError if a formula has no integer value.
         """
-        from lmp.expand.point import point
+        from lmp.link.values import values_for
 
         width = {"float32": 4, "float64": 8}.get(self.record.dtype, 2)
         given = {"batch_size": batch_size, "seq_len": seq_len, **values}
         named = {name: value for name, value in given.items() if value is not None}
         sizes = {"w_bytes": w_bytes or width, "a_bytes": a_bytes or width}
-        at = point(self._numbers.model, {**named, "cache_len": cache_len, **sizes})
+        at = values_for(self._numbers.model, {**named, "cache_len": cache_len, **sizes})
         return Evaluated(self._numbers.evaluation(at))
 
     def to_frame(self) -> pandas.DataFrame:
         """One row a kernel, with its formulas as text.
 
         Columns: ``path``, ``line``, ``operation``, ``category``, ``repeat``, ``flops`` (scalar operations), ``read``
-        and ``write`` (bytes). Of a call of a module the three formulas are references, or empty in an expanded model,
-        whose inner kernels follow.
+        and ``write`` (bytes). For a module call the three formulas are references. In an expanded model they are empty,
+        and the inner kernels follow.
 
-        Raises UsageError where pandas is not installed.
+        Raises UsageError if pandas is not installed.
         """
         return _frame(list(_rows(self.record.kernels)))
 
     def to_json(self) -> str:
-        """The record as JSON, of the schema ``module_analysis`` or ``model_analysis``."""
+        """The record as JSON, by the schema ``module_analysis`` or ``model_analysis``."""
         from lmp.store.results import to_data
 
         return json.dumps(to_data(self.record), indent=2, ensure_ascii=False) + "\n"
 
     def save(self, results: str | Path) -> Path:
-        """Write the analysis, and those that it refers to, into a results folder; returns its file.
+        """Write the analysis, and the referenced ones, to a results folder, and return its file.
 
-        The layout is that of the command line: ``RESULTS/<class>/module_analysis.json``. Raises StorageError where the
-        folder cannot be written.
+        The layout is that of the command line: ``RESULTS/<class>/module_analysis.json``. Raises StorageError if the
+        folder is not writable.
         """
         from lmp.store.results import Store
 
@@ -155,13 +158,13 @@ class Analysis:
 
     @functools.cached_property
     def _numbers(self) -> ModelNumbers:
-        """The formulas, read once for all evaluations."""
-        from lmp.expand.numbers import ModelNumbers
+        """The formulas, parsed once for all evaluations."""
+        from lmp.link.numbers import ModelNumbers
 
         return ModelNumbers(self._linked())
 
     def _linked(self) -> ModelAnalysis:
-        from lmp.expand.link import link
+        from lmp.link.link import link
         from lmp.records import ModelAnalysis
 
         return self.record if isinstance(self.record, ModelAnalysis) else link(self.record, self._part)
@@ -170,102 +173,113 @@ class Analysis:
         return self.parts[class_path]
 
 
+class Settings(TypedDict, total=False):
+    """Keyword arguments of `analyze` and `expand`, described at `analyze`."""
+
+    config: str | Path | Mapping[str, Any] | None
+    results: str | Path | None
+    path: Places
+    dtype: str
+    attention: str | None
+    transformers: str | Path | None
+    pytorch: str | Path | None
+    fresh: bool
+
+
 def analyze(
     module_or_class: str | type[torch.nn.Module] | torch.nn.Module,
     inputs: Inputs | None = None,
     init: Init | None = None,
-    *,
-    config: str | Path | Mapping[str, Any] | None = None,
-    results: str | Path | None = None,
-    path: Places = (),
-    dtype: str = "bfloat16",
-    attention: str | None = None,
-    transformers: str | Path | None = None,
-    pytorch: str | Path | None = None,
-    fresh: bool = False,
+    **settings: Unpack[Settings],
 ) -> Analysis:
-    """Say what each line of a module's ``forward()`` costs: FLOPs and bytes as formulas, held against execution.
+    """Determine the FLOPs and bytes of each line of a module's ``forward()`` as formulas, verified against execution.
 
-    ``module_or_class`` is
+    ``module_or_class`` is one of:
 
-    - a class path, as ``"transformers.models.llama.modeling_llama.LlamaMLP"``, ``"torch.nn.Linear"`` or one of your own
-      below a folder of ``path`` (else of the current folder);
-    - a class, which may be defined in a script or in a notebook's cell;
-    - a live module, with data or on the meta device. It is copied without data, and the copy is analysed, in eval mode,
-      in the module's own dtype, without its hooks: they are not run, and what they compute is not in the formulas. The
-      module itself is not run, and nothing of it changes. Its own sizes are plain numbers: formulas are in the names
-      that ``inputs`` uses. For formulas in its sizes, give its class and ``init``.
+    - A class path, such as ``"torch.nn.Linear"`` or ``"transformers.models.llama.modeling_llama.LlamaMLP"``. The path
+      of your own class is looked up below a folder of ``path``, by default the current folder.
+    - A class. It may be defined in a script or in a notebook cell.
+    - A live module, with data or on the meta device. lmp analyses a copy without data, in eval mode and in the module's
+      own dtype. The copy has no hooks: they do not run, and their cost is not in the formulas. The module itself does
+      not run and does not change. Its own sizes are plain numbers, so the formulas use only names from ``inputs``. For
+      formulas in its sizes, pass its class and ``init``.
 
-    ``inputs`` says what ``forward()`` takes, needed for classes of your own and live modules: a text as
-    ``"x: float[batch_size, seq_len, 256], mask: bool[seq_len, seq_len]"``, or a mapping from argument to such a text
-    (``"float[batch_size, 16]"``), a shape (``("batch_size", 16)``), a tensor (its shape, as plain numbers), or a plain
-    value. ``batch_size``, ``seq_len`` and ``cache_len`` are variables of every call; a name that is also a
-    constructor's argument is that argument; any other name is a variable that must be given to evaluate. ``float`` is
-    the module's own dtype; others are ``float32``, ``float16``, ``bfloat16``, ``int`` (int64), ``int32``, ``bool``.
+    ``inputs`` describes the arguments of ``forward()``. It is required for your own classes and for live modules. It is
+    a text such as ``"x: float[batch_size, seq_len, 256], mask: bool[seq_len, seq_len]"``, or a mapping by argument
+    name. A value of the mapping is one of:
 
-    ``init`` gives the constructor's arguments of a class of your own: ``"hidden_size=256, bias=true, act='silu'"`` or a
-    mapping. Positive integers and truth values become variables of the formulas, others are fixed.
+    - a text, such as ``"float[batch_size, 16]"``;
+    - a shape, such as ``("batch_size", 16)``;
+    - a tensor, of which the shape is used as plain numbers;
+    - a plain value.
 
-    ``config`` is for classes of transformers: a config.json, or its content. ``results`` keeps and reuses analyses in a
-    folder; without it they last as long as the process. ``dtype`` is what a class is executed in. ``transformers`` and
-    ``pytorch`` are clones to read instead of the vendored sources; where none are vendored, or the process has imported
-    transformers already, the installed packages are read (``Analysis.sources`` says which).
+    ``batch_size``, ``seq_len`` and ``cache_len`` are variables of every call. A name that is also a constructor
+    argument means that argument. Any other name is a variable that an evaluation must set. ``float`` is the module's
+    own dtype. Others are ``float32``, ``float16``, ``bfloat16``, ``int`` (int64), ``int32``, ``bool``.
 
-    Returns an ``Analysis``: formulas in FLOPs and bytes. Raises UsageError for what cannot be used as given (a shape
-    that ``forward()`` refuses, a module that cannot be copied), NotFound where there is no source to quote, TraceFailed
-    where the module cannot be analysed, VerificationFailed where formulas and execution differ. All are LmpError.
+    ``init`` gives the constructor arguments of your own class. It is a mapping, or a text such as
+    ``"hidden_size=256, bias=true, act='silu'"``. Positive integers and booleans become variables of the formulas.
+    Others are fixed.
+
+    ``settings`` are keyword arguments, each with a default:
+
+    - ``config``, for classes of transformers: a config.json, or its content as a mapping.
+    - ``results``: a folder in which analyses are stored and reused. Without it they last as long as the process.
+    - ``path``: one or several folders that contain your own packages.
+    - ``dtype="bfloat16"``: the dtype in which a class is executed.
+    - ``attention``: the attention implementation, ``"sdpa"`` or ``"eager"``.
+    - ``transformers``, ``pytorch``: clones to read instead of the vendored sources. If none are vendored, or the
+      process has imported transformers already, the installed packages are read (``Analysis.sources`` names them).
+    - ``fresh=False``: True analyses again even if a result is stored.
+
+    Returns an ``Analysis`` with formulas in FLOPs and bytes. Its errors are subclasses of LmpError:
+
+    - UsageError for an unusable argument: a shape that ``forward()`` refuses, a module that cannot be copied;
+    - NotFound if there is no source to quote;
+    - TraceFailed if the module cannot be analysed;
+    - VerificationFailed if formulas and execution differ.
     """
-    asked = functools.partial(
-        _session, config=config, results=results, path=path, dtype=dtype, attention=attention,
-        transformers=transformers, pytorch=pytorch, fresh=fresh,
-    )  # fmt: skip
-    return _analyzed(module_or_class, inputs, init, asked)
+    for name in settings.keys() - Settings.__annotations__.keys():
+        raise TypeError(f"analyze() got an unexpected keyword argument {name!r}")
+    return _analyzed(module_or_class, inputs, init, settings)
 
 
 def expand(
     module_or_class: str | type[torch.nn.Module] | torch.nn.Module | Analysis,
     inputs: Inputs | None = None,
     init: Init | None = None,
-    **options: Any,
+    **settings: Unpack[Settings],
 ) -> Analysis:
-    """The same with every called module in place: one tree of kernels in the variables of its root, and totals.
+    """Analyse a module and put every called module in place: one tree of kernels in the root's variables, with totals.
 
-    Takes what ``analyze`` takes, or what it returned. The record is a ``ModelAnalysis``: ``record.totals`` has
-    ``flops``, ``matmul_flops``, ``read``, ``write`` (bytes) and ``parameters_count`` as formulas. Raises what
-    ``analyze`` raises, and InvalidAnalysis where analyses do not fit together.
+    Takes the arguments of ``analyze``, or its result. The record is a ``ModelAnalysis``. Its ``record.totals`` has
+    formulas for ``flops``, ``matmul_flops``, ``read``, ``write`` (bytes) and ``parameters_count``. Raises the errors of
+    ``analyze``, and InvalidAnalysis if the analyses do not fit together.
     """
     if isinstance(module_or_class, Analysis):
-        if inputs is not None or init is not None or options:
+        if inputs is not None or init is not None or settings:
             raise UsageError("an Analysis is expanded as it is\nleave out inputs, init and options")
         analysis = module_or_class
     else:
-        analysis = analyze(module_or_class, inputs, init, **options)
+        analysis = analyze(module_or_class, inputs, init, **settings)
     return replace(analysis, record=analysis._linked())
 
 
-class _Expand(types.ModuleType):
-    """The package ``lmp.expand`` and the function have one name: the package can be called, and calls the function."""
-
-    __call__ = staticmethod(expand)
+# --- session and class -----------------------------------------------------------------------------------------------
 
 
-package.__class__ = _Expand
+def _analyzed(module_or_class: Any, inputs: Inputs | None, init: Init | None, settings: Settings) -> Analysis:
+    from lmp.analyze.modules import analyze as analyze_class
+    from lmp.analyze.modules import make_references, requested
 
-
-# --- how it is asked -------------------------------------------------------------------------------------------------
-
-
-def _analyzed(
-    module_or_class: Any, inputs: Inputs | None, init: Init | None, session_for: Callable[..., Session]
-) -> Analysis:
     guard = _guard()
     with guard:
-        session = session_for(target=module_or_class)
+        session = _session(module_or_class, settings)
         name, call = _own_call(module_or_class, inputs, init, session)
         if call is not None:
             session.own[name] = call
-        outcomes = session.outcomes(name)
-        record = next(o.analysis for o in outcomes if o.requested)
+        record = requested(analyze_class(name, session)).analysis
+        make_references(record, session)
         parts: dict[str, ModuleAnalysis] = {}
         _collect(record, session, parts)
     sources = {tree.distribution: str(tree.root) for tree in session.trees}
@@ -273,13 +287,13 @@ def _analyzed(
 
 
 def _guard() -> AbstractContextManager[None]:
-    from lmp.workload.undisturbed import undisturbed
+    from lmp.workload.isolation import isolated
 
-    return undisturbed()
+    return isolated()
 
 
 def _collect(analysis: ModuleAnalysis, session: Session, parts: dict[str, ModuleAnalysis]) -> None:
-    from lmp.pipeline.module import references_of
+    from lmp.analyze.session import references_of
 
     for name in references_of(analysis):
         if name not in parts:
@@ -287,37 +301,28 @@ def _collect(analysis: ModuleAnalysis, session: Session, parts: dict[str, Module
             _collect(parts[name], session, parts)
 
 
-def _session(
-    *,
-    target: Any,
-    config: str | Path | Mapping[str, Any] | None,
-    results: str | Path | None,
-    path: Places,
-    dtype: str,
-    attention: str | None,
-    transformers: str | Path | None,
-    pytorch: str | Path | None,
-    fresh: bool,
-) -> Session:
+def _session(target: Any, settings: Settings) -> Session:
     import torch
 
-    from lmp.pipeline.module import Options, Session
+    from lmp.analyze.session import Options, Session
     from lmp.source.trees import find_trees
 
-    live = isinstance(target, torch.nn.Module)
-    if live:
+    dtype = settings.get("dtype", "bfloat16")
+    if isinstance(target, torch.nn.Module):
         from lmp.workload.live import dtype_of
 
         dtype = str(dtype_of(target)).removeprefix("torch.")
+    config, results, path = settings.get("config"), settings.get("results"), settings.get("path", ())
     places = [path] if isinstance(path, (str, Path)) else list(path)
+    transformers, pytorch = settings.get("transformers"), settings.get("pytorch")
     options = Options(
         results=Path(results) if results is not None else _kept_while_running(),
         transformers=None if transformers is None else Path(transformers),
         pytorch=None if pytorch is None else Path(pytorch),
         config_file=Path(config) if isinstance(config, (str, Path)) else None,
-        attention=attention,
+        attention=settings.get("attention"),
         dtype=dtype,
-        fresh=fresh,
+        fresh=settings.get("fresh", False),
         paths=tuple(Path(p) for p in places),
     )
     session = Session(options, lambda name, stage: None)
@@ -336,7 +341,7 @@ def _given_config(content: dict[str, Any]) -> Any:
 
 
 def _runnable(trees: Trees, given: bool) -> Trees:
-    """The trees, installed ones where none is vendored or the process runs the installed package already."""
+    """The trees to use: the installed package if none is vendored, or if the process has imported it already."""
     import sys
 
     from lmp.source.trees import completed, installed_tree
@@ -354,17 +359,17 @@ def _runnable(trees: Trees, given: bool) -> Trees:
 
 @functools.cache
 def _kept_while_running() -> Path:
-    """Results of calls that name no folder."""
+    """Results folder for calls that name none; removed at exit."""
     folder = Path(tempfile.mkdtemp(prefix="lmp-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
 
 
 def _own_call(target: Any, inputs: Inputs | None, init: Init | None, session: Session) -> tuple[str, Any]:
-    """The class path, and how the class is run if it is one of the user's own."""
+    """The class path, and for a user's class the way in which it is run."""
     import torch
 
-    from lmp.pipeline.own import OwnCall
+    from lmp.analyze.own import OwnCall
     from lmp.source.runtime import path_of
 
     if isinstance(target, str):
@@ -382,10 +387,10 @@ def _own_call(target: Any, inputs: Inputs | None, init: Init | None, session: Se
         return name, OwnCall(_spec(inputs, init))
     if not isinstance(target, torch.nn.Module):
         raise UsageError(
-            f"{target!r:.80} is no module, no class of one and no class path\n"
+            f"{target!r:.80} is not a module, a module class or a class path\n"
             'give one of them, as in lmp.analyze("torch.nn.Linear")'
         )
-    module = getattr(target, "_orig_mod", target)  # what torch.compile() wraps
+    module = getattr(target, "_orig_mod", target)  # the module inside the wrapper of torch.compile()
     if init is not None:
         raise UsageError("init is given with a live module\nleave it out, or give the module's class")
     _hand_over([type(m) for m in module.modules()], session)
@@ -396,13 +401,13 @@ def _own_call(target: Any, inputs: Inputs | None, init: Init | None, session: Se
 def _none_wanted(inputs: Inputs | None, init: Init | None, name: str) -> None:
     if inputs is not None or init is not None:
         raise UsageError(
-            f"inputs and init are for classes of your own and for live modules, and {name} is none\n"
+            f"inputs and init are for classes of your own and for live modules, but {name} is neither\n"
             "leave them out, or give an instance"
         )
 
 
 def _hand_over(classes: Sequence[type[Any]], session: Session) -> None:
-    """Let the session find the user's classes where they were imported from."""
+    """Register the user's classes and their folders with the session."""
     from lmp.source.runtime import tree_of
     from lmp.source.trees import siblings
 
@@ -415,12 +420,12 @@ def _hand_over(classes: Sequence[type[Any]], session: Session) -> None:
     session.trees = replace(session.trees, extra=tuple(extra))
 
 
-# --- what it is given ------------------------------------------------------------------------------------------------
+# --- inputs and arguments --------------------------------------------------------------------------------------------
 
 
 def _spec(inputs: Inputs | None, init: Init | None, module: torch.nn.Module | None = None) -> Spec:
     if inputs is None:
-        raise UsageError(f"inputs are missing: what is forward() called with?\nsay it as in {_EXAMPLE}")
+        raise UsageError(f"inputs are missing: lmp must know what forward() is called with\ngive them as in {_EXAMPLE}")
     if isinstance(inputs, str):
         found = parse_inputs(inputs)
     else:
@@ -431,7 +436,7 @@ def _spec(inputs: Inputs | None, init: Init | None, module: torch.nn.Module | No
     odd = [name for name, value in arguments.items() if not is_plain(value) or isinstance(value, Construct)]
     if odd:
         raise UsageError(
-            f"init: {odd[0]} is {arguments[odd[0]]!r:.60}, which is no number, text, truth value, None or tuple\n"
+            f"init: {odd[0]} is {arguments[odd[0]]!r:.60}, which is not a number, text, boolean, None or tuple\n"
             'write an object as text, init="config=Config(n_embd=64)", or give a live module'
         )
     return Spec(found, arguments)
@@ -456,11 +461,12 @@ def _as_input(name: str, value: Any, module: torch.nn.Module | None) -> Any:
     if value is None or is_plain(value):
         return value
     raise UsageError(
-        f"inputs: {name} is {value!r:.60}, which is no tensor, shape, text or plain value\nsay it as in {_EXAMPLE}"
+        f"inputs: {name} is {value!r:.60}, which is not a tensor, shape, text or plain value\n"
+        f"give them as in {_EXAMPLE}"
     )
 
 
-# --- what it returns -------------------------------------------------------------------------------------------------
+# --- results ---------------------------------------------------------------------------------------------------------
 
 
 def _rows(kernels: Sequence[Any], above: str = "") -> Any:

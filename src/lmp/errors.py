@@ -1,30 +1,30 @@
-"""Every error that lmp raises on purpose, and the exit code each one ends a command with.
+"""All errors that lmp raises on purpose, with the exit codes of commands.
 
     LmpError
     ├── UsageError                 2    an option, a class or a value that cannot be used as given
     │   ├── FormulaError                a formula that cannot be read or evaluated
-    │   │   ├── FormulaSyntaxError      .. with the character at which reading stopped
-    │   │   ├── UnknownVariable         .. a name that has no value
-    │   │   └── EvaluationError         .. division by zero, a fraction where an integer is due
+    │   │   ├── FormulaSyntaxError      .. with the position of the first invalid character
+    │   │   ├── UnknownVariable         .. a name without a value
+    │   │   └── EvaluationError         .. division by zero, a fraction in place of an integer
     │   ├── StorageError                a folder or disk that cannot be written
-    │   └── ClusterUnavailable          a scheduler that is not there, or has no worker that can be used
-    ├── NotFound                   3    source or class not found; SCRATCHPAD.md says what was looked for
-    │   ├── TreeChanged                 a vendored tree that is not what vendor.lock says it is
-    │   └── Missing                     a class that is there, but of which there is no analysis yet
-    ├── InvalidAnalysis            4    a result that does not parse, does not validate, or is of another schema
+    │   ├── UnsupportedDtype            a --dtype in which nothing can be executed
+    │   └── ClusterUnavailable          a missing scheduler, or one without usable workers
+    ├── NotFound                   3    source or class not found; SCRATCHPAD.md lists the searches
+    │   ├── TreeChanged                 a vendored tree that differs from vendor.lock
+    │   └── Missing                     an existing class without an analysis
+    ├── InvalidAnalysis            4    a result that does not parse, does not validate, or has another schema
     │   ├── UncountedOperator           an operator without a rule
     │   ├── TraceFailed                 the module could not be executed or traced
     │   │   ├── InconsistentDefault     .. a model's default config contradicts itself
     │   │   └── MissingDependency       .. a package that the model needs is not installed
     │   ├── VerificationFailed          the formulas differ from execution
-    │   ├── Refused                     a hand-in that the gate refused; .. with the findings
-    │   └── ReportRefused               a report that its review found something in; .. with the findings
+    │   ├── Refused                     a submission that the gate refused, with the findings
+    │   └── ReportRefused               a report with findings of its review
     ├── AgentUnavailable           5    no credentials, no CLI, service refused
-    │   └── CapReached                  turns, budget or time spent before a hand-in was accepted
-    └── Interrupted              130     Ctrl-C during long work; says what goes on from there
+    │   └── CapReached                  turns, budget or time spent before a submission was accepted
+    └── Interrupted              130    Ctrl-C during long work; states how to continue
 
-A message is one or two lines and says what to do next. Anything that is not an LmpError is a bug: it keeps its
-traceback.
+A message has one or two lines and states the next step. Any other exception is a bug and keeps its traceback.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ if TYPE_CHECKING:
 
 
 class LmpError(Exception):
-    """Base of all errors that are answered with a message and an exit code instead of a traceback."""
+    """Base of all errors that end a command with a message and an exit code instead of a traceback."""
 
     exit_code = 1
     place: tuple[str, int] | None = None
-    """The file and line of the sources that it is about, where there is one."""
+    """File and line of the sources that the error is about, if there is one."""
 
     def at(self, file: str, line: int) -> Self:
-        """This error, about that line."""
+        """Set the place to this line and return the error."""
         self.place = (file, line)
         return self
 
 
 class UsageError(LmpError):
-    """The request cannot be carried out as it was made."""
+    """The request cannot be carried out as given."""
 
     exit_code = 2
 
@@ -61,11 +61,11 @@ class FormulaError(UsageError):
 
 
 class FormulaSyntaxError(FormulaError):
-    """A formula is not of the grammar. ``position`` is the 0-based index of the offending character in ``text``."""
+    """A formula violates the grammar. ``position`` is the 0-based index of the offending character in ``text``."""
 
     def __init__(self, message: str, text: str, position: int) -> None:
         self.text, self.position = text, position
-        # A window of the text with a caret under the character: long formulas stay readable on one terminal line.
+        # A window of the text with a caret under the character keeps long formulas readable on one terminal line.
         start = max(0, position - 40)
         window = text[start : position + 30].replace("\n", " ")
         caret = " " * (position - start) + "^"
@@ -73,7 +73,7 @@ class FormulaSyntaxError(FormulaError):
 
 
 class UnknownVariable(FormulaError):
-    """A formula uses a name that has no value."""
+    """A formula uses a name without a value."""
 
 
 class EvaluationError(FormulaError):
@@ -84,13 +84,17 @@ class StorageError(UsageError):
     """A file or folder cannot be written."""
 
 
+class UnsupportedDtype(UsageError):
+    """The requested dtype is no floating dtype of torch."""
+
+
 class ClusterUnavailable(UsageError):
-    """A cluster's scheduler cannot be reached, or has no worker that gives what this machine would."""
+    """The scheduler of a cluster cannot be reached, or has no worker with the same results as this machine."""
 
 
 @dataclass(frozen=True)
 class Search:
-    """One place that was looked at for a class: what SCRATCHPAD.md lists."""
+    """One searched place for a class, as listed in SCRATCHPAD.md."""
 
     looked_for: str
     where: str
@@ -99,7 +103,7 @@ class Search:
 
 @dataclass
 class NotFound(LmpError):
-    """The source or the class was not found. ``searched`` says what was looked for, where, and what was there."""
+    """The source or the class was not found. ``searched`` lists the searches: object, place and result."""
 
     message: str
     searched: list[Search] = field(default_factory=list)
@@ -116,13 +120,13 @@ class TreeChanged(NotFound):
 
 @dataclass
 class Missing(NotFound):
-    """There is no analysis yet of ``classes``, which are referred to: they have to be analysed first."""
+    """The referenced ``classes`` have no analysis yet: they must be analysed first."""
 
     classes: tuple[str, ...] = ()
 
 
 class InvalidAnalysis(LmpError):
-    """A stored or handed-in analysis is not valid."""
+    """A stored or submitted analysis is not valid."""
 
     exit_code = 4
 
@@ -152,7 +156,7 @@ class VerificationFailed(InvalidAnalysis):
 
 
 class Refused(InvalidAnalysis):
-    """What was handed in was refused for the last time. ``findings`` say what is wrong with it."""
+    """A submission was refused for the last time. ``findings`` state its defects."""
 
     def __init__(self, message: str, findings: Sequence[GateFinding] = ()) -> None:
         super().__init__(message)
@@ -160,7 +164,7 @@ class Refused(InvalidAnalysis):
 
 
 class ReportRefused(InvalidAnalysis):
-    """A report was not written. ``findings`` say what its review found, by the lines of what would be ``file``."""
+    """A report was not written. ``findings`` are those of its review, by line of the text meant for ``file``."""
 
     def __init__(self, message: str, file: str, findings: Sequence[ReviewFinding] = ()) -> None:
         super().__init__(message)
@@ -168,9 +172,20 @@ class ReportRefused(InvalidAnalysis):
 
 
 class AgentUnavailable(LmpError):
-    """The agent engine cannot run."""
+    """The agent engine cannot run.
+
+    ``resume`` is the command that continues the work, shown at the end of the message; None if there is none.
+    """
 
     exit_code = 5
+
+    def __init__(self, message: str, resume: str | None = None) -> None:
+        super().__init__(message)
+        self.resume = resume
+
+    def __str__(self) -> str:
+        message = super().__str__()
+        return message if self.resume is None else f"{message} `{self.resume}`"
 
 
 class CapReached(AgentUnavailable):
@@ -178,6 +193,6 @@ class CapReached(AgentUnavailable):
 
 
 class Interrupted(LmpError):
-    """Long work was interrupted, and can be gone on with."""
+    """Long work was interrupted and can be continued."""
 
     exit_code = 130

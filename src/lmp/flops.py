@@ -1,13 +1,14 @@
-"""The FLOP table of everything that is not a matmul: scalar operations per element, with the definition counted.
+"""FLOP table of all operators except matmuls: scalar operations per element, with the counted definition.
 
-One principle: the scalar operations of the operator's textbook definition, each of ``+ - * /``, comparison in a max,
-exp, log, tanh, erf, sqrt, rsqrt, sin and cos being 1. Engine and judge both read this table; neither holds numbers of
-its own. Integer, boolean and indexing work is 0 FLOPs, whatever the operator.
+The numbers count the scalar operations of an operator's textbook definition. Each of these counts 1: ``+ - * /``, a
+comparison in a max, exp, log, tanh, erf, sqrt, rsqrt, sin and cos. Engine and judge both read this table and have no
+numbers of their own. Integer, boolean and indexing work is 0 FLOPs for every operator.
 
-    flops = per_input * elements of the first floating input + per_output * elements of the first output
+    flops = per_input * elements of the first floating input
+            + per_output * elements of the first output
             + per_row * rows
 
-``rows`` is the number of normalised groups of a normalisation; it is 0 for all other operators.
+``rows`` is the number of normalised groups of a normalisation. It is 0 for all other operators.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class ScalarOps:
-    """Scalar operations of one operator, and the definition they are counted from."""
+    """Scalar operations of one operator, with the definition that they are counted from."""
 
     per_input: int = 0
     per_output: int = 0
@@ -36,7 +37,7 @@ def _each(count: int, definition: str, *, per_output: int = 0) -> ScalarOps:
 FREE = ScalarOps(definition="moves, compares or selects values: no arithmetic")
 
 TABLE: dict[str, ScalarOps] = {
-    # one operation an element
+    # one operation per element
     "add": _out(1, "a + b (one more with alpha != 1)"),
     "sub": _out(1, "a - b (one more with alpha != 1)"),
     "rsub": _out(1, "b - a (one more with alpha != 1)"),
@@ -91,7 +92,7 @@ TABLE: dict[str, ScalarOps] = {
     "hardsigmoid": _out(4, "min(max(x + 3, 0), 6) / 6"),
     "glu": _out(5, "a * sigmoid(b)"),
     "_prelu_kernel": _out(2, "max(x, 0) or slope * x"),
-    # softmax and reductions: counted on the elements that go in
+    # softmax and reductions: counted per input element
     "_softmax": _each(5, "max, subtract, exp, sum, divide"),
     "_safe_softmax": _each(5, "max, subtract, exp, sum, divide"),
     "_log_softmax": _each(5, "max, subtract, exp, sum, subtract the log (the log itself once a row, left out)"),
@@ -111,7 +112,7 @@ TABLE: dict[str, ScalarOps] = {
     "var_mean": _each(4, "add, subtract the mean, square, add; two divisions a result", per_output=2),
     "std": _each(4, "as var, and a square root a result", per_output=3),
     "linalg_vector_norm": _each(2, "square, add; a square root a result", per_output=1),
-    # normalisations: add, subtract, square, add, scale an element; divide, divide, add eps, rsqrt a group
+    # normalisations: add, subtract, square, add, scale per element; divide, divide, add eps, rsqrt per group
     "native_layer_norm": ScalarOps(5, 0, 4, "add, subtract, square, add, scale; a weight 1 more, a bias 1 more"),
     "native_group_norm": ScalarOps(5, 0, 4, "add, subtract, square, add, scale; a weight 1 more, a bias 1 more"),
     "_fused_rms_norm": ScalarOps(3, 0, 3, "square, add, scale; divide, add eps, rsqrt a row; a weight 1 more"),
@@ -160,16 +161,23 @@ TABLE: dict[str, ScalarOps] = {
 
 
 COMPLEX = frozenset({"add", "sub", "neg", "mul"})
-"""Arithmetic of complex numbers that has a rule. Others end an analysis."""
+"""Arithmetic of complex numbers with a rule. Any other ends an analysis."""
 
 
 def complex_operations(name: str, complex_factors: int) -> int:
-    """Operations an element: ``(a + bi)(c + di)`` is four products and two additions, all others one for each part."""
+    """Operations per element. ``(a + bi)(c + di)`` has four products and two additions.
+
+    Any other operation has one for each part.
+    """
     return 6 if name == "mul" and complex_factors == 2 else 2
 
 
 def pow_operations(exponent: object) -> int:
-    """Operations of ``x ** exponent``: products for whole exponents from 2 to 4, else ``exp(e * log(x))``."""
+    """Operations of ``x ** exponent`` per element.
+
+    The exponents 0 and 1 need none, and 0.5, -0.5 and -1 one. Integer exponents from 2 to 4 are products. Any other is
+    ``exp(e * log(x))``, which is three.
+    """
     if exponent in (0, 1):
         return 0
     if exponent in (2, 3, 4):
@@ -180,11 +188,14 @@ def pow_operations(exponent: object) -> int:
 
 
 NEIGHBOURS = {"_upsample_bilinear2d_aa": 2, "_upsample_bicubic2d_aa": 4}
-"""Neighbours a side in a resampling that is anti-aliased, unless it shrinks."""
+"""Neighbours a side in an anti-aliased resampling that does not shrink."""
 
 SAMPLED = ("upsample_bilinear2d", "upsample_nearest", "upsample_bicubic2d")
-"""What a sample of a grid is computed as, by the number of its mode."""
+"""Interpolation of a grid sample, by the number of its mode."""
 
 GELU_TANH = 9
-"""0.5 * x * (1 + tanh(c * (x + d * x**3))): two products for the cube, three more products and an addition inside,
-tanh, an addition, two products outside: 2 + 1 + 1 + 1 + 1 + 1 + 2 = 9."""
+"""FLOPs per element of ``0.5 * x * (1 + tanh(c * (x + d * x**3)))``.
+
+Inside of tanh: two products for the cube, a product with d, an addition, a product with c. Then tanh, an addition, and
+two products outside: 2 + 1 + 1 + 1 + 1 + 1 + 2 = 9.
+"""

@@ -1,27 +1,50 @@
-"""The pydantic records: the only definition of what lmp's files hold. ``schemas/`` is generated from them.
+"""The pydantic records: the only definition of lmp's files. ``schemas/`` is generated from them.
 
-Formulas are kept as text here (see ``lmp.formula`` for the language); a record says nothing about their values.
+Formulas are stored as text (see ``lmp.formula`` for the language). A record does not check their values.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from enum import StrEnum
 from typing import Annotated, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
+from pydantic.json_schema import SkipJsonSchema
 
 SCHEMA_VERSION = 1
 UNIVERSAL = ("w_bytes", "a_bytes")
-"""Variables that every formula may use without declaring them: bytes of a weight and of an activation element."""
+"""Variables that every formula may use without declaration: bytes of a weight and of an activation element."""
 
 MATMUL_CATEGORIES = frozenset({"matmul", "attention", "convolution", "grouped_matmul"})
-"""Kernels of these categories make up ``matmul_flops``."""
+"""Categories of kernels that are summed in ``matmul_flops``."""
 
 CATEGORIES = (
     "matmul", "attention", "convolution", "grouped_matmul", "elementwise", "activation", "normalization", "softmax",
     "reduction", "pooling", "gather", "scatter", "sort", "copy", "factory", "call", "module",
 )  # fmt: skip
-"""What a kernel may be of. ``call`` is a call of a plain function, which costs nothing itself; ``module`` one of a
-module."""
+"""Categories of kernels. ``call`` is a call of a plain function, which has no cost itself. ``module`` is a module call.
+"""
+
+OWN_ENGINE = "trace"
+"""The engine with which lmp derives formulas. Its results can be made again, and give the exact line of each operator.
+"""
+
+HANDED_IN = ("agent", "submitted")
+"""Engines of submitted analyses that passed the gate. Each phase that runs must be judged."""
+
+KNOWN_ENGINES = (OWN_ENGINE, *HANDED_IN)
+"""Engines whose analyses have a fingerprint. Analyses of any other engine are used unchanged."""
+
+Status = Literal["verified", "failed", "unverified"]
+
+_BEST_FIRST: tuple[Status, ...] = ("verified", "unverified", "failed")
+
+
+def worst(statuses: Iterable[Status]) -> Status:
+    """The worst of some statuses: failed, else unverified, else verified. Raises ValueError for none."""
+    return max(statuses, key=_BEST_FIRST.index)
+
 
 ClassPath = Annotated[str, Field(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$")]
 Formula = Annotated[str, Field(min_length=1)]
@@ -78,7 +101,7 @@ class Decision(Record):
 
 
 class Step(Record):
-    """What every kernel says: one operator, or one call of a module, at one source line."""
+    """Common fields of all kernels: one operator, or one module call, at one source line."""
 
     kernel_type: Literal["basic", "composite"]
     operation: str
@@ -115,9 +138,47 @@ class ModelKernel(Step):
     kernels: list[ModelKernel] = []
 
 
+class FindingKind(StrEnum):
+    """Subject of a finding. Code decides by this; the finding's texts are for people only."""
+
+    amount = "amount"
+    """A quantity of one line. ``Finding.quantity`` is the field of ``Amounts``."""
+    total = "total"
+    """A quantity of one whole call."""
+    negative = "negative"
+    """A kernel with a cost below 0."""
+    formula = "formula"
+    """A formula without a value."""
+    parameter = "parameter"
+    """A parameter whose path has no value, or a value that contradicts its name."""
+    assumption = "assumption"
+    """An assumption without a value."""
+    parameters_count = "parameters_count"
+    uncovered = "uncovered"
+    """A line with a cost and without a kernel."""
+    listed_free = "listed_free"
+    """A line with a cost that is listed as free."""
+    listed_not_taken = "listed_not_taken"
+    """An executed line that is listed as not taken."""
+    other_class = "other_class"
+    """A reference to a class that is not called at its line."""
+    other_path = "other_path"
+    """A kernel's ``path`` at which no module is called."""
+    left_out = "left_out"
+    """A phase that runs but that the assumptions or pins exclude."""
+    uncounted = "uncounted"
+    """An operator without a rule: no analysis can correct this."""
+    whole_run = "whole_run"
+    """A difference between lmp's counter and torch's: no analysis can correct this."""
+
+
 class Finding(Record):
     """One difference between the formulas and the executed module."""
 
+    kind: SkipJsonSchema[FindingKind | None] = Field(default=None, exclude=True)
+    """Set by the judge and not stored: None in a finding read from a file."""
+    operator: SkipJsonSchema[str | None] = Field(default=None, exclude=True)
+    """Name of the operator without a rule. Not stored."""
     line: int | None
     file: str | None = None
     quantity: str
@@ -133,7 +194,7 @@ class Provenance(Record):
     stage: Literal["module-analyzer", "reference-expander", "narrator", "submitted"]
     models: list[str] = Field(default=[], description="models that answered, as the service named them")
     turns: int | None = Field(default=None, description="answers of the model")
-    rounds: int | None = Field(default=None, description="hand-ins, the accepted one included")
+    rounds: int | None = Field(default=None, description="submissions, the accepted one included")
     cost_usd: float | None = Field(default=None, description="the client's estimate")
     seconds: float | None = None
     prompt_sha256: str | None = Field(default=None, description="of the system prompt and the first message")
@@ -145,19 +206,23 @@ class Provenance(Record):
 class Verification(Record):
     """What the judge found. ``failed`` carries findings, ``unverified`` carries a reason."""
 
-    status: Literal["verified", "failed", "unverified"]
+    status: Status
     points: int = 0
     checks: list[str] = []
     findings: list[Finding] = []
     reason: str | None = None
     phases: list[str] = Field(default=[], description="prefill, decode, chunked prefill, first token: those judged")
+    open: list[str] | None = Field(
+        default=None,
+        description="references left out of the judgement: their class is not known yet, or has such references itself",
+    )
 
 
 KernelType = TypeVar("KernelType", Kernel, ModelKernel)
 
 
 class Analysis(Record, Generic[KernelType]):
-    """What the analyses of a module and of a model have in common: everything but the kernels' kind."""
+    """Common fields of the analyses of a module and of a model: all but the type of the kernels."""
 
     schema_version: Literal[1] = 1
     class_name: ClassPath
@@ -201,7 +266,10 @@ class Analysis(Record, Generic[KernelType]):
         default=[], description="where the path depends on values of tensors: the formulas are of one path"
     )
     verification: Verification = Verification(status="unverified", reason="not verified yet")
-    fingerprint: dict[str, str] = Field(default_factory=dict, description="file or rule set -> sha256 it was made from")
+    fingerprint: dict[str, str] = Field(
+        default_factory=dict,
+        description="source file -> sha256; derived_by, judged_by, linked_by -> sha256 of those parts of lmp",
+    )
     provenance: list[Provenance] = Field(default=[], description="who wrote it, where lmp's own engine did not")
 
 
@@ -216,6 +284,10 @@ class ModuleAnalysis(Analysis[Kernel]):
     )
     refers_to: dict[ClassPath, str] = Field(
         default_factory=dict, description="class that kernels refer to -> sha256 of what its analysis says"
+    )
+    inlined: dict[str, str] = Field(
+        default_factory=dict,
+        description="called class without a reference, as its operators stand at the caller's lines -> the reason",
     )
 
 
@@ -232,7 +304,7 @@ class Totals(Record):
 class Part(Record):
     """A class that a model was linked from. ``sha256`` is that of its ``module_analysis.json``."""
 
-    status: Literal["verified", "failed", "unverified"]
+    status: Status
     sha256: str
     file: str | None = Field(None, description="where the class stands, relative to its tree's root")
     uncounted: list[str] = []
@@ -248,20 +320,20 @@ class ModelAnalysis(Analysis[ModelKernel]):
     parts: dict[ClassPath, Part] = Field(description="every class in it, the root included")
 
 
-# --- what is handed in -----------------------------------------------------------------------------------------------
+# --- submissions -----------------------------------------------------------------------------------------------------
 
 
 class DraftKernel(Kernel):
-    """A kernel as it is handed in. ``code`` may be left out: it is the file's own text of ``line``."""
+    """A kernel of a submission. ``code`` may be left out: it is the file's own text of ``line``."""
 
     code: str = ""
 
 
 class Draft(Record):
-    """What somebody claims of one class: the part of an analysis that lmp does not know by itself.
+    """A submission's claims about one class: the part of an analysis that lmp does not derive by itself.
 
-    A composite kernel whose class only reading or the whole model can tell names the attribute instead,
-    ``${{self.act_fn}}(...)``: an open reference, which `lmp expand --engine agent` closes.
+    The class of a composite kernel may follow only from reading or from the whole model. Then the kernel names the
+    attribute, ``${{self.act_fn}}(...)``: an open reference, which `lmp expand --engine agent` closes.
     """
 
     class_name: ClassPath
@@ -279,14 +351,14 @@ Rule = Literal["schema", "class", "grammar", "variable", "reference", "line", "c
 
 
 NarrativeRule = Literal["ground", "pointer", "placeholder", "table", "number", "diagram"]
-"""Of what an agent writes into a report: those of the review, and that every text says where it is from."""
+"""Rules for an agent's text in a report: those of the review, and that every text states its source."""
 
 
 class GateFinding(Record):
-    """One thing that is wrong with a hand-in, small enough to be put right by itself."""
+    """One mistake in a submission, small enough to be corrected separately."""
 
     rule: Rule | NarrativeRule
-    message: str = Field(description="what is wrong and what is due, in one or two sentences")
+    message: str = Field(description="what is wrong and what is expected, in one or two sentences")
     kernel: int | None = Field(default=None, description="index of the kernel, from 0")
     line: int | None = None
     file: str | None = Field(default=None, description="the file of `line`, when it is not that of the class")
@@ -297,18 +369,18 @@ class GateFinding(Record):
 
 
 class HandIn(Record):
-    """What became of a hand-in."""
+    """The outcome of a submission."""
 
     class_name: str
     accepted: bool
-    status: Literal["verified", "failed", "unverified"]
+    status: Status
     reason: str | None = Field(default=None, description="why it is unverified")
     findings: list[GateFinding] = []
     file: str | None = Field(default=None, description="where it was stored; of a refused one, where the draft is kept")
 
 
 class Binding(Record):
-    """What the reference expander says of one open place of a class: never a formula of costs."""
+    """The reference expander's decision on one open place of a class: never a formula of costs."""
 
     class_name: ClassPath = Field(description="the class whose analysis has the open place")
     kernel: int = Field(description="index of the kernel, from 0")
@@ -318,7 +390,7 @@ class Binding(Record):
 
 
 class Bindings(Record):
-    """What the reference expander hands in."""
+    """The submission of the reference expander."""
 
     bindings: list[Binding]
 
@@ -327,7 +399,7 @@ class Bindings(Record):
 
 
 class ReviewFinding(Record):
-    """One thing that is wrong with a report."""
+    """One defect of a report."""
 
     rule: Literal["pointer", "placeholder", "table", "number", "diagram"]
     line: int = Field(description="line of the report")
@@ -335,7 +407,7 @@ class ReviewFinding(Record):
 
 
 class Review(Record):
-    """What ``lmp review --json`` prints for one file."""
+    """Output of ``lmp review --json`` for one file."""
 
     file: str
     findings: list[ReviewFinding] = []
@@ -369,7 +441,7 @@ class Narrative(Record):
 
 
 class Narration(Record):
-    """A narrative and who wrote it: ``reports/assets/<name>-narrative.json``."""
+    """A narrative with its provenance: ``reports/assets/<name>-narrative.json``."""
 
     narrative: Narrative
     provenance: Provenance

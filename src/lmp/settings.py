@@ -1,10 +1,10 @@
-"""The user's settings: a file of their own, never one of a project or of a tree that is analysed.
+"""The user's settings, in a separate file that belongs to no project and no analysed tree.
 
     engine = "agent"          # what `--engine auto` means where a credential is set; else trace
     model = "..."             # as --agent-model
     max_budget_usd = 2.5      # as --max-budget-usd; and so on
 
-The file is ``lmp/settings.toml`` in the folder that the system keeps users' settings in; LMP_SETTINGS names another.
+The file is ``lmp/settings.toml`` in the system's folder for user settings. LMP_SETTINGS names another file.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[MessagesServer]:
         yield server
 
 
-class HandIn(BaseModel):
+class Submission(BaseModel):
     """What the test's own `submit_analysis` takes: enough for a right and a wrong answer."""
 
     flops: int
@@ -79,12 +79,12 @@ class HandIn(BaseModel):
 
 @dataclass
 class Desk:
-    """Takes hand-ins: 42 is right."""
+    """Takes submissions: 42 is right."""
 
-    got: list[HandIn] = field(default_factory=list)
+    got: list[Submission] = field(default_factory=list)
     accepted: bool = False
 
-    async def submit(self, given: HandIn) -> Answer:
+    async def submit(self, given: Submission) -> Answer:
         self.got.append(given)
         if given.flops == 42:
             self.accepted = True
@@ -92,7 +92,7 @@ class Desk:
         return Answer(f"flops: {given.flops} is not what was counted, 42", refused=True)
 
     def tool(self) -> Tool:
-        return Tool("submit_analysis", "Hand in the analysis.", HandIn, self.submit)
+        return Tool("submit_analysis", "Hand in the analysis.", Submission, self.submit)
 
 
 @dataclass

@@ -5,32 +5,33 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 from gate_classes import CLASSES
 
 from lmp.agents.gate import Gate
-from lmp.pipeline.module import Options, analyze_modules
-from lmp.pipeline.subject import ClassSubject, HandInSession
+from lmp.agents.subject import ClassSubject
+from lmp.analyze.session import Options, Session
 from lmp.records import Draft
+from shared_results import Analysed, copied
 
 
 @pytest.fixture(scope="session")
-def options(tmp_path_factory: pytest.TempPathFactory, transformers_tree: Path) -> Options:
+def options(tmp_path_factory: pytest.TempPathFactory, analysed: Analysed) -> Options:
     found = Options(results=tmp_path_factory.mktemp("right"))
-    analyze_modules(CLASSES, found, lambda name, stage: None)
+    for class_path in CLASSES:
+        copied(analysed(class_path), found.results)
     return found
 
 
 @pytest.fixture(scope="session")
-def session(options: Options) -> HandInSession:
-    return HandInSession(options, lambda name, stage: None)
+def session(options: Options) -> Session:
+    return Session(options, lambda name, stage: None, takes_foreign=True)
 
 
 @pytest.fixture(scope="session")
-def gates(session: HandInSession) -> dict[str, Gate]:
+def gates(session: Session) -> dict[str, Gate]:
     """One gate a class: what it has executed is kept."""
     return {name: Gate(ClassSubject(session, name)) for name in CLASSES}
 

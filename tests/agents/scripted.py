@@ -46,7 +46,7 @@ class ScriptedAgent:
     scripts: Mapping[str, list[Step]]
     cost: float = 0.25
     """Dollars of a turn."""
-    told: list[Task] = field(default_factory=list)
+    tasks: list[Task] = field(default_factory=list)
     answers: dict[str, list[Answer]] = field(default_factory=dict)
     at_once: int = 0
     most_at_once: int = 0
@@ -59,7 +59,7 @@ class ScriptedAgent:
         return session not in self.gone
 
     async def carry_out(self, task: Task, on_event: Callable[[Event], None]) -> Ended:
-        self.told.append(task)
+        self.tasks.append(task)
         self.at_once += 1
         self.most_at_once = max(self.most_at_once, self.at_once)
         try:

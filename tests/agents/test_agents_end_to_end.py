@@ -6,15 +6,14 @@ import json
 import signal
 import threading
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
 from agents_command import ROOT, Lmp
 from agents_service import MODEL, MessagesServer, Reply, calls, says
 
-from lmp.pipeline.module import Options, analyze_modules
 from lmp.records import Draft
+from shared_results import Analysed
 
 MLP = "transformers.models.llama.modeling_llama.LlamaMLP"
 LINEAR = "torch.nn.modules.linear.Linear"
@@ -24,15 +23,13 @@ pytestmark = pytest.mark.xdist_group("agents")
 
 
 @pytest.fixture(scope="module")
-def drafts(tmp_path_factory: pytest.TempPathFactory, transformers_tree: Path) -> dict[str, dict[str, Any]]:
+def drafts(analysed: Analysed) -> dict[str, dict[str, Any]]:
     """The trace engine's analyses of LlamaMLP and what it calls, cut down to what is handed in."""
-    options = Options(results=tmp_path_factory.mktemp("results"))
-    outcomes = analyze_modules([MLP], options, lambda name, stage: None)
-    wholes = {o.analysis.class_name: o.analysis.model_dump(mode="json") for o in outcomes}
+    wholes = {name: analysis.model_dump(mode="json") for name, analysis in analysed(MLP).items()}
     return {name: {field: whole[field] for field in Draft.model_fields} for name, whole in wholes.items()}
 
 
-def hand_in(draft: dict[str, Any]) -> Reply:
+def submission(draft: dict[str, Any]) -> Reply:
     return Reply([calls("mcp__lmp__submit_analysis", {"draft": draft})])
 
 
@@ -48,7 +45,7 @@ def test_llama_mlp_by_both_stages(lmp: Lmp, service: MessagesServer, drafts: dic
     binding = {"class_name": MLP, "kernel": at, "target": SILU, "bindings": bound}
     service.plays(Reply([calls("mcp__lmp__submit_bindings", {"bindings": [binding]})]), marker="You close the open")
     for name, draft in ((LINEAR, drafts[LINEAR]), (SILU, drafts[SILU]), (MLP, opened)):
-        service.plays(hand_in(draft), marker=f"Analyse `{name}`.")
+        service.plays(submission(draft), marker=f"Analyse `{name}`.")
     code, out, err = lmp("expand", MLP, "--engine", "agent", "--json", "--agent-model", MODEL)
     assert code == 0, err
     model = json.loads(out)
@@ -78,7 +75,7 @@ def test_ctrl_c_keeps_everything_and_resume_goes_on(lmp: Lmp, service: MessagesS
     service.plays(
         Reply([calls("mcp__lmp__find_class", {"name": LINEAR})]),
         Reply([says("never said")], gate=asked),
-        hand_in(drafts[LINEAR]),
+        submission(drafts[LINEAR]),
     )
     process = lmp.start("analyze-module", LINEAR, "--engine", "agent", "--agent-model", MODEL)
     deadline = time.monotonic() + 60
@@ -89,7 +86,7 @@ def test_ctrl_c_keeps_everything_and_resume_goes_on(lmp: Lmp, service: MessagesS
     asked.set()
     assert process.returncode == 130, err
     run = next(lmp.results.glob(".runs/*")).name
-    assert f"`lmp resume {run} --results {lmp.results}` goes on from here" in err
+    assert f"`lmp resume {run} --results {lmp.results}` continues from here" in err
     assert f"transcript: {lmp.results / '.runs' / run / 'transcript.jsonl'}" in err
     assert not (lmp.results / LINEAR / "module_analysis.json").exists()
     assert json.loads((lmp.results / ".runs" / run / "run.json").read_text())["status"] == "interrupted"
@@ -107,17 +104,17 @@ def test_ctrl_c_keeps_everything_and_resume_goes_on(lmp: Lmp, service: MessagesS
 def test_each_kind_of_mistake_comes_back_as_a_finding(lmp: Lmp, service: MessagesServer) -> None:
     """One conversation: every hand-in has another mistake, and the agent is told which before the next."""
     name = "transformers.models.llama.modeling_llama.LlamaRMSNorm"
-    right = json.loads((ROOT / "tests" / "data" / "handins" / "LlamaRMSNorm.json").read_text())
+    right = json.loads((ROOT / "tests" / "data" / "submissions" / "LlamaRMSNorm.json").read_text())
     wrong_line, missing, undeclared, wrong_flops = (json.loads(json.dumps(right)) for _ in range(4))
     wrong_line["kernels"][0]["line"] += 400
     del missing["kernels"][0]
     undeclared["kernels"][0]["flops"] = "{batch_size} * {width}"
     wrong_flops["kernels"][0]["flops"] = "3 * {batch_size} * {seq_len} * {hidden_size}"
     script = service.plays(
-        *map(hand_in, (wrong_line, missing, undeclared)),
+        *map(submission, (wrong_line, missing, undeclared)),
         Reply([calls("mcp__lmp__submit_analysis", '{"draft": {"class_name": ')]),
         Reply([says("It costs about 5 FLOPs an element.")]),
-        *map(hand_in, (wrong_flops, right)),
+        *map(submission, (wrong_flops, right)),
     )
     _, told, _ = lmp("prompt", name, "--json")
     code, out, err = lmp("analyze-module", name, "--engine", "agent", "--json", "--agent-model", MODEL)
@@ -132,8 +129,8 @@ def test_each_kind_of_mistake_comes_back_as_a_finding(lmp: Lmp, service: Message
     assert analysis["provenance"][0]["prompt_sha256"] == json.loads(told)["sha256"]
     # What does not arrive as JSON is no hand-in: five were.
     assert (analysis["provenance"][0]["rounds"], analysis["provenance"][0]["turns"]) == (5, 7)
-    handed_in = [line["findings"] for line in lmp.transcript() if line["event"] == "handed in"]
-    rules = [{finding["rule"] for finding in findings} for findings in handed_in]
+    submitted = [line["findings"] for line in lmp.transcript() if line["event"] == "handed in"]
+    rules = [{finding["rule"] for finding in findings} for findings in submitted]
     assert "line" in rules[0]
     assert "coverage" in rules[1]
     assert rules[2:] == [{"variable"}, {"numbers"}, set()]

@@ -91,7 +91,7 @@ def test_no_credential(bench, service: MessagesServer, monkeypatch: pytest.Monke
 
 
 def test_a_service_that_cannot_be_reached(bench) -> None:
-    with pytest.raises(AgentUnavailable, match="go on with `lmp resume`"):
+    with pytest.raises(AgentUnavailable, match="continue with `lmp resume`"):
         bench.run()  # nothing listens at the address of `nothing_real`
     assert bench.of("retry")[0]["why"] == "connection lost"
 
@@ -202,7 +202,7 @@ def test_cancelled_twice_leaves_no_process_either(bench, service: MessagesServer
 def test_a_conversation_that_is_not_there(bench, service: MessagesServer) -> None:
     missing = "11111111-1111-4111-8111-111111111111"
     assert not bench.agent().can_resume(missing)
-    with pytest.raises(AgentUnavailable, match="the conversation to go on with is not in this run's folder"):
+    with pytest.raises(AgentUnavailable, match="the conversation to resume is not in this run's folder"):
         bench.run(bench.task(session=missing))
 
 

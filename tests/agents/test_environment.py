@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 from agents_bench import DUMMY_KEY
-from agents_service import MessagesServer
 
 from lmp.agents import environment
 from lmp.agents.environment import REDACTED, PrivatePlace, cli_path, credential, redacted
@@ -22,9 +21,7 @@ sys.exit("told")
 """
 
 
-def test_nothing_but_listed_names_reaches_the_cli(
-    bench, service: MessagesServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_nothing_but_listed_names_reaches_the_cli(bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     told = tmp_path / "told.json"
     cli = tmp_path / "fake-claude"
     cli.write_text(_TELLS.format(python=os.path.realpath("/proc/self/exe"), path=str(told)))

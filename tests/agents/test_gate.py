@@ -11,28 +11,30 @@ from typing import Any
 import pytest
 from gate_classes import LINEAR, MLP, NORM
 
-from lmp.agents.base import Verdict
-from lmp.agents.gate import Gate
+from lmp.agents.gate import AnalysisVerdict, Gate
+from lmp.agents.subject import ClassSubject
+from lmp.analyze.judging import up_to_date
+from lmp.analyze.session import Options, Session
 from lmp.errors import Missing
-from lmp.pipeline.module import Options
-from lmp.pipeline.subject import ClassSubject, HandInSession
+from lmp.records import ModuleAnalysis
+from lmp.store import fingerprint as fingerprints
 
 Drafts = Callable[[str], dict[str, Any]]
 Gates = dict[str, Gate]
 
 
-def only(verdict: Verdict) -> Any:
+def only(verdict: AnalysisVerdict) -> Any:
     assert verdict.analysis is None
     assert len(verdict.findings) == 1, verdict.findings
     return verdict.findings[0]
 
 
-def messages(verdict: Verdict) -> str:
+def messages(verdict: AnalysisVerdict) -> str:
     return "\n".join(f"{f.rule}|{f.kernel}|{f.line}|{f.message}" for f in verdict.findings)
 
 
-def test_a_right_analysis_is_verified_and_stored_as_it_was_handed_in(
-    options: Options, gates: Gates, session: HandInSession
+def test_a_right_analysis_is_verified_and_stored_as_it_was_submitted(
+    options: Options, gates: Gates, session: Session
 ) -> None:
     for name, gate in gates.items():
         whole = json.loads((options.results / name / "module_analysis.json").read_text())
@@ -62,14 +64,14 @@ def test_what_is_no_object(gates: Gates, what: object) -> None:
 
 
 def test_several_mistakes_of_form_are_told_at_once(gates: Gates, draft: Drafts) -> None:
-    handed_in = draft(NORM)
-    del handed_in["parameters"]
-    del handed_in["kernels"][1]["line"]
-    handed_in["kernels"][2]["line"] = "64"
-    handed_in["kernels"][3]["colour"] = "red"
-    handed_in["kernels"][4]["memory_access"]["both"] = "1"
-    handed_in["speed"] = 1
-    verdict = gates[NORM].check(handed_in)
+    submitted = draft(NORM)
+    del submitted["parameters"]
+    del submitted["kernels"][1]["line"]
+    submitted["kernels"][2]["line"] = "64"
+    submitted["kernels"][3]["colour"] = "red"
+    submitted["kernels"][4]["memory_access"]["both"] = "1"
+    submitted["speed"] = 1
+    verdict = gates[NORM].check(submitted)
     found = [(f.rule, f.kernel, f.message) for f in verdict.findings]
     assert {rule for rule, _, _ in found} == {"schema"}
     assert (None, "parameters is missing") in [(k, m.partition(";")[0]) for _, k, m in found]
@@ -77,9 +79,9 @@ def test_several_mistakes_of_form_are_told_at_once(gates: Gates, draft: Drafts) 
     assert [m for _, k, m in found if k == 2] == [
         "line: input should be a valid integer, not 64; give the line of the source file at which it stands"
     ]
-    assert next(m for _, k, m in found if k == 3).startswith("colour is no field here: there are kernel_type")
-    assert next(m for _, k, m in found if k == 4) == "memory_access.both is no field here: there are read and write"
-    assert any(m.startswith("speed is no field here: there are class_name") for _, _, m in found)
+    assert next(m for _, k, m in found if k == 3).startswith("colour is not a field here: there are kernel_type")
+    assert next(m for _, k, m in found if k == 4) == "memory_access.both is not a field here: there are read and write"
+    assert any(m.startswith("speed is not a field here: there are class_name") for _, _, m in found)
 
 
 def test_what_earlier_tools_wrote_lacks_lines_and_parameters(gates: Gates) -> None:
@@ -97,10 +99,10 @@ def test_what_earlier_tools_wrote_lacks_lines_and_parameters(gates: Gates) -> No
 
 
 def test_a_plain_number_is_a_formula_too(gates: Gates, draft: Drafts) -> None:
-    handed_in = draft(NORM)
-    assert handed_in["kernels"][0]["flops"] == "0"
-    handed_in["kernels"][0]["flops"] = 0
-    assert gates[NORM].check(handed_in).accepted
+    submitted = draft(NORM)
+    assert submitted["kernels"][0]["flops"] == "0"
+    submitted["kernels"][0]["flops"] = 0
+    assert gates[NORM].check(submitted).accepted
 
 
 def test_the_class_is_the_one_that_was_asked_for(gates: Gates, draft: Drafts) -> None:
@@ -113,23 +115,23 @@ def test_the_class_is_the_one_that_was_asked_for(gates: Gates, draft: Drafts) ->
 
 @pytest.mark.parametrize("character", ["\x1b", "\u202e", "\ud800", "\x00"])
 def test_texts_hold_nothing_that_cannot_be_seen(gates: Gates, draft: Drafts, character: str) -> None:
-    handed_in = draft(NORM)
-    handed_in["kernels"][2]["operation"] = f"power{character}[2J"
-    finding = only(gates[NORM].check(handed_in))
+    submitted = draft(NORM)
+    submitted["kernels"][2]["operation"] = f"power{character}[2J"
+    finding = only(gates[NORM].check(submitted))
     code = f"U+{ord(character):04X}"
     assert finding.message == f"kernels[2].operation holds the control character {code}; leave it out"
 
 
 def test_texts_are_bounded(gates: Gates, draft: Drafts) -> None:
-    handed_in = draft(NORM)
-    handed_in["kernels"][2]["analysis"] = "x" * 20_001
-    assert "has 20001 characters" in only(gates[NORM].check(handed_in)).message
+    submitted = draft(NORM)
+    submitted["kernels"][2]["analysis"] = "x" * 20_001
+    assert "has 20001 characters" in only(gates[NORM].check(submitted)).message
 
 
 def test_numbers_of_thousands_of_digits_are_shortened(gates: Gates, draft: Drafts) -> None:
-    handed_in = draft(NORM)
-    handed_in["kernels"][0]["flops"] = "10 ** 3000"
-    finding = only(gates[NORM].check(handed_in))
+    submitted = draft(NORM)
+    submitted["kernels"][0]["flops"] = "10 ** 3000"
+    finding = only(gates[NORM].check(submitted))
     assert len(finding.message) < 1000
     assert "(3001 characters)" in finding.message
 
@@ -138,11 +140,11 @@ def test_numbers_of_thousands_of_digits_are_shortened(gates: Gates, draft: Draft
 
 
 def test_formulas_that_cannot_be_read_are_pointed_at(gates: Gates, draft: Drafts) -> None:
-    handed_in = draft(NORM)
-    handed_in["kernels"][1]["flops"] = "{batch_size} * )"
-    handed_in["kernels"][2]["repeat"] = "2 +"
-    handed_in["assumptions"] = ["{a_bytes} + 1"]
-    found = gates[NORM].check(handed_in).findings
+    submitted = draft(NORM)
+    submitted["kernels"][1]["flops"] = "{batch_size} * )"
+    submitted["kernels"][2]["repeat"] = "2 +"
+    submitted["assumptions"] = ["{a_bytes} + 1"]
+    found = gates[NORM].check(submitted).findings
     assert [(f.rule, f.kernel, f.quantity) for f in found] == [
         ("grammar", 1, "flops"), ("grammar", 2, "repeat"), ("grammar", None, "assumptions[0]"),
     ]  # fmt: skip
@@ -151,9 +153,9 @@ def test_formulas_that_cannot_be_read_are_pointed_at(gates: Gates, draft: Drafts
 
 
 def test_every_variable_is_declared(gates: Gates, draft: Drafts) -> None:
-    handed_in = draft(NORM)
-    handed_in["kernels"][1]["flops"] = "{batch_size} * {hiden_size}"
-    finding = only(gates[NORM].check(handed_in))
+    submitted = draft(NORM)
+    submitted["kernels"][1]["flops"] = "{batch_size} * {hiden_size}"
+    finding = only(gates[NORM].check(submitted))
     assert (finding.rule, finding.kernel) == ("variable", 1)
     assert finding.message.startswith("flops uses {hiden_size}, which is not declared; did you mean hidden_size?")
 
@@ -167,32 +169,32 @@ def test_every_variable_is_declared(gates: Gates, draft: Drafts) -> None:
         ("self.width", "the class assigns no self.width"),
         ("hidden_size", "hidden_size names nothing"),
         ("x.shape[2]", "x.shape[2] starts with x"),
-        ("config.a b", "is no path"),
-        ("__import__('os')", "is no path"),
+        ("config.a b", "is not a path"),
+        ("__import__('os')", "is not a path"),
     ],
 )
 def test_paths_that_lead_nowhere(gates: Gates, draft: Drafts, path: str, why: str) -> None:
-    handed_in = draft(MLP)
-    handed_in["parameters"]["hidden_size"] = path
-    finding = only(gates[MLP].check(handed_in))
+    submitted = draft(MLP)
+    submitted["parameters"]["hidden_size"] = path
+    finding = only(gates[MLP].check(submitted))
     assert finding.rule == "variable"
     assert finding.message.startswith("parameter hidden_size: ")
     assert why in finding.message
 
 
 def test_a_constructors_argument_is_what_it_was_given(gates: Gates, draft: Drafts) -> None:
-    handed_in = draft(LINEAR)
-    handed_in["parameters"]["bias"] = "inputs.input.shape[1]"
-    finding = only(gates[LINEAR].check(handed_in))
+    submitted = draft(LINEAR)
+    submitted["parameters"]["bias"] = "inputs.input.shape[1]"
+    finding = only(gates[LINEAR].check(submitted))
     # At the first point there are 11 tokens.
     assert (finding.rule, finding.counted) == ("variable", "it is 11, and the constructor was given bias=1")
 
 
 def test_categories_are_a_closed_list(gates: Gates, draft: Drafts) -> None:
-    handed_in = draft(NORM)
-    handed_in["kernels"][1]["category"] = "maths"
-    handed_in["kernels"][0]["category"] = "matmul"
-    found = gates[NORM].check(handed_in).findings
+    submitted = draft(NORM)
+    submitted["kernels"][1]["category"] = "maths"
+    submitted["kernels"][0]["category"] = "matmul"
+    found = gates[NORM].check(submitted).findings
     assert [f.kernel for f in found] == [0, 1]
     assert found[0].message.startswith("category is matmul, and flops is 0")
     assert "give one of matmul, attention" in found[1].message
@@ -232,119 +234,119 @@ def test_a_class_that_is_not_there(gates: Gates, draft: Drafts) -> None:
 
 
 def test_old_spellings_are_stored_in_the_contracts(gates: Gates, draft: Drafts) -> None:
-    handed_in = draft(MLP)
-    before = handed_in["kernels"][0]["flops"]
+    submitted = draft(MLP)
+    before = submitted["kernels"][0]["flops"]
     # The parameters of Linear in their order; the public alias; names without braces.
-    with_reference(handed_in, "${torch.nn.Linear}(batch_size, seq_len, 0, {config.hidden_size}, intermediate_size)")
-    found = gates[MLP].check(handed_in).analysis
+    with_reference(submitted, "${torch.nn.Linear}(batch_size, seq_len, 0, {config.hidden_size}, intermediate_size)")
+    found = gates[MLP].check(submitted).analysis
     assert found is not None
     assert found.kernels[0].flops == before
 
 
 def test_numbers_of_heads_have_the_contracts_name(gates: Gates, draft: Drafts) -> None:
-    handed_in = draft(MLP)
-    handed_in["parameters"]["num_attention_heads"] = "config.num_attention_heads"
-    handed_in["assumptions"] = ["{num_attention_heads} > 0"]
-    found = gates[MLP].check(handed_in).analysis
+    submitted = draft(MLP)
+    submitted["parameters"]["num_attention_heads"] = "config.num_attention_heads"
+    submitted["assumptions"] = ["{num_attention_heads} > 0"]
+    found = gates[MLP].check(submitted).analysis
     assert found is not None
     assert found.parameters["num_heads"] == "config.num_attention_heads"
     assert found.assumptions == ["{num_heads} > 0"]
 
 
 def test_basic_and_composite(gates: Gates, draft: Drafts) -> None:
-    handed_in = draft(MLP)
-    handed_in["kernels"][0]["kernel_type"] = "basic"
-    plain = next(k for k in handed_in["kernels"] if k["category"] == "elementwise")
+    submitted = draft(MLP)
+    submitted["kernels"][0]["kernel_type"] = "basic"
+    plain = next(k for k in submitted["kernels"] if k["category"] == "elementwise")
     plain["kernel_type"] = "composite"
-    found = gates[MLP].check(handed_in).findings
+    found = gates[MLP].check(submitted).findings
     assert [f.rule for f in found] == ["reference", "reference"]
     assert "a call of a module is composite" in found[0].message
     assert "no formula has a reference" in found[1].message
 
 
 def test_classes_without_an_analysis_are_for_the_caller(tmp_path: Path, draft: Drafts, transformers_tree: Any) -> None:
-    empty = HandInSession(Options(results=tmp_path), lambda name, stage: None)
+    empty = Session(Options(results=tmp_path), lambda name, stage: None, takes_foreign=True)
     gate = Gate(ClassSubject(empty, MLP))
     with pytest.raises(Missing) as error:
         gate.check(draft(MLP))
     assert error.value.classes == (LINEAR, "transformers.activations.SiLUActivation")
     # What else is wrong comes first.
-    handed_in = draft(MLP)
-    handed_in["kernels"][0]["line"] = 1
-    assert only(gate.check(handed_in)).rule == "line"
+    submitted = draft(MLP)
+    submitted["kernels"][0]["line"] = 1
+    assert only(gate.check(submitted)).rule == "line"
 
 
 def test_an_open_reference_is_taken_and_said(gates: Gates, draft: Drafts) -> None:
-    handed_in = draft(NORM)
-    handed_in["class_name"] = MLP
-    handed_in = draft(MLP)
-    index = next(i for i, k in enumerate(handed_in["kernels"]) if "SiLU" in k["flops"])
-    with_reference(handed_in, "${{self.act_fn}}(batch_size={batch_size})", index)
-    found = gates[MLP].check(handed_in).analysis
+    submitted = draft(NORM)
+    submitted["class_name"] = MLP
+    submitted = draft(MLP)
+    index = next(i for i, k in enumerate(submitted["kernels"]) if "SiLU" in k["flops"])
+    with_reference(submitted, "${{self.act_fn}}(batch_size={batch_size})", index)
+    found = gates[MLP].check(submitted).analysis
     assert found is not None
     assert found.verification.status == "unverified"
-    line = handed_in["kernels"][index]["line"]
+    line = submitted["kernels"][index]["line"]
     assert found.verification.reason == (
         f"open references: self.act_fn (line {line}); `lmp expand MODEL --engine agent` says which classes they are"
     )
     # All else on that line is judged: the product of gate and up is on it.
-    product = next(k for k in handed_in["kernels"] if k["kernel_type"] == "basic" and k["flops"] != "0")
+    product = next(k for k in submitted["kernels"] if k["kernel_type"] == "basic" and k["flops"] != "0")
     product["flops"] = "7"
-    assert {finding.rule for finding in gates[MLP].check(handed_in).findings} == {"numbers"}
-    with_reference(handed_in, "${{self.activation}}(batch_size={batch_size})", index)
-    assert "the class assigns no self.activation" in only(gates[MLP].check(handed_in)).message
+    assert {finding.rule for finding in gates[MLP].check(submitted).findings} == {"numbers"}
+    with_reference(submitted, "${{self.activation}}(batch_size={batch_size})", index)
+    assert "the class assigns no self.activation" in only(gates[MLP].check(submitted)).message
 
 
 # --- lines ------------------------------------------------------------------------------------------------------------
 
 
 def test_lines_are_the_files_own(gates: Gates, draft: Drafts, options: Options) -> None:
-    gate, handed_in = gates[NORM], draft(NORM)
+    gate, submitted = gates[NORM], draft(NORM)
     first, last = gate.subject.source.lines
-    kernels = handed_in["kernels"]
+    kernels = submitted["kernels"]
     kernels[0] |= {"line": first - 3, "code": ""}
     kernels[1] |= {"line": last + 1, "code": ""}
     kernels[2] |= {"line": 10**9, "code": ""}
     kernels[3]["code"] = "hidden_states = hidden_states.to(torch.float32)"
     kernels[4]["file"] = "../../etc/passwd"
     kernels[5]["file"] = "src/transformers/cache_utils.py"
-    found = {f.kernel: f.message for f in gate.check(handed_in).findings if f.rule == "line"}
+    found = {f.kernel: f.message for f in gate.check(submitted).findings if f.rule == "line"}
     assert "is outside of forward()" in found[0]
     assert "no statement stands there" in found[1]
     assert "is not in the file" in found[2]
     # The text is that of forward()'s third line: after def and input_dtype.
     assert found[3].endswith(f"the text that was given is line {first + 2}")
-    assert "is no file of the sources" in found[4]
+    assert "is not a file of the sources" in found[4]
     assert "in no function" in found[5] or "code is not" in found[5] or "no statement" in found[5]
 
 
 def test_code_may_be_left_out(gates: Gates, draft: Drafts) -> None:
-    handed_in = draft(NORM)
-    for kernel in handed_in["kernels"]:
+    submitted = draft(NORM)
+    for kernel in submitted["kernels"]:
         kernel["code"] = ""
-    found = gates[NORM].check(handed_in).analysis
+    found = gates[NORM].check(submitted).analysis
     assert found is not None
     assert [k.code for k in found.kernels] == [k["code"] for k in draft(NORM)["kernels"]]
 
 
 def test_every_computing_line_is_in_a_list(gates: Gates, draft: Drafts) -> None:
-    handed_in = draft(NORM)
-    line = handed_in["kernels"][0]["line"]
-    del handed_in["kernels"][0]
-    finding = only(gates[NORM].check(handed_in))
+    submitted = draft(NORM)
+    line = submitted["kernels"][0]["line"]
+    del submitted["kernels"][0]
+    finding = only(gates[NORM].check(submitted))
     assert (finding.rule, finding.line) == ("coverage", line)
     assert finding.message.startswith(f"line {line} computes and is in no list: ")
 
 
 @pytest.mark.parametrize(("name", "words"), [("free_lines", "listed as free"), ("not_taken_lines", "as not taken")])
 def test_what_runs_and_costs_is_neither_free_nor_not_taken(gates: Gates, draft: Drafts, name: str, words: str) -> None:
-    handed_in = draft(NORM)
-    line = handed_in["kernels"][0]["line"]
-    handed_in[name] = [line]
-    finding = only(gates[NORM].check(handed_in))
+    submitted = draft(NORM)
+    line = submitted["kernels"][0]["line"]
+    submitted[name] = [line]
+    finding = only(gates[NORM].check(submitted))
     assert (finding.rule, "a kernel of it claims a cost" in finding.message) == ("free line", True)
-    del handed_in["kernels"][0]
-    finding = only(gates[NORM].check(handed_in))
+    del submitted["kernels"][0]
+    finding = only(gates[NORM].check(submitted))
     assert (finding.rule, finding.line) == ("free line", line)
     assert words in finding.message
 
@@ -353,10 +355,10 @@ def test_what_runs_and_costs_is_neither_free_nor_not_taken(gates: Gates, draft: 
 
 
 def test_numbers_are_told_with_what_ran(gates: Gates, draft: Drafts) -> None:
-    handed_in = draft(NORM)
-    kernel = handed_in["kernels"][0]
+    submitted = draft(NORM)
+    kernel = submitted["kernels"][0]
     kernel["memory_access"]["write"] = "{batch_size} * {seq_len} * {hidden_size}"
-    finding = only(gates[NORM].check(handed_in))
+    finding = only(gates[NORM].check(submitted))
     # 3 * 11 tokens of 6 numbers, each written in 4 bytes.
     assert (finding.rule, finding.kernel, finding.line, finding.quantity) == ("numbers", 0, kernel["line"], "write")
     assert (finding.claimed, finding.counted) == ("198", "792")
@@ -368,17 +370,17 @@ def test_numbers_are_told_with_what_ran(gates: Gates, draft: Drafts) -> None:
 
 
 def test_a_matmul_of_another_category(gates: Gates, draft: Drafts) -> None:
-    handed_in = draft(LINEAR)
-    handed_in["kernels"][0]["category"] = "elementwise"
-    finding = only(gates[LINEAR].check(handed_in))
+    submitted = draft(LINEAR)
+    submitted["kernels"][0]["category"] = "elementwise"
+    finding = only(gates[LINEAR].check(submitted))
     assert finding.quantity == "matmul_flops"
     assert "it is the category" in finding.message
 
 
 def test_the_number_of_parameters(gates: Gates, draft: Drafts) -> None:
-    handed_in = draft(LINEAR)
-    handed_in["parameters_count"] = "{in_features} * {out_features}"
-    finding = only(gates[LINEAR].check(handed_in))
+    submitted = draft(LINEAR)
+    submitted["parameters_count"] = "{in_features} * {out_features}"
+    finding = only(gates[LINEAR].check(submitted))
     # 6 inputs, 24 outputs, and a bias that is not in the formula.
     assert finding.message.startswith("the module has 168 parameters, parameters_count gives 144, at ")
 
@@ -433,11 +435,11 @@ def with_costs_of_the_product(draft: dict[str, Any], change: Callable[[dict[str,
 
 
 def test_kernels_that_cancel_each_other_are_found(gates: Gates, draft: Drafts) -> None:
-    handed_in = draft(NORM)
-    kernel = next(kernel for kernel in handed_in["kernels"] if kernel["flops"] != "0")
+    submitted = draft(NORM)
+    kernel = next(kernel for kernel in submitted["kernels"] if kernel["flops"] != "0")
     for flops in ("1000", "0 - 1000"):
-        handed_in["kernels"].append({**kernel, "flops": flops, "memory_access": {"read": "0", "write": "0"}})
-    assert "nothing costs less than 0" in messages(gates[NORM].check(handed_in))
+        submitted["kernels"].append({**kernel, "flops": flops, "memory_access": {"read": "0", "write": "0"}})
+    assert "nothing costs less than 0" in messages(gates[NORM].check(submitted))
 
 
 def test_universal_names_mean_what_they_say(gates: Gates, draft: Drafts) -> None:
@@ -453,28 +455,28 @@ def test_universal_names_mean_what_they_say(gates: Gates, draft: Drafts) -> None
 
 
 def test_a_composite_kernel_is_of_what_is_called_at_its_line(gates: Gates, draft: Drafts) -> None:
-    handed_in = draft(MLP)
-    paths = [kernel for kernel in handed_in["kernels"] if kernel.get("path") in ("gate_proj", "up_proj")]
+    submitted = draft(MLP)
+    paths = [kernel for kernel in submitted["kernels"] if kernel.get("path") in ("gate_proj", "up_proj")]
     paths[0]["path"] = "k_proj"
-    verdict = gates[MLP].check(handed_in)
+    verdict = gates[MLP].check(submitted)
     assert "the kernel's path is k_proj" in only(verdict).message
-    handed_in = draft(NORM)
-    kernel = next(kernel for kernel in handed_in["kernels"] if kernel["flops"] != "0")
+    submitted = draft(NORM)
+    kernel = next(kernel for kernel in submitted["kernels"] if kernel["flops"] != "0")
     reference = f"${{{{{LINEAR}}}}}(batch_size=1, seq_len=1, in_features=1, out_features=1, bias=0)"
     costs = {"read": reference, "write": reference}
-    handed_in["kernels"].append({**kernel, "kernel_type": "composite", "flops": reference, "memory_access": costs})
-    assert f"refers to {LINEAR}; what is called there: no module" in messages(gates[NORM].check(handed_in))
+    submitted["kernels"].append({**kernel, "kernel_type": "composite", "flops": reference, "memory_access": costs})
+    assert f"refers to {LINEAR}; what is called there: no module" in messages(gates[NORM].check(submitted))
 
 
 def test_parameters_are_counted_not_weighed(gates: Gates, draft: Drafts) -> None:
-    handed_in = {**draft(NORM), "parameters_count": "{hidden_size} * {a_bytes} // 2"}
-    assert {finding.quantity for finding in gates[NORM].check(handed_in).findings} == {"parameters_count"}
+    submitted = {**draft(NORM), "parameters_count": "{hidden_size} * {a_bytes} // 2"}
+    assert {finding.quantity for finding in gates[NORM].check(submitted).findings} == {"parameters_count"}
 
 
 def test_findings_are_bounded(gates: Gates, draft: Drafts) -> None:
-    handed_in = draft(NORM)
-    handed_in["kernels"] = [{**handed_in["kernels"][0], "flops": ")"} for _ in range(50)]
-    verdict = gates[NORM].check(handed_in)
+    submitted = draft(NORM)
+    submitted["kernels"] = [{**submitted["kernels"][0], "flops": ")"} for _ in range(50)]
+    verdict = gates[NORM].check(submitted)
     assert len(verdict.findings) == 20
     assert verdict.notes[-1].startswith("33 more findings are not shown")  # 50 formulas, and 3 lines without a kernel
 
@@ -504,6 +506,11 @@ def helper(x):
     import a_package_that_nobody_has
 
     return a_package_that_nobody_has.run(x)
+
+
+class Strange(nn.Module):
+    def forward(self, x):
+        return torch.special.bessel_j0(x)
 """
 
 
@@ -515,7 +522,7 @@ def own(tmp_path: Path, options: Options) -> Callable[[str, str], Gate]:
         (tmp_path / f"{package}.py").write_text(STATEMENT)
         inputs = "x: float[batch_size, seq_len]"
         found = replace(options, results=tmp_path / "results", paths=(tmp_path,), inputs=inputs)
-        session = HandInSession(found, lambda name, stage: None)
+        session = Session(found, lambda name, stage: None, takes_foreign=True)
         session.ask([f"{package}.{name}"])
         return Gate(ClassSubject(session, f"{package}.{name}"))
 
@@ -532,14 +539,14 @@ def kernel(line: int, flops: str, read: str, write: str) -> dict[str, Any]:
 @pytest.mark.parametrize("line", [8, 9, 10, 11])
 def test_any_line_of_a_statement_will_do(own: Callable[[str, str], Gate], line: int) -> None:
     n = "{batch_size} * {seq_len}"
-    handed_in = {
+    submitted = {
         "class_name": f"statements_{line}.Wide",
         "parameters": {"batch_size": "inputs.x.shape[0]", "seq_len": "inputs.x.shape[1]"},
         # a product with a number, a sum of two tensors
         "kernels": [kernel(line, f"2 * {n}", f"3 * {n} * {{a_bytes}}", f"2 * {n} * {{a_bytes}}")],
         "free_lines": [12],
     }
-    verdict = own("Wide", f"statements_{line}").check(handed_in)
+    verdict = own("Wide", f"statements_{line}").check(submitted)
     assert verdict.findings == ()
     found = verdict.analysis
     assert found is not None
@@ -549,20 +556,60 @@ def test_any_line_of_a_statement_will_do(own: Callable[[str, str], Gate], line: 
     assert found.given.inputs == "x: float[batch_size, seq_len]"
 
 
-def test_what_cannot_be_executed_is_taken_unverified(own: Callable[[str, str], Gate]) -> None:
+def test_what_cannot_be_executed_is_taken_unverified(
+    own: Callable[[str, str], Gate], monkeypatch: pytest.MonkeyPatch
+) -> None:
     gate = own("Unrunnable", "unrunnable")
-    handed_in = {
+    submitted = {
         "class_name": "unrunnable.Unrunnable",
         "parameters": {"batch_size": "inputs.x.shape[0]"},
         "kernels": [kernel(17, "{batch_size}", "0", "0")],
     }
-    finding = only(gate.check(handed_in))
+    finding = only(gate.check(submitted))
     assert (finding.rule, finding.line) == ("coverage", 23)
-    handed_in["kernels"].append(kernel(23, "{batch_size}", "0", "0"))
-    found = gate.check(handed_in).analysis
+    submitted["kernels"].append(kernel(23, "{batch_size}", "0", "0"))
+    found = gate.check(submitted).analysis
     assert found is not None
     assert found.verification.status == "unverified"
     assert "it cannot be executed here: " in str(found.verification.reason)
     assert "a_package_that_nobody_has" in str(found.verification.reason)
     assert [k.function for k in found.kernels] == [None, "helper"]
-    assert found.fingerprint.keys() == {"lmp.verify", "unrunnable.py"}
+    assert found.fingerprint.keys() == {"judged_by", "unrunnable.py"}
+    # Nor can it be judged again: it stays what it was.
+    again = judged_again(gate, found, monkeypatch)
+    assert again.verification.status == "unverified"
+    assert "it cannot be executed here: " in str(again.verification.reason)
+    assert "a_package_that_nobody_has" in str(again.verification.reason)
+
+
+def test_what_lmp_has_no_rule_for_is_taken_unverified(
+    own: Callable[[str, str], Gate], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = own("Strange", "strange")
+    size = "{batch_size} * {seq_len} * {a_bytes}"
+    verdict = gate.check(
+        {
+            "class_name": "strange.Strange",
+            "parameters": {"batch_size": "inputs.x.shape[0]", "seq_len": "inputs.x.shape[1]"},
+            "kernels": [kernel(28, "0", size, size)],
+        }
+    )
+    assert verdict.findings == ()
+    found = verdict.analysis
+    assert found is not None
+    assert found.uncounted == ["aten.special_bessel_j0.default"]
+    assert found.verification.status == "unverified"
+    # That is no fault of the analysis when another judge finds it again either.
+    again = judged_again(gate, found, monkeypatch)
+    assert again == found.model_copy(update={"fingerprint": {**found.fingerprint, "judged_by": "other rules"}})
+
+
+def judged_again(gate: Gate, found: ModuleAnalysis, monkeypatch: pytest.MonkeyPatch) -> ModuleAnalysis:
+    """An analysis as it is stored under another judge, who finds it in the store."""
+    session = gate.subject.session  # type: ignore[attr-defined]
+    session.store.save(found)
+    monkeypatch.setattr(fingerprints, "judged_by", lambda: "other rules")
+    again = up_to_date(found.class_name, session, session.lookup)
+    assert again is not None
+    assert session.store.load(found.class_name) == again
+    return again

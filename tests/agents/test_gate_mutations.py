@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from gate_classes import CLASSES
 
-from lmp.pipeline.subject import HandInSession
+from lmp.analyze.session import Session
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
 
@@ -17,7 +17,7 @@ import gate_mutations
 from plain_evaluation import Evaluation, NoValue
 
 
-def test_errors_that_change_a_number_are_caught(session: HandInSession) -> None:
+def test_errors_that_change_a_number_are_caught(session: Session) -> None:
     planted = list(gate_mutations.Study(session, CLASSES, seed=4).plant(50))
     assert len({p.kind for p in planted}) >= 12
     missed = [(p.kind, p.class_name, p.what) for p in planted if p.changes and not p.caught]

@@ -13,7 +13,7 @@ _KEY = os.environ.get("LMP_LIVE_TEST_KEY") if os.environ.get("LMP_LIVE_TEST") ==
 
 
 @pytest.mark.skipif(_KEY is None, reason="asks the live service: set LMP_LIVE_TEST=1 and LMP_LIVE_TEST_KEY")
-def test_the_live_service_takes_a_hand_in(bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_live_service_submits(bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", str(_KEY))
     monkeypatch.delenv("ANTHROPIC_BASE_URL")
     bench.options = {"model": os.environ.get("LMP_LIVE_TEST_MODEL")}

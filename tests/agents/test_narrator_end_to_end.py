@@ -28,7 +28,7 @@ def reports(tmp_path: Path) -> Path:
     return tmp_path / "reports"
 
 
-def hand_in(*tldr: str, **more: Any) -> Reply:
+def submission(*tldr: str, **more: Any) -> Reply:
     return Reply([calls("mcp__lmp__submit_narrative", {"narrative": {"tldr": list(tldr), **more}})])
 
 
@@ -48,9 +48,9 @@ def test_a_class(lmp: Lmp, service: MessagesServer, reports: Path) -> None:
     flops = re.findall(r"[\d.]+ \wFLOP\b", plain)[0]
     script = service.plays(
         Reply([calls("Read", {"file_path": "/etc/passwd"}), calls("Read", {"file_path": str(FILE)})]),
-        hand_in(f"It takes 1.234 TFLOP: {forward()}."),
-        hand_in(f"It is a [link](javascript:alert) and a <script>: `{PLACE}:1` (`forward`)."),
-        hand_in(f"All {flops} are in one line: {forward()} <script>alert</script>."),
+        submission(f"It takes 1.234 TFLOP: {forward()}."),
+        submission(f"It is a [link](javascript:alert) and a <script>: `{PLACE}:1` (`forward`)."),
+        submission(f"All {flops} are in one line: {forward()} <script>alert</script>."),
         marker="You write into a report",
     )
     code, _, err = lmp("report", MLP, *more, "--narrate", "--agent-model", MODEL)
@@ -103,7 +103,7 @@ def test_a_code_base_that_gives_orders(lmp: Lmp, service: MessagesServer, report
                 calls("Edit", {"file_path": str(code_base / "engine.py"), "old_string": "1", "new_string": "2"}),
             ]
         ),
-        hand_in("All work is in one method: `engine.py:4` (`step`)."),
+        submission("All work is in one method: `engine.py:4` (`step`)."),
     )
     before = {file: file.read_bytes() for file in code_base.rglob("*") if file.is_file()}
     code, _, err = lmp("report", str(code_base), "--reports", str(reports), "--narrate", "--agent-model", MODEL)
@@ -150,7 +150,7 @@ def test_ctrl_c_and_resume(lmp: Lmp, service: MessagesServer, reports: Path, eng
     script = service.plays(
         Reply([calls("mcp__lmp__read_report", {"first": 1, "last": 2})]),
         Reply([says("never said")], gate=asked),
-        hand_in("It is one line: `engine.py:2` (`step`)."),
+        submission("It is one line: `engine.py:2` (`step`)."),
     )
     process = lmp.start("report", str(engine), "--reports", str(reports), "--narrate", "--agent-model", MODEL)
     deadline = time.monotonic() + 90
@@ -161,7 +161,7 @@ def test_ctrl_c_and_resume(lmp: Lmp, service: MessagesServer, reports: Path, eng
     asked.set()
     assert process.returncode == 130, err
     run = next(lmp.results.glob(".runs/*")).name
-    assert f"`lmp resume {run} --results {lmp.results}` goes on from here" in err
+    assert f"`lmp resume {run} --results {lmp.results}` continues from here" in err
     assert "no narrative" in err
     assert not reports.exists()
     code, _, err = lmp("resume", "--json")
@@ -174,7 +174,7 @@ def test_ctrl_c_and_resume(lmp: Lmp, service: MessagesServer, reports: Path, eng
 
 
 def test_given_up(lmp: Lmp, service: MessagesServer, reports: Path, engine: Path) -> None:
-    service.plays(*[hand_in("It is fast.")] * 3)
+    service.plays(*[submission("It is fast.")] * 3)
     code, _, err = lmp("report", str(engine), "--reports", str(reports), "--narrate", "--agent-model", MODEL)
     assert code == 4, err
     assert "the same finding 3 times: tldr[0]: it has no place and no number of the report" in err

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from lmp.agents import prompts, rules
-from lmp.agents.prompts import PromptError, fill, filled, load, prompt_sha256
-from lmp.agents.told import ANALYZE, EXPAND, expander_prompt
+from lmp.agents import prompts
+from lmp.agents.prompts import ANALYZE, EXPAND, PromptError, expander_prompt, fill, fill_text, load, prompt_sha256
 from lmp.errors import UsageError
 from lmp.records import CATEGORIES, MATMUL_CATEGORIES
 from lmp.source.trees import Trees
@@ -20,11 +19,11 @@ FILES = sorted((Path(__file__).parents[2] / "prompts").glob("*.md"))
 
 def test_values_are_put_in_as_they_are() -> None:
     quoted = r"${{torch.nn.Linear}}(in={x}) <<other>> \1 \g<name> @/etc/passwd"
-    assert filled("a <<source>> b <<other>>", {"source": quoted, "other": "2"}) == f"a {quoted} b 2"
+    assert fill_text("a <<source>> b <<other>>", {"source": quoted, "other": "2"}) == f"a {quoted} b 2"
 
 
 def test_a_variable_may_stand_twice() -> None:
-    assert filled("<<a>>, <<a>>", {"a": "x"}) == "x, x"
+    assert fill_text("<<a>>, <<a>>", {"a": "x"}) == "x, x"
 
 
 @pytest.mark.parametrize(
@@ -32,14 +31,14 @@ def test_a_variable_may_stand_twice() -> None:
     [
         ("<<a>> <<b>>", {"a": "1"}, "asks for b, which nothing is given for"),
         ("<<a>>", {"a": "1", "b": "2"}, "does not ask for b"),
-        ("<<a>> <<A>>", {"a": "1"}, "has a << that is no variable"),
-        ("<<a>> >>", {"a": "1"}, "has a >> that is no variable"),
-        ("<< a >>", {}, "has a << that is no variable"),
+        ("<<a>> <<A>>", {"a": "1"}, "has a << that is not a variable"),
+        ("<<a>> >>", {"a": "1"}, "has a >> that is not a variable"),
+        ("<< a >>", {}, "has a << that is not a variable"),
     ],
 )
 def test_anything_else_is_an_error(template: str, values: dict[str, str], says: str) -> None:
     with pytest.raises(PromptError, match=re.escape(says)) as error:
-        filled(template, values, "page.md")
+        fill_text(template, values, "page.md")
     assert "page.md" in str(error.value)
     assert isinstance(error.value, UsageError)
 
@@ -73,27 +72,27 @@ def test_the_hash_tells_system_and_message_apart() -> None:
 
 
 def test_the_flop_table_is_the_one_that_is_counted_by() -> None:
-    table = rules.flop_table()
+    table = prompts.flop_table()
     # From docs/flops.md: silu is negate, exp, add, divide; softmax max, subtract, exp, sum, divide.
     assert "| silu | 4 an output |" in table
     assert "| _softmax | 5 an input |" in table
     assert "| mean | 1 an input, 1 an output |" in table
     assert "| native_layer_norm | 5 an input, 4 a row |" in table
     assert "| cat |" not in table
-    assert "cat" in rules.free_operators().split(", ")
+    assert "cat" in prompts.free_operators().split(", ")
     # x * x is one product, x * x * x two; exp(e * log(x)) is three operations.
-    assert rules.powers().startswith("1 for e = 2, 2 for e = 3, 3 for e = 4")
-    assert rules.powers().endswith("3 for any other exponent")
-    assert rules.gelu() == "5, in its tanh form 9"
+    assert prompts.powers().startswith("1 for e = 2, 2 for e = 3, 3 for e = 4")
+    assert prompts.powers().endswith("3 for any other exponent")
+    assert prompts.gelu() == "5, in its tanh form 9"
 
 
 def test_all_categories_are_told() -> None:
-    assert rules.categories().split(", ") == list(CATEGORIES)
-    assert set(rules.matmul_categories().split(", ")) == MATMUL_CATEGORIES
+    assert prompts.categories().split(", ") == list(CATEGORIES)
+    assert set(prompts.matmul_categories().split(", ")) == MATMUL_CATEGORIES
 
 
 def test_the_expander_without_places() -> None:
-    told = expander_prompt("a.B", [], {"hidden_act": "silu\x1b[2J"}, [], Trees(None, None))
-    assert "There is no open place." in told.prompt
-    assert r"config.hidden_act = 'silu\x1b[2J'" in told.prompt
-    assert told.sha256 == prompt_sha256(told.system, told.prompt)
+    prompt = expander_prompt("a.B", [], {"hidden_act": "silu\x1b[2J"}, [], Trees(None, None))
+    assert "There is no open place." in prompt.message
+    assert r"config.hidden_act = 'silu\x1b[2J'" in prompt.message
+    assert prompt.sha256 == prompt_sha256(prompt.system, prompt.message)

@@ -13,11 +13,18 @@ from typing import Any
 import jsonschema
 import pytest
 
+from lmp.agents.attempts import SHOWN, finding_text, findings_text
 from lmp.agents.base import Answer, Tool
-from lmp.agents.findings import SHOWN, finding_text, findings_text
-from lmp.agents.open_places import OpenPlace
-from lmp.agents.reading import MOST_CHARACTERS, MOST_LINES, bounded
-from lmp.agents.tools import analyzer_tools, described, expander_tools, input_schema
+from lmp.agents.gate.bindings import OpenReference
+from lmp.agents.tools import (
+    MOST_CHARACTERS,
+    MOST_LINES,
+    analyzer_tools,
+    bounded,
+    described,
+    expander_tools,
+    input_schema,
+)
 from lmp.errors import Missing
 from lmp.records import GateFinding, ModuleAnalysis
 from lmp.source.trees import Trees, find_trees
@@ -253,7 +260,7 @@ def test_a_draft_can_be_checked_without_handing_in(ask: Ask, work: Work) -> None
     work.judgement.findings = [WRONG]
     said = ask("check_draft", draft={})
     assert said.refused
-    assert "Nothing was handed in" in said.text
+    assert "This submitted nothing" in said.text
     assert work.drafts == []
 
 
@@ -268,7 +275,7 @@ def test_findings_are_small_and_say_what_was_counted() -> None:
         "Refused: 2 findings.",
         "[numbers] flops of line 18 differ\n  flops: given 2, executed 1, at prefill",
         r"[coverage] line 20 is in no list\x1b[2J",
-        "Correct what is named, keep the rest, hand in the whole again. You may hand in 3 more times.",
+        "Correct what is named, keep the rest, submit the whole again. You may submit 3 more times.",
     ]
 
 
@@ -283,7 +290,7 @@ def test_many_findings_are_cut() -> None:
     text = findings_text([WRONG] * (SHOWN + 4), 1)
     assert text.count("[numbers]") == SHOWN
     assert "and 4 more" in text
-    assert "You may hand in 1 more time." in text
+    assert "You may submit 1 more time." in text
     assert "no more" in findings_text([WRONG], 0)
 
 
@@ -291,10 +298,10 @@ def test_many_findings_are_cut() -> None:
 
 
 def test_open_places_and_bindings(trees: Trees, work: Work) -> None:
-    place = OpenPlace(
+    opened = OpenReference(
         TOY, 2, 18, "return self.act(x)", "${{self.act}}()", "the class is not said", "m.py", 1, {"b": "config.b"}
     )
-    ask = asking(expander_tools([place], lambda: trees, work.submit, work.stop, work.analysis_of))
+    ask = asking(expander_tools([opened], lambda: trees, work.submit, work.stop, work.analysis_of))
     said = ask("open_places").text
     assert f"class_name {TOY}, kernel 2\n  m.py line 18: return self.act(x)" in said
     assert "variables of the class: b (config.b)" in said

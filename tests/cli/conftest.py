@@ -9,8 +9,9 @@ import pytest
 from fakes import FakePipeline, Lmp
 from typer.testing import CliRunner, Result
 
+from lmp.analyze import models
+from lmp.analyze import modules as pipeline
 from lmp.cli.main import app
-from lmp.pipeline import module as pipeline
 
 
 @pytest.fixture
@@ -29,5 +30,5 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> FakePipeline:
     found = FakePipeline({a.class_name: a for a in (analyses.mlp(), analyses.linear())})
     for name in ("analyze_modules", "verify_module"):
         monkeypatch.setattr(pipeline, name, getattr(found, name))
-    monkeypatch.setattr("lmp.pipeline.model.expand_model", found.expand_model)
+    monkeypatch.setattr(models, "expand_model", found.expand_model)
     return found

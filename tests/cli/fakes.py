@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from typer.testing import Result
 
-from lmp.expand.link import link
-from lmp.pipeline import module as pipeline
-from lmp.pipeline.model import ModelOutcome
+from lmp.analyze import session as pipeline
+from lmp.analyze.models import ModelOutcome
+from lmp.link.link import link
 from lmp.records import ModuleAnalysis
 
 Lmp = Callable[..., Result]

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from lmp.agents.commands import Summary
 from lmp.cli.agents import count, event_text, until
-from lmp.pipeline.agent_runs import Summary
 
 CLASS = "transformers.models.llama.modeling_llama.LlamaMLP"
 
@@ -17,7 +17,7 @@ CLASS = "transformers.models.llama.modeling_llama.LlamaMLP"
     ("event", "line"),
     [
         ({"event": "begins", "stage": "module-analyzer"}, "LlamaMLP: module analyzer"),
-        ({"event": "begins", "stage": "module-analyzer", "resumes": "x"}, "LlamaMLP: module analyzer, gone on with"),
+        ({"event": "begins", "stage": "module-analyzer", "resumes": "x"}, "LlamaMLP: module analyzer, resumed"),
         ({"event": "tool", "tool": "Read", "short": "a.py"}, "LlamaMLP: Read a.py"),
         ({"event": "tool", "tool": "submit_analysis"}, "LlamaMLP: submit_analysis"),
         ({"event": "denied", "tool": "Read", "short": "/x", "why": "no"}, "LlamaMLP: DENIED Read /x: no"),

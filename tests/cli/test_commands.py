@@ -11,6 +11,7 @@ from analyses import LINEAR, MLP
 from fakes import FakePipeline, Lmp
 from jsonschema import Draft202012Validator
 
+from lmp.analyze import session as pipeline
 from lmp.records import Finding, Verification
 from lmp.store.schemas import schema
 
@@ -74,7 +75,7 @@ def test_options_reach_the_pipeline(lmp: Lmp, fake: FakePipeline) -> None:
 def test_the_class_is_the_configs_where_none_is_given(
     lmp: Lmp, fake: FakePipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lmp.pipeline.module.class_of_config", lambda options: MLP if options.model_id else LINEAR)
+    monkeypatch.setattr(pipeline, "class_of_config", lambda options: MLP if options.model_id else LINEAR)
     assert lmp("analyze-module", "--model-id", "org/name").exit_code == 0
     assert fake.asked == [MLP]
     assert lmp("verify", "--config", "c.json").exit_code == 0

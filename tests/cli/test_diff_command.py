@@ -128,7 +128,7 @@ def test_by_line_and_by_module(two: Lmp) -> None:
     ]
     assert "mlp  modeling_llama.py:175 -> 177" in out
     assert "(the model)  modeling_llama.py:324" in out
-    assert "rows overlap, and do not add up" in out
+    assert "rows overlap and do not add up" in out
 
 
 def test_top_and_what_is_left(lmp: Lmp) -> None:
@@ -208,7 +208,7 @@ def test_configs_side_by_side(lmp: Lmp) -> None:
 
 
 def test_a_model_id_goes_through_the_pipeline(lmp: Lmp, fake: FakePipeline, monkeypatch: pytest.MonkeyPatch) -> None:
-    import lmp.pipeline.comparing as comparing
+    from lmp.analyze import comparing
 
     save("old", mlp(), linear())
     fake.analyses[MLP] = dearer()
@@ -221,7 +221,7 @@ def test_a_model_id_goes_through_the_pipeline(lmp: Lmp, fake: FakePipeline, monk
 
 
 def test_a_class_that_is_not_stored_is_made(lmp: Lmp, fake: FakePipeline, monkeypatch: pytest.MonkeyPatch) -> None:
-    import lmp.pipeline.comparing as comparing
+    from lmp.analyze import comparing
 
     save("old", dearer(), linear())
     monkeypatch.setattr(comparing, "expand_model", fake.expand_model)
@@ -253,7 +253,7 @@ def test_a_limit_on_what_does_not_agree_with_execution(two: Lmp) -> None:
     save("new", mlp(verification=Verification(status="failed")))
     result = two("diff", f"old/{MLP}", f"new/{MLP}", *POINT, "--fail-above", "1%")
     assert result.exit_code == 4
-    assert "error: the formulas of B do not agree with execution: no limit can be held" in result.stderr
+    assert "error: the formulas of B do not agree with execution: no limit can be checked" in result.stderr
     assert two("diff", f"old/{MLP}", f"new/{MLP}", *POINT).exit_code == 0
 
 
@@ -261,7 +261,7 @@ def test_parameters_that_nobody_counted(two: Lmp) -> None:
     save("new", mlp(parameters_count=None))
     result = two("diff", f"old/{MLP}", f"new/{MLP}", *POINT, "--fail-above", "1%")
     assert result.exit_code == 0
-    assert "parameters are not held against --fail-above" in result.stderr
+    assert "parameters are not checked against --fail-above" in result.stderr
     row = next(line for line in result.stdout.splitlines() if line.startswith("parameters"))
     assert row.split() == ["parameters", "768", "unknown", "unknown"]  # 3 * 8 * 32
 
@@ -295,7 +295,7 @@ def test_a_variable_that_one_of_the_two_has(two: Lmp) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (f"old/{MLP}", "one result is given, and it takes two"),
+        (f"old/{MLP}", "only one result is given"),
         (f"old/{MLP} new/nothing", "there is no file or folder new/nothing"),
         (f"old/{MLP} missing.json", "there is no file or folder missing.json"),
         (f"old/{MLP} old", "old holds neither a model_analysis.json nor a module_analysis.json"),
@@ -304,9 +304,9 @@ def test_a_variable_that_one_of_the_two_has(two: Lmp) -> None:
         (f"old/{MLP} new/{MLP} --batch-size 1 --seq-len 1 --set heads=2", "neither of the two has a parameter 'heads'"),
         (f"old/{MLP} new/{MLP} --phase decode --batch-size 1", "--phase decode needs the tokens that the cache holds"),
         (f"old/{MLP} new/{MLP} --fail-above 1%", "--fail-above needs a point: batch_size and seq_len have no value"),
-        (f"old/{MLP} new/{MLP} --fail-above 5", "--fail-above 5 may be a share or a percentage"),
-        (f"old/{MLP} new/{MLP} --fail-above -1%", "--fail-above '-1%' is no share"),
-        (f"old/{MLP} new/{MLP} --fail-above nan", "--fail-above 'nan' is no share"),
+        (f"old/{MLP} new/{MLP} --fail-above 5", "--fail-above 5 is either a share or a percentage"),
+        (f"old/{MLP} new/{MLP} --fail-above -1%", "--fail-above '-1%' is not a share"),
+        (f"old/{MLP} new/{MLP} --fail-above nan", "--fail-above 'nan' is not a share"),
         (f"old/{MLP} not-a-class", "'not-a-class' is not a class path"),
     ],
 )

@@ -51,8 +51,8 @@ def test_a_package_that_is_missing(lmp: Lmp, monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(metadata, "version", version)
     found = checks(lmp)
-    assert found["torch"]["found"] == "not installed (the trace engine and the judge execute with it)"
-    assert found["transformers"]["found"] == "4.0.0, but lmp is made for 5.23"
+    assert found["torch"]["found"] == "not installed (the trace engine and the judge execute modules with it)"
+    assert found["transformers"]["found"] == "4.0.0, but lmp needs 5.23"
     assert found["transformers"]["mend"] == "make setup, or: pip install -c constraints.txt transformers"
 
 
@@ -60,7 +60,7 @@ def test_a_results_folder_that_is_a_file(lmp: Lmp, tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("mine")
     found = checks(lmp, "--results", "taken")["results"]
     assert found["ok"] is False
-    assert found["found"] == "taken is a file where a folder is due"
+    assert found["found"] == "taken is a file, not a folder"
 
 
 def test_a_credential_is_named_and_never_shown(lmp: Lmp, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -63,7 +63,7 @@ def test_a_bug_is_two_lines_and_its_traceback_one_option_away(lmp: Lmp, fake: Fa
     assert result.exit_code == 1
     assert result.stderr == (
         "error: ZeroDivisionError: division by zero: this is a bug in lmp\n"
-        "run again with --debug and report what it prints; nothing was half written\n"
+        "run again with --debug and report what it prints; no file is incomplete\n"
     )
     assert "Traceback" in lmp(*QUIET, "--debug").stderr
 
@@ -72,7 +72,7 @@ def test_ctrl_c(lmp: Lmp, fake: FakePipeline) -> None:
     fake.raises = KeyboardInterrupt()
     result = lmp(*QUIET)
     assert result.exit_code == 130
-    assert result.stderr == "interrupted; what was finished is stored, and nothing was half written\n"
+    assert result.stderr == "interrupted; finished work is stored, and no file is incomplete\n"
 
 
 def test_the_agent_engine(lmp: Lmp, fake: FakePipeline) -> None:
@@ -83,7 +83,7 @@ def test_the_agent_engine(lmp: Lmp, fake: FakePipeline) -> None:
     for command in ("verify", "evaluate"):
         result = lmp(command, MLP, "--engine", "agent")
         assert result.exit_code == 2
-        assert result.stderr.startswith("error: agents work for analyze-module and expand only")
+        assert result.stderr.startswith("error: --engine agent is for analyze-module and expand only")
     result = lmp("analyze-module", MLP, "--max-turns", "3")
     assert result.exit_code == 2
     assert result.stderr.startswith("error: --max-turns: for agents only\nadd --engine agent")
@@ -104,7 +104,7 @@ def test_a_config_of_no_known_class_leaves_a_scratchpad(lmp: Lmp, tmp_path: Path
     (tmp_path / "mine.json").write_text('{"architectures": ["NoSuchModel"]}')
     result = lmp("evaluate", "--config", "mine.json")
     assert result.exit_code == 3
-    assert result.stderr.startswith("error: transformers 7.0.0 has no class NoSuchModel, which the config is of\n")
+    assert result.stderr.startswith("error: transformers 7.0.0 has no class NoSuchModel, which the config names\n")
     assert "NoSuchModel" in (tmp_path / "analysis_results" / "SCRATCHPAD.md").read_text()
 
 
@@ -211,7 +211,7 @@ def test_a_reader_that_goes_away_is_no_error(lmp: Lmp, fake: FakePipeline, monke
     def broken(*args: object) -> None:
         raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
 
-    monkeypatch.setattr("lmp.cli.commands._print_json", broken)
+    monkeypatch.setattr("lmp.cli.analyze.write_json", broken)
     monkeypatch.setattr("lmp.cli.main._close_stdout", lambda: None)
     result = lmp(*QUIET, "--json")
     assert (result.exit_code, result.stderr) == (0, "")

@@ -69,7 +69,7 @@ def test_table(lmp: Lmp, fake: FakePipeline) -> None:
     # 3 * 16,384 of 2*16*8 + 3 * 54,272 = 163,072 FLOPs are 30.1%; 3 * 1,024 and 3 * 2,048 bytes; 49,152 / 9,216 = 5.33
     assert row.split() == ["gate_proj", "Linear", "1", "30.1%", "49,152", "49,152", "3,072", "6,144", "5.33"]
     assert "FLOPs             163,072" in out
-    assert "FLOPs a byte         2.72" in out  # 163,072 / (33,280 + 26,624) = 2.722
+    assert "FLOPs per byte       2.72" in out  # 163,072 / (33,280 + 26,624) = 2.722
     assert "matrix product modeling_llama.py:134" in out
     assert "matrix product" not in lmp("evaluate", analyses.LAYER, *POINT, "--no-kernels").stdout
     assert "gate_proj" not in lmp("evaluate", analyses.LAYER, *POINT, "--depth", "1").stdout
@@ -122,17 +122,17 @@ def test_phases(lmp: Lmp, fake: FakePipeline) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("--phase decode --batch-size 1 --seq-len 5 --cache-len 3", "--phase decode is one new token"),
+        ("--phase decode --batch-size 1 --seq-len 5 --cache-len 3", "--phase decode has one new token"),
         ("--phase decode --batch-size 1", "--phase decode needs the tokens that the cache holds"),
         ("--phase decode --batch-size 1 --cache-len 0:4", "--phase decode needs the tokens that the cache holds"),
-        ("--phase prefill --batch-size 1 --seq-len 5 --cache-len 3", "--phase prefill begins with an empty cache"),
+        ("--phase prefill --batch-size 1 --seq-len 5 --cache-len 3", "--phase prefill starts with an empty cache"),
         ("--phase prefill --batch-size 1", "--phase prefill needs the tokens of a prompt"),
         ("--phase prefill --seq-len 4", "batch_size has no value"),
         ("--batch-size 2", "seq_len has no value"),
         ("--batch-size 2 --set batch_size=3 --seq-len 1", "batch_size is set twice: by --batch-size 2 and by --set"),
         ("--dtype float32 --set w_bytes=2 --batch-size 1 --seq-len 1", "w_bytes is set twice: to 4 by --dtype float32"),
-        ("--json --format csv --batch-size 1 --seq-len 1", "two forms are asked for: --json and --format csv"),
-        ("--format parquet --batch-size 1 --seq-len 1", "parquet is not text"),
+        ("--json --format csv --batch-size 1 --seq-len 1", "two formats are given: --json and --format csv"),
+        ("--format parquet --batch-size 1 --seq-len 1", "--format parquet is binary"),
         ("--format folded --batch-size 1,2 --seq-len 1", "--format folded takes one value for each name"),
         ("--format python --batch-size 1,2", "--format python takes one value for each name"),
         ("--batch-size 1:1000 --seq-len 1:1000000", "a sweep of 1,000,000,000 points"),
@@ -230,7 +230,7 @@ def test_a_parquet_file(lmp: Lmp, fake: FakePipeline, tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_written(lmp: Lmp, fake: FakePipeline, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("kept")
     message = refused(lmp("evaluate", MLP, *POINT, "--output", "file/out.txt", "--quiet"))
-    assert "file is a file where a folder is due" in message
+    assert "file is a file, not a folder" in message
     assert (tmp_path / "file").read_text() == "kept"
 
 

@@ -47,7 +47,7 @@ def test_the_table(lmp: Lmp, results: Path) -> None:
         ["down_proj", "Linear", "1", "1"],
     ]
     # 3 MLPs of three Linears at 2 FLOPs a multiply-add; 8 * 32 weights each at the config of the samples: 18 * 256
-    assert "  of it matmul    18 * {batch_size} * {seq_len} * {hidden_size} * {intermediate_size}" in lines
+    assert "  matmul FLOPs    18 * {batch_size} * {seq_len} * {hidden_size} * {intermediate_size}" in lines
     assert "                  = 4608 * {batch_size} * {seq_len}" in lines
     assert "variables         batch_size = inputs.x.shape[0]" in lines
     assert "                  hidden_size = config.hidden_size = 8" in lines
@@ -87,7 +87,7 @@ def test_no_line_is_wider_than_the_terminal(
     lines = lmp("expand", LAYER, "--depth", "3").stdout.splitlines()
     place = str(results)  # a path stays whole, to be copied
     assert max(len(line.rstrip()) for line in lines if place not in line) <= int(width)
-    assert "characters, all of them with --json" in " ".join(" ".join(lines).split())
+    assert "characters, complete with --json" in " ".join(" ".join(lines).split())
 
 
 def test_json_is_the_file(lmp: Lmp, results: Path) -> None:

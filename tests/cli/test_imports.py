@@ -20,12 +20,13 @@ try:
     {body}
 except SystemExit as end:
     code = end.code or 0
-print("IMPORTED", json.dumps([code, sorted({{name.partition(".")[0] for name in sys.modules}})]), file=sys.stderr)
+names = {{name if name.startswith("lmp.cli.") else name.partition(".")[0] for name in sys.modules}}
+print("IMPORTED", json.dumps([code, sorted(names)]), file=sys.stderr)
 """
 
 
 def imported(*arguments: str, body: str = "from lmp.cli.main import run; run()", cwd: Path = ROOT) -> set[str]:
-    """Top-level packages that are loaded when the command ends; it has to end well."""
+    """Top-level packages, and files of lmp.cli, that are loaded when the command ends; it has to end well."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     command = [sys.executable, "-c", PROBE.format(body=body), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment, check=False)
@@ -63,13 +64,25 @@ def test_help_imports_neither_records_nor_rich_tables() -> None:
     assert imported("--help") & {"pydantic", "jsonschema", "numpy", "rich"} == set()
 
 
+def of_cli(names: set[str]) -> set[str]:
+    return {name for name in names if name.startswith("lmp.cli.")}
+
+
+def test_help_imports_no_file_of_a_command() -> None:
+    assert of_cli(imported("--help")) == {"lmp.cli.main", "lmp.cli.output"}
+
+
+def test_a_command_imports_no_other_commands_file() -> None:
+    assert of_cli(imported("schema")) == {"lmp.cli.main", "lmp.cli.output", "lmp.cli.options", "lmp.cli.project"}
+
+
 def test_doctor() -> None:
     environment = "import lmp.cli.doctor as d; d.usable = lambda checks: True; from lmp.cli.main import run; run()"
     assert slow(imported("doctor", body=environment)) == set()
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def results(tmp_path_factory: pytest.TempPathFactory, process: None) -> Path:
     """A folder in which torch.nn.Linear is analysed already: by the real engine, which imports torch."""
     if not (ROOT / "pytorch" / "torch").is_dir():
         pytest.skip("nothing is vendored here")

@@ -12,7 +12,7 @@ import pytest
 from fakes import Lmp
 from jsonschema import Draft202012Validator
 
-from lmp.pipeline.inspection import Cache, CacheSegment, Inspection, Module, Tensor, Totals
+from lmp.observe.inspection import Cache, CacheSegment, Inspection, Module, Tensor, Totals
 from lmp.records import ConfigOrigin
 from lmp.store.schemas import schema
 
@@ -59,7 +59,7 @@ def inspection(**changed: object) -> Inspection:
 def answer(monkeypatch: pytest.MonkeyPatch) -> list[Inspection]:
     """What the inspection finds: the first of the list."""
     found = [inspection()]
-    monkeypatch.setattr("lmp.pipeline.inspecting.inspect_model", lambda path, options, dtype: found[0])
+    monkeypatch.setattr("lmp.observe.inspecting.inspect_model", lambda path, options, dtype: found[0])
     return found
 
 
@@ -75,13 +75,13 @@ def test_the_tree(lmp: Lmp, answer: list[Inspection]) -> None:
         "               40    embed: torch.nn.modules.sparse.Embedding  weight [10, 4]",
         f"               16    layers.0-2: {NAME}.TinyLayer  x3  weight [4, 4], buffer angles [2] float32",
         "                0    head: torch.nn.modules.linear.Linear  weight [10, 4] = embed.weight",
-        "                  xN: so many alike; the parameters at its line and below are those of one",
-        "parameters        88",
-        "  active a token  88",
-        "weight bytes      176 (176.0 bytes) in bfloat16",
-        "buffer bytes      24",
-        "KV cache          1 to 7 tokens: 48 bytes a token",
-        "                  from 8 tokens on: 16 bytes a token and 224 bytes whatever the length",
+        "                    xN: N such modules; parameters at this line and below are those of one",
+        "parameters          88",
+        "  active per token  88",
+        "weight bytes        176 (176.0 bytes) in bfloat16",
+        "buffer bytes        24",
+        "KV cache            1 to 7 tokens: 48 bytes per token",
+        "                    from 8 tokens on: 16 bytes per token and 224 bytes at any length",
     ]
 
 
@@ -91,9 +91,9 @@ def test_what_is_not_known_is_said(lmp: Lmp, answer: list[Inspection]) -> None:
         totals=totals, cache=Cache(reason="its forward() returns no cache"), quantised="fp8", dtype_from="assumed"
     )
     out = lmp("inspect", "x.Y").stdout
-    assert "active a token  unknown: it does not run" in out
-    assert "KV cache          unknown: its forward() returns no cache" in out
-    assert "the config is quantised (fp8); bytes are those of bfloat16 all the same" in out
+    assert "active per token  unknown: it does not run" in out
+    assert "KV cache            unknown: its forward() returns no cache" in out
+    assert "the config is quantised (fp8); bytes are counted in bfloat16" in out
     assert "bfloat16 (assumed: the config states none)" in out
     assert "2,048 (2.0 KiB)" in out
 
@@ -126,33 +126,44 @@ def test_the_catalogue(lmp: Lmp) -> None:
     assert mixtral["source"]["licence"] == "Apache-2.0"
 
 
+def config_file(folder: Path, change: dict[str, object]) -> str:
+    config = {
+        "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 64, "intermediate_size": 96,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "num_hidden_layers": 2, "vocab_size": 100,
+    }  # fmt: skip
+    file = folder / "mine.json"
+    file.write_text(json.dumps({**config, **change}))
+    return str(file)
+
+
 @pytest.mark.skipif(not (ROOT / "transformers" / "src").is_dir(), reason="nothing is vendored here")
+def test_the_command_in_a_process_of_its_own(tmp_path: Path, process: None) -> None:
+    arguments = ["inspect", "--config", config_file(tmp_path, {}), "--results", str(tmp_path), "--json"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    command = [sys.executable, "-m", "lmp", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+    # 2 * 100 * 64 + 64 + 2 * (2 * 64^2 + 2 * 64 * 32 + 3 * 64 * 96 + 2 * 64)
+    assert json.loads(done.stdout)["totals"]["parameters_count"] == 74_560
+
+
 @pytest.mark.parametrize(
     ("change", "code", "why"),
     [
-        ({}, 0, ""),
         ({"num_key_value_heads": 3}, 2, "num_attention_heads = 4 is not a multiple of num_key_value_heads = 3"),
         ({"architectures": ["NoSuchForCausalLM"]}, 3, "has no class NoSuchForCausalLM"),
         ({"architectures": None}, 2, "the config names no class: it has no `architectures`"),
         ({"hidden_size": 10**30}, 4, "LlamaForCausalLM cannot be built at this config"),
     ],
 )
-def test_the_command_itself(tmp_path: Path, change: dict[str, object], code: int, why: str) -> None:
-    config = {
-        "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 64, "intermediate_size": 96,
-        "num_attention_heads": 4, "num_key_value_heads": 2, "num_hidden_layers": 2, "vocab_size": 100,
-    }  # fmt: skip
-    file = tmp_path / "mine.json"
-    file.write_text(json.dumps({**config, **change}))
-    command = [sys.executable, "-m", "lmp", "inspect", "--config", str(file), "--results", str(tmp_path), "--json"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment, check=False)
-    assert done.returncode == code, done.stderr
-    if code:
-        lines = done.stderr.splitlines()[1:]  # the first is progress
-        assert lines[0].startswith("error: ")
-        assert why in done.stderr
-        assert len(lines) <= 2
-    else:
-        # 2 * 100 * 64 + 64 + 2 * (2 * 64^2 + 2 * 64 * 32 + 3 * 64 * 96 + 2 * 64)
-        assert json.loads(done.stdout)["totals"]["parameters_count"] == 74_560
+def test_configs_that_cannot_be_inspected(
+    lmp: Lmp, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, transformers_tree: Path, change: dict[str, object],
+    code: int, why: str,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(ROOT)
+    done = lmp("inspect", "--config", config_file(tmp_path, change), "--results", str(tmp_path), "--json")
+    assert done.exit_code == code, done.stderr
+    lines = done.stderr.splitlines()[1:]  # the first is progress
+    assert lines[0].startswith("error: ")
+    assert why in done.stderr
+    assert len(lines) <= 2

@@ -15,19 +15,19 @@ from mcp import StdioServerParameters
 from mcp.client.client import Client
 
 PROJECT = Path(__file__).parents[2]
-DATA = PROJECT / "tests" / "data" / "handins"
+DATA = PROJECT / "tests" / "data" / "submissions"
 NORM = "transformers.models.llama.modeling_llama.LlamaRMSNorm"
 
 NOISY = """
 import os, sys
-from lmp.agents import reading
-found = reading.found
+from lmp.agents import tools
+found = tools.found
 def noisy(*arguments):
     print("noise of Python's")
     os.write(1, b"noise below Python\\n")
     os.system("echo noise of a child; touch $HOME/noisy")
     return found(*arguments)
-reading.found = noisy
+tools.found = noisy
 sys.argv = ["lmp", *sys.argv[1:]]
 from lmp.cli.main import run
 run()

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from fakes import Lmp
 
-from lmp.expand.numbers import ModelNumbers
-from lmp.expand.point import point
+from lmp.link.numbers import ModelNumbers
+from lmp.link.values import values_for
 from lmp.report.document.amounts import Claim, Term
 from lmp.report.document.ledger import Entry, Ledger
 from lmp.report.folder import ledger_text
@@ -37,7 +37,7 @@ def report(tmp_path: Path) -> Path:
     ledger = Ledger(
         kind="model",
         subject=small.ROOT,
-        points={"p": point(ModelNumbers(small.model()).model, small.POINT)},
+        points={"p": values_for(ModelNumbers(small.model()).model, small.POINT)},
         numbers=[Entry(section="Analysis", text="13.06 kFLOP", unit="FLOP", claim=claim)],
     )
     (folder / "assets/small-numbers.json").write_text(ledger_text(ledger))
@@ -53,7 +53,7 @@ def review(lmp: Lmp, file: Path, *more: str) -> tuple[int, str, str]:
 
 def test_a_report_that_holds(lmp: Lmp, report: Path) -> None:
     code, out, _ = review(lmp, report)
-    assert (code, out) == (0, f"{report}: ok; 0 pointers opened, 1 number held\n")
+    assert (code, out) == (0, f"{report}: ok; 0 pointers opened, 1 number checked\n")
 
 
 def test_a_number_that_was_changed_in_the_text(lmp: Lmp, report: Path) -> None:
@@ -181,7 +181,7 @@ def test_a_link_to_a_report_and_a_mark_at_its_beginning(lmp: Lmp, report: Path, 
     link = tmp_path / "link.md"
     link.symlink_to(report)
     done = lmp("review", str(link), "--results", str(tmp_path / "analysis_results"))
-    assert (done.exit_code, done.stdout) == (0, f"{link}: ok; 0 pointers opened, 1 number held\n")
+    assert (done.exit_code, done.stdout) == (0, f"{link}: ok; 0 pointers opened, 1 number checked\n")
 
 
 def test_pointers_are_looked_for_where_it_is_said(lmp: Lmp, tmp_path: Path) -> None:

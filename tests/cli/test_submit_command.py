@@ -10,11 +10,11 @@ import pytest
 from fakes import Lmp
 from typer.testing import CliRunner
 
+from lmp.agents.subject import ClassSubject
+from lmp.agents.submission import MAX_BYTES
 from lmp.cli.main import app
 from lmp.cli.submit import harmless
 from lmp.errors import TraceFailed
-from lmp.pipeline.subject import ClassSubject
-from lmp.pipeline.submitting import MAX_BYTES
 from lmp.records import ModuleAnalysis, Verification
 from lmp.source.trees import find_trees
 
@@ -63,9 +63,9 @@ def submit(lmp: Lmp, tmp_path: Path) -> Any:
     assert trees.pytorch is not None
     where = ("--transformers", str(trees.transformers.root), "--pytorch", str(trees.pytorch.root))
 
-    def call(handed_in: Any, *more: str, class_path: str = NORM) -> Any:
+    def call(submission: Any, *more: str, class_path: str = NORM) -> Any:
         file = tmp_path / "draft_to_submit.json"
-        file.write_text(handed_in if isinstance(handed_in, str) else json.dumps(handed_in))
+        file.write_text(submission if isinstance(submission, str) else json.dumps(submission))
         return lmp("submit", class_path, str(file), "--results", str(tmp_path / "results"), "--quiet", *where, *more)
 
     return call
@@ -117,11 +117,11 @@ def test_a_verified_one_does_not_give_way_to_one_that_is_not(
 
     assert submit(draft).exit_code == 0
     before = (tmp_path / "results" / NORM / "module_analysis.json").read_bytes()
-    monkeypatch.setattr(ClassSubject, "judged", cannot_be_executed)
+    monkeypatch.setattr(ClassSubject, "judge", cannot_be_executed)
     narrow = {**draft, "assumptions": ["{a_bytes} != 4", "{seq_len} < 9"]}
     result = submit(narrow)
     assert result.exit_code == 2
-    assert "is verified (engine submitted), and what is handed in is not: it cannot be executed" in result.stderr
+    assert "is verified (engine submitted), and what is submitted is not: it cannot be executed" in result.stderr
     assert (tmp_path / "results" / NORM / "module_analysis.json").read_bytes() == before
     result = submit(narrow, "--replace")
     assert result.exit_code == 0
@@ -131,10 +131,10 @@ def test_a_verified_one_does_not_give_way_to_one_that_is_not(
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("{", "is no valid JSON"),
+        ("{", "is not valid JSON"),
         ('{"a": 1, "a": 2}', "'a' stands twice in one object"),
         ('{"a": NaN}', "NaN is not a JSON number"),
-        ("[" * 100_000, "is no valid JSON"),
+        ("[" * 100_000, "is not valid JSON"),
         (" " * (MAX_BYTES + 5), "at most"),
     ],
 )
@@ -157,17 +157,17 @@ def test_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.chdir(tmp_path)
     result = CliRunner().invoke(app, ["submit", NORM, "-"], input="no json")
     assert result.exit_code == 2
-    assert "the input is no valid JSON" in result.stderr
+    assert "the input is not valid JSON" in result.stderr
 
 
-def test_what_is_handed_in_is_harmless_on_a_terminal(submit: Any, draft: dict[str, Any]) -> None:
+def test_a_submission_is_harmless_on_a_terminal(submit: Any, draft: dict[str, Any]) -> None:
     draft["kernels"][0]["\x1b[2J[red]evil[/red]"] = "x"
     draft["kernels"][1]["category"] = "\x9b31m\u202efdp.exe"
     result = submit(draft)
     assert result.exit_code == 4
     shown = result.stdout + result.stderr
     assert not any(c in shown for c in "\x1b\x9b\u202e")
-    assert "\\x1b[2J[red]evil[/red] is no field here" in shown
+    assert "\\x1b[2J[red]evil[/red] is not a field here" in shown
 
 
 def test_harmless() -> None:

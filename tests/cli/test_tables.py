@@ -11,8 +11,8 @@ import pytest
 from analyses import kernel
 from rich.console import Console
 
+from lmp.analyze.session import Outcome
 from lmp.cli import tables
-from lmp.pipeline.module import Outcome
 from lmp.records import ModuleAnalysis
 
 WIDTHS = (80, 100, 120, 200)
@@ -82,14 +82,17 @@ def test_what_stands_below_the_table() -> None:
     analysis = analyses.mlp(
         assumptions=["{seq_len} <= 8"],
         pinned={"experts": 4},
+        inlined={"a.b.Gate": "it holds modules that it is given", "a.b.Mixer": "it does not run by itself"},
         free_lines=[3, 4, 5, 9],
         not_taken_lines=[11],
         uncounted=["aten::frob"],
     )
     text = printed(analysis, 100)
     for line in (
-        "holds where       {seq_len} <= 8",
+        "assumptions       {seq_len} <= 8",
         "pinned            experts = 4",
+        "inlined           Gate (it holds modules that it is given)",
+        "                  Mixer (it does not run by itself)",
         "free lines        3-5, 9",
         "lines not taken   11",
         "UNCOUNTED         aten::frob",

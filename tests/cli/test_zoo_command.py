@@ -12,7 +12,7 @@ from typer.testing import Result
 
 from lmp.cli.zoo_table import _why
 from lmp.records import ZooEntry, ZooSummary
-from made_up_zoo import MadeUp, clone
+from synthetic_zoo import SyntheticExecutor, clone
 
 Zoo = Callable[..., Result]
 
@@ -23,7 +23,7 @@ def zoo(lmp: Lmp, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Zoo:
     tree = clone(tmp_path)
 
     def call(*arguments: str, **statuses: str) -> Result:
-        monkeypatch.setattr("lmp.pipeline.zoo.local.LocalProcesses", lambda count, limits: MadeUp(**statuses))
+        monkeypatch.setattr("lmp.zoo.local.LocalProcesses", lambda count, limits: SyntheticExecutor(**statuses))
         return lmp("zoo", *arguments, "--transformers", str(tree), "--results", "results", "--reports", "out")
 
     return call

@@ -158,10 +158,10 @@ def test_the_message_shows_the_character():
     ],
 )
 def test_a_hostile_text_is_refused_at_once(text):
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(FormulaSyntaxError):
         parse(text)
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
 
 
 def test_what_is_just_within_the_limits_is_read():

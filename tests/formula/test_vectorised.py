@@ -118,3 +118,11 @@ def test_a_fraction_that_is_not_chosen_leaves_whole_numbers() -> None:
     formula = parse("where({a} + {a} > {a}, {a}, {w} / {a})")
     found = evaluate_many(formula, {"a": np.array([-1, 2]), "w": np.array([0, 1])})
     assert [int(v) for v in found] == [0, 2]
+
+
+def test_single_numbers_on_both_sides_of_a_where_may_be_of_any_size() -> None:
+    found = many("where({a} > 1, {b}, 3 * 2 ** 80) // 3", a=[1, 2], b=2**31)
+    # 2 ** 80 where a is 1; 2147483648 // 3 = 715827882 where it is 2
+    assert found.tolist() == [2**80, 715827882]
+    # numpy takes 2 ** 63 for an unsigned number, whose sum with an int64 is wrong without an error
+    assert many("{a} + where({a} > 1, 4, 2 ** 63)", a=[1, 2]).tolist() == [2**63 + 1, 6]

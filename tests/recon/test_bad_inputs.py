@@ -263,7 +263,7 @@ MEASURED = """
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak is read from /proc")
-def test_five_thousand_files_in_bounded_memory(tmp_path: Path) -> None:
+def test_five_thousand_files_in_bounded_memory(tmp_path: Path, process: None) -> None:
     body = "def f_{0}(a, b):\n    return [a * b + {0} for _ in range(10)]\n\n\n"
     text = "import os\n" + "".join(body.format(number) for number in range(40))
     for number in range(5000):

@@ -14,18 +14,13 @@ from autotune_counters import Repository
 from environment_counters import class_reads, cpp_reads, direct_reads, helper_reads, helpers
 from recon_counters import PythonFile, argparse_flags, cuda_kernels, field_flags, python_files, python_kernels
 
-from fetched_repositories import REPOSITORIES, facts_of, of_each, skip_unless_there
+from fetched_repositories import REPOSITORIES, facts_of, of_each
 from lmp.recon.facts import Place, RepoFacts
 
 # One process reads a repository once for all its tests.
-pytestmark = pytest.mark.usefixtures("there")
+pytestmark = pytest.mark.usefixtures("code_bases")
 each = of_each("name")
 facts = facts_of
-
-
-@pytest.fixture
-def there(name: str) -> None:
-    skip_unless_there(name)
 
 
 @cache

@@ -12,9 +12,9 @@ import headless
 import pytest
 import small_models as small
 
-from lmp.expand.numbers import ModelNumbers
-from lmp.expand.point import point
-from lmp.expand.sweep import plan
+from lmp.link.numbers import ModelNumbers
+from lmp.link.sweep import plan
+from lmp.link.values import values_for
 from lmp.report.formats import load
 from lmp.report.formats.base import Result, Show, SweepResult
 from lmp.report.warnings import of_a_sweep, of_assumptions, of_the_model
@@ -32,7 +32,7 @@ def written() -> Written:
 
     def write(name: str, show: Show | None = None, model: dict[str, Any] | None = None, **given: int) -> Any:
         numbers = ModelNumbers(small.model(**(model or {})))
-        values = point(numbers.model, {**small.POINT, **given})
+        values = values_for(numbers.model, {**small.POINT, **given})
         tree = numbers.tree(values)
         evaluation = numbers.evaluation(values, tree)
         warnings = [*of_the_model(numbers.model), *of_assumptions(evaluation.violated_assumptions)]

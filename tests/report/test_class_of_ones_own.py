@@ -51,7 +51,7 @@ class Tags(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory, derivation: None) -> Path:
     found = tmp_path_factory.mktemp("own")
     (found / "hostile.py").write_text(CODE)
     (found / "aside.py").write_text("X = 1\n")  # another package of the same folder, and the first of them

@@ -8,8 +8,8 @@ import pytest
 import small_models as small
 
 from lmp.errors import LmpError, UsageError
-from lmp.expand.numbers import ModelNumbers
-from lmp.expand.point import point
+from lmp.link.numbers import ModelNumbers
+from lmp.link.values import values_for
 from lmp.report.document.amounts import Claim, Term
 from lmp.report.evaluating import Worth
 
@@ -19,7 +19,7 @@ P = "prefill-b2-s16"
 @pytest.fixture(scope="module")
 def worth() -> Worth:
     numbers = ModelNumbers(small.model())
-    return Worth(numbers, {P: point(numbers.model, small.POINT)}, {"config.hidden_size": 8})
+    return Worth(numbers, {P: values_for(numbers.model, small.POINT)}, {"config.hidden_size": 8})
 
 
 @pytest.mark.parametrize(

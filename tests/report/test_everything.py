@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lmp.pipeline.module import Options
+from lmp.analyze.session import Options
 from lmp.records import ConfigOrigin
 from lmp.report import everything
 from lmp.report.devices import device_named

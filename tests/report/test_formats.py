@@ -25,8 +25,8 @@ from pylatexenc.latexwalker import LatexEnvironmentNode, LatexWalker
 from small_models import basic, module
 
 from lmp.errors import UsageError
-from lmp.expand.numbers import ModelNumbers
-from lmp.expand.point import point
+from lmp.link.numbers import ModelNumbers
+from lmp.link.values import values_for
 from lmp.records import Part
 from lmp.report.formats import FORMATS, load
 from lmp.report.formats.base import Show, one_line
@@ -242,7 +242,7 @@ def test_a_python_function_gives_the_same(tmp_path: Path) -> None:
     found = executed(python_source({}), f"[cost(**point) for point in {points!r}]", tmp_path)
     numbers = ModelNumbers(small.model())
     for given, totals in zip(points, found, strict=True):
-        assert totals == numbers.totals(point(numbers.model, given)).model_dump()
+        assert totals == numbers.totals(values_for(numbers.model, given)).model_dump()
     assert executed(python_source({}), "cost(2, 16)['flops']", tmp_path) == small.FLOPS
 
 
@@ -268,7 +268,7 @@ def test_a_python_function_gives_the_same(tmp_path: Path) -> None:
 def test_formulas_in_python(formula: str, expected: int, tmp_path: Path) -> None:
     totals = small.model().totals.model_copy(update={"flops": formula})
     numbers = ModelNumbers(small.model(totals=totals))
-    assert numbers.totals(point(numbers.model, small.POINT)).flops == expected
+    assert numbers.totals(values_for(numbers.model, small.POINT)).flops == expected
     assert executed(python_source({"totals": totals}), "cost(2, 16)['flops']", tmp_path) == expected
 
 

@@ -13,9 +13,9 @@ import pytest
 import small_report as small
 from scripted import MODEL, Say, ScriptedAgent, Step, Use
 
-from lmp.agents.run import Limits, Run, go_on
+from lmp.agents.run import Limits, Run, reopen
+from lmp.analyze.session import Options
 from lmp.errors import CapReached, Interrupted, Refused, ReportRefused, StorageError
-from lmp.pipeline.module import Options
 from lmp.records import Narration
 from lmp.report.making import Making
 from lmp.report.narration import dry_run, narrated, start
@@ -57,7 +57,7 @@ class Desk:
         return start(self.making, Options(results=self.folder / "results"), Limits(**limits), ASKED)
 
     def go_on(self) -> Run:
-        return go_on(self.folder / "results", None, {})
+        return reopen(self.folder / "results", None, {})
 
     def write(self, narration: Narration | None = None) -> Written:
         return write_made(self.reports, self.making, narration)
@@ -99,7 +99,7 @@ def test_a_narrative_is_written_with_who_wrote_it(desk: Desk) -> None:
 
 def test_what_the_agent_is_told_and_may_do(desk: Desk) -> None:
     _, agent = desk.narrate(submit())
-    [task] = agent.told
+    [task] = agent.tasks
     assert [tool.name for tool in task.tools] == ["read_report", "check_narrative", "submit_narrative"]
     assert list(task.roots) == [desk.folder / "code"]
     assert "  - `engine.Cache`" in task.prompt
@@ -120,7 +120,7 @@ def test_findings_come_back_and_are_put_right(desk: Desk) -> None:
     first, second, third, last = agent.answers[KEY]
     assert [answer.refused for answer in (first, second, third, last)] == [True, True, True, False]
     assert "[pointer] tldr[1]: engine.py:4: step does not stand within 3 lines; it stands at line 15" in first.text
-    assert "You may hand in 7 more times." in first.text
+    assert "You may submit 7 more times." in first.text
     assert "[number] tldr[1]: 3 GB is no number of this report" in second.text
     assert "[schema] poem: Extra inputs are not permitted" in third.text
     lines = [json.loads(line) for line in (desk.runs[0] / "transcript.jsonl").read_text().splitlines()]
@@ -130,7 +130,7 @@ def test_findings_come_back_and_are_put_right(desk: Desk) -> None:
 
 def test_nothing_is_written_where_it_is_given_up(desk: Desk) -> None:
     wrong = [submit(tldr=[f"It is {n} GB: {small.STEP}."]) for n in (3, 4, 5)]
-    with pytest.raises(Refused, match="2 hand-ins were refused, the last because: tldr") as error:
+    with pytest.raises(Refused, match="2 submissions were refused, the last because: tldr") as error:
         desk.narrate(*wrong, max_rounds=2)
     assert error.value.exit_code == 4
     assert not desk.reports.exists()
@@ -147,7 +147,7 @@ def test_the_same_mistake_three_times_ends_it(desk: Desk) -> None:
 
 
 def test_an_agent_that_only_talks(desk: Desk) -> None:
-    with pytest.raises(Exception, match="ended without handing anything in") as error:
+    with pytest.raises(Exception, match="ended without a submission") as error:
         desk.narrate(*[Say("It is a fine cache.")] * 5)
     assert error.value.exit_code == 5  # type: ignore[attr-defined]
 
@@ -160,7 +160,7 @@ def test_a_cap_and_what_goes_on(desk: Desk) -> None:
     run.state.limits = run.state.limits.model_copy(update={"max_turns": 10})
     run.ledger.cap_turns = 10
     _, agent = desk.narrate(submit(), run=run)
-    assert agent.told[0].session == f"session of {KEY}"
+    assert agent.tasks[0].session == f"session of {KEY}"
     assert "2.154 GB a step" in desk.text
 
 
@@ -172,7 +172,7 @@ def test_ctrl_c_leaves_the_report_as_it_was(desk: Desk) -> None:
         async def _use(self, *given: Any) -> None:
             raise KeyboardInterrupt
 
-    with pytest.raises(Interrupted, match=r"`lmp resume \S+ --results \S+` goes on from here"):
+    with pytest.raises(Interrupted, match=r"`lmp resume \S+ --results \S+` continues from here"):
         narrated(desk.start(), desk.making, lambda run: Interrupting({KEY: [submit()]}), desk.write)
     assert desk.text == before
     assert json.loads((desk.runs[0] / "run.json").read_text())["status"] == "interrupted"

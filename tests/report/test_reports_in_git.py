@@ -93,8 +93,8 @@ def test_the_plots_of_a_report_are_there(name: str) -> None:
 
 
 @pytest.mark.xdist_group("remade-report")
-def test_a_report_made_again_is_equal(transformers_tree: Path, tmp_path: Path) -> None:
-    from lmp.pipeline.module import Options, class_of_config
+def test_a_report_made_again_is_equal(default_family: None, tmp_path: Path) -> None:
+    from lmp.analyze.session import Options, class_of_config
     from lmp.report.devices import device_named
     from lmp.report.folder import ledger_text, with_lines
     from lmp.report.gathering import gather

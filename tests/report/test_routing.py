@@ -6,8 +6,8 @@ from fractions import Fraction
 
 import pytest
 
-from lmp.expand.numbers import Cost, KernelNumbers
 from lmp.formula import parse
+from lmp.link.numbers import CostNumbers, KernelNumbers
 from lmp.records import MemoryAccess, ModelKernel
 from lmp.report.bounds import is_wide, limit_of
 from lmp.report.devices import device_named
@@ -59,7 +59,7 @@ def product(read: str, write: str) -> KernelNumbers:
         kernel_type="basic", operation="matrix multiplication", line=1, code="", analysis="aten.mm", category="matmul",
         flops="10 ** 12", memory_access=MemoryAccess(read=read, write=write),
     )  # fmt: skip
-    cost = Cost(10**12, 10**12, 1, 1)
+    cost = CostNumbers(10**12, 10**12, 1, 1)
     return KernelNumbers(kernel, "", "a.B", 1, 1, cost, cost)
 
 

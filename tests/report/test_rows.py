@@ -7,15 +7,15 @@ from typing import Any
 
 import small_models as small
 
-from lmp.expand.numbers import Cost, ModelNumbers
-from lmp.expand.point import point
+from lmp.link.numbers import CostNumbers, ModelNumbers
+from lmp.link.values import values_for
 from lmp.report.formats.base import Show
 from lmp.report.formats.rows import Row, everything, rows
 
 
 def found(show: Show, **model: Any) -> list[Row]:
     numbers = ModelNumbers(small.model(**model))
-    return rows(numbers.model, numbers.tree(point(numbers.model, small.POINT)), show)
+    return rows(numbers.model, numbers.tree(values_for(numbers.model, small.POINT)), show)
 
 
 def names(shown: list[Row]) -> list[str]:
@@ -53,8 +53,8 @@ def test_operators_are_summed_up_where_they_do_not_stand_alone() -> None:
         "    1 operator of its own",
         "  1 operator of its own",
     ]
-    assert shown[3].cost == Cost(768, 0, 3_072, 1_536)
-    assert shown[4].cost == Cost(0, 0, 768, 512)
+    assert shown[3].cost == CostNumbers(768, 0, 3_072, 1_536)
+    assert shown[4].cost == CostNumbers(0, 0, 768, 512)
 
 
 def test_sorting_keeps_the_tree() -> None:
@@ -84,7 +84,7 @@ def test_the_dearest_and_the_sum_of_the_others() -> None:
         "    1 more",
         "  1 more",
     ]
-    assert shown[4].cost == Cost(768, 0, 3_072, 1_536)
+    assert shown[4].cost == CostNumbers(768, 0, 3_072, 1_536)
     assert [row.name for row in found(Show(top=1, by="bytes")) if row.depth == 2] == ["add", "1 more"]
 
 
@@ -99,7 +99,7 @@ def test_what_is_shown_adds_up_at_every_level() -> None:
                 if other.depth == row.depth + 1:
                     below.append(other.cost)
             if below:
-                total = Cost()
+                total = CostNumbers()
                 for cost in below:
                     total = total.plus(cost)
                 assert total == row.cost
@@ -107,7 +107,7 @@ def test_what_is_shown_adds_up_at_every_level() -> None:
 
 def test_everything_has_what_costs_nothing_as_well() -> None:
     numbers = ModelNumbers(small.model())
-    tree = numbers.tree(point(numbers.model, small.POINT))
+    tree = numbers.tree(values_for(numbers.model, small.POINT))
     assert [row.name for row in everything(numbers.model, tree, Show())][-2:] == ["attention", "view"]
 
 

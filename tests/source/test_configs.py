@@ -77,7 +77,12 @@ def test_a_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("content", "why"),
-    [(b"{", "is not JSON"), (b"[1]", "holds no JSON object"), (b"\xff\xfe", "is not JSON"), (b"[" * 10**5, "is not")],
+    [
+        (b"{", "is not JSON"),
+        (b"[1]", "does not hold a JSON object"),
+        (b"\xff\xfe", "is not JSON"),
+        (b"[" * 10**5, "is not"),
+    ],
 )
 def test_a_file_that_is_no_config(tmp_path: Path, content: bytes, why: str) -> None:
     file = tmp_path / "mine.json"
@@ -89,7 +94,7 @@ def test_a_file_that_is_too_large_or_not_there(tmp_path: Path) -> None:
     file = tmp_path / "mine.json"
     assert "cannot be read" in message(config_file=file)
     file.write_bytes(b" " * (hub_module.MAX_BYTES + 1))
-    assert "which is no config" in message(config_file=file)
+    assert "which is not a config" in message(config_file=file)
 
 
 def test_a_file_and_an_id() -> None:
@@ -195,7 +200,7 @@ def test_a_hub_that_sends_no_config(hub: Hub) -> None:
     assert "is not JSON" in message(model_id="org/html")
     hub.files["org/huge"] = b" " * (hub_module.MAX_BYTES + 1)
     # 4 * 2^20 + 1
-    assert "its config.json has 4,194,305 bytes, which is no config" in message(model_id="org/huge")
+    assert "its config.json has 4,194,305 bytes, which is not a config" in message(model_id="org/huge")
 
 
 def test_a_hub_that_does_not_answer(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -243,12 +248,12 @@ def test_an_unknown_architecture(make_trees: MakeTrees) -> None:
     with pytest.raises(NotFound) as caught:
         class_of({"architectures": ["TinyForCausalML"], "model_type": "tiny", "transformers_version": "9.9"}, trees)
     assert str(caught.value) == (
-        "transformers 7.0.0 has no class TinyForCausalML, which the config is of (model_type tiny)\n"
+        "transformers 7.0.0 has no class TinyForCausalML, which the config names (model_type tiny)\n"
         "it was written by transformers 9.9: give a clone of transformers that has it with `--transformers DIR`; "
         "it has TinyForCausalLM"
     )
     assert [search.looked_for for search in caught.value.searched] == ["class TinyForCausalML"]
-    with pytest.raises(NotFound, match="beside its weights, and lmp does not run that"):
+    with pytest.raises(NotFound, match="its code is in the checkpoint, and lmp does not run such code"):
         class_of({"architectures": ["Own"], "auto_map": {}}, trees)
 
 

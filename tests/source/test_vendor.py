@@ -286,7 +286,7 @@ def test_folder_that_cannot_be_written(project: Path, installed: Installed, monk
 
 def test_file_where_the_folder_is_due(project: Path, installed: Installed) -> None:
     write(project / "transformers", "a file")
-    with pytest.raises(StorageError, match="is a file where a folder"):
+    with pytest.raises(StorageError, match="is a file, not a folder of sources"):
         vendor(project)
 
 

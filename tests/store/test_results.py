@@ -14,8 +14,8 @@ import analyses
 import pytest
 
 from lmp.errors import InvalidAnalysis, StorageError, UsageError
-from lmp.expand.link import link
-from lmp.records import ConfigOrigin, Finding, ModelAnalysis, ModuleAnalysis, Verification
+from lmp.link.link import link
+from lmp.records import ConfigOrigin, Finding, FindingKind, ModelAnalysis, ModuleAnalysis, Verification
 from lmp.store import files
 from lmp.store.results import Store, config_name, to_text
 
@@ -85,6 +85,21 @@ def test_defaults_of_kernels_are_left_out_and_required_nulls_stay(store: Store) 
     assert store.load(MLP) == analyses.mlp(verification=failed)
 
 
+def test_what_the_judge_says_for_code_alone_is_not_in_the_file(store: Store) -> None:
+    finding = Finding(
+        line=None,
+        quantity="read",
+        point="seq_len=1",
+        claimed="1",
+        counted="2",
+        kind=FindingKind.total,
+        operator="aten.f",
+    )
+    failed = Verification(status="failed", points=1, findings=[finding])
+    data = json.loads(store.save(analyses.mlp(verification=failed)).read_text())
+    assert {"kind", "operator"}.isdisjoint(data["verification"]["findings"][0])
+
+
 def test_configs_are_kept_apart(store: Store) -> None:
     big = analyses.mlp(config=ConfigOrigin(name="big", origin="big.json"))
     assert store.save(big).parent.name == f"{MLP}@big"
@@ -102,7 +117,7 @@ def test_config_name_is_the_stem_or_the_id() -> None:
     assert config_name() == "default"
     assert config_name(Path("configs/llama-8b.json")) == "llama-8b"
     assert config_name(model_id="meta-llama/Llama-3.1-8B") == "meta-llama--Llama-3.1-8B"
-    with pytest.raises(UsageError, match="cannot be told from the class's own defaults"):
+    with pytest.raises(UsageError, match="cannot be distinguished from the class's own defaults"):
         config_name(Path("default.json"))
 
 
@@ -199,6 +214,22 @@ def test_a_valid_file_is_replaced_without_a_copy(store: Store) -> None:
     assert [p.name for p in file.parent.iterdir()] == ["module_analysis.json"]
 
 
+def test_what_is_set_aside_is_moved_and_nothing_is_lost(store: Store) -> None:
+    first, second = (analyses.mlp(engine="agent", dtype=dtype) for dtype in ("float16", "float32"))
+    file = store.save(first)
+    content = file.read_bytes()
+    aside = store.set_aside(first)
+    assert (aside.name, aside.read_bytes()) == ("module_analysis.json.agent", content)
+    assert not file.exists()
+    assert store.load(MLP) is None
+    # Another one gets a name of its own, the same one does not.
+    store.save(second)
+    assert store.set_aside(second).name == "module_analysis.json.agent.2"
+    store.save(first)
+    assert store.set_aside(first) == aside
+    assert aside.read_bytes() == content
+
+
 def test_an_analysis_that_is_not_valid_is_not_stored(store: Store) -> None:
     wrong = analyses.mlp().model_copy(update={"engine": 5})
     with pytest.raises(InvalidAnalysis, match="is not valid and was not stored: engine: 5 is not of type 'string'"):
@@ -263,9 +294,7 @@ def test_a_file_in_place_of_the_folder(tmp_path: Path) -> None:
     for attempt in (lambda: store.load(MLP), lambda: store.save(analyses.mlp())):
         with pytest.raises(StorageError) as caught:
             attempt()
-        assert str(caught.value) == (
-            f"{store.root} is a file where a folder is due\ngive another folder with `--results`"
-        )
+        assert str(caught.value) == (f"{store.root} is a file, not a folder\ngive another folder with `--results`")
     assert (tmp_path / "results").read_text() == "mine"
 
 

@@ -1,4 +1,4 @@
-"""From formulas that hold on one path each to one that holds on all."""
+"""Combining formulas that hold on one path each into one formula that holds on all."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_a_flag_multiplies_what_it_switches_on():
     wanted = samples(lambda p: p["batch_size"] * p["seq_len"] * p["bias"])
     found = exact(fitter("{bias} > 0", flags=["bias"]).fit(wanted, [TOKENS]), wanted)
     assert to_text(found) == "{batch_size} * {seq_len} * {bias}"
-    # beside what is there anyway
+    # as one term beside those that do not depend on the flag
     wanted = samples(lambda p: p["seq_len"] + p["cache_len"] + p["batch_size"] * p["bias"])
     found = fitter("{bias} > 0", flags=["bias"]).fit(wanted, [KEYS, parse("{seq_len} + {cache_len} + {batch_size}")])
     assert "where" not in to_text(exact(found, wanted))

@@ -1,4 +1,4 @@
-"""Polynomials through samples, with exact coefficients. Expected are the formulas that the samples are made from."""
+"""Polynomials through samples, with exact coefficients. The samples are made from the expected formulas."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_the_polynomial_that_made_the_samples(value: Callable[[int, int, int], i
 
 def test_a_number_of_chunks_is_a_size_of_its_own() -> None:
     chunks = parse("({seq_len} + 63) // 64")
-    # 64 rows of 3 bytes a chunk and sequence, and 7 bytes a token
+    # 64 rows of 3 bytes per chunk and sequence, and 7 bytes per token
     found = polynomial(samples(lambda b, s, c: 192 * b * ((s + 63) // 64) + 7 * b * s), [chunks])
     assert found == simplify(parse("192 * {batch_size} * (({seq_len} + 63) // 64) + 7 * {batch_size} * {seq_len}"))
 
@@ -44,13 +44,13 @@ def test_what_no_polynomial_says_has_none() -> None:
 
 
 def test_as_many_samples_as_coefficients_prove_nothing() -> None:
-    # a constant goes through any single sample; a second and a third one that agree make it an answer
+    # a constant passes through any single sample; two more that agree prove it
     assert polynomial(samples(lambda b, s, c: 5, [(1, 1, 0)])) is None
     assert polynomial(samples(lambda b, s, c: 5, [(1, 1, 0), (2, 1, 0), (1, 5, 7)])) == parse("5")
 
 
 def test_a_square_takes_more_batches_than_it_has_coefficients() -> None:
-    # 10 * b from two pictures on and nothing of one: through b = 1, 2, 3 goes 35 * b - 5 * b * b - 30, below 0 at b = 8
+    # 10 * b from b = 2 on, 0 at b = 1: 35 * b - 5 * b * b - 30 passes through b = 1, 2, 3 and is below 0 at b = 8
     def apart(b: int, s: int, c: int) -> int:
         return 10 * b if b > 1 else 0
 
@@ -62,7 +62,7 @@ def test_a_square_takes_more_batches_than_it_has_coefficients() -> None:
 
 
 def test_a_size_without_a_value_somewhere_is_no_term() -> None:
-    # So many chunks of the cached tokens: where none are cached, there is no such number.
+    # A number of chunks of the cached tokens: without cached tokens, it has no value.
     chunks = parse("(4 * {cache_len} - 1) // {cache_len}")
     found = polynomial(samples(lambda b, s, c: 7 * b * s), [chunks])
     assert found == simplify(parse("7 * {batch_size} * {seq_len}"))
@@ -70,7 +70,7 @@ def test_a_size_without_a_value_somewhere_is_no_term() -> None:
 
 
 def test_without_tokens_the_batch_alone_says_what_changes() -> None:
-    # 7 * batch + 2, where a term in seq_len, which is 5 in every sample, would fit as well.
+    # 7 * batch + 2. A term in seq_len would fit too, because seq_len is 5 in every sample.
     points = [(b, 5, 0) for b in (2, 5, 6, 8, 11)]
     found = polynomial(samples(lambda b, s, c: 7 * b + 2, points), tokens=False)
     assert found == simplify(parse("7 * {batch_size} + 2"))

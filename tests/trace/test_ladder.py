@@ -1,7 +1,8 @@
-"""What becomes of classes that cannot be run with symbolic sizes, and of calls that an analysis is not true of."""
+"""Classes that cannot be run with symbolic sizes, and calls that an analysis does not apply to."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,15 +11,13 @@ import torch
 
 from lmp.errors import TraceFailed
 from lmp.formula import evaluate, free_variables, num, to_text, var
-from lmp.source.trees import find_trees
 from lmp.trace.counts import stacked
-from lmp.trace.derive import Deriver
+from lmp.trace.derive import Callee, Deriver
 from lmp.trace.fit import Point, Sample
 from lmp.trace.recording import Recorder
 from lmp.trace.runs import ALL_SIZES, CALL_SIZES, NO_SIZES, Runs
 from lmp.workload.arguments import holds_given_modules, recording
 from lmp.workload.base import RUNTIME
-from lmp.workload.load import use_transformers_tree
 from lmp.workload.model import ModelWorkload
 from lmp.workload.standalone import StandaloneWorkload
 
@@ -26,10 +25,8 @@ ATTENTION = "transformers.models.ctrl.modeling_ctrl.MultiHeadAttention"
 
 
 @pytest.fixture(scope="module")
-def root() -> str:
-    tree = next(t for t in find_trees(None, None, None, []) if t.distribution == "transformers")
-    use_transformers_tree(tree.package_dir.parent)
-    return f"{tree.package_dir.resolve()}/"
+def root(transformers_tree: Path) -> str:
+    return f"{transformers_tree.resolve()}/"
 
 
 @pytest.fixture(scope="module")
@@ -42,9 +39,9 @@ def workload(root: str) -> ModelWorkload:
 
 def test_with_the_call_alone_symbolic_the_config_is_pinned(workload: ModelWorkload, root: str) -> None:
     deriver = Deriver(workload, root)
-    deriver.runs.rung = CALL_SIZES  # as where the config's sizes cannot be symbolic
+    deriver.runs.specialisation = CALL_SIZES  # the case of a config whose sizes cannot be symbolic
     deriver.runs.start(ATTENTION)
-    assert deriver.runs.symbolic[0].rung == CALL_SIZES
+    assert deriver.runs.symbolic[0].specialisation == CALL_SIZES
     derived = deriver.derive(ATTENTION)
     assert derived.parameters.keys() <= set(RUNTIME)
     assert derived.pinned["hidden_size"] == 16
@@ -56,7 +53,7 @@ def test_with_the_call_alone_symbolic_the_config_is_pinned(workload: ModelWorklo
 
 def test_numbers_alone_give_the_same_formulas(workload: ModelWorkload, root: str) -> None:
     deriver = Deriver(workload, root)
-    deriver.runs.rung = NO_SIZES
+    deriver.runs.specialisation = NO_SIZES
     deriver.runs.start(ATTENTION)
     assert deriver.runs.symbolic[0].sizes is None
     derived = deriver.derive(ATTENTION)
@@ -66,7 +63,7 @@ def test_numbers_alone_give_the_same_formulas(workload: ModelWorkload, root: str
 
 
 def test_a_module_alone_is_for_any_sizes_or_none() -> None:
-    assert Runs(StandaloneWorkload(torch.nn.Linear), "").lowest == ALL_SIZES
+    assert Runs(StandaloneWorkload(torch.nn.Linear), "").most_specialised == ALL_SIZES
 
 
 def test_a_container_of_given_modules_has_nothing_of_its_own() -> None:
@@ -75,10 +72,11 @@ def test_a_container_of_given_modules_has_nothing_of_its_own() -> None:
 
 
 class Norm(torch.nn.Module):
-    """Without weights it takes inputs of any width, whatever it was told."""
+    """Without weights, it accepts inputs of any width, whatever the constructor's argument."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
+        self.width = width
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x
@@ -86,8 +84,8 @@ class Norm(torch.nn.Module):
 
 def test_an_input_of_another_width_than_the_module_was_told_does_not_fit(workload: ModelWorkload) -> None:
     deriver = Deriver(workload, "")
-    deriver.interfaces["Norm"] = {"batch_size": "inputs.x.shape[0]", "width": "init.width"}
-    deriver.shapes["Norm"] = {"x": ["{batch_size}", "{seq_len}", "{width}"]}
+    parameters = {"batch_size": "inputs.x.shape[0]", "width": "init.width"}
+    norm = Callee(parameters, alone=True, shapes={"x": ["{batch_size}", "{seq_len}", "{width}"]})
     with recording():
         module = Norm(8)
 
@@ -95,9 +93,25 @@ def test_an_input_of_another_width_than_the_module_was_told_does_not_fit(workloa
         x = torch.empty(shape, device="meta")
         return SimpleNamespace(module=module, class_path="Norm", args=(x,), kwargs={})
 
-    assert not deriver._misfits(call(2, 5, 8))
-    assert not deriver._misfits(call(10, 8))
-    assert deriver._misfits(call(2, 5, 6))
+    assert not deriver._misfits(norm, call(2, 5, 8))
+    assert not deriver._misfits(norm, call(10, 8))
+    assert deriver._misfits(norm, call(2, 5, 6))
+
+
+def test_an_argument_that_nobody_saw_has_no_value_whatever_is_called_so(workload: ModelWorkload) -> None:
+    deriver = Deriver(workload, "")
+    deriver.callees["Norm"] = Callee({"width": "init.width"})
+    run: Any = SimpleNamespace(recording=None, values={"batch_size": 2}, size=int)
+
+    def call(module: torch.nn.Module) -> Any:
+        return SimpleNamespace(module=module, class_path="Norm", args=(), kwargs={})
+
+    with recording():
+        seen = Norm(8)
+    unseen = Norm(8)
+    assert seen.width == unseen.width == 8
+    assert not deriver._unbound(call(seen), run)
+    assert deriver._unbound(call(unseen), run)
 
 
 def test_a_run_that_cannot_be_made_is_made_with_fewer_symbolic_sizes(
@@ -105,14 +119,14 @@ def test_a_run_that_cannot_be_made_is_made_with_fewer_symbolic_sizes(
 ) -> None:
     runs, made = Runs(workload, root), Runs.run
 
-    def refusing(self: Runs, numbers: dict[str, int], *, symbolic: bool, rung: int = ALL_SIZES) -> Any:
-        if symbolic and rung == ALL_SIZES:
+    def refusing(self: Runs, numbers: dict[str, int], *, symbolic: bool, specialisation: int = ALL_SIZES) -> Any:
+        if symbolic and specialisation == ALL_SIZES:
             raise TraceFailed("not with these")
-        return made(self, numbers, symbolic=symbolic, rung=rung)
+        return made(self, numbers, symbolic=symbolic, specialisation=specialisation)
 
     monkeypatch.setattr(Runs, "run", refusing)
     run = runs.symbolic_run(runs.start_point())
-    assert run.rung == CALL_SIZES
+    assert run.specialisation == CALL_SIZES
     assert run.values["hidden_size"] == 16  # a plain number, not a symbol
 
 
@@ -121,7 +135,7 @@ LITE = "transformers.models.glm4_moe_lite.modeling_glm4_moe_lite.Glm4MoeLite"
 
 @pytest.fixture
 def lite(root: str) -> Deriver:
-    """A model of four layers, the first without experts, of which the others have one group of eight."""
+    """A model of four layers: the first without experts, the others with one group of eight."""
     from transformers import Glm4MoeLiteConfig, Glm4MoeLiteModel
 
     config = Glm4MoeLiteConfig(
@@ -136,15 +150,15 @@ def lite(root: str) -> Deriver:
 
 
 def test_a_number_of_layers_is_in_no_size_that_no_run_changed(lite: Deriver) -> None:
-    # topk_group is 1 as the number of dense layers is, and cannot be 2 where there is one group.
+    # topk_group and the number of dense layers are both 1; topk_group cannot be 2 with one group.
     lite.runs.explore_layers()
     called = {call.class_path for call in lite.runs.symbolic[0].recording.calls}
-    lite.interfaces |= {class_path: {} for class_path in called}  # what is said of them is not looked at
-    lite.interfaces[f"{LITE}DecoderLayer"] = {"has_experts": "self.mlp.experts"}
+    lite.callees |= {class_path: Callee({}) for class_path in called}  # this test ignores their formulas
+    lite.callees[f"{LITE}DecoderLayer"] = Callee({"has_experts": "self.mlp.experts"})
     derived = lite.derive(f"{LITE}Model")
     counts = [f["count"] for i, f in derived.items if i.child and i.child.class_path == f"{LITE}DecoderLayer"]
     assert {n for count in counts for n in free_variables(count)} == {"num_hidden_layers"}
-    # Of nine layers the first has no experts.
+    # Of nine layers, only the first has no experts.
     assert sorted(evaluate(count, {"num_hidden_layers": 9}) for count in counts) == [1, 8]
 
 
@@ -152,7 +166,7 @@ def test_one_group_of_experts_is_looked_at_as_more_than_one(lite: Deriver) -> No
     derived = lite.derive(f"{LITE}TopkRouter")
     copied = next(f for i, f in derived.items if i.key.name == "clone")
     point = {"batch_size": 3, "seq_len": 5, "num_local_experts": 8, "w_bytes": 2, "a_bytes": 2}
-    # A mask of one group is a view of its one column for all experts. One of four, of two experts each, is copied:
+    # With one group, the mask is a view: its one column stands for all experts. Four groups of two experts are copied:
     # 15 * 4 numbers of 4 bytes are read, 15 * 8 are written.
     read, written = ([evaluate(copied[n], {**point, "n_group": g}) for g in (1, 4)] for n in ("read:", "write:"))
     assert (read, written) == ([0, 240], [0, 480])
@@ -186,7 +200,7 @@ def test_attention_on_shapes_that_pytorch_refuses_does_not_run() -> None:
         with Recorder(torch.nn.Identity(), torch.float32):
             assert attend(*given) == shape
     for given in others:
-        # PyTorch's own: with data it looks at the mask, without at the length of the values.
+        # The reference is PyTorch: with data it checks the mask, without data the length of the values.
         with pytest.raises(RuntimeError):
             [attend(*given, device=device) for device in ("cpu", "meta")]
         with pytest.raises(RuntimeError), Recorder(torch.nn.Identity(), torch.float32):
@@ -198,25 +212,25 @@ def test_layers_alike_in_stacks_of_which_one_does_not_grow() -> None:
         return [to_text(e) for e in stacked("n", [Sample(Point({"n": n}), count) for n, count in counts])]
 
     assert found((1, 3), (2, 4), (6, 8)) == ["{n} + 2"]
-    assert found((1, 4), (2, 6), (5, 12)) == ["2 * {n} + 2"]  # as many in each of two, and two more
-    assert found((1, 3), (2, 4), (6, 7)) == []  # no line
-    assert found((1, 3), (2, 4)) == []  # a line, as through any two
-    assert found((2, 4), (2, 4)) == []  # nothing that grows
-    assert found((1, 2), (3, 3)) == []  # half a layer each
+    assert found((1, 4), (2, 6), (5, 12)) == ["2 * {n} + 2"]  # two stacks of n layers, and two more layers
+    assert found((1, 3), (2, 4), (6, 7)) == []  # not on a line
+    assert found((1, 3), (2, 4)) == []  # two points: they always lie on a line
+    assert found((2, 4), (2, 4)) == []  # nothing grows
+    assert found((1, 2), (3, 3)) == []  # half a layer per layer
 
 
 def test_what_a_call_assumes_is_asked_of_a_module_for_any_sizes() -> None:
     pool = StandaloneWorkload(torch.nn.AdaptiveAvgPool2d)
     deriver = Deriver(pool, "/")
     child = SimpleNamespace(class_path="a.Pad")
-    deriver.assumed["a.Pad"] = ["{dilation} > 1", "{stride} > 1", "{other} > 1"]
+    deriver.callees["a.Pad"] = Callee({}, assumptions=["{dilation} > 1", "{stride} > 1", "{other} > 1"])
     derived = SimpleNamespace(items=[(SimpleNamespace(child=child), {"dilation": var("steps") + 1, "stride": num(2)})])
-    # A number that holds says nothing, and what is not bound cannot be said.
+    # A condition that holds for numbers is dropped, as is one with an unbound variable.
     assert [to_text(c) for c in deriver._inherited(derived)] == ["{steps} + 1 > 1"]  # type: ignore[arg-type]
 
 
 def test_what_filling_a_cache_made_of_weights_are_weights(workload: ModelWorkload, root: str) -> None:
-    # CTRL's first call converts its table of positions, which is a weight all the same where later calls look it up.
+    # CTRL's first call converts its table of positions. In later calls the converted table is a weight.
     point = {**workload.hints, "batch_size": 2, "seq_len": 1}
     for cached, unit in ((0, "a_bytes"), (7, "w_bytes")):
         recording = Runs(workload, root).run({**point, "cache_len": cached}, symbolic=False).recording
@@ -229,7 +243,7 @@ def test_what_one_phase_alone_runs_is_counted_by_layers_too(
 ) -> None:
     from transformers.models.ctrl import modeling_ctrl
 
-    # An operator that each layer runs for one sequence alone. No file is read: its name tells where the code belongs.
+    # An operator that each layer runs for one sequence only. No file is read: the name gives the code its place.
     text = "def forward(self, v, *a, **k):\n    return original(self, v.sin() if len(v) == 1 else v, *a, **k)\n"
     names: dict[str, Any] = {"original": modeling_ctrl.MultiHeadAttention.forward}
     exec(compile(text, f"{root}models/ctrl/made_up.py", "exec"), names)
@@ -238,9 +252,10 @@ def test_what_one_phase_alone_runs_is_counted_by_layers_too(
     model = "transformers.models.ctrl.modeling_ctrl.CTRLModel"
     deriver.runs.start(model)
     deriver.runs.explore_layers()
-    deriver.nameless |= {call.class_path for call in deriver.runs.symbolic[0].recording.calls} - {model}
+    for class_path in {call.class_path for call in deriver.runs.symbolic[0].recording.calls} - {model}:
+        deriver.inline(class_path, "the test counts the model's own operators")
     count = next(f["count"] for i, f in deriver.derive(model).items if i.key.name == "sin")
-    # The config has 2 layers alike, of which one is run where formulas are looked for: 7 run it 7 times.
+    # The config has 2 alike layers, and symbolic runs have one of them: 7 layers run it 7 times.
     for phase in ({"seq_len": 5, "cache_len": 0}, {"seq_len": 1, "cache_len": 9}):
         assert evaluate(count, {"batch_size": 1, "num_hidden_layers": 7, **phase}) == 7
 

@@ -1,4 +1,4 @@
-"""Functions with gradients of their own, and arguments that are shapes, in symbolic runs."""
+"""Autograd functions, and arguments that are shapes, in symbolic runs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_apply_is_forward_while_active_and_itself_afterwards() -> None:
     with plain_functions():
         made = Doubled.apply(x)
     assert made.tolist() == [2.0, 2.0, 2.0]
-    # The product itself has a gradient there, not the function around it.
+    # The product has a gradient of its own; the function around it has none.
     assert type(made.grad_fn).__name__ == "MulBackward0"
     assert torch.autograd.Function.__dict__["apply"] is before
 

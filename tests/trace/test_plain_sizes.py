@@ -1,4 +1,4 @@
-"""What wants plain sizes, numbers or types gets on with symbolic ones: a log of a config, NumPy, ``dtype=int``."""
+"""Symbolic sizes where plain sizes, numbers or types are expected: a log of a config, NumPy, ``dtype=int``."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_int_stays_a_dtype_where_sources_use_it_as_one(source: ModuleType) -> No
 
 
 def test_a_call_stands_at_the_same_instruction_with_and_without_symbolic_sizes() -> None:
-    # Kernels are told from run to run by the instruction that calls them.
+    # Kernels of different runs are matched by the instruction that calls them.
     def instruction() -> int:
         made = torch.ones(Asks())
         return int(made[0])

@@ -1,4 +1,4 @@
-"""What operators return on symbolic sizes is remembered within a run, and is what they would return again."""
+"""Cached operator results on symbolic sizes equal those of executing the operators again."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lmp.trace.symbols import ConcolicShapeEnv, expression, fake_mode
 
 
 class Counted:
-    """Runs operators, and counts how often."""
+    """Runs operators, and counts the executions."""
 
     def __init__(self) -> None:
         self.ran: list[str] = []
@@ -36,7 +36,7 @@ def test_the_same_operator_on_the_same_sizes_runs_once() -> None:
         assert counted.ran == ["aten::add"]
         assert _shapes(again) == _shapes(first) == _shapes(a + b)
         assert again.untyped_storage()._cdata != first.untyped_storage()._cdata
-        # The same numbers in other symbols, another dtype and other strides are other arguments.
+        # Equal numbers are different arguments if their symbols, dtype or strides differ.
         other = env.size("other", 2)
         for c in (torch.empty(other, width, 3), a.double(), torch.empty(3, width, batch).permute(2, 1, 0)):
             assert _shapes(results.run(torch.ops.aten.add.Tensor, (c, b), {})) == _shapes(c + b)

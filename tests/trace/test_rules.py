@@ -1,4 +1,4 @@
-"""Every rule alone, with plain shapes: the arithmetic of each expected number stands beside it."""
+"""Each rule on plain shapes. The arithmetic of each expected number is in a comment."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ A, W = "a_bytes", "w_bytes"
 
 
 def t(*shape: Any, unit: str | int = A, broadcast: tuple[int, ...] = (), floating: bool | None = None) -> Tensor:
-    """A tensor; one with a size in bytes as its unit holds integers unless it is said to be floating."""
+    """A tensor. With a size in bytes as its unit it holds integers, unless ``floating`` is given."""
     return Tensor(shape, unit, isinstance(unit, str) if floating is None else floating, frozenset(broadcast))
 
 
@@ -26,7 +26,7 @@ def ids(*shape: Any) -> Tensor:
 
 
 def run(name: str, out: Any = None, /, **arguments: Any) -> Cost:
-    """The cost of an operator with these arguments; ``out`` is the shape of its result, or its results."""
+    """The cost of an operator with these arguments. ``out``: the shape of its result, or its results."""
     outputs = out if isinstance(out, list) else [t(*out)] if isinstance(out, tuple) else [out] if out else []
     return cost(Operator(name, arguments, tuple(outputs)))
 
@@ -219,20 +219,20 @@ def test_a_broadcast_value_is_stored_once_for_each_index():
     # one row of 4 is read, 5 are written
     found = run("index_put", (9, 4), self=t(9, 4), indices=[ids(5)], values=t(4))
     assert (read(found), written(found)) == ({8: 5, A: 4}, {A: 20})
-    # rows 5 x 1 and columns 1 x 3 meet in 15 elements
+    # rows 5 x 1 and columns 1 x 3 broadcast to 15 elements
     found = run("index_put", (9, 4), self=t(9, 4), indices=[ids(5, 1), ids(1, 3)], values=t())
     assert (read(found), written(found)) == ({8: 8}, {A: 15})
-    # a dimension without an index is taken whole: 9 * 2
+    # a dimension without an index is used whole: 9 * 2
     found = run("index_put", (9, 4), self=t(9, 4), indices=[None, ids(2)], values=t())
     assert written(found) == {A: 18}
 
 
 def test_a_mask_may_set_as_many_as_there_are_values():
     mask = t(9, unit=1)
-    # nobody knows how many of the 9 are set: as many as values, or all of them
+    # the number of set entries is unknown: as many as values, or all 9
     found = run("index_put", (9, 4), self=t(9, 4), indices=[mask], values=t(2, 4))
     assert (read(found), written(found)) == ({1: 9, A: 8}, {A: 8})
-    # one row of 4 for each of the 9 that the mask may hit
+    # one row of 4 for each of the 9 entries that the mask may have set
     found = run("index_put", (9, 4), self=t(9, 4), indices=[mask], values=t(4))
     assert (read(found), written(found)) == ({1: 9, A: 4}, {A: 36})
     found = run("index_put", (9, 4), self=t(9, 4), indices=[mask], values=t())
@@ -289,7 +289,7 @@ def test_zero_dimensional_tensors_are_free():
 
 def test_empty_tensors_are_free():
     assert read(run("cat", (3, 4), tensors=[t(0, 4), t(3, 4)])) == {A: 12}
-    # a row that is written to none of the rows there are: torch hands it over as none as well
+    # a broadcast row copied to no rows: torch passes it as an empty tensor too
     assert read(run("copy", (0, 4), self=t(0, 4), src=t(0, 4, broadcast=(0,)))) == {}
 
 
@@ -501,7 +501,7 @@ def test_bilinear():
     assert flops(found) == (0, 3 * 10 * 84)
 
 
-# -- what is no FLOP, and what has no rule -----------------------------------------------------------------------------
+# -- operators without FLOPs, and operators without a rule -------------------------------------------------------------
 
 
 def test_integer_work_is_free_of_flops_but_not_of_bytes():
@@ -520,7 +520,7 @@ def test_an_operator_without_a_rule_is_not_counted():
     found = run("linalg_matrix_exp", (4, 4), self=t(4, 4))
     assert not found.counted
     assert (found.matmul_flops, found.scalar_flops) == (0, 0)
-    assert (read(found), written(found)) == ({A: 16}, {A: 16})  # its bytes are known all the same
+    assert (read(found), written(found)) == ({A: 16}, {A: 16})  # its bytes are known nevertheless
 
 
 def test_complex_arithmetic():

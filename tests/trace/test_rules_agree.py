@@ -1,4 +1,4 @@
-"""The engine's rules held against two counters that share no rule with them: torch's own, and the judge's."""
+"""The engine's rules compared with two independent counters: torch's own, and the judge's."""
 
 from __future__ import annotations
 
@@ -83,17 +83,17 @@ def test_attention_equals_torchs_formula(q: tuple[int, ...], keys: tuple[int, ..
 def test_torch_has_no_forward_rule_that_the_engine_lacks() -> None:
     names = {str(op).removeprefix("aten.") for op in flop_registry}
     forward = {n for n in names if "backward" not in n and "attention" not in n}
-    # Convolutions of single backends, and fp8 matmuls: none of them is dispatched on the meta device.
+    # Backend-specific convolutions and fp8 matmuls: none of them is dispatched on the meta device.
     backends = {"_convolution", "cudnn_convolution", "convolution_overrideable", "_slow_conv2d_forward", "_scaled_mm"}
     assert forward - backends <= RULES.keys()
-    assert not {"mv", "dot", "polar"} & names  # in the table of scalar operations because torch counts none of them
+    assert not {"mv", "dot", "polar"} & names  # in the table of scalar operations, because torch does not count them
 
 
 # -- the judge ---------------------------------------------------------------------------------------------------------
 
 
 class Holder(torch.nn.Module):
-    """A module whose forward is the function given to it, with a weight and a buffer at hand."""
+    """A module whose forward is a given function. It has a weight and a buffer."""
 
     def __init__(self, function: Callable[..., Any], device: str) -> None:
         super().__init__()
@@ -119,7 +119,7 @@ def by_unit(moves: list[Any]) -> Traffic:
 
 
 def both(function: Callable[..., Any], device: str, *args: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What the engine's rules and the judge's say of one execution each."""
+    """Costs of one execution by the engine's rules and by the judge's."""
     module = Holder(function, device).eval()
     recorder, counter = Recorder(module, BF16), Counter(module, BF16)
     with torch.no_grad():
@@ -145,7 +145,7 @@ def zeros(device: str, *shape: int, dtype: torch.dtype = BF16) -> torch.Tensor:
 
 
 def turned(x: torch.Tensor) -> None:
-    """Two operators on one tensor, of another shape for the second; it is as before in the end."""
+    """Two operators on one tensor whose shape differs for the second. The shape is restored at the end."""
     x + 1
     F.layer_norm(x.transpose_(0, 1), (6,))
     x.transpose_(0, 1)
@@ -270,7 +270,7 @@ OPERATORS: dict[str, Callable[..., Any]] = {
 
 
 class Arguments:
-    """Small tensors of every kind, made anew for each execution: some operators change them."""
+    """Small tensors of every kind, new for each execution, because some operators change them."""
 
     def __init__(self, device: str) -> None:
         self.x, self.y = zeros(device, 6, 4), zeros(device, 6, 4)

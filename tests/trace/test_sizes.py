@@ -1,4 +1,4 @@
-"""From PyTorch's size expressions to formulas, and the divisibility that was relied on."""
+"""Conversion of PyTorch's size expressions to formulas, and the divisibility that they rely on."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_a_division_that_comes_out_is_exact_and_says_so(sizes: Sizes, kind: Any)
     found = sizes.formula(kind(H, N))
     assert text(found) == "{hidden_size} / {num_heads}"
     assert assumed(sizes, found) == {"{hidden_size} % {num_heads} == 0"}
-    # and not the other way round
+    # the condition is hidden_size % num_heads, not num_heads % hidden_size
     assert evaluate_condition(next(iter(sizes.relied[found])), {**NUMBERS, "hidden_size": 49}) is False
 
 
@@ -119,27 +119,27 @@ def test_whole_parts_of_what_is_left_over_are_added(sizes: Sizes):
 
 
 def test_terms_that_do_not_divide_stay_under_the_division(sizes: Sizes):
-    # 12 + 5 over 4: the 5 is a size of its own, nothing is exact
+    # 12 + 5 over 4: 5 is a separate size, so nothing is exact
     found = sizes.formula(FloorDiv(D + S, N))
     assert evaluate(found, NUMBERS) == 17 // 4
     assert evaluate(found, {**NUMBERS, "seq_len": 8}) == 20 // 4
 
 
 def test_a_quotient_of_a_quotient(sizes: Sizes):
-    inner = FloorDiv(H, N)  # the head's size
+    inner = FloorDiv(H, N)  # the head dimension
     found = sizes.formula(FloorDiv(inner, 2))
     assert evaluate(found, NUMBERS) == 6
-    assert all("/" not in c.split("%")[0] for c in assumed(sizes, found))  # a condition of whole numbers
+    assert all("/" not in c.split("%")[0] for c in assumed(sizes, found))  # a condition on integers
     for condition in sizes.relied[found]:
         assert evaluate_condition(condition, NUMBERS)
-        assert not evaluate_condition(condition, {**NUMBERS, "hidden_size": 44})  # 11 a head has no half
+        assert not evaluate_condition(condition, {**NUMBERS, "hidden_size": 44})  # 11 per head has no half
 
 
 def test_the_guard_for_empty_tensors_is_no_part_of_a_size(sizes: Sizes):
     assert text(sizes.formula(Max(sympy.Integer(1), S, evaluate=False))) == "{seq_len}"
     assert text(sizes.formula(Max(sympy.Integer(0), S, evaluate=False))) == "{seq_len}"
     assert equal(sizes.formula(Max(sympy.Integer(2), S)), parse("max(2, {seq_len})"))
-    # what may be 0 is guarded for a reason
+    # a size that may be 0 keeps its guard
     assert evaluate(sizes.formula(Max(sympy.Integer(1), S - 5)), NUMBERS) == 1
 
 
@@ -179,7 +179,7 @@ def test_an_expression_without_a_formula_is_refused(sizes: Sizes):
 
 
 def test_a_share_of_a_size_is_a_fraction() -> None:
-    """partial_rotary_factor: int(head_dim * 0.75) with a factor that is written as a decimal."""
+    """partial_rotary_factor: int(head_dim * 0.75) with a decimal factor."""
     size = sympy.Symbol("head_dim", integer=True, positive=True)
     sizes = Sizes({size: 128})
     assert sizes.formula(size * sympy.Float(1.0)) == var("head_dim")
@@ -196,9 +196,9 @@ def test_a_quotient_that_is_not_exact_in_the_config_is_rounded_everywhere() -> N
     assert evaluate(found, {"hidden_size": 4096, "num_heads": 96}) == 42
     assert evaluate(found, {"hidden_size": 4096, "num_heads": 64}) == 64
     assert assumed(sizes, found) == set()
-    # Where the config's own sizes divide, it is the exact quotient, and assumed to be.
+    # If the config's own sizes divide, the quotient is exact, and an assumption.
     sizes = Sizes(symbols, {"hidden_size": 4096, "num_heads": 32})
     assert assumed(sizes, sizes.formula(FloorDiv(H, N))) == {"{hidden_size} % {num_heads} == 0"}
-    # In the config itself there may be nothing to divide by: one group has no other one.
+    # The config itself may have no divisor: one group has no other group.
     sizes = Sizes(symbols, {"hidden_size": 4096, "num_heads": 1})
     assert evaluate(sizes.formula(FloorDiv(H, N - 1)), {"hidden_size": 4096, "num_heads": 64}) == 4096 // 63

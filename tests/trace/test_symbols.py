@@ -1,4 +1,4 @@
-"""Sizes that run: answers come from the numbers at hand, expressions stay what they are."""
+"""Symbolic sizes: comparisons are evaluated at the values of the run, and expressions are kept."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def env() -> ConcolicShapeEnv:
 
 @pytest.fixture
 def source(tmp_path: Path, env: ConcolicShapeEnv) -> Iterator[types.ModuleType]:
-    """A module in the tree that is analysed."""
+    """A module in the analysed tree."""
     file = tmp_path / "analysed" / "modeling_small.py"
     file.parent.mkdir()
     file.write_text(SOURCE)
@@ -78,13 +78,13 @@ def test_a_size_is_its_symbol_and_its_number(env: ConcolicShapeEnv) -> None:
 def test_arithmetic_with_sizes_stays_an_expression(env: ConcolicShapeEnv) -> None:
     hidden, heads = env.size("hidden_size", 48), env.size("num_heads", 4)
     assert {str(s) for s in expression(hidden // heads).free_symbols} == {"hidden_size", "num_heads"}
-    assert {str(s) for s in expression(max(hidden, heads)).free_symbols} == {"hidden_size"}  # decided by their numbers
+    assert {str(s) for s in expression(max(hidden, heads)).free_symbols} == {"hidden_size"}  # decided by their values
     assert {str(s) for s in expression(torch.sym_max(hidden, heads)).free_symbols} == {"hidden_size", "num_heads"}
 
 
 def test_sizes_with_equal_numbers_are_not_merged(env: ConcolicShapeEnv) -> None:
     a, b = env.size("a", 4), env.size("b", 4)
-    assert a == b  # asked, and answered: the numbers are equal
+    assert a == b  # recorded with its result: the values are equal
     assert str(expression(a + b)) == "a + b"
     with fake_mode(env):
         x, y = torch.empty(a, 3, device="meta"), torch.empty(b, 3, device="meta")
@@ -115,7 +115,7 @@ def test_what_the_source_decides_on_is_kept(env: ConcolicShapeEnv, source: types
 
 def test_a_comparison_that_nobody_decides_on_is_none(env: ConcolicShapeEnv, source: types.ModuleType) -> None:
     source.asks_twice(env.size("seq_len", 1))
-    assert len(env.conditions) == 1  # the same question asked twice is one condition
+    assert len(env.conditions) == 1  # the same comparison twice is one condition
     assert [holds for _, holds in asked(env)] == [True]
 
 
@@ -128,7 +128,7 @@ def test_questions_of_other_files_are_not_kept(env: ConcolicShapeEnv, source: ty
     size = env.size("seq_len", 5)
     assert size > 2  # this file is not in the tree
     assert asked(env) == []
-    env.source_root = ""  # nothing is analysed
+    env.source_root = ""  # there is no analysed tree
     source.asks(size, 8)
     assert asked(env) == []
 
@@ -137,7 +137,7 @@ def test_questions_of_kernels_are_not_kept(env: ConcolicShapeEnv, source: types.
     rows, inner, columns = env.size("rows", 5), env.size("inner", 4), env.size("columns", 4)
     with fake_mode(env):
         found = source.kernels(torch.empty(rows, inner, device="meta"), torch.empty(inner, columns, device="meta"))
-    assert asked(env) == []  # though they asked whether inner dimensions match and what is contiguous
+    assert asked(env) == []  # although they compared inner dimensions and strides
     assert {str(s) for s in expression(found.shape[0]).free_symbols} == {"rows", "columns"}
 
 
@@ -208,7 +208,7 @@ def test_operators_carry_expressions(env: ConcolicShapeEnv, function: Callable[.
 
 
 def test_complex_numbers_of_two_parts_keep_their_sizes(env: ConcolicShapeEnv) -> None:
-    # torch's kernels for these would turn every size into a number.
+    # torch's kernels for these would turn each size into a number.
     with fake_mode(env):
         batch, seq, dim = env.size("batch_size", 2), env.size("seq_len", 5), env.size("head_dim", 8)
         length, angle = torch.empty(1, seq, dim, device="meta"), torch.empty(batch, 1, dim, device="meta")
@@ -226,5 +226,5 @@ def test_what_is_the_same_is_worked_out_once(env: ConcolicShapeEnv) -> None:
     assert torch.sym_max(a, b).node is torch.sym_max(a, b).node
     assert a.node.wrap_bool(True) is b.node.wrap_bool(True)
     assert a.node.wrap_int(1) is not a.node.wrap_float(1.0)
-    # 0.0 and -0.0 are equal, and two numbers
+    # 0.0 and -0.0 are equal, but distinct constants
     assert a.node.wrap_float(0.0) is not a.node.wrap_float(-0.0)

@@ -1,10 +1,11 @@
-"""Helpers of the judge's tests: running a module at a point."""
+"""Helpers of the judge's tests: run a module at a point."""
 
 from __future__ import annotations
 
 import inspect
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 
 @pytest.fixture
-def meta_model() -> Callable[..., Any]:
+def meta_model(transformers_tree: Path) -> Callable[..., Any]:
     """Builds a model of transformers from a config, on the meta device, in eval mode and bfloat16."""
     import torch
     from transformers import AutoModelForCausalLM, initialization
@@ -30,7 +31,7 @@ def meta_model() -> Callable[..., Any]:
 
 @pytest.fixture
 def line_of() -> Callable[[Any, str], int]:
-    """Finds the line of a class's source that holds the text."""
+    """Finds the line with the text in a class's source."""
 
     def find(cls: type[Any], text: str) -> int:
         lines, start = inspect.getsourcelines(cls)

@@ -1,4 +1,4 @@
-"""Analyses written by hand against execution: right ones are verified, and every planted error is found at its line."""
+"""Hand-written analyses compared with execution: correct ones are verified, each planted error is found at its line."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from lmp.errors import NotFound
-from lmp.records import Kernel, MemoryAccess, ModuleAnalysis, Source
+from lmp.records import FindingKind, Kernel, MemoryAccess, ModuleAnalysis, Source
 from lmp.verify.counter import Counter, flop_counter_total
 from lmp.verify.judge import Point, judge, observe
 from lmp.workload.arguments import recording
@@ -25,7 +25,7 @@ ROWS = "{batch_size} * {seq_len}"
 
 
 def relative(file: str) -> str:
-    """The path of an executed file as analyses write it."""
+    """The path of an executed file as in analyses."""
     import torch
     import transformers
 
@@ -92,7 +92,7 @@ def norm(line_of: Callable[..., int]) -> ModuleAnalysis:
         },
         [
             kernel(line("to(torch.float32)"), "0", f"{N} * {{a_bytes}}", f"4 * {N}"),
-            # square, then one addition an element and one division a row
+            # square, then one addition per element and one division per row
             kernel(line("pow(2)"), f"2 * {N} + {ROWS}", f"8 * {N}", f"4 * {N} + 4 * {ROWS}"),
             # add eps, rsqrt, product
             kernel(line("torch.rsqrt"), f"{N} + 2 * {ROWS}", f"4 * {N} + 12 * {ROWS}", f"4 * {N} + 8 * {ROWS}"),
@@ -160,7 +160,7 @@ def mlp(line_of: Callable[..., int]) -> ModuleAnalysis:
 
 
 def point(module: torch.nn.Module, *shape: int) -> Point:
-    """What one call of the module with an input of that shape costs."""
+    """Cost of one call of the module with an input of that shape."""
     x = torch.empty(shape, dtype=torch.bfloat16, device="meta")
     counter = Counter(module, torch.bfloat16)
 
@@ -210,7 +210,7 @@ def verify(subject: ModuleAnalysis, points: Sequence[Point], *others: ModuleAnal
             raise NotFound(f"there is no analysis of {name}")
         return known[name]
 
-    return judge(subject, points, lookup, relative)
+    return judge(subject, points, lookup, relative).verification
 
 
 def changed(subject: ModuleAnalysis, index: int, **update: Any) -> ModuleAnalysis:
@@ -251,7 +251,7 @@ def test_calls_inside_a_whole_model(mlp: ModuleAnalysis, linear: ModuleAnalysis,
     found = verify(mlp, [run], linear, silu)
     assert (found.status, found.findings) == ("verified", [])
     assert found.checks[0].endswith("at chunked prefill: batch_size=2, seq_len=5, cache_len=7 (2 calls)")
-    # every Linear of the model, those with other sizes too: 7 in each layer and the head
+    # each Linear of the model, also those of other sizes: 7 per layer, and the head
     everywhere = verify(linear, [run])
     assert (everywhere.status, everywhere.findings) == ("verified", [])
     assert everywhere.checks[0].endswith("(15 calls)")
@@ -302,7 +302,7 @@ def test_weights_taken_for_activations_are_found_though_both_are_two_bytes(linea
 
 
 def test_an_error_at_one_of_two_points_leaves_the_other_held(norm: ModuleAnalysis) -> None:
-    # right where seq_len is 1 only
+    # right at seq_len 1 only
     wrong = changed(norm, 0, flops="{seq_len} - 1")
     found = verify(wrong, norms())
     assert (found.status, found.points) == ("failed", 1)
@@ -343,6 +343,7 @@ def test_an_operator_without_a_rule_fails(line_of: Callable[..., int]) -> None:
     )
     (finding,) = verify(subject, [point(module, 4, 4)]).findings
     assert (finding.line, finding.quantity) == (line, "uncounted operator")
+    assert (finding.kind, finding.operator) == (FindingKind.uncounted, "aten.linalg_matrix_exp.default")
     assert "aten.linalg_matrix_exp.default" in finding.counted
 
 
@@ -362,7 +363,7 @@ def test_a_formula_without_a_value_is_a_finding(norm: ModuleAnalysis, flops: str
 
 
 def test_variables_are_lexical(mlp: ModuleAnalysis, linear: ModuleAnalysis, silu: ModuleAnalysis) -> None:
-    # hidden_size is a variable of the MLP; SiLU is not given it
+    # hidden_size is a variable of the MLP and is not bound for SiLU
     leaking = changed(silu, 0, flops="{hidden_size}")
     (finding,) = verify(mlp, mlps(), linear, leaking).findings
     assert "hidden_size has no value" in finding.counted
@@ -414,8 +415,8 @@ def test_points_outside_the_assumptions_are_skipped_and_said_so(norm: ModuleAnal
 def test_points_outside_the_assumptions_of_what_is_called_are_skipped(
     mlp: ModuleAnalysis, linear: ModuleAnalysis, silu: ModuleAnalysis
 ) -> None:
-    # The MLP calls its Linears with 6 and with 10 inputs: one that holds for fewer than 8, and is wrong beyond, says
-    # nothing of the second.
+    # The MLP calls its Linears with 6 and with 10 inputs. An analysis for fewer than 8 inputs, and wrong above, does
+    # not apply to the second.
     wrong = f"where({{in_features}} < 8, {linear.kernels[0].flops}, 0)"
     beyond = changed(linear, 0, flops=wrong)
     assert verify(mlp, mlps(), beyond, silu).status == "failed"
@@ -423,7 +424,7 @@ def test_points_outside_the_assumptions_of_what_is_called_are_skipped(
     why = f"the assumption {{in_features}} < 8 of {linear.class_name} does not hold"
     assert (found.status, found.points) == ("unverified", 0)
     assert found.checks[0] == f"skipped batch_size=2, seq_len=5: {why}"
-    # Where what it says beyond is right all the same, there is nothing to skip.
+    # If its formulas are right above 8 too, nothing is skipped.
     assert verify(mlp, mlps(), linear.model_copy(update={"assumptions": ["{in_features} < 8"]}), silu).points == 1
 
 
@@ -431,10 +432,10 @@ def test_a_layer_that_only_an_invented_config_has_need_not_be_judged(norm: Modul
     from transformers.models.llama.modeling_llama import LlamaRMSNorm
 
     one = point(make(lambda: torch.nn.Sequential(LlamaRMSNorm(8))), 2, 5, 8)
-    # The model has one layer; two of another width are what lmp made up.
+    # The model has one layer; the two of another width are synthetic.
     two = point(make(lambda: torch.nn.Sequential(LlamaRMSNorm(16), LlamaRMSNorm(16))), 2, 5, 16)
     assumed = norm.model_copy(update={"assumptions": ["{hidden_size} < 9"]})
-    found = verify(assumed, [one, replace(two, made_up=True)])
+    found = verify(assumed, [one, replace(two, synthetic=True)])
     assert (found.status, found.points) == ("verified", 1)
     assert found.checks[-1] == "skipped batch_size=2, seq_len=5: the assumption {hidden_size} < 9 does not hold"
     own = verify(assumed, [one, two])
@@ -461,7 +462,7 @@ def test_a_phase_that_is_left_out_altogether_is_not_verified(norm: ModuleAnalysi
     assert found.reason == f"prefill runs, and is never judged: {why}"
 
 
-# --- what is in a list, and the number of parameters ----------------------------------------------------------------
+# --- list arguments, and the number of parameters -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["free_lines", "not_taken_lines"])
@@ -518,11 +519,13 @@ def test_a_constructors_argument_is_not_something_else(linear: ModuleAnalysis) -
 
 
 def test_a_statement_may_be_judged_as_one_line(norm: ModuleAnalysis) -> None:
-    # As if lines 1 and 2 of forward() were one statement: the first one's kernel may stand at the second.
+    # As if lines 1 and 2 of forward() were one statement: the kernel of line 1 may be at line 2.
     first, second = norm.kernels[0].line, norm.kernels[1].line
     moved = changed(norm, 0, line=second)
     assert verify(moved, norms()).status == "failed"
-    found = judge(moved, norms(), {}.__getitem__, relative, lambda file, line: first if line == second else line)
+    found = judge(
+        moved, norms(), {}.__getitem__, relative, lambda file, line: first if line == second else line
+    ).verification
     assert (found.status, found.findings) == ("verified", [])
 
 

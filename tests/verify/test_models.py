@@ -1,4 +1,4 @@
-"""Whole small models: totals equal torch's own counter, and operators stand at the lines that ran them."""
+"""Whole small models: totals equal torch's own counter, and operators are at the lines that ran them."""
 
 from __future__ import annotations
 

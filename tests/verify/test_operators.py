@@ -1,4 +1,4 @@
-"""What single operators cost: the arithmetic of each expected number stands beside it."""
+"""Costs of single operators. The arithmetic of each expected number is in a comment."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BF16 = torch.bfloat16
 
 
 class Holder(torch.nn.Module):
-    """A module whose forward is the function given to it, with two weights at hand."""
+    """A module whose forward is a given function. It has two weights."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__()
@@ -30,7 +30,7 @@ class Holder(torch.nn.Module):
 
 
 def new(*shape: int, dtype: torch.dtype = BF16, device: str = "meta") -> torch.Tensor:
-    # On the meta device nothing is written, so that a tensor made under the counter costs nothing.
+    # The meta device writes nothing, so a tensor made under the counter costs nothing.
     make = torch.empty if device == "meta" else torch.zeros
     return make(shape, dtype=dtype, device=device)
 
@@ -104,10 +104,10 @@ def test_other_dtypes_cost_their_size() -> None:
 
 
 def test_broadcast_dimensions_count_once() -> None:
-    # the mask has 5 elements however far it is expanded; 2*3*4*5 = 120 additions
+    # the mask has 5 elements, however it is expanded; 2*3*4*5 = 120 additions
     mask = new(1, 1, 1, 5).expand(2, 3, 4, 5)
     check(counted(lambda m, x: x + mask, new(2, 3, 4, 5)), flops=120, read=Traffic(a=125), write=Traffic(a=120))
-    # making an expanded tensor contiguous reads what there is and writes it all
+    # a contiguous copy of an expanded tensor reads the elements in memory and writes all of them
     check(counted(lambda m, x: x.expand(8, 5).contiguous(), new(1, 5)), read=Traffic(a=5), write=Traffic(a=40))
 
 
@@ -173,7 +173,7 @@ def test_scatters_write_as_many_as_there_are_values() -> None:
     source = new(2, 3)
     check(counted(lambda m: x.scatter_(1, index, source)), read=Traffic(a=6, literal=48), write=Traffic(a=6))
     check(counted(lambda m: x.scatter_(1, index, 1.0)), read=Traffic(literal=48), write=Traffic(a=6))
-    # a number put at 5 rows of 4: nothing to read but the rows
+    # a number written to 5 rows of 4: only the row indices are read
     check(counted(lambda m: x.index_put_((rows,), new())), read=Traffic(literal=40), write=Traffic(a=20))
 
 
@@ -203,7 +203,7 @@ def test_a_boolean_index_counts_what_is_set() -> None:
 
 def test_one_row_for_all_that_a_mask_without_data_hits() -> None:
     x, mask = new(3, 4), new(3, dtype=torch.bool)
-    # 4 values for each of 3 rows; what a mask hits is told from values of as many dimensions: 2 rows of 4
+    # 4 values for each of 3 rows; values with as many dimensions show the number of set mask entries: 2 rows of 4
     check(counted(lambda m: x.index_put_((mask,), new(4))), read=Traffic(a=4, literal=3), write=Traffic(a=12))
     check(counted(lambda m: x.index_put_((mask,), new(2, 4))), read=Traffic(a=8, literal=3), write=Traffic(a=8))
 

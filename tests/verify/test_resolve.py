@@ -1,145 +1,37 @@
-"""Where the values of parameters come from."""
+"""Values of all parameters of an analysis at a call."""
 
 from __future__ import annotations
 
-from typing import Any
-
-import pytest
 import torch
 
-from lmp.verify.resolve import Unresolvable, resolve, resolve_all
+from lmp.verify.resolve import contradicted, resolve_all
 from lmp.workload.arguments import recording
 from lmp.workload.calls import Call
 
 
-class Config:
-    attribute_map = {"hidden_size": "n_embd"}  # noqa: RUF012 - as transformers has it
-    n_embd = 48
-    tie = True
-    sliding_window = None
-    rope: dict[str, Any] = {"dim": 6}  # noqa: RUF012
-
-
 class Block(torch.nn.Module):
-    def __init__(self, width: int, kernel: tuple[int, int] = (3, 5), bias: bool = False) -> None:
+    def __init__(self, width: int, bias: bool = False) -> None:
         super().__init__()
-        self.config = Config()
         self.groups = 4
-        self.inner = torch.nn.Linear(width, 2, device="meta")
-
-    def forward(self, x: Any, positions: Any = None, scale: int = 7, **kwargs: Any) -> Any:
-        return x
 
 
-@pytest.fixture
-def call() -> Call:
+def call_of(width: int) -> Call:
     with recording():
-        block = Block(32)
-    x, a, b = torch.empty(2, 3), torch.empty(1, 9), torch.empty(4)
-    return Call(block, "block", 0, None, (x,), {"positions": (a, b), "mask": torch.empty(5, 6)})
+        return Call(Block(width), "block", 0, None)
 
 
-@pytest.mark.parametrize(
-    ("path", "value"),
-    [
-        ("config.n_embd", 48),
-        ("config.hidden_size", 48),
-        ("config.tie", 1),
-        ("config.sliding_window", 0),
-        ("config.rope.dim", 6),
-        ("self.groups", 4),
-        ("self.inner.out_features", 2),
-        ("self.inner.weight.shape[1]", 32),
-        ("self.inner.bias", 1),
-        ("init.width", 32),
-        ("init.kernel[1]", 5),
-        ("init.bias", 0),
-        ("inputs.x.shape[0]", 2),
-        ("inputs.x.shape[-1]", 3),
-        ("inputs.positions[0].shape[1]", 9),
-        ("inputs.scale", 7),
-        ("inputs.mask.shape[1]", 6),
-        ("cache_len", 11),
-    ],
-)
-def test_paths(path: str, value: int, call: Call) -> None:
-    assert resolve("name", path, call, {"cache_len": 11}) == value
-
-
-def test_a_module_without_config_takes_the_points_value_then_the_models_config() -> None:
-    call = Call(torch.nn.Linear(2, 2), "", 0, None)
-    assert resolve("vocab_size", "config.vocab_size", call, {"vocab_size": 100}) == 100
-    assert resolve("hidden_size", "config.hidden_size", call, {}, Config()) == 48
-
-
-@pytest.mark.parametrize(
-    ("path", "message"),
-    [
-        ("config.missing", "config.missing: there is no .missing in a Config"),
-        ("self.inner.nothing", "self.inner.nothing: there is no .nothing in a Linear"),
-        ("init.nothing", "init.nothing: Block was not constructed with nothing (arguments: width, kernel, bias)"),
-        ("inputs.y.shape[0]", "inputs.y.shape[0]: this call has no input y (inputs: x, positions, scale, mask)"),
-        ("inputs.x.shape[2]", "inputs.x.shape[2]: there is no [2] in a Size"),
-        ("inputs.x.dtype", "inputs.x.dtype is torch.float32, not an integer"),
-        ("elsewhere.x", "elsewhere.x starts with elsewhere: expected config, self, init or inputs"),
-        ("config", "config names nothing: expected config.X, self.X, init.X or inputs.NAME.shape[I]"),
-        ("inputs.x.shape[n]", "inputs.x.shape[n] cannot be read at '[n]'"),
-        ("seq_len", "seq_len is not given at this point"),
-    ],
-)
-def test_a_path_that_leads_nowhere_says_where_it_ends(path: str, message: str, call: Call) -> None:
-    with pytest.raises(Unresolvable) as caught:
-        resolve("name", path, call, {})
-    assert str(caught.value) == message
-
-
-def test_resolve_all_keeps_what_it_can(call: Call) -> None:
-    found, failed = resolve_all({"a": "self.groups", "b": "self.none"}, call, {})
+def test_resolve_all_keeps_what_it_can() -> None:
+    found, failed = resolve_all({"a": "self.groups", "b": "self.none"}, call_of(32), {})
     assert found == {"a": 4}
     assert failed == {"b": "self.none: there is no .none in a Block"}
 
 
-class Cross(torch.nn.Module):
-    def forward(self, x: Any, states: Any = None) -> Any:
-        return x
-
-
-def test_an_input_that_is_not_given_has_no_tokens() -> None:
-    x = torch.empty(2, 3)
-    inside = Call(Cross(), "cross", 1, Call(Cross(), "", 0, None), (x,))
-    assert resolve("encoder_seq_len", "inputs.states.shape[1]", inside, {"encoder_seq_len": 9}) == 0
-    assert resolve("has_states", "inputs.states", inside, {}) == 0
-    given = Call(Cross(), "cross", 1, Call(Cross(), "", 0, None), (x, torch.empty(2, 9, 4)))
-    assert resolve("encoder_seq_len", "inputs.states.shape[1]", given, {"encoder_seq_len": 9}) == 9
-    assert resolve("has_states", "inputs.states", given, {}) == 1
-
-
-def test_the_outermost_call_is_made_with_what_the_point_says() -> None:
-    # an encoder's input went in with an earlier call
-    outermost = Call(Cross(), "", 0, None, (torch.empty(2, 3),))
-    assert resolve("encoder_seq_len", "inputs.states.shape[1]", outermost, {"encoder_seq_len": 9}) == 9
-
-
-class Layer(torch.nn.Module):
-    """Attention or a convolution, as layers of hybrid models are."""
-
-    def __init__(self, attends: bool) -> None:
-        super().__init__()
-        if attends:
-            self.attention = torch.nn.Module()
-            self.attention.window = 256  # type: ignore[assignment]
-        else:
-            self.conv = torch.nn.Module()
-
-
-def test_what_a_part_has_is_nothing_where_the_part_is_not_there() -> None:
-    model = torch.nn.ModuleList([Layer(attends=False), Layer(attends=True)])
-    whole = Call(model, "", 0, None)
-    without, attending = (Call(layer, str(i), i + 1, whole) for i, layer in enumerate(model))
-    assert resolve("window", "self.attention.window", attending, {}) == 256
-    assert resolve("window", "self.attention.window", without, {}) == 0
-    # what no layer has is a wrong path, and not nothing
-    with pytest.raises(Unresolvable, match="attn"):
-        resolve("window", "self.attn.window", without, {})
-    with pytest.raises(Unresolvable, match="width"):
-        resolve("width", "self.attention.width", without, {})
+def test_a_variable_under_an_arguments_name_has_the_arguments_value() -> None:
+    point = {"batch_size": 2, "seq_len": 5, "cache_len": 7}
+    assert contradicted({"width": 32, "bias": 0, "groups": 4}, call_of(32), point) == {}
+    assert contradicted({"width": 64}, call_of(32), point) == {
+        "width": "it is 64, and the constructor was given width=32"
+    }
+    assert contradicted({"cache_len": 5}, call_of(32), point) == {"cache_len": "it is 5, and the cache holds 7 tokens"}
+    swapped = contradicted({"batch_size": 5, "seq_len": 2}, call_of(32), point)
+    assert swapped == {"batch_size": "it is 5, which is seq_len at this point, and seq_len is the batch's 2"}

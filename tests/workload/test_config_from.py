@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from lmp.errors import UsageError
-from lmp.workload.hosts import config_from
 from lmp.workload.load import load_class
+from lmp.workload.parent_models import config_from
 
 pytestmark = pytest.mark.usefixtures("transformers_tree")
 

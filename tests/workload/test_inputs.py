@@ -77,7 +77,7 @@ def test_inputs_that_cannot_be_read(text: str, message: str) -> None:
     ("text", "message"),
     [
         ("a", "--init, character 2: expected '=', found the end"),
-        ("a=silu", "character 3: silu is no value: a text stands in quotes, as 'silu'"),
+        ("a=silu", "character 3: silu is not a value: text needs quotes, as 'silu'"),
         ("a=1 b=2", "character 5: expected ',' or the end"),
         ("a=__import__('os')", r"expected the name of a constructor's argument"),
         ("a=1, a=2", "character 6: a is given twice"),
@@ -160,12 +160,12 @@ def test_a_cache_is_an_input_with_cache_len() -> None:
         (X, "", r"Block\(\) needs hidden_size, which --init does not name"),
         (X, "hiden_size=8", r"Block\(\) takes no hiden_size: did you mean hidden_size\?"),
         ("x: float[batch_size, 2 * n]", "hidden_size=8", r"n stands only in 2 \* n of x"),
-        ("x: float[w_bytes]", "hidden_size=8", "w_bytes is bytes of an element"),
+        ("x: float[w_bytes]", "hidden_size=8", "w_bytes is the size of an element in bytes"),
         (
             "x: float[batch_size, seq_len, 9]",
             "hidden_size=8",
             r"Block\.forward\(\) does not run with x: float32\[2, 5, 9\]: .*\[10, 9\] X \[8, 8\]"
-            r"\. \(test_inputs\.py:\d+\)\ngive it shapes that it takes, in --inputs",
+            r"\. \(test_inputs\.py:\d+\)\ngive other shapes in --inputs",
         ),
         (X, "hidden_size='wide'", r"Block\(\) cannot be constructed on the meta device with hidden_size='wide'"),
         (X, "hidden_size=Size(n=3)", "there is no class Size"),

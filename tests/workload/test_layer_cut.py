@@ -80,15 +80,15 @@ def test_a_model_that_finds_the_new_tokens_itself_is_given_all(workload: Any) ->
 
 
 def test_a_phase_that_the_model_refuses_is_no_failure(workload: Any) -> None:
-    from lmp.pipeline.points import held_out_points
     from lmp.trace.runs import Runs
+    from lmp.verify.points import CHUNKED, DECODE, held_out_points, phase_of
 
     found = workload("prophetnet", "ProphetNetForCausalLM")
     assert list(found.refused) == ["chunked prefill"]
     assert found.refused["chunked prefill"].text.startswith("AssertionError: At the moment `use_cache`")
-    labels = [label for label, _ in held_out_points(found)]
-    assert not any("chunked" in label for label in labels)
-    assert "decode" in labels
+    phases = {phase_of(point.values) for point in held_out_points(found)}
+    assert CHUNKED not in phases
+    assert DECODE in phases
     assert Runs(found, "").start_point()["cache_len"] == 0
 
 

@@ -11,9 +11,9 @@ import torch
 
 from lmp.errors import TraceFailed
 from lmp.workload.calls import CallTracker
-from lmp.workload.hosts import find_host
 from lmp.workload.load import load_class
 from lmp.workload.model import ModelWorkload, _as_loaded, _leave_no_data
+from lmp.workload.parent_models import find_parent_model
 from lmp.workload.shapes import Sizes, shape_of
 
 pytestmark = pytest.mark.usefixtures("transformers_tree")
@@ -27,7 +27,7 @@ def workload_of(path: str, config: str, **options: Any) -> ModelWorkload:
     import transformers
 
     cls = load_class(f"transformers.models.{path}")
-    return find_host(cls, getattr(transformers, config)(**options))
+    return find_parent_model(cls, getattr(transformers, config)(**options))
 
 
 def first_call(workload: ModelWorkload, batch: int, new: int = 5) -> dict[str, tuple[int, ...]]:
@@ -146,7 +146,7 @@ def test_weights_of_the_constructor_that_knows_no_default_device_are_shapes_alon
 def test_a_model_that_does_not_run_is_tried_once(monkeypatch: pytest.MonkeyPatch) -> None:
     import transformers
 
-    from lmp.workload import hosts as module
+    from lmp.workload import parent_models as module
 
     tries: list[Any] = []
 
@@ -160,7 +160,7 @@ def test_a_model_that_does_not_run_is_tried_once(monkeypatch: pytest.MonkeyPatch
     unfit: dict[Any, Exception] = {}
     for _ in range(2):
         with pytest.raises(TraceFailed, match="it does not run"):
-            find_host(cls, config, unfit)
+            find_parent_model(cls, config, unfit)
     assert len(tries) == len(set(tries)) == len(unfit)
 
 
@@ -184,8 +184,8 @@ def test_a_model_of_pictures_is_derived_and_proven(tmp_path: Path) -> None:
     """The whole way: a tower whose classes have other sizes in each of its stages."""
     import json
 
-    from lmp.pipeline.model import expand_model
-    from lmp.pipeline.module import Options
+    from lmp.analyze.models import expand_model
+    from lmp.analyze.session import Options
 
     config = tmp_path / "config.json"
     stages = {"embedding_size": 8, "hidden_sizes": [8, 16, 24], "depths": [1, 1, 1], "layer_type": "basic"}

@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from lmp.errors import TraceFailed
-from lmp.workload.hosts import find_host, takes_config
 from lmp.workload.load import load_class
 from lmp.workload.model import ModelWorkload
+from lmp.workload.parent_models import find_parent_model, takes_config
 
 pytestmark = pytest.mark.usefixtures("transformers_tree")
 
@@ -151,10 +151,10 @@ def test_models_are_built_without_memory(llama: ModelWorkload) -> None:
 
 
 def test_the_smallest_model_of_the_file_is_the_host() -> None:
-    workload = find_host(load_class("transformers.models.llama.modeling_llama.LlamaMLP"))
+    workload = find_parent_model(load_class("transformers.models.llama.modeling_llama.LlamaMLP"))
     assert workload.model_class.__name__ == "LlamaModel"
     model = load_class("transformers.models.llama.modeling_llama.LlamaForCausalLM")
-    assert find_host(model).model_class is model
+    assert find_parent_model(model).model_class is model
 
 
 def test_a_class_that_no_model_of_its_file_has() -> None:
@@ -162,7 +162,7 @@ def test_a_class_that_no_model_of_its_file_has() -> None:
 
     orphan = type("LlamaOrphan", (torch.nn.Module,), {"__module__": modeling_llama.__name__})
     with pytest.raises(TraceFailed, match=r"no model of .*modeling_llama can be run with a LlamaOrphan in it") as error:
-        find_host(orphan)
+        find_parent_model(orphan)
     assert "LlamaModel: has no LlamaOrphan in it" in str(error.value)
 
 

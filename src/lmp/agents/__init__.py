@@ -1,4 +1,4 @@
-"""The Claude engine: what an agent is told, what it may use, and the gate that its answers have to pass.
+"""The agent engine: prompts, tools, confinement, the gate for submissions, runs that can be resumed.
 
-Nothing here knows the pipeline: what is executed, stored or made first comes in through the Protocols of `base`.
+Start at `base` (the seams), then `stage` (one conversation's loop) and `engine` (all classes of a command).
 """

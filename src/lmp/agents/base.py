@@ -1,25 +1,23 @@
-"""The seams: a task that is given to an agent, the tools that it has, and what became of it.
+"""The seams: a task for an agent, the tools that it has, and how it ended.
 
 `Agent` is implemented by the Claude client (``claude``) and, for tests, by a plain script.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from pydantic import BaseModel
 
-from lmp.records import GateFinding, ModuleAnalysis, Verification
-from lmp.source.locate import ClassSource
-from lmp.source.trees import Trees
+from lmp.records import GateFinding
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a tool says. ``refused`` marks an error: the agent sees it as one."""
+    """A tool's answer. ``refused`` marks an error: the agent sees it as one."""
 
     text: str
     refused: bool = False
@@ -27,7 +25,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Tool:
-    """A tool of lmp's, the same for the SDK, for MCP clients and for scripts."""
+    """A tool of lmp, the same for the SDK, for MCP clients and for scripts."""
 
     name: str
     description: str
@@ -47,7 +45,7 @@ Event = dict[str, Any]
 
 @dataclass(frozen=True)
 class Caps:
-    """What a task may cost."""
+    """Limits of one task."""
 
     max_turns: int = 40
     """Answers of the model in one task, follow-ups included."""
@@ -59,10 +57,10 @@ class Caps:
 
 @dataclass(frozen=True)
 class Task:
-    """One conversation: what is said, what may be used, when it ends."""
+    """One conversation: its messages, its tools, its end."""
 
     name: str
-    """The class or the report it is about: shown, and written into the transcript."""
+    """The class or the report it is about, for display and transcript."""
     stage: StageName
     system: str
     prompt: str
@@ -71,11 +69,11 @@ class Task:
     """Folders that Read, Grep and Glob may look into; nothing else may be read."""
     caps: Caps = field(default_factory=Caps)
     session: str | None = None
-    """A conversation of an earlier run to go on with; then ``prompt`` is what is said next."""
+    """A conversation to resume; ``prompt`` is its next message then."""
     next_message: Callable[[], str | None] = lambda: None
-    """Asked when the agent stops by itself: what to say to it then, or None to let it end."""
+    """Called when the agent stops by itself: the message to send, or None to let it end."""
     is_over: Callable[[], bool] = lambda: False
-    """Asked after every tool call: True ends the conversation, whatever the agent would do next."""
+    """Called after every tool call: True ends the conversation, whatever the agent would do next."""
 
 
 How = Literal["ended", "over", "turns", "budget", "timeout"]
@@ -83,13 +81,13 @@ How = Literal["ended", "over", "turns", "budget", "timeout"]
 
 @dataclass(frozen=True)
 class Ended:
-    """How a conversation ended, and what it took."""
+    """How a conversation ended, and what it cost."""
 
     how: How
     models: tuple[str, ...] = ()
     turns: int = 0
     cost_usd: float | None = None
-    """Of the whole session, also where it was resumed, by the client's estimate; None where it is not known."""
+    """Of the whole session, earlier runs included, by the client's estimate; None if not known."""
     seconds: float = 0.0
     session: str | None = None
     denials: int = 0
@@ -97,14 +95,14 @@ class Ended:
     sdk_version: str | None = None
     cli_version: str | None = None
     said: str = ""
-    """The agent's last words."""
+    """The agent's last text."""
 
 
 class Agent(Protocol):
-    """Carries out tasks, several at once. Raises AgentUnavailable where it cannot run or the service refuses.
+    """Carries out tasks, several at once. Raises AgentUnavailable if it cannot run or the service refuses.
 
-    ``on_event`` gets every step as it happens, under ``event``: ``prompt`` (system, text), ``started`` (session, model,
-    tools), ``turn`` (turns, model), ``text`` (text), ``thinking`` (text), ``tool`` (tool, short, call, input),
+    ``on_event`` receives every step as it happens, under ``event``: ``prompt`` (system, text), ``started`` (session,
+    model, tools), ``turn`` (turns, model), ``text`` (text), ``thinking`` (text), ``tool`` (tool, short, call, input),
     ``answer`` (tool, call, refused, text), ``denied`` (tool, short, why, call), ``said`` (text: of
     `Task.next_message`), ``retry`` (attempt, of, seconds, why), ``rate_limit`` (status, until, window), ``fallback``
     (model, why), ``result`` (turns, cost_usd, why, session), and, before anything that is raised, ``broken_off`` (why,
@@ -112,58 +110,22 @@ class Agent(Protocol):
     """
 
     def can_resume(self, session: str) -> bool:
-        """Whether a conversation of an earlier run can be gone on with."""
+        """Whether a conversation of an earlier run can be resumed."""
         ...
 
     async def carry_out(self, task: Task, on_event: Callable[[Event], None]) -> Ended: ...
 
 
-class Subject(Protocol):
-    """The class that is analysed, as the gate needs it: its source, and what executes it."""
-
-    source: ClassSource
-    trees: Trees
+class Verdict(Protocol):
+    """A gate's answer to a submission, whatever is submitted: an analysis, bindings, a narrative."""
 
     @property
-    def config_names(self) -> Collection[str]:
-        """What a config that was given states, beside what its class says."""
-        ...
-
-    def lookup(self, class_path: str) -> ModuleAnalysis:
-        """The analysis of a class that is referred to.
-
-        Raises NotFound where there is no such class, Missing where there is no analysis of it yet.
-        """
-        ...
-
-    def completed(self, analysis: dict[str, Any]) -> ModuleAnalysis:
-        """A checked draft's fields with those that lmp knows by itself: source, config, dtype, values, fingerprint."""
-        ...
-
-    def judged(self, analysis: ModuleAnalysis) -> Verification:
-        """What execution says of it. Raises TraceFailed where the class cannot be executed here."""
-        ...
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What the gate says: an analysis that may be stored, or findings."""
-
-    analysis: ModuleAnalysis | None
-    findings: tuple[GateFinding, ...] = ()
-    notes: tuple[str, ...] = ()
-    """What was taken, with a remark: fields that lmp fills in by itself."""
+    def accepted(self) -> bool: ...
 
     @property
-    def accepted(self) -> bool:
-        return self.analysis is not None
+    def findings(self) -> Sequence[GateFinding]: ...
 
     @property
     def summary(self) -> str:
-        """What is accepted, and how far it is proven."""
-        assert self.analysis is not None
-        found = self.analysis.verification
-        proof = (
-            f"verified at {found.points} points" if found.status == "verified" else f"{found.status}: {found.reason}"
-        )
-        return f"{self.analysis.class_name} {proof}"
+        """One sentence about an accepted submission."""
+        ...

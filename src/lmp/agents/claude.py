@@ -1,6 +1,6 @@
-"""The Claude agent: a Task becomes one conversation of the bundled CLI, confined to the task's tools and roots.
+"""The Claude agent: carries out a `Task` as one conversation of the bundled CLI, confined to its tools and roots.
 
-Importing this imports the SDK: only who runs an agent should.
+Importing this imports the SDK, which takes a second.
 """
 
 from __future__ import annotations
@@ -25,11 +25,10 @@ from claude_agent_sdk import (
 )
 
 from lmp.agents.base import Ended, Event, How, Task
-from lmp.agents.conversation import Conversation
-from lmp.agents.environment import PrivatePlace, cli_path, credential, redacted
-from lmp.agents.failures import no_credential, nothing_left, process_ended, unexpected
+from lmp.agents.conversation import Conversation, nothing_left, process_ended, unexpected
+from lmp.agents.environment import PrivatePlace, cli_path, credential, no_credential, redacted
 from lmp.agents.guard import FILE_TOOLS, MCP_PREFIX
-from lmp.agents.serving import tool_server
+from lmp.agents.mcp_server import tool_server
 from lmp.store.files import storage_errors
 
 # The SDK logs what it raises as well: without a handler that would be printed.
@@ -44,11 +43,11 @@ _WIND_UP_SECONDS = 5.0
 
 
 class ClaudeAgent:
-    """Carries out tasks with the CLI of claude-agent-sdk; each is a process of about 190 MB, so bound how many at once.
+    """Carries out tasks with the CLI of claude-agent-sdk. The caller limits their number: each is a process of 190 MB.
 
-    ``folder`` belongs to this run alone: conversations are kept there, and can be gone on with from the same path.
-    ``model`` None is the CLI's own choice. ``retries`` is how often the CLI asks again where the service fails.
-    ``cli`` None is the one in the SDK's wheel.
+    ``folder`` belongs to this run alone: conversations are stored there, and can be resumed from the same path.
+    ``model`` None is the CLI's choice. ``retries`` is how often the CLI retries a failed request. ``cli`` None is the
+    one in the SDK's wheel.
     """
 
     def __init__(
@@ -69,7 +68,7 @@ class ClaudeAgent:
         return self.place.holds(session)
 
     async def carry_out(self, task: Task, on_event: Callable[[Event], None]) -> Ended:
-        """Raises AgentUnavailable where the agent cannot run, and whatever a tool of the task raises."""
+        """Raises AgentUnavailable if the agent cannot run, and whatever a tool of the task raises."""
         if credential() is None:
             raise no_credential()
         if task.caps.max_turns < 1 or (task.caps.budget_usd is not None and task.caps.budget_usd <= 0):
@@ -77,18 +76,18 @@ class ClaudeAgent:
         cli = self.cli or cli_path()
         conversation = Conversation(task, on_event)
         try:
-            how = await self._held(conversation, cli)
+            how = await self._hold(conversation, cli)
         except BaseException as error:
             conversation.broken_off(error)
             raise
         return conversation.ended(how, importlib.metadata.version("claude-agent-sdk"))
 
-    async def _held(self, conversation: Conversation, cli: Path) -> How:
-        """However it ends, no process is left, and no secret in the folder."""
+    async def _hold(self, conversation: Conversation, cli: Path) -> How:
+        """Run the conversation. It leaves no process, and no secret in the folder, however it ends."""
         last_lines = deque[str](maxlen=20)
         with storage_errors(self.place.folder):
             self.place.make()
-            system = _written(conversation.task.system, self.place.folder)
+            system = _write_system_prompt(conversation.task.system, self.place.folder)
             program = self.place.program(cli)
         self._running += 1
         try:
@@ -97,7 +96,7 @@ class ClaudeAgent:
                     conversation, lambda: self._options(conversation, program, system, last_lines)
                 )
             finally:
-                self._tidied(system)
+                self._tidy_up(system)
         except ProcessError as error:
             raise conversation.failure or process_ended(error, last_lines) from error
         except ClaudeSDKError as error:
@@ -120,38 +119,38 @@ class ClaudeAgent:
     async def _talk(
         self, conversation: Conversation, options: Callable[[], ClaudeAgentOptions], limit: asyncio.Timeout
     ) -> How:
-        """Each thing that is said has a process of its own, which goes on with the session.
+        """Send the prompt and each following message, each to a process of its own that resumes the session.
 
-        The CLI counts turns from the last thing said to it, and the cap is one for all: so it is told what is left.
+        The CLI counts turns per message, and the cap is one for all: so each process gets what is left.
         """
-        task, says = conversation.task, conversation.task.prompt
-        conversation.tell("prompt", system=task.system, text=says)
+        task, message = conversation.task, conversation.task.prompt
+        conversation.tell("prompt", system=task.system, text=message)
         while True:
-            how = await self._said(conversation, ClaudeSDKClient(options()), says, limit)
+            how = await self._send(conversation, ClaudeSDKClient(options()), message, limit)
             following = task.next_message() if how == "ended" else None
             if following is None:
                 return how
             if conversation.turns_left < 1:
                 return "turns"
             conversation.tell("said", text=following)
-            says = following
+            message = following
 
-    async def _said(
-        self, conversation: Conversation, client: ClaudeSDKClient, says: str, limit: asyncio.Timeout
+    async def _send(
+        self, conversation: Conversation, client: ClaudeSDKClient, message: str, limit: asyncio.Timeout
     ) -> How:
-        """Until the agent stops, by itself or because it has to."""
+        """Send one message and listen until the agent stops, by itself or because it has to."""
         try:
             await client.connect()
             conversation.asked = True
-            await client.query(says)
+            await client.query(message)
             return await self._listen(client, conversation)
         except BaseException:  # left alone, the CLI would go on asking the service
             if limit.expired():
                 conversation.stopped = "timeout"
-            await _to_its_end(_wound_up(client, conversation))
+            await _finish(_wind_up(client, conversation))
             raise
         finally:
-            await _to_its_end(client.disconnect())
+            await _finish(client.disconnect())
 
     async def _listen(self, client: ClaudeSDKClient, conversation: Conversation) -> How:
         async for message in client.receive_response():
@@ -201,21 +200,21 @@ class ClaudeAgent:
             stderr=lambda line: last_lines.append(redacted(line)),
         )
 
-    def _tidied(self, system: Path) -> None:
+    def _tidy_up(self, system: Path) -> None:
         system.unlink(missing_ok=True)
         self._running -= 1
         if not self._running:  # files of a CLI that runs are its own
             self.place.scrub()
 
 
-def _written(system: str, folder: Path) -> Path:
+def _write_system_prompt(system: str, folder: Path) -> Path:
     with tempfile.NamedTemporaryFile("w", dir=folder, suffix=".md", delete=False, encoding="utf-8") as file:
         file.write(system)
     return Path(file.name)
 
 
-async def _wound_up(client: ClaudeSDKClient, conversation: Conversation) -> None:
-    """Asks the CLI to stop, and hears what the conversation has cost. The reason for it stands, whatever fails here."""
+async def _wind_up(client: ClaudeSDKClient, conversation: Conversation) -> None:
+    """Ask the CLI to stop, and receive the conversation's cost. Errors here do not replace the reason for stopping."""
     if not conversation.asked:
         return
     with contextlib.suppress(Exception):
@@ -225,8 +224,8 @@ async def _wound_up(client: ClaudeSDKClient, conversation: Conversation) -> None
                 conversation.heard(message)
 
 
-async def _to_its_end(work: Coroutine[Any, Any, None]) -> None:
-    """Awaits ``work`` also where this task is cancelled meanwhile, and is cancelled then: no process must be left."""
+async def _finish(work: Coroutine[Any, Any, None]) -> None:
+    """Await ``work`` even if this task is cancelled meanwhile, then be cancelled: no process must be left."""
     running = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None
     while not running.done():

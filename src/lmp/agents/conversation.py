@@ -1,9 +1,13 @@
-"""One conversation as it goes: what the CLI reports becomes events, counts and, at last, `Ended`."""
+"""One conversation with the CLI: its messages become events, counts and, at the end, `Ended` or an error.
+
+Errors are one or two lines that say what to do next. They hold no secret and no control character.
+"""
 
 from __future__ import annotations
 
+import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +17,7 @@ from claude_agent_sdk import (
     HookInput,
     HookJSONOutput,
     Message,
+    ProcessError,
     RateLimitEvent,
     ResultMessage,
     SystemMessage,
@@ -24,17 +29,22 @@ from claude_agent_sdk import (
 )
 
 from lmp.agents.base import Ended, Event, How, Task
-from lmp.agents.failures import one_line, service_refused, signed_out
+from lmp.agents.environment import credential, redacted
 from lmp.agents.guard import FILE_TOOLS, MCP_PREFIX, Guard
-from lmp.errors import AgentUnavailable
+from lmp.agents.transcript import shown
+from lmp.errors import AgentUnavailable, CapReached
+
+RESUME = "lmp resume"
+"""The command that an error names; `commands` puts in the one of the run at hand."""
 
 _SYNTHETIC = "<synthetic>"
-"""The model that the CLI names where it speaks itself."""
+"""The model that the CLI names in messages of its own."""
 _SHORT = 100
+_LONGEST = 300
 
 
 class Conversation:
-    """Hears every message, answers the hooks. ``failure`` is what must end the run: a bug, or a refusal."""
+    """Handles every message and answers the hooks. ``failure`` must end the run: a bug, or a refusal."""
 
     def __init__(self, task: Task, on_event: Callable[[Event], None]) -> None:
         self.task, self.on_event = task, on_event
@@ -88,12 +98,12 @@ class Conversation:
         )
 
     def broken_off(self, error: BaseException) -> None:
-        """What an error leaves to whoever goes on: the conversation, and its cost where that is known."""
+        """Report what is needed to resume: the conversation, and its cost if it is known."""
         why = one_line(str(error)) or type(error).__name__
         self.tell("broken_off", why=why, session=self.session, turns=self.turns, cost_usd=self.cost_usd)
 
     async def before_tool(self, given: HookInput, call: str | None, _context: HookContext) -> HookJSONOutput:
-        """The hook in front of every tool. Where it raises, the CLI blocks the call."""
+        """Hook before every tool call. If it raises, the CLI blocks the call."""
         try:
             assert given["hook_event_name"] == "PreToolUse"
             tool, arguments = given["tool_name"], given["tool_input"]
@@ -113,7 +123,7 @@ class Conversation:
         }
 
     async def after_tool(self, _given: HookInput, _call: str | None, _context: HookContext) -> HookJSONOutput:
-        """The hook behind every tool: ends the conversation before the model is asked once more."""
+        """Hook after every tool call: ends the conversation before the model is asked again."""
         try:
             if self.failure is None and not self.task.is_over():
                 return {}
@@ -136,7 +146,7 @@ class Conversation:
                 self._result(message)
 
     def how_it_ended(self, result: ResultMessage) -> How:
-        """Raises AgentUnavailable where the service or the CLI refused: an error can be called ``success`` there."""
+        """Raises AgentUnavailable if the service or the CLI refused: ``subtype`` can be ``success`` even then."""
         if self.stopped is not None:
             return self.stopped
         if result.subtype == "error_max_turns":
@@ -192,7 +202,7 @@ class Conversation:
         short = _short(block.name, given, self.guard.roots)
         self._calls[block.id] = (block.name, short)
         self.tell("tool", tool=_plain(block.name), short=short, call=block.id, input=block.input)
-        # Some calls the CLI refuses by itself, without asking the hook: they are reported all the same.
+        # The CLI refuses some calls by itself, without the hook: they are reported all the same.
         if (why := self.guard.refusal(block.name, given, self._cwd)) is not None:
             self._denial(block.id, block.name, short, why)
 
@@ -240,7 +250,7 @@ def _short(tool: str, given: dict[str, Any], roots: tuple[Path, ...]) -> str:
     """The call on one line: files by their place below the root they are in."""
     words = []
     for key, value in given.items():
-        if isinstance(value, dict | list):  # what is handed in is long; the transcript has it
+        if isinstance(value, dict | list):  # a submission is long; the transcript has it
             continue
         text = value if isinstance(value, str) else repr(value)
         root = next((root for root in roots if text.startswith(f"{root}/")), None)
@@ -248,3 +258,70 @@ def _short(tool: str, given: dict[str, Any], roots: tuple[Path, ...]) -> str:
         words.append(place if tool in FILE_TOOLS and key in ("file_path", "path", "pattern") else f"{key}={place}")
     line = " ".join(" ".join(words).split())
     return line if len(line) <= _SHORT else line[: _SHORT - 1] + "…"
+
+
+# --- why a conversation cannot go on ---------------------------------------------------------------------------------
+
+_NOTHING_LOST = "nothing is lost: continue with"
+_CHECK_CREDENTIAL = "check it (and ANTHROPIC_BASE_URL, where it is set), then continue with"
+
+# The CLI has no code for these two: its words are all that it gives. They choose between messages, nothing else.
+_NOT_LOGGED_IN = "Not logged in"
+_NO_CONVERSATION = "No conversation found"
+
+
+def nothing_left(name: str) -> CapReached:
+    return CapReached(f"no turn or no money is left for {name}\ngive more with `--max-turns` or `--max-budget-usd`")
+
+
+def service_refused(result: ResultMessage) -> AgentUnavailable:
+    """The error for a result that the service, or the CLI for it, refused."""
+    said = one_line(result.result or "; ".join(result.errors or ()) or result.subtype)
+    status = result.api_error_status
+    if status in (401, 403) or said.startswith(_NOT_LOGGED_IN):
+        return AgentUnavailable(
+            f"the service refused the credential in {credential()}: {said}\n{_CHECK_CREDENTIAL}", RESUME
+        )
+    if status == 429:
+        why = f"the service's rate limit is reached, also after retries: {said}"
+        return AgentUnavailable(f"{why}\nlater, {_NOTHING_LOST}", RESUME)
+    if status is not None and status >= 500:
+        why = f"the service is not available, also after retries: {said}"
+        return AgentUnavailable(f"{why}\nlater, {_NOTHING_LOST}", RESUME)
+    if status == 404:
+        return AgentUnavailable(f"the service does not know the model: {said}\nchoose another with `--agent-model`")
+    return AgentUnavailable(f"the agent stopped with an error: {said}\n{_NOTHING_LOST}", RESUME)
+
+
+def signed_out(status: int) -> AgentUnavailable:
+    """The error for a refused credential while the CLI would still retry."""
+    return AgentUnavailable(
+        f"the service refused the credential in {credential()} ({status})\n{_CHECK_CREDENTIAL}", RESUME
+    )
+
+
+def process_ended(error: ProcessError, last_lines: Sequence[str]) -> AgentUnavailable:
+    """The error for a CLI that exited. ``last_lines`` are the end of its stderr."""
+    if any(_NO_CONVERSATION in line for line in (*last_lines, str(error))):
+        return AgentUnavailable("the conversation to resume is not in this run's folder\nstart it anew")
+    code = error.exit_code
+    how = "ended without a result" if code is None else f"ended with exit code {code}"
+    # The launcher's shell adds 128 to a signal's number.
+    number = -code if code is not None and code < 0 else (code or 0) - 128
+    if number in {known.value for known in signal.Signals}:
+        how = f"was killed ({signal.Signals(number).name})"
+    return AgentUnavailable(f"the agent's process {how}{_last(last_lines)}\n{_NOTHING_LOST}", RESUME)
+
+
+def unexpected(error: Exception, last_lines: Sequence[str]) -> AgentUnavailable:
+    """The error for an SDK that could not start the CLI, or not understand it."""
+    return AgentUnavailable(f"the agent cannot run: {one_line(str(error))}{_last(last_lines)}\nsee `lmp doctor`")
+
+
+def _last(lines: Sequence[str]) -> str:
+    return f": {one_line(lines[-1])}" if lines else ""
+
+
+def one_line(text: str) -> str:
+    line = " ".join(shown(redacted(text)).split())
+    return line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"

@@ -1,4 +1,7 @@
-"""What the agent's process gets of this machine: folders, environment, program. And no secret in any text."""
+"""Whether agents can run here, and what their process gets: folders, variables, program. Secrets stay out of texts.
+
+The engine of a command is chosen here too, as ``auto`` depends on the credential.
+"""
 
 from __future__ import annotations
 
@@ -6,23 +9,25 @@ import importlib.util
 import os
 import shlex
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from lmp.agents import launcher
 from lmp.errors import AgentUnavailable
+from lmp.settings import read_settings
 from lmp.store.files import write_whole
 
 CREDENTIALS = launcher.CREDENTIALS
-"""Environment variables that may hold a credential, in the order in which they are looked at."""
+"""Environment variables that may hold a credential, in their order of precedence."""
 
 REDACTED = "[redacted]"
 MAX_ANSWER_TOKENS = 100_000
-"""Tokens of a tool's answer that the CLI gives to the agent; more would go into a file that it may not read."""
+"""Tokens of the longest answer of a tool; the CLI puts longer ones into a file that the agent may not read."""
 
 _URLS = ("ANTHROPIC_BASE_URL", "HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy")
 _PART = 8
-"""Characters of a secret's beginning or end that are taken for it: programs store and show such parts."""
+"""Shortest beginning or end of a secret that is removed as well: programs store and show such parts."""
 
 
 def credential() -> str | None:
@@ -30,10 +35,47 @@ def credential() -> str | None:
     return next((name for name in CREDENTIALS if os.environ.get(name)), None)
 
 
+@dataclass(frozen=True)
+class Choice:
+    """The engine of a command. ``why`` is the reason to show if it was not asked for by name."""
+
+    engine: str
+    why: str = ""
+
+
+def chosen_engine(asked: str) -> Choice:
+    """`auto` is the agent if the settings ask for it and a credential is set; else trace."""
+    if asked != "auto":
+        return Choice(asked)
+    if read_settings().engine != "agent":
+        return Choice("trace", "auto: the settings ask for no agents")
+    name = credential()
+    if name is None:
+        return Choice("trace", "auto: the settings ask for agents, and no credential is set")
+    return Choice("agent", f"auto: the settings ask for agents, and {name} is set")
+
+
+def check_runnable(instead: str = "use `--engine trace`") -> None:
+    """Raises AgentUnavailable if no agent can be started, before anything is begun.
+
+    ``instead`` is what the user can do without one.
+    """
+    if credential() is None:
+        raise no_credential(instead)
+    cli_path()
+
+
+def no_credential(instead: str = "use `--engine trace`") -> AgentUnavailable:
+    return AgentUnavailable(
+        "no credential for the agent is set\n"
+        f"set ANTHROPIC_API_KEY, ANTHROPIC_AUTH_TOKEN or CLAUDE_CODE_OAUTH_TOKEN, or {instead}"
+    )
+
+
 def cli_path() -> Path:
     """The CLI in the SDK's wheel: one that is installed elsewhere may not know the options that confine it.
 
-    Raises AgentUnavailable where it is missing.
+    Raises AgentUnavailable if it is missing.
     """
     spec = importlib.util.find_spec("claude_agent_sdk")
     for location in (spec.submodule_search_locations or ()) if spec else ():
@@ -47,7 +89,7 @@ def cli_path() -> Path:
 
 
 def cli_version() -> str | None:
-    """What the bundled CLI says it is, read from beside it; None where there is none."""
+    """The bundled CLI's version, from the file beside it; None if there is no CLI."""
     try:
         cli = cli_path()
     except AgentUnavailable:
@@ -92,9 +134,9 @@ def _secrets() -> list[str]:
 
 
 class PrivatePlace:
-    """The folder that a run's agents have to themselves. Keep it: the conversations that can be gone on with are in it.
+    """The private folder of a run's agents. It holds the conversations that can be resumed.
 
-    ``folder`` must be the same path when a conversation is resumed: the CLI files them by where they were held.
+    ``folder`` must be the same path when a conversation is resumed: the CLI stores them by their path.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -106,7 +148,7 @@ class PrivatePlace:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def environment(self, retries: int) -> dict[str, str]:
-        """The variables that lmp sets; of the others only those of `launcher.ALLOWED` arrive."""
+        """The variables that lmp sets; of the others only those of `launcher.ALLOWED` reach the process."""
         return {
             "HOME": str(self.home),
             "CLAUDE_CONFIG_DIR": str(self.config),
@@ -130,11 +172,11 @@ class PrivatePlace:
         return path
 
     def holds(self, session: str) -> bool:
-        """Whether the CLI can go on with this conversation."""
+        """Whether the CLI can resume this conversation."""
         return any(path.stem == session for path in self.config.glob("projects/*/*.jsonl"))
 
     def scrub(self) -> None:
-        """Takes secrets out of what the CLI wrote: some of its settings keep the end of the key."""
+        """Remove secrets from files of the CLI: some of its settings keep the end of the key."""
         for path in (path for root in (self.config, self.home) for path in root.rglob("*")):
             if path.is_file() and not path.is_symlink():
                 text = path.read_text(errors="surrogateescape")

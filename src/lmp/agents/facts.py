@@ -1,19 +1,20 @@
-"""What a prompt says of a class: its source, what it is constructed from, and how it will be executed.
+"""The facts of a class for its prompt: its source, its constructor's arguments, and how it will be executed.
 
-Read from the sources here; what only execution can tell (`Executed`) is put in by ``pipeline.described``. Never what
-was counted: an answer must come from reading.
+`read_facts` reads the sources; ``execution`` makes `Executed`. Counted numbers are never part of it: an answer must
+come from reading.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
+from lmp.records import ModuleAnalysis
 from lmp.source.constructed import constructed_classes
 from lmp.source.lines import FunctionSource, called_functions, forward_lines
 from lmp.source.locate import ClassSource
-from lmp.source.quoting import Place, config_names, constructors, escaped, numbered
+from lmp.source.quoting import SourceRange, config_names, constructors, escaped, numbered
 from lmp.source.trees import Trees
 
 MOST_LINES = 250
@@ -25,7 +26,7 @@ Located = tuple[str, int]
 
 @dataclass(frozen=True)
 class CallAt:
-    """How a class is called at one verification point. Calls that are alike are one."""
+    """A call of the class at one verification point; equal calls are one."""
 
     number: int
     """Of the point, from 1."""
@@ -40,33 +41,37 @@ class CallAt:
 
 @dataclass(frozen=True)
 class Executed:
-    """What running the class at the verification points shows."""
+    """What execution at the verification points shows of the class."""
 
     calls: tuple[CallAt, ...]
     instance: tuple[str, ...]
     """What ``self`` holds at the class's own values: plain attributes, own parameters, modules with their arguments."""
     ran: Mapping[Located, frozenset[int]]
-    """Lines of this class's own work -> the points that they ran at; those of modules it calls are not in it."""
+    """Line of this class's own work -> the points at which it ran. Lines of modules that it calls are not included."""
     points: int
-    """At how many the class was called."""
+    """Number of points at which the class was called."""
     functions: tuple[FunctionSource, ...]
     """Plain functions that ran, of any file of the tree."""
     called: tuple[str, ...]
     """Classes of the modules that it called."""
     asked: tuple[FunctionSource, ...] = ()
-    """Functions that those called, and that ran no operator: what they answer may decide on the path."""
+    """Functions without operators that the others called: their results may decide which path is taken."""
 
 
 @dataclass(frozen=True)
 class Callee:
-    """A class that is called, as far as a reference needs to know it."""
+    """A called class, with what a reference to it needs."""
 
     class_path: str
     parameters: Mapping[str, str]
     takes: Mapping[str, Sequence[str]] = field(default_factory=dict)
     assumptions: Sequence[str] = ()
     missing: str = ""
-    """Why there is nothing to say of it: it has no analysis yet."""
+    """Why nothing is known: it has no analysis."""
+
+    @classmethod
+    def of(cls, analysis: ModuleAnalysis) -> Self:
+        return cls(analysis.class_name, analysis.parameters, analysis.interface, analysis.assumptions)
 
     def __str__(self) -> str:
         if self.missing:
@@ -81,26 +86,26 @@ class Callee:
 
 @dataclass(frozen=True)
 class Facts:
-    """A class, as a prompt describes it."""
+    """Everything that a prompt says of a class."""
 
     source: ClassSource
     forward: FunctionSource
     functions: tuple[FunctionSource, ...]
     """Plain functions that forward() may call, those that ran first."""
-    constructors: tuple[Place, ...]
+    constructors: tuple[SourceRange, ...]
     config: Mapping[str, Any] = field(default_factory=dict)
-    """Plain values of the config that it is analysed at."""
+    """Plain values of the config at which it is analysed."""
     origin: str = ""
-    """Which config that is."""
+    """Origin of that config."""
     setting: str = ""
-    """Dtype and attention implementation that it is executed with."""
+    """Dtype and attention implementation of its execution."""
     executed: Executed | None = None
     why_not: str = ""
-    """Why it is not executed here; then its analysis is stored as unverified."""
+    """Why it is not executed here; its analysis is stored as unverified then."""
     callees: tuple[Callee, ...] = ()
 
     def ran(self, function: FunctionSource, first: int, last: int) -> str:
-        """At which points a statement ran, in words; empty where nothing was executed."""
+        """The points at which a statement ran, in words; empty if that is all of them, or nothing was executed."""
         if self.executed is None:
             return ""
         lines = ((function.file, line) for line in range(first, last + 1))
@@ -113,7 +118,7 @@ class Facts:
 
 
 def read_facts(source: ClassSource, trees: Trees, executed: Executed | None = None, **more: Any) -> Facts:
-    """The facts that the sources tell, with what was executed put in. ``more`` are fields of `Facts`."""
+    """The facts that are read from the sources, with those of execution. ``more`` are fields of `Facts`."""
     found = called_functions(source, trees)
     functions = list(executed.functions) if executed is not None else []
     there = {(function.path.resolve(), function.lines) for function in functions}
@@ -124,7 +129,7 @@ def read_facts(source: ClassSource, trees: Trees, executed: Executed | None = No
 
 
 def called_classes(source: ClassSource, trees: Trees, executed: Executed | None) -> list[str]:
-    """Classes that a reference may be to: those that were called, then those that the constructor names."""
+    """Classes that references may name: those that were called, then those that the constructor names."""
     called = executed.called if executed is not None else ()
     return list(dict.fromkeys([*called, *constructed_classes(source, trees)]))
 
@@ -157,7 +162,7 @@ def constructor_text(facts: Facts) -> str:
     return "\n\n".join([*parts, config_text(facts, [*facts.constructors, *_places(facts)])])
 
 
-def config_text(facts: Facts, places: list[Place]) -> str:
+def config_text(facts: Facts, places: list[SourceRange]) -> str:
     """The config's values that the given source reads, one a line."""
     names = [name for name in config_names(places) if name in facts.config]
     if not names:
@@ -182,7 +187,7 @@ def statements_of(function: FunctionSource, facts: Facts | None = None) -> str:
 
 
 def execution_text(facts: Facts) -> str:
-    """How the judge will call the class, or why it will not."""
+    """How the judge will call the class, or why it cannot."""
     if facts.executed is None:
         why = escaped(facts.why_not) or "nothing is known about it"
         return f"It cannot be executed here: {why}\nSo nothing is compared with execution. Be all the more careful."
@@ -191,7 +196,7 @@ def execution_text(facts: Facts) -> str:
         *[f"- {x}" for x in facts.executed.instance],
     ]
     parts.append(
-        "\nThe points that formulas are compared at, and what forward() is given at each. A hand-in is compared at "
+        "\nThe points that formulas are compared at, and what forward() is given at each. A submission is compared at "
         "other sizes as well, which are drawn for it: formulas must hold for all."
     )
     for call in facts.executed.calls:
@@ -203,7 +208,7 @@ def execution_text(facts: Facts) -> str:
 
 
 def _changed(facts: Facts, call: CallAt) -> str:
-    """The values that differ at a point: those of the config that the class reads, and whatever is not the config's."""
+    """The values that differ at a point: config values that the class reads, and all others."""
     read = set(config_names([*facts.constructors, *_places(facts)]))
     shown = [
         f"{name}={value}"
@@ -218,24 +223,24 @@ def callees_text(callees: Sequence[Callee]) -> str:
 
 
 def _did_run(facts: Facts, function: FunctionSource) -> bool:
-    """Whether a function is to be quoted: it ran, or nothing is known of what runs."""
+    """Whether a function is quoted: it ran, or nothing was executed."""
     return facts.executed is None or function in facts.executed.functions
 
 
-def _places(facts: Facts) -> list[Place]:
+def _places(facts: Facts) -> list[SourceRange]:
     functions = [facts.forward, *(f for f in facts.functions if _did_run(facts, f))]
-    return [Place(f.qualname, f.tree or facts.source.forward_tree, f.path, f.lines) for f in functions]
+    return [SourceRange(f.qualname, f.tree or facts.source.forward_tree, f.path, f.lines) for f in functions]
 
 
 def _quoted(function: FunctionSource) -> str:
     assert function.tree is not None
     return _block(
         f"`{function.qualname}`: {function.file}",
-        Place(function.qualname, function.tree, function.path, function.lines),
+        SourceRange(function.qualname, function.tree, function.path, function.lines),
     )
 
 
-def _block(title: str, place: Place) -> str:
+def _block(title: str, place: SourceRange) -> str:
     first, last = place.lines
     shown = min(last, first + MOST_LINES - 1)
     more = f"\n… up to line {last}: read_source shows the rest" if shown < last else ""

@@ -1,6 +1,6 @@
-"""What the agent may read: files below the roots, looked at with Read, Grep and Glob, and nothing else.
+"""The guard: an agent may read files below the roots with Read, Grep and Glob, and nothing else.
 
-The CLI's own permissions say the same; this is asked first, so that either alone would hold.
+The CLI's permissions enforce the same. The guard is asked first, and each of the two is sufficient.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _KNOWN = {
     },
     "Glob": {"pattern", "path"},
 }
-"""The inputs that are understood here. A tool that learns another one is refused it until it is judged."""
+"""The inputs that the guard understands. It refuses all others, as a newer CLI may have."""
 
 _UP = re.compile(r"(?:^|[/\\{,])\.\.(?:$|[/\\},])")
 
 
 class Guard:
-    """Says why a tool call is refused, or nothing where it may go on."""
+    """Decides on each tool call."""
 
     def __init__(self, roots: Sequence[Path], tools: Collection[str]) -> None:
         """``tools`` are the names of lmp's own tools, without the prefix that the CLI gives them."""
@@ -36,7 +36,7 @@ class Guard:
         self._tools = {MCP_PREFIX + name for name in tools}
 
     def refusal(self, tool: str, given: dict[str, Any], cwd: str) -> str | None:
-        """Why ``tool`` may not be called with ``given``; None where it may. Raises nothing for any input of a model."""
+        """Why ``tool`` may not be called with ``given``; None if it may. Raises nothing, whatever a model sends."""
         if tool in self._tools:
             return None
         if tool not in FILE_TOOLS:
@@ -55,7 +55,7 @@ class Guard:
             return f"the path must be the text of a path below {self._folders()}"
         try:
             real = Path(cwd, path).resolve()
-        except (OSError, RuntimeError, ValueError):  # a loop of links, or a name that no file can have
+        except (OSError, RuntimeError, ValueError):  # a loop of links, or an invalid file name
             return f"this path cannot be resolved; give one below {self._folders()}"
         if any(real.is_relative_to(root) for root in self.roots):
             return None

@@ -1,4 +1,4 @@
-"""What the agents of one command cost together, over parallel tasks and over resumes: one cap for all."""
+"""The cost of one command's agents together, over parallel tasks and over resumes: one cap for all."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from lmp.errors import CapReached, InvalidAnalysis
 from lmp.store.files import storage_errors, write_whole
 
 SMALLEST = 0.01
-"""Dollars: with less than this a task could not even be begun."""
+"""Dollars of the smallest share: a task could not even start with less."""
 
 
 @dataclass(frozen=True)
 class Share:
-    """What one task may use. None means no limit."""
+    """The part of the caps that one task may use. None means no limit."""
 
     usd: float | None
     turns: int | None
@@ -31,7 +31,7 @@ class _Session(BaseModel):
 
 
 class _Aside(BaseModel):
-    """A share that is granted and not settled."""
+    """A granted share that is not settled."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -49,18 +49,17 @@ class _Book(BaseModel):
 
 
 class Ledger:
-    """A book of ``path``, which is gone on with when it is there, and is written whole at every change.
+    """The ledger in the file ``path``, continued if it exists, and written whole at every change.
 
-    ``grant`` sets a share aside, ``settle`` turns it into what was really used. A share that was never settled, because
-    the command or the CLI was killed, stays set aside: the CLI does not know later what was spent before, so it counts
-    as if all of it was. A task whose share was too small is given another one. ``cap_usd`` and ``cap_turns`` None mean
-    no limit. One process at a time.
+    ``grant`` reserves a share, ``settle`` replaces it by the real cost. A share that was never settled, because the
+    command or the CLI was killed, counts as spent: the CLI does not know its cost later. A task whose share was too
+    small gets another one. ``cap_usd`` and ``cap_turns`` None mean no limit. One process at a time.
     """
 
     def __init__(self, path: Path, cap_usd: float | None = None, cap_turns: int | None = None) -> None:
         self.path, self.cap_usd, self.cap_turns = path, cap_usd, cap_turns
         self._book = _read(path)
-        # whoever was granted these is gone
+        # The processes with these shares are gone.
         self._book.unknown += self._book.granted.values()
         self._book.granted = {}
 
@@ -79,20 +78,20 @@ class Ledger:
 
     @property
     def left(self) -> float | None:
-        """Dollars that are not spent; part of them can be set aside. None where there is no cap."""
+        """Dollars that are not spent; some of them may be reserved. None if there is no cap."""
         return None if self.cap_usd is None else max(0.0, self.cap_usd - self.spent)
 
     @property
     def unknown(self) -> list[tuple[str, float | None]]:
-        """Tasks whose cost never became known, and what they can have spent at most; None where nothing limited it."""
+        """Tasks of unknown cost, with the most that they can have spent; None if nothing limited it."""
         return [(share.task, share.usd) for share in self._book.unknown]
 
     def grant(self, name: str, running_or_waiting: int = 1) -> Share:
-        """A share for the task ``name``: what is free, divided by the tasks that have need of it, this one included.
+        """Reserve a share for the task ``name``: what is free, divided by the number of unfinished tasks.
 
-        Raises CapReached where nothing is left.
+        Raises CapReached if nothing is left.
         """
-        self._lose_sight_of(name)
+        self._mark_unknown(name)
         aside = [*self._book.granted.values(), *self._book.unknown]
         among = max(1, running_or_waiting)
         usd, turns = None, None
@@ -102,7 +101,7 @@ class Ledger:
             free = self.cap_turns - self.turns - sum(share.turns or 0 for share in aside)
             turns = min(max(1, free // among), free)
         if usd is not None and usd < SMALLEST:
-            raise CapReached(f"{self.state()}: nothing is left for {name}\ngo on with a higher `--max-budget-usd`")
+            raise CapReached(f"{self.state()}: nothing is left for {name}\ncontinue with a higher `--max-budget-usd`")
         if turns is not None and turns < 1:
             raise CapReached(f"all {self.cap_turns} turns are used or set aside: none is left for {name}")
         self._book.granted[name] = _Aside(task=name, usd=usd, turns=turns)
@@ -110,10 +109,10 @@ class Ledger:
         return Share(usd, turns)
 
     def settle(self, name: str, session: str | None, cost_usd: float | None, turns: int = 0) -> None:
-        """Books what ``name`` used, and frees the rest of its share.
+        """Book the cost of ``name``, and free the rest of its share.
 
         ``cost_usd`` is of the whole ``session``, resumes included, so only its difference is added; ``turns`` are those
-        since the last time. A cost of None is not known: the share stays set aside.
+        since the last call. A cost of None is not known: the share stays reserved.
         """
         if session is not None and cost_usd is not None:
             booked = self._book.sessions.setdefault(session, _Session(task=name))
@@ -121,16 +120,16 @@ class Ledger:
             booked.usd = max(booked.usd, cost_usd)
             self._book.granted.pop(name, None)
         else:
-            self._lose_sight_of(name)
+            self._mark_unknown(name)
         self._write()
 
     def release(self, name: str) -> None:
-        """Frees the share of a task that certainly used nothing: the service was never asked."""
+        """Free the share of a task that spent nothing, as the service was never asked."""
         if self._book.granted.pop(name, None) is not None:
             self._write()
 
     def state(self) -> str:
-        """One line for who reads it."""
+        """The state in one line, for people."""
         unknown = [share.usd for share in self._book.unknown]
         known = f"${self.spent:.2f}" + ("" if self.cap_usd is None else f" of ${self.cap_usd:.2f}") + " spent"
         if not unknown:
@@ -138,7 +137,7 @@ class Ledger:
         most = f"at most ${sum(usd or 0.0 for usd in unknown):.2f}" if None not in unknown else "no limit was set"
         return f"{known}, {len(unknown)} of unknown cost ({most})"
 
-    def _lose_sight_of(self, name: str) -> None:
+    def _mark_unknown(self, name: str) -> None:
         share = self._book.granted.pop(name, None)
         if share is not None:
             self._book.unknown.append(share)

@@ -1,6 +1,6 @@
-"""Stage 3, the narrator: it reads a report that was composed without an agent, and the code, and says what matters.
+"""Stage 3, the narrator: an agent that writes a narrative into a report, from the report and the code.
 
-Nothing of reports is known here. What it writes is held against a report by ``review``, which is given.
+This file knows nothing about reports: ``review`` checks a narrative, and is passed in.
 """
 
 from __future__ import annotations
@@ -14,15 +14,12 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, SkipValidation, ValidationError
 
+from lmp.agents.attempts import Attempts, Check, findings_text
 from lmp.agents.base import NARRATOR, Agent, Answer, Tool
-from lmp.agents.findings import findings_text
-from lmp.agents.handins import Check, HandIns
-from lmp.agents.prompts import fill
-from lmp.agents.reading import MOST_LINES, Arguments, tool
+from lmp.agents.prompts import Prompt, fill
 from lmp.agents.run import Run
-from lmp.agents.stage import Stage, Talk
-from lmp.agents.told import Told
-from lmp.agents.tools import Submit, read_json
+from lmp.agents.stage import Brief, Stage
+from lmp.agents.tools import MOST_LINES, Arguments, Submit, read_json, tool
 from lmp.errors import NotFound, Refused
 from lmp.records import GateFinding, Narration, Narrative
 from lmp.source.quoting import escaped
@@ -30,18 +27,18 @@ from lmp.store.files import storage_errors, write_whole
 
 WRITE = "write_narrative"
 SUBMIT = "submit_narrative"
-MOST_TOLD = 240_000
+MOST_SENT = 240_000
 """Characters of a report in the first message; `read_report` gives the rest."""
 DRAFT, FINDINGS, ACCEPTED = "draft.json", "findings.json", "narrative.json"
-"""In the run's folder: what was refused last, why, and what was accepted."""
+"""Files in the run's folder: the last refused narrative, its findings, the accepted narrative."""
 
 Review = Callable[[Narrative], Sequence[GateFinding]]
-"""What is wrong with a narrative. Called in a thread, one at a time."""
+"""Findings about a narrative. Called in a thread, one at a time."""
 
 
 @dataclass(frozen=True)
 class Takes:
-    """What a report has a place for."""
+    """The parts of a narrative that a report has a place for."""
 
     insights: Sequence[str] = ()
     """Components."""
@@ -65,21 +62,21 @@ class Takes:
 
 @dataclass(frozen=True)
 class Assignment:
-    """The report that is told of."""
+    """The report that gets a narrative."""
 
     name: str
     report: str
-    """As it is composed without an agent, in markdown."""
+    """The report without a narrative, in markdown."""
     takes: Takes
     places: Sequence[tuple[str, Path]]
-    """First part of a place, empty where there is none that says so, and the folder that the rest is relative to."""
+    """First part of a place in code, which may be empty, and the folder to which the rest is relative."""
     roots: Sequence[Path]
     """Folders that Read, Grep and Glob may look into."""
 
 
 @dataclass(frozen=True)
-class Held:
-    """A narrative that was held against the report."""
+class NarrativeVerdict:
+    """The answer to a submission: a narrative without findings, or findings."""
 
     narrative: Narrative | None
     findings: tuple[GateFinding, ...] = ()
@@ -91,36 +88,36 @@ class Held:
     @property
     def summary(self) -> str:
         assert self.narrative is not None
-        told = self.narrative
+        narrative = self.narrative
         counts = {
-            "summary": len(told.tldr),
-            "insights": sum(map(len, told.insights.values())),
-            "pitfalls": len(told.pitfalls),
-            "deep dive": sum(map(len, told.deep_dive.values())),
-            "open questions": len(told.open_questions),
+            "summary": len(narrative.tldr),
+            "insights": sum(map(len, narrative.insights.values())),
+            "pitfalls": len(narrative.pitfalls),
+            "deep dive": sum(map(len, narrative.deep_dive.values())),
+            "open questions": len(narrative.open_questions),
         }
         return "texts: " + ", ".join(f"{what} {count}" for what, count in counts.items() if count)
 
 
-def held(handed_in: Any, review: Review) -> Held:
-    """What is handed in, by its form and by the review."""
+def check_narrative(submitted: Any, review: Review) -> NarrativeVerdict:
+    """Check the form of a submission, then review it."""
     try:
-        narrative = Narrative.model_validate(handed_in)
+        narrative = Narrative.model_validate(submitted)
     except ValidationError as error:
-        return Held(None, tuple(_of_form(error)))
+        return NarrativeVerdict(None, tuple(_form_findings(error)))
     findings = tuple(review(narrative))
-    return Held(None, findings) if findings else Held(narrative)
+    return NarrativeVerdict(None, findings) if findings else NarrativeVerdict(narrative)
 
 
-def _of_form(error: ValidationError) -> Sequence[GateFinding]:
+def _form_findings(error: ValidationError) -> Sequence[GateFinding]:
     where = [(".".join(map(str, problem["loc"])) or "the narrative", problem["msg"]) for problem in error.errors()[:20]]
     return [GateFinding(rule="schema", message=f"{place}: {what}") for place, what in where]
 
 
-# --- what it is told, and its tools ----------------------------------------------------------------------------------
+# --- prompt and tools ------------------------------------------------------------------------------------------------
 
 
-def narrator_prompt(assignment: Assignment) -> Told:
+def narrator_prompt(assignment: Assignment) -> Prompt:
     lines = assignment.report.splitlines()
     shown = _most_lines(lines)
     left = len(lines) - shown
@@ -131,7 +128,7 @@ def narrator_prompt(assignment: Assignment) -> Told:
         f"- {f'`{escaped(label)}/…`' if label else 'anything else'}: below {escaped(str(folder))}"
         for label, folder in assignment.places
     ]
-    prompt = fill(
+    message = fill(
         WRITE,
         {
             "name": escaped(assignment.name),
@@ -141,12 +138,12 @@ def narrator_prompt(assignment: Assignment) -> Told:
             "report": report,
         },
     )
-    return Told(fill(f"{WRITE}.system", {}), prompt)
+    return Prompt(fill(f"{WRITE}.system", {}), message)
 
 
 def _most_lines(lines: Sequence[str]) -> int:
-    """How many lines the first message holds."""
-    room = MOST_TOLD
+    """Number of lines that the first message holds."""
+    room = MOST_SENT
     for number, line in enumerate(lines):
         room -= len(line) + 1
         if room < 0:
@@ -155,21 +152,21 @@ def _most_lines(lines: Sequence[str]) -> int:
 
 
 def numbered_lines(lines: Sequence[str], first: int, last: int) -> str:
-    """Lines of a text with their numbers: so no line of it can end the block that it stands in."""
+    """Lines of a text with their numbers, so that no line of it can end its block."""
     width = len(str(len(lines)))
     chosen = range(first, min(last, len(lines)) + 1)
     return "\n".join(f"{number:>{width}}  {escaped(lines[number - 1])}".rstrip() for number in chosen)
 
 
-# The schema is told; `held` validates, as its findings say more than a validation error.
+# The schema is sent to the agent; `check_narrative` validates, as its findings say more than a validation error.
 NarrativeGiven = Annotated[SkipValidation[Narrative], BeforeValidator(read_json)]
 
 
-class GiveNarrative(Arguments):
+class NarrativeArguments(Arguments):
     narrative: NarrativeGiven = Field(description="all that is to be written into the report")
 
 
-class ReadReport(Arguments):
+class ReportArguments(Arguments):
     first: int = Field(1, ge=1, description="first line")
     last: int | None = Field(None, ge=1, description=f"last line; at most {MOST_LINES} lines are shown at once")
 
@@ -178,31 +175,31 @@ def narrator_tools(report: str, check: Check, submit: Submit) -> list[Tool]:
     """The tools of the narrator, beside Read, Grep and Glob."""
     lines = report.splitlines()
 
-    async def read(given: ReadReport) -> str:
+    async def read(given: ReportArguments) -> str:
         last = min(given.last or len(lines), given.first + MOST_LINES - 1)
         return numbered_lines(lines, given.first, last) or f"the report has {len(lines)} lines"
 
-    async def checked(given: GiveNarrative) -> Answer:
-        judged = await check(given.narrative)
-        if judged.accepted:
-            return Answer(f"This would be accepted: {judged.summary}. Hand it in with {SUBMIT}.")
-        return Answer(findings_text(judged.findings) + "\n\nNothing was handed in by this.", refused=True)
+    async def checked(given: NarrativeArguments) -> Answer:
+        verdict = await check(given.narrative)
+        if verdict.accepted:
+            return Answer(f"This would be accepted: {verdict.summary}. Submit it with {SUBMIT}.")
+        return Answer(findings_text(verdict.findings) + "\n\nThis submitted nothing.", refused=True)
 
-    async def submitted(given: GiveNarrative) -> Answer:
+    async def submitted(given: NarrativeArguments) -> Answer:
         return await submit(given.narrative)
 
     return [
-        tool("read_report", "Numbered lines of the report as it is without your narrative.", ReadReport, read),
+        tool("read_report", "Numbered lines of the report as it is without your narrative.", ReportArguments, read),
         tool(
             "check_narrative",
-            "Reviews the report with your narrative in it, and says what is found. Does not hand in.",
-            GiveNarrative,
+            "Reviews the report with your narrative in it, and says what is found. Does not submit.",
+            NarrativeArguments,
             checked,
         ),
         tool(
             SUBMIT,
-            "Hands in the narrative. The report with it is reviewed; what is refused comes back with what to correct.",
-            GiveNarrative,
+            "Submits the narrative. The report with it is reviewed; a refused one comes back with what to correct.",
+            NarrativeArguments,
             submitted,
         ),
     ]
@@ -212,37 +209,36 @@ def narrator_tools(report: str, check: Check, submit: Submit) -> list[Tool]:
 
 
 async def narrate(run: Run, agent: Agent, assignment: Assignment, review: Review) -> Narration:
-    """A narrative that the review finds nothing in. Raises what `Stage.through` does.
+    """A narrative without findings. Raises what `Stage.through` does.
 
-    What was accepted is kept in the run's folder: it was paid for, whatever becomes of the report.
+    It is stored in the run's folder as soon as it is accepted, as it was paid for.
     """
 
-    async def check(handed_in: Any) -> Held:
+    async def check(submitted: Any) -> NarrativeVerdict:
         async with run.executing:
-            return await asyncio.to_thread(held, handed_in, review)
+            return await asyncio.to_thread(check_narrative, submitted, review)
 
-    hand_ins = HandIns(
+    attempts = Attempts(
         name=assignment.name,
         check=check,
-        keep=lambda handed_in, findings: _keep(run.folder, handed_in, findings),
-        shown=findings_text,
+        keep=lambda submitted, findings: _keep(run.folder, submitted, findings),
         most=run.state.limits.max_rounds,
         tool=SUBMIT,
         or_else="",
         instead="leave out --narrate",
     )
-    told = narrator_prompt(assignment)
-    tools = narrator_tools(assignment.report, check, hand_ins.submit)
-    talk = Talk(assignment.name, NARRATOR, told.system, told.prompt, tools, assignment.roots, _nothing_to_wait_for)
+    tools = narrator_tools(assignment.report, check, attempts.submit)
+    prompt = narrator_prompt(assignment)
+    brief = Brief(assignment.name, NARRATOR, prompt, tools, assignment.roots, _nothing_to_wait_for)
     try:
-        provenance = await Stage(run, agent, talk, hand_ins).through()
+        provenance = await Stage(run, agent, brief, attempts).through()
     except (Refused, NotFound):
         run.close(assignment.name, NARRATOR)
         raise
-    accepted = hand_ins.accepted
-    assert isinstance(accepted, Held)
+    accepted = attempts.accepted
+    assert isinstance(accepted, NarrativeVerdict)
     assert accepted.narrative is not None
-    # The report is the same wherever and whenever this was done.
+    # The report does not depend on when and where this was done.
     provenance = provenance.model_copy(update={"run": None, "seconds": None})
     narration = Narration(narrative=accepted.narrative, provenance=provenance)
     _write(run.folder / ACCEPTED, narration.model_dump_json(indent=2))
@@ -251,15 +247,15 @@ async def narrate(run: Run, agent: Agent, assignment: Assignment, review: Review
 
 
 def accepted_before(run: Run) -> Narration | None:
-    """What was accepted in a run that is gone on with, as the report could not be written then."""
+    """The narrative that an interrupted run accepted before its report was written; None if there is none."""
     file = run.folder / ACCEPTED
     with storage_errors(file):
         return Narration.model_validate_json(file.read_bytes()) if file.is_file() else None
 
 
-def _keep(folder: Path, handed_in: Any, findings: Sequence[GateFinding]) -> str:
-    # In ASCII: what an agent handed in may hold what is no Unicode.
-    _write(folder / DRAFT, json.dumps(handed_in, indent=2, default=str))
+def _keep(folder: Path, submitted: Any, findings: Sequence[GateFinding]) -> str:
+    # In ASCII: a submission may hold half a surrogate pair.
+    _write(folder / DRAFT, json.dumps(submitted, indent=2, default=str))
     _write(folder / FINDINGS, json.dumps([one.model_dump(exclude_none=True) for one in findings], indent=2))
     return str(folder / DRAFT)
 

@@ -1,6 +1,6 @@
-"""One command's agents: what they share, and what is kept so that the command can be gone on with.
+"""One command's agents: what they share, and what is stored so that the command can be resumed.
 
-RESULTS/.runs/<id>/run.json           what was asked, what is done, conversations that are open
+RESULTS/.runs/<id>/run.json           request, classes that are done, open conversations
 RESULTS/.runs/<id>/transcript.jsonl   every step, from the first second
 RESULTS/.runs/<id>/ledger.json        what was spent
 RESULTS/.runs/<id>/client/            the client's own folder, removed when the command is done
@@ -33,7 +33,7 @@ LOCK = ".lock"
 
 
 class Limits(BaseModel):
-    """What all agents of one command together may use."""
+    """Limits of all agents of one command together."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -54,46 +54,46 @@ class State(BaseModel):
     schema_version: Literal[1] = 1
     command: Literal["analyze-module", "expand", "report"]
     classes: list[str]
-    """Those that were asked for; of a report its name alone."""
+    """The requested classes; of a report its name alone."""
     options: dict[str, Any]
-    """The command's options, as `lmp.pipeline.module.Options` takes them; paths are absolute."""
+    """The command's options, as `lmp.analyze.session.Options` has them; paths are absolute."""
     limits: Limits
     report: dict[str, Any] | None = Field(default=None, description="what `lmp report` was asked, beside the options")
     started: str
     status: Literal["running", "done", "interrupted", "failed"] = "running"
     done: list[str] = []
-    """Classes whose analysis was made and stored in this run."""
+    """Classes whose analysis was stored in this run."""
     open: dict[str, str] = Field(default={}, description="conversations not brought to an end -> their session")
 
 
 @dataclass
 class Run:
-    """What the agents of one command share: one ledger, one transcript, one number of processes."""
+    """The state that the agents of one command share: ledger, transcript, number of processes."""
 
     folder: Path
     state: State
     on_event: Callable[[Event], None] = lambda event: None
 
     def __post_init__(self) -> None:
-        self._lock = _locked(self.folder)
+        self._held = _lock(self.folder)
         limits = self.state.limits
         self.transcript = Transcript(self.folder / "transcript.jsonl")
         self.ledger = Ledger(self.folder / "ledger.json", limits.max_budget_usd, limits.max_turns)
         self.slots = asyncio.Semaphore(limits.concurrency)
         self.executing = asyncio.Lock()
-        """Held while torch executes: it has one thread at a time."""
+        """Held while torch executes, which one thread does at a time."""
         self.at_work: list[str] = []
         """Classes with an agent at work."""
         self.unfinished = 1
-        """Tasks that what is left in the ledger has to do for."""
+        """Tasks among which the ledger divides what is left."""
         self.turns = 0
-        """Answers of the model that were seen in this command."""
+        """Answers of the model in this command."""
         self.denials = 0
         self.models: list[str] = []
 
     @contextmanager
     def working(self, name: str) -> Iterator[None]:
-        """While an agent works on a class."""
+        """Note that an agent works on a class while the block runs."""
         self.at_work.append(name)
         try:
             yield
@@ -114,11 +114,11 @@ class Run:
         return f"lmp resume {self.id} --results {results}"
 
     def event(self, name: str, stage: str, event: Event) -> None:
-        """Into the transcript, then to who watches."""
+        """Write an event into the transcript, then pass it to ``on_event``."""
         self.transcript.write(event, name, stage)
         self._count(event)
         if event.get("event") == "started" and event.get("session"):
-            self.state.open[conversation(name, stage)] = str(event["session"])
+            self.state.open[conversation_key(name, stage)] = str(event["session"])
             self.save()
         self.on_event({"class": name, "stage": stage, **event})
 
@@ -131,16 +131,16 @@ class Run:
                 self.denials += 1
 
     def session(self, name: str, stage: str) -> str | None:
-        """The conversation about a class that was begun and not brought to an end."""
-        return self.state.open.get(conversation(name, stage))
+        """The unfinished conversation about a class; None if there is none."""
+        return self.state.open.get(conversation_key(name, stage))
 
     def close(self, name: str, stage: str) -> None:
-        """A conversation has come to its end: it is not gone on with."""
-        if self.state.open.pop(conversation(name, stage), None) is not None:
+        """Note that a conversation has ended and is not to be resumed."""
+        if self.state.open.pop(conversation_key(name, stage), None) is not None:
             self.save()
 
-    def made(self, name: str) -> None:
-        """The analysis of a class is stored."""
+    def mark_done(self, name: str) -> None:
+        """Note that the analysis of a class is stored."""
         if name not in self.state.done:
             self.state.done.append(name)
         self.save()
@@ -149,7 +149,7 @@ class Run:
         self.state.status = status
         self.save()
         self.transcript.close()
-        self._lock.release()
+        self._held.release()
         if status == "done":
             shutil.rmtree(self.client_folder, ignore_errors=True)
 
@@ -159,8 +159,8 @@ class Run:
             write_whole(file, self.state.model_dump_json(indent=2) + "\n")
 
 
-def _locked(folder: Path) -> FileLock:
-    """Held while the run is at work. Raises UsageError where another process holds it."""
+def _lock(folder: Path) -> FileLock:
+    """Lock a run while it is at work. Raises UsageError if another process holds the lock."""
     lock = FileLock(folder / LOCK)
     try:
         lock.acquire(timeout=0)
@@ -173,14 +173,14 @@ def _locked(folder: Path) -> FileLock:
 
 def _is_at_work(folder: Path) -> bool:
     try:
-        _locked(folder).release()
+        _lock(folder).release()
     except UsageError:
         return True
     return False
 
 
-def conversation(name: str, stage: str) -> str:
-    """What a conversation goes by, in the state and in the ledger."""
+def conversation_key(name: str, stage: str) -> str:
+    """The key of a conversation in the state and in the ledger."""
     return f"{stage} {name}"
 
 
@@ -195,11 +195,8 @@ def begin(results: Path, state: State) -> Run:
     return run
 
 
-def go_on(results: Path, name: str | None, changed: dict[str, Any]) -> Run:
-    """A run that was begun: the one of this name, or the last that is not done; with these limits changed.
-
-    Raises UsageError.
-    """
+def reopen(results: Path, name: str | None, changed: dict[str, Any]) -> Run:
+    """The run of this name, or the last one that is not done, with ``changed`` limits. Raises UsageError."""
     folder = find_run(results, name)
     file = folder / STATE
     try:
@@ -212,7 +209,7 @@ def go_on(results: Path, name: str | None, changed: dict[str, Any]) -> Run:
 
 
 def _is_done(folder: Path) -> bool:
-    """What cannot be read as a run is not: going on with it says so."""
+    """False for a file that cannot be read as a run: resuming it reports that."""
     try:
         return State.model_validate_json((folder / STATE).read_bytes()).status == "done"
     except (OSError, ValidationError):
@@ -231,4 +228,4 @@ def find_run(results: Path, name: str | None) -> Path:
     for folder in reversed(there):
         if not _is_done(folder) and not _is_at_work(folder):
             return folder
-    raise UsageError(f"there is nothing to go on with in {runs}\ngive the folder of the results with --results")
+    raise UsageError(f"there is no run to resume in {runs}\ngive the folder of the results with --results")

@@ -1,4 +1,4 @@
-"""What was said and done, one JSON line an event, in the file from the moment it happened."""
+"""The transcript of a run: one JSON line per event, written as it happens."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from lmp.source.quoting import escaped
 from lmp.store.files import storage_errors
 
 MAX_TEXT = 200_000
-"""Characters of one text in the transcript; what is left out of a longer one is said in its place."""
+"""Characters of one text in the transcript; a longer one is cut, with a note."""
 
 
 def shown(text: str) -> str:
-    """``text`` as a terminal may show it; newlines stay."""
+    """``text`` without what a terminal would obey; newlines stay."""
     return escaped(text, kept="\n")
 
 
 class Transcript:
-    """``transcript.jsonl``, which is gone on with when it is there. Every line is flushed, and holds no credential.
+    """``transcript.jsonl``, continued if it exists. Every line is flushed, and holds no credential.
 
     A line is ``{"number": 7, "time": "2026-01-31T10:00:00.123Z", "class": …, "stage": …, "event": …, …}``, in ASCII, so
     that nothing in it can steer a terminal that shows it.
@@ -51,7 +51,7 @@ class Transcript:
         return lambda event: self.write(event, task.name, task.stage)
 
     def close(self) -> None:
-        with storage_errors(self.path):  # what could not be written before is tried again here
+        with storage_errors(self.path):  # closing writes again what could not be written before
             self._file.close()
 
     def __enter__(self) -> Transcript:
@@ -62,7 +62,7 @@ class Transcript:
 
 
 def _lines(path: Path) -> int:
-    """How many lines are there; one that was cut off by a crash is ended."""
+    """The number of lines in the file; a line that a crash cut off gets its newline."""
     if not path.exists():
         return 0
     text = path.read_bytes()

@@ -1,4 +1,4 @@
-"""What the commands that agents carry out have in common: options, what is shown meanwhile, the summary."""
+"""What the commands that agents carry out share: their limits, their progress, the summary."""
 
 from __future__ import annotations
 
@@ -6,132 +6,83 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
+from lmp.cli.options import AGENTS, Common
+from lmp.cli.output import count, note, write, write_json
+from lmp.cli.progress import scratchpad
 
 if TYPE_CHECKING:
+    from lmp.agents.commands import Done, DryRun, Summary
     from lmp.agents.run import Limits, Run
-    from lmp.pipeline.agent_runs import Done, DryRun, Summary
-    from lmp.pipeline.module import Options
-
-AgentModel = Annotated[
-    str | None,
-    typer.Option("--agent-model", metavar="NAME", help="The model that answers [default: the client's choice]."),
-]
-ModelOrAgentModel = Annotated[
-    str | None,
-    typer.Option("--agent-model", "--model", metavar="NAME", help="The model that answers [default: the client's]."),
-]
-"""Where no --model names a class."""
-FallbackModel = Annotated[
-    str | None,
-    typer.Option("--fallback-model", metavar="NAME", help="The model that takes over when the first is overloaded."),
-]
-Budget = Annotated[
-    float | None,
-    typer.Option("--max-budget-usd", min=0.01, metavar="USD", help="Dollars of all agents together [default: 5]."),
-]
-MaxTurns = Annotated[
-    int | None,
-    typer.Option("--max-turns", min=1, metavar="N", help="Answers of the model, all agents together [default: 200]."),
-]
-Concurrency = Annotated[
-    int | None, typer.Option("--concurrency", min=1, max=64, metavar="N", help="Agents at the same time [default: 2].")
-]
-Timeout = Annotated[
-    float | None, typer.Option("--timeout", min=1, metavar="S", help="Seconds of one agent [default: 1800].")
-]
-DryRunOption = Annotated[
-    bool, typer.Option("--dry-run", help="With agents: show the plan, the prompts' sizes and the caps; spend nothing.")
-]
+    from lmp.analyze.session import Options
 
 
-@dataclass(frozen=True)
-class Caps:
-    """The options of agents' work, as they were given."""
-
-    agent_model: str | None
-    fallback_model: str | None
-    max_budget_usd: float | None
-    max_turns: int | None
-    concurrency: int | None
-    timeout: float | None
-
-    def given(self) -> dict[str, Any]:
-        """Those that were given, by the names that limits and settings use."""
-        found = {name.removeprefix("agent_"): value for name, value in asdict(self).items()}
-        return {name: value for name, value in found.items() if value is not None}
-
-    def limits(self) -> Limits:
-        """What is given, else the user's settings, else the defaults."""
-        from lmp.agents.run import Limits
-        from lmp.settings import read_settings
-
-        settings = read_settings().model_dump(exclude={"engine"}, exclude_none=True)
-        return Limits(**{**settings, **self.given()})
-
-    def refuse_without_agents(self, dry_run: bool, add: str = "--engine agent") -> None:
-        """An option that would do nothing is a mistake. ``add`` is what makes it do something."""
-        from lmp.errors import UsageError
-
-        given = [f"--{name.replace('_', '-')}" for name, value in asdict(self).items() if value is not None]
-        given += ["--dry-run"] if dry_run else []
-        if given:
-            raise UsageError(f"{', '.join(given)}: for agents only\nadd {add}, or leave it out")
+def given_limits(common: Common) -> dict[str, Any]:
+    """The given options of agents, by the names that limits and settings use."""
+    found = {name: getattr(common, name) for name in AGENTS}
+    return {name.removeprefix("agent_"): value for name, value in found.items() if value is not None}
 
 
-def at_work(
-    command: str,
-    classes: Sequence[str],
-    options: Options,
-    caps: Caps,
-    dry_run: bool,
-    quiet: bool,
-    as_json: bool,
-) -> Done | None:
-    """The command by agents; None where it is only shown what they would do."""
-    from lmp.agents.failures import check_runnable
-    from lmp.cli.commands import _scratchpad
-    from lmp.pipeline.agent_runs import start
+def limits(common: Common) -> Limits:
+    """The limits of agents: the given options, else the user's settings, else the defaults."""
+    from lmp.agents.run import Limits
+    from lmp.settings import read_settings
 
-    with _scratchpad(options, lambda: " ".join(classes)):
-        if dry_run:
-            show_dry_run(classes, options, caps.limits(), as_json)
+    settings = read_settings().model_dump(exclude={"engine"}, exclude_none=True)
+    return Limits(**{**settings, **given_limits(common)})
+
+
+def refuse_without_agents(common: Common, add: str = "--engine agent") -> None:
+    """Raise UsageError for an option that has no effect without agents. ``add`` is the option that turns them on."""
+    from lmp.errors import UsageError
+
+    given = [f"--{name.replace('_', '-')}" for name in AGENTS if getattr(common, name) is not None]
+    given += ["--dry-run"] if common.dry_run else []
+    if given:
+        raise UsageError(f"{', '.join(given)}: for agents only\nadd {add}, or leave it out")
+
+
+def at_work(command: str, classes: Sequence[str], options: Options, common: Common) -> Done | None:
+    """Run the command with agents. None for a dry run, which only shows what they would do."""
+    from lmp.agents.commands import start
+    from lmp.agents.environment import check_runnable
+
+    with scratchpad(options, lambda: " ".join(classes)):
+        if common.dry_run:
+            show_dry_run(classes, options, limits(common), common.as_json)
             return None
         check_runnable()
         import lmp.agents.claude  # noqa: F401  takes a second: before there is a run that could be interrupted in it
 
-        return carried_out(start(command, classes, options, caps.limits()), options, quiet)
+        return carried_out(start(command, classes, options, limits(common)), options, common.quiet)
 
 
 def show_dry_run(classes: Sequence[str], options: Options, caps: Limits, as_json: bool) -> None:
-    from lmp.cli.commands import _print, _print_json
-    from lmp.pipeline.agent_runs import dry_run as planned
+    from lmp.agents.commands import dry_run as planned
 
     found = planned(classes, options, caps)
     if as_json:
-        _print_json(_dry_run_data(found))
+        write_json(_dry_run_data(found))
         return
     for number, step in enumerate(found.planned, 1):
         first, last = step.source.lines
         after = f", after {', '.join(name.rpartition('.')[2] for name in step.after)}" if step.after else ""
         size = found.prompt_characters[step.name]
-        _print(f"{number:>3}. {step.name}\n")
-        _print(f"     {step.source.forward_file} {first}-{last}, prompt of {size:,} characters{after}\n")
+        write(f"{number:>3}. {step.name}\n")
+        write(f"     {step.source.forward_file} {first}-{last}, prompt of {size:,} characters{after}\n")
     for name in found.stored:
-        _print(f"  -  {name}: stored already\n")
+        write(f"  -  {name}: already stored\n")
     if found.planned:
-        _print("A class that turns up on the way (from a registry, say) is analysed too.\n")
-    _print(f"caps: {caps_text(caps)}\nNothing was sent, nothing was spent.\n")
+        write("Classes that are found on the way, as from a registry, are analysed too.\n")
+    write(f"caps: {caps_text(caps)}\nNothing was sent, nothing was spent.\n")
 
 
 def caps_text(caps: Limits) -> str:
-    money = "no limit of dollars" if caps.max_budget_usd is None else f"${caps.max_budget_usd:.2f}"
-    turns = "no limit of turns" if caps.max_turns is None else f"{caps.max_turns} turns"
-    seconds = "no limit of time" if caps.timeout is None else f"{caps.timeout:g} s an agent"
-    return f"{money}, {turns}, {caps.concurrency} at the same time, {seconds}, {caps.max_rounds} hand-ins an agent"
+    money = "no cap in dollars" if caps.max_budget_usd is None else f"${caps.max_budget_usd:.2f}"
+    turns = "no cap of turns" if caps.max_turns is None else f"{caps.max_turns} turns"
+    seconds = "no time limit" if caps.timeout is None else f"{caps.timeout:g} s per agent"
+    return f"{money}, {turns}, {caps.concurrency} at the same time, {seconds}, {caps.max_rounds} submissions per agent"
 
 
 def _dry_run_data(found: DryRun) -> dict[str, Any]:
@@ -146,8 +97,8 @@ def _dry_run_data(found: DryRun) -> dict[str, Any]:
 
 
 def carried_out(run: Run, options: Options, quiet: bool) -> Done:
-    """Agents at work, with what they do on stderr, and the summary at the end, however that is."""
-    from lmp.pipeline.agent_runs import carry_out
+    """Run the agents; their steps go to stderr, and so does the summary, however the run ends."""
+    from lmp.agents.commands import carry_out
 
     with shown(run, quiet) as show:
         done = carry_out(run, options, lambda name, stage: None, claude)
@@ -156,18 +107,18 @@ def carried_out(run: Run, options: Options, quiet: bool) -> Done:
 
 
 def claude(run: Run) -> Any:
-    """The agent of a run, with its limits."""
+    """The agent of a run, made with the run's limits."""
     from lmp.agents.claude import ClaudeAgent
 
     caps = run.state.limits
     return ClaudeAgent(run.client_folder, model=caps.model, fallback_model=caps.fallback_model)
 
 
-# --- what is shown meanwhile -----------------------------------------------------------------------------------------
+# --- progress of agents ----------------------------------------------------------------------------------------------
 
 
 class Lines:
-    """One short line for each step, with the time since the beginning."""
+    """Callback of a run: one short line for each step, with the time since the beginning."""
 
     def __init__(self, run: Run) -> None:
         self.run, self._began = run, time.monotonic()
@@ -180,14 +131,14 @@ class Lines:
     def put(self, line: str) -> None:
         from lmp.agents.transcript import shown
 
-        print(shown(line), file=sys.stderr, flush=True)
+        note(shown(line))
 
     def clock(self) -> str:
         seconds = int(time.monotonic() - self._began)
         return f"{seconds // 60}:{seconds % 60:02}"
 
     def status(self) -> str:
-        """Where it is: agents at work, turns, time, money."""
+        """The state of the run: agents at work, turns, time, money."""
         ledger, caps = self.run.ledger, self.run.state.limits
         cap = "" if caps.max_budget_usd is None else f" of ${caps.max_budget_usd:.2f}"
         at_work = ", ".join(sorted(self.run.at_work)) or "preparing"
@@ -195,7 +146,7 @@ class Lines:
 
 
 class LiveLines(Lines):
-    """The same above a line that says where it is."""
+    """The same lines above a status line that changes in place."""
 
     def __init__(self, run: Run, status: Any) -> None:
         super().__init__(run)
@@ -217,7 +168,7 @@ class LiveLines(Lines):
 
 @contextmanager
 def shown(run: Run, quiet: bool) -> Iterator[Callable[[dict[str, Any]], None]]:
-    """What the run's agents do, on stderr, while the block runs; gives what shows one more step."""
+    """The run's steps go to stderr while the block runs. Yields the callback that shows one step."""
     if quiet:
         run.on_event = lambda event: None
         yield run.on_event
@@ -233,27 +184,23 @@ def shown(run: Run, quiet: bool) -> Iterator[Callable[[dict[str, Any]], None]]:
 
 
 def until(seconds: object) -> str:
-    """A time of the system's clock, in seconds since 1970, as the user's own clock shows it."""
+    """A time in seconds since 1970, as the user's own clock shows it; empty for anything that is no number."""
     if not isinstance(seconds, int | float):
         return ""
     return time.strftime(", until %H:%M", time.localtime(seconds))
 
 
-def count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
-
-
 def event_text(event: dict[str, Any]) -> str | None:
-    """One step in a line; None for what is only in the transcript."""
+    """The line of an event; None for an event that is only in the transcript."""
     whole = str(event.get("class", ""))
     # A report has a name of its own, with dots that mean nothing.
     name = whole if event.get("stage") == "narrator" else whole.rpartition(".")[2]
     match event.get("event"):
         case "begins":
-            resumed = ", gone on with" if event.get("resumes") else ""
+            resumed = ", resumed" if event.get("resumes") else ""
             return f"{name}: {str(event.get('stage', '')).replace('-', ' ')}{resumed}"
         case "started":
-            return f"{name}: {event.get('model') or 'the model'} is there"
+            return f"{name}: connected to {event.get('model') or 'the model'}"
         case "tool":
             return f"{name}: {event.get('tool')} {event.get('short', '')}".rstrip()
         case "denied":
@@ -264,11 +211,11 @@ def event_text(event: dict[str, Any]) -> str | None:
         case "rate_limit":
             return f"{name}: rate limit {event.get('status')}{until(event.get('until'))}"
         case "broken_off":
-            return f"{name}: broken off, {event.get('why')}"
+            return f"{name}: interrupted, {event.get('why')}"
         case "fallback":
             return f"{name}: {event.get('model')} takes over"
         case "handed in":
-            return f"{name}: hand-in {event.get('round')}: {event.get('outcome')}"
+            return f"{name}: submission {event.get('round')}: {event.get('outcome')}"
         case "waits":
             return f"{name}: waits for {', '.join(str(c).rpartition('.')[2] for c in event.get('for', ()))}"
         case "result":

@@ -1,4 +1,4 @@
-"""``lmp diff``: what got dearer from one result to another, and whether by too much."""
+"""``lmp diff``: what costs more in one result than in another, and whether by more than a limit."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ import typer
 
 from lmp.cli import given as g
 from lmp.cli import options as o
-from lmp.cli.commands import DISAGREES, _note, _options, _print_json, _results_folder, _watched
+from lmp.cli.output import DISAGREES, note, write_json
+from lmp.cli.progress import watched
 
 if TYPE_CHECKING:
     from fractions import Fraction
 
-    from lmp.expand.difference import Difference, Exceeded
-    from lmp.pipeline.comparing import Found
+    from lmp.analyze.comparing import Found
+    from lmp.link.difference import Difference, Exceeded
     from lmp.records import ModelAnalysis
 
 
@@ -36,91 +37,83 @@ class Each(StrEnum):
 
 First = Annotated[
     str,
-    typer.Argument(metavar="A", help="A result's file or folder, a class path, class@config, or a model's id."),
+    typer.Argument(metavar="A", help="File or folder of a result, class path, class@config, or model id."),
 ]
 Second = Annotated[
-    str | None, typer.Argument(metavar="B", help="The other; with --results-b, A's class unless it is given.")
+    str | None, typer.Argument(metavar="B", help="The other result [default with --results-b: A's class].")
 ]
 ResultsB = Annotated[
     Path | None,
-    typer.Option("--results-b", metavar="DIR", help="Where B's results are; classes must be stored, in both."),
+    typer.Option("--results-b", metavar="DIR", help="Folder of B's results; both folders must hold the classes."),
 ]
-Settings = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any value of the point.")]
-Formulas = Annotated[bool, typer.Option("--formulas", help="The formulas of each change, of A and of B.")]
-Top = Annotated[int, typer.Option("--top", metavar="N", min=1, help="So many changes, the largest first.")]
+Settings = Annotated[
+    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Value of a variable at the point.")
+]
+Formulas = Annotated[bool, typer.Option("--formulas", help="Show the formulas of A and of B for each change.")]
+Top = Annotated[int, typer.Option("--top", metavar="N", min=1, help="Number of changes to show, the largest first.")]
 FailAbove = Annotated[
     str | None,
-    typer.Option("--fail-above", metavar="SHARE", help="Exit 4 if FLOPs, bytes or parameters rose by more, as 1%."),
+    typer.Option(
+        "--fail-above", metavar="SHARE", help="Exit with 4 if FLOPs, bytes or parameters rose by more than this, as 1%."
+    ),
 ]
 
 
+@o.takes(*(*o.SIZES, ..., "engine", "results", "results_b", "transformers", "pytorch", "attn", *o.PRINTED))
 def diff(
+    common: o.Common,
     a: First,
     b: Second = None,
-    phase: g.PhaseName = None,
-    batch_size: g.BatchSize = None,
-    seq_len: g.SeqLen = None,
-    cache_len: g.CacheLen = None,
-    dtype: g.ElementType = None,
     settings: Settings = None,
     fail_above: FailAbove = None,
     formulas: Formulas = False,
     each: Annotated[Each, typer.Option("--each", help="What a row is.")] = Each.kernel,
-    by: Annotated[By, typer.Option("--by", help="What the changes are of.")] = By.flops,
+    by: Annotated[By, typer.Option("--by", help="Quantity whose changes are shown.")] = By.flops,
     top: Top = 20,
-    exact: Annotated[bool, typer.Option("--exact", help="Whole numbers in place of GFLOP and GB.")] = False,
-    engine: o.EngineName = o.Engine.auto,
-    results: o.Results = None,
+    exact: Annotated[bool, typer.Option("--exact", help="Show exact integers, not GFLOP and GB.")] = False,
     results_b: ResultsB = None,
-    transformers: o.Transformers = None,
-    pytorch: o.Pytorch = None,
-    attn: o.Attn = None,
-    as_json: o.Json = False,
-    quiet: o.Quiet = False,
-    debug: o.Debug = False,
 ) -> None:
-    """Say what got dearer from A to B, by line and by kernel.
+    """Show what became more expensive from A to B, by line and by kernel.
 
-    As in: lmp diff old/my.Block new/my.Block --batch-size 1 --seq-len 2048 --fail-above 1%
+    Example: lmp diff old/my.Block new/my.Block --batch-size 1 --seq-len 2048 --fail-above 1%
 
-    Stored results are compared as they stand. Without a point, the formulas alone are.
+    Stored results are compared as they are. Without a point, only formulas are compared.
     """
-    from lmp.expand.compare import Side, compare, exceeded
+    from lmp.link.compare import Side, compare, exceeded
 
     limit = None if fail_above is None else _share(fail_above)
-    sizes = {"batch_size": batch_size, "seq_len": seq_len, "cache_len": cache_len}
-    axes = g.given_values(phase, sizes, settings or [])
+    axes = g.given_values(common, settings or [])
     second = _second(a, b, results_b)
-    options = _options(engine, results, transformers, pytorch, None, None, attn, o.Dtype.bfloat16)
-    others = options if results_b is None else replace(options, results=_results_folder(results_b))
-    with _watched([a, second], options, quiet) as progress:
-        from lmp.pipeline.comparing import find_result
+    options = common.options()
+    others = options if results_b is None else replace(options, results=results_b)
+    with watched([a, second], options, common.quiet) as progress:
+        from lmp.analyze.comparing import find_result
 
         left = find_result(a, options, progress, stored_only=results_b is not None)
         right = find_result(second, others, progress, stored_only=results_b is not None)
-    g.with_dtype(axes, dtype, {*left.model.parameters, *right.model.parameters})
+    g.with_dtype(axes, common.element_type, {*left.model.parameters, *right.model.parameters})
     given = _one_point(axes)
     values = _points(left.model, right.model, given, needed=limit is not None)
     ours, theirs = (None, None) if values is None else values
     found = compare(Side(a, left.model, ours), Side(second, right.model, theirs))
     over = [] if limit is None else exceeded(found, limit)
     found = found.model_copy(update={"fail_above": fail_above, "exceeded": over})
-    notes = list(_notes(left, right, found, given, limited=limit is not None))
-    if as_json:
-        _print_json(found.model_dump(mode="json"))
+    warnings = list(_warnings(left, right, found, given, limited=limit is not None))
+    if common.as_json:
+        write_json(found.model_dump(mode="json"))
     else:
         from lmp.cli.difference import View, print_difference
         from lmp.cli.tables import console
 
         view = View(by=by.value, each=each.value, top=top, formulas=formulas or values is None, exact=exact)
         print_difference(console(), found, view)
-    for note in notes:
-        _note(f"warning: {note}")
+    for warning in warnings:
+        note(f"warning: {warning}")
     if limit is not None:
         _exit_if_above(found, over, str(fail_above))
 
 
-# --- what is asked for -----------------------------------------------------------------------------------------------
+# --- the options -----------------------------------------------------------------------------------------------------
 
 
 def _second(a: str, b: str | None, results_b: Path | None) -> str:
@@ -129,24 +122,24 @@ def _second(a: str, b: str | None, results_b: Path | None) -> str:
     if b is not None:
         return b
     if results_b is None:
-        raise UsageError("one result is given, and it takes two\ngive B too, or where its results are with --results-b")
+        raise UsageError("only one result is given\ngive B too, or the folder of its results with --results-b")
     return a
 
 
 def _share(text: str) -> Fraction:
-    """``1%`` and ``0.01`` are the same."""
+    """The limit as a fraction: ``1%`` and ``0.01`` are the same."""
     from fractions import Fraction
 
     from lmp.errors import UsageError
 
     number = text.removesuffix("%").strip()
     if not re.fullmatch(r"[0-9]{1,18}(\.[0-9]{1,18})?", number):
-        raise UsageError(f"--fail-above {text!r} is no share\nwrite it as in --fail-above 1%")
+        raise UsageError(f"--fail-above {text!r} is not a share\nwrite it as in --fail-above 1%")
     found = Fraction(number)
     if text.endswith("%"):
         return found / 100
     if found >= 1:
-        raise UsageError(f"--fail-above {text} may be a share or a percentage\nwrite {text}% if that is meant")
+        raise UsageError(f"--fail-above {text} is either a share or a percentage\nwrite {text}% for a percentage")
     return found
 
 
@@ -155,19 +148,19 @@ def _one_point(axes: g.Axes) -> dict[str, int]:
 
     for name, values in axes.items():
         if len(values) != 1:
-            raise UsageError(f"{name} is set to {len(values):,} values, and a comparison is at one point\ngive one")
+            raise UsageError(f"{name} is set to {len(values):,} values, but a comparison takes one point\ngive one")
     return {name: values[0] for name, values in axes.items()}
 
 
 def _points(
     a: ModelAnalysis, b: ModelAnalysis, given: dict[str, int], needed: bool
 ) -> tuple[dict[str, int], dict[str, int]] | None:
-    """The values of both; None where nothing is given, and something has to be."""
+    """The values of both sides; None if no value is given and the formulas need some."""
     from lmp.errors import UsageError
-    from lmp.expand.compare import points
+    from lmp.link.compare import values_of_both
 
     try:
-        return points(a, b, given)
+        return values_of_both(a, b, given)
     except UsageError as error:
         if given:
             raise
@@ -177,11 +170,11 @@ def _points(
         return None
 
 
-# --- what has to be known --------------------------------------------------------------------------------------------
+# --- warnings and the limit ------------------------------------------------------------------------------------------
 
 
-def _notes(left: Found, right: Found, found: Difference, given: dict[str, int], limited: bool) -> Iterator[str]:
-    from lmp.expand.compare import known_to_one, unsaid
+def _warnings(left: Found, right: Found, found: Difference, given: dict[str, int], limited: bool) -> Iterator[str]:
+    from lmp.link.compare import known_to_one, unsaid
     from lmp.report.warnings import of_assumptions, of_the_model, of_the_values
 
     if left.file is not None and right.file is not None and left.file.resolve() == right.file.resolve():
@@ -201,7 +194,7 @@ def _notes(left: Found, right: Found, found: Difference, given: dict[str, int], 
             if index == 0 or warning not in both[0]:
                 yield f"{'A and B' if warning in both[1 - index] else name}: {warning}"
     for quantity in unsaid(found) if limited else []:
-        yield f"{quantity} are not held against --fail-above: A or B does not say how many there are"
+        yield f"{quantity} are not checked against --fail-above: A or B does not state how many there are"
 
 
 def _exit_if_above(found: Difference, over: list[Exceeded], limit: str) -> None:
@@ -210,9 +203,9 @@ def _exit_if_above(found: Difference, over: list[Exceeded], limit: str) -> None:
     for rise in over:
         share = change(rise.b - rise.a, rise.a)
         name = "FLOPs" if rise.quantity == "flops" else rise.quantity
-        _note(f"error: {name} rose by {share.removeprefix('+')}, from {rise.a:,} to {rise.b:,}: above {limit}")
+        note(f"error: {name} rose by {share.removeprefix('+')}, from {rise.a:,} to {rise.b:,}: above {limit}")
     failed = [side for side, record in (("A", found.a), ("B", found.b)) if record.verification == "failed"]
     if failed:
-        _note(f"error: the formulas of {' and '.join(failed)} do not agree with execution: no limit can be held")
+        note(f"error: the formulas of {' and '.join(failed)} do not agree with execution: no limit can be checked")
     if over or failed:
         raise typer.Exit(DISAGREES)

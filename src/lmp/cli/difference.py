@@ -1,6 +1,6 @@
-"""What people read of a comparison: both results, their totals, and what changed, the largest change first.
+"""The table of a comparison: both results, their totals, and their differences, the largest change first.
 
-Sources and formulas are other people's text: they are put into cells as `Text`, never as rich's markup.
+Sources and formulas are foreign text: cells hold them as `Text`, never as rich's markup.
 """
 
 from __future__ import annotations
@@ -14,28 +14,27 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from lmp.cli.tables import STYLES, short
-from lmp.expand import difference as d
+from lmp.cli.tables import STYLES, labelled, short
+from lmp.link import difference as d
 from lmp.report.formats.base import one_line
 from lmp.report.formats.figures import change, figure, signed
 
 _NAMES: dict[d.TotalName, tuple[str, str]] = {
     "flops": ("FLOPs", "FLOP"),
-    "matmul_flops": ("  of it matmul", "FLOP"),
+    "matmul_flops": ("  matmul FLOPs", "FLOP"),
     "read": ("bytes read", "B"),
     "write": ("bytes written", "B"),
     "compulsory": ("compulsory bytes", "B"),
     "parameters_count": ("parameters", ""),
 }
 _STATES = {"added": "yellow", "removed": "green", "changed": "cyan", "values": "dim"}
-_LABEL = 17
 MAX_CODE = 48
-"""Characters of a line that are shown: what tells it from its neighbours."""
+"""Characters of a line that are shown: enough to recognise it."""
 
 
 @dataclass(frozen=True)
 class View:
-    """What of it is asked for."""
+    """The options of what is shown."""
 
     by: Literal["flops", "bytes"]
     each: Literal["kernel", "line", "module"]
@@ -51,9 +50,9 @@ class _Row:
     what: str
     place: str
     costs: tuple[d.Costs | None, d.Costs | None, d.Costs | None]
-    """Of A, of B, and the change; None for a side that is not there, all None without a point."""
+    """Costs of A, of B, and the change; None for a side that does not exist, all None without a point."""
     formulas: tuple[tuple[str, str | None, str | None], ...] = ()
-    """What differs: its name, A's formula and B's; None for a side that is not there."""
+    """The formulas that differ: name, A's formula and B's; None for a side that does not exist."""
 
 
 def print_difference(out: Console, found: d.Difference, view: View) -> None:
@@ -87,11 +86,7 @@ def _print_sides(out: Console, found: d.Difference) -> None:
         if side.given != side.class_name:
             out.print(Text(f"   {side.given}", style="dim"), soft_wrap=True)
     for label, text in _facts(found):
-        line = Table.grid(padding=(0, 1, 0, 0))
-        line.add_column(width=_LABEL, no_wrap=True)
-        line.add_column(overflow="fold")
-        line.add_row(Text(label, style="dim"), Text(text))
-        out.print(line)
+        out.print(labelled(label, [text]))
     out.print()
 
 
@@ -172,7 +167,9 @@ def _module_row(module: d.ModuleChange) -> _Row:
     names = [short(side.class_name) for side in (module.a, module.b) if side is not None]
     runs = ((module.a.runs, module.b.runs),) if module.a and module.b and module.a.runs != module.b.runs else ()
     formulas = tuple(("runs", *pair) for pair in runs)
-    return _Row(module.state, _module(module), f"{_changed(names)}, with all in it", "", _costs(module), formulas)
+    return _Row(
+        module.state, _module(module), f"{_changed(names)}, with everything in it", "", _costs(module), formulas
+    )
 
 
 _Change = d.KernelChange | d.LineChange | d.ModuleChange
@@ -189,12 +186,12 @@ def _module(found: _Change) -> str:
 
 
 def _changed(texts: Sequence[str]) -> str:
-    """One text, or what it was and what it is."""
+    """One text, or ``before -> after``."""
     return " -> ".join(dict.fromkeys(texts))
 
 
 def _place(found: d.KernelChange | d.LineChange) -> str:
-    """``modeling_llama.py:175 -> 180``; the class's name where its file is not known."""
+    """``modeling_llama.py:175 -> 180``; the class's name if its file is not known."""
     places = [
         ((side.file or short(side.class_name)).rpartition("/")[2], str(side.line))
         for side in (found.a, found.b)
@@ -231,7 +228,7 @@ def _weighed(cost: d.Costs | None, by: str) -> int:
 
 
 def _sorted(rows: list[_Row], view: View) -> list[_Row]:
-    """The largest change first, up or down; without a point in the order of the models."""
+    """The rows, the largest change first, up or down; without a point in the order of the models."""
     other = "bytes" if view.by == "flops" else "flops"
     return sorted(rows, key=lambda r: (-abs(_weighed(r.costs[2], view.by)), -abs(_weighed(r.costs[2], other))))
 
@@ -295,10 +292,10 @@ def _notes(
         more = f", {signed(total, 'FLOP' if view.by == 'flops' else 'B')} in all" if found.a.values is not None else ""
         yield f"{len(rest)} more{more}: --top {len(rows)} shows them"
     if shown and view.each != "kernel":
-        yield "a row has everything that runs because of it: rows overlap, and do not add up"
+        yield "a row includes everything that runs inside it: rows overlap and do not add up"
     same = f"{found.unchanged} operator{' costs' if found.unchanged == 1 else 's cost'} the same in both"
     yield same if every else f"nothing changed: {same}"
     if len(every) > len(rows):
         yield f"{len(every) - len(rows)} changed and cost the same at these values: --formulas shows them"
     if found.free:
-        yield f"{found.free} that cost nothing {'is' if found.free == 1 else 'are'} in one of the two alone"
+        yield f"{found.free} without cost {'is' if found.free == 1 else 'are'} in A or in B alone"

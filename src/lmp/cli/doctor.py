@@ -1,4 +1,4 @@
-"""What `lmp doctor` looks at. Packages are asked for their version, never imported; no secret is read out."""
+"""``lmp doctor``: what is installed, vendored and configured. Packages are not imported; no secret is printed."""
 
 from __future__ import annotations
 
@@ -9,25 +9,45 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import typer
+
+from lmp.cli import options as o
+from lmp.cli.output import write_json
 from lmp.errors import LmpError
 
 if TYPE_CHECKING:
     from lmp.source.trees import Tree
 
 PYTHON = (3, 11)
+UNUSABLE = 3
+"""Exit code: something that lmp needs is missing."""
+
+
+@o.takes(*o.FOLDERS, "as_json", "debug")
+def doctor(common: o.Common) -> None:
+    """Check the installation: what is there, what is missing, what to do."""
+    from dataclasses import asdict
+
+    checks = examine(common.results_folder, common.transformers, common.pytorch)
+    if common.as_json:
+        write_json({"usable": usable(checks), "checks": [asdict(check) for check in checks]})
+    else:
+        _print_checks(checks)
+    if not usable(checks):
+        raise typer.Exit(UNUSABLE)
 
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at."""
+    """A finding about one thing that lmp needs or can use."""
 
     name: str
     ok: bool
     found: str
     mend: str = ""
-    """The command, or the deed, that puts it right; empty where nothing is wrong."""
+    """The command, or the action, that repairs it; empty if nothing is wrong."""
     needed: bool = True
-    """Whether lmp is of use without it."""
+    """True if lmp is of no use without it."""
 
 
 def usable(checks: list[Check]) -> bool:
@@ -37,8 +57,8 @@ def usable(checks: list[Check]) -> bool:
 def examine(results: Path, transformers: Path | None = None, pytorch: Path | None = None) -> list[Check]:
     return [
         _python(),
-        _package("torch", "2.13", "the trace engine and the judge execute with it"),
-        _package("transformers", "5.23", "its models are what is executed"),
+        _package("torch", "2.13", "the trace engine and the judge execute modules with it"),
+        _package("transformers", "5.23", "lmp executes its models"),
         *_sources(transformers, pytorch),
         _results(results),
         _reports(),
@@ -60,7 +80,7 @@ def _package(name: str, series: str, why: str, needed: bool = True) -> Check:
     except metadata.PackageNotFoundError:
         return Check(name, False, f"not installed ({why})", mend, needed)
     if series and not version.startswith(f"{series}."):
-        return Check(name, False, f"{version}, but lmp is made for {series}", mend, needed)
+        return Check(name, False, f"{version}, but lmp needs {series}", mend, needed)
     return Check(name, True, version, needed=needed)
 
 
@@ -92,7 +112,7 @@ def _tree(name: str, tree: Tree) -> Check:
 
 
 def _results(folder: Path) -> Check:
-    """By writing a file: permissions alone do not say it. Nothing is left behind."""
+    """Write a file and remove it: permissions alone do not say whether one can be written."""
     import contextlib
 
     from lmp.store.files import storage_errors, write_whole
@@ -121,11 +141,11 @@ def _reports() -> Check:
 
 
 def _agents() -> Iterator[Check]:
-    """Whether the agent engine can run, and what is missing. A credential is named, never shown."""
+    """What the agent engine needs, and whether it can run. A credential is named, never shown."""
     from lmp.agents.environment import CREDENTIALS, cli_version, credential
     from lmp.settings import settings_file
 
-    sdk = _package("claude-agent-sdk", "0.2", "the agent engine talks to the service with it", needed=False)
+    sdk = _package("claude-agent-sdk", "0.2", "the agent engine uses it", needed=False)
     yield sdk
     mend = "pip install --force-reinstall claude-agent-sdk"
     version = cli_version()
@@ -139,7 +159,7 @@ def _agents() -> Iterator[Check]:
 
 
 def _settings(file: Path) -> Check:
-    from lmp.pipeline.engines import chosen_engine
+    from lmp.agents.environment import chosen_engine
     from lmp.settings import read_settings
 
     try:
@@ -151,3 +171,21 @@ def _settings(file: Path) -> Check:
     given = ", ".join(f"{name}={value}" for name, value in settings.model_dump(exclude_defaults=True).items())
     where = f"{file}: {given}" if file.is_file() else f"none ({file})"
     return Check("settings", True, f"{where}; --engine auto is {choice.engine}")
+
+
+def _print_checks(checks: list[Check]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    from lmp.cli.tables import console
+
+    table = Table.grid(padding=(0, 2, 0, 0))
+    for _ in range(2):
+        table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for check in checks:
+        mark, style = ("ok", "green") if check.ok else ("missing", "bold red") if check.needed else ("-", "dim")
+        table.add_row(Text(mark, style=style), Text(check.name), Text(check.found))
+        if not check.ok and check.mend:
+            table.add_row(Text(), Text(), Text(f"-> {check.mend}", style="bold"))
+    console().print(table)

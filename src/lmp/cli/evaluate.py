@@ -1,13 +1,12 @@
-"""``lmp evaluate``: a model's formulas with numbers put in, at one point or at many, in the form that is asked for."""
+"""``lmp evaluate``: numbers put into the formulas of a model, at one point or at many, in the given format."""
 
 from __future__ import annotations
 
 import io
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any
@@ -16,12 +15,14 @@ import typer
 
 from lmp.cli import given as g
 from lmp.cli import options as o
+from lmp.cli.output import note
+from lmp.cli.progress import class_of_config, watched
 from lmp.report.formats import FORMATS
 
 if TYPE_CHECKING:
-    from lmp.expand.numbers import ModelNumbers
-    from lmp.expand.point import Values
-    from lmp.expand.sweep import Chunk, Sweep
+    from lmp.link.numbers import ModelNumbers
+    from lmp.link.sweep import Chunk, Sweep
+    from lmp.link.values import Values
     from lmp.records import ModelAnalysis
     from lmp.report.formats.base import Format, Show
 
@@ -49,96 +50,78 @@ class WeightName(StrEnum):
     write = "write"
 
 
+@o.takes(*(*o.ONE_CLASS, *o.SIZES, ..., "engine", *o.FOLDERS, "config", "model_id", "attn", *o.OWN_CLASS, *o.PRINTED))
 def evaluate(
-    class_path: o.ClassPath = None,
-    module: o.ModulePath = None,
-    phase: g.PhaseName = None,
-    batch_size: g.BatchSize = None,
-    seq_len: g.SeqLen = None,
-    cache_len: g.CacheLen = None,
-    dtype: g.ElementType = None,
+    common: o.Common,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="Any value, as batch_size=1,2,4 or seq_len=1:64:8."),
+        typer.Option("--set", metavar="NAME=VALUE", help="Value of a variable, as batch_size=1,2,4 or seq_len=1:64:8."),
     ] = None,
     max_points: Annotated[
-        int | None, typer.Option("--max-points", metavar="N", min=1, help="Points of a sweep [default: 10,000,000].")
+        int | None,
+        typer.Option("--max-points", metavar="N", min=1, help="Cap of points in a sweep [default: 10,000,000]."),
     ] = None,
-    form: Annotated[FormatName | None, typer.Option("--format", help="The form of the output.")] = None,
+    form: Annotated[FormatName | None, typer.Option("--format", help="Format of the output.")] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="A file in place of stdout.")
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="File to write in place of stdout.")
     ] = None,
     depth: Annotated[
         int | None, typer.Option("--depth", metavar="N", min=0, help="Levels of modules that are shown [default: 3].")
     ] = None,
     kernels: Annotated[
-        bool | None, typer.Option("--kernels/--no-kernels", help="Operators one by one, or summed up.")
+        bool | None, typer.Option("--kernels/--no-kernels", help="Show operators one by one, or summed up.")
     ] = None,
-    sort: Annotated[SortBy, typer.Option("--sort", help="How the parts of a module stand.")] = SortBy.order,
+    sort: Annotated[SortBy, typer.Option("--sort", help="Order of the parts of a module.")] = SortBy.order,
     top: Annotated[
-        int | None, typer.Option("--top", metavar="N", min=1, help="The dearest parts of each module alone.")
+        int | None,
+        typer.Option("--top", metavar="N", min=1, help="Show only the N most expensive parts of each module."),
     ] = None,
-    by: Annotated[Share, typer.Option("--by", help="What the shares are of.")] = Share.flops,
-    weight: Annotated[WeightName, typer.Option("--weight", help="Widths in a flame graph.")] = WeightName.flops,
-    exact: Annotated[bool, typer.Option("--exact", help="Whole numbers in place of GFLOP and GB.")] = False,
-    engine: o.EngineName = o.Engine.auto,
-    results: o.Results = None,
-    transformers: o.Transformers = None,
-    pytorch: o.Pytorch = None,
-    config: o.Config = None,
-    model_id: o.ModelId = None,
-    attn: o.Attn = None,
-    inputs: o.Inputs = None,
-    init: o.Init = None,
-    path: o.Paths = None,
-    as_json: o.Json = False,
-    quiet: o.Quiet = False,
-    debug: o.Debug = False,
+    by: Annotated[Share, typer.Option("--by", help="Quantity that the shares are of.")] = Share.flops,
+    weight: Annotated[
+        WeightName, typer.Option("--weight", help="Quantity shown as width in a flame graph.")
+    ] = WeightName.flops,
+    exact: Annotated[bool, typer.Option("--exact", help="Show exact integers, not GFLOP and GB.")] = False,
 ) -> None:
-    """Put numbers into the formulas, of a module or of a whole model.
+    """Evaluate the formulas of a module or of a whole model.
 
-    As in: lmp evaluate torch.nn.Linear --batch-size 2 --seq-len 16 --set in_features=8,out_features=32,bias=0
+    Example: lmp evaluate torch.nn.Linear --batch-size 2 --seq-len 16 --set in_features=8,out_features=32,bias=0
 
-    Every size may be a list (1,2,4) or a range (1:64:8 in steps of 8, 128:4096:*2 by doubling, ends included): then all
+    Every size may be a list (1,2,4) or a range: 1:64:8 in steps of 8, 128:4096:*2 by doubling, both ends included. All
     combinations are evaluated.
     """
-    from lmp.cli.commands import _one_class, _options, _watched
     from lmp.report.formats import load
 
-    found = load(_format_name(form, as_json))
-    sizes = {"batch_size": batch_size, "seq_len": seq_len, "cache_len": cache_len}
-    given = g.given_values(phase, sizes, settings or [])
+    found = load(_format_name(form, common.as_json))
+    given = g.given_values(common, settings or [])
     if found.binary and output is None:
         from lmp.errors import UsageError
 
-        raise UsageError(f"{form} is not text\ngive a file for it with --output FILE")
+        raise UsageError(f"--format {form} is binary\ngive a file with --output FILE")
     show = _show(depth, kernels, sort, top, by, weight, exact, output)
-    options = _options(engine, results, transformers, pytorch, config, model_id, attn, o.Dtype.bfloat16)
-    options = replace(options, inputs=inputs, init=init, paths=tuple(path or ()))
-    name = _one_class(class_path, module, options)
-    with _watched([name], options, quiet) as progress:
-        from lmp.pipeline.model import expand_model
+    options = common.options()
+    name = o.one_of("classes", common.class_path, "--module", common.module) or class_of_config(options)
+    with watched([name], options, common.quiet) as progress:
+        from lmp.analyze.models import expand_model
 
         outcome = expand_model(name, options, progress, keep=False)
     model = outcome.model
     for warning in outcome.warnings:
         if warning not in (model.verification.reason or ""):
-            _note(f"warning: {warning}")
-    g.with_dtype(given, dtype, model.parameters)
-    say: Callable[[str], None] = (lambda text: None) if quiet else _note
-    _write(found, str(form), model, given, show, max_points, output)
-    if output is not None:
-        say(f"wrote {output}")
+            note(f"warning: {warning}")
+    g.with_dtype(given, common.element_type, model.parameters)
+    _write_in(found, str(form), model, given, show, max_points, output)
+    if output is not None and not common.quiet:
+        note(f"wrote {output}")
 
 
-# --- what is asked for -----------------------------------------------------------------------------------------------
+# --- how it is shown -------------------------------------------------------------------------------------------------
 
 
 def _format_name(form: FormatName | None, as_json: bool) -> str:
     from lmp.errors import UsageError
 
     if as_json and form not in (None, "json"):
-        raise UsageError(f"two forms are asked for: --json and --format {form}\ngive one")
+        raise UsageError(f"two formats are given: --json and --format {form}\ngive one")
     return "json" if as_json else str(form or "table")
 
 
@@ -173,10 +156,10 @@ def _show(
     )
 
 
-# --- what comes out --------------------------------------------------------------------------------------------------
+# --- what is written -------------------------------------------------------------------------------------------------
 
 
-def _write(
+def _write_in(
     form: Format,
     name: str,
     model: ModelAnalysis,
@@ -186,22 +169,22 @@ def _write(
     output: Path | None,
 ) -> None:
     from lmp.errors import UsageError
-    from lmp.expand.numbers import ModelNumbers
-    from lmp.expand.sweep import MAX_POINTS, plan
+    from lmp.link.numbers import ModelNumbers
+    from lmp.link.sweep import MAX_POINTS, plan
     from lmp.report.warnings import of_the_model
 
     numbers = ModelNumbers(model)
     several = [written for written, values in given.items() if len(values) > 1]
     if several and form.sweep is None:
         raise UsageError(
-            f"--format {name} takes one value for each name, and {several[0]} has {len(given[several[0]])}\n"
+            f"--format {name} takes one value for each name, but {several[0]} has {len(given[several[0]])}\n"
             "use --format table, json, csv or parquet for a sweep"
         )
     if form.model is not None:
-        from lmp.expand.point import known_name
+        from lmp.link.values import known_name
 
         for warning in of_the_model(model):
-            _note(f"warning: {warning}")
+            note(f"warning: {warning}")
         named = {known_name(model, written): values[0] for written, values in given.items()}
         with _opened(output, form.binary) as out:
             form.model(numbers, named, out)
@@ -230,7 +213,7 @@ def _write_point(
         assert form.point is not None
         form.point(Result(numbers, tree, evaluation, warnings), show, out)
     for warning in warnings:
-        _note(f"warning: {warning}")
+        note(f"warning: {warning}")
 
 
 def _write_sweep(form: Format, numbers: ModelNumbers, sweep: Sweep, show: Show, output: Path | None) -> None:
@@ -254,12 +237,12 @@ def _write_sweep(form: Format, numbers: ModelNumbers, sweep: Sweep, show: Show, 
         assert form.sweep is not None
         form.sweep(SweepResult(numbers.model, sweep, chunks, warnings), show, out)
     for warning in warnings():
-        _note(f"warning: {warning}")
+        note(f"warning: {warning}")
 
 
 @contextmanager
 def _opened(output: Path | None, binary: bool) -> Iterator[IO[Any]]:
-    """Stdout, or a file that is there when the block has ended well, and else is what it was before."""
+    """Stdout, or a file that is written when the block ends without an error, and else stays as it was."""
     if output is None:
         yield sys.stdout
         return
@@ -273,7 +256,3 @@ def _opened(output: Path | None, binary: bool) -> Iterator[IO[Any]]:
         yield text
         text.flush()
         text.detach()
-
-
-def _note(text: str) -> None:
-    print(text, file=sys.stderr)

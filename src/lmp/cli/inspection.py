@@ -1,4 +1,4 @@
-"""How an inspected model, and the catalogue, look on a terminal."""
+"""The tables of an inspected model and of the catalogue."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from lmp.pipeline.inspection import Cache, CacheSegment, Inspection, Module, Tensor
+    from lmp.observe.inspection import Cache, CacheSegment, Inspection, Module, Tensor
     from lmp.source.catalogue import Entry
 
 COUNT_WIDTH = 17
-"""Of a number of parameters: up to 9,999,999,999,999."""
+"""Characters of a number of parameters: up to 9,999,999,999,999."""
 
 
 def print_inspection(out: Console, found: Inspection) -> None:
@@ -24,7 +24,7 @@ def print_inspection(out: Console, found: Inspection) -> None:
         facts[-1] += " (assumed: the config states none)"
     out.print(Text(found.class_name, style="bold"), Text(f"  {' · '.join(facts)}"), sep="\n")
     if found.quantised:
-        out.print(Text(f"  the config is quantised ({found.quantised}); bytes are those of {found.dtype} all the same"))
+        out.print(Text(f"  the config is quantised ({found.quantised}); bytes are counted in {found.dtype}"))
     out.print(Text(f"{'parameters':>{COUNT_WIDTH}}  module", style="dim"))
     for line in _lines(found.tree, 0, found.dtype):
         out.print(line, soft_wrap=True)
@@ -37,7 +37,7 @@ def print_inspection(out: Console, found: Inspection) -> None:
 
 
 def _lines(module: Module, depth: int, dtype: str) -> Iterator[Text]:
-    """One line a module: parameters of one such module, its name, its class, and the tensors that it has itself."""
+    """A line for each module: parameters of one such module, its name, its class, and its own tensors."""
     name = f"{module.name}: " if module.name else ""
     times = f"  x{module.repeat}" if module.repeat != 1 else ""
     own = [_tensor(t, dtype) for t in module.weights] + [f"buffer {_tensor(t, dtype)}" for t in module.buffers]
@@ -61,12 +61,12 @@ def _tensor(tensor: Tensor, dtype: str) -> str:
 def _totals(found: Inspection) -> Iterator[tuple[str, str]]:
     totals = found.totals
     if _folded(found.tree):
-        yield "", "xN: so many alike; the parameters at its line and below are those of one"
+        yield "", "xN: N such modules; parameters at this line and below are those of one"
     yield "parameters", f"{totals.parameters_count:,}"
     if found.cache is not None:
         active, count = totals.active_parameters_count, totals.parameters_count
         share = "" if active in (None, count) else f" ({(active or 0) / count:.1%})"
-        yield "  active a token", f"unknown: {totals.active_reason}" if active is None else f"{active:,}{share}"
+        yield "  active per token", f"unknown: {totals.active_reason}" if active is None else f"{active:,}{share}"
     yield "weight bytes", f"{totals.weight_bytes:,} ({_binary(totals.weight_bytes)}) in {found.dtype}"
     if totals.buffer_bytes:
         yield "buffer bytes", f"{totals.buffer_bytes:,}"
@@ -82,16 +82,16 @@ def _cache(cache: Cache) -> Iterator[tuple[str, str]]:
         name = f"KV cache of {cache.of}" if cache.of else "KV cache"
         yield (name if index == 0 else "", _segment(segment))
     if cache.encoder_bytes_per_token is not None:
-        yield "", f"{cache.encoder_bytes_per_token:,} bytes a token of the encoder"
+        yield "", f"{cache.encoder_bytes_per_token:,} bytes per token of the encoder"
 
 
 def _segment(segment: CacheSegment) -> str:
     parts = []
     if segment.bytes_per_token:
-        average = f" on the average of {segment.steps_of}" if segment.steps_of else ""
-        parts.append(f"{segment.bytes_per_token:,} bytes a token{average}")
+        average = f", averaged over {segment.steps_of}" if segment.steps_of else ""
+        parts.append(f"{segment.bytes_per_token:,} bytes per token{average}")
     if segment.constant_bytes:
-        parts.append(f"{segment.constant_bytes:,} bytes whatever the length")
+        parts.append(f"{segment.constant_bytes:,} bytes at any length")
     where = "" if segment.from_tokens == 1 else f"from {segment.from_tokens:,} tokens on: "
     where = where if segment.to_tokens is None else f"{segment.from_tokens:,} to {segment.to_tokens:,} tokens: "
     return where + (" and ".join(parts) or "0 bytes")
@@ -102,7 +102,7 @@ def _folded(module: Module) -> bool:
 
 
 def _binary(count: int) -> str:
-    """In the largest binary unit of which there is at least one."""
+    """The count of bytes in the largest binary unit that is not above it."""
     size, unit = float(count), "bytes"
     for larger in ("KiB", "MiB", "GiB", "TiB"):
         if size < 1024:

@@ -1,23 +1,45 @@
-"""The entry of ``lmp``, and how every error is answered.
+"""The entry of ``lmp``: the table of its commands, and the answer to every error.
 
-An LmpError is a message of one or two lines and its exit code. Anything else is a bug of lmp's: its traceback is one
-`--debug` away.
+An LmpError is a message of one or two lines and its exit code. Anything else is a bug of lmp: its traceback is shown
+with `--debug`.
 """
 
 from __future__ import annotations
 
 import errno
+import importlib
 import os
 import sys
 from collections.abc import Sequence
 from typing import Annotated, Any, NoReturn
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
-from lmp.cli import commands
-from lmp.cli.options import DEBUG
+from lmp.cli.output import note
 from lmp.errors import LmpError
+
+COMMANDS = {
+    "vendor": ("project", "Copy the pinned Python sources into the project."),
+    "analyze-module": ("analyze", "Derive and verify what each line of forward() costs."),
+    "verify": ("analyze", "Compare the stored formulas with execution again."),
+    "expand": ("analyze", "Link the analyses of a model's classes into one."),
+    "resume": ("analyze", "Resume an interrupted run of agents."),
+    "evaluate": ("evaluate", "Evaluate the formulas of a module or of a whole model."),
+    "diff": ("diff", "Show what became more expensive from A to B, by line and by kernel."),
+    "report": ("report", "Write the report on a model, a module or a code base."),
+    "review": ("review", "Check a report: pointers, placeholders, tables, numbers, diagrams."),
+    "prompt": ("prompt", "Print the prompt that an agent would get for a class."),
+    "submit": ("submit", "Check a submitted analysis; store it, or list what is wrong with it."),
+    "mcp": ("mcp", "Serve the agents' tools over MCP on stdio."),
+    "zoo": ("zoo", "Expand and verify many model families, each at its default config."),
+    "inspect": ("inspect", "Show a model's tree, parameters and cache."),
+    "catalogue": ("inspect", "List the models that lmp knows without a network."),
+    "doctor": ("doctor", "Check the installation: what is there, what is missing, what to do."),
+    "schema": ("project", "Print the JSON Schemas of lmp's files."),
+}
+"""Command -> the file of this folder that has it, and the first line of its help. ``analyze-module`` is the function
+``analyze_module`` of its file. Only the file of the command that runs is imported; `lmp --help` imports none."""
 
 INTERRUPTED = 130
 BUG = 1
@@ -25,8 +47,26 @@ UNWRITABLE = 2
 OUTPUT_FULL = (errno.ENOSPC, errno.EIO)
 
 
+def command(name: str) -> Any:
+    """The command with its options, as typer builds it from the function. Imports its file."""
+    file, _ = COMMANDS[name]
+    single = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+    single.command(name)(getattr(importlib.import_module(f"lmp.cli.{file}"), name.replace("-", "_")))
+    return typer.main.get_command(single)
+
+
 class Lmp(TyperGroup):
     """The commands, with lmp's own answers to errors."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        for name, (_, summary) in COMMANDS.items():
+            self.add_command(TyperCommand(name, help=summary, rich_markup_mode=None))
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command in place of the entry that only has its name and its summary."""
+        name, entry, rest = super().resolve_command(ctx, args)
+        return name, entry if name is None else command(name), rest
 
     def main(  # type: ignore[override]
         self,
@@ -42,12 +82,12 @@ class Lmp(TyperGroup):
             if not standalone_mode or show is None or exit_code is None:
                 raise
             if type(error).__name__ == "NoArgsIsHelpError":
-                _say(show())
+                note(show())
                 sys.exit(exit_code)
-            # typer's own complaints about options take four lines; what counts is in one.
-            _say(f"error: {show()}".replace("Value error, ", "").rstrip("."))
+            # typer's own message takes four lines; one of them says what is wrong.
+            note(f"error: {show()}".replace("Value error, ", "").rstrip("."))
             context = getattr(error, "ctx", None)
-            _say(f"see `{context.command_path if context else 'lmp'} --help`")
+            note(f"see `{context.command_path if context else 'lmp'} --help`")
             sys.exit(exit_code)
         if not standalone_mode:
             return code
@@ -59,12 +99,12 @@ class Lmp(TyperGroup):
         except (typer.Exit, typer.Abort):
             raise
         except LmpError as error:
-            if ctx.meta.get(DEBUG):
+            if _debug(ctx):
                 _traceback()
-            _say(f"error: {error}")
+            note(f"error: {error}")
             raise typer.Exit(error.exit_code) from error
         except KeyboardInterrupt:
-            _say("interrupted; what was finished is stored, and nothing was half written")
+            note("interrupted; finished work is stored, and no file is incomplete")
             raise typer.Exit(INTERRUPTED) from None
         except BrokenPipeError:
             _close_stdout()
@@ -73,9 +113,9 @@ class Lmp(TyperGroup):
             if type(error).__module__.startswith("typer"):
                 raise
             if isinstance(error, OSError) and error.errno in OUTPUT_FULL:
-                _say(f"error: the output cannot be written: {error.strerror}")
+                note(f"error: the output cannot be written: {error.strerror}")
                 raise typer.Exit(UNWRITABLE) from error
-            _bug(error, bool(ctx.meta.get(DEBUG)))
+            _bug(error, _debug(ctx))
 
 
 app = typer.Typer(
@@ -88,7 +128,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-commands.register(app)
 
 
 def _show_version(asked: bool) -> None:
@@ -109,12 +148,12 @@ def lmp(
 
 
 def run() -> NoReturn:
-    """What the ``lmp`` script calls."""
+    """The entry point of the ``lmp`` script."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by the caller: what is written goes nowhere
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
-        # Sources may hold any character, a terminal's encoding not: better a \\u2026 than no table.
+        # A source may hold a character that the terminal's encoding does not have: it is printed as \\u2026.
         getattr(stream, "reconfigure", lambda **_: None)(errors="backslashreplace")
     code: object = BUG
     try:
@@ -122,7 +161,7 @@ def run() -> NoReturn:
     except SystemExit as end:
         code = end.code
     except KeyboardInterrupt:
-        _say("interrupted; nothing was half written")
+        note("interrupted; no file is incomplete")
         code = INTERRUPTED
     except BrokenPipeError:
         code = 0
@@ -131,10 +170,16 @@ def run() -> NoReturn:
     except BrokenPipeError:
         _close_stdout()
     except OSError as error:
-        _say(f"error: the output cannot be written: {error.strerror}")
+        note(f"error: the output cannot be written: {error.strerror}")
         _close_stdout()
         code = UNWRITABLE
     sys.exit(code if isinstance(code, int) else BUG)
+
+
+def _debug(ctx: Any) -> bool:
+    from lmp.cli.options import DEBUG
+
+    return bool(ctx.meta.get(DEBUG))
 
 
 def _bug(error: Exception, debug: bool) -> NoReturn:
@@ -142,8 +187,8 @@ def _bug(error: Exception, debug: bool) -> NoReturn:
         _traceback()
     else:
         first = (str(error).splitlines() or [""])[0]
-        _say(f"error: {type(error).__name__}: {first}: this is a bug in lmp")
-        _say("run again with --debug and report what it prints; nothing was half written")
+        note(f"error: {type(error).__name__}: {first}: this is a bug in lmp")
+        note("run again with --debug and report what it prints; no file is incomplete")
     raise typer.Exit(BUG) from error
 
 
@@ -153,10 +198,6 @@ def _traceback() -> None:
     traceback.print_exc(file=sys.stderr)
 
 
-def _say(text: str) -> None:
-    print(text, file=sys.stderr)
-
-
 def _close_stdout() -> None:
-    """The reader of a pipe has gone: what is left to write goes nowhere, without a second complaint at exit."""
+    """Send the rest of stdout nowhere when the reader of a pipe has gone: without it Python complains at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,37 +1,21 @@
-"""``lmp mcp``: lmp's tools for any MCP client, on stdin and stdout."""
+"""``lmp mcp``: the tools of the agents for any MCP client, on stdin and stdout."""
 
 from __future__ import annotations
 
-import sys
-
 from lmp.cli import options as o
-from lmp.cli.commands import _options
+from lmp.cli.output import note
 
 
-def mcp(
-    results: o.Results = None,
-    transformers: o.Transformers = None,
-    pytorch: o.Pytorch = None,
-    config: o.Config = None,
-    model_id: o.ModelId = None,
-    attn: o.Attn = None,
-    dtype: o.DtypeName = o.Dtype.bfloat16,
-    path: o.Paths = None,
-    quiet: o.Quiet = False,
-    debug: o.Debug = False,
-) -> None:
-    """Serve the tools of the agents over MCP on stdio."""
-    from dataclasses import replace
-
-    options = _options(o.Engine.auto, results, transformers, pytorch, config, model_id, attn, dtype)
-    options = replace(options, paths=tuple(path or ()))
+@o.takes(*o.FOLDERS, *o.CONFIG, "path", "quiet", "debug")
+def mcp(common: o.Common) -> None:
+    """Serve the agents' tools over MCP on stdio."""
+    options = common.options()
     import anyio
 
-    from lmp.agents.stdio import serve
-    from lmp.pipeline.serving import Serving
+    from lmp.agents.mcp_server import ClientTools, serve
 
-    def told(name: str, stage: str) -> None:
-        if not quiet:
-            print(f"{name}: {stage}", file=sys.stderr)
+    def show(name: str, stage: str) -> None:
+        if not common.quiet:
+            note(f"{name}: {stage}")
 
-    anyio.run(serve, Serving(options, told).tools())
+    anyio.run(serve, ClientTools(options, show).tools())

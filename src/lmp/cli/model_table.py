@@ -1,6 +1,6 @@
-"""What people read of a model: its modules as a tree, and what all of it costs.
+"""The table of a model: its modules as a tree, and its totals.
 
-Sources and formulas are other people's text: they are put into cells as `Text`, never as rich's markup.
+Sources and formulas are foreign text: cells hold them as `Text`, never as rich's markup.
 """
 
 from __future__ import annotations
@@ -12,22 +12,23 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from lmp.cli.tables import STYLES, short
+from lmp.cli.tables import LABEL, STYLES, labelled, short
 
 if TYPE_CHECKING:
-    from lmp.pipeline.model import ModelOutcome
+    from lmp.analyze.models import ModelOutcome
     from lmp.records import ModelAnalysis, ModelKernel
 
 _ROOT = "(the model)"
 _INDENT = 2
-_LABEL = 17
 MAX_LINES = 4
-"""Of one formula; the rest is in --json."""
+"""Lines of one formula; the rest is in --json."""
 
 
 def print_model(out: Console, outcome: ModelOutcome, depth: int = 0, why_engine: str = "") -> None:
-    """``depth`` levels of modules are shown with their lines: 1 is the model's own forward(). ``why_engine`` says why
-    it is that engine, where it was not asked for by name."""
+    """Print the model. ``depth`` levels of modules show their lines: 1 is the model's own forward().
+
+    ``why_engine`` says why the engine was chosen; it is empty for an engine that was named.
+    """
     model = outcome.model
     _print_heading(out, outcome, why_engine)
     out.print(_tree(model, out.width))
@@ -36,9 +37,9 @@ def print_model(out: Console, outcome: ModelOutcome, depth: int = 0, why_engine:
             out.print(_lines(path, name, kernels, out.width))
     out.print()
     for label, texts in _facts(model, out.width):
-        out.print(_labelled(label, texts))
+        out.print(labelled(label, texts))
     if outcome.made:
-        out.print(_labelled("analysed now", list(outcome.made)))
+        out.print(labelled("analysed now", list(outcome.made)))
 
 
 def _print_heading(out: Console, outcome: ModelOutcome, why_engine: str) -> None:
@@ -78,7 +79,7 @@ def _tree(model: ModelAnalysis, width: int) -> Table:
 
 
 def _called(kernels: Sequence[ModelKernel], path: str, level: int) -> Iterator[tuple[int, str, ModelKernel]]:
-    """Every module below, with its level and its path from the one above."""
+    """Every called module, with its level and its path from its caller."""
     for kernel in kernels:
         if kernel.class_name is not None and kernel.path is not None:
             yield level, kernel.path.removeprefix(f"{path}."), kernel
@@ -97,7 +98,7 @@ def _own(kernels: Sequence[ModelKernel]) -> Text:
 
 
 def _repeat(kernel: ModelKernel, values: Mapping[str, int]) -> str:
-    """The formula, and its value at the model's config where that says it."""
+    """The formula of the repeat, and its value at the model's config if it has one there."""
     if isinstance(kernel.repeat, int):
         return str(kernel.repeat)
     value = _value(kernel.repeat, values)
@@ -148,22 +149,22 @@ def _facts(model: ModelAnalysis, width: int) -> Iterator[tuple[str, list[str]]]:
     totals = model.totals
     for label, formula in (
         ("FLOPs", totals.flops),
-        ("  of it matmul", totals.matmul_flops),
+        ("  matmul FLOPs", totals.matmul_flops),
         ("bytes read", totals.read),
         ("bytes written", totals.write),
     ):
-        yield label, _general_and_here(formula, model.values, width - _LABEL - 1)
+        yield label, _general_and_here(formula, model.values, width - LABEL - 1)
     if model.compulsory is not None:
         for label, formula in (("compulsory read", model.compulsory.read), ("  and write", model.compulsory.write)):
-            yield label, _general_and_here(formula, model.values, width - _LABEL - 1)
+            yield label, _general_and_here(formula, model.values, width - LABEL - 1)
     if totals.parameters_count is not None:
-        yield "parameters", _general_and_here(totals.parameters_count, model.values, width - _LABEL - 1)
+        yield "parameters", _general_and_here(totals.parameters_count, model.values, width - LABEL - 1)
     values = model.values
     given = [f"{n} = {p}" + (f" = {values[n]}" if n in values else "") for n, p in model.parameters.items()]
     unverified = [f"{name}: {part.status}" for name, part in model.parts.items() if part.status != "verified"]
     for label, texts in (
         ("variables", given),
-        ("holds where", model.assumptions),
+        ("assumptions", model.assumptions),
         ("pinned", [f"{name} = {value}" for name, value in model.pinned.items()]),
         ("NOT VERIFIED", unverified),
         ("UNCOUNTED", [f"{name}: {', '.join(p.uncounted)}" for name, p in model.parts.items() if p.uncounted]),
@@ -173,7 +174,7 @@ def _facts(model: ModelAnalysis, width: int) -> Iterator[tuple[str, list[str]]]:
 
 
 def _general_and_here(formula: str, values: Mapping[str, int], width: int) -> list[str]:
-    """The formula, and what it comes to with the values of the model's config put in."""
+    """The formula, and its form with the values of the model's config put in."""
     from lmp.errors import FormulaError
     from lmp.formula import Num, parse, simplify, substitute, to_text
 
@@ -188,19 +189,9 @@ def _general_and_here(formula: str, values: Mapping[str, int], width: int) -> li
     return [_cut(formula, width), f"= {_cut(shown, width, 'cut here')}"]
 
 
-def _cut(formula: str, width: int, where: str = "all of them with --json") -> str:
-    """So much of the formula as people read, and how much more there is."""
+def _cut(formula: str, width: int, where: str = "complete with --json") -> str:
+    """The beginning of the formula, and the length of the whole if it is cut."""
     room = max(40, width) * MAX_LINES
     if len(formula) <= room:
         return formula
     return f"{formula[:room]} ... ({len(formula):,} characters, {where})"
-
-
-def _labelled(label: str, texts: Sequence[str]) -> Table:
-    table = Table.grid(padding=(0, 1, 0, 0))
-    table.add_column(width=_LABEL, no_wrap=True)
-    table.add_column(overflow="fold")
-    for index, text in enumerate(texts):
-        style = "bold red" if label.isupper() else "dim"
-        table.add_row(Text(label if index == 0 else "", style=style), Text(text))
-    return table

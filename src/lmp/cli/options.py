@@ -1,15 +1,29 @@
-"""The options that commands share."""
+"""The options that commands share: each option once, one record of them, and the decorator that fills the record.
 
-from __future__ import annotations
+A new shared option is a field of `Common`, and its name in the decorator of each command that takes it. Annotations of
+this file are evaluated (no ``from __future__ import annotations``): `takes` hands them to typer.
+"""
 
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from types import EllipsisType
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+if TYPE_CHECKING:
+    from lmp.analyze.session import Options
+
 DEFAULT_RESULTS = "analysis_results"
+DEFAULT_REPORTS = "reports"
+
+
 DEBUG = "lmp.debug"
+"""Key in the context's meta data: true if --debug is given."""
 
 
 class Engine(StrEnum):
@@ -29,60 +43,261 @@ class Dtype(StrEnum):
     float32 = "float32"
 
 
+class Phase(StrEnum):
+    prefill = "prefill"
+    decode = "decode"
+
+
+class ElementType(StrEnum):
+    """Widths of the elements of weights and activations."""
+
+    float32 = "float32"
+    bfloat16 = "bfloat16"
+    float16 = "float16"
+    float8 = "float8"
+    w8a16 = "w8a16"
+
+
 def remember_debug(context: typer.Context, value: bool) -> bool:
-    """For the error handler, which sees the context of the command and none of its parameters."""
+    """Store --debug in the context: the error handler sees the context and none of the command's parameters."""
     if value:
         context.meta[DEBUG] = True
     return value
 
 
-ClassPath = Annotated[
-    str | None, typer.Argument(metavar="CLASS", help="Class path, or a public alias of it: torch.nn.Linear.")
-]
-ClassPaths = Annotated[
-    list[str] | None, typer.Argument(metavar="CLASS...", help="Class paths, or public aliases: torch.nn.Linear.")
-]
-ModulePath = Annotated[str | None, typer.Option("--module", metavar="CLASS", help="The class, as an option.")]
-ModulePaths = Annotated[list[str] | None, typer.Option("--module", metavar="CLASS", help="A class, as an option.")]
-EngineName = Annotated[
-    Engine,
-    typer.Option("--engine", help="What derives the formulas; auto is trace, unless your settings ask for agents."),
-]
-Results = Annotated[
-    Path | None,
-    typer.Option("--results", metavar="DIR", help=f"Where results are kept [default: {DEFAULT_RESULTS}]."),
-]
-Transformers = Annotated[
-    Path | None, typer.Option("--transformers", metavar="DIR", help="A clone of transformers to read instead.")
-]
-Pytorch = Annotated[Path | None, typer.Option("--pytorch", metavar="DIR", help="A clone of pytorch to read instead.")]
-Config = Annotated[Path | None, typer.Option("--config", metavar="FILE", help="A config.json to analyse at.")]
-ModelId = Annotated[
-    str | None, typer.Option("--model-id", metavar="ID", help="A model on the hub, org/name, to analyse at.")
-]
-Attn = Annotated[Attention | None, typer.Option("--attn", help="Attention implementation [default: sdpa].")]
-DtypeName = Annotated[Dtype, typer.Option("--dtype", help="The dtype that the module is executed in.")]
-Fresh = Annotated[bool, typer.Option("--fresh", help="Analyse again, whatever is stored.")]
-Inputs = Annotated[
+ModelOrAgentModel = Annotated[
     str | None,
-    typer.Option(
-        "--inputs",
-        metavar="SHAPES",
-        help='Of a class of your own, what forward() takes: "x: float[batch_size, seq_len, 256]".',
-    ),
+    typer.Option("--agent-model", "--model", metavar="NAME", help="Model of the agents [default: the client's]."),
 ]
-Init = Annotated[
-    str | None,
-    typer.Option(
-        "--init", metavar="ARGS", help='Of a class of your own, how it is made: "hidden_size=256, bias=true".'
-    ),
-]
-Paths = Annotated[
-    list[Path] | None,
-    typer.Option("--path", metavar="DIR", help="A folder that holds your own packages [default: the current one]."),
-]
-Json = Annotated[bool, typer.Option("--json", help="JSON on stdout, everything else on stderr.")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="No progress.")]
-Debug = Annotated[
-    bool, typer.Option("--debug", help="Show the traceback of an error.", callback=remember_debug, is_eager=True)
-]
+"""The form of ``agent_model`` for a command whose --model does not name a class."""
+
+
+@dataclass(frozen=True)
+class Common:
+    """The values of the shared options. A command that does not take an option has the option's default."""
+
+    class_path: Annotated[
+        str | None, typer.Argument(metavar="CLASS", help="Class path, or a public alias of it: torch.nn.Linear.")
+    ] = None
+    module: Annotated[
+        str | None, typer.Option("--module", metavar="CLASS", help="The class, in place of the argument.")
+    ] = None
+
+    # The sizes at which formulas are evaluated.
+    phase: Annotated[
+        Phase | None, typer.Option("--phase", help="prefill: no cache; decode: one new token on a cache.")
+    ] = None
+    batch_size: Annotated[str | None, typer.Option("--batch-size", metavar="N", help="Number of sequences.")] = None
+    seq_len: Annotated[str | None, typer.Option("--seq-len", metavar="N", help="New tokens per sequence.")] = None
+    cache_len: Annotated[
+        str | None, typer.Option("--cache-len", metavar="N", help="Tokens already in the KV cache [default: 0].")
+    ] = None
+    element_type: Annotated[
+        ElementType | None,
+        typer.Option("--dtype", help="Sets w_bytes and a_bytes; w8a16: 1-byte weights, 2-byte activations."),
+    ] = None
+
+    # How analyses are made, and where they are stored.
+    engine: Annotated[
+        Engine,
+        typer.Option(
+            "--engine", help="Engine that derives the formulas; auto: trace, unless the settings ask for agents."
+        ),
+    ] = Engine.auto
+    results: Annotated[
+        Path | None,
+        typer.Option("--results", metavar="DIR", help=f"Folder of the results [default: {DEFAULT_RESULTS}]."),
+    ] = None
+    transformers: Annotated[
+        Path | None,
+        typer.Option(
+            "--transformers", metavar="DIR", help="Clone of transformers to read in place of the vendored sources."
+        ),
+    ] = None
+    pytorch: Annotated[
+        Path | None,
+        typer.Option("--pytorch", metavar="DIR", help="Clone of pytorch to read in place of the vendored sources."),
+    ] = None
+    config: Annotated[Path | None, typer.Option("--config", metavar="FILE", help="A config.json to analyse at.")] = None
+    model_id: Annotated[
+        str | None,
+        typer.Option("--model-id", metavar="ID", help="Model on the hub, org/name, whose config to analyse at."),
+    ] = None
+    attn: Annotated[Attention | None, typer.Option("--attn", help="Attention implementation [default: sdpa].")] = None
+    dtype: Annotated[Dtype, typer.Option("--dtype", help="The dtype that the module is executed in.")] = Dtype.bfloat16
+    inputs: Annotated[
+        str | None,
+        typer.Option(
+            "--inputs",
+            metavar="SHAPES",
+            help='For your own class: the inputs of forward(), as in "x: float[batch_size, seq_len, 256]".',
+        ),
+    ] = None
+    init: Annotated[
+        str | None,
+        typer.Option(
+            "--init",
+            metavar="ARGS",
+            help='For your own class: arguments of the constructor, as in "hidden_size=256, bias=true".',
+        ),
+    ] = None
+    path: Annotated[
+        list[Path] | None,
+        typer.Option("--path", metavar="DIR", help="Folder that holds your own packages [default: the current one]."),
+    ] = None
+    fresh: Annotated[bool, typer.Option("--fresh", help="Analyse again, even if a result is stored.")] = False
+
+    # The limits of agents.
+    agent_model: Annotated[
+        str | None,
+        typer.Option("--agent-model", metavar="NAME", help="Model of the agents [default: the client's choice]."),
+    ] = None
+    fallback_model: Annotated[
+        str | None,
+        typer.Option("--fallback-model", metavar="NAME", help="Model to use while the first one is overloaded."),
+    ] = None
+    max_budget_usd: Annotated[
+        float | None,
+        typer.Option(
+            "--max-budget-usd", min=0.01, metavar="USD", help="Cap in dollars, all agents together [default: 5]."
+        ),
+    ] = None
+    max_turns: Annotated[
+        int | None,
+        typer.Option(
+            "--max-turns", min=1, metavar="N", help="Cap of model answers, all agents together [default: 200]."
+        ),
+    ] = None
+    concurrency: Annotated[
+        int | None,
+        typer.Option(
+            "--concurrency", min=1, max=64, metavar="N", help="Number of agents at the same time [default: 2]."
+        ),
+    ] = None
+    timeout: Annotated[
+        float | None,
+        typer.Option("--timeout", min=1, metavar="S", help="Time limit of one agent in seconds [default: 1800]."),
+    ] = None
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="With agents: show the plan, the prompts' sizes and the caps; spend nothing."),
+    ] = False
+
+    # What is printed.
+    as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout, everything else on stderr.")] = False
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show the traceback of an error.", callback=remember_debug, is_eager=True)
+    ] = False
+
+    @property
+    def results_folder(self) -> Path:
+        """The given folder, else the project's own: a command finds its results from any folder of the project."""
+        if self.results is not None:
+            return self.results
+        from lmp.source.trees import project_root
+
+        return project_root() / DEFAULT_RESULTS
+
+    def options(self, agents: bool = False) -> "Options":
+        """How the command's analyses are made. ``agents``: true if agents can carry out the command."""
+        from lmp.agents.environment import Choice, chosen_engine
+        from lmp.analyze.session import Options
+        from lmp.errors import UsageError
+
+        if self.engine is Engine.agent and not agents:
+            raise UsageError(
+                "--engine agent is for analyze-module and expand only\n"
+                "run one of these with it, then this command without it"
+            )
+        choice = chosen_engine(str(self.engine)) if agents else Choice("trace")
+        return Options(
+            results=self.results_folder,
+            transformers=self.transformers,
+            pytorch=self.pytorch,
+            config_file=self.config,
+            attention=None if self.attn is None else str(self.attn),
+            dtype=str(self.dtype),
+            fresh=self.fresh,
+            engine=choice.engine,
+            why_engine=choice.why,
+            model_id=self.model_id,
+            inputs=self.inputs,
+            init=self.init,
+            paths=tuple(self.path or ()),
+        )
+
+
+# Names of fields that commands take together, in the order of the help page.
+ONE_CLASS = ("class_path", "module")
+SIZES = ("phase", "batch_size", "seq_len", "cache_len", "element_type")
+FOLDERS = ("results", "transformers", "pytorch")
+CONFIG = ("config", "model_id", "attn", "dtype")
+OWN_CLASS = ("inputs", "init", "path")
+AGENTS = ("agent_model", "fallback_model", "max_budget_usd", "max_turns", "concurrency", "timeout")
+PRINTED = ("as_json", "quiet", "debug")
+
+
+def takes(*names: str | EllipsisType, **forms: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Decorator of a command: typer reads the named shared options, the command gets one `Common` as ``common``.
+
+    ``names`` are fields of `Common` in the order of the help page. ``...`` is the place of the command's own
+    parameters; without it they stand first. An own parameter that is named stands where it is named. ``forms`` maps
+    a field to the annotation that this command uses in its place.
+    """
+    shared = {
+        field.name: inspect.Parameter(
+            field.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=field.default,
+            annotation=forms.get(field.name, field.type),
+        )
+        for field in fields(Common)
+        if field.name in names
+    }
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        own = {
+            name: parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+            for name, parameter in inspect.signature(command, eval_str=True).parameters.items()
+            if name != "common"
+        }
+        both = own.keys() & shared.keys()
+        unknown = {name for name in (*names, *forms) if name is not ...} - own.keys() - shared.keys()
+        if both or unknown:
+            raise TypeError(f"{command.__name__}: not one option each: {sorted(both | unknown)}")
+        unnamed = [name for name in own if name not in names]
+        ordered: list[str] = [] if ... in names else unnamed
+        for name in names:
+            ordered += unnamed if name is ... else [name]
+
+        @functools.wraps(command)
+        def run(**given: Any) -> None:
+            common = Common(**{name: given.pop(name) for name in shared})
+            command(common, **given)
+
+        parameters = [(own | shared)[name] for name in ordered]
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        return run
+
+    return decorate
+
+
+def one_of(what: str, named: str | None, option: str, other: str | None) -> str | None:
+    """The name that is given as an argument or with ``option``. Raises UsageError if two different ones are given."""
+    from lmp.errors import UsageError
+
+    if named is not None and other is not None and named != other:
+        raise UsageError(f"two {what} are given: {named} and, with {option}, {other}\ngive one")
+    return named or other
+
+
+def reports_folder(given: Path | None) -> Path:
+    """The given folder for reports, else the project's own. Raises UsageError if it is a file."""
+    from lmp.errors import UsageError
+    from lmp.source.trees import project_root
+
+    if given is not None and given.exists() and not given.is_dir():
+        raise UsageError(f"--reports {given} is a file, not a folder\ngive another folder")
+    return given if given is not None else project_root() / DEFAULT_REPORTS

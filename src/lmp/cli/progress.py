@@ -1,4 +1,4 @@
-"""What is going on, on stderr: a bar on a terminal, plain lines in a pipe, nothing when quiet."""
+"""The progress of a command on stderr: a bar on a terminal, plain lines in a pipe, nothing when quiet."""
 
 from __future__ import annotations
 
@@ -7,14 +7,18 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from lmp.cli.output import note
+
 if TYPE_CHECKING:
     from rich.progress import Progress
+
+    from lmp.analyze.session import Options
 
 STAGES = ("reading", "tracing", "verifying", "stored")
 
 
 class Watch:
-    """Called with every class and stage. ``current`` is the class that was last heard of."""
+    """Callback of an analysis: called with each class and its stage. ``current`` is the last class."""
 
     current: str | None = None
 
@@ -25,11 +29,11 @@ class Watch:
 class PlainWatch(Watch):
     def __call__(self, class_path: str, stage: str) -> None:
         super().__call__(class_path, stage)
-        print(f"{class_path}: {stage}", file=sys.stderr, flush=True)
+        note(f"{class_path}: {stage}")
 
 
 class BarWatch(Watch):
-    """One bar over all classes: those asked for, and those that turn up on the way."""
+    """One bar over all classes: the requested ones, and those that they call."""
 
     def __init__(self, progress: Progress, paths: list[str]) -> None:
         self._progress = progress
@@ -47,6 +51,40 @@ class BarWatch(Watch):
             completed=sum(self._done.values()),
             total=max(self._asked, len(self._done)) * len(STAGES),
         )
+
+
+@contextmanager
+def watched(paths: list[str], options: Options, quiet: bool) -> Iterator[Watch]:
+    """Progress while the block runs; a search that fails in it writes SCRATCHPAD.md to the results folder."""
+    with watch(paths, quiet) as progress, scratchpad(options, lambda: progress.current or " ".join(paths)):
+        yield progress
+
+
+@contextmanager
+def scratchpad(options: Options, looked_for: Callable[[], str]) -> Iterator[None]:
+    """A search that fails in the block writes SCRATCHPAD.md to the results folder, and the error names that file."""
+    from lmp.errors import NotFound, StorageError
+
+    try:
+        yield
+    except NotFound as error:
+        from lmp.source.scratchpad import write_scratchpad
+
+        try:
+            page = write_scratchpad(options.results, looked_for(), error)
+        except StorageError as failure:
+            error.message += f"\n({str(failure).splitlines()[0]})"
+        else:
+            error.message += f" (what was looked for: {page})"
+        raise
+
+
+def class_of_config(options: Options) -> str:
+    """The class that the given config is of, for a command that names no class."""
+    from lmp.analyze.session import class_of_config as found
+
+    with scratchpad(options, lambda: options.model_id or str(options.config_file)):
+        return found(options)
 
 
 @contextmanager
@@ -71,7 +109,7 @@ def watch(paths: list[str], quiet: bool) -> Iterator[Watch]:
 
 @contextmanager
 def counted(what: str, quiet: bool) -> Iterator[Callable[[int, int, str], None]]:
-    """For work whose steps are known: called with how many are done, how many there are, and the one at hand."""
+    """Progress of work whose steps are counted. The callback takes the number done, the total, and the current name."""
     if quiet:
         yield lambda done, total, name: None
     elif not sys.stderr.isatty():
@@ -94,7 +132,7 @@ def counted(what: str, quiet: bool) -> Iterator[Callable[[int, int, str], None]]
 
 
 def _in_tenths(what: str) -> Callable[[int, int, str], None]:
-    """Plain lines: one at the beginning, and one for every tenth that is done."""
+    """Callback that prints a plain line at the beginning and after each tenth."""
     last = -1
 
     def say(done: int, total: int, name: str) -> None:
@@ -102,6 +140,6 @@ def _in_tenths(what: str) -> Callable[[int, int, str], None]:
         tenth = 10 * done // total if total else 10
         if tenth > last:
             last = tenth
-            print(f"{what}: {done:,} of {total:,}", file=sys.stderr, flush=True)
+            note(f"{what}: {done:,} of {total:,}")
 
     return say

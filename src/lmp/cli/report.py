@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,15 +13,15 @@ import typer
 
 from lmp.cli import agents as a
 from lmp.cli import options as o
+from lmp.cli.output import DISAGREES, end_if_failed, note, note_failed, write
+from lmp.cli.progress import class_of_config, counted, watch, watched
 
 if TYPE_CHECKING:
     from lmp.agents.run import Run
-    from lmp.pipeline.module import Options
+    from lmp.analyze.session import Options
     from lmp.records import ModelAnalysis
     from lmp.report.making import Making
     from lmp.report.writing import Written
-
-DEFAULT_REPORTS = "reports"
 
 
 class Form(StrEnum):
@@ -39,30 +39,31 @@ Forms = Annotated[
 ]
 Reports = Annotated[
     Path | None,
-    typer.Option("--reports", metavar="DIR", help=f"Where reports are written [default: {DEFAULT_REPORTS}]."),
+    typer.Option("--reports", metavar="DIR", help=f"Folder of the reports [default: {o.DEFAULT_REPORTS}]."),
 ]
 DeviceName = Annotated[
     str | None,
     typer.Option(
         "--device",
         metavar="NAME",
-        help="Whose peak rates bounds are for: A100-80GB, H100, H200, MI300X [default: H100].",
+        help="Device whose peak rates give the bounds: A100-80GB, H100, H200, MI300X [default: H100].",
     ),
 ]
-All = Annotated[bool, typer.Option("--all", help="Everything in the results folder, and an index.")]
+All = Annotated[bool, typer.Option("--all", help="Report on everything in the results folder, with an index.")]
 Narrate = Annotated[
     bool, typer.Option("--narrate", help="Let an agent write the summary, insights and pitfalls from the facts.")
 ]
 Include = Annotated[
     list[str] | None,
-    typer.Option("--include", metavar="PATTERN", help="Of a code base: read only this, as in .gitignore: 'srt/**'."),
+    typer.Option(
+        "--include", metavar="PATTERN", help="For a code base: read only these files, as in .gitignore: 'srt/**'."
+    ),
 ]
 Exclude = Annotated[
-    list[str] | None, typer.Option("--exclude", metavar="PATTERN", help="Of a code base: do not read this.")
+    list[str] | None,
+    typer.Option("--exclude", metavar="PATTERN", help="For a code base: skip these files, as in .gitignore."),
 ]
-Update = Annotated[
-    bool, typer.Option("--update", help="Of a code base: redo what changed, and list the pointers that are stale.")
-]
+Update = Annotated[bool, typer.Option("--update", help="For a code base: redo what changed, and list stale pointers.")]
 DryRun = Annotated[
     bool,
     typer.Option("--dry-run", help="With --narrate: show the prompt's size and the caps; spend nothing."),
@@ -71,23 +72,21 @@ DryRun = Annotated[
 
 @dataclass(frozen=True)
 class Asked:
-    """What is asked for, whatever the report is of."""
+    """The options of every report."""
 
+    common: o.Common
     folder: Path
     forms: tuple[str, ...]
     device: str
     sizes: Mapping[str, int]
     narrate: bool
-    dry_run: bool
-    caps: a.Caps
-    quiet: bool
     run: Run | None = None
-    """A narration that was begun, to be gone on with."""
+    """The interrupted narration to resume."""
 
 
 @dataclass(frozen=True)
 class OfFolder:
-    """What is asked for of a code base."""
+    """The options of a report on a code base."""
 
     folder: Path
     include: tuple[str, ...]
@@ -95,9 +94,17 @@ class OfFolder:
     update: bool
 
 
+@o.takes(
+    *(..., *o.FOLDERS, *o.CONFIG, *o.OWN_CLASS, "settings", "agent_model", "fallback_model", "max_budget_usd"),
+    *("max_turns", "timeout", "dry_run", "quiet", "debug"),
+    dry_run=DryRun,
+)
 def report(
+    common: o.Common,
     target: Target = None,
-    model: Annotated[str | None, typer.Option("--model", metavar="MODEL", help="The model, as an option.")] = None,
+    model: Annotated[
+        str | None, typer.Option("--model", metavar="MODEL", help="The model, in place of the argument.")
+    ] = None,
     everything: All = False,
     form: Forms = None,
     reports: Reports = None,
@@ -106,80 +113,51 @@ def report(
     include: Include = None,
     exclude: Exclude = None,
     update: Update = False,
-    results: o.Results = None,
-    transformers: o.Transformers = None,
-    pytorch: o.Pytorch = None,
-    config: o.Config = None,
-    model_id: o.ModelId = None,
-    attn: o.Attn = None,
-    dtype: o.DtypeName = o.Dtype.bfloat16,
-    inputs: o.Inputs = None,
-    init: o.Init = None,
-    path: o.Paths = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="A size that no config has, as in_features=4096."),
+        typer.Option("--set", metavar="NAME=VALUE", help="Size that no config states, as in_features=4096."),
     ] = None,
-    agent_model: a.AgentModel = None,
-    fallback_model: a.FallbackModel = None,
-    max_budget_usd: a.Budget = None,
-    max_turns: a.MaxTurns = None,
-    timeout: a.Timeout = None,
-    dry_run: DryRun = False,
-    quiet: o.Quiet = False,
-    debug: o.Debug = False,
 ) -> None:
     """Write the report on a model, a module or a code base.
 
-    As in: lmp report --model-id Qwen/Qwen3-30B-A3B, or lmp report path/to/repo. What is not analysed yet is analysed
-    first. A report is written only if its review finds nothing: every pointer opens, every number is what `lmp
-    evaluate` says.
+    Examples: lmp report --model-id Qwen/Qwen3-30B-A3B, lmp report path/to/repo. Missing analyses are made first. A
+    report is written only if its review finds nothing: every pointer opens, and every number is what `lmp evaluate`
+    prints.
     """
-    from lmp.cli.commands import _options
-    from lmp.expand.point import parse_settings
+    from lmp.link.values import parse_settings
     from lmp.report.devices import DEFAULT
     from lmp.report.extra import check_extra
 
     check_extra()
-    caps = a.Caps(agent_model, fallback_model, max_budget_usd, max_turns, None, timeout)
     if not narrate:
-        caps.refuse_without_agents(dry_run, "--narrate")
+        a.refuse_without_agents(common, "--narrate")
     forms = tuple(form or (Form.markdown,))
     sizes = parse_settings(settings or ())
-    asked = Asked(_reports_folder(reports), forms, device or DEFAULT, sizes, narrate, dry_run, caps, quiet)
-    options = _options(o.Engine.trace, results, transformers, pytorch, config, model_id, attn, dtype)
-    options = replace(options, inputs=inputs, init=init, paths=tuple(path or ()))
-    name = _one(target, model)
+    asked = Asked(common, o.reports_folder(reports), forms, device or DEFAULT, sizes, narrate)
+    options = common.options()
+    name = o.one_of("models", target, "--model", model)
     of_folders = {"--include": include, "--exclude": exclude, "--update": update}
     if everything:
-        _refuse({**of_folders, "--set": settings, "--model-id": model_id}, "not with --all")
+        _refuse({**of_folders, "--set": settings, "--model-id": common.model_id}, "not with --all")
         _all(name, options, asked)
         return
     if narrate:
         _can_narrate(asked)
     if name is not None and _is_path(name):
-        of_models = {"--device": device, "--set": settings, "--config": config, "--model-id": model_id, "--attn": attn}
-        _refuse({**of_models, "--inputs": inputs, "--init": init, "--path": path}, "for models only, not for a folder")
+        of_models = {"--device": device, "--set": settings, "--config": common.config, "--model-id": common.model_id}
+        of_classes = {"--attn": common.attn, "--inputs": common.inputs, "--init": common.init, "--path": common.path}
+        _refuse({**of_models, **of_classes}, "for models only, not for a folder")
         _repository(OfFolder(Path(name), tuple(include or ()), tuple(exclude or ()), update), options, asked)
     else:
         _refuse(of_folders, "for the folder of a code base only, as in lmp report path/to/repo")
         _model(name, options, asked)
 
 
-def resume_report(run: Run, options: Options, quiet: bool) -> None:
-    """Go on with a narration that was interrupted, and write its report."""
+def resume_report(run: Run, options: Options, common: o.Common) -> None:
+    """Resume an interrupted narration, and write its report."""
     given = run.state.report or {}
-    asked = Asked(
-        Path(given["folder"]),
-        tuple(given["forms"]),
-        given["device"],
-        given["sizes"],
-        narrate=True,
-        dry_run=False,
-        caps=a.Caps(*[None] * 6),
-        quiet=quiet,
-        run=run,
-    )
+    folder, forms = Path(given["folder"]), tuple(given["forms"])
+    asked = Asked(common, folder, forms, given["device"], given["sizes"], narrate=True, run=run)
     of = given["code_base"]
     if of is None:
         _model(given["model"], options, asked)
@@ -191,23 +169,15 @@ def resume_report(run: Run, options: Options, quiet: bool) -> None:
 
 
 def _can_narrate(asked: Asked) -> None:
-    """Raises what stands against it, before any work is done."""
-    from lmp.agents.failures import check_runnable
+    """Raise the error that prevents a narration, before any work is done."""
+    from lmp.agents.environment import check_runnable
     from lmp.errors import UsageError
 
     if Form.markdown not in asked.forms:
-        raise UsageError("--narrate is for the markdown, the page has no text of its own\nadd --format markdown")
-    if not asked.dry_run:
+        raise UsageError("--narrate is for the markdown: the page has no text of its own\nadd --format markdown")
+    if not asked.common.dry_run:
         check_runnable("leave out `--narrate`")
         import lmp.agents.claude  # noqa: F401  takes a second: before there is a run that could be interrupted in it
-
-
-def _one(target: str | None, model: str | None) -> str | None:
-    from lmp.errors import UsageError
-
-    if target is not None and model is not None and target != model:
-        raise UsageError(f"two models are given: {target} and, with --model, {model}\ngive one")
-    return target or model
 
 
 def _is_path(name: str) -> bool:
@@ -215,7 +185,7 @@ def _is_path(name: str) -> bool:
 
 
 def _refuse(given: Mapping[str, object], why: str) -> None:
-    """An option that would do nothing is a mistake."""
+    """Raise UsageError for an option that has no effect here."""
     from lmp.errors import UsageError
 
     names = [name for name, value in given.items() if value]
@@ -223,25 +193,15 @@ def _refuse(given: Mapping[str, object], why: str) -> None:
         raise UsageError(f"{', '.join(names)}: {why}\nleave {'it' if len(names) == 1 else 'them'} out")
 
 
-def _reports_folder(given: Path | None) -> Path:
-    from lmp.errors import UsageError
-    from lmp.source.trees import project_root
-
-    if given is not None and given.exists() and not given.is_dir():
-        raise UsageError(f"--reports {given} is a file where a folder is due\ngive another folder")
-    return given if given is not None else project_root() / DEFAULT_REPORTS
-
-
 # --- models ----------------------------------------------------------------------------------------------------------
 
 
 def _model(name: str | None, options: Options, asked: Asked) -> None:
-    from lmp.cli.commands import _class_of_config, _watched
     from lmp.report.devices import device_named
 
     device = device_named(asked.device)
-    class_path = name or _class_of_config(options)
-    with _watched([class_path], options, asked.quiet) as progress:
+    class_path = name or class_of_config(options)
+    with watched([class_path], options, asked.common.quiet) as progress:
         from lmp.report.gathering import gather
         from lmp.report.model import model_making, write_page
 
@@ -249,24 +209,22 @@ def _model(name: str | None, options: Options, asked: Asked) -> None:
         progress(facts.model.class_name, "writing the report")
         making = model_making(facts)
         if not asked.narrate:
-            _write(making, asked)
+            _write_report(making, asked)
     if asked.narrate:
         _narrate(making, options, asked, {"model": class_path, "code_base": None})
-    if Form.html in asked.forms and not asked.dry_run:
+    if Form.html in asked.forms and not asked.common.dry_run:
         page, is_new = write_page(asked.folder, facts)
-        _say_written(page, is_new, asked)
+        _note_written(page, is_new, asked)
     _warn(facts.model)
 
 
 def _warn(model: ModelAnalysis) -> None:
-    """What the report says at its top. Ends with 4 where formulas do not agree with execution."""
-    from lmp.cli.commands import _note
-    from lmp.cli.expand import exit_if_a_part_failed
+    """Print the warnings at the top of the report. Exit with 4 if formulas do not agree with execution."""
     from lmp.report.warnings import of_the_model
 
     for line in of_the_model(model):
-        _note(f"warning: {line}")
-    exit_if_a_part_failed(model.parts)
+        note(f"warning: {line}")
+    end_if_failed([name for name, part in model.parts.items() if part.status == "failed"], "the model")
 
 
 # --- code bases ------------------------------------------------------------------------------------------------------
@@ -276,45 +234,43 @@ def _repository(of: OfFolder, options: Options, asked: Asked) -> None:
     from lmp.errors import UsageError
 
     if Form.html in asked.forms:
-        raise UsageError("the page is of a model, not of a code base\nleave out --format html")
-    from lmp.cli.commands import _note
-    from lmp.cli.progress import counted
+        raise UsageError("--format html is for models, not for a code base\nleave it out")
     from lmp.recon.facts import Selection
     from lmp.report import code_base
 
-    with counted("reading", asked.quiet) as progress:
+    with counted("reading", asked.common.quiet) as progress:
         facts = code_base.read_code_base(of.folder, Selection(of.include, of.exclude), progress)
     state = code_base.last_state(asked.folder, facts) if of.update else None
     making = code_base.repository_making(facts, of.folder, state)
     if of.update:
         for line in code_base.since_the_last(asked.folder, making, facts, of.folder, state):
-            _note(line)
+            note(line)
     if asked.narrate:
         given = {**asdict(of), "folder": str(of.folder.absolute()), "as_given": str(of.folder)}
         _narrate(making, options, asked, {"model": None, "code_base": given})
     else:
-        _write(making, asked)
-    if not asked.dry_run:
+        _write_report(making, asked)
+    if not asked.common.dry_run:
         code_base.remember(asked.folder, facts, of.folder, asked.folder / making.plain.file)
 
 
 # --- what they have in common ----------------------------------------------------------------------------------------
 
 
-def _write(making: Making, asked: Asked) -> None:
+def _write_report(making: Making, asked: Asked) -> None:
     from lmp.report.writing import write_made
 
     with _findings_shown():
-        _say(write_made(asked.folder, making), asked)
+        _note_report(write_made(asked.folder, making), asked)
 
 
 def _narrate(making: Making, options: Options, asked: Asked, subject: dict[str, Any]) -> None:
-    """``subject`` is what the report is of, as `resume_report` reads it."""
+    """Write the report with a narration. ``subject`` says what it is of, as `resume_report` reads it."""
     from lmp.report.narration import narrated, start
     from lmp.report.writing import write_made
 
     with _findings_shown():
-        if asked.dry_run:
+        if asked.common.dry_run:
             _show_dry_run(making, asked)
             return
         run = asked.run
@@ -325,74 +281,68 @@ def _narrate(making: Making, options: Options, asked: Asked, subject: dict[str, 
                 "device": asked.device,
                 "sizes": dict(asked.sizes),
             }
-            run = start(making, options, asked.caps.limits(), {**given, **subject})
-        with a.shown(run, asked.quiet):
+            run = start(making, options, a.limits(asked.common), {**given, **subject})
+        with a.shown(run, asked.common.quiet):
             written = narrated(run, making, a.claude, lambda narration: write_made(asked.folder, making, narration))
-    _say(written, asked)
+    _note_report(written, asked)
 
 
 def _show_dry_run(making: Making, asked: Asked) -> None:
     from lmp.agents.transcript import shown
-    from lmp.cli.commands import _print
     from lmp.report.narration import dry_run
 
     found = dry_run(making)
-    _print(shown(f"report on {found.name}: {found.lines:,} lines, prompt of {found.characters:,} characters\n"))
-    _print(shown(f"may read below: {', '.join(map(str, found.roots)) or 'no folder'}\n"))
-    _print(f"caps: {a.caps_text(asked.caps.limits())}\nNothing was sent, nothing was spent, nothing was written.\n")
+    write(shown(f"report on {found.name}: {found.lines:,} lines, prompt of {found.characters:,} characters\n"))
+    write(shown(f"may read below: {', '.join(map(str, found.roots)) or 'no folder'}\n"))
+    write(f"caps: {a.caps_text(a.limits(asked.common))}\nNothing was sent, nothing was spent, nothing was written.\n")
 
 
 @contextmanager
 def _findings_shown() -> Iterator[None]:
-    """A report that was refused says why, line by line."""
-    from lmp.cli.review import print_findings
+    """Print the findings of a report that its review refuses."""
     from lmp.errors import ReportRefused
 
     try:
         yield
     except ReportRefused as error:
-        print_findings(error.file, error.findings)
+        for finding in error.findings:
+            note(f"{error.file}:{finding.line}: {finding.rule}: {finding.message}")
         raise
 
 
-def _say(written: Written, asked: Asked) -> None:
+def _note_report(written: Written, asked: Asked) -> None:
     from lmp.agents.transcript import shown
-    from lmp.cli.commands import _note
 
-    for note in written.notes:
-        _note(shown(note))
-    _say_written(written.file, bool(written.changed), asked)
+    for text in written.notes:
+        note(shown(text))
+    _note_written(written.file, bool(written.changed), asked)
 
 
-def _say_written(file: Path, changed: bool, asked: Asked) -> None:
-    from lmp.cli.commands import _note
-
-    if not asked.quiet:
-        _note(f"{'wrote' if changed else 'unchanged:'} {file}")
+def _note_written(file: Path, changed: bool, asked: Asked) -> None:
+    if not asked.common.quiet:
+        note(f"{'wrote' if changed else 'unchanged:'} {file}")
 
 
 def _all(name: str | None, options: Options, asked: Asked) -> None:
     from lmp.agents.transcript import shown
-    from lmp.cli.commands import DISAGREES, _note
-    from lmp.cli.progress import watch
     from lmp.errors import UsageError
     from lmp.report.devices import device_named
     from lmp.report.everything import INDEX, report_all
 
     if name is not None or asked.narrate:
-        raise UsageError("--all is of everything in the results folder\nleave out the model and --narrate")
-    with watch([str(options.results)], asked.quiet) as progress:
+        raise UsageError("--all reports on everything in the results folder\nleave out the model and --narrate")
+    with watch([str(options.results)], asked.common.quiet) as progress:
         listed = report_all(asked.folder, options, progress, device_named(asked.device), Form.html in asked.forms)
     for one in listed:
         if one.why_not:
-            _note(f"not made: {one.stored.name}: {one.why_not}")
+            note(f"not made: {one.stored.name}: {one.why_not}")
         else:
-            for note in one.notes:
-                _note(shown(note))
-            _say_written(asked.folder / str(one.report), one.changed, asked)
-    _note(f"index: {asked.folder / INDEX}")
+            for text in one.notes:
+                note(shown(text))
+            _note_written(asked.folder / str(one.report), one.changed, asked)
+    note(f"index: {asked.folder / INDEX}")
     failed = [one.stored.name for one in listed if one.stored.analysis.verification.status == "failed"]
     if failed:
-        _note(f"error: the formulas do not agree with execution: {', '.join(failed)}")
+        note_failed(failed)
     if failed or any(one.why_not for one in listed):
         raise typer.Exit(DISAGREES)

@@ -1,71 +1,53 @@
-"""``lmp submit``: the gate, for an analysis that anything wrote."""
+"""``lmp submit``: the gate for an analysis that another tool or a person wrote."""
 
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from lmp.cli import options as o
-from lmp.cli.agents import count
-from lmp.cli.commands import DISAGREES, _note, _options, _print_json, _watched
+from lmp.cli.output import DISAGREES, count, note, write, write_json
+from lmp.cli.progress import watched
 
 if TYPE_CHECKING:
-    from lmp.pipeline.submitting import Submitted
+    from lmp.agents.submission import Submitted
     from lmp.records import GateFinding
 
-Class = Annotated[str, typer.Argument(metavar="CLASS", help="The class that it is of, or a public alias.")]
-File = Annotated[str, typer.Argument(metavar="FILE", help="The analysis, as JSON; - is standard input.")]
+Class = Annotated[str, typer.Argument(metavar="CLASS", help="Class of the analysis, or a public alias of it.")]
+File = Annotated[str, typer.Argument(metavar="FILE", help="The analysis as JSON; - reads standard input.")]
 Replace = Annotated[
-    bool, typer.Option("--replace", help="Store it though a verified one is there and this one cannot be verified.")
+    bool, typer.Option("--replace", help="Replace a verified analysis even if this one cannot be verified.")
 ]
 
 
-def submit(
-    class_path: Class,
-    file: File,
-    replace_verified: Replace = False,
-    results: o.Results = None,
-    transformers: o.Transformers = None,
-    pytorch: o.Pytorch = None,
-    config: o.Config = None,
-    model_id: o.ModelId = None,
-    attn: o.Attn = None,
-    dtype: o.DtypeName = o.Dtype.bfloat16,
-    inputs: o.Inputs = None,
-    init: o.Init = None,
-    path: o.Paths = None,
-    as_json: o.Json = False,
-    quiet: o.Quiet = False,
-    debug: o.Debug = False,
-) -> None:
-    """Check an analysis that anything wrote; store it, or list what is wrong with it."""
-    options = _options(o.Engine.trace, results, transformers, pytorch, config, model_id, attn, dtype)
-    options = replace(options, inputs=inputs, init=init, paths=tuple(path or ()))
-    from lmp.pipeline.submitting import read_hand_in
+@o.takes(..., *o.FOLDERS, *o.CONFIG, *o.OWN_CLASS, *o.PRINTED)
+def submit(common: o.Common, class_path: Class, file: File, replace_verified: Replace = False) -> None:
+    """Check a submitted analysis; store it, or list what is wrong with it."""
+    options = common.options()
+    from lmp.agents.submission import read_submission
 
-    handed_in = read_hand_in(_content(file), "the input" if file == "-" else file)
-    with _watched([class_path], options, quiet) as progress:
-        from lmp.pipeline.submitting import submit as hand_in
+    submission = read_submission(_content(file), "the input" if file == "-" else file)
+    with watched([class_path], options, common.quiet) as progress:
+        from lmp.agents.submission import submit as check_and_store
 
-        submitted = hand_in(class_path, handed_in, options, progress, replace_verified)
-    if as_json:
-        _print_json(submitted.hand_in.model_dump(mode="json", exclude_none=True))
+        submitted = check_and_store(class_path, submission, options, progress, replace_verified)
+    if common.as_json:
+        write_json(submitted.hand_in.model_dump(mode="json", exclude_none=True))
     else:
-        sys.stdout.write("".join(f"{line}\n" for line in _told(submitted)))
+        write("".join(f"{line}\n" for line in _told(submitted)))
     if not submitted.hand_in.accepted:
-        _note(f"error: refused, with {count(len(submitted.hand_in.findings), 'finding')}")
-        _note(f"the draft is kept as {submitted.hand_in.file}; mend it and submit it again")
+        note(f"error: refused, with {count(len(submitted.hand_in.findings), 'finding')}")
+        note(f"the draft is kept as {submitted.hand_in.file}; correct it and submit it again")
         raise typer.Exit(DISAGREES)
 
 
 def _content(file: str) -> bytes:
-    """At most a little more than is read, so that an endless input ends."""
+    """The input, cut one byte above the limit: an endless input ends."""
+    from lmp.agents.submission import MAX_BYTES
     from lmp.errors import UsageError
-    from lmp.pipeline.submitting import MAX_BYTES
 
     if file == "-":
         return sys.stdin.buffer.read(MAX_BYTES + 1)
@@ -77,7 +59,7 @@ def _content(file: str) -> bytes:
 
 
 def _told(submitted: Submitted) -> list[str]:
-    """What became of it, for people. Every text of the hand-in's is made harmless."""
+    """The result as lines for people. Every text of the submission is made harmless."""
     found = submitted.hand_in
     state = "refused" if not found.accepted else found.status
     lines = [f"{found.class_name}: {state}"]
@@ -100,7 +82,7 @@ def _place(finding: GateFinding) -> str:
 
 
 def harmless(text: str) -> str:
-    """The text on one line, with what a terminal would obey written out."""
+    """The text on one line, with the control characters escaped."""
     from lmp.source.quoting import escaped
 
     return escaped(text, kept="")

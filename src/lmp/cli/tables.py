@@ -1,6 +1,6 @@
-"""What people read: the lines of a forward() with their kernels and formulas, and their values at a point.
+"""The tables of one analysis: the lines of a forward() with their kernels and formulas, and its verification.
 
-Sources and formulas are other people's text: they are put into cells as `Text`, never as rich's markup.
+Sources and formulas are foreign text: cells hold them as `Text`, never as rich's markup.
 """
 
 from __future__ import annotations
@@ -19,18 +19,21 @@ from lmp.report.terminal import Terminal
 from lmp.source.trees import UNKNOWN
 
 if TYPE_CHECKING:
-    from lmp.cli.doctor import Check
-    from lmp.pipeline.module import Outcome
+    from lmp.analyze.session import Outcome
     from lmp.records import Kernel, ModuleAnalysis, Verification
 
 PIPED_WIDTH = 120
 WIDE = 110
-"""From this width on the three formulas of a kernel stand side by side; below it they stand under one another."""
+"""From this width on the three formulas of a kernel are printed side by side, below it under one another."""
+
+LABEL = 17
+"""Width of the labels below a table."""
 
 _LINE, _GAP = 4, 2
 """Width of a line number, and of the space between columns."""
 
-STYLES = {"verified": "green", "failed": "bold red", "unverified": "yellow"}
+STYLES = {"verified": "green", "failed": "bold red", "unverified": "yellow", "error": "red", "stopped": "red"}
+"""Style of a verdict; a family of the zoo may also have ended with an error, or been stopped."""
 
 
 def console() -> Console:
@@ -44,7 +47,7 @@ def short(class_path: str) -> str:
 
 
 def shown(formula: str) -> str:
-    """The formula with the classes that it refers to under their short names."""
+    """The formula with the short names of the classes that it refers to."""
     from lmp.errors import FormulaError
     from lmp.formula import Ref, parse, rewrite
 
@@ -62,7 +65,7 @@ def shown(formula: str) -> str:
 
 
 def print_outcomes(out: Console, outcomes: Sequence[Outcome], why_engine: str) -> None:
-    """Every requested analysis in full, and the names of those that were made on the way."""
+    """Print each requested analysis in full, and the names of the analyses that they needed."""
     for outcome in outcomes:
         if outcome.requested:
             print_analysis(out, outcome.analysis, outcome.file, outcome.reused, why_engine)
@@ -85,7 +88,7 @@ def print_analysis(out: Console, analysis: ModuleAnalysis, file: Path, reused: b
         for row in _kernel_rows(kernels, out.width):
             out.print(row)
     for name, texts in _footnotes(analysis):
-        out.print(_labelled(name, texts))
+        out.print(labelled(name, texts))
     out.print()
 
 
@@ -124,7 +127,7 @@ Place = tuple[str, str]
 
 
 def _by_place(kernels: Sequence[Kernel]) -> list[tuple[Place, list[Kernel]]]:
-    """The kernels of forward() first, then those of each helper function; each by line."""
+    """The kernels by place: those of forward() first, then each helper function; each sorted by line."""
 
     def place(kernel: Kernel) -> Place:
         return kernel.file or "", kernel.function or ""
@@ -135,7 +138,7 @@ def _by_place(kernels: Sequence[Kernel]) -> list[tuple[Place, list[Kernel]]]:
 
 
 def _kernel_rows(kernels: Sequence[Kernel], width: int) -> Iterator[RenderableType]:
-    """The code of each line once, over the whole width, and its kernels under it."""
+    """The rows of each line: its code once, over the whole width, and its kernels under it."""
     for line, group in groupby(kernels, key=lambda kernel: kernel.line):
         rows = list(group)
         yield _row(width, [(_LINE, Text(str(line), justify="right")), (0, Text(rows[0].code.strip(), style="bold"))])
@@ -152,7 +155,7 @@ def _header_row(width: int) -> RenderableType:
 
 
 def _row(width: int, cells: Sequence[tuple[int, RenderableType]]) -> Table:
-    """Cells of fixed widths; the last one, of width 0, takes what is left. One table a row, so that rows can differ."""
+    """A row as a table of its own, so that rows can differ. The last cell, of width 0, takes the rest of the width."""
     taken = sum(cell_width + _GAP for cell_width, _ in cells if cell_width)
     table = Table.grid(padding=(0, _GAP, 0, 0))
     for cell_width, _ in cells:
@@ -172,7 +175,7 @@ def _kernel_name(kernel: Kernel) -> Text:
 
 
 def _costs(kernel: Kernel, width: int) -> RenderableType:
-    """A reference stands for all three at once; formulas stand side by side, or under one another."""
+    """The formulas of a kernel, side by side or under one another; a reference once for all three."""
     if _is_one_reference(kernel):
         return Text(shown(kernel.flops))
     formulas = [Text(shown(formula)) for formula in _formulas(kernel)]
@@ -214,12 +217,13 @@ def _footnotes(analysis: ModuleAnalysis) -> Iterator[tuple[str, list[str]]]:
         ("variables", given),
         ("called with", [analysis.given.inputs] if analysis.given else []),
         (
-            "made with",
+            "constructed with",
             [analysis.given.init or ("an instance" if analysis.given.live else "")] if analysis.given else [],
         ),
-        ("decided as", [f"{d.file}:{d.line}  {d.code}  -> {', '.join(d.taken)}" for d in analysis.decisions]),
-        ("holds where", analysis.assumptions),
+        ("decisions", [f"{d.file}:{d.line}  {d.code}  -> {', '.join(d.taken)}" for d in analysis.decisions]),
+        ("assumptions", analysis.assumptions),
         ("pinned", [f"{name} = {value}" for name, value in analysis.pinned.items()]),
+        ("inlined", [f"{short(name)} ({reason})" for name, reason in analysis.inlined.items()]),
         ("free lines", [_ranges(analysis.free_lines)]),
         ("lines not taken", [_ranges(analysis.not_taken_lines)]),
         ("UNCOUNTED", analysis.uncounted),
@@ -228,9 +232,10 @@ def _footnotes(analysis: ModuleAnalysis) -> Iterator[tuple[str, list[str]]]:
             yield name, texts
 
 
-def _labelled(name: str, texts: Iterable[str]) -> Table:
+def labelled(name: str, texts: Iterable[str]) -> Table:
+    """Texts under one another, with a label at the first."""
     table = Table.grid(padding=(0, 1, 0, 0))
-    table.add_column(width=17, no_wrap=True)
+    table.add_column(width=LABEL, no_wrap=True)
     table.add_column(overflow="fold")
     style = "bold red" if name.isupper() else "dim"
     for index, text in enumerate(texts):
@@ -266,22 +271,6 @@ def print_verification(out: Console, analysis: ModuleAnalysis, file: Path) -> No
             table.add_row(*map(Text, (where, finding.quantity, finding.point, finding.claimed, finding.counted)))
         out.print(table)
     out.print(Text(f"  {file}", style="dim"))
-
-
-# --- doctor ----------------------------------------------------------------------------------------------------------
-
-
-def print_checks(out: Console, checks: Iterable[Check]) -> None:
-    table = Table.grid(padding=(0, 2, 0, 0))
-    for _ in range(2):
-        table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
-    for check in checks:
-        mark, style = ("ok", "green") if check.ok else ("missing", "bold red") if check.needed else ("-", "dim")
-        table.add_row(Text(mark, style=style), Text(check.name), Text(check.found))
-        if not check.ok and check.mend:
-            table.add_row(Text(), Text(), Text(f"-> {check.mend}", style="bold"))
-    out.print(table)
 
 
 def _plain_table(columns: Sequence[str], numbers: Sequence[int]) -> Table:

@@ -1,4 +1,4 @@
-"""What `lmp zoo` shows: what runs now, on stderr, and what became of the families, on stdout."""
+"""The output of ``lmp zoo``: the progress of its families on stderr, and their results on stdout."""
 
 from __future__ import annotations
 
@@ -14,20 +14,21 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-if TYPE_CHECKING:
-    from lmp.pipeline.zoo.requests import Request
-    from lmp.records import ZooEntry, ZooSummary
+from lmp.cli.output import note
+from lmp.cli.tables import STYLES
 
-STYLES = {"verified": "green", "unverified": "yellow", "failed": "bold red", "error": "red", "stopped": "red"}
+if TYPE_CHECKING:
+    from lmp.records import ZooEntry, ZooSummary
+    from lmp.zoo.requests import Request
 
 FEW = 20
-"""Up to so many families are shown one by one."""
+"""The largest number of families that are shown one by one."""
 
 CAUSES = {"config": "default config", "dependency": "optional dependency", "lmp": "lmp"}
 
 
 class Watching:
-    """Counts what became of families. This one is silent; the others show it."""
+    """Callback of a run that counts results of families. This one is silent; its subclasses print."""
 
     def __init__(self, total: int) -> None:
         self.total = total
@@ -59,21 +60,21 @@ class Watching:
 
 
 class PlainWatching(Watching):
-    """A line for each family, for a pipe."""
+    """Prints a line for each family, for a pipe."""
 
     def known(self, entries: Sequence[ZooEntry], to_do: int) -> None:
         super().known(entries, to_do)
         if entries:
-            _say(f"{len(entries)} of {self.total} families are known ({self.how_many()}); {to_do} to do")
+            note(f"{len(entries)} of {self.total} families are known ({self.how_many()}); {to_do} to do")
 
     def ended(self, entry: ZooEntry) -> None:
         super().ended(entry)
         why = f": {_why(entry)}" if entry.status != "verified" else ""
-        _say(f"{self.done} of {self.total}: {entry.family}: {entry.status}, {entry.seconds:.0f} s{why}")
+        note(f"{self.done} of {self.total}: {entry.family}: {entry.status}, {entry.seconds:.0f} s{why}")
 
 
 class LiveWatching(Watching):
-    """A table that changes in place, for a terminal."""
+    """Shows a table that changes in place, for a terminal."""
 
     def __rich__(self) -> Table:
         table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
@@ -105,7 +106,7 @@ def watch(total: int, quiet: bool) -> Iterator[Watching]:
 
 
 def print_counts(console: Console, summary: ZooSummary, asked: Collection[str]) -> None:
-    """How many families are verified, how many are not and why, and how many were not run."""
+    """Print the number of families that are verified, not verified by cause, and not run."""
     entries = [entry for entry in summary.entries if entry.family in asked]
     verified = sum(entry.status == "verified" for entry in entries)
     sources = ", ".join(f"{name} {version}" for name, version in summary.sources.items())
@@ -119,7 +120,7 @@ def print_counts(console: Console, summary: ZooSummary, asked: Collection[str]) 
 
 
 def print_families(console: Console, summary: ZooSummary, asked: Collection[str]) -> None:
-    """A row for each family where there are few, else for those that are not verified."""
+    """Print a row for each family if there are few, else for each one that is not verified."""
     entries = [entry for entry in summary.entries if entry.family in asked]
     shown = entries if len(entries) <= FEW else [entry for entry in entries if entry.status != "verified"]
     if not shown:
@@ -136,13 +137,9 @@ def print_families(console: Console, summary: ZooSummary, asked: Collection[str]
 
 
 def _why(entry: ZooEntry) -> str:
-    """On one line, and nothing in it that a terminal would obey: reasons quote models and libraries."""
+    """The reason on one line, with control characters escaped: it quotes models and libraries."""
     from lmp.report.zoo.told import shown
 
     cause = f"{CAUSES[entry.cause]}: " if entry.cause else ""
     place = f" ({entry.place})" if entry.place else ""
     return shown(f"{cause}{entry.reason or ''}{place}")
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)

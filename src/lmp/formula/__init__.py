@@ -7,6 +7,7 @@ docs/formulas.md is the grammar.
 from __future__ import annotations
 
 from lmp.formula.evaluate import evaluate, evaluate_condition, evaluate_exact
+from lmp.formula.lowering import Lowered, lower
 from lmp.formula.nodes import (
     FUNCTIONS,
     MAX_BITS,
@@ -49,6 +50,7 @@ from lmp.formula.nodes import (
     neg,
     num,
     ref,
+    to_text,
     var,
     where,
 )
@@ -64,8 +66,7 @@ from lmp.formula.simplify import (
     simplify,
     simplify_condition,
 )
-from lmp.formula.text import to_text
-from lmp.formula.vectorised import evaluate_all, evaluate_many
+from lmp.formula.vectorised import ArrayProgram, evaluate_many
 from lmp.formula.walk import free_variables, is_open, map_references, references, rewrite, substitute, walk
 
 __all__ = [
@@ -74,12 +75,14 @@ __all__ = [
     "RELATIONS",
     "Add",
     "And",
+    "ArrayProgram",
     "Call",
     "Compare",
     "Condition",
     "Div",
     "Expr",
     "FloorDiv",
+    "Lowered",
     "Mod",
     "Monomial",
     "Mul",
@@ -104,7 +107,6 @@ __all__ = [
     "eq",
     "equal",
     "evaluate",
-    "evaluate_all",
     "evaluate_condition",
     "evaluate_exact",
     "evaluate_many",
@@ -116,6 +118,7 @@ __all__ = [
     "is_integer",
     "is_open",
     "le",
+    "lower",
     "lt",
     "map_references",
     "maximum",

@@ -1,4 +1,4 @@
-"""The value of a formula at one point: exact, in Python's integers and fractions."""
+"""Evaluation of a formula for one set of values: exact, in Python's integers and fractions."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ RELATION: dict[str, Callable[..., bool]] = {
 
 
 def evaluate(formula: Expr | str, values: Mapping[str, int]) -> int:
-    """The value with these integers put in for the variables.
+    """The integer value of the formula with these integers for its variables.
 
-    Raises UnknownVariable for a name that ``values`` lacks and EvaluationError where there is no integer value.
+    Raises UnknownVariable for a name that ``values`` lacks, EvaluationError if there is no integer value.
     """
     expr = parse(formula) if isinstance(formula, str) else formula
     result = guarded(lambda: exact(expr, integers(values)))
@@ -59,13 +59,13 @@ def evaluate(formula: Expr | str, values: Mapping[str, int]) -> int:
 
 
 def evaluate_exact(formula: Expr | str, values: Mapping[str, Number]) -> Number:
-    """The same where values and result may be fractions."""
+    """As `evaluate`, but the values and the result may be fractions."""
     expr = parse(formula) if isinstance(formula, str) else formula
     return guarded(lambda: exact(expr, values))
 
 
 def evaluate_condition(condition: Condition | str, values: Mapping[str, int]) -> bool:
-    """Whether the condition holds with these integers put in for the variables."""
+    """True if the condition holds with these integers for its variables."""
     parsed = parse_condition(condition) if isinstance(condition, str) else condition
     return guarded(lambda: holds(parsed, integers(values)))
 
@@ -129,7 +129,7 @@ def divided(left: Number, right: Number) -> Number:
 
 
 def power(base: Number, exponent: Number) -> Number:
-    """Exact power, refused before it is computed where it would be too large to print."""
+    """Exact power. Raises EvaluationError before it computes a result that is too large to print."""
     if not isinstance(exponent, int):
         raise EvaluationError(f"the exponent {exponent} is a fraction: only integer powers are exact")
     if base == 0 and exponent < 0:
@@ -155,7 +155,7 @@ FUNCTION: dict[str, Callable[[list[Number]], Number]] = {
 
 
 def integers(values: Mapping[str, int]) -> dict[str, int]:
-    """The values as Python ints, whatever integer type they came in."""
+    """The values as Python ints, from any integer type."""
     found = {}
     for name, value in values.items():
         try:
@@ -174,26 +174,26 @@ def unknown(name: str, known: Iterable[str]) -> NoReturn:
     raise UnknownVariable(f"{name} has no value: {f'did you mean {close[0]}? ' if close else ''}{listed}")
 
 
-def division_by_zero(expr: Expr) -> EvaluationError:
-    return EvaluationError(f"division by zero in {_short(expr)}")
+def division_by_zero(expr: Node) -> EvaluationError:
+    return EvaluationError(f"division by zero in {_abbreviated(expr)}")
 
 
-def not_expanded(expr: Expr) -> EvaluationError:
-    return EvaluationError(f"{_short(expr)} is a reference: it must be expanded before it has a value")
+def not_expanded(expr: Node) -> EvaluationError:
+    return EvaluationError(f"{_abbreviated(expr)} is a reference: it must be expanded before it has a value")
 
 
 def not_an_integer(expr: Expr, value: object) -> EvaluationError:
-    return EvaluationError(f"{_short(expr)} is {value}, not an integer: use // or ceil(...) where it divides")
+    return EvaluationError(f"{_abbreviated(expr)} is {value}, not an integer: use // or ceil(...) where it divides")
 
 
-def _short(expr: Expr) -> str:
+def _abbreviated(expr: Node) -> str:
     text = str(expr)
     return text if len(text) <= 100 else text[:97] + "..."
 
 
 def guarded(compute: Callable[[], T]) -> T:
-    """A formula read from text is never that deep; one that a program built may be."""
+    """Compute, with an EvaluationError for a formula that is too deep. Only a program can build one: text cannot."""
     try:
         return compute()
     except RecursionError:
-        raise EvaluationError("the formula has too many levels inside one another to be evaluated") from None
+        raise EvaluationError("the formula is nested too deeply to be evaluated") from None

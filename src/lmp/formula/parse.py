@@ -1,4 +1,4 @@
-"""Text to formula: a tokenizer of one regular expression and a precedence-climbing reader. Nothing is ever executed.
+"""Text to formula: a tokenizer of one regular expression and a precedence-climbing parser. No text is executed.
 
 Older spellings are read into the same nodes: ``a if condition else b`` is ``where(condition, a, b)``, a name may stand
 without braces, ``${Class}(...)`` is ``${{Class}}(...)``, ``{config.x}`` is ``{x}``.
@@ -12,8 +12,13 @@ from typing import NamedTuple
 
 from lmp.errors import FormulaSyntaxError
 from lmp.formula.nodes import (
+    AND,
+    COMPARE,
     FUNCTIONS,
+    OR,
+    PRODUCT,
     RELATIONS,
+    SUM,
     And,
     Call,
     Compare,
@@ -35,7 +40,6 @@ from lmp.formula.nodes import (
     num,
     var,
 )
-from lmp.formula.text import AND, COMPARE, OR, PRODUCT, SUM
 
 MAX_LENGTH = 1_000_000
 """Characters of one formula."""
@@ -74,13 +78,13 @@ class _Token(NamedTuple):
 
 def parse(text: str) -> Expr:
     """The formula that the text spells, or a FormulaSyntaxError that points at the first wrong character."""
-    reader = _Reader(text)
+    reader = _FormulaReader(text)
     return reader.number(reader.whole(), 0)
 
 
 def parse_condition(text: str) -> Condition:
     """The condition that the text spells, such as ``{seq_len} <= {sliding_window}``."""
-    node = _Reader(text).whole()
+    node = _FormulaReader(text).whole()
     if isinstance(node, Condition):
         return node
     raise FormulaSyntaxError("expected a condition such as {a} <= {b}, found a number", text, 0)
@@ -99,7 +103,7 @@ def _tokens(text: str) -> list[_Token]:
     return [*found, _Token("end" if position == len(text) else "bad", "", position)]
 
 
-def _unreadable(text: str, position: int) -> str:
+def _what_is_wrong(text: str, position: int) -> str:
     rest = text[position:]
     match rest[0]:
         case "$":
@@ -119,7 +123,7 @@ def _unreadable(text: str, position: int) -> str:
     return f"unexpected {rest[0]!r}"
 
 
-class _Reader:
+class _FormulaReader:
     """``height`` is that of the node read last, ``depth`` the number of readers inside one another right now."""
 
     def __init__(self, text: str) -> None:
@@ -147,12 +151,12 @@ class _Reader:
     def fail(self, message: str, position: int | None = None) -> None:
         if position is None:
             position = self.next.position
-            message = _unreadable(self.text, position) if self.next.kind == "bad" else message
+            message = _what_is_wrong(self.text, position) if self.next.kind == "bad" else message
         raise FormulaSyntaxError(message, self.text, position)
 
     def limit(self, levels: int, position: int) -> None:
         if levels > MAX_DEPTH:
-            self.fail(f"more than {MAX_DEPTH} levels inside one another", position)
+            self.fail(f"nested more than {MAX_DEPTH} levels deep", position)
 
     def number(self, node: Node, position: int) -> Expr:
         if not isinstance(node, Expr):
@@ -274,7 +278,7 @@ class _Reader:
             case "num":
                 return num(self.literal(self.take()))
             case "var":
-                return var(_name(self.take().text))
+                return var(_bare_name(self.take().text))
             case "ref":
                 return self.reference(self.take())
             case "word":
@@ -362,7 +366,7 @@ class _Reader:
             return None
         token = self.take()
         self.take()
-        return _name(token.text)
+        return _bare_name(token.text)
 
 
 def _found(token: _Token) -> str:
@@ -373,6 +377,6 @@ def _dotted(text: str) -> str:
     return re.sub(r"[\s${}]", "", text)
 
 
-def _name(text: str) -> str:
+def _bare_name(text: str) -> str:
     """A name without braces, and without ``config.``, ``self.config.`` or ``self.`` in front of it."""
     return _PREFIX.sub("", _dotted(text))

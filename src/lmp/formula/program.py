@@ -1,16 +1,15 @@
-"""Formulas that are evaluated again and again: each distinct part of them is computed once, in a fixed order.
+"""Formulas compiled for exact integer arithmetic, to be evaluated many times.
 
 A `Program` gives what `evaluate` and `evaluate_condition` give, and raises what they raise. It computes both sides of
-a ``where``; what has no value (a division by zero) is `_NO_VALUE` until a side that is taken needs it, and then
-`evaluate` itself says what is wrong. Products and sums that provably stay below MAX_BITS are not measured at each step.
+a ``where``. An operation without a value (a division by zero) gives `_NO_VALUE`; where a formula needs that value,
+`evaluate` raises the error. Products and sums that provably stay below MAX_BITS are not measured at each step.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from typing import Any
 
 from lmp.errors import EvaluationError
@@ -30,27 +29,8 @@ from lmp.formula.evaluate import (
     times,
     unknown,
 )
-from lmp.formula.nodes import (
-    Add,
-    And,
-    Call,
-    Compare,
-    Condition,
-    Div,
-    Expr,
-    FloorDiv,
-    Mod,
-    Mul,
-    Node,
-    Not,
-    Num,
-    Number,
-    Or,
-    Pow,
-    Ref,
-    Var,
-    Where,
-)
+from lmp.formula.lowering import Instruction, Lowered, lower
+from lmp.formula.nodes import Condition, Div, Expr, FloorDiv, Mod, Node, Num, Number, Ref, Var, Where
 from lmp.formula.parse import parse
 from lmp.formula.walk import free_variables
 
@@ -59,15 +39,15 @@ _LEAST, _MOST = -(2**_INPUT_BITS) + 1, 2**_INPUT_BITS - 1
 """Values between these take the fast way; others go through `evaluate`."""
 
 _PROVEN_BITS = 4096
-"""A step is left unmeasured only where it needs fewer bits than this: well below MAX_BITS, and no power is that large
+"""A result is left unmeasured only where it needs fewer bits than this: well below MAX_BITS, and no power is that large
 by accident."""
 
 Registers = list[Any]
-Step = Callable[[Registers], Any]
+Compute = Callable[[Registers], Any]
 
 
 class _NoValue:
-    """What an operation gives where it has no value, and everything that is computed from that."""
+    """The result of an operation that has no value, and of every operation that uses such a result."""
 
     def _same(self, *_: object) -> _NoValue:
         return self
@@ -87,39 +67,27 @@ class _NoValue:
 _NO_VALUE = _NoValue()
 
 
-@dataclass(frozen=True)
-class _Slot:
-    """What is known of a step before any number is."""
-
-    index: int
-    bits: int | None
-    """More than the value ever has, for inputs of _INPUT_BITS; None where that is not known."""
-    whole: bool = True
-    """Always an int, where it has a value."""
-    total: bool = True
-    """Always has a value."""
-
-
 class Program:
-    """Formulas and conditions, compiled. Call it with values for all of `names`."""
+    """Formulas and conditions, compiled to functions of integers. Call it with values for all of `names`."""
 
     def __init__(self, formulas: Iterable[Expr | Condition | str]) -> None:
         self.formulas: tuple[Expr | Condition, ...] = tuple(parse(f) if isinstance(f, str) else f for f in formulas)
-        self.names: tuple[str, ...] = tuple(sorted(frozenset().union(*map(free_variables, self.formulas))))
-        build = _Builder(self.names, self.formulas)
-        slots = guarded(lambda: [build.slot(formula) for formula in self.formulas])
-        self._steps, self._constants = build.steps, build.constants
-        self._results = [slot.index for slot in slots]
-        self._plain = all(slot.whole and slot.total for slot in slots)
+        lowered = lower(self.formulas, pairs=True)
+        self.names = lowered.names
+        compiler = _Compiler(lowered)
+        results = guarded(lambda: compiler.compiled(lowered.index[formula] for formula in self.formulas))
+        self._steps, self._constants = compiler.steps, lowered.constants
+        self._results = [register.index for register in results]
+        self._plain = all(register.whole and register.total for register in results)
 
     def __len__(self) -> int:
-        """Steps that are computed for one point."""
+        """Number of steps that one call computes."""
         return len(self._steps)
 
     def __call__(self, values: Mapping[str, int]) -> list[int]:
         """The value of each formula, and 1 or 0 for each condition, in the order in which they were given.
 
-        Raises UnknownVariable for a name that ``values`` lacks, EvaluationError where a formula has no integer value.
+        Raises UnknownVariable for a name that ``values`` lacks, EvaluationError if a formula has no integer value.
         """
         try:
             registers: Registers = [values[name] for name in self.names]
@@ -129,7 +97,7 @@ class Program:
             registers = list(integers(dict(zip(self.names, registers, strict=True))).values())
         if registers and not (min(registers) >= _LEAST and max(registers) <= _MOST):
             given = dict(zip(self.names, registers, strict=True))
-            return [_alone(formula, given) for formula in self.formulas]
+            return [_evaluate(formula, given) for formula in self.formulas]
         registers += self._constants
         push = registers.append
         for step in self._steps:
@@ -139,34 +107,38 @@ class Program:
             return found
         given = dict(zip(self.names, registers, strict=False))
         return [
-            value if type(value) is int else int(value) if value is True or value is False else _alone(formula, given)
+            value
+            if type(value) is int
+            else int(value)
+            if value is True or value is False
+            else _evaluate(formula, given)
             for value, formula in zip(found, self.formulas, strict=True)
         ]
 
 
-def _alone(formula: Expr | Condition, values: Mapping[str, int]) -> int:
+def _evaluate(formula: Expr | Condition, values: Mapping[str, int]) -> int:
     if isinstance(formula, Condition):
         return int(evaluate_condition(formula, values))
     return evaluate(formula, values)
 
 
 def settled(formulas: Sequence[Expr], values: Mapping[str, int]) -> list[Expr]:
-    """The formulas with numbers put in for these variables, and everything that is then a number computed.
+    """Partial evaluation: the formulas with numbers for these variables, and with every constant part computed.
 
-    A part that has no value stays as it is: it is an error only where it is needed.
+    A part that has no value stays as it is: it is an error only if it is needed.
     """
     known: dict[Node, Node] = {}
 
     def settle(node: Node) -> Node:
         found = known.get(node)
         if found is None:
-            found = known[node] = _settled(node, tuple(map(settle, node.children)), values)
+            found = known[node] = _partly_evaluated(node, tuple(map(settle, node.children)), values)
         return found
 
     return guarded(lambda: [settle(formula) for formula in formulas])  # type: ignore[misc]
 
 
-def _settled(node: Node, children: tuple[Node, ...], values: Mapping[str, int]) -> Node:
+def _partly_evaluated(node: Node, children: tuple[Node, ...], values: Mapping[str, int]) -> Node:
     if isinstance(node, Var):
         return Num(values[node.name]) if node.name in values else node
     if isinstance(node, Where):
@@ -185,7 +157,7 @@ def _settled(node: Node, children: tuple[Node, ...], values: Mapping[str, int]) 
 
 
 def _decided(condition: Node) -> bool | None:
-    """Whether a condition without variables holds; None where it has variables, or no value."""
+    """True or False for a condition without variables; None if it has variables, or no value."""
     if not isinstance(condition, Condition) or free_variables(condition):
         return None
     try:
@@ -194,59 +166,82 @@ def _decided(condition: Node) -> bool | None:
         return None
 
 
-class _Builder:
-    """Gives every distinct node one register: first the variables, then the constants, then the steps."""
+@dataclass(frozen=True)
+class _Register:
+    """What is known about a value when the program is compiled."""
 
-    def __init__(self, names: Sequence[str], formulas: Iterable[Node]) -> None:
-        self.constants: list[Any] = []
-        self.steps: list[Step] = []
-        self._slots: dict[object, _Slot] = {}
-        for name in names:
-            self._slots[Var(name)] = _Slot(len(self._slots), _INPUT_BITS)
-        for value in dict.fromkeys(_numbers(formulas)):
+    index: int
+    bits: int | None
+    """Bound of the value's bits, for inputs of _INPUT_BITS; None if it is not known."""
+    whole: bool = True
+    """True if the value, if there is one, is always an int."""
+    total: bool = True
+    """True if there always is a value."""
+    constant: Number | None = None
+    """The value, for a constant."""
+
+
+class _Compiler:
+    """Compiles each instruction to a function of the registers: variables first, then constants, then steps."""
+
+    def __init__(self, lowered: Lowered) -> None:
+        self.steps: list[Compute] = []
+        self._lowered = lowered
+        self._registers: dict[int, _Register] = {}
+        for index in range(len(lowered.names)):
+            self._registers[index] = _Register(index, _INPUT_BITS)
+        for index, value in enumerate(lowered.constants, len(lowered.names)):
+            whole = isinstance(value, int)
             bits = value.bit_length() if isinstance(value, int) else None
-            self._slots[Num(value)] = _Slot(len(self._slots), bits, isinstance(value, int))
-            self.constants.append(value)
-        self._inputs = len(self._slots)
+            self._registers[index] = _Register(index, bits, whole, constant=value)
 
-    def slot(self, node: Node) -> _Slot:
-        found = self._slots.get(node)
+    def compiled(self, results: Iterable[int]) -> list[_Register]:
+        """Compile the instructions; returns the registers of these values."""
+        for index, instruction in enumerate(self._lowered.instructions, self._lowered.inputs):
+            if instruction.operation != "/":  # compiled if it is needed: floor and ceil do without the fraction
+                self._register(index)
+        return [self._register(index) for index in results]
+
+    def _register(self, index: int) -> _Register:
+        found = self._registers.get(index)
         if found is None:
-            found = self._slots[node] = self._made(node)
+            found = self._registers[index] = self._made(self._lowered.instructions[index - self._lowered.inputs])
         return found
 
-    def _made(self, node: Node) -> _Slot:
-        match node:
-            case Add(terms):
-                return self._sum([self.slot(term) for term in terms])
-            case Mul(factors):
-                return self._product([self.slot(factor) for factor in factors])
-            case Div() | FloorDiv() | Mod():
-                return self._quotient(node, self.slot(node.left), self.slot(node.right))
-            case Pow(left, right):
-                return self._power(self.slot(left), self.slot(right), right)
-            case Call("ceil" | "floor" as function, (Div(left, right),)):
-                return self._rounded(node, function, self.slot(left), self.slot(right))
-            case Call(function, arguments):
-                return self._call(function, [self.slot(argument) for argument in arguments])
-            case Where(condition, then, otherwise):
-                return self._where(self.slot(condition), self.slot(then), self.slot(otherwise))
-            case Compare(relation, left, right):
-                return self._comparison(RELATION[relation], self.slot(left), self.slot(right))
-            case And(parts) | Or(parts):
-                return self._junction([self.slot(part) for part in parts], isinstance(node, Or))
-            case Not(part):
-                return self._negation(self.slot(part))
-            case Ref():
-                raise not_expanded(node)
-        raise TypeError(f"not a formula: {node!r}")
+    def _made(self, instruction: Instruction) -> _Register:
+        operation, node = instruction.operation, instruction.node
+        if isinstance(node, Ref):
+            raise not_expanded(node)
+        if operation in ("ceil", "floor"):
+            return self._rounded(operation, instruction.operands[0])
+        operands = [self._register(index) for index in instruction.operands]
+        match operation:
+            case "+":
+                return self._sum(operands)
+            case "*":
+                return self._product(*operands)
+            case "/" | "//" | "%":
+                return self._quotient(operation, *operands)
+            case "**":
+                return self._power(*operands)
+            case "min" | "max":
+                return self._extreme(operation, operands)
+            case "where":
+                return self._where(*operands)
+            case "and" | "or":
+                return self._junction(operands, operation == "or")
+            case "not":
+                return self._negation(*operands)
+        return self._comparison(RELATION[operation], *operands)
 
-    def _add(self, step: Step, bits: int | None, whole: bool, total: bool) -> _Slot:
+    def _add(self, step: Compute, bits: int | None, whole: bool, total: bool) -> _Register:
         self.steps.append(step)
-        return _Slot(self._inputs + len(self.steps) - 1, bits, whole, total)
+        return _Register(self._lowered.inputs + len(self.steps) - 1, bits, whole, total)
 
-    def _measured(self, compute: Callable[..., Any], operands: Sequence[_Slot], whole: bool, total: bool) -> _Slot:
-        """A step of any kind: operands may lack a value or be fractions, the result may be too large."""
+    def _measured(
+        self, compute: Callable[..., Any], operands: Sequence[_Register], whole: bool, total: bool
+    ) -> _Register:
+        """The general step: operands may have no value or be fractions, the result may be too large."""
         indices = [operand.index for operand in operands]
 
         def step(registers: Registers) -> Any:
@@ -260,7 +255,7 @@ class _Builder:
 
         return self._add(step, None, whole, total)
 
-    def _sum(self, terms: list[_Slot]) -> _Slot:
+    def _sum(self, terms: list[_Register]) -> _Register:
         bits = _most([term.bits for term in terms], more=len(terms).bit_length())
         if bits is None or not all(term.whole for term in terms):
             return self._measured(lambda *values: plus(values), terms, all(term.whole for term in terms), False)
@@ -271,33 +266,23 @@ class _Builder:
         pick = operator.itemgetter(*(term.index for term in terms))
         return self._add(lambda registers: sum(pick(registers)), bits, True, total)
 
-    def _product(self, factors: list[_Slot]) -> _Slot:
-        """Factor by factor, in the order of the registers, so that products share what they begin with."""
-        if not all(factor.whole for factor in factors):
-            return self._measured(lambda *values: times(values), factors, False, False)
-        return reduce(self._times, sorted(factors, key=lambda factor: factor.index))
+    def _product(self, left: _Register, right: _Register) -> _Register:
+        whole = left.whole and right.whole
+        bits = None if left.bits is None or right.bits is None else left.bits + right.bits
+        if not whole or bits is None or bits > _PROVEN_BITS:
+            return self._measured(lambda *values: times(values), (left, right), whole, False)
+        a, b = left.index, right.index
+        return self._add(lambda registers: registers[a] * registers[b], bits, True, left.total and right.total)
 
-    def _times(self, left: _Slot, right: _Slot) -> _Slot:
-        key = ("*", left.index, right.index)
-        if key not in self._slots:
-            bits = None if left.bits is None or right.bits is None else left.bits + right.bits
-            if bits is None or bits > _PROVEN_BITS:
-                self._slots[key] = self._measured(lambda *values: times(values), (left, right), True, False)
-            else:
-                a, b = left.index, right.index
-                total = left.total and right.total
-                self._slots[key] = self._add(lambda registers: registers[a] * registers[b], bits, True, total)
-        return self._slots[key]
-
-    def _quotient(self, node: Div | FloorDiv | Mod, left: _Slot, right: _Slot) -> _Slot:
-        a, b, compute = left.index, right.index, QUOTIENT[type(node)]
+    def _quotient(self, operation: str, left: _Register, right: _Register) -> _Register:
+        a, b, compute = left.index, right.index, _QUOTIENT[operation]
         if not (left.whole and right.whole) or left.bits is None or right.bits is None:
-            whole = isinstance(node, FloorDiv)
+            whole = operation == "//"
             return self._measured(lambda a, b: compute(a, b) if b else _NO_VALUE, (left, right), whole, False)
-        if isinstance(node, Div):
+        if operation == "/":
 
             def exactly(registers: Registers) -> Any:
-                """An int, or nothing: what then becomes of the fraction is for `evaluate` to say."""
+                """An int, or no value: then `evaluate` decides what the fraction leads to."""
                 divisor = registers[b]
                 if not divisor:
                     return _NO_VALUE
@@ -305,13 +290,13 @@ class _Builder:
                 return _NO_VALUE if rest else found
 
             return self._add(exactly, left.bits + 1, True, False)
-        return self._division(operator.mod if isinstance(node, Mod) else operator.floordiv, node.right, left, right)
+        return self._division(operator.mod if operation == "%" else operator.floordiv, left, right)
 
-    def _division(self, divide: Callable[[Any, Any], Any], written: Expr, left: _Slot, right: _Slot) -> _Slot:
+    def _division(self, divide: Callable[[Any, Any], Any], left: _Register, right: _Register) -> _Register:
         """``divide`` gives an int that is no larger than an operand."""
         a, b = left.index, right.index
         bits = _most([left.bits, right.bits], more=1)
-        if left.total and isinstance(written, Num) and written.value != 0:
+        if left.total and right.constant:  # a constant that is not 0
             return self._add(lambda registers: divide(registers[a], registers[b]), bits, True, True)
 
         def step(registers: Registers) -> Any:
@@ -320,37 +305,36 @@ class _Builder:
 
         return self._add(step, bits, True, False)
 
-    def _rounded(self, node: Call, function: str, left: _Slot, right: _Slot) -> _Slot:
+    def _rounded(self, function: str, index: int) -> _Register:
         """``floor(a / b)`` is a // b and ``ceil(a / b)`` is -(-a // b): no fraction is needed for them."""
-        if not (left.whole and right.whole) or left.bits is None or right.bits is None:
-            return self._call(function, [self.slot(node.arguments[0])])
-        divide: Callable[[Any, Any], Any] = operator.floordiv if function == "floor" else lambda a, b: -(-a // b)
-        (quotient,) = node.arguments
-        assert isinstance(quotient, Div)
-        return self._division(divide, quotient.right, left, right)
+        quotient = self._lowered.instruction(index)
+        if quotient is not None and quotient.operation == "/":
+            left, right = map(self._register, quotient.operands)
+            if left.whole and right.whole and left.bits is not None and right.bits is not None:
+                return self._division(operator.floordiv if function == "floor" else _ceiling, left, right)
+        argument = self._register(index)
+        if argument.whole:
+            return argument
+        return self._measured(lambda *values: FUNCTION[function](list(values)), [argument], True, argument.total)
 
-    def _power(self, base: _Slot, exponent: _Slot, written: Expr) -> _Slot:
-        if isinstance(written, Num) and isinstance(written.value, int) and base.whole and base.bits is not None:
-            times_over, bits = written.value, base.bits * max(written.value, 1)
-            if times_over >= 0 and bits <= _PROVEN_BITS and base.total:
-                a = base.index
-                return self._add(lambda registers: registers[a] ** times_over, bits, True, True)
+    def _power(self, base: _Register, exponent: _Register) -> _Register:
+        count = exponent.constant
+        if isinstance(count, int) and count >= 0 and base.whole and base.total and base.bits is not None:
+            a, bits = base.index, base.bits * max(count, 1)
+            if bits <= _PROVEN_BITS:
+                return self._add(lambda registers: registers[a] ** count, bits, True, True)
         return self._measured(power, (base, exponent), False, False)
 
-    def _call(self, function: str, arguments: list[_Slot]) -> _Slot:
+    def _extreme(self, function: str, arguments: list[_Register]) -> _Register:
         whole, total = all(a.whole for a in arguments), all(a.total for a in arguments)
-        if function in ("ceil", "floor"):
-            if whole:
-                return arguments[0]
-            return self._measured(lambda *values: FUNCTION[function](list(values)), arguments, True, total)
+        choose: Any = FUNCTION[function]
         bits = _most([argument.bits for argument in arguments])
         if not total or bits is None:
-            return self._measured(lambda *values: FUNCTION[function](list(values)), arguments, whole, total)
-        choose: Any = FUNCTION[function]
+            return self._measured(lambda *values: choose(list(values)), arguments, whole, total)
         indices = [argument.index for argument in arguments]
         return self._add(lambda registers: choose([registers[i] for i in indices]), bits, whole, True)
 
-    def _where(self, condition: _Slot, then: _Slot, otherwise: _Slot) -> _Slot:
+    def _where(self, condition: _Register, then: _Register, otherwise: _Register) -> _Register:
         c, a, b = condition.index, then.index, otherwise.index
 
         def step(registers: Registers) -> Any:
@@ -362,12 +346,12 @@ class _Builder:
         total = condition.total and then.total and otherwise.total
         return self._add(step, _most([then.bits, otherwise.bits]), then.whole and otherwise.whole, total)
 
-    def _comparison(self, relation: Callable[..., Any], left: _Slot, right: _Slot) -> _Slot:
+    def _comparison(self, relation: Callable[..., Any], left: _Register, right: _Register) -> _Register:
         a, b = left.index, right.index
         return self._add(lambda registers: relation(registers[a], registers[b]), 1, False, left.total and right.total)
 
-    def _junction(self, parts: list[_Slot], one_is_enough: bool) -> _Slot:
-        """In order, as `evaluate_condition` does: a part without a value matters only where it is reached."""
+    def _junction(self, parts: list[_Register], one_is_enough: bool) -> _Register:
+        """In order, as `evaluate_condition` does: a part without a value matters only if it is reached."""
         indices = [part.index for part in parts]
 
         def step(registers: Registers) -> Any:
@@ -381,7 +365,7 @@ class _Builder:
 
         return self._add(step, 1, False, all(part.total for part in parts))
 
-    def _negation(self, part: _Slot) -> _Slot:
+    def _negation(self, part: _Register) -> _Register:
         a = part.index
 
         def step(registers: Registers) -> Any:
@@ -391,19 +375,14 @@ class _Builder:
         return self._add(step, 1, False, part.total)
 
 
+_QUOTIENT = {"/": QUOTIENT[Div], "//": QUOTIENT[FloorDiv], "%": QUOTIENT[Mod]}
+
+
+def _ceiling(left: int, right: int) -> int:
+    return -(-left // right)
+
+
 def _most(bits: Sequence[int | None], more: int = 0) -> int | None:
     known = [b for b in bits if b is not None]
     most = max(known, default=0) + more
     return most if len(known) == len(bits) and most <= _PROVEN_BITS else None
-
-
-def _numbers(formulas: Iterable[Node]) -> Iterator[Number]:
-    seen: set[Node] = set()
-    pending = list(formulas)
-    while pending:
-        node = pending.pop()
-        if node not in seen:
-            seen.add(node)
-            if isinstance(node, Num):
-                yield node.value
-            pending.extend(node.children)

@@ -48,9 +48,10 @@ from lmp.formula.nodes import (
     mul,
     neg,
     number,
+    to_text,
     var,
+    without_sign,
 )
-from lmp.formula.text import to_text, without_sign
 from lmp.formula.walk import walk
 
 Monomial = tuple[tuple[Expr, int], ...]
@@ -212,7 +213,7 @@ def _quotient(left: Polynomial, right: Polynomial) -> Polynomial:
 def _cancelled(polynomial: Polynomial) -> Polynomial:
     """Without the divisors that the terms over them add up to: ``x / (x + y) + y / (x + y)`` is 1."""
     divisors = {a for m in polynomial for a, e in m if e < 0 and type(a) is Add}
-    for divisor in sorted(divisors, key=_key):
+    for divisor in sorted(divisors, key=_atom_order):
         by_exponent: dict[int, Polynomial] = {}
         for monomial, coefficient in polynomial.items():
             exponent = dict(monomial).get(divisor, 0)
@@ -344,7 +345,7 @@ def _extreme(function: str, choose: Callable[..., Number]) -> Callable[[list[Pol
                     operands[operand] = None
                 else:
                     numbers.append(value)
-        ordered = sorted(operands, key=_key) + ([from_polynomial(_number(choose(numbers)))] if numbers else [])
+        ordered = sorted(operands, key=_atom_order) + ([from_polynomial(_number(choose(numbers)))] if numbers else [])
         return as_polynomial(ordered[0]) if len(ordered) == 1 else _atom(Call(function, tuple(ordered)))
 
     return rule
@@ -401,7 +402,7 @@ def _condition(condition: Condition) -> Condition | bool:
 
 
 @lru_cache(maxsize=16384)
-def _key(atom: Expr) -> tuple[int, int, str]:
+def _atom_order(atom: Expr) -> tuple[int, int, str]:
     """The place of an atom in a product."""
     match atom:
         case Var(name) if name in FIRST:
@@ -414,7 +415,7 @@ def _key(atom: Expr) -> tuple[int, int, str]:
 
 
 def _monomial(exponents: dict[Expr, int]) -> Monomial:
-    return tuple(sorted(((a, e) for a, e in exponents.items() if e), key=lambda power: _key(power[0])))
+    return tuple(sorted(((a, e) for a, e in exponents.items() if e), key=lambda power: _atom_order(power[0])))
 
 
 def _join(left: Monomial, right: Monomial) -> Monomial:
@@ -431,9 +432,9 @@ def _without(monomial: Monomial, factor: Monomial) -> Monomial:
     return _join(monomial, tuple((atom, -exponent) for atom, exponent in factor if exponent))
 
 
-def _place(monomial: Monomial) -> tuple[int, tuple[tuple[tuple[int, int, str], int], ...]]:
+def _term_order(monomial: Monomial) -> tuple[int, tuple[tuple[tuple[int, int, str], int], ...]]:
     """The place of a term in a sum: highest degree first, then in the order of the factors."""
-    return -sum(e for _, e in monomial), tuple((_key(a), -e) for a, e in monomial)
+    return -sum(e for _, e in monomial), tuple((_atom_order(a), -e) for a, e in monomial)
 
 
 def _primitive(polynomial: Polynomial) -> tuple[Number, Monomial, Polynomial]:
@@ -454,7 +455,7 @@ def _primitive(polynomial: Polynomial) -> tuple[Number, Monomial, Polynomial]:
     whole = all(isinstance(c, int) for c in values)
     if not whole:
         content = number(Fraction(content, math.lcm(*(c.denominator for c in values))))
-    if any(c < 0 for c in values) and polynomial[min(polynomial, key=_place)] < 0:
+    if any(c < 0 for c in values) and polynomial[min(polynomial, key=_term_order)] < 0:
         content = -content
     shared = _monomial(common)
     rest: Polynomial = {_without(m, shared) if shared else m: c for m, c in polynomial.items()}
@@ -474,7 +475,7 @@ def from_polynomial(polynomial: Polynomial) -> Expr:
     for monomial, coefficient in polynomial.items():
         size = tuple((a, e) for a, e in monomial if isinstance(a, Var) and a.name in LAST)
         groups.setdefault(size, {})[monomial] = coefficient
-    ordered = sorted(groups, key=lambda size: (not size, tuple((_key(a), e) for a, e in size)))
+    ordered = sorted(groups, key=lambda size: (not size, tuple((_atom_order(a), e) for a, e in size)))
     return _sum([_factored(groups[size]) for size in ordered])
 
 
@@ -500,7 +501,7 @@ def _factors(rest: Polynomial) -> list[Expr]:
     merged = _with_key_length(rest)
     if len(merged) < len(rest):
         return [_factored(merged)]
-    return [_sum([_term(rest[m], m) for m in sorted(rest, key=_place)])]
+    return [_sum([_term(rest[m], m) for m in sorted(rest, key=_term_order)])]
 
 
 def _sum(terms: list[Expr]) -> Expr:
@@ -519,7 +520,7 @@ def _split(rest: Polynomial) -> tuple[Polynomial, Polynomial] | None:
     for atom, e in chain.from_iterable(rest):
         powers = counts.setdefault(atom, {})
         powers[e] = powers.get(e, 0) + 1
-    for atom in sorted(counts, key=_key):
+    for atom in sorted(counts, key=_atom_order):
         powers = counts[atom]
         powers[0] = count - sum(powers.values())
         sizes = set(powers.values()) - {0}
@@ -543,7 +544,7 @@ _KEY_LENGTH = _NEW + _OLD
 
 def _with_key_length(rest: Polynomial) -> Polynomial:
     merged = dict(rest)
-    for monomial in sorted(rest, key=_place):
+    for monomial in sorted(rest, key=_term_order):
         exponents = dict(monomial)
         alone = len(exponents) == 1 and abs(rest[monomial]) == 1  # a plain `seq_len + cache_len + ...` reads well
         if exponents.get(_OLD) != 1 or alone or monomial not in merged:
@@ -560,9 +561,9 @@ def _term(coefficient: Number, monomial: Monomial, *sums: Expr) -> Expr:
     """Number, variables, sums, bytes; over whatever divides."""
     size: Number = -coefficient if coefficient < 0 else coefficient
     above: list[Expr] = [] if size.numerator == 1 else [Num(size.numerator)]
-    above += [_raise(a, e) for a, e in monomial if e > 0 and _key(a)[0] < 3]
+    above += [_raise(a, e) for a, e in monomial if e > 0 and _atom_order(a)[0] < 3]
     above += sums
-    above += [_raise(a, e) for a, e in monomial if e > 0 and _key(a)[0] == 3]
+    above += [_raise(a, e) for a, e in monomial if e > 0 and _atom_order(a)[0] == 3]
     below: list[Expr] = [] if size.denominator == 1 else [Num(size.denominator)]
     below += [_raise(a, -e) for a, e in monomial if e < 0]
     if not above and size.denominator != 1 and len(below) == 1:

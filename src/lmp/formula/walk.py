@@ -1,4 +1,4 @@
-"""Walks over a formula: what it names, what it refers to, and the formula with those replaced."""
+"""Walks over a formula: its variables, its references, and the formula with these replaced."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def walk(node: Node) -> Iterator[Node]:
 
 
 def free_variables(node: Node) -> frozenset[str]:
-    """The names that need a value, those in the arguments of references included."""
+    """The names of all variables, those in the arguments of references included."""
     return frozenset(found.name for found in walk(node) if isinstance(found, Var))
 
 
@@ -49,10 +49,10 @@ def substitute(node: N, values: Mapping[str, Operand]) -> N:
 
 
 def map_references(node: N, replace: Callable[[Ref], Expr]) -> N:
-    """The node with every reference replaced; ``replace`` sees arguments in which that has been done already."""
+    """The node with every reference replaced, innermost first."""
     return rewrite(node, lambda found: replace(found) if isinstance(found, Ref) else found)
 
 
 def is_open(target: str) -> bool:
-    """Whether a reference names an attribute, as ``self.act_fn``, whose class is still to be said."""
+    """True if a reference names an attribute, as ``self.act_fn``, whose class is not known yet."""
     return target.startswith("self.") or "." not in target

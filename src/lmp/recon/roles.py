@@ -44,6 +44,8 @@ NAMES = {
     "metadata": "text",
 }
 CPP = ("cuda", "hip", "c++", "c")
+CODE = frozenset({"python", "metal", *CPP})
+"""Languages whose code a report describes."""
 
 # Whole parts of a path. The first rule that meets one decides: a test of vendored code is vendored.
 FOLDER_NAMES: tuple[tuple[Role, str], ...] = (

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 
-from lmp.expand.numbers import KernelNumbers, ModelNumbers, ModuleNumbers
+from lmp.link.numbers import KernelNumbers, ModelNumbers, ModuleNumbers
 from lmp.records import MATMUL_CATEGORIES, UNIVERSAL, ModelKernel
 from lmp.report.devices import Device
 from lmp.report.routing import MILLION, Routing, Way, routing_of

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from lmp.errors import UsageError
 from lmp.recon.facts import RepoFacts, Selection
+from lmp.recon.roles import CODE
 from lmp.recon.texts import printable
 from lmp.report.document.ledger import Ledger, entries
 from lmp.report.document.markdown import to_markdown
@@ -21,9 +22,6 @@ from lmp.store.files import storage_errors
 
 if TYPE_CHECKING:
     from lmp.report.repository.state import RepoState
-
-READ = frozenset({"python", "cuda", "hip", "c++", "c", "metal"})
-"""Languages of code that there is something to say of."""
 
 Progress = Callable[[int, int, str], None]
 
@@ -121,7 +119,7 @@ def _is_text(path: str) -> bool:
 
 
 def _must_have_code(facts: RepoFacts, root: Path, selection: Selection) -> None:
-    if any(file.language in READ for file in facts.files):
+    if any(file.language in CODE for file in facts.files):
         return
     shown = printable(str(root))
     read = f"{counted(len(facts.files), 'file')} read, {counted(len(facts.skipped), 'file')} skipped"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, reduce
 
-from lmp.expand.numbers import Cost, KernelNumbers, ModuleNumbers
+from lmp.link.numbers import CostNumbers, KernelNumbers, ModuleNumbers
 from lmp.report.bounds import bound_of
 from lmp.report.devices import Device
 
@@ -19,9 +19,9 @@ class Component:
     kernels: list[KernelNumbers] = field(default_factory=list)
 
     @cached_property
-    def cost(self) -> Cost:
+    def cost(self) -> CostNumbers:
         """In all runs."""
-        return reduce(Cost.plus, (kernel.total for kernel in self.kernels), Cost())
+        return reduce(CostNumbers.plus, (kernel.total for kernel in self.kernels), CostNumbers())
 
     def seconds(self, device: Device) -> float:
         """The time bound of all runs, each kernel by itself."""

@@ -7,8 +7,8 @@ from fractions import Fraction
 from functools import reduce
 
 from lmp.errors import UsageError
-from lmp.expand.numbers import Cost, KernelNumbers, ModelNumbers, ModuleNumbers
 from lmp.formula import evaluate_exact
+from lmp.link.numbers import CostNumbers, KernelNumbers, ModelNumbers, ModuleNumbers
 from lmp.report.document.amounts import Claim, Quantity, Term
 
 
@@ -77,7 +77,7 @@ class Worth:
             return sum(kernel.runs for kernel in chosen)
         if quantity == "launches":
             return sum(kernel.runs for kernel in chosen if kernel.once.bytes)
-        total = reduce(Cost.plus, (kernel.total for kernel in chosen), Cost())
+        total = reduce(CostNumbers.plus, (kernel.total for kernel in chosen), CostNumbers())
         return int(getattr(total, quantity))
 
 

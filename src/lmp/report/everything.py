@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+from lmp.analyze.session import Options, Progress
 from lmp.errors import InvalidAnalysis, LmpError, NotFound, StorageError, UsageError
-from lmp.pipeline.module import Options, Progress
 from lmp.records import DEFAULT_CONFIG, ModelAnalysis, ModuleAnalysis
 from lmp.report.devices import Device
 from lmp.report.document.markdown import to_markdown
@@ -86,7 +86,7 @@ def _called(alone: Mapping[str, Stored], modules: Mapping[str, Stored]) -> dict[
 
 def _callees(stored: Stored, modules: Mapping[str, Stored]) -> Iterator[str]:
     """The results in the folder that a module's formulas refer to."""
-    from lmp.pipeline.module import references_of
+    from lmp.analyze.session import references_of
 
     if not isinstance(stored.analysis, ModuleAnalysis):
         return

@@ -9,11 +9,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from lmp.expand.numbers import KernelNumbers, ModelNumbers, ModuleNumbers
-from lmp.expand.point import point as values_at
-from lmp.pipeline.flow import Flows
-from lmp.pipeline.inspection import Inspection, Module
-from lmp.pipeline.observing import Observed
+from lmp.link.numbers import KernelNumbers, ModelNumbers, ModuleNumbers
+from lmp.link.values import values_for
+from lmp.observe.calls import Observed
+from lmp.observe.flow import Flows
+from lmp.observe.inspection import Inspection, Module
 from lmp.records import ModelAnalysis, ModuleAnalysis
 from lmp.report.bounds import Bounds
 from lmp.report.devices import Device
@@ -92,7 +92,7 @@ class ModelFacts:
             title = f"{phase}, batch {batch}, {size}"
             if "seq_len" not in self.model.parameters:  # a module that no tokens go through
                 title = f"one call, batch {batch}" if "batch_size" in self.model.parameters else "one call"
-            found.append(Point(key, title, phase, values_at(self.model, given)))
+            found.append(Point(key, title, phase, values_for(self.model, given)))
         return tuple(found)
 
     def called(self, phase: str) -> str:

@@ -8,14 +8,15 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+from lmp.analyze.models import ModelOutcome, expand_model
+from lmp.analyze.modules import analysis_of, execution_of
+from lmp.analyze.session import Options, Progress, Session, class_of_config
 from lmp.errors import LmpError, UsageError
-from lmp.expand.point import point as values_at
-from lmp.pipeline.flow import Flows
-from lmp.pipeline.flow_runs import flows_of
-from lmp.pipeline.inspection import Inspection
-from lmp.pipeline.model import ModelOutcome, ModelSession, expand_model
-from lmp.pipeline.module import Options, Progress, class_of_config
-from lmp.pipeline.observing import Observed, observe_calls
+from lmp.link.values import values_for
+from lmp.observe.calls import Observed, observe_calls
+from lmp.observe.flow import Flows
+from lmp.observe.flow_runs import flows_of
+from lmp.observe.inspection import Inspection
 from lmp.records import DEFAULT_CONFIG, ModelAnalysis
 from lmp.report.devices import Device
 from lmp.report.facts import ModelFacts, stated_points
@@ -35,7 +36,7 @@ def gather(
     """
     outcome = expand_model(class_path, options, progress)
     for _, given in stated_points(outcome.model).values():
-        values_at(outcome.model, {**sizes, **given})  # before what takes longer
+        values_for(outcome.model, {**sizes, **given})  # before what takes longer
     return facts_of(outcome, options, progress, device, sizes)
 
 
@@ -44,7 +45,7 @@ def facts_of(
 ) -> ModelFacts:
     """The same of a model that is expanded already."""
     model = outcome.model
-    session = ModelSession(options, progress)
+    session = Session(options, progress, takes_foreign=True)
     if options.inputs is not None:
         session.ask([model.class_name])
     progress(model.class_name, "reading")
@@ -53,7 +54,7 @@ def facts_of(
     return ModelFacts(
         name=report_name(model, options),
         model=model,
-        analyses={name: session.analysis(name) for name in model.parts},
+        analyses={name: analysis_of(name, session) for name in model.parts},
         sources={name: session.locate(name) for name in model.parts},
         trees=session.trees,
         config=session.config,
@@ -74,10 +75,10 @@ PHASES = {
 """Where data flow is looked at in detail."""
 
 
-def _shown(session: ModelSession, model: ModelAnalysis, sizes: Mapping[str, int]) -> tuple[Flows, Observed]:
+def _shown(session: Session, model: ModelAnalysis, sizes: Mapping[str, int]) -> tuple[Flows, Observed]:
     """What running the class shows; or why it is not run."""
     try:
-        making = session.making(session.locate(model.class_name))
+        execution = execution_of(model.class_name, session)
     except (LmpError, ImportError) as error:
         reason = str(error).splitlines()[0]
         return Flows(reason=reason), Observed(reason=reason)
@@ -86,7 +87,7 @@ def _shown(session: ModelSession, model: ModelAnalysis, sizes: Mapping[str, int]
     peaks = {key: {**sizes, **given} for key, (_, given) in there.items()}
     names = {phase for phase, _ in there.values()}
     phases = {name: {**sizes, **given} for name, given in PHASES.items() if name in names}
-    return flows_of(making, phases, peaks), observe_calls(making)
+    return flows_of(execution, phases, peaks), observe_calls(execution)
 
 
 def _arguments(model: ModelAnalysis) -> dict[str, int]:
@@ -113,9 +114,9 @@ class _Built:
 
 def _built(model: ModelAnalysis, options: Options) -> _Built:
     """What the class's config says, and what the model at it is made of; nothing of a class without a config."""
-    from lmp.pipeline.inspecting import inspect_model
-    from lmp.workload.hosts import config_from, host_models, takes_config
+    from lmp.observe.inspecting import inspect_model
     from lmp.workload.load import load_class, quiet_warnings
+    from lmp.workload.parent_models import config_from, parent_models_of, takes_config
 
     if model.source.distribution != "transformers":
         return _Built()
@@ -125,7 +126,7 @@ def _built(model: ModelAnalysis, options: Options) -> _Built:
         return _Built(inspection=inspection)
     found = options.found_config
     with quiet_warnings():
-        config = next(host_models(cls)).config_class() if found is None else config_from(cls, found.content)
+        config = next(parent_models_of(cls)).config_class() if found is None else config_from(cls, found.content)
     kind = type(config)
     settings = dict(_flat(json.loads(config.to_json_string(use_diff=False)), ""))
     return _Built(f"{kind.__module__}.{kind.__qualname__}", settings, inspection)

@@ -9,11 +9,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from lmp.agents.commands import MakeAgent, Summary, finishing, plain_options
 from lmp.agents.narrator import Assignment, Takes, accepted_before, narrate, narrator_prompt
 from lmp.agents.run import Limits, Run, State, begin
+from lmp.analyze.session import Options
 from lmp.errors import ReportRefused
-from lmp.pipeline.agent_runs import MakeAgent, Summary, plain_options, to_its_end
-from lmp.pipeline.module import Options
 from lmp.records import Narration
 from lmp.report.making import Making
 from lmp.report.narrative_review import findings
@@ -52,9 +52,9 @@ class DryRun:
 def dry_run(making: Making) -> DryRun:
     """Nothing is sent or written. Raises what `assignment` does."""
     given = assignment(making)
-    told = narrator_prompt(given)
+    prompt = narrator_prompt(given)
     lines = len(given.report.splitlines())
-    return DryRun(given.name, lines, len(told.system) + len(told.prompt), tuple(given.roots))
+    return DryRun(given.name, lines, len(prompt.system) + len(prompt.message), tuple(given.roots))
 
 
 def start(making: Making, options: Options, limits: Limits, report: dict[str, Any]) -> Run:
@@ -81,7 +81,7 @@ def narrated(run: Run, making: Making, make_agent: MakeAgent, write: Callable[[N
     def summarise(report: str = "no narrative") -> None:
         run.on_event({"event": "summary", "summary": _summary(run, began, report)})
 
-    with to_its_end(run, summarise):
+    with finishing(run, summarise):
         narration = accepted_before(run)
         if narration is None:
             narration = asyncio.run(_narrated(run, making, make_agent))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lmp.errors import UsageError
-from lmp.expand.numbers import Cost
+from lmp.link.numbers import CostNumbers
 from lmp.report.components import Component, components
 from lmp.report.devices import Device
 from lmp.report.facts import ModelFacts, Point
@@ -180,7 +180,7 @@ def _label(fig: Any, axes: Any, marks: Sequence[Mark], roof: Sequence[tuple[floa
 
 # --- breakdown -------------------------------------------------------------------------------------------------------
 
-_QUANTITIES: tuple[tuple[str, Callable[[Cost], int]], ...] = (
+_QUANTITIES: tuple[tuple[str, Callable[[CostNumbers], int]], ...] = (
     ("FLOPs", lambda cost: cost.flops),
     ("bytes", lambda cost: cost.bytes),
 )
@@ -215,7 +215,7 @@ def _compared(facts: ModelFacts) -> list[Point]:
     return [prefill[0], decode[0], decode[-1]] if decode else prefill
 
 
-def _shares(parts: Sequence[Component], of: Callable[[Cost], int]) -> dict[str, float]:
+def _shares(parts: Sequence[Component], of: Callable[[CostNumbers], int]) -> dict[str, float]:
     """Per cent of the whole, of those that have any."""
     whole = sum(of(part.cost) for part in parts)
     return {part.name: 100 * of(part.cost) / whole for part in parts if of(part.cost)} if whole else {}

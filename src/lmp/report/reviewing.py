@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lmp.errors import LmpError, UsageError
-from lmp.expand.numbers import ModelNumbers
-from lmp.expand.point import GIVEN, point
+from lmp.link.numbers import ModelNumbers
+from lmp.link.values import GIVEN, values_for
 from lmp.recon.texts import Unreadable, read_bytes
 from lmp.records import ModelAnalysis, Review, ReviewFinding
 from lmp.report.document.ledger import Ledger, names_in
@@ -134,7 +134,7 @@ RUNTIME = (*GIVEN, "cache_len")
 def _check_point(key: str, values: Mapping[str, int], sizes: Mapping[str, int], model: ModelAnalysis) -> None:
     """Raises UsageError where a point is not one of this model's, with the values that its config has now."""
     try:
-        due = point(model, {**sizes, **{name: values[name] for name in RUNTIME if name in values}})
+        due = values_for(model, {**sizes, **{name: values[name] for name in RUNTIME if name in values}})
     except LmpError as error:
         raise UsageError(f"point {key}: {str(error).splitlines()[0]}") from error
     for name in dict.fromkeys((*due, *values)):

@@ -13,8 +13,8 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Literal
 
-from lmp.expand.numbers import KernelNumbers, ModuleNumbers
 from lmp.formula import Call, Expr, Node, Num, evaluate, evaluate_exact, free_variables, parse, rewrite, walk
+from lmp.link.numbers import KernelNumbers, ModuleNumbers
 
 Way = Literal["most", "uniform", "least"]
 MILLION = 10**6

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from lmp.expand.records import ViolatedAssumption
+from lmp.link.records import ViolatedAssumption
 from lmp.records import ModelAnalysis
 
 

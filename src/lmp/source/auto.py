@@ -1,4 +1,4 @@
-"""Model families: what transformers' auto classes map model types to, read from their source without running it."""
+"""Model families: the mappings of transformers' auto classes from model types to classes, read without running them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TASKS: dict[str, tuple[str, ...]] = {
     "multimodal": ("MODEL_FOR_MULTIMODAL_LM_MAPPING_NAMES",),
     "base": ("MODEL_MAPPING_NAMES",),
 }
-"""A task -> transformers' mappings of it. The first that has a family names its class."""
+"""Task -> names of transformers' mappings for it. The first mapping that has a family names its class."""
 
 ALL = "all"
 
@@ -36,7 +36,7 @@ AUTO = Path("models") / "auto" / "modeling_auto.py"
 
 @dataclass(frozen=True)
 class Family:
-    """A model type, and the name of its class for a task."""
+    """A model type and its class name for a task."""
 
     name: str
     task: str
@@ -46,7 +46,7 @@ class Family:
 def families(trees: Trees, task: str) -> list[Family]:
     """All families of a task, in the order of transformers' own mapping.
 
-    Raises NotFound where the tree has no such mapping.
+    Raises NotFound if the tree has no such mapping.
     """
     path = trees.need("transformers").package_dir / AUTO
     mappings = _mappings(path)
@@ -63,9 +63,9 @@ def families(trees: Trees, task: str) -> list[Family]:
 
 
 def chosen(known: Sequence[Family], patterns: Sequence[str]) -> list[Family]:
-    """The families whose names match any of the patterns, as ``qwen*``; all of them where there is no pattern.
+    """The families whose names match a pattern such as ``qwen*``; all families if there is no pattern.
 
-    Raises UsageError for a pattern that matches none.
+    Raises UsageError for a pattern that matches no family.
     """
     if not patterns or ALL in patterns:
         return list(known)
@@ -79,7 +79,7 @@ def chosen(known: Sequence[Family], patterns: Sequence[str]) -> list[Family]:
 
 
 def class_path_of(family: Family, names: Names) -> str:
-    """Where the family's class is defined. Raises NotFound where no file of the tree defines and offers it."""
+    """The path of the family's class. Raises NotFound if no file of the tree defines and exports it."""
     folder = family.name.replace("-", "_")
     module = names.module(f"transformers.models.{folder}.modeling_{folder}") if folder.isidentifier() else None
     found = names.attribute(module, family.class_name) if module is not None else None
@@ -96,7 +96,7 @@ def _like(pattern: str, known: Sequence[Family]) -> str:
 
 
 def _mappings(path: Path) -> dict[str, dict[str, str]]:
-    """Every ``NAME = OrderedDict([...])`` of a file: model types to class names, starred mappings included."""
+    """Every ``NAME = OrderedDict([...])`` of a file as model type -> class name, with starred mappings expanded."""
     try:
         body = ast.parse(path.read_text(encoding="utf-8")).body
     except (OSError, SyntaxError, ValueError) as error:
@@ -106,18 +106,18 @@ def _mappings(path: Path) -> dict[str, dict[str, str]]:
     for statement in body:
         match statement:
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call(args=[ast.List(elts=items)])):
-                found[name] = _pairs(items, found)
+                found[name] = _mapping_items(items, found)
     return found
 
 
-def _pairs(items: Sequence[ast.expr], known: dict[str, dict[str, str]]) -> dict[str, str]:
+def _mapping_items(items: Sequence[ast.expr], known: dict[str, dict[str, str]]) -> dict[str, str]:
     pairs: dict[str, str] = {}
     for item in items:
         match item:
             case ast.Tuple(elts=[ast.Constant(value=str(key)), ast.Constant(value=str(name))]):
                 pairs[key] = name
             case ast.Tuple(elts=[ast.Constant(value=str(key)), ast.Tuple(elts=[ast.Constant(value=str(name)), *_])]):
-                pairs[key] = name  # of several classes the first is the one that AutoModel builds by default
+                pairs[key] = name  # of several classes AutoModel builds the first by default
             case ast.Starred(value=inner):
                 for node in ast.walk(inner):
                     if isinstance(node, ast.Name):

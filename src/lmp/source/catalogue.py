@@ -1,4 +1,4 @@
-"""lmp's own catalogue: the hyperparameters of well-known models, each with its source. Files in ``lmp/catalogue/``."""
+"""The catalogue: hyperparameters of well-known models, each with its source, in the files of ``lmp/catalogue/``."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ FOLDER = Path(__file__).resolve().parents[1] / "catalogue"
 
 @dataclass(frozen=True)
 class Entry:
-    """One model: the content of its config.json as far as it decides the architecture, and who states it."""
+    """One model: the part of its config.json that decides the architecture, and the source of these values."""
 
     id: str
     aliases: tuple[str, ...]
-    """Other ids that the hub knows the same model under."""
+    """Other ids of the same model on the hub."""
     source: dict[str, str]
-    """Who states it: repository, path, state (a date or version) and licence."""
+    """Source of the values: repository, path, state (a date or version) and licence."""
     config: dict[str, Any]
 
     @property
@@ -33,27 +33,27 @@ class Entry:
 
 
 def entries() -> tuple[Entry, ...]:
-    """All entries, by id; made anew in every call, as what is built of a config may put values into it."""
+    """All entries, by id. Every call makes new ones, because a model that is built from a config may change it."""
     found = []
-    for text in _files():
+    for text in _entry_texts():
         data = json.loads(text)
         found.append(Entry(data["id"], tuple(data.get("aliases", ())), data["source"], data["config"]))
     return tuple(sorted(found, key=lambda entry: entry.id.lower()))
 
 
 @functools.cache
-def _files() -> tuple[str, ...]:
+def _entry_texts() -> tuple[str, ...]:
     return tuple(file.read_text(encoding="utf-8") for file in FOLDER.glob("*.json"))
 
 
 def catalogued(model_id: str) -> Entry | None:
-    """The entry of a model, by its id or an alias, in any case."""
+    """The entry of a model by its id or an alias, ignoring case; None if there is none."""
     wanted = model_id.lower()
     return next((e for e in entries() if wanted in (e.id.lower(), *(a.lower() for a in e.aliases))), None)
 
 
 def close_ids(model_id: str, most: int = 3) -> list[str]:
-    """Ids in the catalogue that look like this one; the organisation may be missing or another."""
+    """At most ``most`` similar ids in the catalogue. The organisation may be missing or different."""
     by_key = {key.lower(): e.id for e in entries() for key in (e.id, e.id.partition("/")[2], *e.aliases)}
     name = model_id.lower()
     close = [

@@ -1,4 +1,4 @@
-"""Where a config comes from, and which class it is of. Reads files only: neither torch nor transformers is imported."""
+"""Configs: where one comes from, and its class. Reads files only: neither torch nor transformers is imported."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from lmp.source.trees import Trees, sha256_of
 _PART = r"[A-Za-z0-9](?:[\w.]|-(?!-))*"
 _MODEL_ID = re.compile(rf"{_PART}/{_PART}", re.ASCII)
 _MAX_ID = 96
-"""The hub's own limit."""
+"""Length limit of the hub for an id, in characters."""
 
 _GIVE = "Give a Hugging Face config.json."
 
 
 @dataclass(frozen=True)
 class FoundConfig:
-    """A config.json, and where it is from: a file, or a model's id with the place at which it was found."""
+    """A config.json and its origin: a file, or a model's id and where its config was found."""
 
     content: dict[str, Any]
     origin: str
-    """In words: the file's name, or the cache, hub or catalogue that it was found in."""
+    """Description of the origin: the file's name, or the cache, hub or catalogue."""
     sha256: str
-    """Of the file; for the catalogue, of the config as canonical JSON."""
+    """sha256 of the file; for the catalogue, of the config as canonical JSON."""
     file: Path | None = None
     model_id: str | None = None
-    """As the hub writes it, where it is known."""
+    """The id in the hub's spelling, if it is known."""
 
     @property
     def architectures(self) -> tuple[str, ...]:
@@ -44,10 +44,10 @@ class FoundConfig:
 
 
 def resolve_config(config_file: Path | None = None, model_id: str | None = None) -> FoundConfig | None:
-    """The config that a command was asked for; None where it was asked for none, which means the class's own defaults.
+    """The config that the user names; None if none is named, so that the class's defaults apply.
 
-    A model's config is taken from the local Hugging Face cache, else from the hub, else from lmp's catalogue.
-    Raises UsageError when there is none, or when it is no JSON object.
+    A model's config comes from the local Hugging Face cache, else from the hub, else from lmp's catalogue.
+    Raises UsageError if there is none, or if it is no JSON object.
     """
     if config_file is not None and model_id is not None:
         raise UsageError(f"two configs are given: {config_file} and, with --model-id, {model_id}\ngive one")
@@ -55,7 +55,7 @@ def resolve_config(config_file: Path | None = None, model_id: str | None = None)
         return _config_of_model(model_id)
     if config_file is None:
         return None
-    content, sha256 = _read(config_file, _GIVE)
+    content, sha256 = _read_object(config_file, _GIVE)
     return FoundConfig(content, config_file.name, sha256, file=config_file)
 
 
@@ -63,11 +63,11 @@ def _config_of_model(model_id: str) -> FoundConfig:
     _check_id(model_id)
     cached = hub.cached_config(model_id)
     if cached is not None:
-        content, sha256 = _read(cached, "Remove it, or give a config.json with --config FILE.")
+        content, sha256 = _read_object(cached, "Remove it, or give a config.json with --config FILE.")
         return FoundConfig(content, "Hugging Face cache", sha256, model_id=model_id)
     answer = hub.fetch_config(model_id)
     if answer.file is not None:
-        content, sha256 = _read(answer.file, "Remove it, or give a config.json with --config FILE.")
+        content, sha256 = _read_object(answer.file, "Remove it, or give a config.json with --config FILE.")
         return FoundConfig(content, "Hugging Face hub", sha256, model_id=model_id)
     entry = catalogued(model_id)
     if entry is None:
@@ -101,7 +101,7 @@ def _no_config(model_id: str, answer: hub.Answer) -> str:
     return f"{why}\ngive a {hub.CONFIG_NAME} with --config FILE, or run again where there is a network{like}"
 
 
-def _read(file: Path, what_to_do: str) -> tuple[dict[str, Any], str]:
+def _read_object(file: Path, what_to_do: str) -> tuple[dict[str, Any], str]:
     """The JSON object in a file, and the sha256 of its bytes."""
     try:
         with file.open("rb") as stream:
@@ -109,13 +109,13 @@ def _read(file: Path, what_to_do: str) -> tuple[dict[str, Any], str]:
     except OSError as error:
         raise UsageError(f"{file} cannot be read: {error.strerror}\n{what_to_do}") from error
     if len(data) > hub.MAX_BYTES:
-        raise UsageError(f"{file} has more than {hub.MAX_BYTES:,} bytes, which is no config\n{what_to_do}")
+        raise UsageError(f"{file} has more than {hub.MAX_BYTES:,} bytes, which is not a config\n{what_to_do}")
     try:
         content = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{file} is not JSON: {error}\n{what_to_do}") from error
     if not isinstance(content, dict):
-        raise UsageError(f"{file} holds no JSON object.\n{what_to_do}")
+        raise UsageError(f"{file} does not hold a JSON object.\n{what_to_do}")
     return content, sha256_of(data)
 
 
@@ -125,7 +125,7 @@ def _read(file: Path, what_to_do: str) -> tuple[dict[str, Any], str]:
 def class_of(content: dict[str, Any], trees: Trees) -> str:
     """The class path of the first of the config's ``architectures``, found in the transformers tree.
 
-    Raises UsageError when the config names none, NotFound when the tree has no such class.
+    Raises UsageError if the config names none, NotFound if the tree has no such class.
     """
     names_given = content.get("architectures")
     if not isinstance(names_given, list) or not names_given:
@@ -135,7 +135,7 @@ def class_of(content: dict[str, Any], trees: Trees) -> str:
         )
     architecture = names_given[0]
     if not isinstance(architecture, str) or not architecture.isidentifier():
-        raise UsageError(f"the config's `architectures` holds {architecture!r}, which is no class name\n{_GIVE}")
+        raise UsageError(f"the config's `architectures` holds {architecture!r}, which is not a class name\n{_GIVE}")
     trees.need("transformers")
     names = Names(trees)
     found = _in_folder_of_type(content.get("model_type"), architecture, names)
@@ -146,7 +146,7 @@ def class_of(content: dict[str, Any], trees: Trees) -> str:
 
 
 def _in_folder_of_type(model_type: object, architecture: str, names: Names) -> Definition | None:
-    """The class in the file that transformers' layout has for the model type."""
+    """The class in the file that transformers' folder layout gives for the model type; None if it is not there."""
     if not isinstance(model_type, str):
         return None
     folder = model_type.replace("-", "_")
@@ -158,7 +158,7 @@ def _in_folder_of_type(model_type: object, architecture: str, names: Names) -> D
 def _unknown_architecture(architecture: str, content: dict[str, Any], trees: Trees, names: Names) -> NotFound:
     tree = trees.need("transformers")
     of = f" (model_type {content['model_type']})" if isinstance(content.get("model_type"), str) else ""
-    why = f"transformers {tree.version} has no class {architecture}, which the config is of{of}"
+    why = f"transformers {tree.version} has no class {architecture}, which the config names{of}"
     offered = tree.package_dir / "models" / "auto" / "modeling_auto.py"
     text = offered.read_text(encoding="utf-8", errors="replace") if offered.is_file() else ""
     close = difflib.get_close_matches(
@@ -166,7 +166,7 @@ def _unknown_architecture(architecture: str, content: dict[str, Any], trees: Tre
     )
     like = f"; it has {', '.join(close)}" if close else ""
     if "auto_map" in content:
-        then = "its code stands beside its weights, and lmp does not run that: "
+        then = "its code is in the checkpoint, and lmp does not run such code: "
     else:
         written = content.get("transformers_version")
         then = f"it was written by transformers {written}: " if isinstance(written, str) else ""

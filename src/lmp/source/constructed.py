@@ -1,4 +1,4 @@
-"""The module classes that a class constructs, as its ``__init__`` says: what has to be analysed before it."""
+"""The module classes that a class constructs in its ``__init__``: they are analysed before it."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from lmp.source.parsed import FunctionNode
 from lmp.source.trees import Trees
 
 CONTAINERS = "torch.nn.modules.container"
-"""Holds modules and computes nothing itself: what is in it is constructed beside it."""
+"""Module of the containers. They compute nothing; the modules in them are constructed separately."""
 
 
 def constructed_classes(source: ClassSource, trees: Trees) -> tuple[str, ...]:
-    """Defining paths of the module classes with a ``forward()`` that ``__init__`` names in a call, each once, in order.
+    """Defining paths of the module classes with a ``forward()`` that ``__init__`` calls by name, each once, in order.
 
-    Only what is written there: a class from a registry (``ACT2FN[config.hidden_act]``) is not found by reading.
+    A class from a registry (``ACT2FN[config.hidden_act]``) is not among them: reading does not find it.
     """
     names = Names(trees)
     found: dict[str, None] = {}
@@ -32,7 +32,7 @@ def constructed_classes(source: ClassSource, trees: Trees) -> tuple[str, ...]:
 
 
 def constructors_of(owner: Definition, names: Names) -> list[tuple[Definition, FunctionNode]]:
-    """The ``__init__`` that runs, and those that it reaches through ``super()``."""
+    """The ``__init__`` that runs and those that it calls through ``super()``, with the class of each."""
     reached: list[tuple[Definition, FunctionNode]] = []
     for entry in lineage_of(owner, names).order:
         if entry.qualified == MODULE_CLASS:

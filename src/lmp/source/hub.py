@@ -1,8 +1,8 @@
 """The config.json of a model on the Hugging Face hub: from the local cache, or fetched.
 
-Fetching is done by a process of its own, which runs this very file: huggingface_hub reads its environment when it is
-imported, and lmp has it offline by then; and a process can be ended when a server neither answers nor lets go.
-No token is sent, and nothing but ``config.json`` is asked for.
+A separate process, which runs this file, fetches it, for two reasons. huggingface_hub reads its environment when it is
+imported, and lmp has set it to offline by then. A process can be killed if a server neither answers nor closes the
+connection. No token is sent, and no file other than ``config.json`` is requested.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from pathlib import Path
 
 CONFIG_NAME = "config.json"
 MAX_BYTES = 4 * 2**20
-"""Of a config.json. The largest that are known have some hundred KiB."""
+"""Size limit of a config.json in bytes. The largest known ones have some hundred KiB."""
 
 ANSWER_SECONDS = 5
-"""How long the hub may take to answer one request."""
+"""Timeout of one request to the hub, in seconds."""
 
 TOTAL_SECONDS = 20
-"""How long everything may take."""
+"""Timeout of all requests together, in seconds."""
 
 GATED, MISSING, UNREACHABLE = "gated", "missing", "unreachable"
 
 _OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
 _ASKED_OFFLINE = any(os.environ.get(name, "").lower() in ("1", "true", "yes", "on") for name in _OFFLINE)
-"""What the user asked for: lmp sets the first of these itself before it imports transformers, later than this."""
+"""True if the user asks to stay offline. Read here, because lmp later sets the first variable itself."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What the hub gave: a file in the local cache, or what was wrong: its kind, and the reason in words."""
+    """The answer of the hub: a file in the local cache, or a kind of problem with the reason as text."""
 
     file: Path | None = None
     problem: str = ""
@@ -42,10 +42,10 @@ class Answer:
 
 
 def cached_config(model_id: str) -> Path | None:
-    """The model's config.json in the local Hugging Face cache, as ``main`` was when it was fetched last."""
+    """The model's cached config.json, from the last fetch of ``main``; None if there is none."""
     from huggingface_hub import constants
 
-    # The documented layout of the cache, read here: the library's own function takes five times as long to import.
+    # Read by the documented layout of the cache: the library's function takes five times as long to import.
     folder = Path(constants.HF_HUB_CACHE) / f"models--{model_id.replace('/', '--')}"
     try:
         revision = (folder / "refs" / "main").read_text(encoding="utf-8").strip()
@@ -56,7 +56,7 @@ def cached_config(model_id: str) -> Path | None:
 
 
 def fetch_config(model_id: str) -> Answer:
-    """Fetch the model's config.json into the local cache, unless the user's environment says to stay offline."""
+    """Fetch the model's config.json into the local cache, unless the user's environment is offline."""
     if _ASKED_OFFLINE:
         return Answer(problem=UNREACHABLE, reason="not asked, because HF_HUB_OFFLINE is set")
     environment = {name: value for name, value in os.environ.items() if name not in _OFFLINE}
@@ -80,16 +80,16 @@ def fetch_config(model_id: str) -> Answer:
 
 
 def _fetch(model_id: str) -> dict[str, str]:
-    """What the process of its own does."""
+    """Fetch the file, in the process of `fetch_config`. Returns ``file``, or ``problem`` and ``reason``."""
     from huggingface_hub import constants, errors, get_hf_file_metadata, hf_hub_download, hf_hub_url
 
     host = constants.ENDPOINT.partition("://")[2]
     try:
-        # Asked first, because this does not try again and again where there is no network.
+        # Requested first, because this does not retry without a network.
         url = hf_hub_url(model_id, CONFIG_NAME)
         size = get_hf_file_metadata(url, token=False, timeout=ANSWER_SECONDS).size
         if size is not None and size > MAX_BYTES:
-            return {"problem": UNREACHABLE, "reason": f"its {CONFIG_NAME} has {size:,} bytes, which is no config"}
+            return {"problem": UNREACHABLE, "reason": f"its {CONFIG_NAME} has {size:,} bytes, which is not a config"}
         _write_no_more_than(MAX_BYTES)
         file = hf_hub_download(model_id, CONFIG_NAME, token=False, etag_timeout=ANSWER_SECONDS)
     except errors.GatedRepoError:
@@ -110,7 +110,7 @@ def _fetch(model_id: str) -> dict[str, str]:
 
 
 def _write_no_more_than(size: int) -> None:
-    """Let writing a longer file fail: a server may say one size and send another."""
+    """Limit the size of written files, in bytes: a server may announce one size and send another."""
     with contextlib.suppress(ImportError, ValueError, OSError):
         import resource
 

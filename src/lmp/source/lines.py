@@ -1,4 +1,4 @@
-"""The lines of a function that may do tensor work, and the plain functions that a ``forward()`` calls."""
+"""The lines of a function that may compute on tensors, and the plain functions that a ``forward()`` calls."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lmp.source.trees import Tree, Trees, check_file
 
 @dataclass(frozen=True)
 class Statement:
-    """A simple statement, or the header of a compound one, that may do tensor work. Lines are inclusive."""
+    """A simple statement, or the header of a compound one, that may compute on tensors. Lines are inclusive."""
 
     first: int
     last: int
@@ -31,13 +31,13 @@ class FunctionSource:
 
     path: Path
     qualname: str
-    """As ``__qualname__``: LlamaMLP.forward, repeat_kv, f.<locals>.g."""
+    """The function's ``__qualname__``, such as LlamaMLP.forward, repeat_kv or f.<locals>.g."""
     lines: tuple[int, int]
-    """The ``def`` line to the end of the body."""
+    """From the ``def`` line to the end of the body."""
     statements: tuple[Statement, ...]
     tree: Tree | None = None
     file: str = ""
-    """Relative to the tree's root, where the tree is known."""
+    """Path from the tree's root, if the tree is known."""
 
     def statement_at(self, line: int) -> Statement | None:
         """The computational statement that ``line`` belongs to."""
@@ -54,12 +54,12 @@ def function_lines(path: Path, function: str | FunctionNode) -> FunctionSource:
     parsed = parse(path)
     if isinstance(function, str):
         node = find_function(parsed, function)
-        return _function(parsed, function, node)
-    return _function(parsed, function.name, function)
+        return _function_source(parsed, function, node)
+    return _function_source(parsed, function.name, function)
 
 
 def enclosing_function(path: Path, line: int) -> FunctionSource | None:
-    """The innermost function of a file that a line (its decorators' lines included) stands in."""
+    """The innermost function that contains a line. The lines of its decorators belong to it."""
     parsed = parse(path)
     found: tuple[str, FunctionNode] | None = None
     todo: list[tuple[str, ast.AST]] = [("", parsed.tree)]
@@ -77,12 +77,14 @@ def enclosing_function(path: Path, line: int) -> FunctionSource | None:
                     name += ".<locals>"
                 todo = [(f"{name}.", child)]
                 break
-    return _function(parsed, *found) if found else None
+    return _function_source(parsed, *found) if found else None
 
 
 def statement_starts(path: Path) -> Mapping[int, int]:
-    """Line -> first line of the statement that it belongs to; of a compound one, of its header. Other lines are not in
-    it. Raises NotFound where the file cannot be read as Python."""
+    """Line -> first line of its statement, or of the header of a compound statement. Other lines are left out.
+
+    Raises NotFound if the file cannot be read as Python.
+    """
     return _statement_starts(parse(path))
 
 
@@ -100,12 +102,12 @@ def _statement_starts(parsed: ParsedFile) -> dict[int, int]:
 
 
 def forward_lines(source: ClassSource) -> FunctionSource:
-    """The lines of a class's ``forward()``, wherever it is inherited from."""
+    """The lines of a class's ``forward()``, which may be inherited."""
     found = function_lines(source.forward_path, source.forward_qualname)
     return _placed(found, source.forward_tree)
 
 
-def _function(parsed: ParsedFile, qualname: str, node: FunctionNode) -> FunctionSource:
+def _function_source(parsed: ParsedFile, qualname: str, node: FunctionNode) -> FunctionSource:
     statements = tuple(
         Statement(first, last, parsed.code(first)) for first, last in sorted(set(_computational(node.body)))
     )
@@ -119,7 +121,7 @@ def _placed(function: FunctionSource, tree: Tree) -> FunctionSource:
 
 
 def find_function(parsed: ParsedFile, qualname: str) -> FunctionNode:
-    """The definition of a function, by its qualified name in the file. Raises NotFound."""
+    """The definition of a function by its qualified name in the file. Raises NotFound if there is none."""
     body: list[ast.stmt] = parsed.tree.body
     node: ast.ClassDef | FunctionNode | None = None
     for part in qualname.replace(".<locals>", "").split("."):
@@ -128,7 +130,7 @@ def find_function(parsed: ParsedFile, qualname: str) -> FunctionNode:
             for inner in _definitions(body)
             if isinstance(inner, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and inner.name == part
         ]
-        node = named[-1] if named else None  # the last definition is the one that counts, as in @overload
+        node = named[-1] if named else None  # the last definition wins, as with @overload
         if node is None:
             break
         body = node.body
@@ -180,8 +182,11 @@ def _span(node: ast.stmt | ast.expr) -> tuple[int, int]:
 
 
 def _worked_expressions(statement: ast.stmt) -> list[ast.expr]:
-    """The expressions that the statement itself evaluates: of a compound one its header, and of an assignment also
-    the targets, since ``x[i] = y`` writes into a tensor. Nothing of what only raises, imports or defines."""
+    """The expressions that the statement evaluates; of a compound statement those of its header.
+
+    Targets of assignments are included, as ``x[i] = y`` writes to a tensor. Statements that only raise, import or
+    define have none.
+    """
     match statement:
         case ast.Assign():
             return [*statement.targets, statement.value]
@@ -209,7 +214,7 @@ _INSPECTING = frozenset({"isinstance", "issubclass", "hasattr", "callable", "len
 
 
 def _only_reports(call: ast.Call) -> bool:
-    """A log line or a warning: like a raise, it is no part of the computation, nor are its arguments."""
+    """True if a call only logs or warns. Like a raise, it and its arguments are not part of the computation."""
     name = dotted_name(call.func) or ""
     return name.startswith(_REPORTING) or name == "print"
 
@@ -246,7 +251,7 @@ def _constant(node: ast.expr) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class _Called:
-    """A function met on the way: where it is, and the names that are local where it is defined."""
+    """A function that was found, with the names that are local at its definition."""
 
     module: Module
     node: FunctionNode
@@ -255,10 +260,10 @@ class _Called:
 
 
 def called_functions(source: ClassSource, trees: Trees) -> list[FunctionSource]:
-    """The functions of the same tree that ``forward()`` calls, and those that they call, in the order they are met.
+    """The functions of the same tree that ``forward()`` calls, directly or not, in the order in which they are found.
 
-    Approximate, on the side of too many: a function that is only named counts as called, which is how the attention
-    interface gets ``eager_attention_forward``. Modules that are called are not functions; nor is what a variable holds.
+    An over-approximation: a function that is named but not called counts too, because the attention interface gets
+    ``eager_attention_forward`` so. Called modules are no functions, and values of variables are not followed.
     """
     names = Names(trees)
     holder = find_class(source.forward_class, names)
@@ -275,7 +280,7 @@ def called_functions(source: ClassSource, trees: Trees) -> list[FunctionSource]:
                 continue
             seen.add(found.node)
             check_file(found.module.tree, found.module.path)
-            function = _function(parse(found.module.path), found.qualname, found.node)
+            function = _function_source(parse(found.module.path), found.qualname, found.node)
             called.append(_placed(function, found.module.tree))
             waiting.append(found)
     return called
@@ -292,20 +297,20 @@ def _home_of_forward(source: ClassSource, holder: Definition, names: Names) -> t
 
 @dataclass(frozen=True, eq=False)
 class _Expression:
-    """An expression, and the module whose names it uses."""
+    """An expression and the module that resolves its names."""
 
     module: Module
     node: ast.expr
 
 
 class _Methods:
-    """The methods and properties of a class, its bases' included; those of torch's Module itself are machinery."""
+    """The methods and properties of a class and its bases, without those of torch's Module itself."""
 
     def __init__(self, owner: Definition, names: Names) -> None:
         self.order = [e for e in lineage_of(owner, names).order if e.qualified != MODULE_CLASS]
 
     def assigned(self, name: str) -> Iterator[_Expression]:
-        """What ``__init__`` puts into ``self.name``: a function may be kept there to be called later."""
+        """The expressions that ``__init__`` assigns to ``self.name``: a function may be stored there."""
         for entry in self.order:
             assert isinstance(entry.node, ast.ClassDef)
             init = method_of(entry.node, "__init__")
@@ -316,7 +321,7 @@ class _Methods:
                     yield _Expression(entry.module, statement.value)
 
     def find(self, name: str, after: str | None = None) -> _Called | None:
-        """The method ``self.name``; with ``after``, what ``super().name`` is in the class of that name."""
+        """The method ``self.name``; with ``after``, the method that ``super().name`` finds from that class."""
         order = self.order
         if after is not None:
             place = next((i for i, entry in enumerate(order) if entry.node.name == after), -1)
@@ -336,12 +341,12 @@ def _calls_of(here: _Called, methods: _Methods, names: Names) -> Iterator[_Calle
     inner_nodes = {id(part) for inner in nested.values() for part in ast.walk(inner)}
     for node in _walk_in_order(here.node.body):
         if id(node) in inner_nodes:
-            continue  # read when the nested function itself is
+            continue  # read together with the nested function itself
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
             if node.id in nested:
                 yield _Called(here.module, nested[node.id], f"{here.qualname}.<locals>.{node.id}", local)
             elif node.id not in local:
-                yield from _plain(names.dotted(here.module, node.id))
+                yield from _plain_function(names.dotted(here.module, node.id))
         elif isinstance(node, ast.Attribute):
             head = node.value
             found = None
@@ -357,7 +362,7 @@ def _calls_of(here: _Called, methods: _Methods, names: Names) -> Iterator[_Calle
                 continue
             dotted = dotted_name(node) if not isinstance(head, ast.Subscript) else None
             if dotted and dotted.partition(".")[0] not in local:
-                yield from _plain(names.dotted(here.module, dotted))
+                yield from _plain_function(names.dotted(here.module, dotted))
 
 
 def _named_functions(kept: _Expression, methods: _Methods, names: Names) -> Iterator[_Called]:
@@ -370,22 +375,22 @@ def _named_functions(kept: _Expression, methods: _Methods, names: Names) -> Iter
             if method is not None:
                 yield method
             elif dotted is not None:
-                yield from _plain(names.dotted(kept.module, dotted))
+                yield from _plain_function(names.dotted(kept.module, dotted))
 
 
 _MACHINERY = frozenset({"torch.overrides", "transformers.utils.import_utils"})
-"""Modules whose functions dispatch calls or ask what is installed, and compute nothing."""
+"""Modules whose functions dispatch calls or check what is installed: they compute nothing."""
 
 
-def _plain(found: Found | None) -> Iterator[_Called]:
+def _plain_function(found: Found | None) -> Iterator[_Called]:
     if not isinstance(found, Definition) or isinstance(found.node, ast.ClassDef):
         return
-    if found.path.suffix == ".py" and found.module.name not in _MACHINERY:  # a stub has no lines that run
+    if found.path.suffix == ".py" and found.module.name not in _MACHINERY:  # a stub has no executable lines
         yield _Called(found.module, found.node, found.node.name)
 
 
 def _local_names(node: FunctionNode) -> frozenset[str]:
-    """Parameters and assigned names: they hide the module's names of the same spelling."""
+    """Parameters and assigned names: they shadow the module's names."""
     arguments = node.args
     names = {a.arg for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)}
     names |= {a.arg for a in (arguments.vararg, arguments.kwarg) if a is not None}
@@ -396,7 +401,7 @@ def _local_names(node: FunctionNode) -> frozenset[str]:
 
 
 def _walk_in_order(body: list[ast.stmt]) -> Iterator[ast.AST]:
-    """As ast.walk, but in the order of the text."""
+    """All nodes, as from ast.walk, but in source order."""
     stack: list[ast.AST] = list(reversed(body))
     while stack:
         node = stack.pop()

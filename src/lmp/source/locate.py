@@ -1,4 +1,4 @@
-"""From a class path, or any public alias of it, to the file and lines of the class and of its ``forward()``."""
+"""Locator: maps a class path, or a public alias of it, to the lines of the class and of its ``forward()``."""
 
 from __future__ import annotations
 
@@ -25,42 +25,42 @@ _UNIMPLEMENTED = "_forward_unimplemented"
 
 @dataclass(frozen=True, eq=False)
 class ClassSource:
-    """Where a module class stands. Paths called ``file`` are posix and relative to their tree's root."""
+    """The source of a module class. Paths named ``file`` are posix and relative to their tree's root."""
 
     class_path: str
     """The path under the defining module."""
     requested: str
-    """The path as it was asked for: the same, or an alias."""
+    """The path in the request: the class path or an alias."""
     name: str
     module: str
     tree: Tree
     file: str
     path: Path
     class_lines: tuple[int, int]
-    """With its decorators."""
+    """First and last line of the class, decorators included."""
     lines: tuple[int, int]
-    """``forward()``: its ``def`` line to its end, in ``forward_file``."""
+    """First and last line of ``forward()``, from its ``def`` line, in ``forward_file``."""
     forward_qualname: str
-    """As Python names it: LlamaMLP.forward; for an alias, the function it is an alias of."""
+    """Qualified name of forward(), such as LlamaMLP.forward; for an alias, that of the original function."""
     forward_class: str
     """The class whose body holds forward(): ``class_path`` itself, or the base it is inherited from."""
     forward_tree: Tree
     forward_file: str
     forward_path: Path
     sha256: str
-    """Of the file that holds ``forward()``."""
+    """sha256 of the file that contains ``forward()``."""
     bases: tuple[str, ...]
-    """Where the direct bases are defined; a name that could not be followed stands as written."""
+    """Defining paths of the direct bases; an unresolved name stands as in the source."""
     mro: tuple[str, ...]
     notes: tuple[str, ...] = ()
-    """What could not be followed, and did not matter."""
+    """Unresolved names that were not needed, as text."""
 
     @property
     def inherited(self) -> bool:
         return self.forward_class != self.class_path
 
     def record(self) -> records.Source:
-        """As analyses store it. ``class_lines`` is left out where the class is in another file than ``forward()``."""
+        """The record in stored analyses. ``class_lines`` is None if the class and ``forward()`` are in two files."""
         from lmp.records import Source
 
         return Source(
@@ -75,7 +75,7 @@ class ClassSource:
 
 @dataclass(frozen=True, eq=False)
 class Lineage:
-    """A class, its bases in method resolution order, and which bases could not be read."""
+    """A class with its bases in method resolution order, and the names of bases that could not be read."""
 
     order: tuple[Definition, ...]
     unknown: tuple[str, ...]
@@ -83,16 +83,19 @@ class Lineage:
 
 
 def locate(class_path: str, trees: Trees) -> ClassSource:
-    """The source of the class that ``class_path`` names. Reads files only: the analysed code is never imported."""
+    """The source of the class at ``class_path``. Reads files only: the analysed code is never imported.
+
+    Raises NotFound if the class or its ``forward()`` is missing, UsageError if it is no module.
+    """
     check_class_path(class_path)
     names = Names(trees)
     definition = find_class(class_path, names)
     lineage = lineage_of(definition, names)
     _must_be_module(definition, lineage, names)
-    # Before forward() is looked for: a base that was changed may have lost it, or gained one.
+    # Checked before the search for forward(): a modified base may have lost or gained one.
     for entry in {entry.path: entry for entry in lineage.order}.values():
         check_file(entry.module.tree, entry.path)
-    holder, qualname, forward, home = _forward(definition, lineage, names)
+    holder, qualname, forward, home = _find_forward(definition, lineage, names)
     check_file(home.module.tree, home.path)
     return ClassSource(
         class_path=definition.qualified,
@@ -120,7 +123,7 @@ def locate(class_path: str, trees: Trees) -> ClassSource:
 
 
 def find_class(class_path: str, names: Names) -> Definition:
-    """The definition behind a class path, module or not."""
+    """The definition of the class at a class path; it need not be a module. Raises NotFound if there is none."""
     module, rest = _longest_module(class_path, names)
     if not rest:
         raise _not_found(f"{class_path} is a module, not a class", names, class_path, module, "a module")
@@ -170,10 +173,10 @@ def _attributes(module: Module, rest: Sequence[str], names: Names) -> Found | No
 
 
 def class_offered_by_models(name: str, names: Names) -> Definition | None:
-    """The class that transformers' top level offers under a name, or None.
+    """The class that transformers' top level exports under a name, or None.
 
-    It is lazy: it offers every name in an ``__all__`` under models/. Those are 2500 files, so the few that define the
-    name are found by their text before the star imports are followed one by one.
+    The top level is lazy: it exports every name in an ``__all__`` under models/, 2500 files. So a text search selects
+    the files that define the name. Only their star imports are followed.
     """
     module = names.module("transformers")
     if module is None or module.folder is None:
@@ -190,7 +193,7 @@ def class_offered_by_models(name: str, names: Names) -> Definition | None:
 
 
 def _files_defining(models: Path, name: str) -> list[Path]:
-    """The files under ``models`` that define the class and offer it in ``__all__``; generated ones before modular_."""
+    """The files under ``models`` that define and export the class; generated files before modular_ files."""
     head = b"class " + name.encode()
     define = re.compile(rb"^%s\s*[(:]" % head, re.MULTILINE)
     offer = re.compile(rb"""["']%s["']""" % name.encode())
@@ -200,7 +203,7 @@ def _files_defining(models: Path, name: str) -> list[Path]:
         return head in text and bool(define.search(text)) and bool(offer.search(text))
 
     folders = _folders(models)
-    # LlamaForCausalLM is most likely in llama/: those folders alone are read first.
+    # LlamaForCausalLM is most likely in llama/, so matching folders are read first.
     likely = [folder for folder in folders if name.lower().startswith(folder.name.replace("_", ""))]
     for chosen in (likely, folders):
         found = [path for folder in chosen for path in folder.glob("*.py") if defines(path)]
@@ -235,11 +238,11 @@ def _not_found(message: str, names: Names, class_path: str, module: Module, foun
     return NotFound(message, [*names.searched, Search(f"class {class_path}", where, found)])
 
 
-# --- its bases -------------------------------------------------------------------------------------------------------
+# --- bases of a class ------------------------------------------------------------------------------------------------
 
 
 def lineage_of(definition: Definition, names: Names) -> Lineage:
-    """The class and its bases, in Python's method resolution order as far as the sources tell it."""
+    """The class and its bases in Python's method resolution order, as far as the sources define it."""
     unknown: list[str] = []
     order = _linearise(definition, names, unknown, frozenset())
     qualified = {entry.qualified for entry in order}
@@ -248,7 +251,7 @@ def lineage_of(definition: Definition, names: Names) -> Lineage:
 
 
 def _linearise(definition: Definition, names: Names, unknown: list[str], above: frozenset[str]) -> list[Definition]:
-    """C3, or depth first where the bases read do not admit one. A class among its own bases is cut off."""
+    """C3 order, or depth first if the known bases admit none. A class among its own bases is left out."""
     above = above | {definition.qualified}
     parents = []
     for dotted, found in _bases(definition, names):
@@ -324,13 +327,13 @@ def _must_be_module(definition: Definition, lineage: Lineage, names: Names) -> N
     )
 
 
-# --- its forward() ---------------------------------------------------------------------------------------------------
+# --- forward() of a class --------------------------------------------------------------------------------------------
 
 
-def _forward(
+def _find_forward(
     definition: Definition, lineage: Lineage, names: Names
 ) -> tuple[Definition, str, FunctionNode, Definition]:
-    """The class whose body binds forward, forward's qualified name and node, and a definition in the node's file."""
+    """The class whose body binds ``forward``, its qualified name and node, and a definition in the node's file."""
     for holder in lineage.order:
         if holder.qualified == MODULE_CLASS:
             break
@@ -359,7 +362,7 @@ def _forward(
 
 
 def method_of(node: ast.ClassDef, name: str) -> FunctionNode | str | None:
-    """What the class body binds ``name`` to last: a function, or the dotted name it is an alias of."""
+    """The last binding of ``name`` in a class body: a function, or the dotted name of an alias."""
     bound: FunctionNode | str | None = None
     for statement in _class_level(node.body):
         if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef) and statement.name == name:

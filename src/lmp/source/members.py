@@ -1,6 +1,6 @@
-"""What a class's source says that an instance has: constructor's and forward()'s arguments, attributes, its config's.
+"""Members of a class, read from its source: arguments of the constructor and of forward(), attributes, config.
 
-Read, not executed: where a class does something that reading cannot follow, the answer is that anything may be there.
+Nothing is executed. If the source cannot be followed, the answer is that any name may exist.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from lmp.source.trees import Trees
 
 CONFIG_BASE = "PreTrainedConfig"
-"""What every config of transformers is: a class that asks for no more than that may get any."""
+"""Base class of every config in transformers: a class with this annotation may get any config."""
 
 
 @dataclass(frozen=True)
 class Known:
-    """Names that are there. ``any`` is True where there may be others."""
+    """Names that exist. ``any`` is True if there may be others."""
 
     known: frozenset[str] = frozenset()
     any: bool = False
@@ -42,23 +42,23 @@ ANYTHING = Known(any=True)
 
 @dataclass(frozen=True)
 class Members:
-    """Of one module class."""
+    """The members of one module class."""
 
     init: Known
     """The constructor's arguments."""
     inputs: Known
     """The arguments of forward()."""
     attributes: Known
-    """What ``self`` has: assigned anywhere in the class or its bases, or defined in them."""
+    """Attributes of ``self``: assigned or defined anywhere in the class or its bases."""
     config: Known
-    """What the config that the constructor takes has."""
+    """Attributes of the config that the constructor takes."""
     config_values: dict[str, int]
-    """Whole numbers that stand in the config's class as defaults."""
+    """Integers that are defaults in the config's class."""
 
 
 def members_of(source: ClassSource, trees: Trees) -> Members:
-    """Of a class that the trees do not hold, as one of a notebook, only forward() is known."""
-    inputs = _arguments(find_function(parse(source.forward_path), source.forward_qualname))
+    """The declared names of a class. If no tree holds it (a notebook's class), only the inputs are known."""
+    inputs = _argument_names(find_function(parse(source.forward_path), source.forward_qualname))
     names = Names(trees)
     try:
         lineage = lineage_of(find_class(source.class_path, names), names)
@@ -70,13 +70,13 @@ def members_of(source: ClassSource, trees: Trees) -> Members:
     attributes = _attributes(entries) | Known(any=open_bases)
     takes_config = any(_config_argument(entry.node) is not None for entry in entries)
     if takes_config:
-        config, values = _config(entries, names)
-    else:  # it may still be put there
+        config, values = _config_members(entries, names)
+    else:  # a config may still be assigned there
         config, values = Known(any=init.any or "config" in attributes), {}
     return Members(init, inputs, attributes, config, values)
 
 
-def _arguments(function: FunctionNode) -> Known:
+def _argument_names(function: FunctionNode) -> Known:
     given = function.args
     named = [*given.posonlyargs, *given.args, *given.kwonlyargs]
     known = frozenset(a.arg for a in named[1:] if a.arg != "self")
@@ -84,12 +84,12 @@ def _arguments(function: FunctionNode) -> Known:
 
 
 def _constructor(entries: Iterable[Definition]) -> Known:
-    """The arguments of the first constructor; where it hands ``**kwargs`` on, those of the next one too."""
+    """The arguments of the first constructor, and of the next one while ``**kwargs`` is passed on."""
     found = Known()
     for entry in entries:
         init = _method(entry, "__init__")
         if init is not None:
-            own = _arguments(init)
+            own = _argument_names(init)
             found |= Known(own.known)
             if not own.any:
                 return found
@@ -125,7 +125,7 @@ def _attributes(entries: Iterable[Definition]) -> Known:
 
 
 def _class_level(node: ast.AST) -> set[str]:
-    """Attributes, methods and properties that stand in a class's body."""
+    """Attributes, methods and properties that a class's body defines."""
     found: set[str] = set()
     for statement in getattr(node, "body", []):
         if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -140,10 +140,10 @@ def _class_level(node: ast.AST) -> set[str]:
 # --- the config ------------------------------------------------------------------------------------------------------
 
 
-def _config(entries: Iterable[Definition], names: Names) -> tuple[Known, dict[str, int]]:
-    """What the classes that the constructor's ``config`` is annotated with have.
+def _config_members(entries: Iterable[Definition], names: Names) -> tuple[Known, dict[str, int]]:
+    """Attributes of the classes in the annotation of the constructor's ``config``.
 
-    Where it is annotated with nothing, those that other classes of the file ask for.
+    Without an annotation, those in the annotations of other classes of the file.
     """
     for entry in entries:
         if _config_argument(entry.node) is None:
@@ -152,7 +152,7 @@ def _config(entries: Iterable[Definition], names: Names) -> tuple[Known, dict[st
         others = [_config_argument(node) for node in entry.parsed.tree.body if isinstance(node, ast.ClassDef)]
         for arguments in (own, others):
             annotations = [a.annotation for a in arguments if a is not None and a.annotation is not None]
-            dotted = dict.fromkeys(name for annotation in annotations for name in _named(annotation))
+            dotted = dict.fromkeys(name for annotation in annotations for name in _annotated_classes(annotation))
             if dotted:
                 return _of_configs([names.dotted(entry.module, name) for name in dotted], names)
     return ANYTHING, {}
@@ -179,20 +179,20 @@ def _of_configs(classes: Iterable[Found | None], names: Names) -> tuple[Known, d
     return found, values
 
 
-def _named(annotation: ast.expr) -> Iterator[str]:
-    """The classes that an annotation names, None left out."""
+def _annotated_classes(annotation: ast.expr) -> Iterator[str]:
+    """The classes that an annotation names, without None."""
     match annotation:
         case ast.Constant(value=str(text)):
             try:
-                yield from _named(ast.parse(text, mode="eval").body)
+                yield from _annotated_classes(ast.parse(text, mode="eval").body)
             except SyntaxError:
                 return
         case ast.BinOp(left=left, op=ast.BitOr(), right=right):
-            yield from _named(left)
-            yield from _named(right)
+            yield from _annotated_classes(left)
+            yield from _annotated_classes(right)
         case ast.Subscript(slice=inner):
             for part in inner.elts if isinstance(inner, ast.Tuple) else [inner]:
-                yield from _named(part)
+                yield from _annotated_classes(part)
         case ast.Name() | ast.Attribute():
             dotted = dotted_name(annotation)
             if dotted is not None:
@@ -216,13 +216,13 @@ def _config_names(lineage: Lineage) -> Known:
 def _mapped_names(node: ast.AST) -> set[str]:
     """The standard names of an ``attribute_map``."""
     for statement in getattr(node, "body", []):
-        target = _target(statement)
+        target = _assigned_name(statement)
         if target == "attribute_map" and isinstance(statement.value, ast.Dict):
             return {k.value for k in statement.value.keys if isinstance(k, ast.Constant) and isinstance(k.value, str)}
     return set()
 
 
-def _target(statement: ast.stmt) -> str | None:
+def _assigned_name(statement: ast.stmt) -> str | None:
     match statement:
         case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
             return name
@@ -233,7 +233,7 @@ def _whole_numbers(lineage: Lineage) -> dict[str, int]:
     found: dict[str, int] = {}
     for entry in reversed(lineage.order):
         for statement in getattr(entry.node, "body", []):
-            name, value = _target(statement), getattr(statement, "value", None)
+            name, value = _assigned_name(statement), getattr(statement, "value", None)
             if name is not None and isinstance(value, ast.Constant) and type(value.value) is int:
                 found[name] = value.value
         init = _method(entry, "__init__")

@@ -1,8 +1,8 @@
-"""What a dotted name stands for, found by reading source: through imports, re-exports, star imports and aliases.
+"""Name resolution by reading source: follows imports, re-exports, star imports and aliases.
 
-The rules are Python's where they can be: the last binding of a name in a module wins, and an import of a name prefers
-the module's attribute to its submodule. All branches of a module's ``if`` and ``try`` are read, so the imports under
-``TYPE_CHECKING`` tell what transformers' lazy modules hold.
+The rules are Python's as far as possible. The last binding of a name in a module wins. An import of a name prefers the
+module's attribute to its submodule. All branches of a module's ``if`` and ``try`` are read: the imports under
+``TYPE_CHECKING`` show the content of transformers' lazy modules.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ class Module:
     tree: Tree
     path: Path | None
     folder: Path | None
-    """The package's folder, when it is one."""
+    """The folder, if the module is a package."""
 
     @property
     def package(self) -> str:
-        """What a relative import starts from."""
+        """The package that relative imports start from."""
         return self.name if self.folder is not None else self.name.rpartition(".")[0]
 
 
 @dataclass(frozen=True, eq=False)
 class Definition:
-    """A class or function where it is defined."""
+    """A class or function at its definition."""
 
     module: Module
     node: ast.ClassDef | FunctionNode
@@ -61,7 +61,7 @@ class Definition:
 
 @dataclass(frozen=True)
 class External:
-    """A name that is outside of the trees: as far as it could be followed."""
+    """A name outside of the trees, resolved as far as possible."""
 
     name: str
 
@@ -70,7 +70,7 @@ Found = Definition | Module | External
 
 
 def check_class_path(class_path: str) -> None:
-    """Refuse what is not a dotted name: results are stored under it, so it must not leave their folder."""
+    """Raise UsageError for a path that is no dotted name: it names a results folder and must not lead out of it."""
     if not _DOTTED.fullmatch(class_path):
         raise UsageError(
             f"{class_path!r} is not a class path\n"
@@ -78,12 +78,12 @@ def check_class_path(class_path: str) -> None:
         )
 
 
-# --- what a module binds ---------------------------------------------------------------------------------------------
+# --- bindings of a module --------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class _Import:
-    """``from module import name``, or ``import module`` where ``name`` is empty."""
+    """``from module import name``; with an empty ``name``, ``import module``."""
 
     module: str
     name: str = ""
@@ -91,7 +91,7 @@ class _Import:
 
 @dataclass(frozen=True)
 class _Alias:
-    """``X = a.b.C``."""
+    """An assignment ``X = a.b.C``."""
 
     dotted: str
 
@@ -104,7 +104,7 @@ class _Bindings:
     names: dict[str, list[_Binding]]
     stars: list[str]
     exported: frozenset[str] | None
-    """``__all__`` where it is a literal; None where there is none or it is computed."""
+    """``__all__`` if it is a literal; None if there is none or it is computed."""
 
 
 @functools.lru_cache(maxsize=2048)
@@ -166,7 +166,7 @@ def _literal_names(value: ast.expr) -> frozenset[str] | None:
 
 
 def dotted_name(node: ast.expr) -> str | None:
-    """``a.b.C`` of a Name or a chain of attributes; a subscript's (``Generic[T]``) is that of what it subscripts."""
+    """``a.b.C`` of a name or a chain of attributes; for ``Generic[T]``, of the subscripted name. Else None."""
     if isinstance(node, ast.Subscript):
         return dotted_name(node.value)
     if isinstance(node, ast.Name):
@@ -181,7 +181,7 @@ def dotted_name(node: ast.expr) -> str | None:
 
 
 class Names:
-    """Looks names up in the given trees. ``searched`` collects where it looked, for an error or SCRATCHPAD.md."""
+    """Resolver of names in the given trees. ``searched`` lists the places, for an error or SCRATCHPAD.md."""
 
     def __init__(self, trees: Trees) -> None:
         self.trees = trees
@@ -220,23 +220,23 @@ class Names:
         return Module(name, tree, path, folder)
 
     def attribute(self, module: Module, name: str) -> Found | None:
-        """What ``name`` is bound to in ``module``, its submodules included; None when nothing is."""
+        """The binding of ``name`` in ``module``, or its submodule of that name; None if there is none."""
         found = self._lookup(module, name, frozenset())
         return found or self.module(f"{module.name}.{name}")
 
     def dotted(self, module: Module, dotted: str) -> Found | None:
-        """What ``a.b.C``, as written in ``module``, stands for."""
+        """The binding of ``a.b.C`` as written in ``module``."""
         return self._dotted(module, dotted, frozenset())
 
     def classes(self, module: Module) -> list[str]:
-        """The class names that ``module`` defines, imports or offers through star imports: for suggestions."""
+        """The class names that ``module`` defines, imports or exports through star imports, for suggestions."""
         offered: set[str] = set()
         waiting, seen = [module], {module.name}
         while waiting:
             here = waiting.pop()
             if here.path is None:
                 continue
-            # By text: parsing all of transformers' star-imported files would take half a minute.
+            # A text search, because parsing transformers' star-imported files would take half a minute.
             text = file_bytes(here.path)
             offered.update(match.decode() for match in re.findall(rb"^class (\w+)", text, re.MULTILINE))
             if here is module or here.folder is not None or b"import *" in text:
@@ -260,7 +260,7 @@ class Names:
         return found
 
     def _lookup(self, module: Module, name: str, seen: frozenset[tuple[str, str]]) -> Found | None:
-        """``seen`` are the questions being answered: one that comes up again inside itself has no answer there."""
+        """``seen`` are the pending look-ups. A look-up that recurs inside itself finds nothing there."""
         key = (module.name, name)
         if key in self._found:
             return self._found[key]
@@ -273,13 +273,13 @@ class Names:
         for binding in reversed(bindings.names.get(name, [])):
             found = self._follow(module, binding, inside)
             if isinstance(found, External):
-                # `try: from fast import X; except ImportError: class X` binds twice: what can be read is preferred.
+                # `try: from fast import X; except ImportError: class X` binds twice: the readable binding is preferred.
                 external, found = found, None
             if found is not None:
                 break
         if found is None:
             found = self._through_stars(bindings, name, inside) or external
-        if found is not None or not seen:  # inside a cycle, "nothing" may only mean "not by this way"
+        if found is not None or not seen:  # inside a cycle None may only mean: not on this way
             self._found[key] = found
         return found
 
@@ -313,7 +313,7 @@ class Names:
         return None
 
     def _quietly(self, module: Module, name: str, seen: frozenset[tuple[str, str]]) -> Found | None:
-        """As ``_lookup``; a file on the way that cannot be parsed is noted and holds nothing."""
+        """Like ``_lookup``, but a file that cannot be parsed is recorded and counts as empty."""
         try:
             return self._lookup(module, name, seen)
         except NotFound as error:
@@ -330,7 +330,7 @@ def _first_file(folder: Path, stem: str) -> Path | None:
 
 
 def _may_export(path: Path, name: str) -> bool:
-    """Whether parsing the file can be worth it. Of transformers' 1500 star-imported files nearly all are ruled out."""
+    """False if the file's text rules the name out, as for nearly all of transformers' 1500 star-imported files."""
     text = file_bytes(path)
     if b"import *" in text:
         return True
@@ -341,7 +341,7 @@ def _may_export(path: Path, name: str) -> bool:
 
 
 def file_bytes(path: Path) -> bytes:
-    """The file's content; empty when it cannot be read."""
+    """The file's content; empty if it cannot be read."""
     try:
         return path.read_bytes()
     except OSError:

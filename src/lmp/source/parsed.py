@@ -22,7 +22,7 @@ class ParsedFile:
 
     path: Path
     lines: tuple[str, ...]
-    """As Python counts them: ``lines[0]`` is line 1, without the newline."""
+    """The lines without newlines: ``lines[0]`` is line 1."""
     tree: ast.Module
     sha256: str
 
@@ -32,9 +32,9 @@ class ParsedFile:
 
 
 def parse(path: Path) -> ParsedFile:
-    """``path``, parsed; NotFound names the line at which it stops being Python.
+    """Parse a file. Raises NotFound, with the line, if it is not valid Python.
 
-    The cells of a notebook are no files: their text is where Python's own tracebacks find it.
+    A notebook's cell is no file: its text comes from ``linecache``, as in Python's tracebacks.
     """
     try:
         stat = path.stat()
@@ -43,7 +43,7 @@ def parse(path: Path) -> ParsedFile:
         cell = "".join(linecache.getlines(str(path)))
         if cell:
             return _parsed(path, cell.encode())
-        raise _unreadable(path, f"cannot be read ({error.strerror})") from error
+        raise _unreadable_file(path, f"cannot be read ({error.strerror})") from error
 
 
 @functools.lru_cache(maxsize=512)
@@ -60,16 +60,16 @@ def _parsed(path: Path, data: bytes) -> ParsedFile:
         tree = ast.parse(text, filename=str(path))
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise _unreadable(path, f"cannot be decoded as {error.encoding} at line {line}") from error
+        raise _unreadable_file(path, f"cannot be decoded as {error.encoding} at line {line}") from error
     except SyntaxError as error:
         at = f" at line {error.lineno}" if error.lineno else ""
-        raise _unreadable(path, f"is not valid Python{at}: {error.msg}") from error
+        raise _unreadable_file(path, f"is not valid Python{at}: {error.msg}") from error
     except (ValueError, RecursionError, MemoryError) as error:
-        raise _unreadable(path, f"cannot be parsed: {error}") from error
+        raise _unreadable_file(path, f"cannot be parsed: {error}") from error
     return ParsedFile(path, tuple(text.split("\n")), tree, sha256_of(data))
 
 
-def _unreadable(path: Path, why: str) -> NotFound:
+def _unreadable_file(path: Path, why: str) -> NotFound:
     return NotFound(
         f"{path} {why}\nmend the file, or run `lmp vendor` if it is a vendored one",
         [Search("Python source", str(path), why)],

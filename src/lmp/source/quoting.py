@@ -1,4 +1,4 @@
-"""Source as it is quoted to a reader: numbered lines, from files of the trees alone."""
+"""Quotations of source for a reader: numbered lines, only from files of the trees."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from lmp.errors import NotFound, Search, UsageError
 from lmp.source.constructed import constructors_of
 from lmp.source.locate import find_class
 from lmp.source.names import Names, file_bytes
-from lmp.source.parsed import parse
+from lmp.source.parsed import ParsedFile, parse
 from lmp.source.trees import SOURCE_SUFFIXES, Tree, Trees, check_file, walk_sources
 
 
 @dataclass(frozen=True)
-class Place:
-    """A named piece of source: a class, a function, a constructor. ``lines`` are inclusive."""
+class SourceRange:
+    """A named range of source lines: a class, a function, a constructor. ``lines`` are inclusive."""
 
     name: str
     tree: Tree
@@ -28,7 +28,7 @@ class Place:
 
     @property
     def file(self) -> str:
-        """As analyses name it: relative to the tree's root."""
+        """Path relative to the tree's root, as in analyses."""
         return self.tree.relative(self.path)
 
     def __str__(self) -> str:
@@ -36,24 +36,24 @@ class Place:
 
 
 def escaped(text: str, kept: str = "\n\t") -> str:
-    """Text that can be shown: what a terminal would obey, or show in another order, is written out (``\\x1b``).
+    """Text that is safe to print: control characters and those that change the order are escaped (``\\x1b``).
 
-    Markup of the printer is the caller's: `rich.markup.escape`.
+    Markup of the printer is escaped by the caller: `rich.markup.escape`.
     """
     return "".join(c if c.isprintable() or c in kept else c.encode("unicode_escape").decode() for c in text)
 
 
 def numbered(path: Path, first: int, last: int) -> str:
-    """Lines of a file with their numbers, as far as the file goes."""
+    """Lines of a file with their numbers, up to the end of the file."""
     lines = parse(path).lines
     width = len(str(last))
     return "\n".join(f"{n:>{width}}  {escaped(lines[n - 1])}".rstrip() for n in range(first, min(last, len(lines)) + 1))
 
 
 def source_file(name: str, trees: Trees) -> tuple[Tree, Path]:
-    """The file of a tree that ``name`` means: relative to the tree's root, or absolute.
+    """The tree and the path of a file, whose name is absolute or relative to the tree's root.
 
-    Raises NotFound for what is not there, and for what is no Python source inside a tree, links resolved.
+    Raises NotFound if, with links resolved, there is no such Python source inside a tree.
     """
     given = Path(name)
     outside = False
@@ -75,15 +75,15 @@ def source_file(name: str, trees: Trees) -> tuple[Tree, Path]:
     )
 
 
-def definitions_named(name: str, trees: Trees) -> list[Place]:
-    """Top-level classes and functions of that name in all trees, found by their text."""
+def definitions_named(name: str, trees: Trees) -> list[SourceRange]:
+    """Top-level classes and functions of a name in all trees, found by their text. Raises UsageError for a bad name."""
     if not name.isidentifier():
-        raise UsageError(f"{name!r} is no name\ngive a class path, or a bare name such as LlamaMLP")
+        raise UsageError(f"{name!r} is not a name\ngive a class path, or a bare name such as LlamaMLP")
     pattern = re.compile(rb"^(?:class|(?:async )?def) %s\b" % name.encode(), re.MULTILINE)
     return [
-        Place(f"{_module_name(tree, path)}.{name}", tree, path, (node.lineno, node.end_lineno or node.lineno))
+        SourceRange(f"{_module_name(tree, path)}.{name}", tree, path, (node.lineno, node.end_lineno or node.lineno))
         for tree in trees
-        for path in _sources(tree.package_dir, tree.root)
+        for path in _source_files(tree.package_dir, tree.root)
         if path.suffix == ".py" and pattern.search(file_bytes(path))
         for node in parse(path).tree.body
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and node.name == name
@@ -91,7 +91,7 @@ def definitions_named(name: str, trees: Trees) -> list[Place]:
 
 
 def names_like(name: str, trees: Trees) -> list[str]:
-    """Names of classes that are close to ``name``: for suggestions."""
+    """Names of classes that are similar to ``name``, for suggestions."""
     import difflib
 
     there: set[str] = set()
@@ -101,7 +101,7 @@ def names_like(name: str, trees: Trees) -> list[str]:
 
 
 @functools.lru_cache(maxsize=8)
-def _sources(package_dir: Path, root: Path) -> tuple[Path, ...]:
+def _source_files(package_dir: Path, root: Path) -> tuple[Path, ...]:
     if package_dir.is_file():
         return (package_dir,)
     return tuple(path for path in walk_sources(package_dir, root) if not path.is_symlink())
@@ -111,7 +111,7 @@ def _sources(package_dir: Path, root: Path) -> tuple[Path, ...]:
 def _class_names(package_dir: Path, root: Path) -> frozenset[str]:
     return frozenset(
         match.decode()
-        for path in _sources(package_dir, root)
+        for path in _source_files(package_dir, root)
         for match in re.findall(rb"^class (\w+)", file_bytes(path), re.MULTILINE)
     )
 
@@ -126,40 +126,43 @@ def _module_name(tree: Tree, path: Path) -> str:
 # --- how a class is constructed --------------------------------------------------------------------------------------
 
 
-def constructors(class_path: str, trees: Trees) -> list[Place]:
-    """The ``__init__`` that runs, and those that it reaches through ``super()``, the outermost first."""
+def constructors(class_path: str, trees: Trees) -> list[SourceRange]:
+    """The ``__init__`` that runs and those that it calls through ``super()``, the outermost first."""
     names = Names(trees)
     places = []
     for entry, init in constructors_of(find_class(class_path, names), names):
         lines = (init.lineno, init.end_lineno or init.lineno)
-        places.append(Place(f"{entry.qualified}.__init__", entry.module.tree, entry.path, lines))
+        places.append(SourceRange(f"{entry.qualified}.__init__", entry.module.tree, entry.path, lines))
     return places
 
 
-def config_names(places: list[Place]) -> list[str]:
-    """Attributes of a config that the given pieces of source read: ``config.X``, ``self.config.X``."""
+def config_names(places: list[SourceRange]) -> list[str]:
+    """Attributes of a config that the given ranges read: ``config.X``, ``self.config.X``."""
     return list(dict.fromkeys(name for place in places for name in _read_from_config(place)))
 
 
-def _read_from_config(place: Place) -> Iterator[str]:
+def _read_from_config(place: SourceRange) -> Iterator[str]:
     first, last = place.lines
-    reads = [
-        node
-        for node in ast.walk(parse(place.path).tree)
-        if isinstance(node, ast.Attribute) and first <= node.lineno <= last and _is_config(node.value)
+    return (name for line, name in _config_reads(parse(place.path)) if first <= line <= last)
+
+
+@functools.lru_cache(maxsize=64)
+def _config_reads(module: ParsedFile) -> tuple[tuple[int, str], ...]:
+    """Line and attribute of each read of a config in a file: ``config.X`` first, then ``getattr(config, "X")``."""
+    nodes = list(ast.walk(module.tree))
+    reads = [node for node in nodes if isinstance(node, ast.Attribute) and _is_config(node.value)]
+    reads.sort(key=lambda node: (node.lineno, node.col_offset))
+    by_name = [
+        (node.lineno, str(node.args[1].value))
+        for node in nodes
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id in ("getattr", "hasattr")
+        and len(node.args) > 1
+        and _is_config(node.args[0])
+        and isinstance(node.args[1], ast.Constant)
     ]
-    yield from (node.attr for node in sorted(reads, key=lambda node: (node.lineno, node.col_offset)))
-    for node in ast.walk(parse(place.path).tree):
-        if (
-            isinstance(node, ast.Call)
-            and first <= node.lineno <= last
-            and isinstance(node.func, ast.Name)
-            and node.func.id in ("getattr", "hasattr")
-            and len(node.args) > 1
-            and _is_config(node.args[0])
-            and isinstance(node.args[1], ast.Constant)
-        ):
-            yield str(node.args[1].value)
+    return (*((node.lineno, node.attr) for node in reads), *by_name)
 
 
 def _is_config(node: ast.expr) -> bool:

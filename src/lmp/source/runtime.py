@@ -1,4 +1,4 @@
-"""The source of a class that is imported already: its file, its tree, its lines. For scripts and notebooks too."""
+"""The source of an imported class: its file, its tree and its lines, in scripts and notebooks too."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lmp.source.trees import UNKNOWN, Tree, Trees, source_version
 
 
 def path_of(cls: type[Any]) -> str:
-    """The class's path; NotFound for one that is defined inside a function, and so has none."""
+    """The class's path. Raises NotFound for a class that is defined inside a function, which has none."""
     if "<locals>" in cls.__qualname__:
         raise NotFound(
             f"{cls.__module__}.{cls.__qualname__} is defined inside a function\n"
@@ -26,7 +26,7 @@ def path_of(cls: type[Any]) -> str:
 
 
 def tree_of(cls: type[Any]) -> Tree:
-    """The package, the single file or the notebook's cell that a class was imported from. Raises NotFound."""
+    """The tree of a class: a package, a single file or a notebook's cell. Raises NotFound."""
     top = cls.__module__.partition(".")[0]
     package = sys.modules.get(top)
     file = getattr(package, "__file__", None)
@@ -43,7 +43,7 @@ def tree_of(cls: type[Any]) -> Tree:
 
 
 def locate_class(cls: type[Any], trees: Trees) -> ClassSource:
-    """Where a loaded class and its ``forward()`` stand. Raises NotFound where there is no source to quote."""
+    """The source of a loaded class and of its ``forward()``. Raises NotFound if there is none to quote."""
     class_path = path_of(cls)
     path = Path(_forward_file(cls))
     try:

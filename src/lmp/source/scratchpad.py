@@ -1,4 +1,4 @@
-"""SCRATCHPAD.md: what was looked for, where, and why it stopped. lmp never guesses at a source it did not find."""
+"""SCRATCHPAD.md: the report of a failed search for source. lmp never guesses a source that it did not find."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ NAME = "SCRATCHPAD.md"
 
 
 def write_scratchpad(folder: Path, class_path: str, error: NotFound) -> Path:
-    """Write ``folder/SCRATCHPAD.md`` for a search that failed; one that is there is replaced whole."""
+    """Write ``folder/SCRATCHPAD.md`` for a failed search and return its path. An earlier file is replaced as a whole.
+
+    Raises StorageError if it cannot be written.
+    """
     target = folder / NAME
     temporary = folder / f".{NAME}.{os.getpid()}"
     try:
@@ -29,7 +32,7 @@ def write_scratchpad(folder: Path, class_path: str, error: NotFound) -> Path:
 
 
 def scratchpad_text(class_path: str, error: NotFound) -> str:
-    """The page as markdown."""
+    """The content of the file, as markdown."""
     why, _, next_step = str(error).partition("\n")
     lines = [
         f"# Not found: {_inline(class_path)}",

@@ -1,8 +1,8 @@
-"""The source trees that are read: where they are, which version they are, and whether they are what the lock says.
+"""Source trees: their location, their version, and whether they agree with the lock.
 
-A tree is a folder of the layout of a git clone: ``transformers/src/transformers`` or ``pytorch/torch``. The vendored
-trees of a project are pinned: ``vendor.lock`` holds one sha256 a tree, that of the tree's manifest, a text of the
-lines ``<sha256 of file>  <path>``. So one file is checked against the lock without reading the others.
+A tree is a folder with the layout of a git clone: ``transformers/src/transformers`` or ``pytorch/torch``. The vendored
+trees of a project are pinned: ``vendor.lock`` holds the sha256 of each tree's manifest. A manifest has the lines
+``<sha256 of file>  <path>``. So one file can be checked against the lock without reading the others.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ UNKNOWN = "unknown"
 
 @dataclass(frozen=True)
 class Layout:
-    """What is fixed about a tree: its folder in a project, its package inside that, and where it comes from."""
+    """The constants of a tree: its folder in a project, its package in that folder, and its distribution."""
 
     name: str
     package: str
     """Posix path of the package inside the tree."""
     distribution: str
     pinned_version: str
-    """The version to download when the distribution is neither installed nor in vendor.lock."""
+    """The version to download if the distribution is neither installed nor in vendor.lock."""
 
     @property
     def import_name(self) -> str:
@@ -47,7 +47,7 @@ LAYOUTS = {
 
 @dataclass(frozen=True)
 class Tree:
-    """One tree as it stands on disk."""
+    """One tree on disk."""
 
     name: str
     root: Path
@@ -55,11 +55,11 @@ class Tree:
     distribution: str
     version: str
     pinned: bool = False
-    """True when this is the vendored tree of a project with a lock: then every file read is held against it."""
+    """True for the vendored tree of a project with a lock: every file is checked against it when it is read."""
     sha256: str | None = None
-    """The lock's hash of the manifest, when pinned."""
+    """The lock's hash of the manifest, if the tree is pinned."""
     module: str | None = None
-    """The name that its package is imported by, where that is not the folder's: of a single file, or ``__main__``."""
+    """The import name of the package if it is not the folder's name: that of a single file, or ``__main__``."""
 
     @property
     def import_name(self) -> str:
@@ -70,13 +70,13 @@ class Tree:
         return self.root / MANIFEST_NAME
 
     def relative(self, path: Path) -> str:
-        """``path`` as results name it: posix, from the tree's root."""
+        """``path`` as in results: posix, from the tree's root."""
         return path.relative_to(self.root).as_posix()
 
 
 @dataclass(frozen=True)
 class Trees:
-    """The trees of one command. A tree that is not there is an error only for who needs it."""
+    """The trees of one command. A missing tree is an error only if it is needed."""
 
     transformers: Tree | None
     pytorch: Tree | None
@@ -87,13 +87,13 @@ class Trees:
         return iter([tree for tree in (self.transformers, self.pytorch, *self.extra) if tree is not None])
 
     def of_package(self, import_name: str) -> Tree | None:
-        """The tree that holds the top-level package ``import_name``; extra trees come last."""
+        """The tree of the top-level package ``import_name``, extra trees last; None if there is none."""
         return next((tree for tree in self if tree.import_name == import_name), None)
 
     def path_of(self, file: str) -> Path | None:
-        """The file that analyses name so, relative to its tree's root; None where no tree has it.
+        """The path of a file that an analysis names, relative to its tree's root; None if no tree has it.
 
-        What leads out of its tree, by ``..`` or by a symbolic link, is in none.
+        A path that leaves its tree, by ``..`` or by a symbolic link, is in no tree.
         """
         relative = PurePosixPath(file)
         if relative.is_absolute() or ".." in relative.parts:
@@ -103,13 +103,13 @@ class Trees:
             if path.is_relative_to(tree.package_dir):
                 try:
                     inside = path.is_file() and path.resolve().is_relative_to(tree.root.resolve())
-                except (OSError, ValueError):  # a name that is too long, or holds a NUL
+                except (OSError, ValueError):  # a name that is too long or contains NUL
                     return None
                 return path if inside else None
         return None
 
     def need(self, name: str) -> Tree:
-        """The tree ``name`` ("transformers" or "pytorch"), or NotFound saying how to get it."""
+        """The tree ``name`` ("transformers" or "pytorch"). Raises NotFound, with the way to get it."""
         tree = self.transformers if name == "transformers" else self.pytorch
         if tree is not None:
             return tree
@@ -123,7 +123,7 @@ class Trees:
 
 
 def project_root(start: Path | None = None) -> Path:
-    """The folder of the project: ``start`` (the working directory) or the nearest parent with a lock or sources."""
+    """The nearest folder with a lock or sources, upwards from ``start`` (default: working directory); or ``start``."""
     start = (start or Path.cwd()).absolute()
     for folder in (start, *start.parents):
         if (folder / LOCK_NAME).is_file() or (folder / LAYOUTS["transformers"].name / "src").is_dir():
@@ -137,7 +137,10 @@ def find_trees(
     pytorch: Path | None = None,
     extra: list[Path] | None = None,
 ) -> Trees:
-    """The trees to read. ``extra`` are folders that hold packages, as entries of ``sys.path`` do."""
+    """The trees to read. ``extra`` are folders with packages, like the entries of ``sys.path``.
+
+    Raises NotFound if a given folder is missing or is no clone.
+    """
     project = project_root() if project is None else project.absolute()
     return Trees(
         _find(project, LAYOUTS["transformers"], transformers),
@@ -151,7 +154,7 @@ def _find(project: Path, layout: Layout, given: Path | None) -> Tree | None:
     vendored = project / layout.name
     if given is not None:
         tree = _given_tree(given, layout)
-        # The vendored tree named explicitly is the way to analyse a tree that was changed on purpose.
+        # Naming the vendored tree explicitly is the way to analyse an intentionally modified tree.
         if not _same_folder(tree.root, vendored):
             return tree
         locked = _vendored_tree(project, layout)
@@ -192,7 +195,7 @@ def _extra_trees(folder: Path) -> list[Tree]:
     entries = [entry for entry in sorted(root.iterdir()) if entry.stem.isidentifier() and not entry.is_symlink()]
     packages = [entry for entry in entries if (entry / "__init__.py").is_file()]
     files = [entry for entry in entries if entry.suffix == ".py" and entry.is_file()]
-    # A folder without __init__.py is a package too, but one with it is preferred, as Python does.
+    # A folder without __init__.py is a package too; as in Python, one with it comes first.
     plain = [entry for entry in entries if entry.is_dir() and entry not in packages and any(entry.glob("*.py"))]
     return [
         *(Tree(p.name, root, p, p.name, source_version(root, p)) for p in packages),
@@ -202,14 +205,14 @@ def _extra_trees(folder: Path) -> list[Tree]:
 
 
 def siblings(tree: Tree) -> list[Tree]:
-    """What else Python can import from the folder that holds a tree."""
-    if not tree.root.is_dir():  # of a notebook's cell
+    """The other trees that Python can import from the folder of a tree."""
+    if not tree.root.is_dir():  # a notebook's cell
         return []
     return [other for other in _extra_trees(tree.root) if other.package_dir != tree.package_dir]
 
 
 def completed(trees: Trees) -> Trees:
-    """The trees, with the installed packages in place of those that are not there."""
+    """The trees, with installed packages in place of missing ones."""
     return replace(
         trees,
         transformers=trees.transformers or installed_tree("transformers"),
@@ -218,12 +221,12 @@ def completed(trees: Trees) -> Trees:
 
 
 def installed_tree(name: str, package_dir: Path | None = None) -> Tree | None:
-    """The installed package of a layout, as a tree that is read and never written; None where it is not installed."""
+    """The installed package of a layout, as a tree that is never written; None if it is not installed."""
     from importlib.util import find_spec
 
     layout = LAYOUTS[name]
     if package_dir is None:
-        spec = find_spec(layout.import_name)  # of a top-level name: it is found, not imported
+        spec = find_spec(layout.import_name)  # for a top-level name: finds without importing
         if spec is None or spec.origin is None:
             return None
         package_dir = Path(spec.origin).parent
@@ -236,7 +239,7 @@ def _same_folder(a: Path, b: Path) -> bool:
 
 
 def source_version(root: Path, package_dir: Path) -> str:
-    """The version that a tree's own files state, read without importing them; "unknown" where they do not."""
+    """The version in a tree's own files, read without importing them; "unknown" if there is none."""
     for path in (package_dir / "__init__.py", package_dir / "version.py"):
         version = _assigned_string(path, "__version__")
         if version:
@@ -262,13 +265,13 @@ def _assigned_string(path: Path, name: str) -> str | None:
 
 
 def public_version(version: str) -> str:
-    """``version`` without its local part: 2.13.0+cpu is 2.13.0."""
+    """``version`` without its local part: 2.13.0+cpu becomes 2.13.0."""
     return version.partition("+")[0]
 
 
 @dataclass(frozen=True)
 class LockEntry:
-    """One tree of vendor.lock."""
+    """The entry of one tree in vendor.lock."""
 
     distribution: str
     version: str
@@ -277,7 +280,7 @@ class LockEntry:
 
 
 def read_lock(project: Path) -> dict[str, LockEntry]:
-    """The trees of ``vendor.lock``; empty when there is none. A lock that cannot be read is a changed tree."""
+    """The trees of ``vendor.lock``; empty if there is none. Raises TreeChanged if it cannot be read."""
     path = project / LOCK_NAME
     try:
         trees = json.loads(path.read_text(encoding="utf-8"))["trees"]
@@ -292,19 +295,19 @@ def read_lock(project: Path) -> dict[str, LockEntry]:
 
 
 def sha256_of(data: bytes) -> str:
-    import hashlib  # loads OpenSSL, which a command that reads no source can do without
+    import hashlib  # loads OpenSSL, which commands without source access do not need
 
     return hashlib.sha256(data).hexdigest()
 
 
 def manifest_text(hashes: dict[str, str]) -> str:
-    """The manifest of the files ``path -> sha256``; ``sha256sum -c`` reads it too."""
+    """The manifest of files ``path -> sha256``, in the format of ``sha256sum -c``."""
     return "".join(sorted(f"{digest}  {path}\n" for path, digest in hashes.items()))
 
 
 @functools.lru_cache(maxsize=8)
 def _manifest(path: Path, stamp: tuple[int, int], expected: str) -> dict[str, str] | None:
-    """``path -> sha256`` of a manifest, or None when it is not the one that the lock names."""
+    """``path -> sha256`` of a manifest; None if it is not the one that the lock names."""
     data = path.read_bytes()
     if sha256_of(data) != expected:
         return None
@@ -320,25 +323,25 @@ def _read_manifest(tree: Tree) -> dict[str, str] | None:
 
 
 def check_file(tree: Tree, path: Path) -> None:
-    """Raise TreeChanged unless ``path`` is the file that the lock names. A tree without a lock has nothing to hold."""
+    """Raise TreeChanged unless ``path`` has the hash that the lock gives. A tree without a lock is not checked."""
     if not tree.pinned:
         return
     relative = tree.relative(path)
     manifest = _read_manifest(tree)
     if manifest is None:
-        raise _changed(tree, f"{tree.manifest_path} is not the manifest that {LOCK_NAME} names")
+        raise _tree_changed(tree, f"{tree.manifest_path} is not the manifest that {LOCK_NAME} names")
     expected = manifest.get(relative)
     if expected is None:
-        raise _changed(tree, f"{path} is not one of the pinned files of {tree.distribution} {tree.version}")
+        raise _tree_changed(tree, f"{path} is not one of the pinned files of {tree.distribution} {tree.version}")
     try:
         same = sha256_of(path.read_bytes()) == expected
     except OSError as error:
-        raise _changed(tree, f"{path} cannot be read: {error.strerror}") from error
+        raise _tree_changed(tree, f"{path} cannot be read: {error.strerror}") from error
     if not same:
-        raise _changed(tree, f"{path} differs from {tree.distribution} {tree.version} as {LOCK_NAME} pins it")
+        raise _tree_changed(tree, f"{path} differs from {tree.distribution} {tree.version} as {LOCK_NAME} pins it")
 
 
-def _changed(tree: Tree, what: str) -> TreeChanged:
+def _tree_changed(tree: Tree, what: str) -> TreeChanged:
     return TreeChanged(
         f"{what}\nrun `lmp vendor` to restore the pinned sources, "
         f"or give `--{tree.name} DIR` to analyse a modified tree on purpose",
@@ -347,7 +350,7 @@ def _changed(tree: Tree, what: str) -> TreeChanged:
 
 
 def check_tree(tree: Tree) -> list[str]:
-    """Every difference between a pinned tree and its lock, one line each; empty when they agree."""
+    """All differences between a pinned tree and its lock, one line each; empty if they agree."""
     if not tree.pinned:
         return []
     manifest = _read_manifest(tree)

@@ -1,7 +1,7 @@
-"""``lmp vendor``: puts the Python sources of the pinned distributions into the project, whole or not at all.
+"""``lmp vendor``: copies the Python sources of the pinned distributions into the project, completely or not at all.
 
-The sources come from the installed distribution, as its RECORD lists them; only where it is not installed, from its
-wheel. Nothing of either is imported or executed.
+The sources are those in the RECORD of the installed distribution, or in its wheel if it is not installed. No code of
+either is imported or executed.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ LOCK_FORMAT = 1
 
 @dataclass(frozen=True)
 class VendoredTree:
-    """What `lmp vendor` did to one tree: ``status`` is "unchanged", "written" or "repaired"."""
+    """The result of `lmp vendor` for one tree: ``status`` is "unchanged", "written" or "repaired"."""
 
     name: str
     lock: LockEntry
     status: str
     differences: tuple[str, ...] = ()
-    """What was wrong with a repaired tree."""
+    """The differences that a repaired tree had."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class VendorResult:
 
 @dataclass(frozen=True)
 class _Origin:
-    """Where a distribution's sources are read from. ``files`` yields paths inside the package, and their bytes."""
+    """The origin of a distribution's sources. ``files`` yields paths inside the package and their bytes."""
 
     version: str
     description: str
@@ -72,7 +72,7 @@ class _Origin:
 
 @dataclass(frozen=True)
 class _Staged:
-    """A tree that is complete in a folder beside the one it replaces."""
+    """A complete tree in a temporary folder beside the tree that it replaces."""
 
     layout: Layout
     folder: Path
@@ -82,8 +82,10 @@ class _Staged:
 def vendor(root: Path, *, log: Log = lambda message: None) -> VendorResult:
     """Make ``root/transformers/src/transformers``, ``root/pytorch/torch`` and ``root/vendor.lock`` agree.
 
-    Does nothing when they do. Otherwise every tree is first completed beside its place, then all are swapped in; what
-    fails or is interrupted before the end leaves what was there before.
+    If they differ, every tree is first completed beside its place, then all are swapped in. A run that fails or is
+    interrupted before the end changes nothing. ``log`` receives one message a step.
+
+    Raises UsageError for a git clone in a tree's place, NotFound without sources, StorageError if it cannot write.
     """
     root = root.absolute()
     with _storage_errors(root):
@@ -107,7 +109,7 @@ def _vendor(root: Path, log: Log, scratch: contextlib.ExitStack) -> VendorResult
             continue
         origin = installed or _downloaded(layout, entry, log, scratch)
         new = _stage(root, layout, origin, scratch)
-        _say(log, layout, origin, entry, new.lock)
+        _log_tree(log, layout, origin, entry, new.lock)
         repaired = entry is not None and (root / layout.name / layout.package).exists()
         staged.append(new)
         results.append(VendoredTree(layout.name, new.lock, "repaired" if repaired else "written", tuple(differences)))
@@ -128,7 +130,7 @@ def _differences(root: Path, layout: Layout, entry: LockEntry | None, installed:
     return check_tree(tree)
 
 
-def _say(log: Log, layout: Layout, origin: _Origin, old: LockEntry | None, new: LockEntry) -> None:
+def _log_tree(log: Log, layout: Layout, origin: _Origin, old: LockEntry | None, new: LockEntry) -> None:
     log(f"{layout.name}: {new.distribution} {new.version}, {new.files} files from {origin.description}")
     if old is not None and old != new:
         # The same version of torch differs between builds (CPU, CUDA, macOS) in torch/version.py at least.
@@ -136,11 +138,11 @@ def _say(log: Log, layout: Layout, origin: _Origin, old: LockEntry | None, new: 
         log(f"{layout.name}: {LOCK_NAME} named {which}; it now names what is installed here")
 
 
-# --- where the sources come from -------------------------------------------------------------------------------------
+# --- origin of the sources -------------------------------------------------------------------------------------------
 
 
 def _installed(layout: Layout) -> _Origin | None:
-    """The distribution in this environment, found without importing it; None when it is not the pinned one."""
+    """The distribution in this environment, found without an import; None if missing or of another minor version."""
     from importlib import metadata
 
     try:
@@ -159,7 +161,7 @@ def _installed(layout: Layout) -> _Origin | None:
 
 
 def _recorded_files(distribution: Distribution, layout: Layout) -> Iterator[tuple[PurePosixPath, bytes]]:
-    """The sources that the distribution's RECORD lists, each held against its hash there."""
+    """The sources in the distribution's RECORD, each checked against its hash there."""
     for file in distribution.files or []:
         if file.parts[0] != layout.import_name or not _is_source(file):
             continue
@@ -188,10 +190,10 @@ def _agrees(algorithm: str, expected: str, data: bytes) -> bool:
 
 
 def _package_folder(import_name: str) -> Path | None:
-    """The folder of an editable install, whose RECORD lists no sources."""
+    """The package folder of an editable install: its RECORD lists no sources."""
     from importlib.util import find_spec
 
-    spec = find_spec(import_name)  # of a top-level name: it is found, not imported
+    spec = find_spec(import_name)  # for a top-level name: finds without importing
     return None if spec is None or spec.origin is None else Path(spec.origin).parent
 
 
@@ -204,7 +206,7 @@ def _folder_files(folder: Path) -> Iterator[tuple[PurePosixPath, bytes]]:
 
 
 def _downloaded(layout: Layout, entry: LockEntry | None, log: Log, scratch: contextlib.ExitStack) -> _Origin:
-    """The pinned wheel, which pip downloads into a temporary folder: it is read as an archive, never installed."""
+    """The pinned wheel, downloaded by pip to a temporary folder: it is read as an archive, never installed."""
     import subprocess
     import tempfile
 
@@ -271,7 +273,7 @@ def _stage(root: Path, layout: Layout, origin: _Origin, scratch: contextlib.Exit
 
 
 def _commit(root: Path, staged: list[_Staged], lock: dict[str, LockEntry]) -> None:
-    """Swap every staged tree in, and write the lock last; undo all of it when anything fails."""
+    """Swap in every staged tree and write the lock last. Any failure undoes all swaps."""
     with contextlib.ExitStack() as undo:
         for new in staged:
             tree_dir = root / new.layout.name
@@ -288,7 +290,7 @@ def _commit(root: Path, staged: list[_Staged], lock: dict[str, LockEntry]) -> No
 
 def _swap(new: Path, place: Path, aside: Path, undo: contextlib.ExitStack) -> None:
     place.parent.mkdir(parents=True, exist_ok=True)
-    # Each step's undoing is registered before the step: an interrupt between the two must not lose the old tree.
+    # The undo of each step is registered before the step: an interrupt between them must not lose the old tree.
     if place.exists():
         undo.callback(_put_back, aside, place)
         os.rename(place, aside)
@@ -310,7 +312,7 @@ def _lock_or_empty(root: Path, log: Log) -> dict[str, LockEntry]:
 
 
 def _refuse_foreign_folder(root: Path, layout: Layout) -> None:
-    """A clone or a link in the tree's place is the user's: its files are not lmp's to replace."""
+    """Raise an error for a clone or a link in the tree's place: lmp does not replace a user's files."""
     tree_dir = root / layout.name
     way_out = f"move it away, or leave it and give it as `--{layout.name} DIR`"
     if (tree_dir / ".git").exists():
@@ -320,19 +322,19 @@ def _refuse_foreign_folder(root: Path, layout: Layout) -> None:
         if folder.is_symlink():
             raise StorageError(f"{folder} is a symbolic link, which `lmp vendor` does not follow\n{way_out}")
         if folder.exists() and not folder.is_dir():
-            raise StorageError(f"{folder} is a file where a folder of sources is due\nmove it away")
+            raise StorageError(f"{folder} is a file, not a folder of sources\nmove it away")
         folder = folder.parent
 
 
 @contextlib.contextmanager
 def _exclusive(root: Path) -> Iterator[None]:
-    """One `lmp vendor` of a project at a time; and what a killed one left behind is removed."""
+    """A lock, so that one `lmp vendor` runs per project. Leftovers of a killed run are removed."""
     folder = root / LAYOUTS["transformers"].name
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / ".lmp-vendor", "w") as handle:
         try:
             import fcntl
-        except ImportError:  # Windows: the swap is still whole or not at all, but two runs are not told apart
+        except ImportError:  # Windows: the swap is still atomic, but two runs do not exclude each other
             pass
         else:
             fcntl.flock(handle, fcntl.LOCK_EX)
@@ -342,7 +344,7 @@ def _exclusive(root: Path) -> Iterator[None]:
 
 
 def _recover(tree_dir: Path, layout: Layout) -> None:
-    """Remove temporary folders; what a run that was killed between two renames had moved aside is put back first."""
+    """Restore what a killed run had moved aside, then remove the temporary folders."""
     for left in sorted(tree_dir.glob(".lmp-new-*")):
         _put_back(left / "old-package", tree_dir / layout.package)
         shutil.rmtree(left, ignore_errors=True)

@@ -1,5 +1,5 @@
-"""Keeps results: which folder an analysis belongs in, reading and writing it whole, and whether it is still current.
+"""Stores results.
 
-``results`` is the folder of all of them, ``files`` the writing itself, ``schemas`` what every file is held against,
-``fingerprint`` what a result was made from.
+``results`` reads and writes the results folder. ``files`` writes a file whole or not at all. ``schemas`` validates.
+``fingerprint`` decides whether a stored result is used, judged again or derived again.
 """

@@ -16,9 +16,9 @@ _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
-    """``path`` holds ``content`` afterwards; when anything fails or interrupts, it is what it was before.
+    """Write ``content`` to ``path``. If anything fails or interrupts, ``path`` is what it was before.
 
-    Folders that were made for it and stayed empty are removed again.
+    Folders that were created for the file are removed again if they stay empty.
     """
     with whole_file(path) as handle:
         handle.write(content.encode() if isinstance(content, str) else content)
@@ -26,7 +26,7 @@ def write_whole(path: Path, content: str | bytes) -> None:
 
 @contextlib.contextmanager
 def whole_file(path: Path) -> Iterator[BinaryIO]:
-    """The same for what is written piece by piece: ``path`` changes when the block has ended well."""
+    """A handle for writing ``path`` piece by piece. ``path`` changes when the block has ended without an error."""
     made = _missing_parents(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
     try:
@@ -47,7 +47,7 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
 
 
 def remove_left_behind(path: Path) -> None:
-    """Temporary files that killed writers of ``path`` left. Only for who holds the lock on it."""
+    """Remove the temporary files that killed writers of ``path`` left. The caller holds the lock on ``path``."""
     for left in path.parent.glob(f".{path.name}.*.tmp"):
         with contextlib.suppress(OSError):
             left.unlink()
@@ -55,7 +55,7 @@ def remove_left_behind(path: Path) -> None:
 
 @contextlib.contextmanager
 def storage_errors(place: Path, option: str = "--results") -> Iterator[None]:
-    """Turns what the system says about ``place`` into a message with a way out."""
+    """Turn an OSError about ``place`` into a StorageError that says what to do. ``option`` is the one that set it."""
     try:
         yield
     except OSError as error:
@@ -69,14 +69,14 @@ def _storage_error(place: Path, option: str, error: OSError) -> StorageError:
         )
     blocking = next((p for p in (place, *place.parents) if p.exists() and not p.is_dir()), None)
     if blocking is not None and blocking != place:
-        return StorageError(f"{blocking} is a file where a folder is due\ngive another folder with `{option}`")
+        return StorageError(f"{blocking} is a file, not a folder\ngive another folder with `{option}`")
     return StorageError(
         f"cannot read or write {place}: {error.strerror or error}\ngive a folder that can be written with `{option}`"
     )
 
 
 def _missing_parents(path: Path) -> list[Path]:
-    """The folders above ``path`` that are not there, innermost first."""
+    """The folders above ``path`` that do not exist, innermost first."""
     missing = []
     for folder in path.parents:
         if folder.exists():
@@ -86,7 +86,7 @@ def _missing_parents(path: Path) -> list[Path]:
 
 
 def _sync_folder(folder: Path) -> None:
-    """So that the new name survives a power cut too; where a folder cannot be synced, nothing is lost by it."""
+    """Make the new name survive a power cut. Not every file system can sync a folder; the file itself is synced."""
     with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:

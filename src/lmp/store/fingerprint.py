@@ -1,84 +1,139 @@
-"""What a result was made from: sha256 of the source files that were read, and of the rules that lmp applied."""
+"""What a result was made from: sha256 of source files, and of the parts of lmp that derived, judged and linked it."""
 
 from __future__ import annotations
 
 import functools
 import linecache
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
+from lmp.records import OWN_ENGINE
 from lmp.source.trees import sha256_of
 
 if TYPE_CHECKING:
     from lmp.records import ModelAnalysis, ModuleAnalysis
     from lmp.source.trees import Tree, Trees
 
-RULES = "lmp"
-"""The key of lmp's own rules in a fingerprint; every other key is a file, relative to its tree's root."""
+Standing = Literal["current", "judge again", "derive again"]
+"""What has to be done with a stored analysis before it is used."""
 
-RULE_SOURCES = ("trace", "workload", "formula", "flops.py", "records.py")
-"""The parts of the package whose change may change a formula."""
+# Keys of a fingerprint. Every other key is a source file, relative to its tree's root.
+DERIVED_BY = "derived_by"
+"""The parts of lmp that decide formulas. An analysis that was handed in has no such key."""
+JUDGED_BY = "judged_by"
+"""The parts of lmp that decide whether an analysis holds."""
+LINKED_BY = "linked_by"
+"""The parts of lmp that link analyses to a model, with the options that were asked for."""
+FORMER_JUDGED_BY = "lmp.verify"
+"""Key that handed-in analyses had in place of `JUDGED_BY`: such a file is judged again."""
 
-COUNTING = "lmp.verify"
-"""The key of the rules that a handed-in analysis was held against: those by which lmp derives have no part in it."""
+DERIVING = ("trace", "workload", "formula", "flops.py", "records.py", "source/lines.py", "analyze")
+"""Sources of `DERIVED_BY`. `analyze` is one of them: it chooses the workload, which arguments are variables and which
+calls are inlined, and so the formulas."""
 
-COUNTING_SOURCES = ("flops.py", "formula", "verify/operators.py")
+JUDGING = ("verify", "workload", "formula", "flops.py", "records.py", "source/lines.py", "analyze")
+"""Sources of `JUDGED_BY`. `analyze` is one of them: it chooses the points and executes them."""
 
-LINKED = "lmp.expand"
-"""The key of the rules by which analyses were linked to a model, and of what was asked for."""
+LINKING = ("link", "formula", "records.py")
+"""Sources of `LINKED_BY`."""
 
-LINK_SOURCES = ("expand", "formula", "records.py")
+
+# --- making fingerprints ---------------------------------------------------------------------------------------------
 
 
 def fingerprint(files: Iterable[tuple[Tree, Path]]) -> dict[str, str]:
-    """The fingerprint of a result that was made from these files, now."""
+    """The fingerprint of an analysis that lmp derives and judges now, from these source files."""
+    return {DERIVED_BY: derived_by(), **handed_in_fingerprint(files)}
+
+
+def handed_in_fingerprint(files: Iterable[tuple[Tree, Path]]) -> dict[str, str]:
+    """The fingerprint of an analysis that was handed in and is judged now; its class is in these source files."""
     hashes = {tree.relative(path): sha256_of(_content(path)) for tree, path in files}
-    return {RULES: rules_fingerprint(), **dict(sorted(hashes.items()))}
+    return judged_now(dict(sorted(hashes.items())))
+
+
+def judged_now(fingerprint: Mapping[str, str]) -> dict[str, str]:
+    """The fingerprint of the same analysis after it was judged again."""
+    kept = {key: digest for key, digest in fingerprint.items() if key not in (JUDGED_BY, FORMER_JUDGED_BY)}
+    derived = {DERIVED_BY: kept.pop(DERIVED_BY)} if DERIVED_BY in kept else {}
+    return {**derived, JUDGED_BY: judged_by(), **kept}
+
+
+def derived_by() -> str:
+    """sha256 over lmp's own sources that decide formulas."""
+    return sources_fingerprint(DERIVING)
+
+
+def judged_by() -> str:
+    """sha256 over lmp's own sources that decide whether an analysis holds."""
+    return sources_fingerprint(JUDGING)
+
+
+def linked_by(*asked: str) -> str:
+    """sha256 over lmp's linking and over what was asked for: versions of the sources, config, attention, dtype."""
+    return sha256_of("\n".join([sources_fingerprint(LINKING), *asked]).encode())
+
+
+@functools.cache
+def sources_fingerprint(names: tuple[str, ...]) -> str:
+    """sha256 over some of lmp's own sources: folders and files below ``lmp``."""
+    package = Path(__file__).resolve().parents[1]
+    files: list[Path] = []
+    for name in names:
+        path = package / name
+        files += sorted(path.rglob("*.py")) if path.is_dir() else [path]
+    lines = [f"{sha256_of(file.read_bytes())}  {file.relative_to(package).as_posix()}\n" for file in files]
+    return sha256_of("".join(lines).encode())
+
+
+# --- comparing fingerprints ------------------------------------------------------------------------------------------
+
+
+def standing(analysis: ModuleAnalysis, trees: Trees) -> Standing:
+    """What has to be done with a stored analysis before it is used.
+
+    An analysis is derived again if a source file has changed, or what derived it. It is judged again if only what
+    judged it has changed. An analysis without a fingerprint, or with one of a former form, is derived again. One that
+    was handed in cannot be derived again by lmp: it is of no use then.
+    """
+    files = dict(analysis.fingerprint)
+    derived, judged = files.pop(DERIVED_BY, None), files.pop(JUDGED_BY, None)
+    former = files.pop(FORMER_JUDGED_BY, None)
+    if derived is None:
+        derives_as_now = analysis.engine != OWN_ENGINE and (judged or former) is not None
+    else:
+        derives_as_now = derived == derived_by()
+    if not derives_as_now or not files or not _files_are_as_then(files, trees):
+        return "derive again"
+    return "current" if judged == judged_by() else "judge again"
+
+
+def is_model_current(model: ModelAnalysis, trees: Trees, linked: str) -> bool:
+    """Whether a stored model is linked as ``linked`` says, from analyses that were derived and judged as now.
+
+    False also where a source file of a part has changed. Parts that other tools made have no fingerprint: their files
+    are compared by the caller.
+    """
+    files = dict(model.fingerprint)
+    if files.pop(LINKED_BY, None) != linked:
+        return False
+    derived, judged = derived_by(), judged_by()
+    if files.pop(DERIVED_BY, derived) != derived or files.pop(JUDGED_BY, judged) != judged:
+        return False
+    return _files_are_as_then(files, trees)
+
+
+def _files_are_as_then(files: Mapping[str, str], trees: Trees) -> bool:
+    return all(_hash_in(trees, file) == digest for file, digest in files.items())
 
 
 def _content(path: Path) -> bytes:
-    """A source's text; that of a notebook's cell, which is no file, is where tracebacks find it."""
+    """The bytes of a source file. The text of a notebook's cell, which is no file, is in Python's `linecache`."""
     try:
         return path.read_bytes()
     except FileNotFoundError:
         return "".join(linecache.getlines(str(path))).encode()
-
-
-def handed_in_fingerprint(files: Iterable[tuple[Tree, Path]]) -> dict[str, str]:
-    """The fingerprint of an analysis that somebody handed in, of a class whose sources are these files."""
-    hashes = {tree.relative(path): sha256_of(_content(path)) for tree, path in files}
-    return {COUNTING: sources_fingerprint(COUNTING_SOURCES), **dict(sorted(hashes.items()))}
-
-
-def _by_other_rules(expected: dict[str, str]) -> bool:
-    """Takes lmp's own rules out of a fingerprint, and says whether they have changed."""
-    rules = {RULES: rules_fingerprint(), COUNTING: sources_fingerprint(COUNTING_SOURCES)}
-    return any(expected.pop(key, digest) != digest for key, digest in rules.items())
-
-
-def is_current(analysis: ModuleAnalysis, trees: Trees) -> bool:
-    """Whether everything that the analysis was made from is still what it was. Without a fingerprint it is not."""
-    expected = dict(analysis.fingerprint)
-    if not {RULES, COUNTING} & expected.keys() or _by_other_rules(expected):
-        return False
-    return bool(expected) and all(_hash_in(trees, file) == digest for file, digest in expected.items())
-
-
-def linked_fingerprint(*asked: str) -> str:
-    """sha256 over lmp's linking and over what was asked for: versions of the sources, config, attention, dtype."""
-    return sha256_of("\n".join([sources_fingerprint(LINK_SOURCES), *asked]).encode())
-
-
-def is_model_current(model: ModelAnalysis, trees: Trees, linked: str) -> bool:
-    """Whether a model was linked so, and the sources of its parts are what they were.
-
-    Parts that were not made from sources have no fingerprint: whether their files are the same is for the store to say.
-    """
-    expected = dict(model.fingerprint)
-    if expected.pop(LINKED, None) != linked or _by_other_rules(expected):
-        return False
-    return all(_hash_in(trees, file) == digest for file, digest in expected.items())
 
 
 def _hash_in(trees: Trees, file: str) -> str | None:
@@ -101,20 +156,3 @@ def _hash_in(trees: Trees, file: str) -> str | None:
 @functools.lru_cache(maxsize=4096)
 def _file_hash(path: Path, modified: int, size: int) -> str:
     return sha256_of(path.read_bytes())
-
-
-def rules_fingerprint() -> str:
-    """sha256 over lmp's own sources that decide what formulas come out."""
-    return sources_fingerprint(RULE_SOURCES)
-
-
-@functools.cache
-def sources_fingerprint(names: tuple[str, ...]) -> str:
-    """sha256 over some of lmp's own sources, folders and files below ``lmp``."""
-    package = Path(__file__).resolve().parents[1]
-    files: list[Path] = []
-    for name in names:
-        path = package / name
-        files += sorted(path.rglob("*.py")) if path.is_dir() else [path]
-    lines = [f"{sha256_of(file.read_bytes())}  {file.relative_to(package).as_posix()}\n" for file in files]
-    return sha256_of("".join(lines).encode())

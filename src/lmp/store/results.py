@@ -1,10 +1,11 @@
-"""The results folder: one folder a class and config.
+"""The results folder: one folder per class and config.
 
 RESULTS/<class>/module_analysis.json             at the class's default config
-RESULTS/<class>/model_analysis.json              the same with everything that it calls in place
-RESULTS/<class>/draft.json, findings.json        what was handed in and refused, until something is accepted
+RESULTS/<class>/module_analysis.json.<suffix>    a former file: not valid, or of the engine that the suffix names
+RESULTS/<class>/model_analysis.json              the model: the class with everything that it calls in place
+RESULTS/<class>/draft.json, findings.json        the last draft that was refused, until one is accepted
 RESULTS/<class>@<config>/module_analysis.json    at another config
-RESULTS/.locks/                                  one lock a folder above, held while it is written
+RESULTS/.locks/                                  one lock per folder above, held while it is written
 """
 
 from __future__ import annotations
@@ -26,34 +27,33 @@ if TYPE_CHECKING:
 FILE_NAME = "module_analysis.json"
 MODEL_FILE_NAME = "model_analysis.json"
 INVALID_SUFFIX = ".invalid"
-OWN_ENGINE = "trace"
-"""The engine whose results need not be kept: it makes the same again."""
 DRAFT, FINDINGS = "draft.json", "findings.json"
 LOCKS = ".locks"
 DEFAULT = "default"
 
 _CLASS_PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 _MAX_NAME = 240
-"""Bytes of a folder's name. File systems allow 255; the lock's name is a little longer than the folder's."""
+"""Longest name of a folder, in bytes. File systems allow 255, and the lock's name is a little longer."""
 
 
 def config_name(config_file: Path | None = None, model_id: str | None = None) -> str:
-    """The name under which results of this config are kept: the file's stem, or the id with ``/`` written ``--``."""
+    """The name that results of a config are stored under: the file's stem, or the id with ``/`` written ``--``."""
     if config_file is None and model_id is None:
         return DEFAULT
     name = config_file.stem if config_file is not None else str(model_id).replace("/", "--")
     if not name or name == DEFAULT:
         raise UsageError(
-            f"a config named {name!r} cannot be told from the class's own defaults\n"
+            f"a config named {name!r} cannot be distinguished from the class's own defaults\n"
             "give the config file another name: results are stored under it"
         )
     return name
 
 
 def to_data(analysis: ModuleAnalysis | ModelAnalysis) -> dict[str, Any]:
-    """The analysis as its file holds it, in the records' order.
+    """The analysis as JSON data, in the order of the record's fields.
 
-    An optional field that is null is left out, and of a kernel every field that has its default.
+    Optional fields that are None are left out, and fields that the record excludes from files. Fields of a kernel are
+    left out if they have their default.
     """
     from lmp.records import Record, Step
 
@@ -64,6 +64,7 @@ def to_data(analysis: ModuleAnalysis | ModelAnalysis) -> dict[str, Any]:
                 name: plain(item)
                 for name, field in fields.items()
                 if (item := getattr(value, name)) is not None or field.is_required()
+                if not field.exclude
                 if field.is_required() or not isinstance(value, Step) or item != field.default
             }
         if isinstance(value, dict):
@@ -84,13 +85,13 @@ def _text(data: dict[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class _Kind:
-    """One of the files in a folder of results."""
+    """A kind of result file."""
 
     file_name: str
     record_name: str
     what: str
     redo: str
-    """The command that makes it again."""
+    """The command that makes the file again; ``{}`` stands for the class."""
 
     @property
     def record(self) -> Any:
@@ -104,15 +105,15 @@ _MODEL = _Kind(MODEL_FILE_NAME, "ModelAnalysis", "model analysis", "lmp expand {
 
 
 class Store:
-    """The results under one folder. Nothing is created before something is saved."""
+    """The results below one folder. The folder is created when the first result is saved."""
 
     def __init__(self, root: Path) -> None:
         self.root = root.absolute()
         self.kept: list[Path] = []
-        """Files that were kept when something was stored in their place, the last one last."""
+        """Former files of other engines that `save` kept beside the new ones, the newest last."""
 
     def folder(self, class_path: str, config: str = DEFAULT) -> Path:
-        """Where the results of a class are kept. A name that leads out of the results folder is refused."""
+        """The folder of a class's results. Raises UsageError or StorageError for a name that leads out of ``root``."""
         if not _CLASS_PATH.fullmatch(class_path):
             raise UsageError(
                 f"{class_path!r} is not a class path\n"
@@ -135,47 +136,55 @@ class Store:
         return self.folder(class_path, config) / MODEL_FILE_NAME
 
     def load(self, class_path: str, config: str = DEFAULT) -> ModuleAnalysis | None:
-        """The stored analysis, or None where there is none. Raises InvalidAnalysis for a file that is not one."""
+        """The stored analysis; None if there is no file. Raises InvalidAnalysis for a file that is not valid."""
         found: ModuleAnalysis | None = self._load(_MODULE, class_path, config)
         return found
 
     def load_model(self, class_path: str, config: str = DEFAULT) -> ModelAnalysis | None:
-        """The stored analysis of the whole model, as `load` gives that of the class alone."""
+        """The stored model of a class, as `load` gives its analysis."""
         found: ModelAnalysis | None = self._load(_MODEL, class_path, config)
         return found
 
     def save(self, analysis: ModuleAnalysis) -> Path:
-        """Write the analysis to its place, whole or not at all; returns the file.
+        """Write an analysis to its place, whole or not at all; returns the file.
 
-        A file that is there and not valid is kept beside it, with ``.invalid`` after its name; one that somebody else
-        made, an agent or a person, with the name of that engine after it.
+        A former file is kept beside it if it is not valid (suffix ``.invalid``), or if another engine than lmp's own
+        made it (suffix: that engine's name).
         """
         return self._save(_MODULE, analysis)
 
     def save_model(self, model: ModelAnalysis) -> Path:
-        """Write the analysis of a whole model, as `save` writes that of a class alone."""
+        """Write a model to its place, as `save` writes an analysis."""
         return self._save(_MODEL, model)
 
+    def set_aside(self, analysis: ModuleAnalysis) -> Path:
+        """Move a stored analysis beside its place, with the name of its engine after it; returns where it is now."""
+        file = self.file(analysis.class_name, analysis.config.name)
+        with storage_errors(file), self._locked(file.parent.name):
+            aside = _keep(file, file.read_bytes(), _engine_suffix(analysis.engine))
+            file.unlink()
+        return aside
+
     def file_hash(self, class_path: str, config: str = DEFAULT) -> str | None:
-        """sha256 of the bytes of a stored analysis, which are not looked into; None where there is none."""
+        """sha256 of the bytes of a stored analysis, valid or not; None if there is no file."""
         from lmp.source.trees import sha256_of
 
         content = self._read(self.file(class_path, config))
         return None if content is None else sha256_of(content)
 
     def keep_draft(self, hand_in: HandIn, draft: object, config: str = DEFAULT) -> Path:
-        """Keep what was refused beside the place of the result, with the findings; returns the draft's file."""
+        """Write a refused draft and its findings beside the place of the result; returns the draft's file."""
         folder = self.folder(hand_in.class_name, config)
         file = folder / DRAFT
         with storage_errors(file), self._locked(folder.name):
-            # In ASCII: what anybody handed in may hold what is no Unicode.
+            # As ASCII: a draft may hold characters that are not valid Unicode.
             write_whole(file, json.dumps(draft, indent=2, default=str) + "\n")
             findings = hand_in.model_dump(mode="json", exclude_none=True)
             write_whole(folder / FINDINGS, json.dumps(findings, indent=2) + "\n")
         return file
 
     def drop_draft(self, class_path: str, config: str = DEFAULT) -> None:
-        """Remove what was kept of refused hand-ins: a later one was accepted."""
+        """Remove the refused draft and its findings, after another one was accepted."""
         folder = self.folder(class_path, config)
         with storage_errors(folder):
             for name in (DRAFT, FINDINGS):
@@ -210,7 +219,7 @@ class Store:
     def _read(self, file: Path) -> bytes | None:
         with storage_errors(file):
             if self.root.exists() and not self.root.is_dir():
-                raise StorageError(f"{self.root} is a file where a folder is due\ngive another folder with `--results`")
+                raise StorageError(f"{self.root} is a file, not a folder\ngive another folder with `--results`")
             try:
                 return file.read_bytes()
             except FileNotFoundError:
@@ -232,15 +241,15 @@ class Store:
 
 
 def strict_json(content: bytes) -> Any:
-    """The JSON value in some bytes. Raises ValueError for NaN, for a name that stands twice, for anything else that
-    is no JSON; RecursionError for what is too deep."""
+    """The JSON value in some bytes. Raises ValueError for NaN, for a duplicate name and for anything that is not JSON,
+    RecursionError for a value that is nested too deeply."""
     return json.loads(content.decode("utf-8"), parse_constant=_no_constant, object_pairs_hook=_no_duplicates)
 
 
 def read_result(file: Path) -> ModuleAnalysis | ModelAnalysis:
-    """The analysis in a file, of whatever class and config, wherever the file is.
+    """The analysis or model in any file, inside or outside of a results folder.
 
-    Raises UsageError for a file that cannot be read, InvalidAnalysis for one that is no analysis.
+    Raises UsageError for a file that cannot be read, InvalidAnalysis for one that is not valid.
     """
     give = f"give a {FILE_NAME} or {MODEL_FILE_NAME}, or a folder that holds one"
     try:
@@ -258,7 +267,7 @@ def read_result(file: Path) -> ModuleAnalysis | ModelAnalysis:
 
 
 def _checked(kind: _Kind, file: Path, content: bytes, class_path: str | None = None, config: str | None = None) -> Any:
-    """The analysis in a file's bytes; of this class and config, where they are given."""
+    """The analysis or model in a file's bytes. Raises InvalidAnalysis, also for another class or config."""
     from lmp.records import SCHEMA_VERSION
     from lmp.store.schemas import problem
 
@@ -308,7 +317,7 @@ def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _keep_if_invalid(kind: _Kind, file: Path, old: bytes, class_path: str, config: str) -> None:
-    """Nothing is lost: what cannot be read as an analysis may still be worth something to its owner."""
+    """Keep a file that is not a valid analysis: its owner may still need it."""
     try:
         _checked(kind, file, old, class_path, config)
     except InvalidAnalysis:
@@ -316,14 +325,21 @@ def _keep_if_invalid(kind: _Kind, file: Path, old: bytes, class_path: str, confi
 
 
 def _keep_if_of_others(file: Path, old: bytes, engine: str) -> list[Path]:
-    """What lmp's own engine made it can make again; what somebody else made may have cost work or money."""
+    """Keep a file of another engine: lmp cannot make it again. Returns the kept files."""
+    from lmp.records import OWN_ENGINE
+
     data: Any = None
     with contextlib.suppress(ValueError, RecursionError):  # kept already, as one that is not valid
         data = json.loads(old)
     before = data.get("engine") if isinstance(data, dict) else None
     if isinstance(before, str) and before not in (OWN_ENGINE, engine):
-        return [_keep(file, old, f".{_as_file_name(before)}"[:40])]
+        return [_keep(file, old, _engine_suffix(before))]
     return []
+
+
+def _engine_suffix(engine: str) -> str:
+    """The suffix of a kept file that an engine made."""
+    return f".{_as_file_name(engine)}"[:40]
 
 
 def _keep(file: Path, old: bytes, suffix: str) -> Path:
@@ -339,7 +355,7 @@ def _keep(file: Path, old: bytes, suffix: str) -> Path:
 
 
 def _as_file_name(config: str) -> str:
-    """The config's name with everything that a folder's name should not hold written as %XX, so that none collide."""
+    """The config's name as part of a folder's name: other characters are written %XX, so that no two names collide."""
     if not config:
         raise UsageError("a config needs a name: results are stored under it")
     return re.sub(r"[^\w.+-]", lambda found: "".join(f"%{byte:02X}" for byte in found[0].encode()), config)

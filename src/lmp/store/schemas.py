@@ -20,7 +20,7 @@ SUFFIX = ".schema.json"
 
 @dataclass(frozen=True)
 class Described:
-    """A kind of file, and the record that defines it. The record is imported where it is needed: pydantic is slow."""
+    """A kind of file, and the record that defines it. ``load`` imports the record late, because pydantic is slow."""
 
     name: str
     module: str
@@ -41,15 +41,15 @@ DESCRIBED = {
         Described("hand_in", "lmp.records", "HandIn", "what `lmp submit --json` prints"),
         Described("zoo_entry", "lmp.records", "ZooEntry", "RESULTS/.zoo/<task>/<family>.json, for `lmp zoo` to go on"),
         Described("zoo_summary", "lmp.records", "ZooSummary", "reports/zoo/<task>.json"),
-        Described("evaluation", "lmp.expand.records", "Evaluation", "what `lmp evaluate --json` prints"),
-        Described("difference", "lmp.expand.difference", "Difference", "what `lmp diff --json` prints"),
-        Described("inspection", "lmp.pipeline.inspection", "Inspection", "what `lmp inspect --json` prints"),
+        Described("evaluation", "lmp.link.records", "Evaluation", "what `lmp evaluate --json` prints"),
+        Described("difference", "lmp.link.difference", "Difference", "what `lmp diff --json` prints"),
+        Described("inspection", "lmp.observe.inspection", "Inspection", "what `lmp inspect --json` prints"),
     )
 }
 
 
 def schema(name: str) -> dict[str, Any]:
-    """The schema of one kind of file. The caller may change it."""
+    """The schema of one kind of file, as a copy. Raises UsageError for an unknown name."""
     return dict(_schema(_described(name).load()))
 
 
@@ -89,7 +89,7 @@ def _validator(record: type[BaseModel]) -> Any:
 
 
 def problem(record: type[BaseModel], data: object) -> str | None:
-    """What is wrong with ``data``, by the schema and then by the record itself; None when nothing is."""
+    """What is wrong with ``data``, in one line; None if it is valid. The schema is checked first, then the record."""
     from jsonschema.exceptions import best_match
     from pydantic import ValidationError
 

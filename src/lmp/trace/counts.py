@@ -1,4 +1,4 @@
-"""Counts of layers that the structure of a model may give: formulas to be tried, in the number of its layers."""
+"""Candidate formulas for counts of layers, in the variable for the number of layers."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 
 from lmp.formula import Expr, maximum, minimum, num, simplify, var
 from lmp.trace.fit import Sample
-from lmp.workload.base import RUNTIME, Turn
+from lmp.workload.base import RUNTIME, LayerPattern
 
 
 def structural(name: str, few: int, changed: Mapping[str, int], most: int) -> list[Expr]:
-    """Counts that a model's structure gives: of its layers, of those before or after some layer, of every n-th.
+    """Candidates from the structure of a model: all layers, those before or after one layer, every k-th layer.
 
-    ``few``: the number of layers in the base run; ``changed``: its values of what other runs had other values of.
+    ``few``: number of layers in the base run. ``changed``: base values of the variables that other runs changed.
+    ``most``: largest count seen.
     """
     layers = var(name)
     small = [n for n, v in changed.items() if n not in RUNTIME and n != name and 0 < v <= max(most, few)]
@@ -25,15 +26,15 @@ def structural(name: str, few: int, changed: Mapping[str, int], most: int) -> li
     found += [layers // var(n) for n in small]
     found += [simplify(layers - layers // var(n)) for n in small]
     found += [simplify(layers - k) for k in (1, 2, 3)]
-    # Every k-th layer, from the first or from the k-th on, and all the others.
+    # Every k-th layer, from the first or from the k-th on, and the remaining layers.
     periodic = [f for k in range(3, few + 1) for f in (layers // k, (layers + (k - 1)) // k)]
     return [*found, *periodic, *(simplify(layers - f) for f in periodic)]
 
 
 def stacked(name: str, column: Sequence[Sample]) -> list[Expr]:
-    """A count of layers alike in several stacks, of which some always have as many: one line through all samples.
+    """Candidate for alike layers in several stacks, some of them of constant depth: one line through all samples.
 
-    Through three numbers of layers at least: there is a line through any two.
+    The samples need at least three numbers of layers, because any two points lie on a line.
     """
     counts = {(s.point.values[name], s.value) for s in column}
     (first, low), (last, high) = min(counts), max(counts)
@@ -45,18 +46,18 @@ def stacked(name: str, column: Sequence[Sample]) -> list[Expr]:
     return [simplify(slope * var(name) + start)]
 
 
-def in_turn(name: str, turn: Turn) -> list[Expr]:
-    """Counts of the layers before kinds come in turn; of every k-th one from any layer on, with some of those before.
+def in_pattern(name: str, pattern: LayerPattern) -> list[Expr]:
+    """Candidates from a layer pattern: the layers before the pattern, and every k-th layer from any layer on.
 
-    And of all the others.
+    The second kind may add some of the layers before the pattern. The complement of each candidate is a candidate too.
     """
     layers = var(name)
-    every: list[Expr] = [num(first) for first in range(1, turn.start + 1)]
+    every: list[Expr] = [num(first) for first in range(1, pattern.start + 1)]
     every += [
         simplify((layers + more) // k + first)
-        for k in range(2, turn.period + 1)
-        if turn.period % k == 0
-        for first in sorted(range(-turn.start, turn.start + 1), key=abs)
+        for k in range(2, pattern.period + 1)
+        if pattern.period % k == 0
+        for first in sorted(range(-pattern.start, pattern.start + 1), key=abs)
         for more in range(k)
     ]
     return [*every, *(simplify(layers - f) for f in every)]

@@ -1,5 +1,8 @@
-"""Which lines of the analysed sources ran: needed to tell a line that is free from one that was not taken. And which
-files: a result is true as long as they are what they were."""
+"""Records which lines and which files of the analysed sources ran.
+
+The lines separate a line without cost from one that was not taken. The files are those that a result depends on: it is
+valid as long as they do not change.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from typing import Any, Self
 
 
 class Watching:
-    """Context manager in which `_on_call` hears of every function that is called in this thread."""
+    """Context manager that sets a trace function: `_on_call` runs for every function called in this thread."""
 
     _before: Any = None
 
@@ -42,7 +45,7 @@ class LineCoverage(Watching):
 
 
 class FileCoverage(Watching):
-    """Context manager that collects the files below ``roots`` of which any function ran. Reusable: it adds up."""
+    """Context manager that collects the files below ``roots`` in which a function ran. Reusable: it accumulates."""
 
     def __init__(self, *roots: str) -> None:
         self.roots = roots

@@ -1,10 +1,10 @@
-"""Deriving one formula for each cost of each line, by running the module.
+"""Derives one formula for each cost of each line by running the module.
 
-    run symbolically at one point                      -> formulas that hold on that path
-    run with numbers at points on other paths          -> samples
-    where a sample contradicts the formulas            -> run symbolically there too, and split (lmp.trace.fit)
+    symbolic run at one point                       -> formulas that hold on that path.
+    concrete runs at points on other paths          -> samples.
+    counterexample: a sample contradicts a formula  -> symbolic run there too, then split (lmp.trace.fit).
 
-What comes out holds at every sample; the judge then holds it against points that were not used here.
+The formulas hold at every sample. The judge checks them at held-out points, which are not used here.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from lmp.formula import (
     substitute,
     var,
 )
+from lmp.records import ModuleAnalysis
 from lmp.trace.observe import (
     CallSite,
     Interface,
@@ -48,46 +49,86 @@ from lmp.trace.variables import ClassVariables
 from lmp.workload.arguments import constructor_arguments
 from lmp.workload.base import RUNTIME, Workload
 from lmp.workload.calls import Call
+from lmp.workload.paths import Unresolvable, steps_of
 
 MAX_SYMBOLIC_RUNS = 12
 
 
+LEADING = ["{batch_size}", "{seq_len}"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Callee:
+    """A class whose calls may be references: the data to bind one, and the calls that its analysis covers.
+
+    The defaults describe a class that this workload itself runs: its analysis applies to each of its calls.
+    """
+
+    parameters: Interface
+    """Variable of its analysis -> path that the value comes from."""
+    alone: bool = False
+    """True if the analysis was made standalone, on its own inputs, and not in this workload."""
+    inputs: Set[str] = frozenset()
+    """Names of the input tensors in that standalone analysis."""
+    required_inputs: Set[str] = frozenset()
+    """The ``inputs`` without a dimension of new tokens (encoder states) that every standalone call had."""
+    shapes: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
+    """Shapes of the inputs whose first two dimensions are batch and tokens."""
+    takes_cache: bool = True
+    """True if it was analysed with a KV cache."""
+    assumptions: Sequence[str] = ()
+    """Conditions of its analysis, in its variables."""
+    applies: Callable[[Call], bool] | None = None
+    """Predicate: false if a call must be inlined because the analysis does not apply. None: it always applies."""
+
+    @property
+    def ranks(self) -> Mapping[str, int]:
+        """Number of dimensions of each input in ``shapes``."""
+        return {name: len(shape) for name, shape in self.shapes.items()}
+
+
+def known_callee(analysis: ModuleAnalysis, applies: Callable[[Call], bool] | None = None) -> Callee:
+    """The Callee record of a standalone analysis."""
+    paths, interface = analysis.parameters, analysis.interface
+    switched = {path.removeprefix("inputs.") for path in paths.values()}
+    cached = "cache_len" in paths
+    without_tokens = {n for n, shape in interface.items() if not any("{seq_len}" in size for size in shape)}
+    return Callee(
+        paths,
+        alone=True,
+        inputs=interface.keys(),
+        required_inputs=without_tokens - switched if "seq_len" in paths else frozenset(),
+        shapes={} if cached else {n: shape for n, shape in interface.items() if shape[:2] == LEADING},
+        takes_cache=cached,
+        assumptions=analysis.assumptions,
+        applies=applies,
+    )
+
+
 class Deriver:
-    """Derives the classes of one workload. ``interfaces`` are the parameters of classes that may be referred to."""
+    """Derives the formulas of one workload's classes, callees before callers."""
 
     def __init__(self, workload: Workload, source_root: str) -> None:
         self.workload = workload
         self.runs = Runs(workload, source_root)
-        self.interfaces: dict[str, Interface] = {}
-        self.ranks: dict[str, Mapping[str, int]] = {}
-        self.alone: dict[str, Set[str]] = {}
-        """Classes whose analysis was made on inputs of their own, not in this workload -> the tensors they took."""
-        self.others: dict[str, Set[str]] = {}
-        """Of those, tensors that are not about the new tokens (an encoder's states) and that every call was given."""
-        self.shapes: dict[str, Mapping[str, Sequence[str]]] = {}
-        """Of those, the shapes of the inputs that they took, where batch and tokens come first."""
-        self.without_cache: set[str] = set()
-        """Of those, classes whose analysis was made without a cache."""
-        self.assumed: dict[str, Sequence[str]] = {}
-        """Of those, what their analyses assume."""
-        self.unlike: dict[str, Callable[[Call], bool]] = {}
-        """Of those, what tells a call for which the analysis does not hold: of an instance of another kind."""
-        self.nameless: set[str] = set()
-        """Classes of which there is no analysis: what they do is written out where they are called."""
-        self.written_out: set[CallSite] = set()
+        self.callees: dict[str, Callee] = {}
+        """Class path -> Callee, for classes whose calls may be references."""
+        self.inlined: dict[str, str] = {}
+        """Class path -> reason, for classes without an analysis: their operators are inlined at the call."""
+        self.inlined_sites: set[CallSite] = set()
         self._observed: dict[int, list[Observation]] = {}
         self._unresolved: dict[int, tuple[Call, bool]] = {}
         self._looked_at: set[tuple[Run, str, int, int]] = set()
-        """Runs that were searched for calls to be written out, and what was known then."""
+        """Runs already searched for calls to inline, with the class and the numbers of inlined sites and classes."""
 
-    def derive(self, class_path: str, numbers_alone: bool = False) -> Derived:
+    def derive(self, class_path: str, only_specialised: bool = False) -> Derived:
         """Formulas of one class that this workload runs. The classes that it calls must be derived before.
 
-        With ``numbers_alone``, in the sizes of the call alone: those of the config stand as numbers. That is so anyway
-        where the module cannot be run with symbolic ones, or no formula explains what it shows with them.
-        Raises TraceFailed when no formula explains what the runs show.
+        With ``only_specialised``, config values are numbers and only the sizes of the call are variables. This also
+        happens where symbolic runs fail, or where no formula in the config's sizes explains the runs. Raises
+        TraceFailed if no formula explains the runs.
         """
-        numbers_alone |= self.runs.rung != ALL_SIZES
+        only_specialised |= self.runs.specialisation != ALL_SIZES
         self._observed = {}
         seen = (*self.runs.symbolic, *self.runs.concrete)
         variables = ClassVariables(class_path, self.runs.symbolic[0], self.runs.lengths, seen)
@@ -98,22 +139,22 @@ class Deriver:
                 self._observed[id(run)] = [observer.observe(call) for call in run.calls_of(class_path)]
             return self._observed[id(run)]
 
-        def explained(all_layers: bool = False, measured: bool = False) -> Derived:
+        def explained(all_layers: bool = False, specialised: bool = False) -> Derived:
             for _ in range(MAX_SYMBOLIC_RUNS):
-                if self._find_written_out(class_path):
+                if self._inline_calls(class_path):
                     self._observed = {}
                 if counts:
                     self._see_more_layers(class_path, observe, all_layers)
-                table = Table(class_path, self.runs, observe, variables, all_layers, measured)
-                contradiction = table.contradiction()
-                if contradiction is None:
+                table = Table(class_path, self.runs, observe, variables, all_layers, specialised)
+                counterexample = table.counterexample()
+                if counterexample is None:
                     break
-                run, is_count = contradiction
-                # Formulas are looked for in few layers: how many there are is counted.
+                run, is_count = counterexample
+                # Symbolic runs have few layers: the number of layers enters as a count.
                 few = {name: self.runs.base[name] for name in self.workload.full_layers}
                 tries = [{**run.numbers, **few}]
-                # A later layer may be called with something else than the first one. How many of them there are is a
-                # number in every run.
+                # A later layer may get other arguments than the first one, so the full depth is tried too. For a count
+                # this does not help: the number of layers is a plain number in every run.
                 tries += [] if is_count else [run.numbers]
                 known = [r.numbers for r in self.runs.symbolic]
                 numbers = next((n for n in tries if n not in known), None)
@@ -129,40 +170,40 @@ class Deriver:
                     raise
             else:
                 table.give_up_compulsory()
-            return table.derived(self._degenerate if not measured else lambda table, items: [])
+            return table.derived(self._degenerate if not specialised else lambda table, items: [])
 
         counts = bool(self.workload.stacks) and self.runs.holds_layers(class_path)
         if counts:
             self.runs.explore_layers_in_phases()
         derived: Derived | None = None
         first: TraceFailed | None = None
-        for all_layers, measured in ((False, False), (True, False), (False, True), (True, True)):
-            if (all_layers and not counts) or (numbers_alone and not measured):
+        for all_layers, specialised in ((False, False), (True, False), (False, True), (True, True)):
+            if (all_layers and not counts) or (only_specialised and not specialised):
                 continue
-            if measured and self.runs.lowest == ALL_SIZES:
-                continue  # a module alone is for any sizes: those that it ran at are lmp's own inventions
-            if all_layers and not measured:
+            if specialised and self.runs.most_specialised == ALL_SIZES:
+                continue  # the sizes of a standalone module are synthetic: its formulas must hold for any sizes
+            if all_layers and not specialised:
                 self.runs.explore_all_layers()
-            if measured:
+            if specialised:
                 self.runs.explore_sizes(all_layers)
             try:
-                derived = explained(all_layers, measured)
+                derived = explained(all_layers, specialised)
                 break
             except TraceFailed as error:
                 first = first or error
         if derived is None:
             raise first or TraceFailed(f"{class_path}: it has sizes of its own, which its formulas must be in.")
-        if self.runs.lowest == ALL_SIZES or getattr(self.workload, "vary", False):
+        if self.runs.most_specialised == ALL_SIZES or self.workload.vary:
             assumptions = dict.fromkeys([*derived.assumptions, *self._inherited(derived)])
             derived = dataclasses.replace(derived, assumptions=list(assumptions))
-        self.interfaces[class_path] = derived.parameters
+        self.callees[class_path] = Callee(derived.parameters)
         return derived
 
     def _see_more_layers(self, class_path: str, observe: Callable[[Run], list[Observation]], all_layers: bool) -> None:
-        """Run with other numbers of layers where something runs that was seen with too few of them.
+        """Explore other numbers of layers for operators that were seen with too few of them.
 
-        A mask that is made beyond a window only, or what runs for one sequence only: seen with one number of layers,
-        it is run once, and nothing tells that from once in each of them.
+        Examples are a mask that is only made beyond a window, and an operator that only runs for one sequence. Seen
+        with one number of layers, a count of 1 may mean once in all or once per layer.
         """
         full = self.workload.full_layers
         for name in full:
@@ -181,7 +222,7 @@ class Deriver:
                     looked_at.add(run)
 
     def compulsory_holds(self, derived: Derived, points: Iterable[Mapping[str, int]]) -> bool:
-        """Whether compulsory traffic is what the runs at these points show, where they can run."""
+        """True if the compulsory traffic is right in the runs at these points. Points that cannot run are skipped."""
         runs = [run for point in points if (run := self.runs.at(dict(point))) is not None]
         return all(
             derived.compulsory_holds(run, [self._observer(run).observe(c) for c in run.calls_of(derived.class_path)])
@@ -189,21 +230,22 @@ class Deriver:
         )
 
     def _inherited(self, derived: Derived) -> Iterable[Condition]:
-        """What the classes that it calls assume of its own sizes: it is for any of them."""
+        """Assumptions of the called classes, in the variables of this class."""
         for item, formulas in derived.items:
-            for condition in map(parse_condition, self.assumed.get(item.child.class_path, ()) if item.child else ()):
+            callee = self.callees.get(item.child.class_path) if item.child else None
+            for condition in map(parse_condition, callee.assumptions if callee is not None else ()):
                 if free_variables(condition) <= formulas.keys():
                     own = substitute(condition, {n: formulas[n] for n in free_variables(condition)})
                     if free_variables(own):
                         yield own
 
     def _degenerate(self, table: Table, items: list[tuple[Item, dict[str, Expr]]]) -> list[Condition]:
-        """Sizes of the config that must not be 1 for the formulas to hold: they would broadcast, or need no copy."""
+        """Conditions ``size > 1`` for config sizes that break the formulas at 1, which broadcasts or needs no copy."""
         used = {n for _, formulas in items for f in formulas.values() for n in free_variables(f)}
         used |= table.sizes_used(items)
         found: list[Condition] = []
         for name in sorted(used & set(self.runs.base) - set(self.workload.flags) - set(RUNTIME)):
-            # Of a size that instances have each their own of, those that have the config's are looked at.
+            # Switches and kinds are skipped. A size in `paths` stays: instances with the config's value are checked.
             own = name in table.variables.switches or name in table.variables.kinds
             if (
                 self.runs.base[name] <= 1
@@ -216,12 +258,15 @@ class Deriver:
             with_one = functools.partial(self._run_with_one, name, used)
             if not self._holds_with_phases(table, items, with_one):
                 found.append(gt(var(name), 1))
-        if getattr(self.workload, "vary", False):
+        if self.workload.vary:
             found += self._degenerate_quotients(table, items)
         return found
 
     def _degenerate_quotients(self, table: Table, items: list[tuple[Item, dict[str, Expr]]]) -> list[Condition]:
-        """Of sizes that are divided by one another, those whose quotient must not be 1 either, as a head's size."""
+        """Conditions ``whole > part`` for sizes that divide one another, where a quotient of 1 breaks the formulas.
+
+        An example is the head dimension.
+        """
         found: list[Condition] = []
         kernels = [(item, f) for item, f in items if item.category not in ("parameters", "compulsory")]
         for condition in table.assumptions(kernels):
@@ -238,7 +283,7 @@ class Deriver:
         items: list[tuple[Item, dict[str, Expr]]],
         run_at: Callable[[Mapping[str, int]], Run | None],
     ) -> bool:
-        """Whether fitted formulas hold in every phase in which there is a run."""
+        """True if the fitted formulas hold in every phase in which ``run_at`` returns a run."""
         kernels = [(item, f) for item, f in items if item.category != "compulsory"]
         one = {"seq_len": self.runs.tokens(1)}
         for phase in ({}, one, {"cache_len": 0}, {"batch_size": 1}, {"batch_size": 1, **one}):
@@ -255,54 +300,74 @@ class Deriver:
         return self.runs.at({**self.runs.start_point(), **phase, **values})
 
     def _run_with_one(self, name: str, used: Set[str], phase: Mapping[str, int]) -> Run | None:
-        """The run in which a size is 1; together with one that must not be larger, where it does not run alone."""
+        """The run with a size of 1. Where that does not run, another size that must not be larger is 1 too."""
         point = {**self.runs.start_point(), **phase, name: 1}
         smaller = [n for n, v in self.runs.base.items() if n in used and 1 < v <= self.runs.base[name] and n != name]
         tries = [point, *({**point, other: 1} for other in smaller if other not in self.workload.full_layers)]
         return next((run for p in tries if (run := self.runs.at(p)) is not None), None)
 
-    def _find_written_out(self, class_path: str) -> bool:
-        """Calls of modules that are analysed by themselves, with inputs for which those analyses do not hold."""
-        before = len(self.written_out)
+    def inline(self, class_path: str, why: str) -> None:
+        """Inline a class from now on: its operators are listed where it is called."""
+        self.callees.pop(class_path, None)
+        self.inlined[class_path] = why
+
+    def inlined_in(self, class_path: str) -> dict[str, str]:
+        """Class path -> reason, for classes inlined in this class directly or through other inlined classes."""
+        found: dict[str, str] = {}
         for run in (*self.runs.symbolic, *self.runs.concrete):
-            looked = (run, class_path, len(self.written_out), len(self.nameless))
+            for call in run.recording.calls:
+                if call_site(call) in self.inlined_sites and self._is_inlined_in(call, class_path):
+                    name = call.class_path
+                    found.setdefault(name, self.inlined.get(name, "it is called otherwise than its analysis is for"))
+        return found
+
+    def _inline_calls(self, class_path: str) -> bool:
+        """Find calls that must be inlined: the class has no analysis, or the analysis does not cover the inputs.
+
+        Returns true if it found new ones.
+        """
+        before = len(self.inlined_sites)
+        for run in (*self.runs.symbolic, *self.runs.concrete):
+            looked = (run, class_path, len(self.inlined_sites), len(self.inlined))
             if looked in self._looked_at:
                 continue
             self._looked_at.add(looked)
             for call in run.recording.calls:
                 site = call_site(call)
-                if site is None or site in self.written_out or not self._written_in(call, class_path):
+                if site is None or site in self.inlined_sites or not self._is_inlined_in(call, class_path):
                     continue
-                if call.class_path in self.nameless:
-                    self.written_out.add(site)
-                    continue
-                if call.class_path in self.interfaces and self._unbound(call, run):
-                    self.written_out.add(site)
-                    continue
-                if call.class_path not in self.alone:
-                    continue
-                given = {name for name, _ in input_tensors(call)}
-                more = given - self.alone[call.class_path]
-                fewer = self.others.get(call.class_path, frozenset()) - given
-                unlike = self.unlike.get(call.class_path)
-                misfit = run.sizes is None and self._misfits(call)
-                outside = run is self.runs.symbolic[0] and self._is_outside(call, run)
-                cached = call.class_path in self.without_cache and cache_argument(call) is not None
-                other = cached or misfit or outside or (unlike is not None and unlike(call))
-                if more or fewer or other or differs(call, run.recording):
-                    self.written_out.add(site)
-        return len(self.written_out) > before
+                callee = self.callees.get(call.class_path)
+                if call.class_path in self.inlined or (callee is not None and not self._applies(callee, call, run)):
+                    self.inlined_sites.add(site)
+        return len(self.inlined_sites) > before
 
-    def _misfits(self, call: Call) -> bool:
-        """Whether an input is not as wide as the constructor was told: a norm without weights takes any width.
+    def _applies(self, callee: Callee, call: Call, run: Run) -> bool:
+        """True if the analysis of a called class applies to this call."""
+        if self._unbound(call, run):
+            return False
+        if not callee.alone:
+            return True
+        given = {name for name, _ in input_tensors(call)}
+        return (
+            given <= callee.inputs
+            and callee.required_inputs <= given
+            and (callee.takes_cache or cache_argument(call) is None)
+            and not (run.sizes is None and self._misfits(callee, call))
+            and not (run is self.runs.symbolic[0] and self._is_outside(callee, call, run))
+            and (callee.applies is None or callee.applies(call))
+            and not differs(call, run.recording)
+        )
 
-        Asked of runs with numbers, where equal sizes are equal however they are written.
+    def _misfits(self, callee: Callee, call: Call) -> bool:
+        """True if the width of an input is not the constructor's argument: a norm without weights takes any width.
+
+        Called for concrete runs only: there, equal sizes compare equal whatever their expressions.
         """
-        paths, arguments = self.interfaces[call.class_path], constructor_arguments(call.module)
+        paths, arguments = callee.parameters, constructor_arguments(call.module)
         given = dict(input_tensors(call))
-        for name, shape in self.shapes.get(call.class_path, {}).items():
+        for name, shape in callee.shapes.items():
             tensor = given.get(name)
-            # Leading dimensions are folded: a call may have any number of them.
+            # Leading dimensions are folded, so a call may have any number of them.
             for index, text in enumerate(reversed(shape[2:])):
                 origin, _, argument = paths.get(text.strip("{}"), "").partition(".")
                 told = arguments.get(argument) if origin == "init" else None
@@ -311,10 +376,10 @@ class Deriver:
                     return True
         return False
 
-    def _is_outside(self, call: Call, run: Run) -> bool:
-        """Whether the config's own sizes are some for which the analysis does not hold: a pool to one place."""
-        values = self._observer(run).bindings(call) if self.assumed.get(call.class_path) else {}
-        conditions = map(parse_condition, self.assumed.get(call.class_path, ()))
+    def _is_outside(self, callee: Callee, call: Call, run: Run) -> bool:
+        """True if the config's sizes violate an assumption of the analysis, such as a pool to one position."""
+        values = self._observer(run).bindings(call) if callee.assumptions else {}
+        conditions = map(parse_condition, callee.assumptions)
         own = [c for c in conditions if free_variables(c) <= values.keys() - set(RUNTIME)]
         needed = {n for c in own for n in free_variables(c)}
         numbers = {
@@ -323,36 +388,39 @@ class Deriver:
         return not all(evaluate_condition(c, numbers) for c in own)
 
     def _unbound(self, call: Call, run: Run) -> bool:
-        """Whether a variable has no value here: an argument that nobody saw, one that is no one number (a tuple), or a
-        dimension that is not there.
+        """True if a variable of the callee has no single value at this call: a tuple, or a missing dimension.
 
-        Or another value than the module has: a bias that it was constructed with, and that was taken away again.
+        This includes a constructor argument that was not recorded (a copied module), even if an attribute has its name.
+        It also includes an argument that no longer matches the module, such as a bias that was removed later.
         """
         if id(call) not in self._unresolved:
-            given, paths = constructor_arguments(call.module), self.interfaces[call.class_path].values()
-            named = (p.removeprefix("init.") for p in paths if p.startswith("init."))
+            given, paths = constructor_arguments(call.module), self.callees[call.class_path].parameters.values()
+            named = [p.removeprefix("init.") for p in paths if p.startswith("init.")]
             unbound = any(given.get(n) is True and getattr(call.module, n, n) is None for n in named)
             try:
                 self._observer(run).bindings(call)
-            except LookupError:
+                unbound |= any(steps_of(n)[0] not in given for n in named)
+            except Unresolvable:
                 unbound = True
-            # With the call, so that its id is given to no other one meanwhile.
+            # The call is stored too, so that its id cannot be reused.
             self._unresolved[id(call)] = (call, unbound)
         return self._unresolved[id(call)][1]
 
-    def _written_in(self, call: Call, class_path: str) -> bool:
-        """Whether a call is made by the class, or inside of calls that are written out in it."""
+    def _is_inlined_in(self, call: Call, class_path: str) -> bool:
+        """True if the class makes the call itself, or a module inlined in the class makes it."""
         parent = call.parent
-        while parent is not None and parent.class_path != class_path and call_site(parent) in self.written_out:
+        while parent is not None and parent.class_path != class_path and call_site(parent) in self.inlined_sites:
             parent = parent.parent
         return parent is not None and parent.class_path == class_path
 
     def _observer(self, run: Run) -> Observer:
-        return Observer(run.recording, run.values, run.size, self.interfaces, self.ranks, self.written_out)
+        parameters = {name: callee.parameters for name, callee in self.callees.items()}
+        ranks = {name: callee.ranks for name, callee in self.callees.items() if callee.shapes}
+        return Observer(run.recording, run.values, run.size, parameters, ranks, self.inlined_sites)
 
 
 def _counts(observed: Iterable[Observation]) -> Counter[Key]:
-    """How often each operator, and each call of a module, is run in calls of a class."""
+    """Number of executions of each operator and module call, summed over the calls of a class."""
     found: Counter[Key] = Counter()
     for observation in observed:
         for (key, _), item in observation.items.items():
@@ -361,8 +429,10 @@ def _counts(observed: Iterable[Observation]) -> Counter[Key]:
 
 
 def _lacks(runs: Mapping[Run, int], name: str, full: Mapping[str, int]) -> bool:
-    """Whether a number of layers is missing to tell how often something is run: the ``full`` one where that is asked
-    for, else two; three where it is not run equally often with both, as there is a line through any two.
+    """True if the runs have too few numbers of layers to derive a count.
+
+    With ``full``, a run at full depth is needed. Else two numbers of layers suffice if the counts are equal, and three
+    if not: any two points lie on a line.
     """
     if full:
         return not any(all(run.numbers[n] == layers for n, layers in full.items()) for run in runs)

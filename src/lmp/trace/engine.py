@@ -1,4 +1,4 @@
-"""The trace engine: from a class to its ``ModuleAnalysis``, by deriving formulas and writing them down by line."""
+"""The trace engine: derives the formulas of a class and writes them by line into a ``ModuleAnalysis``."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from lmp.formula import Condition, Expr, Num, evaluate_condition, free_variables
 from lmp.records import UNIVERSAL, ConfigOrigin, Kernel, MemoryAccess, ModuleAnalysis, Source
 from lmp.source.lines import FunctionSource, enclosing_function, line_text
 from lmp.trace.coverage import LineCoverage
-from lmp.trace.derive import Deriver
-from lmp.trace.observe import Item
+from lmp.trace.derive import Deriver, known_callee
+from lmp.trace.observe import Item, differs
+from lmp.trace.runs import Run
 from lmp.trace.table import Derived
 from lmp.trace.words import explanation, operation
 from lmp.workload.base import RUNTIME, Workload
@@ -25,19 +26,19 @@ from lmp.workload.calls import Call, Place
 
 @dataclass(frozen=True)
 class Setting:
-    """What an analysis is of, beside the class: the config, and how the model is run."""
+    """Metadata of an analysis beside the class: the config, and the settings that the model is run with."""
 
     config: ConfigOrigin
     attention: str
     dtype: str
     roots: tuple[str, ...]
-    """Folders whose files are quoted, absolute, with a closing slash."""
+    """Folders whose files are quoted: absolute paths with a trailing slash."""
     file_of: Callable[[str], str]
     """Path of an executed file -> the path that analyses use."""
 
 
 class TraceEngine:
-    """Analyses the classes that one workload runs, called ones before callers."""
+    """Analyses the classes of one workload, callees before callers."""
 
     def __init__(
         self,
@@ -48,32 +49,29 @@ class TraceEngine:
         self.deriver = Deriver(workload, setting.roots[0])
         self.coverage = LineCoverage(*setting.roots)
 
-    def know(self, analysis: ModuleAnalysis) -> None:
-        """Let references to a class that was analysed by itself be bound."""
-        self.deriver.alone[analysis.class_name] = analysis.interface.keys()
-        self.deriver.interfaces[analysis.class_name] = analysis.parameters
-        self.deriver.assumed[analysis.class_name] = analysis.assumptions
-        if "cache_len" not in analysis.parameters:
-            self.deriver.without_cache.add(analysis.class_name)
-        switched = {path.removeprefix("inputs.") for path in analysis.parameters.values()}
-        self.deriver.others[analysis.class_name] = {
-            name
-            for name, shape in analysis.interface.items()
-            if name not in switched and "seq_len" in analysis.parameters and not any("{seq_len}" in s for s in shape)
-        }
-        ranks = {n: len(shape) for n, shape in analysis.interface.items() if shape[:2] == LEADING}
-        if ranks and "cache_len" not in analysis.parameters:
-            self.deriver.ranks[analysis.class_name] = ranks
-            self.deriver.shapes[analysis.class_name] = {n: analysis.interface[n] for n in ranks}
+    def know(self, analysis: ModuleAnalysis, applies: Callable[[Call], bool] | None = None) -> None:
+        """Register a standalone analysis, so that calls which it applies to become references."""
+        self.deriver.callees[analysis.class_name] = known_callee(analysis, applies)
+
+    def inline(self, class_path: str, why: str) -> None:
+        """Inline the operators of a called class at its calls, because it has no analysis to refer to."""
+        self.deriver.inline(class_path, why)
+
+    def applies(self, call: Call, run: Run) -> bool:
+        """True if a call of a known class can be a reference, judged by its constructor and its inputs."""
+        callee = self.deriver.callees.get(call.class_path)
+        if callee is None:
+            return False
+        return (callee.applies is None or callee.applies(call)) and not differs(call, run.recording)
 
     def calls(self) -> list[Call]:
         """The module calls of the base run."""
         return self.deriver.runs.symbolic[0].recording.calls
 
     def pinned(self, class_path: str | None = None) -> dict[str, int]:
-        """Config values that the base run turned into numbers; the number of layers aside, which is counted by.
+        """Config values that the base run turned into numbers, without the numbers of layers, which are counted.
 
-        With a class, those that were turned into numbers in its calls.
+        With ``class_path``, only the values turned into numbers during calls of that class.
         """
         run = self.deriver.runs.symbolic[0]
         found = {n: v for n, v in run.pinned.items() if n not in (*RUNTIME, *self.workload.full_layers)}
@@ -96,15 +94,15 @@ class TraceEngine:
         class_path: str,
         source: Source,
         held_out: Callable[[bool], Iterable[Mapping[str, int]]],
-        numbers_alone: bool = False,
+        specialised: bool = False,
     ) -> ModuleAnalysis:
-        """The analysis of one class; those that it calls must be analysed or known.
+        """The analysis of one class. The classes that it calls must be analysed or known.
 
-        Compulsory traffic that does not hold at the ``held_out`` points either is left out: no number is better than a
-        wrong one. Those points are asked for by whether they must have all layers. With ``numbers_alone`` the config's
-        values stand as numbers in the formulas.
+        ``held_out`` returns the held-out points; its argument is true if they must have all layers. Compulsory traffic
+        is omitted if it is wrong at one of them: no number is better than a wrong one. With ``specialised``, config
+        values are numbers in the formulas.
         """
-        derived = self.deriver.derive(class_path, numbers_alone)
+        derived = self.deriver.derive(class_path, specialised)
         compulsory = None
         full = any(name in derived.pinned for name in self.workload.full_layers)
         points = [
@@ -120,17 +118,18 @@ class TraceEngine:
             engine="trace",
             source=source,
             config=self.setting.config,
-            attn_implementation=getattr(self.workload, "attention", None),
+            attn_implementation=self.workload.attention,
             attn_requested=self.setting.attention,
             dtype=self.setting.dtype,
             parameters=derived.parameters,
             values={n: v for n, v in self._values(derived).items() if n in derived.parameters},
-            aliases={o: n for o, n in self._aliases.items() if n in derived.parameters},
+            aliases={o: n for o, n in self.workload.aliases.items() if n in derived.parameters},
             interface={n: [_text(s) for s in shape] for n, shape in derived.interface.items()},
             assumptions=list(dict.fromkeys(map(to_text, [*derived.assumptions, *self._fewest_tokens(derived)]))),
             pinned=derived.pinned,
-            fixed=dict(getattr(self.workload, "fixed", {})),
+            fixed=self.workload.fixed,
             called_with=self._called_with(derived),
+            inlined=self.deriver.inlined_in(class_path),
             kernels=lines.kernels(),
             free_lines=lines.free_lines(),
             free_lines_elsewhere=lines.free_lines_elsewhere(),
@@ -141,16 +140,16 @@ class TraceEngine:
         )
 
     def _called_with(self, derived: Derived) -> dict[str, str]:
-        """Inputs of the model that are not token ids alone, in the variables of the class where it is the model."""
-        given: Mapping[str, str] = getattr(self.workload, "called_with", {})
+        """Model inputs other than token ids, with shapes in the class's variables if the class is the model."""
+        given = self.workload.called_with
         own = derived.interface if derived.calls[0].parent is None else {}
         shapes = {n: ", ".join(_text(s) for s in own[n]) for n in given if n in own}
         return {n: f"[{shapes[n]}]{text.partition(']')[2]}" if n in own else text for n, text in given.items()}
 
     def _fewest_tokens(self, derived: Derived) -> Iterator[Condition]:
-        """The tokens without which what is called does not run, where no other assumption says so.
+        """The condition on the fewest tokens that the model runs with, unless another assumption implies it.
 
-        A part may be called with another number of them than the model that it is in.
+        A submodule may be called with another number of tokens than its model.
         """
         few = self.workload.fewest_tokens
         fewer = {**self.workload.hints, "batch_size": 2, "seq_len": few - 1, "cache_len": 0}
@@ -158,12 +157,8 @@ class TraceEngine:
         if few > 1 and called and _within(derived, fewer):
             yield ge(var("seq_len"), num(few))
 
-    @property
-    def _aliases(self) -> dict[str, str]:
-        return dict(getattr(self.workload, "aliases", {}))
-
     def _values(self, derived: Derived) -> dict[str, int]:
-        """Config values of the analysis: those of the config itself, not of the sizes it was traced at."""
+        """Default values of the analysis's variables, from the config and not from the sizes of the runs."""
         values = {n: v.default for n, v in self.workload.variables.items()}
         values.update({n: v for n, v in derived.numbers.items() if n not in values})
         values.update(self.workload.full_layers)
@@ -171,11 +166,8 @@ class TraceEngine:
         return {n: v for n, v in values.items() if n not in given}
 
 
-LEADING = ["{batch_size}", "{seq_len}"]
-
-
 class _Lines:
-    """Writes derived formulas down as kernels at their lines, and says what the other lines are."""
+    """Converts derived formulas to kernels at their lines, and classifies the lines without a kernel."""
 
     def __init__(self, derived: Derived, source: Source, setting: Setting, executed: Iterable[tuple[str, int]]) -> None:
         self.derived, self.source, self.setting = derived, source, setting
@@ -183,7 +175,7 @@ class _Lines:
         self.places = {id(item): item.key.chain[0] for item, _ in derived.items}
 
     def kernels(self) -> list[Kernel]:
-        """Kernels in the order in which they run, each call of a helper function before what it does."""
+        """Kernels in execution order; the call of a helper function precedes the operators of that function."""
         found: list[Kernel] = []
         announced: set[tuple[str, int]] = {(p.file, p.line) for p in self.places.values()}
         for item, formulas in self.derived.items:
@@ -282,7 +274,7 @@ class _Lines:
     # -- lines without a kernel ------------------------------------------------------------------------------------
 
     def _functions(self) -> list[FunctionSource]:
-        """``forward()`` and the plain functions that led to an operator or a module, where their source is known."""
+        """``forward()`` and the plain functions on the way to an operator or a module, where their source is known."""
         names: dict[tuple[str, str, int], None] = {}
         for item, _ in self.derived.items:
             for place in item.key.chain:
@@ -303,7 +295,7 @@ class _Lines:
 
     @functools.cached_property
     def _split(self) -> tuple[dict[str, list[int]], list[int]]:
-        """Free lines by file, and lines of the class's own file that were not taken."""
+        """Free lines per file, and the lines of the class's own file that were not taken."""
         with_kernel = {(p.file, p.line) for item, _ in self.derived.items for p in item.key.chain}
         free: dict[str, set[int]] = {}
         missed: set[int] = set()
@@ -331,7 +323,7 @@ class _Lines:
 
 
 def _within(derived: Derived, point: Mapping[str, int]) -> bool:
-    """Whether no assumption is known not to hold at a point: what is in it are the model's variables."""
+    """False if an assumption is known to fail at a point. Assumptions with variables outside the point are skipped."""
     for condition in derived.assumptions:
         if free_variables(condition) <= point.keys():
             with contextlib.suppress(EvaluationError):
@@ -341,7 +333,7 @@ def _within(derived: Derived, point: Mapping[str, int]) -> bool:
 
 
 def _bytes(formulas: Mapping[str, Expr], direction: str) -> Expr:
-    """Bytes moved: elements times what each costs, and the bytes of other dtypes."""
+    """Bytes moved: elements times bytes per element, plus the bytes of tensors in other dtypes."""
     total: Expr = num(0)
     for name, formula in formulas.items():
         kind, _, unit = name.partition(":")

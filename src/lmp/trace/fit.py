@@ -1,9 +1,9 @@
-"""From formulas that hold on one path each to one formula that holds on all.
+"""Combines formulas that each hold on one path into one formula that holds on all.
 
-A sample is what a quantity came to at one point. Candidates are the formulas that symbolic runs derived on their own
-paths. One candidate that explains every sample is the answer; else the samples are split by a condition that the
-model's paths depend on (``{seq_len} == 1``, ``{cache_len} == 0``, a flag, a window), and each side is explained by
-itself: the formula becomes ``where(condition, ..., ...)``.
+A sample is the value of a quantity at one point. Candidates are the formulas that symbolic runs derived on their paths.
+A candidate that explains every sample is the result. Otherwise the samples are split by a condition of the model's
+paths: ``{seq_len} == 1``, ``{cache_len} == 0``, a flag, or a window. Each side is fitted separately, and the formula
+becomes ``where(condition, ..., ...)``.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from lmp.formula import (
 MAX_DEPTH = 6
 LEAST = {"batch_size": 1, "seq_len": 1, "cache_len": 0}
 MOST_JOINED = 9
-"""Conditions that are tried joined in pairs: the first ones, which decide most."""
+"""Number of conditions that are joined in pairs. The first ones are taken: they decide most."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +53,7 @@ class Sample(NamedTuple):
 
 
 class Fitter:
-    """Finds formulas for samples; remembers what candidates and conditions come to at each point."""
+    """Finds formulas for samples. Caches the values of candidates and conditions at each point."""
 
     def __init__(self, conditions: Sequence[Condition], flags: frozenset[str] = frozenset()) -> None:
         self.conditions = list(conditions)
@@ -63,7 +63,7 @@ class Fitter:
         self._fitted: dict[Any, Expr | None] = {}
 
     def value(self, candidate: Expr, point: Point) -> int | None:
-        """The candidate's value at the point, None where it has none."""
+        """Value of the candidate at the point; None if it has none."""
         return self._of(candidate)[point]
 
     def _of(self, candidate: Expr) -> _Values:
@@ -72,7 +72,7 @@ class Fitter:
         return self._values[candidate]
 
     def holds(self, condition: Condition, point: Point) -> bool | None:
-        """Whether the condition holds at the point; None where it has no value: it divides by what is 0 there."""
+        """Truth of the condition at the point; None if it has no value, as after a division by 0."""
         known = self._truth.setdefault(condition, {})
         if point not in known:
             known[point] = None
@@ -81,9 +81,9 @@ class Fitter:
         return known[point]
 
     def fit(self, samples: Sequence[Sample], candidates: Sequence[Expr]) -> Expr | None:
-        """One formula for all samples, with as few cases as possible; None when the candidates cannot explain them."""
+        """One formula for all samples, with as few cases as possible; None if the candidates cannot explain them."""
         distinct = tuple(dict.fromkeys([*candidates, num(0)]))
-        # Kernels that move the same have the same samples.
+        # Kernels with equal traffic have equal samples.
         key = (distinct, tuple(samples))
         if key not in self._fitted:
             self._fitted[key] = self._fit(samples, distinct)
@@ -94,23 +94,23 @@ class Fitter:
         for candidate, values in zip(distinct, known, strict=True):
             if all(values[point] == value for point, value in samples):
                 return candidate
-        # Sets of samples are bits of an integer: what a candidate explains, where a condition holds.
+        # Sets of samples are bitmasks: those that a candidate explains, and those where a condition holds.
         explained = [sum(1 << i for i, (p, value) in enumerate(samples) if of[p] == value) for of in known]
         everything = (1 << len(samples)) - 1
         splits: list[tuple[Condition, int]] = []
         for condition in self.conditions:
             held = [self.holds(condition, s.point) for s in samples]
             if None in held:
-                continue  # a formula with it would have no value there either
+                continue  # a formula that contains it would have no value there either
             mask = sum(1 << i for i, holds in enumerate(held) if holds)
-            # Of two conditions that tell the same samples apart the first one is kept: it is the more natural.
+            # If two conditions split the samples alike, the first one is kept: it is the more natural.
             if 0 < mask < everything and not any(known in (mask, everything & ~mask) for _, known in splits):
                 splits.append((condition, mask))
         labelled = list(zip(distinct, explained, strict=True))
         for depth in range(1, MAX_DEPTH + 1):
             trees = [_Search(labelled, splits).split(everything, depth)]
             if depth <= 2:
-                # One condition or another: a mask is made after a cache, or beyond a window.
+                # A disjunction of two conditions: for example, a mask is made after a cache or beyond a window.
                 trees.append(_Search(labelled, [*splits, *_either(splits)]).split(everything, depth))
             found = [t for t in trees if t is not None]
             if found:
@@ -124,7 +124,7 @@ class Fitter:
         return self._choose(condition, self._written(inside), self._written(outside))
 
     def unexplained(self, samples: Sequence[Sample], candidates: Sequence[Expr]) -> list[Sample]:
-        """Samples that no candidate explains: where another symbolic run is needed."""
+        """Samples that no candidate explains. They need another symbolic run."""
         left = list(samples)
         for candidate in dict.fromkeys([*candidates, num(0)]):
             values = self._of(candidate)
@@ -134,10 +134,10 @@ class Fitter:
         return left
 
     def _choose(self, condition: Condition, inside: Expr, outside: Expr) -> Expr:
-        """``where(condition, inside, outside)``; a flag, which is 0 or 1, multiplies what it switches on instead."""
+        """``where(condition, inside, outside)``, or a sum with a factor if the condition is a flag (0 or 1)."""
         match condition:
             case Compare(">", Var(name), Num(0)) if name in self.flags:
-                # Where each side has work of its own, a person writes the two apart.
+                # If each side has terms of its own, two separate cases are easier to read.
                 more = as_polynomial(inside - outside)
                 if inside == num(0) or all(c > 0 for c in more.values()):
                     return simplify(outside + Var(name) * (inside - outside))
@@ -145,7 +145,7 @@ class Fitter:
 
 
 class _Values(dict[Point, int | None]):
-    """What a formula comes to at each point; None where it has no value."""
+    """Values of a formula at points; None where it has no value."""
 
     def __init__(self, formula: Expr) -> None:
         super().__init__()
@@ -162,7 +162,7 @@ class _Values(dict[Point, int | None]):
 
 
 def _either(splits: list[tuple[Condition, int]]) -> list[tuple[Condition, int]]:
-    """Pairs of conditions joined by ``or``, the second one or its opposite; each set of samples once."""
+    """Disjunctions of two conditions, the second one plain or negated. Each set of samples occurs once."""
     known = {mask for _, mask in splits} | {0}
     found = []
     every = 0
@@ -179,7 +179,7 @@ def _either(splits: list[tuple[Condition, int]]) -> list[tuple[Condition, int]]:
 
 @dataclass(frozen=True)
 class _Tree:
-    """A formula, or a condition with a tree on either side."""
+    """A leaf with a formula, or a condition with two subtrees."""
 
     leaves: int = 1
     formula: Expr | None = None
@@ -188,7 +188,7 @@ class _Tree:
 
 @dataclass
 class _Search:
-    """The tree of conditions with fewest leaves, all of them candidates, down to a depth, over sets of samples."""
+    """Search for the condition tree with fewest leaves: the leaves are candidates, and the depth is limited."""
 
     candidates: list[tuple[Expr, int]]
     splits: list[tuple[Condition, int]]
@@ -226,7 +226,7 @@ class _Search:
 
 
 def joined(condition: Condition, inside: Expr, outside: Expr) -> Expr:
-    """``where(condition, inside, outside)``, nested ones with an equal side joined into one condition."""
+    """``where(condition, inside, outside)``. Nested ones with an equal side are merged into one condition."""
     match inside, outside:
         case _, Where(second, same, rest) if same == inside:
             return where(simplify_condition(any_of(condition, second)), inside, rest)
@@ -240,7 +240,7 @@ def joined(condition: Condition, inside: Expr, outside: Expr) -> Expr:
 
 
 def negated(condition: Condition) -> Condition:
-    """The opposite condition; of "more than the least" it is "the least", as in ``{seq_len} == 1``."""
+    """The opposite condition. The opposite of "greater than the minimum" is "the minimum", as in ``{seq_len} == 1``."""
     match condition:
         case Compare(">", Var(name), Num(bound)) if LEAST.get(name) == bound:
             return eq(Var(name), bound)

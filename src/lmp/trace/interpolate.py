@@ -1,7 +1,7 @@
-"""Formulas from numbers alone, where no symbolic run explains what a class costs.
+"""Formulas from concrete runs only, for classes that no symbolic run explains.
 
-A cost is looked for as a polynomial in the sizes of the call, with exact coefficients, that goes through every sample,
-and through more samples than it has coefficients. The module's own sizes are numbers in it.
+A cost is a polynomial in the sizes of the call with exact rational coefficients. It must pass through every sample, and
+there must be more samples than coefficients. The module's own sizes are numbers in it.
 """
 
 from __future__ import annotations
@@ -14,23 +14,29 @@ from lmp.formula import Expr, evaluate, num, simplify, var
 from lmp.trace.fit import Sample
 
 FEW = 24
-"""Samples that coefficients are computed from, evenly taken from all; all are gone through in the end."""
+"""Number of samples that coefficients are computed from, spread evenly. The result is checked at all samples."""
 
 PRIME = 2**61 - 1
-"""What is unsolvable in remainders of this is unsolvable: no denominator of a coefficient is a multiple of it."""
+"""Modulus of the solvability test.
+
+A system without a solution modulo it has none: no denominator is a multiple of it.
+"""
 
 SPARE = 2
-"""Samples beyond the number of coefficients that a polynomial must go through. One of them at least is unlike all the
-others in the terms: through three batches goes some square, in however many phases they are looked at."""
+"""Number of samples beyond the number of coefficients that a polynomial must pass through.
+
+At least one of them must differ from the others in its terms. Otherwise a square passes through three batch sizes,
+whatever the number of phases.
+"""
 
 
 def polynomial(
     samples: Sequence[Sample], counts: Sequence[Expr] = (), cached: Sequence[Expr] = (), tokens: bool = True
 ) -> Expr | None:
-    """The polynomial of fewest terms, of those that are tried, that says what the samples say; None if none does.
+    """The polynomial with fewest terms, among those tried, that passes through all samples; None if there is none.
 
-    ``counts`` are sizes that follow from the tokens, as the number of chunks; ``cached`` what may stand for the cache.
-    Without ``tokens``, the batch alone changes.
+    ``counts``: sizes that follow from the tokens, such as the number of chunks. ``cached``: sizes that may replace the
+    cache length. Without ``tokens``, only the batch varies.
     """
     few = samples[:: max(1, len(samples) // FEW)]
     wanted = [Fraction(s.value) for s in few]
@@ -40,7 +46,7 @@ def polynomial(
             if term not in known:
                 known[term] = _values(term, few)
         if not all(known[term] for term in terms):
-            continue  # a size that is none somewhere: so many chunks of no tokens
+            continue  # a size with no value at some sample, such as chunks of no tokens
         columns = [known[term] for term in terms]
         found = _solved(columns, wanted) if _may_be_solved(columns, wanted) else None
         if found is None:
@@ -55,7 +61,7 @@ def polynomial(
 
 
 def _values(term: Expr, samples: Sequence[Sample]) -> list[Fraction]:
-    """What a term comes to at each sample; nothing where it has no value at one of them."""
+    """Values of a term at the samples; empty if it has no value at one of them."""
     try:
         return [Fraction(evaluate(term, s.point.values)) for s in samples]
     except FormulaError:
@@ -70,11 +76,11 @@ def _goes_through(formula: Expr, sample: Sample) -> bool:
 
 
 def _bases(counts: Sequence[Expr], cached: Sequence[Expr]) -> list[list[Expr]]:
-    """Terms to try together, few before many."""
+    """Sets of terms to try together, smallest first."""
     b, s = var("batch_size"), var("seq_len")
     one = num(1)
     linear = [b * s, b, s, one]
-    # Each of a batch with each: texts with pictures.
+    # Every batch entry with every other: texts with pictures.
     found: list[list[Expr]] = [[one], [b * s], [b, b * s], [b * b], linear, [b * b, b, one]]
     for c in cached:
         found += [[*linear, b * c, c], [*linear, b * c, b * s * c, c, s * c]]
@@ -91,7 +97,7 @@ def _of_batches() -> list[list[Expr]]:
 
 
 def _may_be_solved(columns: list[list[Fraction]], wanted: list[Fraction]) -> bool:
-    """Whether `_solved` can find anything: the same elimination in remainders, which are quicker than fractions."""
+    """True if `_solved` may succeed: the same elimination modulo a prime, which is faster than fractions."""
     table = [[v.numerator * pow(v.denominator, -1, PRIME) % PRIME for v in column] for column in (*columns, wanted)]
     rows = [list(row) for row in zip(*table, strict=True)]
     top = 0
@@ -109,7 +115,7 @@ def _may_be_solved(columns: list[list[Fraction]], wanted: list[Fraction]) -> boo
 
 
 def _solved(columns: list[list[Fraction]], wanted: list[Fraction]) -> list[Fraction] | None:
-    """Coefficients with which the columns add up to what is wanted; None where none do, or too few samples say so."""
+    """Coefficients of the columns whose sum is ``wanted``; None if there are none, or too few samples."""
     width = len(columns)
     rows = [[column[i] for column in columns] + [value] for i, value in enumerate(wanted)]
     unlike = len({tuple(row) for row in rows})

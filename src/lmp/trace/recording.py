@@ -1,6 +1,6 @@
-"""One execution as a list of operators with their costs and the lines they belong to.
+"""Records one execution as a list of operators with their costs and source lines.
 
-The same recorder serves symbolic runs (sizes are expressions) and concrete ones (sizes are numbers).
+The same recorder serves symbolic runs (sizes are expressions) and concrete runs (sizes are numbers).
 """
 
 from __future__ import annotations
@@ -18,16 +18,17 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from lmp.trace.remembered import SymbolicResults
 from lmp.trace.rules import Cost, Operator, Tensor, cost
 from lmp.trace.symbols import SizeNode, expression
-from lmp.workload.answers import STANDS_FOR
 from lmp.workload.base import RUNTIME
 from lmp.workload.calls import Call, CallTracker, Segment, by_caller
+from lmp.workload.dispatch_hook import DispatchHook
+from lmp.workload.failures import hand_on
+from lmp.workload.questions import STANDS_FOR
 from lmp.workload.results import Results, tensors_in
-from lmp.workload.running import Running
 
 
 @dataclass
 class Executed:
-    """One operator that ran. ``order`` is its place among the operators and module calls of the run."""
+    """One executed operator. ``order`` is its position among the operators and module calls of the run."""
 
     operator: Operator
     segments: tuple[Segment, ...]
@@ -41,21 +42,21 @@ class Executed:
 
 @dataclass
 class Recording:
-    """What ran between entering and leaving the recorder."""
+    """Operators and module calls executed between entering and leaving the recorder."""
 
     operators: list[Executed] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
     orders: dict[int, int] = field(default_factory=dict)
     """Call index -> its order."""
     describe: Callable[[torch.Tensor], Tensor] = field(default=lambda tensor: Tensor((), 0))
-    """What rules know of a tensor of this run."""
+    """Returns the description of a tensor of this run that rules take."""
 
     def below(self, call: Call) -> list[Executed]:
-        """Operators that ran during a call, those of called modules included."""
+        """Operators executed during a call, including those of called modules."""
         return self._by_call.get(call.index, [])
 
     def called_by(self, call: Call) -> list[Call]:
-        """The calls that a call makes itself."""
+        """The calls that a call makes directly."""
         return self._by_parent.get(call.index, [])
 
     @functools.cached_property
@@ -72,7 +73,7 @@ class Recording:
 
 
 class Recorder:
-    """Context manager to be entered around one call of ``module``; afterwards ``recording`` holds what ran."""
+    """Context manager for one call of ``module``. After leaving it, ``recording`` has the operators and calls."""
 
     def __init__(
         self,
@@ -81,30 +82,30 @@ class Recorder:
         size: Callable[[Any], Any] = expression,
         results: Results | SymbolicResults | None = None,
     ) -> None:
-        """``results``: what is known of what operators return, on plain sizes or on symbolic ones."""
+        """``results``: cache of operator results, for plain or for symbolic sizes. None: symbolic sizes, no cache."""
         self.recording = Recording()
         self.dtype, self.size, plain = dtype, size, isinstance(results, Results)
         self.run = run_symbolic if results is None else results.run
-        """Runs an operator."""
+        """Executes an operator."""
         self.tracker = CallTracker(module, on_enter=self._entered)
         self._order = 0
         self._module = module
         self._kept: list[torch.Tensor] = []
-        """Tensors are kept alive while recording, so that no identity is given out twice."""
+        """Tensors are kept alive while recording, so that no id is reused."""
         self._weights: set[int] = set()
         self.given: dict[int, torch.SymInt] = {}
-        """Symbolic sizes that the function being called was given, by their numbers."""
+        """Number -> symbolic size, for the sizes passed to the function being called."""
         self.stands_for: dict[int, torch.Tensor] = {}
-        """Storage of a result that got symbolic sizes back -> the operator's own result."""
+        """Storage of a result whose symbolic sizes were restored -> the operator's own result."""
         self._known: dict[int, torch.Tensor] = {}
         self._tensors: dict[int, Tensor] = {}
         self._function_mode = _Attention(self, plain)
         self.before = _Before(self.run, plain)
-        """To be entered around what runs before the measured call: attention stays whole there too."""
+        """Context manager for code that runs before the measured call: attention is not decomposed there either."""
         self._dispatch_mode = _Dispatch(self)
 
     def __enter__(self) -> Recorder:
-        # Those that the module has now, and may replace while it runs: filling a cache may have replaced some.
+        # The module's current tensors: filling the cache may have replaced some, and running may replace more.
         self._kept = [*self._module.parameters(), *self._module.buffers()]
         self._weights = {_storage(t) for t in self._kept}
         self.tracker.__enter__()
@@ -130,13 +131,13 @@ class Recorder:
         known = {key: self._describe(value) for key, value in arguments.items()}
         made = tuple(self._tensor(t) for t in tensors_in(outputs))
         if not made:
-            return  # a question about a tensor (its size, one of its values) moves nothing that counts
+            return  # a query about a tensor (its size, one of its values) has no traffic
         self._order += 1
         operator = Operator(name, known, made, in_place)
         self.recording.operators.append(Executed(operator, segments, self._order, causal))
 
     def forget(self, tensor: torch.Tensor) -> None:
-        """A tensor that has another shape now is described anew; it is kept, as each that was described."""
+        """Describe a tensor again whose shape changed. It is kept alive like every described tensor."""
         self._kept.append(tensor)
         self._known.pop(id(tensor), None)
 
@@ -146,7 +147,7 @@ class Recorder:
         return own._cdata if made is None else _storage(made)
 
     def _argument(self, name: str, value: Any) -> Any:
-        """An argument as rules see it; a number of groups that was passed on as a number is the size it stood for."""
+        """An argument as rules take it. A number of groups that PyTorch got as a number becomes its symbolic size."""
         if name == "group" and type(value) is int and value in self.given:
             return self.size(self.given[value])
         return self._describe(value)
@@ -161,10 +162,10 @@ class Recorder:
         try:
             return self.size(value)
         except TypeError:
-            return number_of(value)  # a factor, as 2 ** (layer // every): no size, and no rule asks for it
+            return number_of(value)  # a factor such as 2 ** (layer // every): no rule reads it as a size
 
     def _tensor(self, tensor: torch.Tensor) -> Tensor:
-        """The same description for the same tensor object."""
+        """Description of a tensor: one Tensor per tensor object."""
         key = id(tensor)
         if key in self._known:
             return self._tensors[key]
@@ -192,7 +193,7 @@ def _storage(tensor: torch.Tensor) -> int:
 
 @functools.cache
 def _is_free(func: Any) -> bool:
-    """Views (every result aliases an argument that is not written), allocations and questions about a tensor."""
+    """True for views (each result aliases an argument that is not written), allocations and queries about a tensor."""
     schema = func._schema
     name = schema.name.split("::")[1]
     if name.startswith(("empty", "new_empty", "unsafe_split")):
@@ -206,7 +207,7 @@ def _is_free(func: Any) -> bool:
 
 
 def _padded(tensor: torch.Tensor, pad: Sequence[Any], value: Any = 0) -> torch.Tensor:
-    """Pairs of padding before and after, the last dimension first."""
+    """Result of a padding. ``pad``: pairs of padding before and after, last dimension first."""
     sizes = list(tensor.shape)
     for index, (before, after) in enumerate(zip(pad[::2], pad[1::2], strict=True), start=1):
         sizes[-index] = sizes[-index] + before + after
@@ -214,18 +215,18 @@ def _padded(tensor: torch.Tensor, pad: Sequence[Any], value: Any = 0) -> torch.T
 
 
 def _solved(a: torch.Tensor, b: torch.Tensor, **how: bool) -> torch.Tensor:
-    """A solution for each column of ``b``, for each of the systems that both are stacked from; columns are dense."""
+    """Result of solving stacked triangular systems: one solution per column of ``b``; columns are dense."""
     rows, columns = b.shape[-2:]
     return b.new_empty((*torch.broadcast_shapes(a.shape[:-2], b.shape[:-2]), columns, rows)).mT
 
 
 def _added(bias: torch.Tensor, a: torch.Tensor, b: torch.Tensor, **scales: Any) -> torch.Tensor:
-    """A bias and the product of two stacks of matrices."""
+    """Result of a bias plus the product of two stacks of matrices."""
     return a.new_empty((*a.shape[:-1], b.shape[-1]))
 
 
 def _complex(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """Complex numbers of two parts, which broadcast."""
+    """Result of a complex tensor made from two parts, which broadcast."""
     return a.new_empty(torch.broadcast_shapes(a.shape, b.shape), dtype=a.dtype.to_complex())
 
 
@@ -236,13 +237,14 @@ RESULTS: dict[str, Callable[..., torch.Tensor]] = {
     "aten::linalg_solve_triangular": _solved,
     "aten::polar": _complex,
 }
-"""Operators whose kernels take no symbolic sizes, or turn them into numbers -> what their result looks like."""
+"""Operators whose kernels reject symbolic sizes or turn them into numbers -> function that makes the result."""
 
 
 def run_symbolic(func: Any, args: Any, kwargs: Any) -> Any:
-    """Run an operator; one that fails on symbolic shapes is run on the numbers, and its sizes are found again.
+    """Run an operator. If it fails on symbolic shapes, run it on the numbers and restore the sizes.
 
-    A size of the result is that of an argument's dimension with the same number; one that is none stays a number.
+    A size of the result takes the symbolic size of an argument's dimension with the same number. A size without such a
+    dimension stays a number.
     """
     result = RESULTS.get(func._schema.name)
     if result is not None and symbolic_in((args, kwargs, [tuple(t.shape) for t in tensors_in(args)])):
@@ -267,9 +269,9 @@ def run_symbolic(func: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _looped(pieces: Sequence[torch.Tensor], dim: int, new: bool) -> torch.SymInt | None:
-    """The number of tokens that a loop went over, where it made one of these pieces for each; else None.
+    """Symbolic number of tokens of a loop that made one of these pieces per token; None if there was no such loop.
 
-    A symbolic size that the code turned into a plain number to count by: a list has a plain number of entries.
+    The code turned this size into a number to iterate: a list has a plain number of entries.
     """
     nodes = [s.node for t in pieces[:1] for s in t.shape if isinstance(s, torch.SymInt)]
     turned: dict[Any, int] = nodes[0].shape_env.pinned if nodes else {}
@@ -287,11 +289,11 @@ def _with_length(tensor: torch.Tensor, dim: int, length: torch.SymInt) -> torch.
 
 
 class _Dispatch(TorchDispatchMode):
-    """Sees every ATen operator below the decomposition of composite ones."""
+    """Dispatch mode that sees each ATen operator, after composite operators are decomposed."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Nothing is compiled here: without this, the first operator would import all of torch._dynamo (1.5 s)."""
+        """False: nothing is compiled here. The default imports all of torch._dynamo at the first operator (1.5 s)."""
         return False
 
     def __init__(self, recorder: Recorder) -> None:
@@ -310,14 +312,14 @@ class _Dispatch(TorchDispatchMode):
         arguments = {a.name: value for a, value in zip(schema.arguments, args, strict=False)} | dict(kwargs)
         name = schema.name.split("::")[1]
         in_place = name.endswith("_") and not name.startswith("__")
-        # Described before it runs: an in-place operator may change what its arguments look like.
+        # Described before execution: an in-place operator may change its arguments.
         described = {key: recorder._argument(key, value) for key, value in arguments.items()}
         out = recorder.run(func, args, kwargs)
         if name in ("cat", "stack"):
             length = _looped(arguments["tensors"], arguments.get("dim", 0), name == "stack")
             if length is not None:
                 out = _with_length(out, arguments.get("dim", 0), length)
-                # All pieces together are as large as what they make.
+                # All pieces together have the size of the result.
                 described["tensors"] = [dataclasses.replace(recorder._tensor(out), unit=described["tensors"][0].unit)]
         recorder.record(name.rstrip("_") if in_place else name, described, out, in_place=in_place, causal=False)
         return out
@@ -329,17 +331,17 @@ POOLS = {
     **{f"max_pool{d}d{variant}": _MAX_POOL for d in (2, 3) for variant in ("", "_with_indices")},
     **{f"avg_pool{d}d": ("input", "kernel_size", "stride", "padding", "ceil_mode") for d in (2, 3)},
 }
-"""Functions -> their arguments by position."""
+"""Pooling function -> names of its positional arguments."""
 
 
 def number_of(size: torch.SymInt) -> int:
-    """The number that a symbolic size stands for in this run."""
+    """Value of a symbolic size in this run."""
     hint = size.node._hint
     return int(hint) if hint is not None else int(size.node.shape_env._value(size.node.expr))
 
 
 def symbolic_in(value: Any) -> list[torch.SymInt]:
-    """Symbolic sizes among arguments, in lists too."""
+    """Symbolic sizes among arguments, also inside lists, tuples and dicts."""
     if isinstance(value, torch.SymInt):
         return [value]
     if isinstance(value, dict):
@@ -348,7 +350,7 @@ def symbolic_in(value: Any) -> list[torch.SymInt]:
 
 
 def as_numbers(value: Any) -> Any:
-    """The same arguments with numbers in place of symbolic sizes."""
+    """The same arguments with each symbolic size replaced by its value."""
     if isinstance(value, torch.SymInt):
         return number_of(value)
     if isinstance(value, dict):
@@ -371,12 +373,12 @@ _sdpa = torch.nn.functional.scaled_dot_product_attention
 class _Attention(TorchFunctionMode):
     """Sees scaled_dot_product_attention whole, before it is decomposed into the operators of one backend.
 
-    PyTorch switches function modes off inside Python functions that handle them (multi_head_attention_forward), so
-    the name in ``torch.nn.functional`` is replaced as well while this is active.
+    PyTorch disables function modes inside Python functions that handle them, such as multi_head_attention_forward.
+    Therefore the name in ``torch.nn.functional`` is replaced too while this is active.
     """
 
     def __init__(self, recorder: Recorder | None, plain: bool = False) -> None:
-        """``plain``: no size is symbolic."""
+        """``plain``: true if no size is symbolic."""
         super().__init__()
         self.recorder, self.plain = recorder, plain
 
@@ -393,7 +395,7 @@ class _Attention(TorchFunctionMode):
         if func is _sdpa:
             return self._attend(args, kwargs)
         if self.plain:
-            return func(*args, **kwargs)
+            return hand_on(func, *args, **kwargs)
         sizes = symbolic_in((args, kwargs))
         if not sizes:
             return func(*args, **kwargs)
@@ -403,7 +405,7 @@ class _Attention(TorchFunctionMode):
         return self._with_sizes(func, args, kwargs, sizes)
 
     def _with_sizes(self, func: Any, args: Any, kwargs: Any, sizes: list[torch.SymInt]) -> Any:
-        """Call a function that takes symbolic sizes. Some turn them into numbers: their result gets them back."""
+        """Call a function with symbolic sizes. If it turns them into numbers, its result gets them back."""
         env = sizes[0].node.shape_env
         before = dict(env.pinned)
         numbers = {number_of(s): s for s in sizes}
@@ -413,7 +415,7 @@ class _Attention(TorchFunctionMode):
             out = func(*args, **kwargs)
             turned = {n: s for n, s in numbers.items() if s.node.expr in env.pinned and s.node.expr not in before}
         except RuntimeError as error:
-            # Operators without symbolic sizes (interpolate) say so and take the numbers.
+            # Operators that reject symbolic sizes (interpolate) run on the numbers instead.
             if "concrete integers" not in str(error):
                 raise
             out = func(*as_numbers(args), **as_numbers(kwargs))
@@ -435,7 +437,7 @@ class _Attention(TorchFunctionMode):
         return resized
 
     def _pool(self, names: tuple[str, ...], function: str, args: Any, kwargs: Any) -> Any:
-        """Pooling, whose kernels take plain numbers only: the shape of its result by PyTorch's own formula for it."""
+        """Pooling, whose kernels take plain numbers only. PyTorch's own formula gives the shape of the result."""
         from torch._meta_registrations import pooling_output_shape
 
         given = {**dict(zip(names, args, strict=False)), **kwargs}
@@ -454,7 +456,7 @@ class _Attention(TorchFunctionMode):
         indices = out.new_empty(out.shape, dtype=torch.int64)
         maximum = function.startswith("max")
         if self.recorder is not None:
-            # PyTorch finds the indices of maxima whether or not it returns them.
+            # PyTorch computes the indices of maxima whether or not it returns them.
             name = f"{function.removesuffix('_with_indices')}_with_indices" if maximum else function
             arguments = {"self": self.recorder._describe(x), "kernel_size": self.recorder._describe(list(kernel))}
             outputs = [out, indices] if maximum else out
@@ -466,7 +468,7 @@ class _Attention(TorchFunctionMode):
         arguments = {**dict(zip(names, args, strict=False)), **kwargs}
         query, value = arguments["query"], arguments["value"]
         _require_fitting(query, arguments["key"], value, arguments.get("attn_mask"), bool(kwargs.get("enable_gqa")))
-        # Every backend computes the same; what it returns is a new tensor of this shape.
+        # Every backend computes the same result: a new tensor of this shape.
         out = query.new_empty((*query.shape[:-1], value.shape[-1]))
         if self.recorder is None:
             return out
@@ -479,9 +481,9 @@ class _Attention(TorchFunctionMode):
 def _require_fitting(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None, grouped: bool
 ) -> None:
-    """Raises RuntimeError for shapes that PyTorch's attention refuses: they are no path of the model.
+    """Raises RuntimeError for shapes that PyTorch's attention rejects: such a point is no path of the model.
 
-    Asked of the numbers, so that no question about symbolic sizes comes of it.
+    Compares plain numbers, so that it adds no conditions on symbolic sizes.
     """
     q, k, v = (list(as_numbers(t.shape)) for t in (query, key, value))
     if grouped and len(q) > 2:
@@ -498,10 +500,10 @@ def _require_fitting(
 
 
 class _Before:
-    """Context manager for what runs before a measured call: attention is whole, nothing is recorded."""
+    """Context manager for code that runs before a measured call: attention is not decomposed, nothing is recorded."""
 
     def __init__(self, run: Callable[[Any, Any, Any], Any], plain: bool) -> None:
-        self._modes: list[Any] = [_Attention(None, plain), Running(run)]
+        self._modes: list[Any] = [_Attention(None, plain), DispatchHook(run)]
 
     def __enter__(self) -> None:
         for mode in self._modes:

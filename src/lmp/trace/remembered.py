@@ -1,7 +1,7 @@
-"""What operators return on symbolic sizes, remembered within one run: layers that are alike do the same again.
+"""Cache of operator results on symbolic sizes within one run: alike layers run the same operators again.
 
-As `lmp.workload.results` does for plain sizes, with sizes told apart by their expressions. An operator that turns sizes
-into numbers does so again when its result is taken from here: the classes that run then are put down as well.
+It does for symbolic sizes what `lmp.workload.results` does for plain ones; sizes are compared by their expressions.
+If a cached operator turned sizes into numbers, the classes running now are recorded for these numbers too.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from lmp.workload.results import PLAIN, Unknown, makes_new, tensors_in
 
 @dataclass(frozen=True)
 class _Made:
-    """A tensor of symbolic or plain sizes in memory of its own."""
+    """A tensor with symbolic or plain sizes and its own memory."""
 
     shape: tuple[Any, ...]
     strides: tuple[Any, ...]
@@ -34,7 +34,7 @@ class _Made:
 
 @dataclass(frozen=True)
 class _Known:
-    """What an operator returned, None where that cannot be made again, and the sizes that it turned into numbers."""
+    """Cached result of an operator, None if it cannot be remade, and the sizes turned into numbers."""
 
     parts: tuple[_Made, ...] | None
     several: bool
@@ -42,17 +42,17 @@ class _Known:
 
 
 class SymbolicResults:
-    """Those of one run, with what each operator turned into numbers."""
+    """Operator results of one run, with the sizes that each operator turned into numbers."""
 
     def __init__(self, env: ConcolicShapeEnv, execute: Callable[[Any, Any, Any], Any]) -> None:
-        """``execute`` runs an operator that is not known yet."""
+        """``execute`` runs an operator that is not cached."""
         self._env, self._execute = env, execute
         self._known: dict[Any, _Known] = {}
 
     def run(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """What ``func`` returns: tensors of the same sizes, strides and dtypes, in memory of their own.
+        """Result of ``func``: tensors of the same sizes, strides and dtypes, each with its own memory.
 
-        Views are always made anew: looking them up takes as long.
+        Views are not cached: a lookup takes as long as making them.
         """
         mode = next((a.fake_mode for a in args if type(a) is FakeTensor), None) if makes_new(func) else None
         if mode is None:
@@ -98,7 +98,7 @@ def _sizes(sizes: Any) -> tuple[Any, ...]:
 
 
 def _made(parts: tuple[Any, ...], given: Any) -> tuple[_Made, ...] | None:
-    """How to make them again; None where one is, or may be, an argument itself, or is more than its sizes."""
+    """How to remake the results; None if one may be an argument or has more than sizes to restore."""
     before = {t.untyped_storage()._cdata for t in tensors_in(given)}
     for part in parts:
         if type(part) is not FakeTensor or part.constant is not None or part.layout is not torch.strided:

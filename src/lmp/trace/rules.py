@@ -1,9 +1,9 @@
-"""What one operator costs: a registry of short rules over the shapes that go in and come out.
+"""Costs of single operators: a registry of short rules over the shapes of inputs and outputs.
 
-A rule says how many matmul FLOPs an operator has, how many elements it reads and writes where that is not simply
-"every input once, every output once", and what kind of work it is. Shapes are tuples of sizes; a size is an integer
-or a formula, and a rule only multiplies and adds them, so it can be tested with plain numbers. Scalar FLOPs come from
-``lmp.flops``, the one table. Names are ATen's, without overload and without the underscore of in-place variants.
+A rule gives an operator's matmul FLOPs and its category. It also gives the elements read and written, unless each input
+is read once and each output written once. Shapes are tuples of sizes; a size is an integer or a formula. Rules only
+multiply and add sizes, so plain numbers suffice to test them. Scalar FLOPs come from ``lmp.flops``, the one table.
+Names are ATen's, without overload and without the underscore of in-place variants.
 """
 
 from __future__ import annotations
@@ -16,41 +16,41 @@ from typing import Any
 from lmp.flops import COMPLEX, FREE, GELU_TANH, NEIGHBOURS, SAMPLED, TABLE, complex_operations, pow_operations
 
 Size = Any
-"""An int, or an expression that can be multiplied and added."""
+"""An int, or an expression that supports multiplication and addition."""
 
 Unit = str | int
-"""What an element costs: "w_bytes", "a_bytes", or its size in bytes."""
+"""Unit of an element's cost: "w_bytes", "a_bytes", or its size in bytes."""
 
 
 @dataclass(frozen=True, eq=False)
 class Tensor:
-    """What a rule may know of a tensor. Two Tensor objects are two tensors, even with equal contents."""
+    """Properties of a tensor that rules use. Compared by identity: two objects are two tensors."""
 
     shape: tuple[Size, ...]
     unit: Unit
     floating: bool = True
     broadcast: frozenset[int] = frozenset()
-    """Dimensions of stride 0: all their elements are the same memory."""
+    """Dimensions of stride 0: all their elements share one memory."""
     storage: int = 0
     """Identity of the memory that this tensor is a view of."""
     complex: bool = False
 
     @property
     def elements(self) -> Size:
-        """Elements in memory: broadcast dimensions count once, 0-dimensional tensors and empty ones are free."""
+        """Elements in memory. Broadcast dimensions count once; 0-dimensional and empty tensors count 0."""
         if not self.shape or any(isinstance(size, int) and size == 0 for size in self.shape):
             return 0
         return product(size for dim, size in enumerate(self.shape) if dim not in self.broadcast)
 
     @property
     def results(self) -> Size:
-        """Elements as a computation sees them."""
+        """Elements of the computation: the product of all dimensions."""
         return product(self.shape)
 
 
 @dataclass(frozen=True)
 class Operator:
-    """One operator as it was dispatched: its arguments by the names of its schema, tensors as ``Tensor``."""
+    """One dispatched operator: its arguments by schema name, with tensors as ``Tensor``."""
 
     name: str
     arguments: Mapping[str, Any]
@@ -59,7 +59,7 @@ class Operator:
 
     @property
     def inputs(self) -> list[Tensor]:
-        """Distinct input tensors in the order of the schema."""
+        """Distinct input tensors in schema order."""
         found: dict[int, Tensor] = {}
         for value in self.arguments.values():
             for item in value if isinstance(value, (list, tuple)) else (value,):
@@ -74,18 +74,18 @@ class Operator:
 
 @dataclass(frozen=True)
 class Move:
-    """A number of elements moved, and what each costs."""
+    """A number of elements moved, and the unit of each."""
 
     elements: Size
     unit: Unit
     tensor: Tensor | None = None
     whole: bool = True
-    """False where only gathered parts of the tensor are moved."""
+    """False if only gathered parts of the tensor are moved."""
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Cost of one operator. ``scalar_flops`` is all that is not a matmul; ``counted`` is False without a rule."""
+    """Cost of one operator. ``scalar_flops``: all FLOPs but the matmul's. ``counted``: false if there is no rule."""
 
     category: str
     matmul_flops: Size = 0
@@ -119,7 +119,7 @@ def register(*names: str, **rule: Any) -> None:
 
 
 def whole(tensor: Tensor | None) -> list[Move]:
-    """Every element of a tensor once."""
+    """One move of every element of a tensor; empty for None and for tensors without elements."""
     return [] if tensor is None or (isinstance(tensor.elements, int) and tensor.elements == 0) else [_move(tensor)]
 
 
@@ -128,7 +128,7 @@ def _move(tensor: Tensor) -> Move:
 
 
 def cost(operator: Operator) -> Cost:
-    """What the operator costs by its rule, by the table of scalar operations, and by the general rule for bytes."""
+    """Cost of the operator: by its rule, by the table of scalar operations, and by the default for bytes."""
     rule = RULES.get(operator.name)
     table = TABLE.get(operator.name)
     reads = rule.reads(operator) if rule and rule.reads else _general_reads(operator)
@@ -154,7 +154,7 @@ def cost(operator: Operator) -> Cost:
 
 
 def _has_rule(operator: Operator, rule: Rule | None, floating: bool) -> bool:
-    """Integer work needs no rule. The table counts real numbers: of complex ones, only some arithmetic has a rule."""
+    """Integer work needs no rule. The table counts real numbers; only some arithmetic has rules for complex ones."""
     table = TABLE.get(operator.name)
     if any(t.complex for t in (*operator.inputs, *operator.outputs)):
         return table == FREE or operator.name == "polar" or operator.name in COMPLEX
@@ -186,7 +186,7 @@ def _mm(op: Operator, a: str = "self", b: str = "mat2") -> Size:
 
 
 def _bias(op: Operator) -> Size:
-    """One addition a result; a scale other than 1 on either side is one product more."""
+    """One addition per result, plus one product for each scale other than 1."""
     scales = (op.get("beta", 1) not in (0, 1)) + (op.get("alpha", 1) != 1)
     return ((op.get("beta", 1) != 0) + scales) * op.outputs[0].results
 
@@ -206,7 +206,7 @@ def _grouped_mm(op: Operator, rows: str = "self", weight: str = "mat2") -> Size:
 
 
 def _grouped_mm_reads(op: Operator, rows_name: str = "self", weight_name: str = "mat2") -> list[Move]:
-    """Each row reaches one expert: of stacked weights, no more are read than there are rows."""
+    """Each row goes to one expert, so at most as many experts' weights are read as there are rows."""
     rows, weight = op.arguments[rows_name], op.arguments[weight_name]
     used = whole(weight)
     if len(rows.shape) == 2 and len(weight.shape) == 3:
@@ -215,7 +215,7 @@ def _grouped_mm_reads(op: Operator, rows_name: str = "self", weight_name: str = 
 
 
 def _attention(op: Operator) -> Size:
-    """query @ key and scores @ value; key and value heads are shared by groups of query heads."""
+    """query @ key and scores @ value. Groups of query heads share key and value heads."""
     *batch, queries, qk_dim = op.arguments["query"].shape
     *_, keys, v_dim = op.arguments["value"].shape
     return 2 * product(batch) * queries * keys * (qk_dim + v_dim)
@@ -257,7 +257,7 @@ register("baddbmm", category="matmul", matmul_flops=lambda op: _mm(op, "batch1",
 register("convolution", category="convolution", matmul_flops=_convolution, scalar_flops=_convolution_bias)
 register("_grouped_mm", category="grouped_matmul", matmul_flops=_grouped_mm, reads=_grouped_mm_reads)
 register(
-    "grouped_mm_fallback",  # transformers' own operator, for dtypes that PyTorch's does not take
+    "grouped_mm_fallback",  # transformers' own operator, for dtypes that PyTorch's operator rejects
     category="grouped_matmul",
     matmul_flops=lambda op: _grouped_mm(op, "input", "weight"),
     reads=lambda op: _grouped_mm_reads(op, "input", "weight"),
@@ -268,7 +268,7 @@ register("scaled_dot_product_attention", category="attention", matmul_flops=_att
 
 
 def _tensors(value: Any) -> list[Tensor]:
-    """The distinct tensors of an argument that is a tensor, a list of optional ones, or neither."""
+    """The distinct tensors of an argument: a tensor, a list with optional tensors, or neither."""
     items = value if isinstance(value, (list, tuple)) else [value]
     return list({id(t): t for t in items if isinstance(t, Tensor)}.values())
 
@@ -285,7 +285,7 @@ def _gather(table: str, indices: str) -> Callable[[Operator], list[Move]]:
 def _scatter(
     values: str, indices: str, count: Callable[[Operator], Size], *, adds: bool = False, partial: bool = False
 ) -> dict[str, Any]:
-    """A rule that writes ``count`` elements. ``partial``: of the values, no more are read than are written."""
+    """A rule that writes ``count`` elements. ``partial``: no more values are read than elements are written."""
 
     def accumulates(op: Operator) -> bool:
         return adds or bool(op.get("accumulate")) or op.get("reduce") is not None
@@ -309,7 +309,7 @@ def _scatter(
 
 
 def _indexed(op: Operator) -> Size:
-    """Elements of ``self[indices]``: a broadcast value is stored once for each of them."""
+    """Elements of ``self[indices]``. A broadcast value is stored once for each of them."""
     target, value = op.arguments["self"], op.arguments["values"]
     shapes: list[tuple[Size, ...]] = []
     rest: list[Size] = []
@@ -318,7 +318,7 @@ def _indexed(op: Operator) -> Size:
         if index is None:
             rest, dim = [*rest, target.shape[dim]], dim + 1
         elif index.unit == 1:
-            # A boolean mask: nobody knows how many are set, except from as many values. A value for all of them has
+            # A boolean mask: only as many values reveal how many entries are set. A value that fills all of them has
             # fewer dimensions.
             if len(value.shape) > len(target.shape) - len(index.shape):
                 return value.results
@@ -329,14 +329,14 @@ def _indexed(op: Operator) -> Size:
 
 
 def broadcast(shapes: list[tuple[Size, ...]]) -> tuple[Size, ...]:
-    """The shape that all of them are broadcast to; sizes that differ are 1 on one side."""
+    """The common broadcast shape. Where sizes differ, one side is 1."""
     rank = max(map(len, shapes), default=0)
     padded = [(1,) * (rank - len(shape)) + shape for shape in shapes]
     return tuple(next((size for size in sizes if size != 1), 1) for sizes in zip(*padded, strict=True))
 
 
 def _filled(op: Operator) -> Size:
-    """Elements of the slices along ``dim`` that the indices name."""
+    """Elements of the slices along ``dim`` that the indices select."""
     shape = op.arguments["self"].shape
     dim = op.arguments["dim"] % len(shape)
     return product(shape[:dim] + shape[dim + 1 :]) * op.arguments["index"].results
@@ -383,7 +383,7 @@ def _normalised_rows(op: Operator, x: Tensor) -> Size:
 
 
 def _window(op: Operator) -> Size:
-    """Elements of one window; a kernel that is given by one size has it in every dimension."""
+    """Elements of one window. A kernel with one size has that size in every dimension."""
     kernel, dims = op.arguments["kernel_size"], 3 if "3d" in op.name else 2
     sizes = kernel if isinstance(kernel, (list, tuple)) else [kernel]
     return product(sizes if len(sizes) == dims else [sizes[0]] * dims)
@@ -451,7 +451,7 @@ register(
 
 
 def _resampled(op: Operator) -> Size:
-    """A product for each neighbour and additions between them; a smaller result is made of more neighbours."""
+    """Products and additions over the neighbours of each result. Downsampling uses more neighbours."""
     given, made, least = op.arguments["self"].shape[-2:], op.outputs[0].shape[-2:], NEIGHBOURS[op.name]
     each = [larger(least, rounded_up(least * before, after)) for before, after in zip(given, made, strict=True)]
     return (2 * product(each) - 1) * op.outputs[0].results

@@ -1,4 +1,4 @@
-"""Executing a workload, symbolically or with numbers, and choosing the points at which other paths may be taken."""
+"""Executes a workload, symbolically or concretely, and chooses the points at which other paths may be taken."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import sympy
@@ -25,38 +24,36 @@ from lmp.trace.rules import Size
 from lmp.trace.sizes import Sizes
 from lmp.trace.symbols import ConcolicShapeEnv, expression, fake_mode, plain_functions, symbolic_int
 from lmp.trace.symbols import Condition as Asked
-from lmp.workload.base import CHUNKED, RUNTIME, Workload, fewest_layers, refused_by
+from lmp.workload.base import CHUNKED, RUNTIME, Workload, fewest_layers
 from lmp.workload.calls import Call
+from lmp.workload.failures import blame
 from lmp.workload.results import Results
 
 MOST_TOKENS = 1 << 16
-"""Lengths up to this are tried where the source names them."""
+"""Lengths up to this are explored if the source names them."""
 
 BATCHES = (1, 2, 5, 6, 8, 11)
-"""Numbers of pictures or recordings that formulas are told from by numbers alone; none of several that is judged at."""
+"""Numbers of pictures or recordings for formulas from concrete runs. The judge's numbers above 1 are not among them."""
 
 NEW_TOKENS = 5
-"""Those of the runs that formulas are looked for in first."""
+"""New tokens of the runs that the first formulas come from."""
 
 MAX_SETTINGS = 16
-"""Combinations of config values under which paths are looked for."""
+"""Largest number of combinations of config values that are explored."""
 
 MORE_LAYERS = 2
-"""So many more than the fewest are looked at in every phase."""
+"""Number of layers beyond the fewest that is explored in every phase."""
 
 PAIRS = ((2, 5, 7), (2, 1, 0), (1, 5, 0), (1, 1, 7))
-"""Batch, new and cached tokens: one and several, none and some, each two of them in every combination."""
-
-_LMP = str(Path(__file__).parents[1]) + "/"
-_TORCH = str(Path(torch.__file__).parent) + "/"
+"""Batch, new and cached tokens: each pair of (one or several, one or several, none or some) occurs."""
 
 ALL_SIZES, CALL_SIZES, NO_SIZES = range(3)
-"""Which sizes are symbolic in a symbolic run: all, those of the call (tokens, batch, cache), or none at all."""
+"""Symbolic sizes of a run: all, those of the call (tokens, batch, cache), or none."""
 
 
 @dataclass(eq=False)
 class Run:
-    """One execution. ``numbers`` are the values of all variables in it, ``values`` the same as formulas."""
+    """One execution. ``numbers``: values of all variables. ``values``: the same variables as formulas."""
 
     numbers: dict[str, int]
     values: dict[str, Any]
@@ -68,25 +65,25 @@ class Run:
     pinned: dict[str, int] = field(default_factory=dict)
     """Config values that the code turned into plain numbers: formulas may hold for these numbers only."""
     pinned_in: dict[str, set[str]] = field(default_factory=dict)
-    """Classes whose forward() was running then; "" for their constructors."""
+    """Config value -> classes whose forward() was running then; "" for constructors."""
     loops: list[Expr] = field(default_factory=list)
-    """Other sizes that the code turned into plain numbers: a loop over them runs as often."""
+    """Other sizes that the code turned into plain numbers: candidates for the number of rounds of a loop."""
     steps: set[int] = field(default_factory=set)
-    """Constants that numbers of tokens are divided by."""
-    rung: int = ALL_SIZES
-    """Which sizes were symbolic."""
+    """Constants that divide numbers of tokens, or that they are compared with."""
+    specialisation: int = ALL_SIZES
+    """Which sizes were symbolic: ALL_SIZES, CALL_SIZES or NO_SIZES."""
 
     def calls_of(self, class_path: str) -> list[Call]:
         return [c for c in self.recording.calls if c.class_path == class_path]
 
     def primary(self, class_path: str) -> Call:
-        """The call that a class is described by: the first that sees the new tokens, else the first."""
+        """The call that describes a class: the first with the new tokens as a dimension, else the first."""
         calls = self.calls_of(class_path)
         return next((c for c in calls if length_of(c, self.size, var("seq_len"))), calls[0])
 
     @functools.cached_property
     def conditions(self) -> list[tuple[Asked, Condition]]:
-        """What the source asked about sizes on this path, as far as the formula language can say it."""
+        """Comparisons of sizes in the source on this path, without those that the formula language cannot express."""
         if self.sizes is None:
             return []
         found = ((a, self.sizes.condition(a.expression)) for a in self.asked)
@@ -94,60 +91,63 @@ class Run:
 
 
 def length_of(call: Call, size: Callable[[Any], Size], length: Size) -> str | None:
-    """Where among forward()'s arguments ``length`` stands, as the path of a parameter."""
+    """Path of the first argument dimension of forward() that equals ``length``; None if there is none."""
     return next((path for path, found in sizes_given(call).items() if size(found) == length), None)
 
 
 class Runs:
-    """The runs of one workload: symbolic ones give formulas, concrete ones show where those do not hold."""
+    """Runs of one workload: symbolic ones give formulas, concrete ones give counterexamples."""
 
     def __init__(self, workload: Workload, source_root: str) -> None:
         self.workload, self.source_root = workload, source_root
         self.symbolic: list[Run] = []
         self.concrete: list[Run] = []
         self.compared: dict[str, None] = {}
-        """Sizes of the config that the source divides by one another: 1 is a case of its own for them."""
+        """Config sizes that the source divides by one another: for them, 1 is a separate case."""
         self.base = dict(workload.hints)
         self.lengths = sorted(workload.required) if workload.has_encoder else []
-        """Numbers of tokens other than ``seq_len``: 1 is a case of its own for them too."""
+        """Numbers of tokens other than ``seq_len``: for them, 1 is a separate case too."""
         self._settings: list[dict[str, int]] = [{}]
         self._flipped: set[Condition] = set()
         self._known: dict[tuple[tuple[str, int], ...], Run | None] = {}
         self._results = Results()
-        self.rung = ALL_SIZES
-        """What is symbolic in the base run: as much as the module can be run with."""
+        self.specialisation = ALL_SIZES
+        """Which sizes are symbolic in the base run: as many as the module can be run with."""
 
     @property
-    def lowest(self) -> int:
-        """How little may be symbolic: of a module alone the sizes are what its formulas are in."""
-        alone = self.workload.required - set(self.lengths) and not getattr(self.workload, "vary", False)
+    def most_specialised(self) -> int:
+        """Least symbolic specialisation allowed. A standalone module needs all sizes: its formulas are in them."""
+        alone = self.workload.required - set(self.lengths) and not self.workload.vary
         return ALL_SIZES if alone else NO_SIZES
 
     # -- one run -----------------------------------------------------------------------------------------------------
 
     def symbolic_run(self, numbers: dict[str, int]) -> Run:
-        """A run with as many symbolic sizes as the module can be run with there; its ``rung`` says which.
+        """A run with as many symbolic sizes as the module can be run with; its ``specialisation`` tells which.
 
-        Raises TraceFailed, with what went wrong when all sizes were symbolic, where there is no such run.
+        If every specialisation fails, raises TraceFailed with the error of the most symbolic one.
         """
         first: TraceFailed | None = None
-        for rung in range(self.rung, self.lowest + 1):
+        for specialisation in range(self.specialisation, self.most_specialised + 1):
             try:
-                return self.run(numbers, symbolic=True, rung=rung)
+                return self.run(numbers, symbolic=True, specialisation=specialisation)
             except TraceFailed as error:
                 first = first or error
             except Exception as error:
-                if rung != NO_SIZES or first is None:
+                if specialisation != NO_SIZES or first is None:
                     raise
                 raise first from error
         assert first is not None
         raise first
 
-    def run(self, numbers: dict[str, int], *, symbolic: bool, rung: int = ALL_SIZES) -> Run:
-        """Execute the workload once at ``numbers``. Sizes that make a path of their own (1, no cache) stay numbers."""
-        if not symbolic or rung == NO_SIZES:
+    def run(self, numbers: dict[str, int], *, symbolic: bool, specialisation: int = ALL_SIZES) -> Run:
+        """Execute the workload once at ``numbers``. Sizes with a path of their own (1, no cache) stay numbers.
+
+        Raises TraceFailed if the module fails with symbolic sizes.
+        """
+        if not symbolic or specialisation == NO_SIZES:
             model, recorder = self._execute(dict(numbers), int)
-            return Run(numbers, dict(numbers), recorder.recording, int, None, [], model, rung=NO_SIZES)
+            return Run(numbers, dict(numbers), recorder.recording, int, None, [], model, specialisation=NO_SIZES)
         env = ConcolicShapeEnv()
         env.source_root = self.source_root
         sizes = Sizes(env.values, {n: v for n, v in self.base.items() if n not in RUNTIME})
@@ -159,7 +159,7 @@ class Runs:
 
         plain = {n for n, v in numbers.items() if n in self.workload.flags or (n in RUNTIME and v <= 1)}
         plain |= {n for n in self.workload.full_layers if numbers.get(n) != self.base[n]}
-        if rung == CALL_SIZES:
+        if specialisation == CALL_SIZES:
             plain |= numbers.keys() - {*RUNTIME, *self.lengths}
         values = {n: v if n in plain else env.size(n, v) for n, v in numbers.items()}
         try:
@@ -168,7 +168,7 @@ class Runs:
         except LmpError:
             raise
         except Exception as error:
-            # Whatever the analysed code raises on symbolic sizes is its own, and no bug of lmp's to be reported so.
+            # The analysed code may raise anything on symbolic sizes: such an error is not reported as a bug of lmp.
             place = traceback.extract_tb(error.__traceback__)
             inside = [f for f in place if self.source_root and f.filename.startswith(self.source_root)]
             where = f" at {os.path.basename(inside[-1].filename)}:{inside[-1].lineno}" if inside else ""
@@ -180,7 +180,7 @@ class Runs:
         shown = {n: v if n in plain else size(v) for n, v in values.items()}
         pinned = {e.name: n for e, n in env.pinned.items() if isinstance(e, sympy.Symbol)}
         made = Run(numbers, shown, recorder.recording, size, sizes, list(env.conditions.values()), model, pinned)
-        made.rung = rung
+        made.specialisation = specialisation
         made.pinned_in = {e.name: env.pinned_in[e] for e in env.pinned if isinstance(e, sympy.Symbol)}
         for e in env.pinned:
             tokens = {s.name for s in e.free_symbols} & set(RUNTIME)
@@ -189,7 +189,7 @@ class Runs:
                 if isinstance(found, Expr):
                     made.loops.append(found)
                     made.steps |= {int(c) for c in e.atoms(sympy.Integer) if c > 1}
-        # A length that the source compares with, or divides by: its other side is looked at, as of a chunk.
+        # The source compares a length with this constant, or divides by it: both sides are explored, as for a chunk.
         for asked, condition in made.conditions:
             if free_variables(condition) and free_variables(condition) <= set(RUNTIME):
                 made.steps |= {int(c) for c in asked.expression.atoms(sympy.Integer) if 1 < c < MOST_TOKENS}
@@ -207,18 +207,17 @@ class Runs:
         return model, recorder
 
     def _source_modules(self) -> list[str]:
-        """Python modules of the analysed tree that are loaded and define models."""
-        own: Sequence[str] | None = getattr(self.workload, "source_modules", None)
-        if own is not None:
-            return list(own)
+        """Loaded Python modules of the analysed tree that define models."""
+        if self.workload.source_modules is not None:
+            return list(self.workload.source_modules)
         prefix = os.path.basename(self.source_root.rstrip("/"))
         return [n for n in sys.modules if n.startswith(f"{prefix}.") and ".modeling_" in n]
 
     def at(self, point: dict[str, int]) -> Run | None:
-        """The concrete run at a point (missing variables have their base values); None where it cannot run."""
+        """The concrete run at a point, with base values for missing variables; None if it cannot run."""
         numbers = {**self.base, **point}
         if not self.workload.has_tokens:
-            numbers["seq_len"] = NEW_TOKENS  # the same run for any number of them
+            numbers["seq_len"] = NEW_TOKENS  # the run is the same for any number of tokens
         key = tuple(sorted(numbers.items()))
         if key not in self._known:
             self._known[key] = self._run_where_it_can(numbers)
@@ -227,19 +226,17 @@ class Runs:
     def _run_where_it_can(self, numbers: dict[str, int]) -> Run | None:
         try:
             return self.run(numbers, symbolic=False)
-        except (RuntimeError, ValueError, LookupError, TypeError, AssertionError, ZeroDivisionError):
-            return None
-        except AttributeError as error:
-            # A part that the module has at other sizes only; asked for by lmp, it is a mistake of lmp's own.
-            files = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
-            if next((f for f in reversed(files) if not f.startswith(_TORCH)), "").startswith(_LMP):
+        except LmpError:
+            raise
+        except Exception as error:
+            if blame(error) == "lmp":
                 raise
             return None
 
     # -- where to look -----------------------------------------------------------------------------------------------
 
     def explore(self, points: Iterable[dict[str, int]]) -> bool:
-        """Run at points; whether any of them could run."""
+        """Run at points. Returns true if any of them could run."""
         any_ran = False
         for point in points:
             run = self.at(point)
@@ -251,12 +248,12 @@ class Runs:
     def start(self, target: str) -> None:
         """The base run, and points on other paths: phases, windows, flags, comparisons that ``target`` depends on."""
         base = self.symbolic_run(self.start_point())
-        self.rung = base.rung
+        self.specialisation = base.specialisation
         self.symbolic.append(base)
         self._explore_setting({})
         for changed in (*self._other_values(), *({name: 1} for name in self.lengths)):
             self.explore(self._corners(changed))
-        if getattr(self.workload, "vary", False):
+        if self.workload.vary:
             self.explore([{**self.start_point(), "seq_len": self.tokens(9)}, {**self.start_point(), "batch_size": 3}])
         if any(target in asked.within for asked, _ in self.symbolic[0].conditions):
             self._scout({}, target)
@@ -265,9 +262,10 @@ class Runs:
         self.follow(self.symbolic[0], target)
 
     def _explore_more_than_one(self) -> None:
-        """Sizes of the config that are 1, as one group of experts: a dimension of 1 broadcasts, one of more may not.
+        """Explore larger values of config sizes that are 1, such as one group of experts.
 
-        PyTorch's own operators ask for that, and not the source.
+        A dimension of 1 broadcasts, a larger one may not. PyTorch's operators test this, so the source has no
+        comparison.
         """
         counted = {*RUNTIME, *self.workload.flags, *self.workload.full_layers, *self.lengths}
         for name in (n for n, v in self.base.items() if v == 1 and n not in counted):
@@ -277,7 +275,7 @@ class Runs:
                 self.explore([{**more, "batch_size": 1, "seq_len": self.tokens(1)}])
 
     def _explore_steps(self, run: Run) -> None:
-        """Points with one and with several of the chunks that the source cuts the tokens into."""
+        """Explore points with one and with several of the chunks that the source splits the tokens into."""
         cached = (0, 7) if self.workload.has_cache else (0,)
         self.explore(
             {"batch_size": b, "seq_len": s, "cache_len": c}
@@ -287,60 +285,63 @@ class Runs:
         )
 
     def start_point(self) -> dict[str, int]:
-        """Where formulas are looked for first: chunked prefill; where an encoder runs first, before it is cached.
+        """Point of the base run: chunked prefill, or the first call if an encoder runs before the cache is filled.
 
-        Prefill where the model takes no chunks.
+        Prefill if the model rejects chunks.
         """
-        chunks = self.workload.has_cache and CHUNKED not in refused_by(self.workload)
+        chunks = self.workload.has_cache and CHUNKED not in self.workload.refused
         cached = 7 if chunks and not self.workload.has_encoder else 0
         return {**self.base, "batch_size": 2, "seq_len": self.tokens(NEW_TOKENS), "cache_len": cached}
 
     def tokens(self, groups: int) -> int:
-        """So many tokens; where the model pools several into one, so many groups of them, and a rest."""
+        """``groups`` tokens. If the model pools several tokens into one: ``groups`` pools and a remainder."""
         few = self.workload.fewest_tokens
         return groups * few + (few // 2 if groups > 1 else 0)
 
     def _scout(self, setting: dict[str, int], target: str) -> None:
-        """Symbolic runs of the other phases under a setting: the source may ask there what it does not ask here."""
+        """Symbolic runs of the other phases under a setting: there, the source may make other comparisons."""
         if not self.workload.has_cache:
             return
         start = {**self.start_point(), **setting}
         for phase in ({"cache_len": 0}, {"seq_len": 1}):
             if self.at({**start, **phase}) is not None:
-                with contextlib.suppress(TraceFailed):  # what it would show, a sample may ask for again
+                with contextlib.suppress(TraceFailed):  # if its path matters, a sample will request it again
                     self.add_symbolic({**start, **phase}, target)
 
     def add_symbolic(self, numbers: dict[str, int], target: str) -> None:
-        """One more path, and the points that its own comparisons point to."""
+        """Add a symbolic run, and explore the points that its comparisons suggest."""
         self.symbolic.append(self.symbolic_run(numbers))
         self._explore_steps(self.symbolic[-1])
         self.follow(self.symbolic[-1], target)
 
     def explore_layers(self) -> None:
-        """Points with other numbers of layers, for the classes that hold lists of them."""
+        """Explore other numbers of layers, for the classes that contain lists of layers."""
         start = self.start_point()
         for name in self.workload.full_layers:
             layers = fewest_layers(self.workload, name)
             if name in self.workload.in_order:
                 self._explore_setting({name: layers})
-            # With as many in turn as it takes for every kind to come again, formulas of the wrong ones differ.
-            period = self.workload.turns[name].period if name in self.workload.turns else 0
+            # With a full period of extra layers every kind occurs again, so wrong formulas differ.
+            period = self.workload.layer_patterns[name].period if name in self.workload.layer_patterns else 0
             further = dict.fromkeys((1, 2, 5, *range(1, period + 1)))
             self.explore({**start, name: layers + more} for more in further)
             if layers > 1:
-                # Kinds of layers may come in any order: what holds for the first ones need not hold for all.
+                # Kinds of layers may come in any order: a formula for the first layers may fail for all.
                 self.explore([{**start, name: self.workload.full_layers[name]}])
             small = [n for n in self.base if 0 < start[n] <= layers and n not in self.workload.full_layers]
             tries = [(n, other) for n in small for other in (layers - 2, layers + 2) if other > 0]
             self.explore({**start, name: layers, n: other} for n, other in tries)
 
     def explore_layers_in_phases(self) -> None:
-        """Points with more layers in every phase: what a layer runs in one phase alone is counted by layers too."""
+        """Explore more layers in every phase: operators of a layer in one phase only are counted by layers too."""
         for name in self.workload.full_layers:
             self.explore(self._corners({name: fewest_layers(self.workload, name) + MORE_LAYERS}))
 
     def explore_other_layers(self, run: Run, name: str, all_layers: bool) -> bool:
-        """The point of a run with other numbers of layers, or with all; whether there is one more that runs there."""
+        """Explore the point of a run with another number of layers, or with all layers.
+
+        Returns true if this added a run.
+        """
         few, full = fewest_layers(self.workload, name), self.workload.full_layers[name]
         tries = dict.fromkeys((few + MORE_LAYERS, *([full] if few > 1 else []), few + 1, few + 5, full))
         changes = [dict(self.workload.full_layers)] if all_layers else [{name: layers} for layers in tries]
@@ -352,11 +353,11 @@ class Runs:
         return len(self.concrete) > before
 
     def explore_all_layers(self) -> None:
-        """Points in every phase with all layers, where no formula says how many there are of each kind."""
+        """Explore every phase with all layers, if no formula gives the number of layers of each kind."""
         self.explore([p for p in self._corners(dict(self.workload.full_layers)) if p["batch_size"] > 1])
 
     def explore_sizes(self, all_layers: bool) -> None:
-        """Points of many sizes at the config's own values, to tell formulas from numbers alone."""
+        """Explore many sizes of the call at the config's own values, to fit formulas to concrete runs only."""
         if not self.workload.has_tokens:
             counted = self.workload.full_layers if all_layers else self.workload.in_order
             for setting in (counted, {}) if counted else ({},):
@@ -374,7 +375,7 @@ class Runs:
             for b in (1, 2, 3)
             if not all_layers or (b, c) != (3, 20)
         )
-        # Through three batches goes a square, whatever they show.
+        # A square passes through any three batch sizes, so a fourth one is needed.
         self.explore({**layers, "batch_size": 5, "seq_len": s, "cache_len": 0} for s in few)
         if layers:
             self.explore(
@@ -382,34 +383,37 @@ class Runs:
             )
 
     def does_nothing(self, class_path: str) -> bool:
-        """Whether no call of the class runs an operator."""
+        """True if no call of the class runs an operator."""
         runs = (*self.symbolic, *self.concrete)
         return not any(run.recording.below(call) for run in runs for call in run.calls_of(class_path))
 
     def holds_layers(self, class_path: str) -> bool:
-        """Whether the class has a stack of layers in it."""
+        """True if the class contains a stack of layers."""
         prefixes = [f"{call.path}." if call.path else "" for call in self.symbolic[0].calls_of(class_path)]
         return any(stack.startswith(prefix) for stack in self.workload.stacks for prefix in prefixes)
 
     def shown(self, class_path: str) -> list[Run]:
-        """The concrete runs that show what this class does: for one that counts layers, those of the model's own."""
+        """The concrete runs that show this class.
+
+        A class that counts layers needs runs with the model's own order of layers.
+        """
         if not self.holds_layers(class_path):
             return self.concrete
         return [r for r in self.concrete if all(r.numbers[n] >= m for n, m in self.workload.in_order.items())]
 
     def _explore_setting(self, setting: dict[str, int], pairs: bool = False) -> bool:
-        """Whether the setting can run. ``pairs``: at as few points as show each pair of a phase's properties."""
+        """Explore a setting; true if it can run. ``pairs``: few points that cover each pair of phase properties."""
         return self.explore([*self._corners(setting, pairs), *self._window_points(setting, pairs)])
 
     def _corners(self, setting: dict[str, int], pairs: bool = False) -> list[dict[str, int]]:
-        """Batches and sequences of one and of several, with and without a cache."""
+        """Points with batch and new tokens of one and of several, with and without a cache."""
         cached = (7, 0) if self.workload.has_cache else (0,)
         every = itertools.product((2, 1), (self.tokens(NEW_TOKENS), self.tokens(1)), cached)
         shapes = PAIRS if pairs and len(cached) > 1 else tuple(every)
         return [{**setting, "batch_size": b, "seq_len": s, "cache_len": c} for b, s, c in shapes]
 
     def _window_points(self, setting: dict[str, int], pairs: bool = False) -> list[dict[str, int]]:
-        """Points on both sides of every size that the source compares a number of tokens with."""
+        """Points on both sides of each size that the source compares a number of tokens with."""
         names: dict[str, None] = {}
         for _, condition in self.symbolic[0].conditions:
             if free_variables(condition) & {"seq_len", "cache_len"}:
@@ -418,12 +422,12 @@ class Runs:
         for name in names:
             w = setting.get(name, self.base[name])
             beyond = ((w + 3, 0), (w + 3, 7), (1, w + 6), (5, w + 6), (w + 3, w + 6), (1, 2 * w + 9))
-            # Of a small window, the points of every phase lie beyond it: chunks inside are looked at too.
+            # All phases lie beyond a small window, so chunks inside it are explored too.
             inside = ((2, w - 4), (2, 1)) if w < 64 else ()
             shapes = [(b, s, c) for b in (2, 1) for s, c in (*beyond, *inside)]
             if pairs and name not in setting:
                 shapes = [(2, w + 3, 7), (2, 1, w + 6), (1, w + 3, 0), (1, 5, w + 6)]
-            # At the edge itself, for the config as it is: of models with several kinds of layers, in their own order.
+            # Points at the edge, for the config as it is; mixed kinds of layers stay in the model's order.
             if not set(setting) - set(self.workload.in_order):
                 edge = (
                     (w - 1, 0),
@@ -444,7 +448,7 @@ class Runs:
         return found if self.workload.has_cache else [p for p in found if p["cache_len"] == 0]
 
     def _other_values(self) -> list[dict[str, int]]:
-        """For a module alone: every combination of flags (of more than four, each pair), every size doubled."""
+        """For a standalone module: every combination of flags (each pair if more than four), every size doubled."""
         flags = sorted(self.workload.flags)
         found = [
             dict(zip(flags, chosen, strict=True))
@@ -452,13 +456,13 @@ class Runs:
             if 0 < len(flags) <= 4 or 0 < sum(c != self.base[f] for c, f in zip(chosen, flags, strict=True)) <= 2
         ]
         alone = self.workload.required and not self.workload.has_cache
-        if alone or getattr(self.workload, "vary", False):
+        if alone or self.workload.vary:
             found += [{n: v * 2} for n, v in self.base.items() if n not in flags]
             found += [{n: v.default} for n, v in self.workload.variables.items() if v.default != self.base[n]]
         return [dict(t) for t in dict.fromkeys(tuple(sorted(f.items())) for f in found)]
 
     def follow(self, run: Run, target: str) -> None:
-        """Look at settings in which a comparison of the config's sizes comes out the other way than in this run."""
+        """Explore settings in which a comparison of config sizes has the opposite result of this run."""
         for asked, condition in run.conditions:
             names = free_variables(condition)
             counted = {*RUNTIME, *self.workload.full_layers}
@@ -467,21 +471,21 @@ class Runs:
             self._flipped.add(condition)
             settings = ({**run.numbers, **self.base, **setting} for setting in self._settings)
             if any(_comes_out(condition, numbers, not asked.holds) for numbers in settings):
-                continue  # a setting that another comparison led to shows the other side of this one too
+                continue  # a setting for another comparison shows the other side of this one too
             bounds = [int(c) for c in asked.expression.atoms(sympy.Integer)]
             flipped = False
             for name in sorted(names):
                 # Sizes that are compared with one another may be equal.
                 values = _nearby(run.numbers[name], [*bounds, *(run.numbers[n] for n in sorted(names - {name}))])
-                # Whichever size makes it come out the other way, the source asks the same there.
+                # The source makes the same comparisons there, whichever size changed the result.
                 flipped |= self._flip(name, asked, condition, run, "" if flipped else target, values)
 
     def _flip(
         self, name: str, asked: Asked, condition: Condition, run: Run, target: str, values: Sequence[int]
     ) -> bool:
-        """Explore the first value of one size under which a comparison comes out the other way; whether there is one.
+        """Explore the first value of a size that changes the result of a comparison; true if there is one.
 
-        With a ``target``, look at what is asked there as well.
+        With a ``target``, the other phases are run symbolically there too.
         """
         here = {n: v for n, v in run.numbers.items() if n not in RUNTIME and v != self.base[n]}
         for value in values:
@@ -492,7 +496,7 @@ class Runs:
             self._add_setting({name: value})
             if target and not here:
                 self._scout({**here, name: value}, target)
-            # A size that others are divided by may be 1: that dimension then broadcasts and needs no copy.
+            # A divisor may be 1: the dimension then broadcasts and needs no copy.
             divisors = {s.name for q in asked.expression.atoms(sympy.Function) for s in q.args[-1].free_symbols}
             if name in divisors and self._add_setting({name: 1}):
                 self.compared[name] = None
@@ -500,7 +504,7 @@ class Runs:
         return False
 
     def _add_setting(self, change: dict[str, int]) -> bool:
-        """Explore a change of the config by itself and together with those found before; whether it can run."""
+        """Explore a config change separately and combined with earlier ones; true if it can run."""
         ran = False
         for setting in list(self._settings):
             merged = {**setting, **change}
@@ -512,12 +516,12 @@ class Runs:
         return ran
 
     def _joins(self, setting: dict[str, int]) -> bool:
-        """Whether each of several changes has been looked at by itself."""
+        """True if each of several changes was explored separately."""
         return len(setting) > 1 and all({name: value} in self._settings for name, value in setting.items())
 
 
 def _comes_out(condition: Condition, numbers: Mapping[str, int], so: bool) -> bool:
-    """Whether a comparison comes out so. It does not where its sizes would be divided by nothing: none can be made."""
+    """True if a comparison has the result ``so``. False if it divides by 0: such sizes cannot be built."""
     try:
         return evaluate_condition(condition, numbers) == so
     except EvaluationError:
@@ -525,7 +529,7 @@ def _comes_out(condition: Condition, numbers: Mapping[str, int], so: bool) -> bo
 
 
 def _nearby(value: int, bounds: Sequence[int]) -> list[int]:
-    """Other values to try for a size: halves and multiples keep most of what a config promises; then the bounds."""
+    """Other values to try for a size: halves and multiples, which keep most config constraints, then the bounds."""
     powers = (value // 2, value * 2, value // 4, value * 4, value // 8)
     tries = (*powers, value + 1, *bounds, *(b * 2 for b in bounds), *(b + d for b in bounds for d in (1, -1)))
     return [v for v in dict.fromkeys(tries) if v > 1 and v != value]

@@ -1,7 +1,7 @@
-"""From PyTorch's size expressions (sympy) to formulas, with the divisibility that the model relies on.
+"""Converts PyTorch's size expressions (sympy) to formulas, with the divisibility that the model relies on.
 
-A model writes ``hidden_size // num_heads`` and means an exact division. Where the sizes at hand divide, the quotient
-is written as the exact one and the divisibility becomes an assumption of every formula that it went into.
+A model writes ``hidden_size // num_heads`` and means an exact division. If the sizes of the run divide, the formula has
+the exact quotient. The divisibility then becomes an assumption of every formula that contains it.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from lmp.formula import nodes as n
 
 
 class Sizes:
-    """Converts expressions over the symbols of one run; ``values`` are the numbers they stand for there."""
+    """Converts expressions over the symbols of one run. ``values``: symbol -> number in that run."""
 
     def __init__(self, values: Mapping[sympy.Symbol, int], own: Mapping[str, int] | None = None) -> None:
-        """``own``: the config's values by name, which this run may be at others of.
+        """``own``: config values by name; this run may use other values.
 
-        A quotient that is not exact there is written rounded, so that one formula holds in both.
+        A quotient that is not exact at them is rounded in the formula, so that it holds at both.
         """
         self.values, self._own = values, own or {}
         self._cache: dict[sympy.Basic, Expr] = {}
         self._assumed: set[Condition] = set()
         self.relied: dict[Expr, set[Condition]] = {}
-        """Formula of a size -> the divisibility without which it would be another one."""
+        """Formula of a size -> divisibility conditions without which the formula would differ."""
 
     def formula(self, size: Any) -> Any:
-        """The size as a formula; a plain integer stays one."""
+        """The size as a formula; a plain integer stays an integer."""
         if not isinstance(size, sympy.Basic):
             return size
         if size.is_Integer:
@@ -45,7 +45,7 @@ class Sizes:
         return int(found.value) if isinstance(found, Num) and isinstance(found.value, int) else found
 
     def condition(self, relation: sympy.Basic) -> Condition | None:
-        """A comparison as a condition of the formula language; None when it is not one of integers."""
+        """A comparison as a condition of the formula language; None if it does not compare integers."""
         kinds = {
             "Equality": n.eq, "Unequality": n.ne, "StrictLessThan": n.lt, "LessThan": n.le,
             "StrictGreaterThan": n.gt, "GreaterThan": n.ge,
@@ -57,7 +57,7 @@ class Sizes:
             left, right = (self._convert(a) for a in relation.args)
         except TypeError:
             return None
-        # Sizes are positive: heads / kv_heads > 1 is heads > kv_heads.
+        # Sizes are positive, so heads / kv_heads > 1 is heads > kv_heads.
         divisors = [a**-e for m in as_polynomial(left) for a, e in m if e < 0]
         for divisor in divisors:
             left, right = left * divisor, right * divisor
@@ -78,7 +78,7 @@ class Sizes:
         if e.is_Rational:
             return num(int(e.p)) / int(e.q)
         if e.is_Float:
-            # A share of a size, as partial_rotary_factor is: written as the fraction that it stands for.
+            # A fraction of a size, such as partial_rotary_factor, becomes an exact fraction.
             share = Fraction(float(e)).limit_denominator(1024)
             if float(share) != float(e):
                 raise TypeError(f"no exact formula for the factor {e}")
@@ -107,20 +107,20 @@ class Sizes:
         raise TypeError(f"no formula for {kind} in {e}")
 
     def _divides(self, term: Any, divisor: Any) -> bool:
-        """Whether a quotient is exact here, and at the config's own values."""
+        """True if a quotient is exact in this run and at the config's own values."""
         own = {k: self._own.get(k.name, v) for k, v in self.values.items()}
         bounds = [(at, _value(divisor, at)) for at in (self.values, own)]
         return all(bound != 0 and _value(term, at) % bound == 0 for at, bound in bounds)
 
     def _extreme(self, build: Any, arguments: Any) -> Expr:
-        """max(1, size) is a guard of PyTorch's for empty tensors: sizes here are positive."""
+        """max(1, size) is PyTorch's protection against empty tensors. It is dropped: sizes here are positive."""
         parts = [a for a in arguments if not (a.is_Integer and int(a) <= 1)] if build is maximum else list(arguments)
         if build is maximum and len(parts) == 1 and parts[0].is_positive:
             return self._convert(parts[0])
         return build(*(self._convert(a) for a in arguments))
 
     def _divide(self, numerator: Any, denominator: Any) -> Expr:
-        """``numerator // denominator``; exact where the sizes at hand make it so term by term."""
+        """``numerator // denominator``, exact for each term that the sizes of the run make exact."""
         below = self._convert(denominator)
         exact: list[Expr] = []
         rest: list[Any] = []
@@ -130,7 +130,7 @@ class Sizes:
             return self._convert(numerator) // below
         total = n.add(*(self._convert(t) for t in exact)) if exact else num(0)
         quotient = simplify(total / below)
-        # heads * head_dim // heads divides whatever the sizes are; a fraction that stays needs the assumption.
+        # heads * head_dim // heads divides for any sizes; a fraction that remains needs the assumption.
         if any(not isinstance(c, int) or any(e < 0 for _, e in m) for m, c in as_polynomial(quotient).items()):
             for atom, power in {a: e for m in as_polynomial(total) for a, e in m if e < 0}.items():
                 total, below = total * atom**-power, below * atom**-power
@@ -148,14 +148,14 @@ def _value(e: Any, values: Mapping[sympy.Symbol, int]) -> int:
 
 
 def _that_may_be_0(product: Expr) -> Expr:
-    """What decides whether a product is 0: of all sizes the cache alone may be empty."""
+    """The factor that decides whether a product is 0: only the cache may be empty."""
     cache = var("cache_len")
     terms = list(as_polynomial(product))
     return cache if len(terms) == 1 and any(factor == cache and power > 0 for factor, power in terms[0]) else product
 
 
 def _balanced(left: Expr, right: Expr) -> tuple[Expr, Expr]:
-    """Both sides without subtractions: ``1 - window < 0`` is ``1 < window``."""
+    """Both sides without subtractions: ``1 - window < 0`` becomes ``1 < window``."""
     difference = as_polynomial(left - right)
     above = {m: c for m, c in difference.items() if c > 0}
     below = {m: -c for m, c in difference.items() if c < 0}

@@ -1,9 +1,9 @@
-"""Symbolic sizes that run: every size carries an expression and the number it stands for.
+"""Symbolic sizes for execution: each carries an expression and its value in the run.
 
-PyTorch's SymInts go through its operators with an expression attached. Its own ShapeEnv solves each condition that the
-code under test asks about, merges symbols with equal hints and pins some to numbers. This one answers from the
-numbers at hand and solves nothing (concolic execution), so nothing is ever merged, and a pinned size is one that the
-code turned into a plain integer itself. What was asked in the analysed source is kept as the path's conditions.
+PyTorch's SymInts carry an expression through its operators. Its own ShapeEnv solves each condition of the code, merges
+symbols with equal hints and pins some to numbers. This one evaluates conditions at the values of the run and solves
+nothing (concolic execution). So no symbols are merged, and a pinned size is one that the code itself turned into a
+plain integer. Comparisons in the analysed source are kept as the conditions of the path.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.value_ranges import ValueRanges
 
-# nn.LayerNorm and others tell a size from a sequence of sizes by asking for an Integral.
+# nn.LayerNorm and others test for an Integral to distinguish a size from a sequence of sizes.
 numbers.Integral.register(torch.SymInt)
 
 
 @dataclass(frozen=True)
 class Condition:
-    """A comparison of sizes that the analysed source decided on, and how it came out."""
+    """A comparison of sizes that the analysed source branched on, and its result."""
 
     expression: sympy.Basic
     holds: bool
@@ -42,9 +42,9 @@ class Condition:
 
 
 class SizeNode(SymNode):
-    """A size whose arithmetic is done once: PyTorch computes the same strides and asks the same questions many times.
+    """SymNode with cached arithmetic: PyTorch computes equal strides and comparisons many times.
 
-    Nothing is ever replaced or pinned in a ConcolicShapeEnv, so equal expressions stay equal for the whole run.
+    A ConcolicShapeEnv never replaces or pins a symbol, so equal expressions stay equal for the whole run.
     """
 
     def wrap_int(self, num: int) -> SymNode:
@@ -65,7 +65,7 @@ class SizeNode(SymNode):
 
     def _constant(self, value: Any, written: Callable[[Any], Any], kind: type) -> SymNode:
         known = self.shape_env.results
-        key = (kind, repr(value))  # 0.0 and -0.0 are two
+        key = (kind, repr(value))  # 0.0 and -0.0 have different keys
         if key not in known:
             known[key] = SizeNode(written(value), self.shape_env, kind, value, constant=value, fx_node=value)
         return known[key]
@@ -122,25 +122,25 @@ for _name in (
 
 
 class ConcolicShapeEnv(ShapeEnv):
-    """A ShapeEnv that answers every question about a size from the values its symbols have in this run."""
+    """A ShapeEnv that evaluates every condition on sizes at the values of this run."""
 
     def __init__(self) -> None:
         super().__init__(specialize_zero_one=False, duck_shape=False)
         self.values: dict[sympy.Symbol, int] = {}
         self.conditions: dict[sympy.Basic, Condition] = {}
         self.pinned: dict[sympy.Basic, int] = {}
-        """Sizes that some code turned into plain numbers."""
+        """Sizes that code turned into plain numbers."""
         self.pinned_in: dict[sympy.Basic, set[str]] = {}
-        """Classes whose forward() was running then; "" for their constructors."""
+        """Size -> classes whose forward() was running then; "" for constructors."""
         self.results: dict[Any, SymNode] = {}
-        """What SizeNodes have computed."""
+        """Cached results of SizeNode operations."""
         self._noted: set[Any] | None = None
         self.source_root = ""
         self.where: Callable[[], frozenset[str]] = frozenset
-        """Classes whose forward() is running."""
+        """Returns the classes whose forward() is running."""
 
     def size(self, name: str, value: int) -> Any:
-        """A symbolic integer called ``name`` that has ``value`` in this run."""
+        """A symbolic integer called ``name`` with the value ``value`` in this run."""
         symbol = sympy.Symbol(name, integer=True, positive=True)
         self.values[symbol] = value
         return torch.SymInt(SizeNode(symbol, self, int, value))
@@ -170,14 +170,14 @@ class ConcolicShapeEnv(ShapeEnv):
         return sympy.sympify(found) if isinstance(found, (bool, int, float)) else found
 
     def turned(self, expression: Any) -> None:
-        """Put down that the classes which run now turned a size, which is pinned already, into a number."""
+        """Record that the classes running now turned an already pinned size into a number."""
         self.pinned_in.setdefault(expression, set()).update(self.where() or {""})
         if self._noted is not None:
             self._noted.add(expression)
 
     @contextlib.contextmanager
     def noting(self) -> Iterator[set[Any]]:
-        """What is turned into numbers while this is active."""
+        """Collects the sizes turned into numbers while this is active."""
         before, self._noted = self._noted, set()
         try:
             yield self._noted
@@ -191,7 +191,7 @@ class ConcolicShapeEnv(ShapeEnv):
         return bool(self._value(orig_expr))
 
     def bound_sympy(self, expr: Any, size_oblivious: bool = False) -> Any:
-        """Sizes are not negative; nothing else is promised."""
+        """Sizes are at least 0; there is no other bound."""
         return ValueRanges(sympy.Integer(0), int_oo)
 
     def replace(self, expr: Any) -> Any:
@@ -205,10 +205,10 @@ class ConcolicShapeEnv(ShapeEnv):
 
 
 def _asking_frame() -> Any:
-    """The frame of Python code that asked for a plain value, by ``if``, ``int()`` or ``range()``.
+    """The frame of Python code that requested a plain value by ``if``, ``int()`` or ``range()``; else None.
 
-    PyTorch's own kernels ask as well (is this dimension 1, is that tensor contiguous), without Python's protocol
-    methods in between: those questions are not the source's, and what they lead to shows in the operators' costs.
+    PyTorch's kernels also compare sizes (is this dimension 1, is that tensor contiguous), without Python's protocol
+    methods. Such comparisons are not the source's; their effect shows in the operators' costs.
     """
     frame: Any = sys._getframe(2)
     asked = False
@@ -222,19 +222,19 @@ _MACHINERY = ("sym_node.py", "symbolic_shapes.py", "torch/__init__.py", "trace/s
 
 
 def fake_mode(env: ConcolicShapeEnv) -> FakeTensorMode:
-    """A mode in which tensors have shapes and no data, and shapes may be symbolic."""
+    """A mode in which tensors have shapes and no data. Shapes may be symbolic."""
     mode = FakeTensorMode(shape_env=env, allow_non_fake_inputs=True, static_shapes=False)
     mode.cache_enabled = False
     return mode
 
 
 def expression(size: Any) -> Any:
-    """The sympy expression of a size; a plain integer is its own."""
+    """The sympy expression of a size; a plain integer is returned unchanged."""
     return size.node.expr if isinstance(size, torch.SymInt) else size
 
 
 class _IntegerType(type):
-    """isinstance(x, int) holds for symbolic integers too, in sources whose ``int`` this stands for."""
+    """Metaclass: isinstance(x, int) also holds for symbolic integers, in sources where it replaces ``int``."""
 
     def __instancecheck__(cls, instance: object) -> bool:
         return isinstance(instance, (int, torch.SymInt))
@@ -244,7 +244,7 @@ class _IntegerType(type):
 
 
 class SymbolicInteger(int, metaclass=_IntegerType):
-    """``int`` for symbolic runs: ``int(hidden_size / num_heads)`` stays an expression instead of becoming a number."""
+    """``int`` for symbolic runs: ``int(hidden_size / num_heads)`` stays an expression."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         if args and isinstance(args[0], torch.SymInt):
@@ -256,7 +256,7 @@ class SymbolicInteger(int, metaclass=_IntegerType):
 
 @contextlib.contextmanager
 def symbolic_int(module_names: Iterable[str]) -> Iterator[None]:
-    """While active, ``int`` means SymbolicInteger in these modules. They are left as they were."""
+    """While active, ``int`` is SymbolicInteger in these modules. They are restored afterwards."""
     modules = [m for m in (sys.modules.get(n) for n in module_names) if m is not None and "int" not in vars(m)]
     for module in modules:
         vars(module)["int"] = SymbolicInteger
@@ -269,7 +269,7 @@ def symbolic_int(module_names: Iterable[str]) -> Iterator[None]:
 
 
 class _Unneeded:
-    """The context of a function that has a gradient of its own, where no gradient is asked for."""
+    """Context object of an autograd function where no gradient is needed: each method does nothing."""
 
     def __getattr__(self, name: str) -> Any:
         return lambda *args, **kwargs: None
@@ -277,7 +277,7 @@ class _Unneeded:
 
 @contextlib.contextmanager
 def plain_functions() -> Iterator[None]:
-    """While active, functions with gradients of their own are their forward(): apply() takes no symbolic sizes."""
+    """While active, autograd functions run their forward() directly: apply() rejects symbolic sizes."""
     functions: Any = torch.autograd.Function
     original = functions.__dict__["apply"]
 
@@ -295,7 +295,7 @@ def plain_functions() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _in_configs() -> Iterator[None]:
-    """While active, transformers' configs, which check their fields' types, take a symbolic integer for an integer."""
+    """While active, the type checks of transformers' configs accept symbolic integers as integers."""
     checks = sys.modules.get("huggingface_hub.dataclasses")
     original = getattr(checks, "_validate_simple_type", None)
     if original is None:
@@ -314,7 +314,7 @@ def _in_configs() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _in_json() -> Iterator[None]:
-    """While active, a symbolic size is written in JSON by its expression: configs are written out to be logged."""
+    """While active, JSON encodes a symbolic size as its expression, because configs are logged as JSON."""
     original = json.JSONEncoder.default
 
     def default(self: json.JSONEncoder, value: Any) -> Any:
@@ -332,7 +332,7 @@ _FACTORIES = ("arange", "empty", "full", "ones", "tensor", "zeros")
 
 @contextlib.contextmanager
 def _as_dtype() -> Iterator[None]:
-    """While active, what stands for ``int`` in sources is a dtype to the functions that make tensors, as ``int`` is."""
+    """While active, tensor factories accept the replacement of ``int`` as a dtype, as they accept ``int``."""
     originals = {name: getattr(torch, name) for name in _FACTORIES}
 
     def made(make: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -341,7 +341,7 @@ def _as_dtype() -> Iterator[None]:
         return make(*args, **kwargs)
 
     for name, make in originals.items():
-        # Not a function of Python's: the interpreter counts the calling instruction otherwise, by which calls are told.
+        # functools.partial, because a Python function would shift the instruction offsets that identify calls.
         setattr(torch, name, functools.partial(made, make))
     try:
         yield
@@ -352,7 +352,7 @@ def _as_dtype() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _not_tracing() -> Iterator[None]:
-    """While active, transformers' sources take the path that they take with tensors of data, not that of a tracer."""
+    """While active, transformers' sources take the path for tensors with data, not the path for a tracer."""
     checks = sys.modules.get("transformers.utils.import_utils")
     original = getattr(checks, "is_fake_tensor", None)
     if original is None:
@@ -365,5 +365,5 @@ def _not_tracing() -> Iterator[None]:
         vars(checks)["is_fake_tensor"] = original
 
 
-# NumPy asks an object that it does not know for a method of the function's name.
+# NumPy calls a method named like its function on objects of unknown type.
 torch.SymInt.sqrt = torch.sym_sqrt

@@ -1,4 +1,4 @@
-"""All that runs showed of one class, and the formulas that explain it."""
+"""Collects what the runs show of one class, and finds the formulas that explain it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from lmp.formula import (
     to_text,
     var,
 )
-from lmp.trace.counts import in_turn, stacked, structural
+from lmp.trace.counts import in_pattern, stacked, structural
 from lmp.trace.fit import Fitter, Point, Sample, negated
 from lmp.trace.interpolate import polynomial
 from lmp.trace.observe import CACHED, Item, Key, Observation, cache_argument, input_tensors, sizes_given
@@ -43,12 +43,12 @@ from lmp.workload.calls import Call
 BYTES = {"w_bytes": 3, "a_bytes": 5}
 ZERO = num(0)
 MOST_KINDS = 4
-"""Values of an attribute that are told apart, of those that instances of a class have."""
+"""Most values of an attribute that become conditions, if the instances of a class differ in it."""
 
 
 @dataclass
 class Derived:
-    """Formulas of one class: for each kernel its quantities, and what is known of the variables in them."""
+    """Formulas of one class: per kernel its quantities, and the properties of their variables."""
 
     class_path: str
     items: list[tuple[Item, dict[str, Expr]]]
@@ -60,13 +60,13 @@ class Derived:
     parameters_count: Expr = ZERO
     compulsory: dict[str, Expr] = field(default_factory=dict)
     pinned: dict[str, int] = field(default_factory=dict)
-    """Sizes of the config, and numbers of layers, that the formulas are for."""
+    """Config sizes and numbers of layers -> values for which the formulas hold."""
     compulsory_holds: Callable[[Run, list[Observation]], bool] = field(default=lambda run, seen: True)
-    """Whether the compulsory traffic is what a run shows that it was not derived from."""
+    """Predicate: true if the compulsory traffic is right in a run that was not used to derive it."""
 
 
 class Table:
-    """All observations of one class: rows are keys, columns are points; symbolic runs give candidates for each cell."""
+    """All observations of one class: rows are keys, columns are points. Symbolic runs give candidates per cell."""
 
     def __init__(
         self,
@@ -75,12 +75,12 @@ class Table:
         observe: Callable[[Run], list[Observation]],
         variables: ClassVariables,
         all_layers: bool = False,
-        measured: bool = False,
+        specialised: bool = False,
     ) -> None:
-        """``all_layers``: count layers in the whole model alone. ``measured``: at the config's own values alone."""
+        """``all_layers``: count layers at full depth only. ``specialised``: only at the config's own values."""
         self.class_path, self.runs, self.variables = class_path, runs, variables
-        self.all_layers, self.measured = all_layers, measured
-        self._held = self._held_sizes() if measured else {}
+        self.all_layers, self.specialised = all_layers, specialised
+        self._fixed_sizes = self._config_sizes() if specialised else {}
         self.symbolic = list(runs.symbolic)
         formulas = [(r, variables.in_own_length(r, o)) for r in self.symbolic for o in observe(r)]
         shown = [r for r in runs.shown(class_path) if self._is_shown(r)]
@@ -97,17 +97,17 @@ class Table:
         self._columns: dict[tuple[tuple[Key, int], str], list[Sample]] = {}
         self._candidates: dict[tuple[tuple[Key, int], str], list[Expr]] = {}
 
-    def _held_sizes(self) -> dict[str, Expr]:
-        """Sizes of the config that stand as numbers in formulas from numbers."""
+    def _config_sizes(self) -> dict[str, Expr]:
+        """Config sizes that are numbers in formulas from concrete runs."""
         runs = self.runs
         free = {*runs.lengths, *runs.workload.full_layers, *self.variables.paths, *self.variables.switches}
         return {n: num(v) for n, v in runs.base.items() if n not in free}
 
     def _is_shown(self, run: Run) -> bool:
-        return all(run.numbers[n] == self.runs.base[n] for n in self._held)
+        return all(run.numbers[n] == self.runs.base[n] for n in self._fixed_sizes)
 
     def samples_of(self, run: Run, observations: list[Observation]) -> list[tuple[Run, Point, Observation]]:
-        """The calls of one run as samples. Layers that are alike and cost the same are one sample."""
+        """The calls of one run as samples. Alike layers with equal costs are one sample."""
         found: dict[Any, tuple[Run, Point, Observation]] = {}
         for observation in observations:
             numbers = {**self.variables.numbers(run, observation.call), **BYTES}
@@ -116,7 +116,7 @@ class Table:
         return list(found.values())
 
     def _collapsed(self, observation: Observation) -> Observation:
-        """The observation with the operators of each unrolled loop as one item."""
+        """The observation with the operators of each unrolled loop merged into one item."""
         if not self._summed:
             return observation
         items: dict[tuple[Key, int], Item] = {}
@@ -132,7 +132,7 @@ class Table:
         return dataclasses.replace(observation, items=items)
 
     def _rows(self) -> dict[tuple[Key, int], Item]:
-        """Every key that any run saw, with the item that describes it; in the order of the first run that saw it."""
+        """Key -> item that describes it, for the keys of all runs, in the order of the first run."""
         found: dict[tuple[Key, int], Item] = {}
         for observation in (*(o for _, o in self.formulas), *(o for _, _, o in self.samples)):
             previous: tuple[Key, int] | None = None
@@ -143,8 +143,8 @@ class Table:
         return found
 
     def _conditions(self) -> list[Condition]:
-        """What formulas may be split by: flags, phases, single tokens, windows, and comparisons the source makes."""
-        # In one order whatever the process: the same class must give the same formulas.
+        """Conditions for splits: flags, phases, single tokens, windows, and comparisons in the source."""
+        # The order is deterministic: the same class must give the same formulas in every process.
         flags = (*self.variables.switches, *sorted(self.runs.workload.flags))
         found: list[Condition] = [gt(var(n), 0) for n in flags]
         found += self._kinds()
@@ -154,20 +154,20 @@ class Table:
             found += [ge(var("cache_len"), var(name)), ge(var("seq_len"), var(name))]
             found += [ge(var("seq_len") + var("cache_len"), var(name))]
         found += [*asked, *(gt(var(name), 1) for name in self._sometimes_one())]
-        # The batch decides on little: it comes last, so that nothing else is explained by it.
+        # The batch decides little: it comes last, so that it explains nothing that another condition explains.
         found += [gt(var(name), 1) for name in self.runs.lengths]
-        # Tokens that fill their last chunk need no padding; one chunk needs no loop.
+        # Tokens that fill their last chunk need no padding; a single chunk needs no loop.
         steps = sorted({s for run in self.symbolic for s in run.steps})
         found += [c for step in steps for c in (gt(var("seq_len"), step), eq(var("seq_len") % step, 0))]
         return [*found, gt(var("batch_size"), 1), gt(var("batch_size") * var("seq_len"), 1)]
 
     def _kinds(self) -> list[Condition]:
-        """Values of an attribute that instances of the class have, where it is a number and no size of the config."""
+        """Conditions on attributes with few values among the instances, each a number and no config size."""
         met = {n: sorted({p.values[n] for _, p, _ in self.samples}) for n in self.variables.kinds}
         return [eq(var(n), v) for n, values in met.items() if len(values) <= MOST_KINDS for v in values]
 
     def _sometimes_one(self) -> list[str]:
-        """Sizes of the config that are 1 in some runs: such a dimension broadcasts and needs no copy."""
+        """Config sizes that are 1 in some runs: such a dimension broadcasts and needs no copy."""
         seen: dict[str, set[bool]] = {}
         for _, point, _ in self.samples:
             for name in self.runs.base.keys() - set(self.runs.lengths):
@@ -184,7 +184,7 @@ class Table:
         return sorted({n for names in conditions if names & {"seq_len", "cache_len"} for n in names} - set(RUNTIME))
 
     def candidates(self, key: tuple[Key, int], name: str) -> list[Expr]:
-        """Formulas that may say what a quantity of a kernel comes to."""
+        """Candidate formulas for one quantity of a kernel."""
         if (key, name) not in self._candidates:
             self._candidates[key, name] = self._find_candidates(key, name)
         return self._candidates[key, name]
@@ -196,46 +196,47 @@ class Table:
             if item is not None:
                 value = item.count if name == "count" else item.fields.get(name, 0)
                 found[simplify(value) if isinstance(value, Expr) else num(value)] = None
-        if self.measured:
-            found = dict.fromkeys(simplify(substitute(formula, self._held)) for formula in found)
-            # How many layers there are is a variable all the same, which a called class may want to be told.
+        if self.specialised:
+            found = dict.fromkeys(simplify(substitute(formula, self._fixed_sizes)) for formula in found)
+            # The number of layers stays a variable, because a called class may need it bound.
             found.update(dict.fromkeys(var(n) for n in self.runs.workload.full_layers if name == n))
             column = self._column(key, name)
             if self.fitter.fit(column, list(found)) is None:
                 found.update(dict.fromkeys(self._interpolated(column)))
-        # A window keeps the last window - 1 tokens: what holds with few cached tokens may hold with min() of both.
+        # A window keeps the last window - 1 tokens: beyond it, a formula may hold with the minimum of both.
         for window in self._windows:
             kept = minimum(var("cache_len"), var(window) - 1)
             for formula in list(found):
                 if "cache_len" in free_variables(formula):
                     found[simplify(substitute(formula, {"cache_len": kept}))] = None
         if name == "count":
-            # The first round of a loop may be unlike the others.
+            # The first round of a loop may differ from the others.
             found.update(dict.fromkeys(simplify(e - k) for run in self.symbolic for e in run.loops for k in (0, 1)))
             column = self._column(key, name)
             counts = {s.value for s in column}
             if self.all_layers:
                 found.update(dict.fromkeys(num(count) for count in sorted(counts)))
             if len(counts) > 1 and max(counts) > 1:
-                # What no run changed may be equal by chance: one group of experts is not one layer without them.
+                # A value that no run changed may be equal by chance: one group of experts is not one layer without
+                # them.
                 numbers, points = self.symbolic[0].numbers, {s.point for s in column}
                 runs = [run for run, point, _ in self.samples if point in points]
                 changed = {n: v for n, v in numbers.items() if any(run.numbers[n] != v for run in runs)}
                 for layers in self.runs.workload.full_layers:
                     found.update(dict.fromkeys(structural(layers, numbers[layers], changed, max(counts))))
                     found.update(dict.fromkeys(stacked(layers, column)))
-                if getattr(self.runs.workload, "vary", False):  # one's own layers, and loops over the tokens
+                if self.runs.workload.vary:  # a user's own stack of layers, and loops over the tokens
                     found.update(dict.fromkeys(var(n) for n in self.runs.base))
                     found.update(dict.fromkeys(simplify(var(n) - k) for n in RUNTIME for k in (0, 1)))
-            for layers, turn in self.runs.workload.turns.items() if max(counts, default=0) > 1 else ():
-                found.update(dict.fromkeys(in_turn(layers, turn)))
+            for layers, pattern in self.runs.workload.layer_patterns.items() if max(counts, default=0) > 1 else ():
+                found.update(dict.fromkeys(in_pattern(layers, pattern)))
         return list(found)
 
     def _interpolated(self, column: list[Sample]) -> list[Expr]:
-        """Polynomials through the samples of each path, told apart by the phase and by what the source compares."""
-        loops = [simplify(substitute(e, self._held)) for run in self.symbolic for e in run.loops]
+        """Polynomials through the samples of each path. Paths differ in phase and in comparisons of the source."""
+        loops = [simplify(substitute(e, self._fixed_sizes)) for run in self.symbolic for e in run.loops]
         loops = [e for e in dict.fromkeys(loops) if free_variables(e) <= set(RUNTIME)]
-        kept = [minimum(var("cache_len"), self._held[w] - 1) for w in self._windows if w in self._held]
+        kept = [minimum(var("cache_len"), self._fixed_sizes[w] - 1) for w in self._windows if w in self._fixed_sizes]
         phases: list[Condition] = [gt(var("seq_len"), 1), gt(var("cache_len"), 0), gt(var("batch_size"), 1)]
         others = [c for c in self.fitter.conditions if free_variables(c) & set(RUNTIME)]
         found: dict[Expr, None] = {}
@@ -268,7 +269,7 @@ class Table:
                 value = item.count if name == "count" else item.fields.get(name, 0)
                 found.append(Sample(point, int(value)))
             elif (name == "count") == composite:
-                # What does not run costs nothing: a call is repeated 0 times, an operator has 0 of everything.
+                # A kernel that does not run costs nothing: a call has count 0, an operator has 0 in each field.
                 found.append(Sample(point, 0))
         return found
 
@@ -280,7 +281,7 @@ class Table:
         return [*names, "count"]
 
     def unexplained(self) -> Iterator[tuple[Key, str, Sample]]:
-        """What no formula explains yet: the kernel, its quantity, and the sample. Compulsory traffic comes last."""
+        """Kernel, quantity and sample for each sample without a formula. Compulsory traffic comes last."""
         for key in sorted(self.rows, key=lambda key: self.rows[key].category == "compulsory"):
             if self._does_nothing(key):
                 continue
@@ -289,17 +290,17 @@ class Table:
                     yield key[0], name, sample
 
     def _does_nothing(self, key: tuple[Key, int]) -> bool:
-        """Whether calls of a module run no operator at all, as those that drop something in training only."""
+        """True for calls of a module that runs no operator, such as dropout outside of training."""
         return key[0].composite and self.rows[key].child is not None and self.runs.does_nothing(key[0].name)
 
-    def contradiction(self) -> tuple[Run, bool] | None:
-        """A run that shows something that no formula explains yet; whether it is how often something is called."""
+    def counterexample(self) -> tuple[Run, bool] | None:
+        """A run with an unexplained sample, and true if the sample is a count; None if all are explained."""
         for _, name, sample in self.unexplained():
             return next(r for r, p, _ in self.samples if p is sample.point), name == "count"
         return None
 
     def give_up_compulsory(self) -> bool:
-        """Do without compulsory traffic where nothing else is unexplained; whether that is so."""
+        """Drop compulsory traffic if nothing else is unexplained. Returns true if it is dropped."""
         first = next(self.unexplained(), None)  # compulsory traffic comes last
         if first is not None and self.rows[first[0], 0].category == "compulsory":
             self.rows = {key: item for key, item in self.rows.items() if item.category != "compulsory"}
@@ -307,7 +308,7 @@ class Table:
         return not self.has_compulsory
 
     def refusal(self) -> TraceFailed:
-        """What is not explained, as an error."""
+        """The error for the first unexplained sample."""
         key, name, sample = next(self.unexplained())
         values = ", ".join(f"{k}={v}" for k, v in sample.point.values.items() if k in RUNTIME)
         return _about(
@@ -317,7 +318,7 @@ class Table:
         )
 
     def holds_at(self, items: list[tuple[Item, dict[str, Expr]]], run: Run, observations: list[Observation]) -> bool:
-        """Whether fitted formulas say what a run that they were not fitted to shows."""
+        """True if fitted formulas give the values of a run that they were not fitted to."""
         keys = {id(item): key for key, item in self.rows.items()}
         for _, point, observation in self.samples_of(run, observations):
             if any(k not in self.rows for k in observation.items):
@@ -334,7 +335,7 @@ class Table:
         return True
 
     def fitted(self) -> list[tuple[Item, dict[str, Expr]]]:
-        """For each key the formulas of its fields. Keys that never cost anything are left out."""
+        """Per key the formulas of its fields. Keys whose calls run no operator may be left out."""
         result = []
         for key, item in self.rows.items():
             formulas: dict[str, Expr] = {}
@@ -351,13 +352,16 @@ class Table:
                         f"{self.class_path}: {name} of {key[0].name} at {_where(key[0])} has several values that no "
                         "condition tells apart.",
                     )
-                formulas[name] = simplify(substitute(found, self._held))
+                formulas[name] = simplify(substitute(found, self._fixed_sizes))
             else:
                 result.append((item, formulas))
         return [(i, f) for i, f in result if self.has_compulsory or i.category != "compulsory"]
 
     def derived(self, degenerate: Callable[[Table, list[tuple[Item, dict[str, Expr]]]], list[Condition]]) -> Derived:
-        """Everything that is known of the class, in its own variables."""
+        """Everything known of the class, in its own variables.
+
+        Raises TraceFailed if a formula has a variable without a path.
+        """
         items = self.fitted()
         degenerated = degenerate(self, items)
         outside = [(item, dict(formulas)) for item, formulas in items if item.category == "compulsory"]
@@ -372,8 +376,8 @@ class Table:
             for name, formula in formulas.items() if item.category == "compulsory" else ():
                 if name != "count":
                     compulsory[name] = simplify(compulsory.get(name, ZERO) + formula * formulas["count"])
-        asked = list(self.questions(kernels)) if self.measured else self.assumptions(kernels)
-        # A condition may be on a size that cancelled out of the formulas: it is a variable of the class all the same.
+        asked = list(self.questions(kernels)) if self.specialised else self.assumptions(kernels)
+        # A condition may be on a size that cancelled out of the formulas: it is still a variable of the class.
         known = used | set(BYTES) | self.sizes_used(kernels)
         stated = (self._stated(condition, known) for condition in (*asked, *degenerated))
         assumptions = [condition for condition in dict.fromkeys(stated) if condition is not None]
@@ -385,7 +389,7 @@ class Table:
             return self.derived(degenerate)
         if missing:
             raise TraceFailed(
-                f"{self.class_path}: its cost depends on {', '.join(missing)}, which cannot be told from its inputs."
+                f"{self.class_path}: its cost depends on {', '.join(missing)}, which its inputs do not determine."
             )
         return Derived(
             self.class_path,
@@ -398,14 +402,14 @@ class Table:
             simplify(sum(count, start=ZERO)),
             compulsory,
             {
-                **{n: self.runs.base[n] for n in self._held},
+                **{n: self.runs.base[n] for n in self._fixed_sizes},
                 **(self.runs.workload.full_layers if self.all_layers else {}),
             },
             lambda run, seen: self.has_compulsory and self.holds_at(outside, run, seen),
         )
 
     def _give_up(self, missing: list[str], items: list[tuple[Item, dict[str, Expr]]]) -> bool:
-        """Do without compulsory traffic where it alone depends on what is missing; whether that is so."""
+        """Drop compulsory traffic if only it depends on missing variables. Returns true if it is dropped."""
         others = {n for i, fs in items if i.category != "compulsory" for f in fs.values() for n in free_variables(f)}
         if not self.has_compulsory or others & set(missing):
             return False
@@ -413,7 +417,7 @@ class Table:
         return True
 
     def _untried(self, used: set[str]) -> list[Condition]:
-        """Values that no run had: a window of one token, and fewer layers than it takes for one of each kind."""
+        """Conditions that exclude untested values: a window of one token, or too few layers for each kind."""
         runs = self.runs
         windows = [w for w in self._windows if w in used and all(p.values[w] > 1 for _, p, _ in self.samples)]
         found: list[Condition] = [gt(var(w), 1) for w in windows]
@@ -428,10 +432,10 @@ class Table:
         paths: dict[str, str],
         shapes: dict[str, list[Size]],
     ) -> tuple[list[tuple[Item, dict[str, Expr]]], dict[str, str], dict[str, list[Size]]]:
-        """A module that sees tokens flat, [batch_size * seq_len, ...], has batch_size for all of them, seq_len 1.
+        """Convert to flat tokens, [batch_size * seq_len, ...]: batch_size is all of them, and seq_len is 1.
 
-        So has one that sees them several times over, as each expert in turn. Where each sequence is several rows (one
-        for each codebook), batch_size is all of these.
+        This includes a module that sees the tokens several times, such as each expert in turn. If each sequence has
+        several rows (one per codebook), batch_size counts the rows.
         """
         used = {n for _, formulas in items for f in formulas.values() for n in free_variables(f)}
         untold = used & {"batch_size", "seq_len"} - set(paths)
@@ -463,11 +467,11 @@ class Table:
         return items, paths, {n: [flatten(s) for s in shape] for n, shape in shapes.items()}
 
     def _paths(self, shapes: dict[str, list[Size]]) -> dict[str, str]:
-        """Where the value of each variable comes from, for a module of this class wherever it is called."""
+        """Variable -> path of its value, valid for a module of this class wherever it is called."""
         found = {name: v.path for name, v in self.runs.workload.variables.items()}
         found.update(self.variables.paths)
         found.update(self.variables.switches)
-        # An encoder's input is given in the first call only: what every call has says the size of each.
+        # An encoder's input exists in the first call only, so tensors that every call has come first.
         runs = (*self.symbolic, *self.runs.concrete)
         given = [{n for n, _ in input_tensors(call)} for run in runs for call in run.calls_of(self.class_path)]
         for name, shape in sorted(shapes.items(), key=lambda kv: not all(kv[0] in names for names in given)):
@@ -475,7 +479,7 @@ class Table:
                 for runtime in RUNTIME:
                     if size == var(runtime):
                         found.setdefault(runtime, f"inputs.{name}.shape[{dim}]")
-        # What no tensor says a shape may say that is handed over by itself.
+        # A shape argument may give a size that no tensor has.
         run = self.symbolic[0]
         for path, size in sizes_given(run.primary(self.class_path)).items():
             for runtime in RUNTIME:
@@ -486,7 +490,7 @@ class Table:
         if cache is not None:
             own = ".self_attention_cache" if hasattr(cache[1], "self_attention_cache") else ""
             found["cache_len"] = f"inputs.{cache[0]}{own}.layers[0]{CACHED}"
-        # A state of a recurrence has one size however many tokens went into it.
+        # A recurrent state has one size for any number of tokens.
         found.setdefault("cache_len", "cache_len")
         return found
 
@@ -495,7 +499,7 @@ class Table:
         return self.variables.numbers(run, run.primary(self.class_path))
 
     def assumptions(self, items: list[tuple[Item, dict[str, Expr]]]) -> list[Condition]:
-        """Divisibility of the sizes that the formulas went through, and decisions of the source seen one way only."""
+        """Divisibility that the formulas rely on, and source comparisons with one result in all runs."""
         found: dict[Condition, None] = {}
         for run, observation in self.formulas:
             if run.sizes is None:
@@ -505,7 +509,7 @@ class Table:
                 relied = sorted(run.sizes.relied.get(size, ()), key=to_text)
                 pinned = {n: v for n, v in run.pinned.items() if n in self.runs.workload.required}
                 found.update(dict.fromkeys(_named(condition, pinned) for condition in relied))
-        # A conversion to float32 would not run in a float32 model, whose elements have 4 bytes.
+        # A float32 model, with 4 bytes per element, would not run a conversion to float32.
         upcasts = [i.operator for i, _ in items if i.operator is not None and i.operator.name == "_to_copy"]
         if any(
             o.inputs and o.inputs[0].unit in BYTES and o.outputs[0].unit == 4 and o.outputs[0].floating for o in upcasts
@@ -515,11 +519,11 @@ class Table:
         return list(found)
 
     def questions(self, items: list[tuple[Item, dict[str, Expr]]]) -> Iterator[Condition]:
-        """What the source asked about sizes and was answered one way only, as it was answered."""
+        """Comparisons in the source that had one result in all runs, with that result."""
         lines = {(p.file, p.line) for item, _ in items for p in item.key.chain}
         for run in self.symbolic:
             for asked, condition in run.conditions:
-                # A question about the tokens decides on a path, wherever it stands.
+                # A comparison with the tokens decides a path, wherever it stands.
                 own = self.class_path in asked.within and bool(free_variables(condition) & set(RUNTIME))
                 if own or (asked.file, asked.line) in lines:
                     met = {self.fitter.holds(condition, p) for _, p, _ in self.samples}
@@ -527,9 +531,10 @@ class Table:
                         yield condition if asked.holds else negated(condition)
 
     def _stated(self, condition: Condition, known: Set[str]) -> Condition | None:
-        """A condition in the variables that the class has; None where it says nothing of them.
+        """A condition in the variables of the class; None if it is on other variables only.
 
-        A config's value that is in no formula is a number in a question about tokens: beyond it formulas may differ.
+        In a comparison with tokens, a config value outside the formulas becomes a number: beyond it formulas may
+        differ.
         """
         names = free_variables(condition)
         others = names - known
@@ -541,21 +546,21 @@ class Table:
         return substitute(condition, {name: num(base[name]) for name in others})
 
     def sizes_used(self, items: list[tuple[Item, dict[str, Expr]]]) -> set[str]:
-        """Variables in the shapes that the class's own operators work on."""
+        """Variables in the tensor shapes of the class's own operators."""
         shapes = (s for item, _ in items for s in _sizes_of(item) if isinstance(s, Expr))
         return {n for s in shapes for n in free_variables(s)}
 
     def input_shapes(self) -> dict[str, list[Size]]:
-        """Shapes of the tensors among forward()'s arguments, tuples of tensors included."""
+        """Shapes of the tensors among forward()'s arguments, including those inside tuples."""
         run = self.symbolic[0]
         call = run.primary(self.class_path)
         if run.sizes is None:
-            return {n: [self._measured_size(n, d) for d in range(tensor.dim())] for n, tensor in input_tensors(call)}
+            return {n: [self._specialised_size(n, d) for d in range(tensor.dim())] for n, tensor in input_tensors(call)}
         rename = self.variables.renaming(run, call)
         return {n: [renamed(run.size(s), rename) for s in tensor.shape] for n, tensor in input_tensors(call)}
 
-    def _measured_size(self, name: str, dim: int) -> Size:
-        """A dimension of an input from numbers alone: what it is in the sizes of the call, or the number it had."""
+    def _specialised_size(self, name: str, dim: int) -> Size:
+        """An input dimension from concrete runs: a polynomial in the sizes of the call, else its number."""
         samples = []
         for run in self.runs.shown(self.class_path):
             if self._is_shown(run) and run.calls_of(self.class_path):
@@ -570,14 +575,14 @@ class Table:
 
 
 def _sizes_of(item: Item) -> list[Size]:
-    """Every size that an item's numbers were made from."""
+    """Every size that an item's quantities were computed from."""
     if item.operator is None:
         return list(item.fields.values())
     return [s for t in (*item.operator.inputs, *item.operator.outputs) for s in t.shape]
 
 
 def _named(condition: Condition, pinned: Mapping[str, int]) -> Condition:
-    """A divisor that PyTorch was handed as a plain number, by the name of the size that it was."""
+    """Replace a divisor that PyTorch got as a plain number by the name of its size."""
     match condition:
         case Compare("==", Mod(left, Num(divisor)), right) if divisor in pinned.values():
             name = next(n for n, v in pinned.items() if v == divisor)
@@ -586,7 +591,7 @@ def _named(condition: Condition, pinned: Mapping[str, int]) -> Condition:
 
 
 def _unrolled(symbolic: list[Observation], concrete: list[Observation]) -> set[Key]:
-    """Operators that a line runs equally often in every run, and on tensors of different shapes: a loop written out."""
+    """Operators of unrolled loops: a line runs them equally often in every run, on different shapes."""
     times: dict[Key, set[int]] = {}
     differing = {key for o in symbolic for key, index in o.items if index > 0 and not key.composite}
     for observation in (*symbolic, *concrete):

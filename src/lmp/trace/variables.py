@@ -1,4 +1,4 @@
-"""What makes one instance of a class cost other than another one: its own sizes, and switches that are on in some."""
+"""Finds the variables in which instances of a class differ: their own sizes, and switches."""
 
 from __future__ import annotations
 
@@ -19,14 +19,17 @@ from lmp.workload.calls import Call
 
 
 class ClassVariables:
-    """Which attributes of a module make one instance cost other than another one of the same class.
+    """The attributes of a module that make instances of one class differ in cost.
 
-    ``paths`` are variables that an instance may have its own value of (a shared expert's intermediate size);
-    ``switches`` are attributes that are there, or on, in some instances only (a sliding window, experts).
+    ``paths``: variables with a value per instance (a shared expert's intermediate size). ``switches``: attributes that
+    only some instances have, or have on (a sliding window, experts).
     """
 
     def __init__(self, class_path: str, base: Run, lengths: Sequence[str] = (), runs: Sequence[Run] = ()) -> None:
-        """``runs``: all in which calls of the class can be seen, ``base`` being the one that formulas come from."""
+        """``runs``: all runs with calls of the class. ``base``: the run that formulas come from.
+
+        Raises TraceFailed if ``base`` has no call of the class.
+        """
         calls = base.calls_of(class_path)
         if not calls:
             raise TraceFailed(f"{class_path} is not executed by {type(base.model).__name__}.forward()")
@@ -34,12 +37,12 @@ class ClassVariables:
         primary = first.module
         self.paths: dict[str, str] = {}
         self.kinds: list[str] = []
-        """Those of the ``paths`` that are plain numbers in a symbolic run: each value is a kind of its own."""
+        """The ``paths`` that are plain numbers in a symbolic run: each value is a separate case."""
         self.switches: dict[str, str] = {}
         self.lengths: dict[str, str] = {}
         self._own_length: str | None = None
         self._flat: str | None = None
-        """The tensor that some calls give flat, without a batch of its own."""
+        """The tensor that some calls pass flat, without a batch dimension."""
         self._find_flat(first, calls)
         self._find_lengths(base, first, calls, lengths)
         self._find_dtypes([c for run in (base, *runs) for c in run.calls_of(class_path)])
@@ -55,14 +58,19 @@ class ClassVariables:
                 own = base.size(value)
                 if len(expressions) > 1 and isinstance(own, Expr) and _is_variable(own):
                     self.paths.setdefault(str(next(iter(free_variables(own)))), f"{prefix}.{name}")
-                elif len(expressions) > 1 and base.rung != ALL_SIZES and prefix == "self" and name not in OWN_PLACE:
+                elif (
+                    len(expressions) > 1
+                    and base.specialisation != ALL_SIZES
+                    and prefix == "self"
+                    and name not in OWN_PLACE
+                ):
                     self.paths.setdefault(name, f"self.{name}")
                     self.kinds.append(name)
         self._find_switches(primary, others)
         self._find_given(calls)
 
     def _find_dtypes(self, calls: Sequence[Call]) -> None:
-        """Tensors that have elements of other sizes in some calls, as a residual in float32."""
+        """Find tensors whose bytes per element differ between calls, such as a residual in float32."""
         sizes: dict[str, set[int]] = {}
         for call in calls:
             for name, tensor in input_tensors(call):
@@ -73,9 +81,10 @@ class ClassVariables:
             self.kinds.append(f"{name}_bytes")
 
     def _find_flat(self, first: Call, calls: Sequence[Call]) -> None:
-        """A tensor that is given as ``[batch, tokens, ...]`` in some calls, and flat in others: one of two kinds.
+        """Find a tensor passed as ``[batch, tokens, ...]`` in some calls and flat in others: two kinds of calls.
 
-        Flat, all rows are ``batch_size``; as many are ``seq_len``, which no formula of such a call has.
+        In a flat call, ``batch_size`` and ``seq_len`` are both the number of rows. No formula of such a call has
+        ``seq_len``.
         """
         for name, tensor in input_tensors(first)[:1]:
             dims = {dict(input_tensors(call))[name].dim() for call in calls if name in dict(input_tensors(call))}
@@ -89,9 +98,9 @@ class ClassVariables:
         return self._flat is not None and dict(input_tensors(call))[self._flat].dim() == 2
 
     def _find_lengths(self, base: Run, first: Call, calls: Sequence[Call], known: Sequence[str]) -> None:
-        """Where the number of tokens of a call stands, when it is not the new tokens' in all calls of the class.
+        """Find the path of a call's number of tokens, if not all calls of the class have the new tokens.
 
-        A class that runs in the encoder and in the decoder has ``seq_len`` for the tokens that it is called with.
+        For a class that runs in encoder and decoder, ``seq_len`` is the number of tokens of the call.
         """
         for length in () if self._flat else ("seq_len", *known):
             self._own_length = length_of(first, base.size, var(length))
@@ -109,14 +118,14 @@ class ClassVariables:
                 self.lengths[name] = place
 
     def _length(self, run: Run, call: Call) -> Size | None:
-        """The number of tokens that this call is made with."""
+        """The number of tokens of this call."""
         if self._own_length is None:
             return None
         found = sizes_given(call).get(self._own_length)
         return None if found is None else run.size(found)
 
     def renaming(self, run: Run, call: Call) -> dict[str, Expr]:
-        """What is called ``seq_len`` in this call, where the run has another name for it."""
+        """Variable of the run -> ``seq_len``, if the run has another name for this call's tokens."""
         if self._is_flat(call):
             return {"seq_len": num(1)}
         own = self._length(run, call)
@@ -136,7 +145,7 @@ class ClassVariables:
         return dataclasses.replace(observation, items=items)
 
     def _find_given(self, calls: Sequence[Call]) -> None:
-        """Tensors that are given to forward() in some calls only."""
+        """Find tensors that only some calls pass to forward()."""
         given = [dict(forward_arguments(call)) for call in calls]
         for name in {n: None for arguments in given for n in arguments}:
             there = [isinstance(arguments.get(name), torch.Tensor) for arguments in given]
@@ -145,11 +154,11 @@ class ClassVariables:
                 self.switches.setdefault(f"has_{name}", f"inputs.{name}")
 
     def _find_switches(self, primary: torch.nn.Module, others: Sequence[torch.nn.Module]) -> None:
-        """Attributes that are true or present in some instances and false or absent in others, nearest first."""
+        """Find attributes that are on or present in some instances and off or absent in others, nearest first."""
         instances = (primary, *others)
         children = dict.fromkeys(name for instance in instances for name, _ in instance.named_children())
         for prefix in ("", *(f"{name}." for name in children)):
-            # What a child has is told by those that have the child: whether there is one is a switch of its own.
+            # Only instances that have the child are compared: whether it exists is a separate switch.
             holders = {i: attribute(i, prefix[:-1]) if prefix else i for i in instances}
             having = [i for i in instances if holders[i] is not None]
             names = dict.fromkeys(n for i in having for n in (*vars(holders[i]), *getattr(holders[i], "_modules", {})))
@@ -170,7 +179,7 @@ class ClassVariables:
                     self.switches.setdefault(f"has_{name}", f"self.{prefix}{name}")
                 elif not missing:
                     self.switches.setdefault(name, f"self.{prefix}{name}")
-        # What the first instance lacks says best what is special about the others.
+        # Attributes that the first instance lacks come first: they describe the others best.
         first = {n: attribute(primary, p.removeprefix("self.")) for n, p in self.switches.items()}
         self.switches = dict(sorted(self.switches.items(), key=lambda kv: bool(first[kv[0]])))
 
@@ -206,12 +215,12 @@ def _is_variable(formula: Expr) -> bool:
 
 
 def renamed(size: Any, rename: dict[str, Expr]) -> Any:
-    """A size with some of its variables under other names."""
+    """A size with some of its variables renamed."""
     return simplify(substitute(size, rename)) if rename and isinstance(size, Expr) else size
 
 
 class _Missing:
-    """Stands for an attribute that is not there."""
+    """Marks a missing attribute."""
 
 
 def _attribute_or_missing(instance: Any, path: str) -> Any:
@@ -227,7 +236,7 @@ def _plain(value: Any, size: Callable[[Any], Size]) -> Any:
 
 
 def _number(value: Any) -> int:
-    """A switch as a number: what is not there is 0, what is there 1, a size itself."""
+    """A switch as a number: 0 if absent, 1 if present, a size as it is."""
     if value is None:
         return 0
     if isinstance(value, torch.nn.Module):

@@ -1,4 +1,4 @@
-"""What a kernel is called, and the sentence that explains where its numbers come from."""
+"""Names kernels, and writes the sentence that explains the source of their numbers."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ NAMES = {
 
 
 def operation(operator: Operator, causal: bool) -> str:
-    """A short name of an operator for people."""
+    """A short readable name of an operator."""
     name = NAMES.get(operator.name, operator.name.strip("_").replace("_", " "))
     if operator.name == "_to_copy" and operator.arguments.get("dtype") is not None:
         name = f"conversion to {str(operator.arguments['dtype']).removeprefix('torch.')}"
@@ -89,7 +89,7 @@ def operation(operator: Operator, causal: bool) -> str:
 
 
 def explanation(operator: Operator) -> str:
-    """The ATen operator, the shapes it was derived from, and the definition that its scalar FLOPs count."""
+    """The ATen operator, the shapes it was derived from, and the definition of its scalar FLOPs."""
     inputs = ", ".join(shape_text(t) for t in operator.inputs) or "nothing"
     outputs = ", ".join(shape_text(t) for t in operator.outputs) or "nothing"
     prefix = "" if operator.name == "scaled_dot_product_attention" else "aten."
@@ -101,7 +101,7 @@ def explanation(operator: Operator) -> str:
 
 
 def shape_text(tensor: Tensor) -> str:
-    """A shape as a person writes it, without the braces of formulas."""
+    """A shape in readable form, without the braces of formulas."""
     return f"[{', '.join(size_text(s) for s in tensor.shape)}]"
 
 

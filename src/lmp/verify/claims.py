@@ -1,11 +1,11 @@
-"""What an analysis claims at one point: its kernels' formulas with numbers put in, references followed."""
+"""Claims of an analysis at one point: its kernels' formulas evaluated, with references followed."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from lmp.errors import InvalidAnalysis, LmpError
@@ -21,26 +21,63 @@ from lmp.formula import (
     parse,
     references,
 )
-from lmp.records import MATMUL_CATEGORIES, UNIVERSAL, Kernel, ModuleAnalysis
+from lmp.records import MATMUL_CATEGORIES, UNIVERSAL, Finding, FindingKind, Kernel, ModuleAnalysis, Verification
 
-# How a finding names what it is about, where that is no quantity of a line.
-UNCOVERED = "line without a kernel"
-LISTED_FREE = "line listed as free"
-LISTED_NOT_TAKEN = "line listed as not taken"
-UNCOUNTED = "uncounted operator"
-OTHER_CLASS = "class"
-OPEN = "open references"
-OTHER_PATH = "path"
-LEFT_OUT = "phase left out"
-PARAMETERS_COUNT = "parameters_count"
-WHOLE_RUN = "matmul_flops of the whole run"
+
+@dataclass(frozen=True)
+class About:
+    """Subject of a finding: its kind, which code branches on, and its name, which readers see."""
+
+    kind: FindingKind
+    name: str
+    operator: str | None = field(default=None, compare=False)
+    """Name of an operator without a rule. Several of them at one line give one finding."""
+
+
+UNCOVERED = About(FindingKind.uncovered, "line without a kernel")
+LISTED_FREE = About(FindingKind.listed_free, "line listed as free")
+LISTED_NOT_TAKEN = About(FindingKind.listed_not_taken, "line listed as not taken")
+UNCOUNTED = About(FindingKind.uncounted, "uncounted operator")
+OTHER_CLASS = About(FindingKind.other_class, "class")
+OTHER_PATH = About(FindingKind.other_path, "path")
+LEFT_OUT = About(FindingKind.left_out, "phase left out")
+ASSUMPTION = About(FindingKind.assumption, "assumption")
+PARAMETERS_COUNT = About(FindingKind.parameters_count, "parameters_count")
+WHOLE_RUN = About(FindingKind.whole_run, "matmul_flops of the whole run")
+
+NOT_CORRECTABLE = (FindingKind.uncounted, FindingKind.whole_run)
+"""Kinds of findings that no change of an analysis can correct."""
 
 Lookup = Callable[[str], ModuleAnalysis]
 
 
+def separate_not_correctable(verification: Verification) -> tuple[list[Finding], Verification]:
+    """The findings that the author must correct, and the verification without the others.
+
+    The others are operators without a rule, and differences between lmp's counter and torch's. If there are only such
+    findings, the verification is ``unverified``, with the reason.
+    """
+    own = [f for f in verification.findings if f.kind not in NOT_CORRECTABLE]
+    others = [f for f in verification.findings if f.kind in NOT_CORRECTABLE]
+    if own or not others:
+        return own, verification
+    reason = "lmp and torch.utils.flop_counter do not count the same on this model"
+    if others[0].kind is FindingKind.uncounted:
+        operators = ", ".join(uncounted_operators(verification))
+        reason = f"operators without a rule: {operators}; their FLOPs are not in the formulas"
+    reasons = [verification.reason] if verification.reason and verification.status == "unverified" else []
+    update = {"status": "unverified", "reason": "; ".join([*reasons, reason]), "findings": []}
+    return [], verification.model_copy(update=update)
+
+
+def uncounted_operators(verification: Verification) -> list[str]:
+    """Names of executed operators without a rule."""
+    return sorted({f.operator for f in verification.findings if f.operator is not None})
+
+
 @dataclass(frozen=True)
 class Amounts:
-    """The four quantities as exact integers, bytes at one pair of element sizes."""
+    """The four quantities as exact integers; bytes are for one pair of element sizes."""
 
     flops: int = 0
     matmul_flops: int = 0
@@ -48,17 +85,17 @@ class Amounts:
     write: int = 0
 
     def __add__(self, other: Amounts) -> Amounts:
-        return Amounts(*(getattr(self, field.name) + getattr(other, field.name) for field in fields(self)))
+        return Amounts(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(self)))
 
     def __bool__(self) -> bool:
         return self != Amounts()
 
 
-QUANTITIES = tuple(field.name for field in fields(Amounts))
+QUANTITIES = tuple(each.name for each in fields(Amounts))
 
 
 class Claims:
-    """Evaluates analyses by name. A referenced class sees only what its reference binds, and the element sizes."""
+    """Evaluates analyses by name. A referenced class sees only its bound values and the element sizes."""
 
     def __init__(self, lookup: Lookup) -> None:
         self._lookup = functools.lru_cache(maxsize=None)(lookup)
@@ -67,7 +104,7 @@ class Claims:
         self._programs: dict[Any, Program] = {}
         self._totals: dict[tuple[str, str, tuple[tuple[str, int], ...]], int] = {}
         self._binding: tuple[Mapping[str, int], dict[Ref, tuple[ModuleAnalysis, dict[str, int]]]] = ({}, {})
-        """What references are bound to in a kernel, whose quantities are all asked for at the same values."""
+        """Current values, and the references bound at them: all quantities of a kernel use the same values."""
         self._open: list[str] = []
         self._unmet: dict[tuple[str, tuple[tuple[str, int], ...]], str | None] = {}
         self._unsettled: dict[str, bool] = {}
@@ -77,8 +114,10 @@ class Claims:
         return Amounts(*(self.quantity(kernel, quantity, values) for quantity in QUANTITIES))
 
     def unsettled(self, analysis: ModuleAnalysis) -> dict[str, int]:
-        """References that have no numbers yet, with the first line of each: those that name an attribute, and those to
-        classes with such references somewhere below."""
+        """Reference -> first line of a kernel with it, for references without numbers so far.
+
+        They name an attribute, or a class with such references at any depth.
+        """
         found: dict[str, int] = {}
         for kernel in analysis.kernels:
             for text in (kernel.flops, kernel.memory_access.read, kernel.memory_access.write):
@@ -92,14 +131,14 @@ class Claims:
         if target not in self._unsettled:
             self._unsettled[target] = is_open(target)
             if not is_open(target):
-                with suppress(LmpError):  # what cannot be found is a finding where it is evaluated
+                with suppress(LmpError):  # a reference without an analysis is a finding where it is evaluated
                     self._unsettled[target] = bool(self.unsettled(self._lookup(target)))
         return self._unsettled[target]
 
     def unmet(self, analysis: ModuleAnalysis, values: Mapping[str, int]) -> str | None:
-        """An assumption that does not hold of a class that runs in a call with these values, directly or further in.
+        """Text on the first assumption that fails for a class executed below a call with these values, at any depth.
 
-        None too where a reference cannot be followed: that is a finding, whatever else holds.
+        None if all hold, and None if a reference cannot be followed: that is a finding in any case.
         """
         try:
             return self._unmet_in(analysis, values)
@@ -111,7 +150,7 @@ class Claims:
         if key in self._unmet:
             return self._unmet[key]
         found: str | None = None
-        self._unmet[key] = None  # references in a circle are a finding where they are evaluated
+        self._unmet[key] = None  # circular references are a finding where they are evaluated
         for kernel in analysis.kernels:
             if not self._refers(kernel.flops) or self._repeat(kernel, values) == 0:
                 continue
@@ -127,8 +166,10 @@ class Claims:
         return found
 
     def classes(self, kernel: Kernel) -> set[str]:
-        """The classes that a kernel refers to, under the paths that they are defined at; those that can be followed, as
-        others are findings of their own."""
+        """Paths of the classes that a kernel refers to, each as defined in its source.
+
+        References that cannot be followed are left out: they are findings of their own.
+        """
         found = set()
         for text in (kernel.flops, kernel.memory_access.read, kernel.memory_access.write):
             with suppress(LmpError):
@@ -143,20 +184,20 @@ class Claims:
             return repeat * self._value(kernel.flops, "flops", values)
         if not self._refers(kernel.flops):
             return repeat * self._value(kernel.flops, "flops", values) if kernel.category in MATMUL_CATEGORIES else 0
-        # Of a formula around references, only what the references contribute can be matmuls.
+        # In a formula around references, only the references can contribute matmul FLOPs.
         return repeat * (self._value(kernel.flops, "matmul_flops", values) - self._value(kernel.flops, None, values))
 
     def _repeat(self, kernel: Kernel, values: Mapping[str, int]) -> int:
         return kernel.repeat if isinstance(kernel.repeat, int) else self._value(kernel.repeat, "flops", values)
 
     def _value(self, formula: str, quantity: str | None, values: Mapping[str, int]) -> int:
-        """The formula with every reference replaced by that quantity of the class it names, or by 0."""
+        """The formula with each reference replaced by that quantity of its class, or by 0 if ``quantity`` is None."""
 
         def replace(ref: Ref) -> Expr:
             return Num(self._reference(ref, quantity, values) if quantity is not None else 0)
 
         parsed = self._parse(formula)
-        if isinstance(parsed, Ref):  # as it is of most kernels that call a module
+        if isinstance(parsed, Ref):  # most kernels that call a module are a single reference
             return self._reference(parsed, quantity, values) if quantity is not None else 0
         if self._refers(formula):
             return evaluate(map_references(parsed, replace), values)
@@ -164,19 +205,19 @@ class Claims:
         return found
 
     def _compiled(self, key: Any, formulas: Sequence[Expr]) -> Program:
-        """The same formulas are evaluated for each call at each point: compiled once."""
+        """Compiled program, cached: the same formulas are evaluated for each call at each point."""
         if key not in self._programs:
             self._programs[key] = Program(formulas)
         return self._programs[key]
 
     def _reference(self, ref: Ref, quantity: str, values: Mapping[str, int]) -> int:
         if self._is_unsettled(ref.target):
-            return 0  # the judge leaves out what runs there, and says so
+            return 0  # the judge leaves out operators that run there, and reports it
         analysis, inner = self._bound(ref, values)
         return self._total(analysis, quantity, inner)
 
     def _bound(self, ref: Ref, values: Mapping[str, int]) -> tuple[ModuleAnalysis, dict[str, int]]:
-        """The class that is referred to, and the values that it is given."""
+        """The referenced analysis, and the values bound to its variables."""
         if self._binding[0] is not values:
             self._binding = (values, {})
         known = self._binding[1]
@@ -211,7 +252,7 @@ class Claims:
         return self._totals[key]
 
     def _refers(self, formula: str) -> bool:
-        """Whether there is a reference in a formula."""
+        """True if a formula contains a reference."""
         if formula not in self._referring:
             self._referring[formula] = bool(references(self._parse(formula)))
         return self._referring[formula]

@@ -1,4 +1,4 @@
-"""What was counted in one call of a module: by line, and in words."""
+"""Counts of one call of a module: by line, and as text."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from lmp.verify.claims import QUANTITIES, Amounts
+from lmp.verify.claims import QUANTITIES, About, Amounts
 from lmp.verify.counter import OperatorCount
 from lmp.workload.calls import Call
 
 SIZES = ((2, 2), (3, 5))
-"""Pairs of w_bytes and a_bytes: the second tells a weight from an activation. A third is drawn for each analysis."""
+"""Pairs of w_bytes and a_bytes: the second separates weights from activations. A third is drawn per analysis."""
 
 SHOWN = 8
-"""Kinds of operators that are described of one line."""
+"""Largest number of operator kinds described per line."""
 
 Line = tuple[str, int]
-"""A file relative to its tree, and a line of it."""
+"""Path of a file relative to its tree, and a line number in it."""
 
 Sizes = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True)
 class Costs:
-    """What was counted, at each pair of sizes."""
+    """Counted quantities at each pair of element sizes."""
 
     at: tuple[Amounts, ...]
 
@@ -48,15 +48,15 @@ class Costs:
 
 @dataclass
 class Counted:
-    """One call's operators: by line, and those without a home."""
+    """Operators of one call: by line, and those not covered by a kernel."""
 
     nothing: Costs
     lines: dict[Line, Costs] = field(default_factory=dict)
-    uncovered: list[tuple[Line | None, str, str]] = field(default_factory=list)
+    uncovered: list[tuple[Line | None, About, str]] = field(default_factory=list)
     operators: dict[Line | None, list[OperatorCount]] = field(default_factory=lambda: defaultdict(list))
 
     def summary(self) -> Any:
-        """Equal for calls that cost the same on every line."""
+        """Value that is equal for calls with the same cost on every line."""
         return frozenset(self.lines.items()), tuple(self.uncovered)
 
     def described(self, line: Line | None, call: Call) -> Callable[[], list[str]]:
@@ -67,8 +67,10 @@ class Counted:
 
 
 def describe(counts: Sequence[OperatorCount], call: Call) -> list[str]:
-    """What ran at a line of a call, in the order in which it ran: its own operators with their shapes, alike ones
-    once, and of each module that it calls the sum."""
+    """Description of the operators at a line of a call, in execution order.
+
+    Own operators have their shapes, and equal ones are one entry. Each called module is one entry with its sum.
+    """
     found: dict[str, list[OperatorCount]] = {}
     for count in counts:
         child = child_of(count, call)
@@ -84,7 +86,7 @@ def describe(counts: Sequence[OperatorCount], call: Call) -> list[str]:
 
 
 def child_of(count: OperatorCount, call: Call) -> Call | None:
-    """The module that a call calls itself, and in which the operator ran; None where it ran in the call's own."""
+    """The module called directly by ``call`` in which the operator ran; None if the call ran it itself."""
     return next((segment.call for segment in count.segments if segment.call.parent is call), None)
 
 

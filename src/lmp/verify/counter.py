@@ -1,6 +1,6 @@
-"""Counting an executed module: every operator as ATen dispatches it, attention whole, each with the lines it is of.
+"""Counts an executed module: each ATen operator, with attention as one operator, and the lines of each.
 
-Used as the observer of a workload, which enters it around the measured call only::
+A workload takes it as the observer and enters it around the measured call only::
 
     counter = Counter(module, dtype=torch.bfloat16)
     workload.run(module, values, counter)
@@ -33,16 +33,17 @@ from lmp.verify.operators import (
     tensors_of,
 )
 from lmp.workload.calls import Call, CallTracker, Segment
+from lmp.workload.failures import hand_on
 
 Run = Callable[[AbstractContextManager[Any]], None]
-"""Executes the module once, with the given context manager around the part that is measured."""
+"""Executes the module once, with the given context manager around the measured part."""
 
 ATTENTION = "scaled_dot_product_attention"
 
 
 @dataclass(frozen=True)
 class OperatorCount:
-    """One executed operator: whose it is, and what it costs. ``known`` is False when it has no FLOP rule."""
+    """One executed operator: its place in the calls, and its cost. ``known``: false if it has no FLOP rule."""
 
     operator: str
     segments: tuple[Segment, ...]
@@ -52,11 +53,11 @@ class OperatorCount:
     write: Traffic = NOTHING
     known: bool = True
     shapes: tuple[tuple[int, ...], ...] = ()
-    """Of the tensors that went in."""
+    """Shapes of the input tensors."""
 
 
 class Counter:
-    """Context manager that counts each operator executed under it. Reusable: each entry starts from nothing."""
+    """Context manager that counts each operator executed under it. Reusable: each entry starts at 0."""
 
     def __init__(self, module: torch.nn.Module, dtype: torch.dtype = torch.bfloat16) -> None:
         self.module, self.dtype = module, dtype
@@ -85,12 +86,12 @@ class Counter:
 
     @property
     def stack(self) -> list[Call]:
-        """The calls that are running right now, the innermost last."""
+        """The calls that are running now, innermost last."""
         return self._tracker.stack
 
     @property
     def uncounted(self) -> list[str]:
-        """Names of the operators that did floating-point work and have no rule for it."""
+        """Names of the operators that did floating-point work without a rule."""
         return sorted({count.operator for count in self.counts if not count.known})
 
     @property
@@ -110,7 +111,7 @@ class Counter:
         return sum((count.write for count in self.counts), NOTHING)
 
     def require_rules(self) -> None:
-        """Raise UncountedOperator when an operator ran that has no rule."""
+        """Raise UncountedOperator if an executed operator has no rule."""
         if self.uncounted:
             raise UncountedOperator(
                 f"no FLOP rule for {', '.join(self.uncounted)}, executed by {type(self.module).__name__}.\n"
@@ -132,7 +133,7 @@ class Counter:
         )
 
     def _operate(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        result = func(*args, **kwargs)
+        result = hand_on(func, *args, **kwargs)
         if not self._paused:
             cost = cost_of(func, args, kwargs, result, self._units)
             if cost != FREE:
@@ -141,10 +142,10 @@ class Counter:
 
     def _attend(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self._paused:
-            return function(*args, **kwargs)
+            return hand_on(function, *args, **kwargs)
         self._paused = True
         try:
-            output = function(*args, **kwargs)
+            output = hand_on(function, *args, **kwargs)
         finally:
             self._paused = False
         query, key, value, mask = attention_arguments(*args, **kwargs)
@@ -160,7 +161,7 @@ def attention_arguments(
 
 
 class Operators(TorchDispatchMode):
-    """Hands every operator below CompositeImplicit decomposition to ``operate``."""
+    """Dispatch mode that passes each operator below CompositeImplicit decomposition to ``operate``."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -171,7 +172,7 @@ class Operators(TorchDispatchMode):
         self._operate = operate
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        # Where gradients are off for good (inference mode) composite operators arrive undecomposed.
+        # In inference mode, composite operators arrive undecomposed.
         if torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"):
             with self:
                 result = func.decompose(*args, **(kwargs or {}))
@@ -188,15 +189,15 @@ class _AttentionMode(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is self._function:
             return self._attend(func, tuple(args), kwargs or {})
-        return func(*args, **(kwargs or {}))
+        return hand_on(func, *args, **(kwargs or {}))
 
 
 @contextlib.contextmanager
 def whole_attention(attend: Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]) -> Any:
-    """While active, scaled_dot_product_attention goes through ``attend``, whoever calls it and however.
+    """While active, every call of scaled_dot_product_attention goes through ``attend``.
 
-    A torch function mode is switched off inside the Python functions that it handles, so attention called by
-    ``multi_head_attention_forward`` would slip through it; that caller finds the name in ``torch.nn.functional``.
+    A torch function mode is disabled inside the Python functions that it handles. It would miss attention called by
+    ``multi_head_attention_forward``, so the name in ``torch.nn.functional`` is replaced too.
     """
     function = torch.nn.functional.scaled_dot_product_attention
 
@@ -212,27 +213,27 @@ def whole_attention(attend: Callable[[Any, tuple[Any, ...], dict[str, Any]], Any
 
 
 def count(run: Run, module: torch.nn.Module, dtype: torch.dtype = torch.bfloat16) -> list[OperatorCount]:
-    """Execute once and return what each operator costs, in the order of execution."""
+    """Execute once and return the cost of each operator in execution order."""
     counter = Counter(module, dtype)
     run(counter)
     return counter.counts
 
 
 def flop_counter_total(run: Run) -> int:
-    """What torch's own FlopCounterMode counts in the same run."""
+    """FLOPs that torch's own FlopCounterMode counts in the same run."""
     mode = flop_counter()
     run(mode)
     return int(mode.get_total_flops())
 
 
 def flop_counter() -> FlopCounterMode:
-    """torch's own counter, given the one rule that it lacks."""
+    """torch's own counter, with the one rule that it lacks."""
     return FlopCounterMode(display=False, custom_mapping=grouped_mm_mapping())
 
 
 @contextlib.contextmanager
 def together(*managers: AbstractContextManager[Any]) -> Iterator[None]:
-    """All of them around one run. Of modes the last one sees an operator first, and hands it on to the one before."""
+    """All managers around one run. The last mode sees an operator first and passes it to the one before."""
     with ExitStack() as stack:
         for manager in managers:
             stack.enter_context(manager)

@@ -1,22 +1,22 @@
-"""Holding an analysis against execution, line by line, at points of any sizes. Exact integers: equal or not."""
+"""Compares an analysis with execution, line by line, at points of any sizes. Integers must be equal exactly."""
 
 from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 from lmp.errors import LmpError, NotFound
 from lmp.formula import evaluate, evaluate_condition, is_open, parse
-from lmp.records import UNIVERSAL, Finding, Kernel, ModuleAnalysis, Verification
+from lmp.records import UNIVERSAL, Finding, FindingKind, Kernel, ModuleAnalysis, Verification
 from lmp.verify.claims import (
+    ASSUMPTION,
     LEFT_OUT,
     LISTED_FREE,
     LISTED_NOT_TAKEN,
-    OPEN,
     OTHER_CLASS,
     OTHER_PATH,
     PARAMETERS_COUNT,
@@ -24,30 +24,30 @@ from lmp.verify.claims import (
     UNCOUNTED,
     UNCOVERED,
     WHOLE_RUN,
+    About,
     Amounts,
     Claims,
     Lookup,
 )
 from lmp.verify.counted import SIZES, Costs, Counted, Line, child_of, described
 from lmp.verify.counter import Counter, OperatorCount, flop_counter, together
+from lmp.verify.points import PHASES, phase_of
 from lmp.verify.resolve import contradicted, resolve_all
 from lmp.workload.base import RUNTIME, Workload
 from lmp.workload.calls import Call, Place, by_caller
+from lmp.workload.dispatch_hook import DispatchHook
 from lmp.workload.results import Results
-from lmp.workload.running import Running
-
-PHASES = ("prefill", "decode", "chunked prefill", "first token")
 
 KEPT = 20
-"""Findings that are kept, the first of each line."""
+"""Largest number of findings that are kept: the first of each line and quantity."""
 
 StatementOf = Callable[[str, int], int]
-"""A file relative to its tree and a line of it -> the first line of the statement that the line belongs to."""
+"""Path of a file in its tree, and a line -> first line of the statement with that line."""
 
 
 @dataclass(frozen=True)
 class Point:
-    """One executed run: what it was run with, and everything that was counted in it."""
+    """One executed run: its values and all counts."""
 
     label: str
     values: Mapping[str, int]
@@ -55,13 +55,13 @@ class Point:
     calls: Sequence[Call]
     config: Any = None
     flop_counter: int | None = None
-    """What torch's own counter says of the same run; None if it was not asked."""
-    made_up: bool = False
-    """Whether the config's values are lmp's own inventions: a layer that it has only there need not be judged."""
+    """Total of torch's own counter in the same run; None if it did not count."""
+    synthetic: bool = False
+    """True if the config values are synthetic: a layer that exists only there need not be judged."""
 
     @cached_property
     def by_call(self) -> dict[int, list[tuple[tuple[Place, ...], OperatorCount]]]:
-        """Index of a call -> the operators below it, each with its places in that call."""
+        """Index of a call -> operators below it, each with its chain of lines in that call."""
         found: dict[int, list[tuple[tuple[Place, ...], OperatorCount]]] = defaultdict(list)
         for count in self.counts:
             for segment in count.segments:
@@ -74,9 +74,7 @@ class Point:
 
     @property
     def phase(self) -> str:
-        cached = self.values.get("cache_len", 0) > 0
-        single = self.values.get("seq_len", 0) == 1
-        return ("decode" if single else "chunked prefill") if cached else ("first token" if single else "prefill")
+        return phase_of(self.values)
 
 
 def observe(
@@ -85,28 +83,37 @@ def observe(
     label: str = "",
     cross_check: bool = True,
     results: Results | None = None,
-    made_up: bool = False,
+    synthetic: bool = False,
 ) -> Point:
-    """Build the workload's module with these values and run it under the counter, and under torch's own.
+    """Build the workload's module with these values; run it under lmp's counter and torch's.
 
-    ``results``: shapes that operators were seen to make before, at other points. ``made_up``: see `Point`.
+    ``results``: cache of operator result shapes from other points. ``synthetic``: see `Point`.
     """
     module = workload.build(values)
     counter = Counter(module, workload.dtype)
     torchs = flop_counter()
     run = (results or Results()).run
-    # Both count in one run, each what an operator says to it.
-    observers = (Running(run), *([torchs] if cross_check else []), counter)
-    workload.run(module, values, together(*observers), before=Running(run))
+    # Both counters observe one run, independently of each other.
+    observers = (DispatchHook(run), *([torchs] if cross_check else []), counter)
+    workload.run(module, values, together(*observers), before=DispatchHook(run))
     total = int(torchs.get_total_flops()) if cross_check else None
     config = getattr(module, "config", None)
-    return Point(named(label, values), values, counter.counts, counter.calls, config, total, made_up)
+    return Point(named(label, values), values, counter.counts, counter.calls, config, total, synthetic)
 
 
 def named(label: str, values: Mapping[str, int]) -> str:
-    """A point as findings and checks call it."""
+    """Name of a point in findings and checks."""
     runtime = ", ".join(f"{name}={values[name]}" for name in RUNTIME if name in values)
     return f"{label}: {runtime}" if label else runtime
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """Result of comparing an analysis with execution."""
+
+    verification: Verification
+    only_at_synthetic: bool = False
+    """True if the formulas differ from execution at synthetic configs only: narrowing the claim may help."""
 
 
 def judge(
@@ -116,13 +123,13 @@ def judge(
     file_of: Callable[[str], str],
     statement_of: StatementOf | None = None,
     strict: bool = False,
-) -> Verification:
+) -> Judgement:
     """Compare every executed call of the analysis's class at every point.
 
-    ``file_of`` turns the path of an executed file into the path that analyses use; ``lookup`` finds the analysis
-    that a reference names. With ``statement_of`` a statement of several lines is one line: which of them an operator
-    runs at is for the interpreter to say, and whoever only reads the source cannot know it. ``strict``: a phase that
-    runs and that the assumptions leave out is a difference, not just unverified.
+    ``file_of``: path of an executed file -> path that analyses use. ``lookup``: returns the analysis that a reference
+    names. ``statement_of``: treats a statement of several lines as one line, because only the interpreter knows an
+    operator's line in it. ``strict``: a phase that runs but fails the assumptions is a difference; otherwise it is
+    unverified.
     """
     judge_ = _Judge(analysis, Claims(lookup), file_of, statement_of or (lambda file, line: line), strict)
     return judge_.verify(points)
@@ -135,7 +142,7 @@ def called_classes(
     file_of: Callable[[str], str],
     statement_of: StatementOf,
 ) -> set[str]:
-    """The classes that are called at a kernel's line, and below; empty where nothing is."""
+    """Paths of the classes called at a kernel's line, at any depth; empty if none is called."""
     judge_ = _Judge(analysis, Claims(_no_lookup), file_of, statement_of)
     line = judge_._line(kernel.file or analysis.source.file, kernel.line)
     calls = ((p, call) for p in points for call in p.calls if call.class_path == analysis.class_name)
@@ -155,19 +162,20 @@ class _Judge:
     file_of: Callable[[str], str]
     statement_of: StatementOf
     strict: bool = False
-    findings: dict[tuple[Any, ...], Finding] = field(default_factory=dict)
+    findings: dict[tuple[Any, ...], tuple[Finding, bool]] = field(default_factory=dict)
+    """First finding of each line and quantity, and whether its point is synthetic."""
     checks: list[str] = field(default_factory=list)
     judged: set[str] = field(default_factory=set)
     never: dict[str, str] = field(default_factory=dict)
-    """Module paths of calls that were passed over, and why."""
+    """Path of a module whose calls were skipped -> reason."""
     left_out: dict[str, str] = field(default_factory=dict)
-    """Phases that were executed and passed over, and why."""
+    """Executed phase that was skipped -> reason."""
     phases: set[str] = field(default_factory=set)
     """Phases that were judged."""
     found: set[tuple[Line, str]] = field(default_factory=set)
-    """Paths of kernels at which a module was called."""
+    """Lines and paths of kernels that a called module confirms."""
     elsewhere: dict[tuple[Line, str], tuple[Point, str]] = field(default_factory=dict)
-    """Paths of kernels at which none was called, where that was, and what was called."""
+    """Line and path of a kernel whose module was not called -> the point, and the modules called there."""
     held: int = 0
     differences: int = 0
 
@@ -186,10 +194,13 @@ class _Judge:
     def _line(self, file: str, line: int) -> Line:
         return file, self.statement_of(file, line)
 
-    def verify(self, points: Sequence[Point]) -> Verification:
+    def verify(self, points: Sequence[Point]) -> Judgement:
         for point in points:
             self.point(point)
-        return self._outcome().model_copy(update={"phases": [phase for phase in PHASES if phase in self.phases]})
+        phases = [phase for phase in PHASES if phase in self.phases]
+        found = self._outcome().model_copy(update={"phases": phases})
+        kept = list(self.findings.values())[:KEPT]
+        return Judgement(found, found.status == "failed" and all(synthetic for _, synthetic in kept))
 
     def _outcome(self) -> Verification:
         for (line, path), (point, called) in self.elsewhere.items():
@@ -198,14 +209,26 @@ class _Judge:
         unjudged = {phase: why for phase, why in self.left_out.items() if phase not in self.phases}
         if self.strict:
             for phase, why in unjudged.items():
-                self.findings[None, None, phase] = Finding(
-                    line=None, quantity=LEFT_OUT, point=phase, claimed=why, counted=f"{phase} runs"
+                left_out = Finding(
+                    kind=LEFT_OUT.kind,
+                    line=None,
+                    quantity=LEFT_OUT.name,
+                    point=phase,
+                    claimed=why,
+                    counted=f"{phase} runs",
                 )
-        findings = list(self.findings.values())[:KEPT]
+                self.findings[None, None, phase] = left_out, False
+        findings = [finding for finding, _ in self.findings.values()][:KEPT]
         if findings:
             return Verification(status="failed", points=self.held, checks=self.checks, findings=findings)
         if self.unsettled:
-            return Verification(status="unverified", points=self.held, checks=self.checks, reason=self._why_unsettled())
+            return Verification(
+                status="unverified",
+                points=self.held,
+                checks=self.checks,
+                reason=self._why_unsettled(),
+                open=list(self.unsettled),
+            )
         if not self.held:
             reason = "; ".join(self.checks) or f"no call of {self.analysis.class_name} was executed"
             return Verification(status="unverified", checks=self.checks, reason=reason)
@@ -220,11 +243,11 @@ class _Judge:
         return Verification(status="verified", points=self.held, checks=self.checks)
 
     def _why_unsettled(self) -> str:
-        """Everything else is judged; what runs where nobody has said yet what it is, is left out."""
+        """The reason: operators behind open references are left out, all others are judged."""
         attributes = [f"{name} (line {line})" for name, line in self.unsettled.items() if is_open(name)]
         below = [name for name in self.unsettled if not is_open(name)]
-        said = [f"{OPEN}: {', '.join(attributes)}"] if attributes else []
-        said += [f"{OPEN} below {', '.join(below)}"] if below else []
+        said = [f"open references: {', '.join(attributes)}"] if attributes else []
+        said += [f"open references below {', '.join(below)}"] if below else []
         return f"{'; '.join(said)}; `lmp expand MODEL --engine agent` says which classes they are"
 
     def _is_unsettled(self, called: Call, call: Call) -> bool:
@@ -235,7 +258,7 @@ class _Judge:
     # --- one point
 
     def point(self, point: Point) -> None:
-        """Judge every call of the class at this point; add a sentence on how it went."""
+        """Judge every call of the class at this point, and add a sentence on the result to the checks."""
         before = self.differences
         calls = [call for call in point.calls if call.class_path == self.analysis.class_name]
         pinned = self._pinned_elsewhere(point)
@@ -250,7 +273,8 @@ class _Judge:
             values, failed = resolve_all(self.analysis.parameters, call, point.values, point.config)
             failed |= contradicted(values, call, point.values)
             for name, why in failed.items():
-                self.find(None, None, f"parameter {name}", point, {}, self.analysis.parameters[name], why)
+                about = About(FindingKind.parameter, f"parameter {name}")
+                self.find(None, None, about, point, {}, self.analysis.parameters[name], why)
             if failed:
                 continue
             unmet = self._unmet_assumption(point, values)
@@ -259,7 +283,7 @@ class _Judge:
                 self._not_judged(point, call, unmet)
                 continue
             counted = self.counted(point, call)
-            # Layers that are alike are judged once.
+            # Alike layers are judged once.
             parameters = sum(parameter.numel() for parameter in call.module.parameters())
             key = (tuple(values.items()), parameters, counted.summary())
             if key not in seen:
@@ -268,7 +292,7 @@ class _Judge:
                 self._parameters_count(point, values, parameters)
                 seen[key] = None
                 if self.differences != known[1] and (unmet := self._unmet_below(values)) is not None:
-                    # What differs is what a class that it runs says of sizes that are none of its own.
+                    # The difference is from a called class at sizes that its assumptions exclude.
                     (self.findings, self.differences), seen[key] = known, unmet
             if seen[key] is not None:
                 skipped = skipped or seen[key] or ""
@@ -290,11 +314,11 @@ class _Judge:
                 self.checks.append(f"matmul_flops of the whole run equal torch.utils.flop_counter at {point.label}")
 
     def _not_judged(self, point: Point, call: Call, why: str) -> None:
-        if not point.made_up:
+        if not point.synthetic:
             self.never.setdefault(call.path, why)
 
     def _pinned_elsewhere(self, point: Point) -> str:
-        """The analysis holds for one value of what is pinned in it; a point with another is none of its own."""
+        """Reason to skip a point whose values differ from the pinned ones; empty if they agree."""
         for name, value in self.analysis.pinned.items():
             if point.values.get(name, value) != value:
                 return f"{name} is {point.values[name]}, and the formulas are for {value}"
@@ -307,7 +331,7 @@ class _Judge:
                 if not evaluate_condition(condition, {"w_bytes": w_bytes, "a_bytes": a_bytes, **values}):
                     return f"the assumption {condition} does not hold"
             except LmpError as error:
-                self.find(None, None, "assumption", point, values, condition, _first_line(error))
+                self.find(None, None, ASSUMPTION, point, values, condition, _first_line(error))
         return None
 
     def _unmet_below(self, values: Mapping[str, int]) -> str | None:
@@ -324,7 +348,7 @@ class _Judge:
     # --- one call
 
     def counted(self, point: Point, call: Call) -> Counted:
-        """The operators of the call, nested calls included, each at the innermost place that has a kernel."""
+        """The operators of the call, nested calls included, each at its innermost place with a kernel."""
         counted = Counted(Costs.nothing(self.sizes))
         for chain, count in point.by_call.get(call.index, ()):
             if self.unsettled and (child := child_of(count, call)) is not None and self._is_unsettled(child, call):
@@ -336,12 +360,12 @@ class _Judge:
             place = home or (places[0] if places else None)
             counted.operators[place].append(count)
             if not count.known:
-                counted.uncovered.append((place, UNCOUNTED, described(count)))
+                counted.uncovered.append((place, replace(UNCOUNTED, operator=count.operator), described(count)))
             if home is not None:
                 counted.lines[home] = counted.lines.get(home, counted.nothing) + costs
             if any(costs.at):
-                # What a helper's operators cost may stand at its call: then the call costs something.
-                # Where it stands nowhere, the line that it is written at is what is wrong, not those that lead there.
+                # A kernel at the call of a helper may have the helper's cost; then the call's line is not free. Without
+                # a kernel, the operator's own line is at fault, not the lines that lead to it.
                 inside = places[:at] if home is not None else places[:1]
                 free = next((place for place in inside if place in self.free), None)
                 if free is not None:
@@ -374,9 +398,9 @@ class _Judge:
     def call(self, point: Point, values: Mapping[str, int], call: Call, counted: Counted) -> None:
         """Compare one call, line by line and then in sum."""
         before = self.differences
-        for place, what, shown in counted.uncovered:
+        for place, about, shown in counted.uncovered:
             file, number = place if place is not None else (None, None)
-            self.find(file, number, what, point, values, "nothing", shown, counted.described(place, call))
+            self.find(file, number, about, point, values, "nothing", shown, counted.described(place, call))
         for index, (w_bytes, a_bytes) in enumerate(self.sizes):
             sized = {**values, "w_bytes": w_bytes, "a_bytes": a_bytes}
             claimed_total = Amounts()
@@ -392,8 +416,10 @@ class _Judge:
         self._classes(point, values, call)
 
     def _classes(self, point: Point, values: Mapping[str, int], call: Call) -> None:
-        """A reference is to a class that is called at its line, or below what is called there: not to one that costs
-        the same. Where nothing of the kind is called, it costs nothing."""
+        """Check that each reference names a class called at its line, at any depth.
+
+        A class with equal cost does not count. If no such class is called, the kernel must cost nothing.
+        """
         for line, kernels in self.kernels.items():
             referring = [(kernel, names) for kernel in kernels if (names := self.claims.classes(kernel))]
             below = [one for inner in self._called_at(point, call, line) for one in _below(point, inner)]
@@ -409,7 +435,7 @@ class _Judge:
                     self._path(kernel.path, paths, line, point)
 
     def _path(self, path: str, paths: Collection[str], line: Line, point: Point) -> None:
-        """Instances may hold the same at other places: one of them has to hold it where the kernel says."""
+        """Check a kernel's path: in at least one instance, the module must be at it."""
         if any(found == path or found.startswith(f"{path}.") for found in paths):
             self.found.add((line, path))
         else:
@@ -418,7 +444,7 @@ class _Judge:
     def _costs_something(self, kernel: Kernel, values: Mapping[str, int]) -> bool:
         try:
             return bool(self.claims.kernel(kernel, {**values, **dict(zip(UNIVERSAL, SIZES[0], strict=True))}))
-        except LmpError:  # a finding of its own
+        except LmpError:  # already a finding of its own
             return False
 
     def _called_at(self, point: Point, call: Call, line: Line) -> Iterator[Call]:
@@ -432,12 +458,13 @@ class _Judge:
             try:
                 amounts = self.claims.kernel(kernel, sized)
             except LmpError as error:
-                self.find(*line, f"formula of {kernel.operation}", point, sized, kernel.flops, _first_line(error))
+                about = About(FindingKind.formula, f"formula of {kernel.operation}")
+                self.find(*line, about, point, sized, kernel.flops, _first_line(error))
                 return None
             for quantity in QUANTITIES:
                 if getattr(amounts, quantity) < 0:
-                    what = f"{quantity} of {kernel.operation}"
-                    self.find(*line, what, point, sized, str(getattr(amounts, quantity)), "nothing costs less than 0")
+                    about = About(FindingKind.negative, f"{quantity} of {kernel.operation}")
+                    self.find(*line, about, point, sized, str(getattr(amounts, quantity)), "nothing costs less than 0")
             claimed += amounts
         return claimed
 
@@ -456,8 +483,8 @@ class _Judge:
         for quantity in QUANTITIES:
             mine, theirs = getattr(claimed, quantity), getattr(counted, quantity)
             if mine != theirs:
-                what = quantity if line else f"total {quantity}"
-                self.find(file, number, what, point, sized, str(mine), str(theirs), operators)
+                about = About(FindingKind.amount, quantity) if line else About(FindingKind.total, f"total {quantity}")
+                self.find(file, number, about, point, sized, str(mine), str(theirs), operators)
 
     def _relative(self, file: str) -> str:
         if file not in self._files:
@@ -468,43 +495,46 @@ class _Judge:
         self,
         file: str | None,
         line: int | None,
-        quantity: str,
+        about: About,
         point: Point,
         values: Mapping[str, int],
         claimed: str,
         counted: str,
         operators: Callable[[], list[str]] = list,
     ) -> None:
-        """Keep a finding, if it is the first of its line and quantity. ``operators`` describes what ran there."""
+        """Keep a finding if it is the first of its line and quantity. ``operators`` describes the operators there."""
         self.differences += 1
-        key = (file, line, quantity)
+        key = (file, line, about)
         if key in self.findings or len(self.findings) >= KEPT:
             return
         shown = ", ".join(f"{name}={value}" for name, value in values.items() if name not in RUNTIME)
         own = None if file == self.analysis.source.file else file
         where = f"{point.label} ({shown})" if shown else point.label
-        self.findings[key] = Finding(
+        found = Finding(
+            kind=about.kind,
+            operator=about.operator,
             line=line,
             file=own,
-            quantity=quantity,
+            quantity=about.name,
             point=where,
             claimed=claimed,
             counted=counted,
             operators=operators() or None,
         )
+        self.findings[key] = found, point.synthetic
 
 
 def _drawn(analysis: ModuleAnalysis) -> tuple[int, int]:
-    """A pair of sizes that nobody can write formulas for: every change of the formulas draws another."""
+    """A pair of element sizes from a hash of the formulas: any change of the formulas changes the draw."""
     text = "\n".join(f"{k.flops} {k.memory_access.read} {k.memory_access.write} {k.repeat}" for k in analysis.kernels)
     digest = hashlib.sha256(f"{text}\n{analysis.parameters_count}".encode()).digest()
     drawn = [(w, a) for w in (1, 4, 6, 8, 13, 16) for a in (1, 3, 6, 9, 11) if a - 2 != 3 * (w - 2)]
-    # What is on one line with the others would tell nothing more of what is linear.
+    # A pair on one line with the other two would test linearity no further.
     return drawn[digest[0] % len(drawn)]
 
 
 def _below(point: Point, call: Call) -> Iterator[Call]:
-    """The call, and those that it makes, at any depth."""
+    """The call and all calls below it, at any depth."""
     yield call
     for inner in point.called_by.get(call.index, ()):
         yield from _below(point, inner)

@@ -1,7 +1,7 @@
-"""What one ATen operator costs: the contract's byte rules and FLOP rules, written from the contract alone.
+"""Cost of one ATen operator by the contract's byte and FLOP rules, written independently of `lmp.trace.rules`.
 
-A tensor is priced by `Units`: elements of the model's own dtype are counted apart from bytes, weights apart from
-activations, so that ``w_bytes`` and ``a_bytes`` can be told apart even when both are 2.
+`Units` counts elements of the model's dtype apart from bytes, and weights apart from activations. So ``w_bytes`` and
+``a_bytes`` stay distinct even if both are 2.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from lmp import flops as table
 
 @dataclass(frozen=True)
 class Traffic:
-    """Bytes moved: elements that cost ``w_bytes``, elements that cost ``a_bytes``, and bytes of any other dtype."""
+    """Memory traffic: elements of ``w_bytes``, elements of ``a_bytes``, and bytes of other dtypes."""
 
     w: int = 0
     a: int = 0
@@ -37,7 +37,7 @@ NOTHING = Traffic()
 
 @dataclass(frozen=True)
 class Cost:
-    """``known`` is False when no rule says how many FLOPs the operator has; its ``flops`` are then 0."""
+    """Cost of one operator. ``known``: false if no rule gives its FLOPs; ``flops`` is then 0."""
 
     flops: int = 0
     matmul_flops: int = 0
@@ -50,22 +50,22 @@ FREE = Cost()
 
 
 def elements(tensor: torch.Tensor) -> int:
-    """Distinct elements: a broadcast (stride 0) dimension counts once, a 0-dimensional tensor is free."""
+    """Distinct elements: a broadcast (stride 0) dimension counts once, a 0-dimensional tensor counts 0."""
     if tensor.dim() == 0 or tensor.numel() == 0:
         return 0
     return prod(size for size, stride in zip(tensor.shape, tensor.stride(), strict=True) if stride != 0)
 
 
 class Units:
-    """Prices tensors for one module: which storages are its weights, and which dtype is its own."""
+    """Units of one module's tensors: the storages of its weights, and its dtype."""
 
     def __init__(self, module: torch.nn.Module, dtype: torch.dtype) -> None:
         self.dtype = dtype
-        self._kept = [*module.parameters(), *module.buffers()]  # an address means nothing once its owner is gone
+        self._kept = [*module.parameters(), *module.buffers()]  # kept alive: freed addresses are reused
         self._weights = {tensor.untyped_storage()._cdata for tensor in self._kept}
 
     def price(self, tensor: torch.Tensor, count: int) -> Traffic:
-        """``count`` elements like those of ``tensor``."""
+        """Traffic of ``count`` elements with the unit of ``tensor``."""
         if tensor.dtype != self.dtype:
             return Traffic(literal=count * tensor.dtype.itemsize)
         if tensor.untyped_storage()._cdata in self._weights:
@@ -73,7 +73,7 @@ class Units:
         return Traffic(a=count)
 
     def total(self, tensors: Iterable[torch.Tensor]) -> Traffic:
-        """Every distinct tensor object once."""
+        """Traffic of all elements, each distinct tensor object once."""
         found = NOTHING
         for tensor in {id(tensor): tensor for tensor in tensors}.values():
             found += self.price(tensor, elements(tensor))
@@ -82,7 +82,7 @@ class Units:
 
 @dataclass(frozen=True)
 class Operation:
-    """One dispatched operator with its arguments by schema name (defaults included) and its results."""
+    """One dispatched operator: arguments by schema name (defaults included), and results."""
 
     name: str
     func: Any
@@ -108,7 +108,7 @@ def tensors_of(value: Any) -> Iterator[torch.Tensor]:
 
 
 def operation(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Operation:
-    """Bind the arguments by name; what the operator wrote in place counts as one of its outputs."""
+    """Bind the arguments by name. Tensors written in place are outputs too."""
     given: dict[str, Any] = {}
     written: list[torch.Tensor] = []
     for index, argument in enumerate(func._schema.arguments):
@@ -127,9 +127,9 @@ def plain_name(name: str) -> str:
 
 
 def is_view(func: Any) -> bool:
-    """Whether every result aliases an argument and none is written: ATen's own marks in the schema.
+    """True if the operator is a view by ATen's own marks.
 
-    Or whether a tensor is made a view of its own memory in place: another mark.
+    Either its schema has each result alias an argument that is not written, or the tag inplace_view is set.
     """
     if torch.Tag.inplace_view in func.tags:
         return True
@@ -138,18 +138,21 @@ def is_view(func: Any) -> bool:
 
 
 UNMARKED_VIEWS = frozenset({"_unsafe_view", "unsafe_split", "unsafe_split_with_sizes", "as_strided"})
-"""Share their input's memory, though their schema does not say so, as that of as_strided_(), which changes strides."""
+"""Operators that share their input's memory without a mark.
+
+as_strided also stands for as_strided_, which changes strides.
+"""
 
 ALLOCATIONS = frozenset(
     {"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"},
 )
 
 HOST = frozenset({"_local_scalar_dense"})
-"""Hand a 0-dimensional tensor's value to Python."""
+"""Operators that return a 0-dimensional tensor's value to Python."""
 
 
 def cost_of(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any, units: Units) -> Cost:
-    """Everything about one executed operator, from its schema, its arguments and its result."""
+    """Cost of one executed operator, from its schema, arguments and result."""
     op = operation(func, args, kwargs, result)
     if is_view(func) or op.name in UNMARKED_VIEWS or op.name in ALLOCATIONS or op.name in HOST:
         return FREE
@@ -169,18 +172,18 @@ LIKE = frozenset(
     {"zeros_like", "ones_like", "full_like", "rand_like", "randn_like", "randint_like"}
     | {"new_zeros", "new_ones", "new_full", "fill", "zero"}
 )
-"""Take a tensor for its shape and dtype alone."""
+"""Operators that use only the shape and dtype of a tensor."""
 
 OVERWRITING = frozenset({"copy", "fill", "zero", "normal", "uniform", "random", "bernoulli", "exponential"})
-"""Write their first argument without reading it."""
+"""Operators that write their first argument without reading it."""
 
 GATHERS = {"embedding": ("weight", "indices"), "index": ("self", "indices"), "index_select": ("self", "index"),
            "gather": ("self", "index"), "take": ("self", "index")}  # fmt: skip
-"""Operator -> the argument that is the table, the argument that says which rows."""
+"""Operator -> name of the table argument, name of the index argument."""
 
 
 def traffic(op: Operation, units: Units) -> tuple[Traffic, Traffic]:
-    """What the operator reads and writes."""
+    """Traffic read and written by the operator."""
     if op.name in GATHERS and op.result is not None:
         return gather_traffic(op, units)
     if op.name in SCATTERS:
@@ -198,13 +201,13 @@ def traffic(op: Operation, units: Units) -> tuple[Traffic, Traffic]:
 
 
 def _is_out(op: Operation, tensor: torch.Tensor) -> bool:
-    """Whether the tensor was given as ``out=``: it is written, not read."""
+    """True if the tensor is an ``out=`` argument: it is written, not read."""
     named = [a.name for a in op.func._schema.arguments if a.is_out]
     return any(tensor is given for given in tensors_of([op.given[name] for name in named]))
 
 
 def gather_traffic(op: Operation, units: Units) -> tuple[Traffic, Traffic]:
-    """Indices and gathered rows are read, not the table."""
+    """The indices and the gathered rows are read, not the whole table."""
     table_name, index_name = GATHERS[op.name]
     source, out = op.given[table_name], op.outputs[-1]
     rows = units.price(source, out.numel() if source.dim() else 0)
@@ -213,7 +216,7 @@ def gather_traffic(op: Operation, units: Units) -> tuple[Traffic, Traffic]:
 
 @dataclass(frozen=True)
 class Scatter:
-    """A scatter's arguments: the indices, the values, and whether the destinations are read (to add to them)."""
+    """Names of a scatter's index and value arguments. ``adds``: destinations are read and added to."""
 
     index: str
     values: tuple[str, ...]
@@ -232,7 +235,7 @@ SCATTERS = {
 
 
 def scatter_traffic(op: Operation, units: Units) -> tuple[Traffic, Traffic]:
-    """Values and indices are read; as many elements are written as there are values, in place or not."""
+    """Values and indices are read. As many elements are written as there are values, in place or not."""
     rule = SCATTERS[op.name]
     count = scattered(op)
     values = next((op.given[name] for name in rule.values if name in op.given), None)
@@ -252,7 +255,7 @@ def accumulates(op: Operation) -> bool:
 
 
 def scattered(op: Operation) -> int:
-    """How many elements the scatter writes."""
+    """Number of elements that the scatter writes."""
     given = op.given
     if op.name in ("scatter", "scatter_add"):
         return given["index"].numel()
@@ -273,11 +276,11 @@ def _indexed(destination: torch.Tensor, indices: list[torch.Tensor | None], valu
             rest, dim = rest * destination.shape[dim], dim + 1
         elif index.dtype in (torch.bool, torch.uint8):
             dim += index.dim()
-            # Without data nobody knows how many are set: there it must be told from the values.
+            # On the meta device, only the shape of the values shows how many mask entries are set.
             hits = None if index.is_meta else int(torch.count_nonzero(index))
             if hits is None:
-                # A value a hit comes before those of the dimensions that the mask leaves whole; a value for all hits,
-                # or for the one that may be (setting drops leading ones), has fewer dimensions.
+                # One value per set entry: its dimension precedes those outside the mask. A value for all entries has
+                # fewer dimensions. So has a value for a single entry, because setting drops leading dimensions of 1.
                 each = values.dim() > destination.dim() - index.dim()
                 hits = values.shape[0] if each else index.numel()
             shapes.append((hits,))
@@ -288,7 +291,7 @@ def _indexed(destination: torch.Tensor, indices: list[torch.Tensor | None], valu
 
 
 def grouped_traffic(op: Operation, units: Units) -> tuple[Traffic, Traffic]:
-    """Rows, offsets, and the weights of as many experts as the rows can reach at most."""
+    """Traffic of rows, offsets, and the weights of at most as many experts as there are rows."""
     rows, weights = op.args[0], op.args[1]
     read = units.total(tensor for tensor in op.inputs if tensor is not weights)
     if weights is not rows:
@@ -303,17 +306,17 @@ def grouped_traffic(op: Operation, units: Units) -> tuple[Traffic, Traffic]:
 
 
 def grouped_mm_flop(rows_shape: Any, weights_shape: Any, *args: Any, out_shape: Any = None, **kwargs: Any) -> int:
-    """``2 * M * K * N`` over all rows, whatever the routing. Also the rule that FlopCounterMode lacks."""
+    """``2 * M * K * N`` over all rows, for any routing. FlopCounterMode lacks this rule."""
     *_, n = weights_shape
     return 2 * prod(rows_shape) * n
 
 
 GROUPED = frozenset({"_grouped_mm", "grouped_mm_fallback"})
-"""PyTorch's grouped matmul, and transformers' own operator for where it cannot run."""
+"""PyTorch's grouped matmul, and transformers' operator for cases where it cannot run."""
 
 
 def grouped_mm_mapping() -> dict[Any, Callable[..., int]]:
-    """The extra rule in the form that FlopCounterMode takes as ``custom_mapping``."""
+    """The rule that FlopCounterMode lacks, as its ``custom_mapping``."""
     mapping: dict[Any, Callable[..., int]] = {torch.ops.aten._grouped_mm: grouped_mm_flop}
     fallback = getattr(torch.ops.transformers, "grouped_mm_fallback", None)
     if fallback is not None:
@@ -322,7 +325,7 @@ def grouped_mm_mapping() -> dict[Any, Callable[..., int]]:
 
 
 def matmul_flops(op: Operation) -> int | None:
-    """What torch's flop counter says of this operator; None if it is not of the matmul class."""
+    """Matmul FLOPs by torch's flop counter; None if the operator is no matmul."""
     if op.name in GROUPED:
         return grouped_mm_flop(op.args[0].shape, op.args[1].shape)
     formula = flop_registry.get(op.func._overloadpacket)
@@ -330,7 +333,7 @@ def matmul_flops(op: Operation) -> int | None:
 
 
 def bias_flops(op: Operation) -> int:
-    """What a matmul does beside its products: a bias is one addition an element, a scale one product."""
+    """FLOPs of a matmul beside its products: one addition per element for a bias, one product for a scale."""
     each = 0
     if "beta" in op.given and op.given["beta"] != 0:
         each += 1 + (op.given["beta"] != 1)
@@ -345,10 +348,10 @@ SAME_AS = {"_native_batch_norm_legit_no_training": "native_batch_norm"}
 
 
 def other_flops(op: Operation) -> int | None:
-    """FLOPs by the one table; None if the operator is floating-point arithmetic without an entry."""
+    """FLOPs by the table in `lmp.flops`; None for floating-point arithmetic without an entry."""
     floating = [tensor for tensor in op.inputs if tensor.is_floating_point()]
     if any(tensor.is_complex() for tensor in (*op.inputs, *op.outputs)):
-        # The table counts real numbers: what moves complex ones costs nothing, most of their arithmetic has no rule.
+        # The table counts real numbers. Moving complex ones is free, and most arithmetic on them has no rule.
         if op.name == "polar":
             return table.TABLE[op.name].per_output * op.outputs[0].numel()
         if op.name in table.COMPLEX:
@@ -413,13 +416,13 @@ def _channels(op: Operation) -> int:
 
 
 def _bilinear(op: Operation, first: int, out: int, entry: table.ScalarOps) -> int:
-    # x1 is [rows, in1], W is [out, in1, in2]: a row meets every element of W.
+    # x1 is [rows, in1], W is [out, in1, in2]: each row uses every element of W.
     rows, _ = op.given["i1"].shape
     return rows * op.given["i2"].numel() * 3
 
 
 def _triangular(op: Operation, first: int, out: int, entry: table.ScalarOps) -> int:
-    # 2 * i operations in row i, and a division unless the diagonal is 1: n * (n - 1) + n for each column.
+    # 2 * i operations in row i, and a division unless the diagonal is 1: n * (n - 1) + n per column.
     rows = op.given["self"].shape[-1]
     columns = out // rows if rows else 0
     return columns * (rows * (rows - 1) + (0 if op.given.get("unitriangular") else rows))
@@ -435,13 +438,13 @@ def _anti_aliased(op: Operation, first: int, out: int, entry: table.ScalarOps) -
 
 
 def _sampled(op: Operation, first: int, out: int, entry: table.ScalarOps) -> int:
-    # Modes of torch: 0 bilinear, 1 nearest, 2 bicubic. n products and n - 1 additions of n neighbours.
+    # torch's modes: 0 bilinear, 1 nearest, 2 bicubic. n products and n - 1 additions for n neighbours.
     neighbours = {0: 2 * 2, 1: 0, 2: 4 * 4}[op.given["interpolation_mode"]]
     return out * (2 * neighbours - 1) if neighbours else 0
 
 
 def _mean_squared(op: Operation, first: int, out: int, entry: table.ScalarOps) -> int:
-    # 0: none, 1: the mean, 2: the sum.
+    # Reductions: 0 none, 1 mean, 2 sum.
     return {0: 2 * first, 1: 3 * first + 1, 2: 3 * first}[op.given.get("reduction", 1)]
 
 
@@ -460,7 +463,7 @@ SPECIAL: dict[str, Callable[[Operation, int, int, table.ScalarOps], int]] = {
     "_fused_rms_norm": _normalised(_last_dims),
     "native_group_norm": _normalised(_groups),
     "native_batch_norm": _normalised(_channels),
-    # One norm for each element of g.
+    # One norm per element of g.
     "_weight_norm_interface": lambda op, first, out, entry: entry.per_row * op.given["g"].numel(),
     "_trilinear": _bilinear,
     "_upsample_bilinear2d_aa": _anti_aliased,
@@ -470,18 +473,18 @@ SPECIAL: dict[str, Callable[[Operation, int, int, table.ScalarOps], int]] = {
     "_euclidean_dist": _distance,
     "linalg_solve_triangular": _triangular,
 }
-"""What an operator's arguments add to (or take off) its entry in the table."""
+"""Operator -> function for the FLOPs that its arguments add to its table entry. They may be negative."""
 
 
 def pool_flops(op: Operation) -> int:
-    """A comparison, or an addition, for each element of each window; an average also divides once a result."""
+    """A comparison or an addition per element of each window; an average also divides once per result."""
     dims = next(int(character) for character in op.name if character.isdigit())
     kernel = list(op.given["kernel_size"])
     window = prod(kernel if len(kernel) == dims else kernel * dims)
     return op.outputs[0].numel() * (window + op.name.startswith("avg_pool"))
 
 
-# --- attention, seen whole
+# --- attention as one operator
 
 
 def attention_cost(
@@ -492,7 +495,7 @@ def attention_cost(
     output: torch.Tensor,
     units: Units,
 ) -> Cost:
-    """``2 * B * Hq * Sq * Sk * (Dq + Dv)``, causal or not; q, k, v and the mask are read, the output is written."""
+    """``2 * B * Hq * Sq * Sk * (Dq + Dv)``, causal or not. q, k, v and mask are read, the output is written."""
     leading = prod(output.shape[:-2])
     flops = 2 * leading * query.shape[-2] * key.shape[-2] * (query.shape[-1] + value.shape[-1])
     return Cost(flops, flops, units.total(tensors_of([query, key, value, mask])), units.total([output]))

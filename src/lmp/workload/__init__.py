@@ -1,4 +1,4 @@
-"""Building and running the modules that are analysed, alike for the engine (with symbolic sizes) and the judge.
+"""Building and running the analysed modules, in the same way for the engine (symbolic sizes) and the judge.
 
-Nothing here counts anything: a workload builds a module on the meta device and runs it once under an observer.
+Nothing is counted here: a workload builds a module on the meta device and runs it once under an observer.
 """

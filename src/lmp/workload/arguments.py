@@ -1,4 +1,4 @@
-"""Which arguments each module was constructed with, seen while a workload is built."""
+"""Constructor arguments of each module, recorded while a workload is built."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ _recorded: weakref.WeakKeyDictionary[torch.nn.Module, dict[str, Any]] = weakref.
 
 
 def constructor_arguments(module: torch.nn.Module) -> Mapping[str, Any]:
-    """The constructor's arguments by name, defaults included; empty if the module was not built under ``recording``."""
+    """The constructor arguments by name, defaults included; empty if the module was not built under ``recording``."""
     return _recorded.get(module, {})
 
 
 def holds_given_modules(cls: type[torch.nn.Module]) -> bool:
-    """Whether a module is what modules it is constructed with make it, as ``Sequential``: nothing by itself."""
+    """True if a class takes the modules that it runs as arguments, such as ``Sequential``: nothing on its own."""
     if cls.__init__ is torch.nn.Module.__init__:
-        return False  # it takes no argument of its own, though its signature says any
+        return False  # it takes no argument of its own, but its signature accepts any
     return any(p.kind is p.VAR_POSITIONAL for p in inspect.signature(cls.__init__).parameters.values())
 
 
 def remember(module: torch.nn.Module, arguments: Mapping[str, Any]) -> None:
-    """Say what a module was constructed with that was not built under ``recording``."""
+    """Record the constructor arguments of a module that was not built under ``recording``."""
     _recorded[module] = dict(arguments)
 
 
 @contextlib.contextmanager
 def recording() -> Iterator[None]:
-    """While active, every nn.Module that is constructed has its constructor's arguments remembered.
+    """While active, record the constructor arguments of every nn.Module that is constructed.
 
-    ``nn.Module.__init__`` is the one function that every constructor calls, and at that moment the frame of the most
-    derived ``__init__`` still holds its arguments as they were given.
+    Every constructor calls ``nn.Module.__init__``. At that moment the frame of the most derived ``__init__`` still
+    holds its original arguments.
     """
     original = torch.nn.Module.__init__
 

@@ -1,8 +1,8 @@
-"""Who called an operator: the stack of modules in flight, and the source lines that lead from each to the next.
+"""Call sites of an operator: the stack of modules in flight, and the source lines from each module to the next.
 
-An operator that runs inside ``LlamaAttention`` inside ``LlamaDecoderLayer`` belongs to a line of the one and, as part
-of its call, to a line of the other. A segment is that answer for one module: the frames from the innermost one up to
-``forward()``, restricted to files of the tree the module's class comes from (helper functions included).
+An operator inside ``LlamaAttention`` inside ``LlamaDecoderLayer`` belongs to a line of both: in the second it is part
+of the call. A segment is the chain of lines for one module. It contains the frames from the innermost one up to
+``forward()``, helper functions included. Only files from the tree of the module's class count.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from torch.nn.modules import module as nn_module
 
 _CALL_CODE: CodeType = torch.nn.Module._call_impl.__code__
 _CALLING = _CALL_CODE.co_filename
-"""The file of the functions between a call of a module and its ``forward()``."""
+"""The file of the functions between the call of a module and its ``forward()``."""
 _TORCH_NN = Path(torch.nn.__file__).parent
 
 
 @dataclass(eq=False)
 class Call:
-    """One execution of one module's ``forward()``, with what went in and came out."""
+    """One execution of one module's ``forward()``, with its inputs and outputs."""
 
     module: torch.nn.Module
     path: str
@@ -37,11 +37,11 @@ class Call:
     kwargs: dict[str, Any] = field(default_factory=dict)
     output: Any = None
     outer: tuple[Segment, ...] = ()
-    """Where it was called, in each of the calls that it is part of, the innermost first."""
+    """Its call sites in all enclosing calls, the innermost first."""
 
     @property
     def site(self) -> Segment | None:
-        """Where its parent called it; None for the outermost call."""
+        """Its call site in the parent; None for the outermost call."""
         return self.outer[0] if self.outer else None
 
     @functools.cached_property
@@ -52,7 +52,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Place:
-    """A line of a file, and the function it stands in. ``instruction`` tells two calls on one line apart."""
+    """A line of a file with its function. ``instruction`` distinguishes two calls on one line."""
 
     file: str
     line: int
@@ -65,39 +65,39 @@ class Place:
 
 @functools.lru_cache(maxsize=1 << 16)
 def place(file: str, line: int, function: str, instruction: int) -> Place:
-    """The same object for the same place: chains of them are compared all the time."""
+    """A cached instance for each place: comparisons of chains are frequent."""
     return Place(file, line, function, instruction)
 
 
 @dataclass(frozen=True)
 class Segment:
-    """The places of one module call, innermost first; the last is in ``forward()`` (or in a wrapper around it)."""
+    """The places of one module call, innermost first. The last is in ``forward()`` or in a wrapper around it."""
 
     call: Call
     chain: tuple[Place, ...]
 
 
 _first_of: dict[int, tuple[CodeType, tuple[int, ...]]] = {}
-"""By a code object's id, with the object: for each of its instructions the first one of the same expression."""
+"""Id of a code object -> the object, and for each instruction the first one of the same expression."""
 
 
 def _instruction(code: CodeType, offset: int) -> int:
-    """The first instruction of the expression that a frame is in.
+    """The first instruction of a frame's current expression.
 
-    A call takes several, and the interpreter stands at another of them once it has found a faster way to make the call:
-    the same call of a line would be another one in later runs.
+    A call consists of several instructions. An interpreter that has specialised the call stops at another of them.
+    Without this, the same call of a line would count as another one in later runs.
     """
     if id(code) not in _first_of:
         first: dict[object, int] = {}
-        # Without positions (-X no_debug_ranges) each instruction is its own.
+        # Without positions (-X no_debug_ranges) each instruction stands for itself.
         told = (p if None not in p else i for i, p in enumerate(code.co_positions()))
         _first_of[id(code)] = code, tuple(first.setdefault(p, i) for i, p in enumerate(told))
     return _first_of[id(code)][1][offset // 2]
 
 
 def package_dir(module: torch.nn.Module) -> str:
-    """Folder whose files count as source of this module's class; ``torch/nn`` for PyTorch's own modules."""
-    # A class may have its forward() from one of torch.nn: then its lines are there.
+    """Folder of the source files for this module's class, with a final slash; ``torch/nn`` for PyTorch's own."""
+    # A class may inherit its forward() from one of torch.nn: then its lines are there.
     forward = type(module).forward
     origin = type(module).__module__ if forward is torch.nn.Module.forward else forward.__module__
     if "torch" in (name.partition(".")[0] for name in (type(module).__module__, origin)):
@@ -106,7 +106,7 @@ def package_dir(module: torch.nn.Module) -> str:
 
 
 def folder_of(cls: type[Any]) -> str:
-    """Folder of the top-level package that a class is in, of the script, or what its notebook's cells begin with."""
+    """Folder of a class's top-level package or script, with a final slash; else the common prefix of notebook cells."""
     package = sys.modules.get(cls.__module__.split(".")[0])
     file = getattr(package, "__file__", None)
     if file:
@@ -125,7 +125,7 @@ def _code_file(cls: type[Any]) -> str:
 
 
 def by_caller(calls: Iterable[Call]) -> dict[int, list[Call]]:
-    """Index of a call -> the calls that it makes itself."""
+    """Index of a call -> its direct calls."""
     found: dict[int, list[Call]] = {}
     for call in calls:
         if call.parent is not None:
@@ -149,13 +149,13 @@ class CallTracker:
             nn_module.register_module_forward_pre_hook(self._enter_call),
             nn_module.register_module_forward_hook(self._leave_call, with_kwargs=True, always_call=True),
         ]
-        # Global pre-hooks see no keyword arguments; the post-hook, which does, fills them in.
+        # Global pre-hooks get no keyword arguments, so the post-hook fills them in.
         return self
 
     def __exit__(self, *exc: object) -> None:
         for handle in self._handles:
             handle.remove()
-            # PyTorch forgets the hook but not that it took keyword arguments.
+            # PyTorch removes the hook, but keeps its entry for keyword arguments.
             nn_module._global_forward_hooks_with_kwargs.pop(handle.id, None)
         self._handles = []
         self.stack.clear()
@@ -169,14 +169,14 @@ class CallTracker:
             self._on_enter(call)
 
     def _leave_call(self, module: torch.nn.Module, args: Any, kwargs: Any, output: Any = None) -> None:
-        # When forward() raised, PyTorch calls this without keyword arguments: the run is lost anyway.
+        # After an exception in forward() PyTorch calls this without keyword arguments: the run is lost anyway.
         if not self.stack or self.stack[-1].module is not module:
             return
         call = self.stack.pop()
         call.kwargs, call.output = kwargs, output
 
     def segments(self) -> tuple[Segment, ...]:
-        """Segments of the operator that is being dispatched right now, innermost module first."""
+        """Segments of the operator that is dispatched now, innermost module first."""
         if not self.stack:
             return ()
         call = self.stack[-1]
@@ -188,7 +188,7 @@ class CallTracker:
             code = frame.f_code
             if code is _CALL_CODE:
                 if _is_of(frame, call):
-                    # Its callers stand where they stood when they called it.
+                    # Its callers are still at their call sites.
                     return (Segment(call, tuple(chain)), *call.outer)
             elif (
                 in_forward
@@ -197,7 +197,7 @@ class CallTracker:
                 and code.co_filename != _CALLING
             ):
                 chain.append(place(code.co_filename, frame.f_lineno, code.co_name, _instruction(code, frame.f_lasti)))
-                # Decorators wrap forward() in functions of the same tree: their lines lie outside of it.
+                # Decorators wrap forward() in functions of the same tree, whose lines lie outside of it.
                 if code.co_name == "forward" and _is_of(frame, call):
                     in_forward = False
             frame = frame.f_back
@@ -211,10 +211,10 @@ class CallTracker:
 
 
 def _is_of(frame: FrameType, call: Call) -> bool:
-    """Whether a frame is a method of the module that is called."""
+    """True if a frame is a method of the called module."""
     seen = frame.f_locals
     found = seen.get("self") is call.module
-    # Up to Python 3.12 this is a copy that stays with the frame: it would keep tensors alive that forward() let go of.
+    # Up to Python 3.12 this is a copy that stays with the frame: it would keep alive tensors that forward() released.
     if isinstance(seen, dict):
         seen.clear()
     return found

@@ -1,4 +1,4 @@
-"""The config of a model: which part of it its text model has, its integers, and its lists of one entry a layer."""
+"""The config of a model: the section of its text model, its integers, and its per-layer lists."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from typing import Any
 
 from lmp.workload.base import Variable
 
+Section = tuple[str, Any]
+"""The path of a section in the whole config (``text_config.``, or "" for the whole), and the section."""
+
 LAYERS = "num_hidden_layers"
 
 STANDARD_NAMES = {"num_attention_heads": "num_heads"}
@@ -14,38 +17,38 @@ STANDARD_NAMES = {"num_attention_heads": "num_heads"}
 
 
 def text_part(config: Any) -> tuple[Any, str]:
-    """The part of a config that the text model is built from, and its name in it ("" where that is the whole)."""
+    """The section of a config that the text model is built from, and its name; "" if it is the whole config."""
     part = config.get_text_config()
     if part is config:
         return config, ""
     return part, next((name for name, value in vars(config).items() if value is part), "")
 
 
-def parts_of(config: Any) -> Iterator[Any]:
-    """A config, and every config in it."""
-    yield config
-    for value in vars(config).values():
-        if hasattr(value, "model_type"):
-            yield from parts_of(value)
+def sections_of(config: Any, prefix: str = "") -> Iterator[Section]:
+    """The config and its nested sections, each with its path."""
+    yield prefix, config
+    for name, value in vars(config).items():
+        if hasattr(value, "model_type") and hasattr(value, "to_dict"):
+            yield from sections_of(value, f"{prefix}{name}.")
 
 
 def stated(config: Any) -> dict[str, Any]:
-    """What a config says of its model, without what a model that was built from it wrote there."""
+    """The values of a config, without those that a model built from it has written into it."""
     return {n: v for n, v in config.to_dict().items() if not n.startswith("_") and n not in ("dtype", "architectures")}
 
 
 def standard_names(part: Any) -> dict[str, str]:
-    """A config's own names of what transformers has a standard name for -> that name."""
+    """A config's own name -> transformers' standard name of the same field."""
     return {own: standard for standard, own in (getattr(part, "attribute_map", {}) or {}).items()}
 
 
 def config_variables(config: Any) -> dict[str, Variable]:
-    """The integers of the config's text part under their canonical names (attribute_map, then the contract's own)."""
+    """The integers of the config's text section by canonical name (attribute_map, then the contract's own names)."""
     part, prefix = text_part(config)
     canonical = standard_names(part)
     found = {}
     for attribute, value in vars(part).items():
-        # Token ids, booleans and switches that are off (0) are no sizes; private attributes belong to transformers.
+        # Token ids, booleans and disabled switches (0) are no sizes; private attributes belong to transformers.
         if (
             type(value) is not int
             or value <= 0
@@ -63,12 +66,12 @@ def config_variables(config: Any) -> dict[str, Variable]:
 
 
 def layer_lists(config: Any, layers: int) -> dict[str, Any]:
-    """A config's lists of one entry a layer."""
+    """The per-layer lists of a config: those with ``layers`` entries."""
     return {n: list(v) for n, v in vars(config).items() if isinstance(v, (list, tuple)) and len(v) == layers}
 
 
 def lists_by_rule(config: Any, layers: int) -> dict[str, Any] | None:
-    """The per-layer lists that transformers makes for so many layers where none are stated; None where it cannot."""
+    """The per-layer lists that transformers derives for ``layers`` layers without explicit lists; None if it cannot."""
     part, _ = text_part(config)
     own = (getattr(part, "attribute_map", {}) or {}).get(LAYERS, LAYERS)
     stated = part.to_dict()
@@ -81,19 +84,19 @@ def lists_by_rule(config: Any, layers: int) -> dict[str, Any] | None:
         made = layer_lists(type(part).from_dict({**stated, own: layers}), layers)
     except Exception:
         return None
-    # A rule that makes no list of so many entries is none for so many layers.
+    # A rule that derives no list with ``layers`` entries does not apply to this number of layers.
     return made if made.keys() >= layer_lists(part, full).keys() else None
 
 
 def cut_lists(config: Any, full: int, chosen: Sequence[int]) -> None:
-    """Leave the entries of the chosen layers in a config's lists of one entry a layer, and what follows from them."""
+    """Cut a config's per-layer lists, and lists derived from them, to the chosen layers."""
     cut = {n: [v[index] for index in chosen] for n, v in layer_lists(config, full).items()}
     for name, value in {**_following(config, cut), **cut}.items():
         object.__setattr__(config, name, value)
 
 
 def _following(config: Any, cut: Mapping[str, list[Any]]) -> dict[str, Any]:
-    """Lists that a config makes of others (the places of one kind of layer), as it makes them of shorter ones."""
+    """Lists that a config derives from others (the positions of one kind of layer), derived from the cut ones."""
     fields = getattr(type(config), "__dataclass_fields__", {})
     stated = {n: v for n, v in config.to_dict().items() if n in fields}
     made = {n: v for n, v in vars(config).items() if isinstance(v, (list, tuple)) and n not in fields and n not in cut}

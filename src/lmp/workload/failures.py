@@ -1,46 +1,99 @@
-"""What kept a model from being built or run, and where in its source: its config, a missing package, or neither."""
+"""Classification of failures to build or run a model: by the config, a missing package, or lmp, with the source line.
+
+``blame`` decides whether an error is the module's or lmp's own. Imports no torch.
+"""
 
 from __future__ import annotations
 
+import functools
+import os
 import re
+import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Literal
 
 from lmp.errors import InconsistentDefault, LmpError, MissingDependency
 
 CONFIG, DEPENDENCY, LMP = "config", "dependency", "lmp"
-"""Whose matter a failure is."""
+"""Causes of a failure."""
 
 _PACKAGE = re.compile(r"requires the (\S+) library|install (?:it with )?[`']?pip:? ?[`']?pip install (\S+?)[`']")
 _NOTHING = re.compile(
     r"NoneType|\b(is|are) none\b|to be multiple of \d+|split_sizes to sum exactly|'bool' object has no attribute",
     re.IGNORECASE,
 )
-"""What operators say of an absent size, of one that does not fit them, and of ids compared with nothing."""
+"""Operator messages for a missing size, a size that does not fit, and ids compared with None."""
 _DTYPE = re.compile(
     r"expected scalar type|unsupported dtype|must have the same dtype|have the same dtype", re.IGNORECASE
 )
-"""What operators say of elements that they do not take."""
+"""Operator messages for unsupported dtypes."""
 _MACHINERY = ("configuration_utils.py", "modeling_utils.py", "cache_utils.py", "output_capturing.py", "generic.py")
-"""Files of transformers that run for every model: the model's own line says more."""
+"""Files of transformers that run for every model. The model's own line is more specific."""
+
+_LMP = str(Path(__file__).parents[1]) + "/"
+_PYTHON = str(Path(os.__file__).parent) + "/"
+_INSTALLED = ("/site-packages/", "/dist-packages/")
+"""Folders of installed packages. They may lie inside the standard library's folder."""
+
+Owner = Literal["module", "lmp", "torch", "python"]
+
+
+@functools.lru_cache(maxsize=4096)
+def owner_of(file: str) -> Owner:
+    """The owner of a file: lmp, PyTorch, the standard library, or the module with its dependencies."""
+    if file.startswith(_LMP):
+        return "lmp"
+    torch = getattr(sys.modules.get("torch"), "__file__", None)
+    if torch is not None and file.startswith(f"{Path(torch).parent}/"):
+        return "torch"
+    if file.startswith("<frozen") or (file.startswith(_PYTHON) and not any(part in file for part in _INSTALLED)):
+        return "python"
+    return "module"
+
+
+SIZES_LEAD_TO = (RuntimeError, ValueError, LookupError, ArithmeticError, AssertionError)
+"""Errors for sizes that a module does not accept, raised at their first use, also in lmp's own frames."""
+
+
+def blame(error: BaseException) -> Literal["module", "lmp"]:
+    """The owner of the error that ended a run: the module, which does not run so, or lmp, whose code is wrong.
+
+    PyTorch and the standard library raise errors for their caller. So the owner is that of the innermost frame of
+    neither. An error that lmp raises on purpose (LmpError) concerns the module. So does an error about sizes.
+    """
+    if isinstance(error, (LmpError, *SIZES_LEAD_TO)):
+        return "module"
+    for frame, _ in reversed(list(traceback.walk_tb(error.__traceback__))):
+        owner = owner_of(frame.f_code.co_filename)
+        if owner == "module" or frame.f_code is hand_on.__code__:
+            return "module"
+        if owner == "lmp":
+            return "lmp"
+    return "lmp"
+
+
+def hand_on(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    """Call the module, or a function for it, from lmp's own frame. ``blame`` then attributes errors to the module."""
+    return function(*args, **kwargs)
 
 
 @dataclass(frozen=True)
 class Failure:
-    """An exception, and the innermost line of the tree of models that it came from ("" where there is none)."""
+    """An exception with its innermost line in the tree of models ("" if there is none)."""
 
     error: BaseException
     cause: str
     place: str
-    """``modeling_llama.py:160``."""
+    """File and line, such as ``modeling_llama.py:160``."""
     file: str
     code: str
-    """The line's text."""
+    """Text of the line."""
     text: str
     package: str | None = None
-    """Which package is not installed."""
+    """The package that is not installed, if that is the cause."""
     depth: int = 0
 
     @property
@@ -49,7 +102,7 @@ class Failure:
 
     @property
     def refuses_dtype(self) -> bool:
-        """Whether an operator does not take elements of the dtype that the model was run in."""
+        """True if an operator does not support the dtype of the run."""
         return _DTYPE.search(self.text) is not None
 
     @property
@@ -58,16 +111,16 @@ class Failure:
 
     @property
     def is_told(self) -> bool:
-        """Whether the exception is lmp's own, with words of its own."""
+        """True if lmp itself raised the exception, with its own message."""
         return isinstance(self.error, LmpError)
 
     def is_further_than(self, other: Failure) -> bool:
-        """Whether the model came to a later stage: its config, its construction, its forward()."""
+        """True if the model reached a later stage than in ``other``, of: config, construction, forward()."""
         return self.depth > other.depth
 
 
 def failure_of(error: BaseException) -> Failure:
-    """What an exception says: see ``Failure``. An exception that was made of another one is sorted by that one."""
+    """Classify an exception: see ``Failure``. A chained exception is classified by the one that caused it."""
     chain = list(_causes(error))
     root = next((e for e in reversed(chain) if _frames(e)), chain[-1])
     frames = _frames(root)
@@ -97,7 +150,7 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def _frames(error: BaseException) -> list[traceback.FrameSummary]:
-    """The frames in transformers, outermost first."""
+    """The traceback frames in transformers, outermost first."""
     return [f for f in traceback.extract_tb(error.__traceback__) if "/transformers/" in f.filename]
 
 
@@ -107,12 +160,12 @@ def _name(file: str) -> str:
 
 def _text(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    # Validators say first who they are, and then what they found.
+    # The first line of a validator's message names the validator, and the second states the problem.
     return f"{type(error).__name__}: {' '.join(lines[:2])[:300]}"
 
 
 def missing_package(error: BaseException | None) -> str | None:
-    """The package that an ImportError says is not installed."""
+    """The package that an ImportError reports as not installed; None for other errors."""
     if isinstance(error, MissingDependency):
         return error.package
     if not isinstance(error, ImportError):
@@ -124,7 +177,7 @@ def missing_package(error: BaseException | None) -> str | None:
 
 
 def _is_of_config(error: BaseException, frames: list[traceback.FrameSummary], running: bool) -> bool:
-    """Whether the values of a config are what the failure speaks of."""
+    """True if a failure is about the values of the config."""
     if isinstance(error, LmpError):
         return False
     if "StrictDataclass" in type(error).__name__:
@@ -135,7 +188,7 @@ def _is_of_config(error: BaseException, frames: list[traceback.FrameSummary], ru
     if isinstance(error, KeyError | AttributeError) and frames and "config" in (frames[-1].line or ""):
         return True
     if isinstance(error, AssertionError | ValueError) and frames and not isinstance(error, UnicodeError):
-        # What a model refuses by itself, in words, it refuses for what it was configured to be.
+        # An error that a model itself raises with a message is about its config.
         return not running or _raises(frames[-1])
     return not running and bool(frames)
 

@@ -1,4 +1,4 @@
-"""A module of the user's own: constructed from given arguments, called with tensors of given shapes."""
+"""Workload of a user's module: constructed from given arguments, called with tensors of given shapes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import importlib
 import inspect
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,10 @@ import torch
 
 from lmp.errors import LmpError, TraceFailed, UsageError
 from lmp.workload.arguments import recording
-from lmp.workload.base import RUNTIME, Turn, Variable, refusal
-from lmp.workload.decisions import Answering, Decisions, UndecidedError
-from lmp.workload.forgetting import forgetting
+from lmp.workload.base import RUNTIME, Variable, Workload, refusal
+from lmp.workload.cache_clearing import caches_cleared
+from lmp.workload.failures import hand_on
+from lmp.workload.questions import Decisions, Policy, Rehearsed, UndecidedError
 from lmp.workload.spec import Construct, Input, Spec, TensorInput, TupleInput, is_plain, tensors
 from lmp.workload.standalone import NOT_SIZES, no_initialisation
 
@@ -29,10 +30,10 @@ BYTE_NAMES = ("w_bytes", "a_bytes", "kv_bytes")
 DIMENSION_HINTS = (
     (24, 20, 28, 36, 44, 52), (64, 96, 160, 224, 288, 352), (224, 224, 224), (64, 64, 64), (16, 8, 4), (1, 1, 1),
 )  # fmt: skip
-"""Values to try for dimensions that are neither the call's nor the constructor's: apart first, then what images are."""
+"""Values to try for dimensions of the inputs only: first distinct ones, then sizes of images."""
 
 MOST_REHEARSED = 2**28
-"""Elements of weights up to which a module is run with values on the CPU, where the source asks for values."""
+"""Limit of weight elements for a run with values on the CPU. Only a source that asks for values needs one."""
 
 _DTYPES = {
     "int": torch.int64, "long": torch.int64, "int64": torch.int64, "int32": torch.int32, "bool": torch.bool,
@@ -42,35 +43,26 @@ _DTYPES = {
 RUNTIME_HINTS = {"batch_size": 2, "seq_len": 5, "cache_len": 7}
 
 
-class InputsWorkload:
-    """A class with a ``Spec``. Its positive integers and its truth values are variables, its other arguments are fixed.
+class InputsWorkload(Workload):
+    """A class with a ``Spec``. Its positive integers and its booleans are variables, its other arguments are fixed.
 
-    Raises UsageError when the spec does not fit the class, with what its constructor or ``forward()`` said.
+    Raises UsageError if the spec does not fit the class, with the error of its constructor or ``forward()``.
     """
 
     _defaults: Mapping[str, Any] = {}
-    """What the constructor takes for arguments that are not given."""
-    has_encoder = False
-    has_tokens = True
-    source_modules: Sequence[str] = ()
-    """Loaded modules of the user's own, in which ``int()`` keeps symbolic sizes."""
-    vary = True
-    """Every size is also looked at doubled: nothing else is known of what it decides."""
+    """Plain defaults of constructor arguments that are not given."""
 
     def __init__(
         self, cls: type[Any], spec: Spec, dtype: torch.dtype = torch.bfloat16, decisions: Decisions | None = None
     ) -> None:
-        self.cls, self.spec, self.dtype = cls, spec, dtype
+        super().__init__(dtype=dtype, vary=True, source_modules=())
+        self.cls, self.spec = cls, spec
         self.decisions = decisions if decisions is not None else Decisions()
-        self.full_layers: dict[str, int] = {}
-        self.in_order: dict[str, int] = {}
-        self.turns: dict[str, Turn] = {}
-        self.stacks: set[str] = set()
         self._rehearsed = Decisions()
         self._check_inputs()
         self.init = self._all_arguments()
         self.leaves = dict(_leaves(self.init, ()))
-        """Variable -> where it stands among the constructor's arguments."""
+        """Variable -> its path among the constructor's arguments."""
         self._set_variables()
         self._find_hints()
 
@@ -90,14 +82,17 @@ class InputsWorkload:
 
     @property
     def fixed(self) -> dict[str, str]:
-        """Constructor's arguments that are no variables: the formulas hold for these values of them."""
         taken = set(self.leaves.values())
         found = {".".join(w): repr(v) for w, v in _values(self.init, ()) if w not in taken}
         left_out = {n: repr(v) for n, v in self._defaults.items() if n not in self.init}
         return left_out | found | {n: repr(v) for n, v in self.spec.inputs.items() if not isinstance(v, Input)}
 
+    @property
+    def fixable(self) -> tuple[str, ...]:
+        return tuple(self._all_leaves)
+
     def fix(self, name: str) -> None:
-        """Take an argument out of the variables: it stays what was given."""
+        """Remove an argument from the variables: it keeps the given value."""
         self.leaves.pop(name)
         self.variables.pop(name)
         self.hints.pop(name)
@@ -119,7 +114,7 @@ class InputsWorkload:
         skipped = no_initialisation() if device == "meta" else contextlib.nullcontext()
         try:
             with torch.device(device), recording(), skipped, self._answering(device), _as_known_errors():
-                made: torch.nn.Module = self.cls(**{n: self._made(v) for n, v in arguments.items()})
+                made: torch.nn.Module = hand_on(self.cls, **{n: self._made(v) for n, v in arguments.items()})
                 return made.eval()
         finally:
             torch.set_default_dtype(before)
@@ -129,10 +124,10 @@ class InputsWorkload:
             return tuple(self._made(v) for v in value)
         if not isinstance(value, Construct):
             return value
-        return _named(value.name, self.cls)(**{n: self._made(v) for n, v in value.arguments.items()})
+        return hand_on(_named(value.name, self.cls), **{n: self._made(v) for n, v in value.arguments.items()})
 
-    def _answering(self, device: str) -> AbstractContextManager[Any]:
-        return Answering(self.decisions if device == "meta" else self._rehearsed, rehearsing=device != "meta")
+    def _answering(self, device: str) -> Policy:
+        return Rehearsed(self.decisions if device == "meta" else self._rehearsed, rehearsing=device != "meta")
 
     def run(
         self,
@@ -148,10 +143,10 @@ class InputsWorkload:
     def _call(
         self, module: torch.nn.Module, given: Mapping[str, Any], device: str, observer: AbstractContextManager[Any]
     ) -> None:
-        # What forward() makes without saying where is made where its inputs are.
+        # Tensors that forward() makes without a device go to the device of its inputs.
         answering, known = self._answering(device), _as_known_errors()
-        with torch.no_grad(), torch.device(device), answering, forgetting(module), observer, known:
-            module(**given)
+        with torch.no_grad(), torch.device(device), answering, caches_cleared(module), observer, known:
+            hand_on(module, **given)
 
     def _tensor(self, value: Any, sizes: Mapping[str, Any], device: str) -> Any:
         if isinstance(value, TupleInput):
@@ -167,14 +162,14 @@ class InputsWorkload:
     def dtype_of(self, tensor: TensorInput) -> torch.dtype:
         return _DTYPES.get(tensor.dtype, self.dtype)
 
-    # -- checking what was given -------------------------------------------------------------------------------------
+    # -- checks of the arguments -------------------------------------------------------------------------------------
 
     @property
     def name(self) -> str:
         return self.cls.__qualname__
 
     def _check_inputs(self) -> None:
-        """That ``forward()`` takes the inputs, and that every input it must have is there."""
+        """Check that ``forward()`` takes the inputs, and that no required input is missing. Raises UsageError."""
         parameters = dict(list(inspect.signature(self.cls.forward).parameters.items())[1:])
         takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
         names = [n for n, p in parameters.items() if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
@@ -193,7 +188,7 @@ class InputsWorkload:
             )
 
     def _all_arguments(self) -> dict[str, Any]:
-        """The given arguments, and the defaults of those that were not given, as far as they are plain."""
+        """The given arguments, and the integer and boolean defaults of the others. Raises UsageError."""
         parameters = dict(list(inspect.signature(self.cls.__init__).parameters.items())[1:])
         if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
             names = [*parameters, *self.spec.init]
@@ -222,7 +217,7 @@ class InputsWorkload:
         return {n: self._with_defaults(v) for n, v in found.items()}
 
     def _with_defaults(self, value: Any) -> Any:
-        """An object to be made, with the plain defaults of its class's own arguments."""
+        """An object to be constructed, with the integer and boolean defaults of its class's own arguments."""
         if not isinstance(value, Construct):
             return value
         parameters = inspect.signature(_named(value.name, self.cls)).parameters
@@ -231,21 +226,24 @@ class InputsWorkload:
         return Construct(value.name, {**defaults, **given})
 
     def _check_names(self, own: Mapping[str, str]) -> None:
-        """That the value of every name in a dimension can be told from the inputs or the constructor's arguments."""
+        """Check that every name in a dimension has a value from the inputs or the constructor. Raises UsageError."""
         alone = {d.value for _, t in tensors(self.spec.inputs) for d in t.dims if isinstance(d.value, str)}
         for path, tensor in tensors(self.spec.inputs):
             for dim in tensor.dims:
                 for name in dim.names():
                     if name in BYTE_NAMES:
-                        raise UsageError(f"{name} is bytes of an element, not a size\ngive the dimension another name")
+                        raise UsageError(
+                            f"{name} is the size of an element in bytes, not a dimension\n"
+                            "give the dimension another name"
+                        )
                     if name not in alone and name not in self.variables:
                         raise UsageError(
-                            f"--inputs: {name} stands only in {dim} of {path}: its value could not be told from the "
+                            f"--inputs: {name} stands only in {dim} of {path}: its value cannot be determined from the "
                             "inputs\ngive it a dimension of its own, or the constructor's argument that it is"
                         )
 
     def _find_hints(self) -> None:
-        """Values to run at: those given, and for dimensions of their own the first ones with which the module runs."""
+        """Set the values for runs: the given ones, and for input dimensions the first ones that run."""
         self._fixed_names: dict[str, int] = {}
         self._all_leaves = dict(self.leaves)
         given = {n: v.default for n, v in self.variables.items()}
@@ -263,7 +261,7 @@ class InputsWorkload:
         raise first
 
     def _spread_apart(self) -> None:
-        """Arguments that were given as equal numbers are run at different ones, where the module takes them."""
+        """Run arguments that were given as equal numbers at different ones, if the module takes them."""
         for name in [n for n in self.leaves if n not in self.flags]:
             same = [n for n in self.hints if n not in self.flags and self.hints[n] == self.hints[name] != 1]
             if len(same) > 1 and name != same[0]:
@@ -274,18 +272,18 @@ class InputsWorkload:
 
     @functools.cached_property
     def fewest_tokens(self) -> int:
-        """As few as the module runs with, of up to those that it was tried with at first."""
+        """The smallest number of tokens with which the module runs, or that of the first runs if none is smaller."""
         most = RUNTIME_HINTS["seq_len"]
         return next((n for n in range(1, most) if self.has_cache or self._takes(n)), most)
 
     def _takes(self, tokens: int) -> bool:
-        """Whether so many tokens are not refused. What is decided on values there is not asked: it may be decided."""
+        """True if this number of tokens is not refused. An undecided question about values is no refusal."""
         point = {**RUNTIME_HINTS, **self.hints, "seq_len": tokens, "cache_len": 0}
         error = refusal(self, point)
         return error is None or isinstance(error, UndecidedError)
 
     def _problem(self) -> UsageError | None:
-        """Why the module does not run as it is given, None where it does. Decisions on values are rehearsed."""
+        """The reason why the module does not run as given, None if it runs. Decisions on values are rehearsed."""
         point = {**RUNTIME_HINTS, **self.hints}
         if not self.has_cache:
             point["cache_len"] = 0
@@ -311,9 +309,9 @@ class InputsWorkload:
                 ) from error
             if "constructed" in step:
                 shown = self.spec.init_text() or "no arguments"
-                return UsageError(f"{step} with {shown}: {reason}{where}\ngive arguments with which it is, in --init")
+                return UsageError(f"{step} with {shown}: {reason}{where}\ngive other arguments in --init")
             shapes = ", ".join(f"{n}: {self._shape(t, point)}" for n, t in tensors(self.spec.inputs))
-            return UsageError(f"{step} with {shapes}: {reason}{where}\ngive it shapes that it takes, in --inputs")
+            return UsageError(f"{step} with {shapes}: {reason}{where}\ngive other shapes in --inputs")
         return None
 
     def _shape(self, tensor: TensorInput, point: Mapping[str, int]) -> str:
@@ -322,12 +320,12 @@ class InputsWorkload:
 
     @property
     def folder(self) -> str:
-        """The folder of the file that the class stands in."""
+        """The folder of the class's file, with a final slash; empty if there is none."""
         file = getattr(sys.modules.get(self.cls.__module__), "__file__", None)
         return str(Path(file).parent) + "/" if file else ""
 
     def _rehearse(self, point: Mapping[str, int], asked: UndecidedError) -> None:
-        """Run the module once with values, to learn what its lines are answered."""
+        """Run the module once with values and record the answers. Raises TraceFailed for too many weights."""
         weights = sum(p.numel() for p in self._weights(point))
         file, line = asked.place
         if weights > MOST_REHEARSED:
@@ -349,7 +347,7 @@ class InputsWorkload:
         try:
             yield from self.build(point).parameters()
         except UndecidedError:
-            return  # the constructor itself asks: what it has made so far is not known
+            return  # the constructor itself asks, so its weights are unknown
 
     def _real(self, point: Mapping[str, int]) -> torch.nn.Module:
         """The module with values, on the CPU."""
@@ -361,9 +359,9 @@ class InputsWorkload:
 
 @contextlib.contextmanager
 def _as_known_errors() -> Iterator[None]:
-    """One's own code may raise errors of its own: sizes that it refuses are told by an error that Python knows.
+    """Convert the user's own exception types to RuntimeError, so that refusals of sizes are recognised.
 
-    An attribute that is missing stays what it is: it may be lmp's own mistake.
+    AttributeError stays as it is: it may be lmp's own error.
     """
     try:
         yield
@@ -375,7 +373,7 @@ def _as_known_errors() -> Iterator[None]:
 
 
 def _named(name: str, cls: type[Any]) -> Callable[..., Any]:
-    """The class that an argument names: one that the analysed class's module knows, or one by its full path."""
+    """The class of this name in the analysed class's module, or at this full path. Else raises UsageError."""
     found = vars(sys.modules[cls.__module__]).get(name)
     if found is None and "." in name:
         module, _, last = name.rpartition(".")
@@ -389,7 +387,7 @@ def _named(name: str, cls: type[Any]) -> Callable[..., Any]:
 
 
 def _values(arguments: Mapping[str, Any], above: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Every plain value with the names that lead to it."""
+    """Every plain value with the path of names to it."""
     for name, value in arguments.items():
         if isinstance(value, Construct):
             yield from _values(value.arguments, (*above, name))
@@ -398,7 +396,7 @@ def _values(arguments: Mapping[str, Any], above: tuple[str, ...]) -> Iterator[tu
 
 
 def _leaves(arguments: Mapping[str, Any], above: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Variables: sizes and truth values by the last of their names, or by all where that is taken."""
+    """Variables with their paths: sizes and booleans. The name is the last of the path, or all of it if that exists."""
     seen: set[str] = {*RUNTIME, *BYTE_NAMES}
     for where, value in _values(arguments, above):
         if isinstance(value, bool) or (type(value) is int and value > 0):
@@ -414,7 +412,7 @@ def _at(arguments: Any, where: tuple[str, ...]) -> Any:
 
 
 def _placed(arguments: Mapping[str, Any], where: tuple[str, ...], value: Any) -> dict[str, Any]:
-    """The arguments with another value at one place."""
+    """The arguments with another value at one path."""
     first, rest = where[0], where[1:]
     if not rest:
         return {**arguments, first: value}
@@ -428,6 +426,6 @@ def _closest(name: str, names: list[str]) -> str:
 
 
 def _innermost(error: Exception, folder: str) -> str:
-    """`` (blocks.py:12)``: the line of the user's own file that raised."""
+    """`` (blocks.py:12)``: the innermost line of the traceback in the user's folder; empty if there is none."""
     inside = [f for f in traceback.extract_tb(error.__traceback__) if folder and f.filename.startswith(folder)]
     return f" ({Path(inside[-1].filename).name}:{inside[-1].lineno})" if inside else ""

@@ -1,4 +1,4 @@
-"""A module that exists already, as an instance: analysed as a copy without data, the instance itself is left alone."""
+"""Workload of a live module: a copy without data is analysed, and the instance stays unchanged."""
 
 from __future__ import annotations
 
@@ -13,25 +13,28 @@ from torch.overrides import TorchFunctionMode
 
 from lmp.errors import UsageError
 from lmp.workload.arguments import constructor_arguments, remember
-from lmp.workload.decisions import Decisions
 from lmp.workload.inputs import InputsWorkload
+from lmp.workload.kinds import SAME_INSTANCE, kind_of
+from lmp.workload.questions import Decisions
 from lmp.workload.spec import Spec
 
 Twin = Callable[[torch.Tensor], torch.Tensor]
-"""From a tensor to the one that stands for it in a copy."""
-
-PLAIN = (bool, int, str, float, type(None))
+"""Function from a tensor to its replacement in a copy."""
 
 
 class LiveWorkload(InputsWorkload):
-    """An instance with the inputs of a ``Spec``. Its own sizes are plain numbers; the inputs' are variables.
+    """An instance with the inputs of a ``Spec``. Its own sizes are plain numbers; the inputs' sizes are variables.
 
-    Raises UsageError when the module cannot be copied, or the inputs do not fit it.
+    Raises UsageError if the module cannot be copied, or the inputs do not fit it.
     """
 
     def __init__(self, module: torch.nn.Module, spec: Spec, decisions: Decisions | None = None) -> None:
-        self.module = meta_copy(module)
+        self._instance = meta_copy(module)
         super().__init__(type(module), spec, dtype_of(module), decisions)
+
+    @property
+    def module(self) -> torch.nn.Module:
+        return self._instance
 
     def _all_arguments(self) -> dict[str, Any]:
         return {}
@@ -44,23 +47,23 @@ class LiveWorkload(InputsWorkload):
 
 
 def dtype_of(module: torch.nn.Module) -> torch.dtype:
-    """The dtype of the module's first floating parameter or buffer; float32 where it has none."""
+    """The dtype of the module's first floating parameter or buffer; float32 if there is none."""
     tensors = (*module.parameters(), *module.buffers())
     return next((t.dtype for t in tensors if t.is_floating_point()), torch.float32)
 
 
 def meta_copy(module: torch.nn.Module) -> torch.nn.Module:
-    """A copy with every tensor on the meta device, ties kept and hooks left out. Nothing of the original is run."""
+    """A copy with every tensor on the meta device, with tied weights and without hooks. Does not run the original."""
     return copied(module, _without_data)
 
 
 def copied(module: torch.nn.Module, twin: Twin) -> torch.nn.Module:
-    """A deep copy in which ``twin`` says what stands for each tensor. Raises UsageError where it cannot be made."""
+    """A deep copy in which ``twin`` replaces each tensor. Raises UsageError if copying fails."""
     memo: dict[int, Any] = {}
     for inner in module.modules():
         for name, value in vars(inner).items():
             if name.endswith("_hooks") or "_hooks_" in name:
-                # Hooks are the user's own, with effects of their own: a copy has none.
+                # Hooks are the user's code and may have side effects: a copy has none.
                 memo[id(value)] = type(value)() if isinstance(value, dict) else OrderedDict()
     try:
         for tensor in (*module.parameters(), *module.buffers()):
@@ -80,7 +83,7 @@ def copied(module: torch.nn.Module, twin: Twin) -> torch.nn.Module:
 
 
 class _Twins(TorchFunctionMode):
-    """Tensors that are neither parameters nor buffers, wherever they are kept."""
+    """Replaces tensors that are neither parameters nor buffers, wherever they are stored."""
 
     def __init__(self, twin: Twin) -> None:
         super().__init__()
@@ -108,14 +111,14 @@ def _without_data(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _random(tensor: torch.Tensor) -> torch.Tensor:
-    """Values for a rehearsal: small numbers, and nothing that is no index."""
+    """Values for a rehearsal: small floats, and zeros for integers, which are valid indices."""
     if tensor.is_floating_point():
         return (torch.randn(tensor.shape, dtype=torch.float32) / 8).to(tensor.dtype)
     return torch.zeros(tensor.shape, dtype=tensor.dtype)
 
 
 def attributes_as_arguments(module: torch.nn.Module) -> dict[str, Any]:
-    """What PyTorch's modules were constructed with: they keep it under the arguments' own names."""
+    """Constructor arguments of PyTorch's modules, which store them under the arguments' names."""
     if not type(module).__module__.startswith("torch.nn."):
         return {}
     names = list(inspect.signature(type(module).__init__).parameters)[1:]
@@ -123,13 +126,5 @@ def attributes_as_arguments(module: torch.nn.Module) -> dict[str, Any]:
 
 
 def kind(module: torch.nn.Module) -> Any:
-    """What makes two instances cost the same: their classes, plain attributes, and the shapes of their tensors."""
-    found = []
-    for name, inner in module.named_modules():
-        own = {k: v for k, v in vars(inner).items() if k != "training" and not k.startswith("_")}
-        plain = {k: repr(v) for k, v in own.items() if isinstance(v, PLAIN)}
-        kept = (*inner.named_parameters(recurse=False), *inner.named_buffers(recurse=False))
-        shapes = tuple((n, tuple(t.shape), t.dtype) for n, t in kept)
-        where = f"{type(inner).__module__}.{type(inner).__qualname__}"
-        found.append((name, where, tuple(sorted(plain.items())), shapes))
-    return tuple(found)
+    """The key of an instance: classes, plain attributes and tensor shapes. Equal keys mean equal costs."""
+    return kind_of(module, SAME_INSTANCE)

@@ -1,4 +1,4 @@
-"""Importing the classes to analyse from the very trees whose lines are quoted."""
+"""Import of the analysed classes from the same trees that are quoted."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from typing import Any
 
 from lmp.errors import NotFound, TraceFailed, UsageError
 from lmp.source.trees import Tree
-from lmp.workload.imports import collected_later
+from lmp.workload.gc_tuning import gc_paused
 
 
 def use_transformers_tree(source_root: Path) -> None:
-    """Make ``import transformers`` take the package below ``source_root`` (the folder that holds ``transformers/``).
+    """Make ``import transformers`` load the package below ``source_root``, the folder that contains ``transformers/``.
 
-    Raises TraceFailed when another copy was imported before: one process can run one tree only.
+    Raises TraceFailed if another copy is already imported: one process can run one tree only.
     """
-    # The hub is never asked for anything; nor are advisory warnings of transformers part of lmp's output.
+    # No request goes to the hub, and advisory warnings of transformers do not appear in lmp's output.
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     wanted = str(source_root.resolve())
@@ -39,7 +39,7 @@ def use_transformers_tree(source_root: Path) -> None:
 
 
 def check_torch_file(tree_file: Path, relative: str) -> None:
-    """PyTorch runs as installed (it is compiled): raise TraceFailed when the quoted file is not the installed one."""
+    """Raise TraceFailed if the quoted file is not the installed one. PyTorch is compiled, so it runs as installed."""
     import torch
 
     installed = Path(torch.__file__).parent / relative
@@ -57,11 +57,11 @@ def _digest(path: Path) -> str:
 def load_class(class_path: str) -> type[Any]:
     """Import the class at its defining path.
 
-    Raises NotFound when it is not there, TraceFailed when its module cannot be executed here.
+    Raises NotFound if it is missing, TraceFailed if its module cannot be executed here, UsageError if it is no module.
     """
     module_name, _, name = class_path.rpartition(".")
     try:
-        with collected_later():
+        with gc_paused():
             module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         raise TraceFailed(
@@ -80,9 +80,9 @@ def load_class(class_path: str) -> type[Any]:
 
 
 def load_own(class_path: str, tree: Tree) -> type[Any]:
-    """Import a class of the user's own from exactly the folder whose lines are quoted.
+    """Import a user's class from the folder whose lines are quoted.
 
-    Raises TraceFailed when its package was imported from elsewhere, or cannot be executed.
+    Raises TraceFailed if its package was imported from elsewhere, or cannot be executed.
     """
     root = str(tree.root)
     if root not in sys.path:
@@ -99,10 +99,10 @@ def load_own(class_path: str, tree: Tree) -> type[Any]:
 
 @contextlib.contextmanager
 def quiet_warnings() -> Iterator[None]:
-    """Keep the analysed code's own warnings off the user's terminal."""
+    """Suppress warnings of the analysed code."""
     import warnings
 
-    # PyTorch logs an operator that fails on symbolic shapes before it raises; lmp runs it another way.
+    # PyTorch logs an operator that fails on symbolic shapes before it raises. lmp then runs it in another way.
     log = logging.getLogger("torch._subclasses.fake_tensor")
     before = log.level
     log.setLevel(logging.CRITICAL)

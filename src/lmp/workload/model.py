@@ -1,4 +1,4 @@
-"""A module of transformers in its real context: the smallest model of its file that contains it."""
+"""Workload of a module of transformers: the smallest model of its file that contains it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import copy
 import dataclasses
 import inspect
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -14,9 +14,9 @@ import torch
 from torch._guards import detect_fake_mode
 from torch.overrides import TorchFunctionMode
 
-from lmp.workload.answers import Asked, answered
 from lmp.workload.arguments import recording
-from lmp.workload.base import CHUNKED, Refusal, Turn, Variable, refusal
+from lmp.workload.base import CHUNKED, LayerPattern, Refusal, Variable, Workload, refusal
+from lmp.workload.cache_clearing import caches_cleared
 from lmp.workload.configs import (
     LAYERS,
     STANDARD_NAMES,
@@ -27,61 +27,64 @@ from lmp.workload.configs import (
     standard_names,
     text_part,
 )
-from lmp.workload.failures import failure_of
-from lmp.workload.forgetting import forgetting
-from lmp.workload.kinds import kind_of, kinds_of, own_factors, own_indices, turn_of
+from lmp.workload.failures import failure_of, hand_on
+from lmp.workload.kinds import kind_of, kinds_of, own_factors, own_indices, pattern_of
 from lmp.workload.model_inputs import Inputs
+from lmp.workload.questions import Policy, Yes
 from lmp.workload.shapes import ENCODER_LENGTH
 from lmp.workload.standalone import no_initialisation
 
 
-class ModelWorkload:
-    """A whole model of transformers, run as ``from_config`` builds it, cut to the layers that differ."""
+class ModelWorkload(Workload):
+    """A whole model of transformers, built as by ``from_config``, cut to the fewest layers with every kind.
+
+    Its inputs are found by trying, unless ``given`` names the tensors. With ``answers`` off, a question
+    about the values of a tensor ends a run.
+    """
+
+    model_class: type[Any]
+    attention: str
 
     def __init__(
-        self, model_class: type[Any], config: Any, dtype: torch.dtype = torch.bfloat16, attention: str = "sdpa"
+        self,
+        model_class: type[Any],
+        config: Any,
+        dtype: torch.dtype = torch.bfloat16,
+        attention: str = "sdpa",
+        given: Sequence[str] | None = None,
+        answers: bool = True,
     ) -> None:
-        self.model_class, self.config, self.dtype, self.attention = model_class, config, dtype, attention
-        if attention == "sdpa" and not getattr(model_class, "_supports_sdpa", True):
-            self.attention = "eager"  # as transformers itself chooses; the analysis says so
-        self.variables = config_variables(config)
+        # The same choice as in transformers; the analysis states it.
+        attention = attention if attention != "sdpa" or getattr(model_class, "_supports_sdpa", True) else "eager"
+        super().__init__(
+            dtype=dtype,
+            model_class=model_class,
+            config=config,
+            attention=attention,
+            variables=config_variables(config),
+            has_cache=True,
+        )
+        self._answers = answers
         self._built: dict[tuple[tuple[str, Any], ...], torch.nn.Module] = {}
         self._fillings: dict[tuple[int, ...], tuple[torch.nn.Module, Any]] = {}
-        self.asked: Asked = {}
-        """Questions about data that runs were answered."""
-        self.chosen: Asked | None = None
-        """Choices that the model cannot be run without, and that were made for it."""
-        self.flags: frozenset[str] = frozenset()
-        self.required: frozenset[str] = frozenset()
         part, _ = text_part(config)
         named = {own: STANDARD_NAMES.get(standard, standard) for own, standard in standard_names(part).items()}
         self.aliases = {own: name for own, name in named.items() if own != name and name in self.variables}
-        """The config's own names -> variables."""
-        self.inputs = Inputs(model_class, config, dtype, self.variables)
+        self.inputs = Inputs(model_class, config, dtype, self.variables, given)
         if self.inputs.encoder_length:
             self.required = frozenset({ENCODER_LENGTH})
             self.variables[ENCODER_LENGTH] = Variable(ENCODER_LENGTH, "inputs.input_ids.shape[1]", 11)
-        self.has_cache, self.has_encoder, self.has_tokens = True, self.inputs.has_decoder, True
+        self.has_encoder = self.inputs.has_decoder
         self.cache_name = CACHE
-        """What the model returns to be given in the next call: a KV cache, or the state of a recurrence."""
-        self.called_with: dict[str, str] = {}
-        """What the model is called with where that is not token ids alone: tensors -> their shapes."""
-        self.full_layers: dict[str, int] = {}
-        self.in_order: dict[str, int] = {}
-        self.turns: dict[str, Turn] = {}
-        self.stacks: set[str] = set()
-        self.by_place = False
-        """Whether layers that are alike have factors made from their places: one of them need not stand for all."""
-        self.refused: dict[str, Refusal] = {}
-        """Phases in which the model says that it does not run."""
+        """Output that the next call takes as its input: a KV cache, or the state of a recurrence."""
         self.failed: dict[str, Exception] = {}
-        """Phases that do not run for another reason, and what they end with."""
+        """Phase that fails without being refused -> its exception."""
         self._same: dict[str, str] = {}
-        """Other names of the config for the number of layers, with their paths: they are no variables."""
+        """Other config names for the number of layers -> their paths. They are no variables."""
         self._has_rule: bool | None = None
         self._each_chooses = False
         self._chosen: list[int] = []
-        """Layers of the full model that the smallest one has; none: its first ones."""
+        """Indices of the full model's layers that the smallest model has; empty: its first layers."""
         self.defaults = {name: variable.default for name, variable in self.variables.items()}
         self._cut_layers()
         self._lengthen()
@@ -89,10 +92,10 @@ class ModelWorkload:
         self.hints = self.defaults
 
     def build(self, values: Mapping[str, Any]) -> torch.nn.Module:
-        """The model with its integers set to ``values``; the last ones that were built from plain numbers are kept."""
+        """The model with its integers set to ``values``. The last ones built from plain numbers are cached."""
         own = tuple((name, values[name]) for name in self.variables if name in values)
         if not all(type(value) is int for _, value in own) or detect_fake_mode() is not None:
-            return self._build(values)  # what is built among fake tensors is made of them
+            return self._build(values)  # a model built under fake tensors consists of them
         if own not in self._built:
             if len(self._built) >= KEPT:
                 self._built.pop(next(iter(self._built)))
@@ -100,23 +103,24 @@ class ModelWorkload:
         return self._built[own]
 
     def _build(self, values: Mapping[str, Any]) -> torch.nn.Module:
-        from transformers import initialization
-
-        with torch.device("meta"), initialization.no_init_weights(), recording(), _as_loaded():
-            model = self._constructed(values)
-            _leave_no_data(model)
-            # Skipping the initialisation skips the tying of weights, which decides what counts as a parameter.
-            model.tie_weights()
-        # Without gradients: a parameter that forward() returns as it is would ask torch's flop counter for one.
-        return model.eval().requires_grad_(False)
+        """The model with the requested attention, in each part that supports it."""
+        if not self._each_chooses:
+            try:
+                return build_model(self.model_class, self._config_with(values), self.dtype, self.attention)
+            except ValueError as error:
+                if self.attention != "sdpa" or "attention implementation" not in str(error):
+                    raise
+                # A part has no sdpa. By default all parts that support it use it.
+                self._each_chooses = True
+        return build_model(self.model_class, self._config_with(values), self.dtype)
 
     def _config_with(self, values: Mapping[str, Any]) -> Any:
-        """A config of its own with these values, which may be symbolic: such a config must not be copied any more."""
+        """A copy of the config with these values. They may be symbolic: then the copy must not be copied again."""
         config = copy.deepcopy(self.config)
         part, _ = text_part(config)
         full, layers = self.full_layers.get(LAYERS), values.get(LAYERS)
         if full:
-            # A symbolic number of layers stands for that of the hints.
+            # A symbolic number of layers stands for the number in the hints.
             layers = layers if isinstance(layers, int) else self.defaults[LAYERS]
             if layers == len(self._chosen):
                 cut_lists(part, full, self._chosen)
@@ -126,32 +130,19 @@ class ModelWorkload:
         for name, variable in self.variables.items():
             attribute = variable.path.rpartition(".")[2]
             if isinstance(getattr(type(part), attribute, None), property):
-                continue  # it follows from the rest of the config
+                continue  # it is derived from the rest of the config
             if variable.path.startswith("config.") and (name in values or name in self.defaults):
-                # Configs are strict dataclasses that validate on assignment; a symbolic size is no int to them.
+                # Configs are strict dataclasses that validate on assignment, and a symbolic size is no int.
                 object.__setattr__(part, aliases.get(attribute, attribute), values.get(name, self.defaults[name]))
         for path in self._same.values():
             attribute = path.rpartition(".")[2]
             object.__setattr__(part, aliases.get(attribute, attribute), values.get(LAYERS, self.defaults[LAYERS]))
         return config
 
-    def _constructed(self, values: Mapping[str, Any]) -> torch.nn.Module:
-        """The model with the attention that was asked for, in each of its parts that has it."""
-        made: Callable[..., torch.nn.Module] = self.model_class._from_config
-        if not self._each_chooses:
-            try:
-                return made(self._config_with(values), dtype=self.dtype, attn_implementation=self.attention)
-            except ValueError as error:
-                if self.attention != "sdpa" or "attention implementation" not in str(error):
-                    raise
-                # A part has no sdpa. Left to themselves, all parts that have it take it.
-                self._each_chooses = True
-        return made(self._config_with(values), dtype=self.dtype)
-
     def _apply_rule(self, part: Any, full: int, layers: int) -> bool:
-        """Give the config the per-layer lists that transformers makes for so many layers; whether it makes them.
+        """Set the per-layer lists that transformers derives for ``layers`` layers. Returns whether it derives them.
 
-        A list that the config states itself is no rule: what transformers makes for all layers must be what it has.
+        A list stated in the config is no rule: the derived lists for all layers must equal the config's own.
         """
         if self._has_rule is None:
             self._has_rule = lists_by_rule(self.config, full) == layer_lists(text_part(self.config)[0], full)
@@ -167,8 +158,8 @@ class ModelWorkload:
         observer: AbstractContextManager[Any],
         before: AbstractContextManager[Any] | None = None,
     ) -> None:
-        # Some models make modules in forward(): filling their weights is no work of it.
-        with self._as_built(module), torch.no_grad(), no_initialisation(), answered(self.asked, self.chosen):
+        # Some models construct modules in forward(). Initialising their weights is not part of its work.
+        with self._as_built(module), torch.no_grad(), no_initialisation(), self._answering():
             past: dict[str, Any] = {}
             cached = values["cache_len"]
             if not (isinstance(cached, int) and cached == 0):
@@ -177,12 +168,15 @@ class ModelWorkload:
                 past = {self.cache_name: getattr(filled, self.cache_name)}
             given = self.inputs.later(values, filled) if past else self.inputs.first(values)
             extra = {"use_cache": True} if self.has_cache else {}
-            with forgetting(module), observer, self.inputs.place():
-                module(**given, **past, **extra)
+            with caches_cleared(module), observer, self.inputs.place():
+                hand_on(module, **given, **past, **extra)
+
+    def _answering(self) -> Policy | AbstractContextManager[None]:
+        return Yes(self.asked, self.chosen) if self._answers else contextlib.nullcontext()
 
     @contextlib.contextmanager
     def _as_built(self, module: torch.nn.Module) -> Iterator[None]:
-        """A model that remembers what it was called with here is another one afterwards: it is kept no more."""
+        """Drop a cached model from the cache if the run changes its state."""
         state = _state(module) if self._keeps(module) else None
         try:
             yield
@@ -194,7 +188,7 @@ class ModelWorkload:
         return any(module is kept for kept in self._built.values())
 
     def _filled(self, module: torch.nn.Module, values: Mapping[str, Any]) -> Any:
-        """What the call returns that fills the cache. A model that is kept is filled once for the same sizes."""
+        """The output of the call that fills the cache. A cached model is filled once for the same sizes."""
         own = {name: values[name] for name in ("batch_size", "seq_len", *self.required)}
         if not self._keeps(module) or not all(type(v) is int for v in own.values()):
             return self._first_call(module, values)
@@ -202,30 +196,29 @@ class ModelWorkload:
         if key not in self._fillings:
             if len(self._fillings) >= KEPT:
                 self._fillings.pop(next(iter(self._fillings)))
-            # With the module, so that its id is given to no other one meanwhile.
+            # Stored with the module, so that its id is not reused.
             self._fillings[key] = (module, self._first_call(module, values))
-        # A call changes the cache that it is given.
+        # A call changes the cache that it gets.
         return copy.deepcopy(self._fillings[key][1])
 
     def _first_call(self, module: torch.nn.Module, values: Mapping[str, Any]) -> Any:
-        with forgetting(module), self.inputs.place():
+        with caches_cleared(module), self.inputs.place():
             return module(**self.inputs.first(values), use_cache=True)
 
     def _probe(self, tokens: int) -> None:
-        """Find out by running it on so many tokens what the model is called with, and what it returns that it takes
-        again: its cache, whatever it calls it."""
+        """Run the model on ``tokens`` tokens to find its inputs, and the output that it takes again: its cache."""
         parameters = inspect.signature(self.model_class.forward).parameters
         others = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
         asked = "use_cache" in parameters or (others and CACHE in parameters)
         extra = {"use_cache": True} if asked else {}
         model, point = self.build(self.defaults), {**self.defaults, "batch_size": 1, "seq_len": tokens}
-        with forgetting(model), self._as_built(model), torch.no_grad(), answered(self.asked, self.chosen):
+        with caches_cleared(model), self._as_built(model), torch.no_grad(), self._answering():
             try:
                 output = self.inputs.choose(lambda given: model(**given, **extra), point)
             except (TypeError, ValueError) as error:
                 if not extra or "use_cache" not in str(error):
                     raise
-                asked = False  # it, or a part of it, refuses to be asked for a cache
+                asked = False  # it, or a part of it, does not accept use_cache
                 output = self.inputs.choose(lambda given: model(**given), point)
         given = self.inputs.first(point)
         returned = {name: getattr(output, name, None) for name in (CACHE, *parameters) if name not in given}
@@ -235,9 +228,9 @@ class ModelWorkload:
         self.has_tokens, self.called_with = self.inputs.has_tokens, self.inputs.shown()
 
     def _lengthen(self) -> None:
-        """Leave more layers, up to all of them, where a longer model runs in more phases than the cut one.
+        """Keep more layers, up to all, if a longer model runs in more phases than the cut one.
 
-        A cache may need a layer of attention at a certain place, a layer whose weights are shared another one.
+        A cache may need an attention layer at a certain position. A layer with shared weights may need its owner.
         """
         failed = self._failures()
         full, few = self.full_layers.get(LAYERS), self.defaults.get(LAYERS)
@@ -253,13 +246,13 @@ class ModelWorkload:
         if PREFILL in failed:
             raise failed[PREFILL]
         said = _refusal(failed[CHUNKED]) if CHUNKED in failed else None
-        # A model that refuses one new token as well has not been called as it wants to be.
+        # A model that also refuses one new token was not called correctly.
         if said is not None and len(failed) == 1:
             self.refused = {CHUNKED: said}
         self.failed = {phase: error for phase, error in failed.items() if phase not in self.refused}
 
     def _leave_more(self, few: int, full: int, left: int) -> None:
-        """The fewest layers with which no more than ``left`` phases fail."""
+        """Set the smallest number of layers with which no more than ``left`` phases fail."""
         for layers in _longer(few, full):
             self.defaults = {**self.defaults, LAYERS: layers}
             if len(self._failures()) <= left:
@@ -267,7 +260,7 @@ class ModelWorkload:
                 return
 
     def _failures(self) -> dict[str, Exception]:
-        """Phases that do not run at the default sizes, with what they end with."""
+        """Phase that does not run at the default sizes -> its exception."""
         error = self._fails()
         if error is not None and not self._runs_with_choices():
             return {PREFILL: error}
@@ -284,7 +277,7 @@ class ModelWorkload:
 
     def _fails(self) -> Exception | None:
         first: Exception | None = None
-        for tokens in (2, MOST_TRIED):  # a model that pools its tokens takes no two
+        for tokens in (2, MOST_TRIED):  # a model that pools its tokens does not accept two
             try:
                 self._probe(tokens)
                 return None
@@ -293,14 +286,14 @@ class ModelWorkload:
         return first
 
     def _fewest_tokens(self) -> int:
-        """As few as the model runs with; as many as it was tried with at first where it runs with none fewer."""
+        """The smallest number of tokens with which the model runs, or ``MOST_TRIED`` if none is smaller."""
         point = {**self.defaults, "batch_size": 2, "cache_len": 0}
         tries = range(1, MOST_TRIED)
         return next((n for n in tries if refusal(self, {**point, "seq_len": n}) is None), MOST_TRIED)
 
     def _runs_with_choices(self) -> bool:
-        """Whether the model runs once choices are made for it; else, none are."""
-        if self.chosen is not None:
+        """True if the model runs with index choices. Otherwise ``chosen`` stays None."""
+        if self.chosen is not None or not self._answers:
             return False
         self.chosen = {}
         if self._fails() is not None:
@@ -316,15 +309,15 @@ class ModelWorkload:
         return failed
 
     def _cut_layers(self) -> None:
-        """Leave as many layers in each stack as it needs for a layer of every kind the full model has.
+        """Set the number of layers of each stack to the smallest one with every kind of the full model.
 
-        The full model is built once (without weights); layers are alike when their classes and their plain
-        attributes are, the layer's own index aside.
+        The full model is built once, without weights. Layers are alike if their classes and plain attributes agree. The
+        layer's own index does not count.
         """
         lists = _lists(self.build(self.defaults))
         counts = {n: v for n, v in self.defaults.items() if n == LAYERS or "layers" in n}
         owned: set[str] = set()
-        # The main count last: what no other one shortens is its own, and building with each of them takes time.
+        # The main count is last: the remaining stacks are its own, and building with each of them takes time.
         for name in sorted(counts, key=lambda n: n == LAYERS):
             long = {path for path, layers in lists.items() if len(layers) == counts[name] > 1} - owned
             if name != LAYERS and long:
@@ -335,30 +328,31 @@ class ModelWorkload:
                 continue
             owned |= long
             first: set[int] = set()
-            turns: list[Turn] = []
+            patterns: list[LayerPattern] = []
             for path in long:
                 self.by_place |= bool(own_factors(lists[path]))
                 kinds = kinds_of(lists[path])
                 first.update(kinds.index(kind) for kind in set(kinds))
-                turn = turn_of(kinds)
-                turns += [turn] if turn is not None else []
+                pattern = pattern_of(kinds)
+                patterns += [pattern] if pattern is not None else []
             staged = len(first) == counts[name] > 2 or (name != LAYERS and len(first) > 1)
             if staged and "input_ids" not in self.inputs.main:
-                continue  # stages, each with sizes of its own: there are no more and no fewer of them
+                continue  # stages with different sizes: their number is fixed
             needed = max(first) + 1
-            self.full_layers[name] = counts[name]  # from now on a build with fewer cuts the config's lists with them
+            self.full_layers[name] = counts[name]  # from now on a build with fewer layers cuts the config's lists
+            full = {path: lists[path] for path in long}
             if len(first) > 1:
-                needed = self._with_every_kind(name, needed, {path: lists[path] for path in long})
+                needed = self._with_every_kind(name, needed, full)
             self.stacks |= long
-            if len(turns) == len(long):
-                self.turns[name] = max(turns, key=lambda turn: turn.period)
-            if name == LAYERS and len(first) < needed and self._can_choose(sorted(first), {p: lists[p] for p in long}):
+            if len(patterns) == len(long):
+                self.layer_patterns[name] = max(patterns, key=lambda pattern: pattern.period)
+            if name == LAYERS and len(first) < needed and self._can_choose(sorted(first), full):
                 self.in_order[name], needed = needed, len(first)
             self.variables[name] = dataclasses.replace(self.variables[name], default=needed)
         self.defaults = {name: variable.default for name, variable in self.variables.items()}
 
     def _find_same_counts(self, long: Collection[str], lists: Mapping[str, torch.nn.ModuleList]) -> None:
-        """Find the counts of the config that say the same as the number of layers, under another name."""
+        """Find other config names for the number of layers."""
         full = self.defaults[LAYERS]
         one = self._lists_with({LAYERS: 1})
         if all(len(one.get(p, lists[p])) == 1 for p in long):
@@ -371,22 +365,22 @@ class ModelWorkload:
                 return
 
     def _with_every_kind(self, name: str, needed: int, full: Mapping[str, torch.nn.ModuleList]) -> int:
-        """So many layers, or some more, that no kind is missing: the last one may be of a kind by being the last."""
+        """The smallest count from ``needed`` on with every kind: the last layer's kind may depend on its position."""
         own = {path: own_indices(layers) | own_factors(layers) for path, layers in full.items()}
-        wanted = {path: {kind_of(layer, own[path]) for layer in layers} for path, layers in full.items()}
+        wanted = {path: {kind_of(layer, own=own[path]) for layer in layers} for path, layers in full.items()}
         for count in range(needed, min(needed + MOST_MORE, len(next(iter(full.values()))))):
             few = self._lists_with({name: count})
-            if all(wanted[p] <= {kind_of(layer, own[p]) for layer in few.get(p, ())} for p in full):
+            if all(wanted[p] <= {kind_of(layer, own=own[p]) for layer in few.get(p, ())} for p in full):
                 return count
         return needed
 
     def _can_choose(self, chosen: list[int], full: Mapping[str, torch.nn.ModuleList]) -> bool:
-        """Whether a model of these layers alone can be built from the config's lists; then it is what is run."""
+        """True if a model of only these layers can be built from the config's lists. Then it is the one that is run."""
         self._chosen = chosen
         few = self._lists_with({LAYERS: len(chosen)})
         if all(
             len(few.get(path, ())) == len(chosen)
-            and all(kind_of(few[path][i], own) == kind_of(layers[index], own) for i, index in enumerate(chosen))
+            and all(kind_of(few[path][i], own=own) == kind_of(layers[index], own=own) for i, index in enumerate(chosen))
             for path, layers in full.items()
             for own in [own_indices(layers) | own_factors(layers)]
         ):
@@ -398,26 +392,47 @@ class ModelWorkload:
         try:
             return _lists(self.build({**self.defaults, **change}))
         except Exception:
-            return {}  # a count that cannot be changed by itself stays as it is
+            return {}  # a count that cannot change independently stays as it is
+
+
+def build_model(
+    model_class: type[Any], config: Any, dtype: torch.dtype, attention: str | None = None
+) -> torch.nn.Module:
+    """The model of a config on the meta device in eval mode, as ``from_pretrained()`` leaves it, without data.
+
+    Without ``attention`` each part chooses its default.
+    """
+    from transformers import initialization
+
+    options = {} if attention is None else {"attn_implementation": attention}
+    made: Callable[..., torch.nn.Module] = model_class._from_config
+    with torch.device("meta"), initialization.no_init_weights(), recording(), _as_loaded():
+        model: Any = hand_on(made, config, dtype=dtype, **options)
+        _leave_no_data(model)
+        # Skipped initialisation also skips the tying of weights, which decides what counts as a parameter.
+        model.tie_weights()
+    # Without gradients: torch's flop counter would request one for a parameter that forward() returns unchanged.
+    found: torch.nn.Module = model.eval().requires_grad_(False)
+    return found
 
 
 PREFILL = "prefill"
 
 CACHE = "past_key_values"
-"""What most models call their cache."""
+"""The name of the cache in most models."""
 
 MOST_MORE = 3
-"""Layers that are tried beyond the first ones of each kind."""
+"""Maximum number of layers that are tried beyond the first ones of each kind."""
 
 MOST_TRIED = 8
-"""Tokens that a model is called with at first where it takes no two."""
+"""Tokens of the first call if a model does not accept two."""
 
 KEPT = 4
-"""Models without weights that are kept to be run again."""
+"""Maximum number of cached models, which have no weights."""
 
 
 def _state(model: torch.nn.Module) -> list[Any]:
-    """Plain attributes of all modules, and which tensors they hold."""
+    """Plain attributes of all modules, and the ids of their tensors."""
     return [
         (id(value) if isinstance(value, torch.Tensor) else value)
         for module in model.modules()
@@ -433,19 +448,19 @@ def _lists(model: torch.nn.Module) -> dict[str, torch.nn.ModuleList]:
 
 @contextlib.contextmanager
 def _as_loaded() -> Iterator[None]:
-    """While active, what constructors make is what there is once weights are loaded.
+    """While active, constructors make tensors as they are after weights are loaded.
 
-    ``torch.FloatTensor(2, 3)`` has the default dtype and device: the old constructor knows neither, and such weights
-    would stay float32, and on the CPU.
+    ``torch.FloatTensor(2, 3)`` ignores the default dtype and device. Without the patch such weights would stay float32
+    on the CPU.
     """
     original = torch.FloatTensor
 
     class Made:
-        """A class, as the original: modules that are read meanwhile name it in their annotations."""
+        """A class like the original, because modules imported meanwhile use it in annotations."""
 
         def __new__(cls, *sizes: Any) -> Any:
             plain = all(isinstance(size, (int, torch.SymInt)) for size in sizes)
-            return torch.empty(sizes) if plain else original(*sizes)
+            return torch.empty(sizes) if plain else hand_on(original, *sizes)
 
     torch.FloatTensor = Made
     try:
@@ -456,9 +471,9 @@ def _as_loaded() -> Iterator[None]:
 
 
 def _leave_no_data(model: torch.nn.Module) -> None:
-    """Put weights of ``torch.Tensor(2, 3)``, which knows no default device, on the meta device as well.
+    """Move weights from ``torch.Tensor(2, 3)``, which ignores the default device, to the meta device.
 
-    A weight that several modules share stays one.
+    A weight that several modules share stays shared.
     """
     moved: dict[torch.nn.Parameter, torch.nn.Parameter] = {}
     for module in model.modules():
@@ -471,17 +486,17 @@ def _leave_no_data(model: torch.nn.Module) -> None:
 
 
 class _Constants(TorchFunctionMode):
-    """While active, a whole number in a tensor (a stride) keeps its value, which forward() reads."""
+    """While active, an integer in a tensor (a stride) keeps its value, because forward() reads it."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if func is torch.tensor and type(args[0]) is int and kwargs.get("device") is None:
             kwargs = {**kwargs, "device": "cpu"}
-        return func(*args, **kwargs)
+        return hand_on(func, *args, **kwargs)
 
 
 def _refusal(error: Exception) -> Refusal | None:
-    """Where a model's own source raises this; None where something else went wrong in it."""
+    """The line at which a model's own source raises the error; None for other errors."""
     failure = failure_of(error)
     line = failure.place.rpartition(":")[2]
     if not failure.code.strip().startswith(("raise ", "assert ")) or not line.isdigit():
@@ -490,7 +505,7 @@ def _refusal(error: Exception) -> Refusal | None:
 
 
 def _longer(few: int, full: int) -> Iterator[int]:
-    """Numbers of layers to try, each about half as large again as the last; then all."""
+    """Numbers of layers to try: each is about 1.5 times the last, and the final one is all."""
     while few < full:
         yield few
         few += max(1, few // 2)

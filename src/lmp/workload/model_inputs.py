@@ -1,4 +1,4 @@
-"""What a model of transformers is called with: what follows from the signature of its forward() and from its config."""
+"""Inputs of a model of transformers, derived from its config and the signature of its forward()."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import inspect
 import itertools
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -18,10 +18,10 @@ from lmp.formula import Expr, to_text, var
 from lmp.workload.shapes import ENCODER_LENGTH, MASKS, Shape, Sizes, layouts, shape_of, tensor
 
 MOST_TRIES = 48
-"""Ways to call a model that are tried."""
+"""Maximum number of calling conventions that are tried."""
 
 TOKENS = ("input_ids", "decoder_input_ids")
-"""Inputs that need no telling: every text model has them."""
+"""Inputs that every text model has. A description of the inputs leaves them out."""
 
 OPTIONAL = (
     "pixel_values",
@@ -42,7 +42,7 @@ OPTIONAL = (
     "returns_to_go",
     "timesteps",
 )
-"""Arguments with a default that models ask for all the same, those first that bring something new."""
+"""Arguments with a default that some models still require, in the order in which they are tried."""
 
 PRECOMPUTED: tuple[tuple[str, ...], ...] = (
     ("position_ids", "cu_seqlens"),
@@ -50,23 +50,30 @@ PRECOMPUTED: tuple[tuple[str, ...], ...] = (
     ("position_ids", "cu_seqlens", "window_index", "cu_window_seqlens"),
     ("position_ids", "cu_seqlens", "interp_indices", "interp_weights", "window_index", "cu_window_seqlens"),
 )
-"""What towers that take a grid of patches can be given beside it, so that they need not compute it from its values."""
+"""Groups of precomputed inputs for towers with a patch grid. With them the tower does not read the grid's values."""
 
 _WIDTHS = re.compile(r"must have same reduction dim, but got \[\d+, (\d+)\] X \[(\d+), \d+\]")
-"""What a matrix product says of rows that are not as wide as its weights are long."""
+"""The error message of a matrix product with rows of another width than its weights."""
 
 Call = tuple[tuple[str, int], ...]
-"""Arguments by name, each with the layout that it has."""
+"""Arguments by name, each with its layout."""
 
 
 class Inputs:
-    """The tensors of one call: of all ways to call the model, the one with the fewest of them.
+    """The tensors of one call, by the calling convention with the fewest of them.
 
-    ``names`` are the config's variables.
+    ``names`` are the config's variables. With ``only`` the model is called with these tensors, and in no other way.
     """
 
-    def __init__(self, model_class: type[Any], config: Any, dtype: torch.dtype, names: Iterable[str] = ()) -> None:
-        self.config, self.dtype, self.names = config, dtype, tuple(names)
+    def __init__(
+        self,
+        model_class: type[Any],
+        config: Any,
+        dtype: torch.dtype,
+        names: Iterable[str] = (),
+        only: Sequence[str] | None = None,
+    ) -> None:
+        self.config, self.dtype, self.names, self.only = config, dtype, tuple(names), only
         self.parameters = inspect.signature(model_class.forward).parameters
         main = getattr(model_class, "main_input_name", "input_ids")
         self.main = [name for name in ([main] if isinstance(main, str) else main) if name in self.parameters]
@@ -74,18 +81,18 @@ class Inputs:
         self.encoder_length = self.has_decoder and "input_ids" in self.main
         self.call: Call = next(iter(self._calls()), ())
         self.on_meta = False
-        """Whether forward() makes tensors without saying where: those without data must then be of the same kind."""
+        """True if forward() makes tensors without a device: these must be on the meta device too."""
         self.repeats = False
-        """Whether a call with a cache is given the cached tokens too."""
+        """True if a call with a cache also gets the cached tokens."""
         self.by_name = False
-        """Whether what the encoder has made is taken by its name, and not by its place."""
+        """True if the model reads the encoder's output by name, not by position."""
         self.mask = torch.int64
-        """The dtype of what says which tokens count."""
+        """The dtype of the masks."""
         self.widths: dict[str, int] = {}
-        """Inputs whose last dimension is no size of the config -> what an operator said that it must be."""
+        """Input whose last dimension is no size of the config -> the width in an operator's error message."""
 
     def choose(self, runs: Callable[[Mapping[str, Any]], Any], values: Mapping[str, Any]) -> Any:
-        """Find a way to call the model, and return what it returned. Raises what the way led to that came furthest."""
+        """Find a calling convention and return the model's output. Else raises the error of the furthest attempt."""
         furthest: tuple[int, Exception] | None = None
         for call in itertools.islice(self._calls(), MOST_TRIES):
             self.call, self.on_meta, self.mask, self.widths = call, False, torch.int64, {}
@@ -105,7 +112,7 @@ class Inputs:
         raise furthest[1]
 
     def _learn(self, said: str, values: Mapping[str, Any]) -> bool:
-        """Whether an error says how inputs may be taken: on another device, masks as truth values, or wider."""
+        """True if an error shows how to change the inputs: another device, boolean masks, or another width."""
         if not self.on_meta and "device" in said:
             self.on_meta = True
             return True
@@ -122,7 +129,7 @@ class Inputs:
         return False
 
     def place(self) -> AbstractContextManager[Any]:
-        """Where tensors are made that forward() makes itself, without saying where."""
+        """Context with the device for tensors that forward() makes without one."""
         return torch.device("meta") if self.on_meta else contextlib.nullcontext()
 
     def first(self, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -134,7 +141,7 @@ class Inputs:
         return made.new_empty((*made.shape[:-1], self.widths[name])) if name in self.widths else made
 
     def later(self, values: Mapping[str, Any], before: Any) -> dict[str, Any]:
-        """Inputs of a call after ``before``: an encoder has run, and what is not text is in the cache."""
+        """Inputs of a call after ``before``: the encoder has run, and the cache holds other inputs than text."""
         sizes = self._sizes(values)
         if not self.has_decoder:
             if self.repeats:
@@ -147,29 +154,29 @@ class Inputs:
             from transformers.modeling_outputs import BaseModelOutput
 
             made = BaseModelOutput(last_hidden_state=states)
-            vars(made)["attention_mask"] = None  # none was given to the encoder: nothing is padded
+            vars(made)["attention_mask"] = None  # the encoder got none: nothing is padded
             return {"encoder_outputs": made, **given}
         return {"encoder_outputs": (states,), **given}
 
     def other_ways(self) -> tuple[str, ...]:
-        """Switches of this object for other ways to call a model with a cache: see ``by_name`` and ``repeats``."""
+        """Attributes of this object that change how a model with a cache is called: see ``by_name`` and ``repeats``."""
         if self.has_decoder:
             return ("by_name",)
-        # Some models are called with all tokens, and find out themselves which of them are new.
+        # Some models take all tokens and determine the new ones themselves.
         return ("repeats",) if "input_ids" in dict(self.call) else ()
 
     @property
     def grows(self) -> bool:
-        """Whether new tokens are what a call with a cache brings; not so where it brings sound or pictures."""
+        """True if a call with a cache adds tokens. False if it adds sound or images."""
         return self.has_decoder or "input_ids" in dict(self.call)
 
     @property
     def has_tokens(self) -> bool:
-        """Whether any of the inputs is a sequence of tokens, so that their number says something."""
+        """True if an input is a sequence of tokens, so that ``seq_len`` has a meaning."""
         return any(var("seq_len") in shape for _, shape in self._named())
 
     def shown(self) -> dict[str, str]:
-        """Tensors and their shapes where they are not token ids alone."""
+        """Tensors with their shapes as text; empty if token ids are the only inputs."""
         named = dict(self._named())
         if not named.keys() - set(TOKENS) and not any(layout for _, layout in self.call):
             return {}
@@ -178,7 +185,7 @@ class Inputs:
         return {name: f"[{', '.join(sizes)}]{kinds.get(name, '')}" for name, sizes in texts.items()}
 
     def _named(self) -> Iterator[tuple[str, Shape]]:
-        """Each tensor's shape with its sizes as formulas."""
+        """The shape of each tensor, with sizes as formulas."""
         values = {name: var(name) for name in ("batch_size", "seq_len", ENCODER_LENGTH, *self.names)}
         for name, layout in self.call:
             shape = shape_of(name, layout, self._sizes(values))
@@ -188,13 +195,16 @@ class Inputs:
         return Sizes(values, self.config, ENCODER_LENGTH if self.encoder_length else "seq_len")
 
     def _calls(self) -> Iterator[Call]:
-        """Ways to call the model: with what it must be given alone, then with one more argument, and so on."""
+        """Calling conventions: the required arguments, then one more argument, and so on."""
         given = self._named_parameters()
         least = list(
             dict.fromkeys([*self.main, *self._required(), *(["decoder_input_ids"] if self.has_decoder else [])])
         )
         more = [n for n in OPTIONAL if n in given and n not in least]
         values = {"batch_size": 1, "seq_len": 2, ENCODER_LENGTH: 2}
+        if self.only is not None:
+            yield from self._laid_out(list(self.only), values)
+            return
         if "grid_thw" in least:
             for precomputed in PRECOMPUTED:
                 yield from self._laid_out([*least, *precomputed], values)
@@ -210,7 +220,7 @@ class Inputs:
         return [n for n, p in self._named_parameters().items() if p.default is inspect.Parameter.empty]
 
     def _laid_out(self, names: list[str], values: Mapping[str, Any]) -> Iterator[Call]:
-        """The call in every layout of its arguments; a mask's is that of what it masks."""
+        """The call in every layout of its arguments. A mask has the layout of the masked argument."""
         counts = [range(max(1, layouts(n, self._sizes(values)))) if n not in MASKS else range(1) for n in names]
         for chosen in itertools.product(*counts):
             laid = dict(zip(names, chosen, strict=True))
@@ -221,7 +231,7 @@ class Inputs:
 
 @contextlib.contextmanager
 def _counted() -> Iterator[list[None]]:
-    """How many modules are entered while this is active, one entry each: how far a call came."""
+    """A list with one entry for each module that is entered meanwhile: a measure of how far a call ran."""
     entered: list[None] = []
     handle = register_module_forward_pre_hook(lambda module, args: entered.append(None))
     try:
@@ -231,5 +241,5 @@ def _counted() -> Iterator[list[None]]:
 
 
 def has_decoder_inputs(model_class: type[Any]) -> bool:
-    """Whether a model's encoder and decoder are given inputs of their own."""
+    """True if a model's encoder and decoder have separate inputs."""
     return "decoder_input_ids" in inspect.signature(model_class.forward).parameters

@@ -1,7 +1,7 @@
-"""What operators return, remembered: an operator is asked once for the shapes that it makes of the same arguments.
+"""Cache of operator results: an operator computes the shapes for the same arguments once.
 
-On the meta device a result is a shape, strides and a dtype, which follow from those of the arguments and from the plain
-arguments. Most of PyTorch's own shape functions are written in Python and take much longer than looking that up.
+On the meta device a result has a shape, strides and a dtype. They follow from those of the arguments and from the plain
+arguments. Most of PyTorch's shape functions are written in Python and take much longer than a look-up.
 """
 
 from __future__ import annotations
@@ -13,16 +13,18 @@ from typing import Any
 
 import torch
 
+from lmp.workload.failures import hand_on
+
 PLAIN = (bool, int, float, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format)
 
 KEPT = 50_000
-"""Calls of operators that are remembered."""
+"""Maximum number of cached operator calls."""
 
 META = torch.device("meta")
 
 
 class Unknown(Exception):
-    """An argument that says more than its shape."""
+    """An argument with more information than its shape."""
 
 
 @dataclass(frozen=True)
@@ -38,37 +40,37 @@ class _Made:
 
 
 class Results:
-    """Runs operators on tensors of plain sizes without data, each once for the same arguments.
+    """Runs operators on tensors of plain sizes without data, once for the same arguments.
 
-    Views, operators that write to an argument, and whatever is not on the meta device are always run.
+    Three cases always run: views, operators that write to an argument, and tensors outside of the meta device.
     """
 
     def __init__(self) -> None:
         self._known: dict[Any, _Made | tuple[_Made, ...] | None] = {}
 
     def run(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """What ``func`` returns: a tensor of the same shape, strides and dtype, in memory of its own."""
+        """The result of ``func``: a tensor of the same shape, strides and dtype, in its own memory."""
         if not makes_new(func):
-            return func(*args, **kwargs)
+            return hand_on(func, *args, **kwargs)
         try:
             key = (func, _key(args), _key(kwargs), torch.get_default_dtype())
         except Unknown:
-            return func(*args, **kwargs)
+            return hand_on(func, *args, **kwargs)
         if key not in self._known:
-            out = func(*args, **kwargs)
+            out = hand_on(func, *args, **kwargs)
             if len(self._known) >= KEPT:
                 self._known.clear()
             self._known[key] = _made(out, (args, kwargs))
             return out
         found = self._known[key]
         if found is None:
-            return func(*args, **kwargs)
+            return hand_on(func, *args, **kwargs)
         return found.tensor() if isinstance(found, _Made) else tuple(made.tensor() for made in found)
 
 
 @functools.cache
 def makes_new(func: Any) -> bool:
-    """Whether every result is a tensor of its own: no view of an argument, and no argument is written to."""
+    """True if every result is a new tensor: it is no view of an argument, and no argument is written to."""
     schema = func._schema
     returns = schema.returns
     return (
@@ -79,7 +81,7 @@ def makes_new(func: Any) -> bool:
 
 
 def _key(value: Any) -> Any:
-    """What a result may depend on, to be compared: ``1``, ``1.0`` and ``True`` are three arguments."""
+    """The part of an argument that a result may depend on. ``1``, ``1.0`` and ``True`` differ."""
     kind = type(value)
     if kind is torch.Tensor or kind is torch.nn.Parameter:
         if value.device != META or value.is_complex() or value.layout is not torch.strided:
@@ -95,7 +97,7 @@ def _key(value: Any) -> Any:
 
 
 def _made(out: Any, given: Any) -> _Made | tuple[_Made, ...] | None:
-    """How to make it again; None where it is, or may be, an argument itself, or has data."""
+    """The recipe of a result; None if it has data, or is or may be an argument."""
     parts = (out,) if isinstance(out, torch.Tensor) else out
     if not isinstance(parts, tuple):
         return None
@@ -112,7 +114,7 @@ def _made(out: Any, given: Any) -> _Made | tuple[_Made, ...] | None:
 
 
 def tensors_in(value: Any) -> list[torch.Tensor]:
-    """Tensors in nested tuples, lists and mappings (a model's outputs are mappings); caches are not looked into."""
+    """Tensors in nested tuples, lists and mappings (a model's outputs are mappings). Caches are skipped."""
     if isinstance(value, torch.Tensor):
         return [value]
     if isinstance(value, Mapping):

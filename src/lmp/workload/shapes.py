@@ -1,8 +1,8 @@
-"""Shapes of the tensors that models of transformers are called with, by the names of forward()'s arguments.
+"""Shapes of input tensors of transformers' models, by the names of forward()'s arguments.
 
-An argument's name says what it is (``pixel_values``, ``input_features``); the sizes come from the config. Where models
-lay the same thing out in several ways, each is named, and the first that the model runs with is taken. What a config
-does not say is a number here: one second of sound, an image of 224 x 224. Whoever reads the analysis is told the shape.
+An argument's name states its content (``pixel_values``, ``input_features``), and the config gives its sizes. If models
+use several layouts, each is listed, and the first that runs is used. A size that no config gives is a constant here:
+one second of sound, an image of 224 x 224. The analysis states the shape.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ import torch
 from lmp.errors import TraceFailed
 
 ENCODER_LENGTH = "encoder_seq_len"
-"""Tokens that the encoder reads; ``seq_len`` is the decoder's."""
+"""Number of the encoder's tokens. ``seq_len`` is the decoder's."""
 
 IMAGE = 224
-"""Pixels a side where the config names no image size."""
+"""Pixels a side if the config has no image size."""
 
 FRAMES = 8
-"""Pictures of a video where the config names no number of them."""
+"""Frames of a video if the config has no number of them."""
 
 SECOND = 16_000
-"""Samples of a second of sound where the config names no rate."""
+"""Samples of a second of sound if the config has no rate."""
 
 LONG_SOUND = 153_600
-"""The same of a recording that is cut into blocks: 2**11 * 75 samples."""
+"""Samples of a recording that is cut into blocks: 2**11 * 75."""
 
 SPECTRA = (128, 1600, 1024)
-"""Spectra that a recording is given as where the config names no number of them: numbers that strides divide."""
+"""Numbers of spectra in a recording if the config has none. Strides divide them."""
 
 BINS = 128
-"""Bins of a spectrum where the config names no number of them."""
+"""Bins of a spectrum if the config has no number of them."""
 
 Shape = tuple[Any, ...]
 
@@ -45,17 +45,17 @@ HINTS = {
     "sound": ("audio", "speech", "sound", "acoustic", "encoder"),
     "time": (),
 }
-"""How the parts of a config are called that say the sizes of each kind of thing."""
+"""Prefixes of the config sections that contain the sizes of each kind of input."""
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """Sizes of one call: the run's variables first, then what the config, or a part of it, says."""
+    """Sizes of one call: the run's variables, then the values of the config or one of its sections."""
 
     values: Mapping[str, Any]
     config: Any
     length: str = "seq_len"
-    """The variable that says how many tokens ``input_ids`` has."""
+    """The variable for the number of tokens in ``input_ids``."""
 
     @property
     def batch(self) -> Any:
@@ -66,12 +66,12 @@ class Sizes:
         return self.values["seq_len"]
 
     def get(self, kind: str, *names: str) -> Any:
-        """The first of these sizes that the config, or a part of it for this ``kind`` of input, has; or None."""
+        """The first of these sizes in the config, or in a section for this ``kind`` of input; else None."""
         for index, part in enumerate(_parts(self.config, kind)):
             for name in names:
                 found = _attribute(part, name)
                 if isinstance(found, (int, list, tuple)) and not isinstance(found, bool) and found:
-                    # The variables are the integers of the part that the text, or the whole, is made from.
+                    # The variables are the integers of the text section, or of the whole config.
                     own = index == 0 and type(found) is int
                     return self.values.get(name, found) if own else found
         return None
@@ -82,12 +82,12 @@ def _attribute(part: Any, name: str) -> Any:
 
 
 def _is_one(size: Any) -> bool:
-    """Whether a size is there, and is no list of several."""
+    """True if a size exists and is no list of several."""
     return size is not None and not isinstance(size, (list, tuple))
 
 
 def _parts(config: Any, kind: str, depth: int = 3) -> Iterator[Any]:
-    """The config, then the parts named for this kind of input, then the others; and so on inside of them."""
+    """The config, the sections for this kind of input, then the others; each followed by its own sections."""
     yield config
     inside = {n: v for n, v in vars(config).items() if hasattr(v, "model_type") and hasattr(v, "to_dict")}
     named = sorted(inside, key=lambda name: not name.startswith(HINTS[kind]))
@@ -97,7 +97,7 @@ def _parts(config: Any, kind: str, depth: int = 3) -> Iterator[Any]:
 
 
 def _image(s: Sizes) -> tuple[Any, Any, Any]:
-    """Channels, height and width."""
+    """Channels, height and width of an image."""
     channels = s.get("image", "num_channels", "in_channels", "in_chans")
     size = s.get("image", "image_size", "crop_size", "img_size", "anchor_image_size")
     height, width = size if isinstance(size, (list, tuple)) and len(size) == 2 else (size, size)
@@ -107,12 +107,12 @@ def _image(s: Sizes) -> tuple[Any, Any, Any]:
 
 
 def _tokens(s: Sizes) -> Iterator[Shape]:
-    """One sequence each; of sound that is written in several codes at once, one a code book."""
+    """One sequence each; for sound in several parallel codes, one sequence a code book."""
     yield s.batch, s.values[s.length]
     books = s.get("sound", "num_codebooks")
     if _is_one(books):
         yield s.batch * books, s.values[s.length]
-        # Beside one another, with or without a code of the text.
+        # Side by side, with or without a code of the text.
         yield s.batch, s.values[s.length], books + 1
         yield s.batch, s.values[s.length], books
 
@@ -125,7 +125,7 @@ def _decoder_tokens(s: Sizes) -> Iterator[Shape]:
 
 
 def _pixels(s: Sizes) -> Iterator[Shape]:
-    """One picture a sequence; several of them where the config has a number of frames, or the model wants them."""
+    """One image a sequence; several if the config has a number of frames, or the model takes them."""
     channels, height, width = _image(s)
     frames = s.get("image", "num_frames", "frames_per_clip")
     if _is_one(frames):
@@ -135,7 +135,7 @@ def _pixels(s: Sizes) -> Iterator[Shape]:
     yield s.batch, 2, channels, height, width
     patch = s.get("image", "patch_size")
     if _is_one(patch):
-        # Pictures that are cut into patches already.
+        # Images that are already cut into patches.
         yield s.batch, _side(s) ** 2, channels * patch * patch
         yield from _patches(s)
 
@@ -167,12 +167,12 @@ def _sound(s: Sizes) -> Iterator[Shape]:
 
 
 def _recorded(s: Sizes) -> Iterator[tuple[Shape, Any]]:
-    """Spectra of so many bins, and how many: two to a position of the encoder where it has positions."""
+    """Shapes of recordings as spectra, with the number of spectra: two a position if the encoder has positions."""
     bins = ("num_mel_bins", "input_feat_per_channel", "feature_projection_input_dim", "input_feat_size", "input_dim")
     mels = s.get("sound", *bins) or BINS
     positions = s.get("sound", "max_source_positions")
     if positions is not None:
-        # Two spectra make one position, as the convolution of stride 2 before the encoder has it.
+        # The convolution of stride 2 before the encoder merges two spectra into one position.
         yield (s.batch, mels, 2 * positions), 2 * positions
     for spectra in SPECTRA:
         yield (s.batch, spectra, mels), spectra
@@ -201,7 +201,7 @@ def _embeddings(s: Sizes) -> Iterator[Shape]:
 
 
 def _queries(s: Sizes) -> Iterator[Shape]:
-    """What a model asks of a picture."""
+    """Learned queries of a model to an image."""
     width = s.get("image", "hidden_size", "d_model")
     count = s.get("image", "num_query_tokens", "num_queries")
     if width is not None:
@@ -225,7 +225,7 @@ def _heights(s: Sizes) -> Iterator[Shape]:
 
 
 def _past(s: Sizes) -> Iterator[Shape]:
-    """A series: the context, and before it what the lags reach back to."""
+    """A time series: the context, preceded by the steps that the lags reach."""
     length, lags = s.get("time", "context_length"), s.get("time", "lags_sequence")
     channels = s.get("time", "num_input_channels")
     if length is None:
@@ -244,7 +244,7 @@ def _past_features(s: Sizes) -> Iterator[Shape]:
 
 
 def _features(s: Sizes) -> Iterator[int]:
-    """What is told of each point in time: by default one number, or nothing."""
+    """Numbers of time features a step: the config's, else 1 and then 0."""
     told = s.get("time", "num_time_features")
     yield from (1, 0) if told is None else (told,)
 
@@ -262,14 +262,14 @@ def _future_features(s: Sizes) -> Iterator[Shape]:
 
 
 def _states(s: Sizes) -> Iterator[Shape]:
-    """What an encoder made of a picture."""
+    """The encoder's output for an image."""
     width = s.get("image", "encoder_hidden_size")
     if width is not None:
         yield s.batch, GRID * GRID, width
 
 
 def _patches(s: Sizes) -> Iterator[Shape]:
-    """Pictures of GRID x GRID patches, one after the other: flat patches, or patches as small pictures."""
+    """Images of GRID x GRID patches, one after the other: flat patches, or patches as small images."""
     channels = s.get("image", "in_channels", "num_channels", "in_chans") or 3
     patch, frames = s.get("image", "patch_size"), s.get("image", "temporal_patch_size") or 1
     if _is_one(patch):
@@ -294,13 +294,13 @@ def _places_of_patches(s: Sizes) -> Iterator[Shape]:
 
 
 def _side(s: Sizes) -> Any:
-    """Patches a side that can be pooled in groups of as many as the config says."""
+    """Patches a side: GRID, rounded up to a multiple of the config's pooling group."""
     group = s.get("image", "pooling_kernel_size")
     return (GRID + group - 1) // group * group if _is_one(group) else GRID
 
 
 def _steps(*names: str) -> Layout:
-    """What is told of each step of an episode: as many numbers as the config says under a name, else one."""
+    """Layout of data for each step of an episode: as many numbers as a config field states, else one."""
 
     def layout(s: Sizes) -> Iterator[Shape]:
         yield s.batch, s.tokens, (s.get("time", *names) if names else None) or 1
@@ -319,10 +319,10 @@ def _taps(s: Sizes) -> Iterator[Shape]:
 
 
 QUERIES = 32
-"""Learned queries where the config names no number of them."""
+"""Learned queries if the config has no number of them."""
 
 GRID = 8
-"""Patches a side of the pictures that a tower takes as a row of patches."""
+"""Patches a side of the images that a tower takes as a row of patches."""
 
 FLOATING: dict[str, Layout] = {
     "pixel_values": _pixels,
@@ -347,7 +347,7 @@ FLOATING: dict[str, Layout] = {
     "actions": _steps("act_dim"),
     "returns_to_go": _steps(),
 }
-"""Arguments that are numbers -> their layouts."""
+"""Floating-point argument -> its layouts."""
 
 INTEGER: dict[str, Layout] = {
     "input_ids": _tokens,
@@ -361,7 +361,7 @@ INTEGER: dict[str, Layout] = {
     "pixel_position_ids": _places_of_patches,
     "timesteps": _tokens,
 }
-"""Arguments that are ids or whole coordinates."""
+"""Argument with ids or integer coordinates -> its layouts."""
 
 MASKS: dict[str, Layout] = {
     "attention_mask": _tokens,
@@ -372,7 +372,7 @@ MASKS: dict[str, Layout] = {
     "past_observed_mask": _past,
     "past_values_padding": _past,
 }
-"""Arguments that say what counts: all of it."""
+"""Mask that marks all elements as valid -> its layouts."""
 
 VALUES: dict[str, tuple[Layout, Callable[[int], list[Any]]]] = {
     "spatial_shapes": (_heights, lambda batch: [[GRID, GRID]] * batch),
@@ -380,18 +380,18 @@ VALUES: dict[str, tuple[Layout, Callable[[int], list[Any]]]] = {
     "cu_seqlens": (_bounds, lambda batch: [GRID * GRID * i for i in range(batch + 1)]),
     "cu_window_seqlens": (_bounds, lambda batch: [GRID * GRID * i for i in range(batch + 1)]),
 }
-"""Arguments whose values the code reads, to cut a row of patches into pictures -> their layout, and their values."""
+"""Argument whose values the code reads, to split a row of patches into images -> its layout and its values."""
 
 KNOWN = {**FLOATING, **INTEGER, **MASKS, **{name: layout for name, (layout, _) in VALUES.items()}}
 
 
 def tensor(name: str, layout: int, sizes: Sizes, dtype: torch.dtype, mask: torch.dtype = torch.int64) -> torch.Tensor:
-    """The argument ``name`` in its ``layout``-th layout, without data. Raises TraceFailed where there is none such.
+    """The argument ``name`` in layout number ``layout`` (from 0), without data. Raises TraceFailed if there is none.
 
-    What says what counts is of the dtype ``mask``.
+    Masks have the dtype ``mask``.
     """
     if name in VALUES:
-        # On the CPU, where values can be: it is read before anything is computed.
+        # On the CPU, where it has values: the code reads them before it computes.
         kind = torch.int32 if name.startswith("cu_") else torch.int64
         return torch.tensor(VALUES[name][1](int(sizes.batch)), dtype=kind, device="cpu")
     kind = dtype if name in FLOATING else mask if name in MASKS else torch.int64
@@ -399,7 +399,7 @@ def tensor(name: str, layout: int, sizes: Sizes, dtype: torch.dtype, mask: torch
 
 
 def shape_of(name: str, layout: int, sizes: Sizes) -> Shape:
-    """The shape of an argument in its ``layout``-th layout. Raises TraceFailed where there is none such."""
+    """The shape of an argument in layout number ``layout`` (from 0). Raises TraceFailed if there is none."""
     if name not in KNOWN:
         raise TraceFailed(f"lmp has no rule for the shape of {name}, which this model is called with.")
     shapes = list(KNOWN[name](sizes))
@@ -409,5 +409,5 @@ def shape_of(name: str, layout: int, sizes: Sizes) -> Shape:
 
 
 def layouts(name: str, sizes: Sizes) -> int:
-    """How many layouts there are for an argument with this config."""
+    """Number of layouts of an argument with this config."""
     return len(list(KNOWN[name](sizes))) if name in KNOWN else 0

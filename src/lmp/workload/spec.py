@@ -1,4 +1,4 @@
-"""What ``--inputs`` and ``--init`` say: the tensors that ``forward()`` is called with, and the constructor's arguments.
+"""Grammar of ``--inputs`` and ``--init``: the input tensors of ``forward()``, and the constructor's arguments.
 
     inputs   x: float[batch_size, seq_len, hidden_size], mask: bool[batch_size, 1, seq_len, seq_len], causal=true
     init     hidden_size=256, bias=true, eps=1e-5, act='silu', sizes=(2, 3), config=Config(n_embd=64, n_head=4)
@@ -32,14 +32,14 @@ _TOKEN = re.compile(
 
 @dataclass(frozen=True)
 class Dim:
-    """One dimension: a number, a name, or arithmetic on these. ``operation`` is empty for the first two."""
+    """One dimension: a number, a name, or an operation on these. ``operation`` is empty for the first two."""
 
     value: int | str = 0
     operation: str = ""
     parts: tuple[Dim, ...] = ()
 
     def names(self) -> Iterator[str]:
-        """Names in it, in the order in which they stand."""
+        """Its names, in source order."""
         if isinstance(self.value, str):
             yield self.value
         for part in self.parts:
@@ -68,7 +68,7 @@ _OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
 
 @dataclass(frozen=True)
 class TensorInput:
-    """A tensor: its dtype as written, and its dimensions."""
+    """A tensor, with its dtype as written and its dimensions."""
 
     dtype: str
     dims: tuple[Dim, ...]
@@ -90,7 +90,7 @@ class TupleInput:
 
 @dataclass(frozen=True)
 class Construct:
-    """An object to be made first: a class, by its name beside the analysed one or by its full path, and arguments."""
+    """An object to construct first: a class, by its name in the analysed module or its full path, with arguments."""
 
     name: str
     arguments: Mapping[str, Any]
@@ -119,7 +119,7 @@ class Spec:
 
 
 def tensors(inputs: Inputs) -> Iterator[tuple[str, TensorInput]]:
-    """The tensors with the names that paths give them: ``x``, and ``rope[0]`` in a tuple."""
+    """The tensors with their names in paths: ``x``, and ``rope[0]`` in a tuple."""
     for name, value in inputs.items():
         yield from _tensors(name, value)
 
@@ -133,7 +133,7 @@ def _tensors(name: str, value: Any) -> Iterator[tuple[str, TensorInput]]:
 
 
 def literal_text(value: Any) -> str:
-    """A constructor's argument as the grammar writes it."""
+    """A constructor argument in the grammar's notation."""
     if value is None or isinstance(value, bool):
         return {None: "none", True: "true", False: "false"}[value]
     if isinstance(value, Construct):
@@ -146,7 +146,7 @@ def literal_text(value: Any) -> str:
 
 
 def is_plain(value: Any) -> bool:
-    """Whether the grammar can write the value."""
+    """True if the grammar can express the value."""
     if isinstance(value, tuple):
         return all(map(is_plain, value))
     if isinstance(value, Construct):
@@ -155,17 +155,17 @@ def is_plain(value: Any) -> bool:
 
 
 def parse_inputs(text: str) -> dict[str, Any]:
-    """What ``--inputs`` says. Raises UsageError with the character at which it stops being of the grammar."""
+    """Parse ``--inputs``. Raises UsageError with the position of the first invalid character."""
     return _Reader(text, "--inputs", _INPUTS_EXAMPLE).inputs()
 
 
 def parse_init(text: str) -> dict[str, Any]:
-    """What ``--init`` says. Raises UsageError with the character at which it stops being of the grammar."""
+    """Parse ``--init``. Raises UsageError with the position of the first invalid character."""
     return _Reader(text, "--init", _INIT_EXAMPLE).arguments("")
 
 
 def parse_tensor(text: str) -> TensorInput | TupleInput:
-    """One input without its name: ``float[batch_size, 16]``."""
+    """Parse one input without its name: ``float[batch_size, 16]``. Raises UsageError."""
     reader = _Reader(text, "the input", _INPUTS_EXAMPLE)
     found = reader.kind()
     reader.end()
@@ -173,7 +173,7 @@ def parse_tensor(text: str) -> TensorInput | TupleInput:
 
 
 class _Reader:
-    """One token ahead, no going back."""
+    """Parser with one token of look-ahead and no backtracking."""
 
     def __init__(self, text: str, option: str, example: str) -> None:
         self.text, self.option, self.example = text, option, example
@@ -312,7 +312,7 @@ class _Reader:
         return found
 
     def value(self) -> Any:
-        """A number, a word for a truth value or nothing, a text in quotes, a tuple, or an object to be made."""
+        """A number, true, false or none, a quoted text, a tuple, or an object to construct."""
         if self._take("-"):
             if self.kind_of != "number":
                 raise self._expected("a number")
@@ -344,7 +344,7 @@ class _Reader:
             if self._take("("):
                 return Construct(name, self.arguments(")"))
             self.start = here
-            raise self._error(f"{name} is no value: a text stands in quotes, as '{name}'")
+            raise self._error(f"{name} is not a value: text needs quotes, as '{name}'")
         raise self._expected("a value")
 
 

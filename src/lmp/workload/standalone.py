@@ -1,8 +1,8 @@
-"""A module on its own: PyTorch's modules, and those of transformers that are constructed from plain numbers.
+"""Standalone workload: PyTorch's modules, and those of transformers that are constructed from plain numbers.
 
-What the constructor and ``forward()`` take is found out from their signatures, the shapes that the class's own
-docstring names, and by trying: the first sizes and shapes with which the module runs are the ones used. The
-constructor's integers become variables under their own names, its booleans variables that are 0 or 1.
+The arguments of the constructor and of ``forward()`` come from signatures, shapes in the class's docstring, and trying.
+The first sizes and shapes with which the module runs are used. The constructor's integers become variables with the
+same names. Its booleans become variables that are 0 or 1.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ import torch
 
 from lmp.errors import TraceFailed
 from lmp.workload.arguments import recording
-from lmp.workload.base import Turn, Variable
-from lmp.workload.forgetting import forgetting
+from lmp.workload.base import Variable, Workload
+from lmp.workload.cache_clearing import caches_cleared
+from lmp.workload.failures import hand_on
 
 NOT_SIZES = frozenset({"device", "dtype", "args", "kwargs"})
 
@@ -32,10 +33,10 @@ REQUIRED_HINTS: dict[int, list[tuple[int, ...]]] = {
     3: [(6, 24, 3), (24, 6, 3), (6, 3, 24)],
     4: [(6, 24, 3, 12)],
 }
-"""Values to try for the integers a constructor requires: apart, divisible one way or the other, small enough."""
+"""Values to try for the required integers of a constructor: distinct, divisible in one direction, and small."""
 
 OPTIONAL_HINTS = (2, 3, 1)
-"""Values to try for an integer that has a default: one that shows in the result, where the module takes one."""
+"""Values to try for an integer with a default, those that are recognisable in the result first."""
 
 DIMENSION_HINTS = {
     "batch_size": 2, "seq_len": 5, "hidden_size": 48, "channels": 8,
@@ -52,31 +53,23 @@ COMMON_SHAPES = [
     ("batch_size", "?", "length"),
     ("batch_size", "?", "depth", "height", "width"),
 ]
-"""Shapes to try where the docstring names none that runs; ``?`` is the number of features or channels."""
+"""Shapes to try if none in the docstring runs; ``?`` is the number of features or channels."""
 
 
 @dataclass(frozen=True)
 class InputShape:
-    """Shape of one tensor that ``forward()`` takes; ``integer`` ones hold indices."""
+    """Shape of one input tensor of ``forward()``. A tensor with ``integer`` holds indices."""
 
     dimensions: tuple[str, ...]
     integer: bool = False
 
 
-class StandaloneWorkload:
-    """One module that is constructed from numbers, run on inputs of its own."""
-
-    has_cache = False
-    has_encoder = False
-    has_tokens = True
-    fewest_tokens = 1
+class StandaloneWorkload(Workload):
+    """A single module that is constructed from numbers and runs on inputs of its own."""
 
     def __init__(self, cls: type[Any], dtype: torch.dtype = torch.bfloat16) -> None:
-        self.cls, self.dtype = cls, dtype
-        self.full_layers: dict[str, int] = {}
-        self.in_order: dict[str, int] = {}
-        self.turns: dict[str, Turn] = {}
-        self.stacks: set[str] = set()
+        super().__init__(dtype=dtype, standalone=True)
+        self.cls = cls
         self._fixed: dict[str, Any] = {}
         self._integers: dict[str, int] = {}
         self._defaults: dict[str, int] = {}
@@ -84,6 +77,7 @@ class StandaloneWorkload:
         self.inputs: dict[str, InputShape] = {}
         self._find_arguments()
         self.flags = frozenset(self._flags)
+        self._all_flags = tuple(sorted(self._flags))
         self.variables = {
             **{n: Variable(n, f"init.{n}", self._defaults.get(n, h)) for n, h in self._integers.items()},
             **{n: Variable(n, f"init.{n}", int(v)) for n, v in self._flags.items()},
@@ -98,15 +92,18 @@ class StandaloneWorkload:
 
     @property
     def fixed(self) -> dict[str, str]:
-        """Constructor arguments that are no variables: the formulas hold for these values of them."""
         return {name: repr(value) for name, value in self._fixed.items()}
 
-    def fix(self, flag: str) -> None:
-        """Take a flag out of the variables: it stays at its default."""
-        self._fixed[flag] = self._flags.pop(flag)
-        self.flags -= {flag}
-        self.variables.pop(flag)
-        self.hints.pop(flag)
+    @property
+    def fixable(self) -> tuple[str, ...]:
+        return self._all_flags
+
+    def fix(self, name: str) -> None:
+        """Remove a flag from the variables: it keeps its default."""
+        self._fixed[name] = self._flags.pop(name)
+        self.flags -= {name}
+        self.variables.pop(name)
+        self.hints.pop(name)
 
     def build(self, values: Mapping[str, Any]) -> torch.nn.Module:
         arguments = dict(self._fixed)
@@ -117,12 +114,12 @@ class StandaloneWorkload:
         return self._construct(arguments)
 
     def _construct(self, arguments: Mapping[str, Any]) -> torch.nn.Module:
-        # An argument that stands at its default is left out: not every constructor takes every default by name.
+        # Arguments with their default are left out: not every constructor accepts every default by name.
         before = torch.get_default_dtype()
         torch.set_default_dtype(self.dtype)
         try:
             with torch.device("meta"), recording(), no_initialisation():
-                return self.cls(**arguments).eval().requires_grad_(False)
+                return hand_on(self.cls, **arguments).eval().requires_grad_(False)
         finally:
             torch.set_default_dtype(before)
 
@@ -141,13 +138,13 @@ class StandaloneWorkload:
             )
             for name, shape in self.inputs.items()
         }
-        with torch.no_grad(), forgetting(module), observer:
-            module(*tensors.values())
+        with torch.no_grad(), caches_cleared(module), observer:
+            hand_on(module, *tensors.values())
 
-    # -- finding out what it takes -----------------------------------------------------------------------------------
+    # -- search for arguments ----------------------------------------------------------------------------------------
 
     def _find_arguments(self) -> None:
-        """Try constructor values and input shapes until the module runs. Raises TraceFailed when nothing does."""
+        """Try constructor values and input shapes until the module runs. Raises TraceFailed if none works."""
         parameters = [
             p
             for n, p in list(inspect.signature(self.cls.__init__).parameters.items())[1:]
@@ -160,7 +157,7 @@ class StandaloneWorkload:
         absent = [n for n, v in optional.items() if v is None]
         self._fixed = {n: v for n, v in optional.items() if n not in self._flags and n not in whole}
         failure = "it was never constructed"
-        # Where the defaults alone do not run (Upsample wants a size), one of the absent arguments is given a value.
+        # If the defaults do not run (Upsample needs a size), one of the absent arguments gets a value.
         extras: list[list[str]] = [[], *([name] for name in absent)]
         for extra in extras:
             for hints in REQUIRED_HINTS.get(len(required), []):
@@ -187,7 +184,7 @@ class StandaloneWorkload:
         return None
 
     def _widen(self, whole: dict[str, int]) -> None:
-        """Give optional integers values that show in the shapes, one after the other, where the module still runs."""
+        """Set optional integers to values that are recognisable in the shapes, one by one, if the module still runs."""
         for name, default in whole.items():
             for hint in OPTIONAL_HINTS:
                 self._integers[name] = hint
@@ -203,8 +200,8 @@ class StandaloneWorkload:
             for n, p in list(inspect.signature(self.cls.forward).parameters.items())[1:]
             if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
         ]
-        # A size that is called channels or features is what the docstring calls C or features; where any number
-        # will do, it is a variable of its own; else it is another of the constructor's sizes.
+        # A size with channels or features in its name is the docstring's C or features. If any number is accepted, it
+        # is a variable. Otherwise it is another of the constructor's sizes.
         named = [n for n in sizes if "channels" in n or "features" in n]
         features = [*named, "hidden_size", *(n for n in sizes if n not in named)]
         text = f"{self.cls.forward.__doc__ or ''}\n{self.cls.__doc__ or ''}"
@@ -213,7 +210,7 @@ class StandaloneWorkload:
         if told and all(told):
             templates += [tuple(shapes[i] for shapes in told) for i in range(min(map(len, told)))]
         templates += [(shape,) * len(names) for shape in COMMON_SHAPES]
-        # What is called so is looked up, whatever else would run.
+        # Arguments with these names are looked up in a table, even if other inputs run too.
         ids = bool(names) and all(name.endswith("_ids") for name in names)
         indices = ids or re.search(r"(IntTensor|LongTensor)", text) is not None
         if indices:
@@ -229,12 +226,12 @@ class StandaloneWorkload:
 
 
 def _channel(feature: str, template: tuple[str, ...]) -> str:
-    """A free size is called hidden_size as a last dimension, channels elsewhere."""
+    """The name of a free size: hidden_size as a last dimension, channels elsewhere."""
     return feature if feature != "hidden_size" or template[-1] == "?" else "channels"
 
 
 def _docstring_shapes(text: str, argument: str) -> list[tuple[str, ...]]:
-    """Shapes of an argument that the docstring states, batched ones first: ``(N, C, H_{in}, W_{in})``."""
+    """Shapes of an argument in the docstring, batched ones first: ``(N, C, H_{in}, W_{in})``."""
     match = re.search(rf"(?:^|\n)[^\n]*\b{argument}\b[^\n]*:math:`\(", text, re.IGNORECASE)
     if match is None:
         return []
@@ -247,7 +244,7 @@ def _docstring_shapes(text: str, argument: str) -> list[tuple[str, ...]]:
         if not letters or (len(letters) < 3 and "*" not in letters):
             continue
         found.append(_dimensions(letters))
-    # Batched before unbatched; images before signals and volumes; then the one with most dimensions.
+    # Batched before unbatched, images before signals and volumes, then most dimensions first.
     return sorted(found, key=lambda shape: ("batch_size" not in shape, len(shape) != 4, -len(shape)))
 
 
@@ -257,14 +254,14 @@ def _dimensions(letters: list[str]) -> tuple[str, ...]:
     shape = [DOCSTRING_LETTERS.get(letter, "?") for letter in letters]
     if "channels" in shape:
         shape[shape.index("channels")] = "?"
-        # Along channels, L is a length in samples, not a number of tokens; a trailing * is any one dimension.
+        # After channels, L is a length in samples and no number of tokens. A final * is any one dimension.
         return tuple("length" if d in ("seq_len",) or letters[i] == "*" else d for i, d in enumerate(shape))
     return tuple(shape)
 
 
 @contextlib.contextmanager
 def no_initialisation() -> Iterator[None]:
-    """Skip the filling of weights: there are none on the meta device, and a symbolic fan-in is no number."""
+    """Skip weight initialisation: the meta device has no weights, and a symbolic fan-in is no number."""
     names = [n for n in vars(torch.nn.init) if n.endswith("_") and callable(getattr(torch.nn.init, n))]
     originals = {name: getattr(torch.nn.init, name) for name in names}
     try:

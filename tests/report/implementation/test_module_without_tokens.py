@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from lmp.pipeline.module import Options
+from lmp.analyze.session import Options
 from lmp.report.devices import device_named
 from lmp.report.document.markdown import to_markdown
 from lmp.report.facts import ModelFacts
@@ -17,7 +17,7 @@ CHANNELS, SIDE, KERNEL = 8, 16, 3
 
 
 @pytest.fixture(scope="module")
-def convolution(tmp_path_factory: pytest.TempPathFactory) -> ModelFacts:
+def convolution(tmp_path_factory: pytest.TempPathFactory, derivation: None) -> ModelFacts:
     sizes = {"in_channels": CHANNELS, "out_channels": CHANNELS, "height": SIDE, "width": SIDE, "kernel_size": KERNEL}
     options = Options(tmp_path_factory.mktemp("convolution"))
     return gather("torch.nn.Conv2d", options, lambda *_: None, device_named("H100"), sizes)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from lmp.pipeline.inspecting import _spans
+from lmp.observe.inspecting import _spans
 from lmp.report.document.markdown import plain, to_markdown
 from lmp.report.document.parts import Document, Section
 from lmp.report.facts import ModelFacts

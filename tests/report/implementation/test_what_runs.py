@@ -5,19 +5,13 @@ Expected values come from the sources, read by a person, and from arithmetic on 
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
-import pytest
-
 from lmp.formula import parse, to_text
-from lmp.pipeline.module import Options
-from lmp.report.devices import device_named
 from lmp.report.document.amounts import Number, Term
 from lmp.report.document.markdown import plain, to_markdown
 from lmp.report.document.parts import Document, Section
 from lmp.report.facts import ModelFacts
-from lmp.report.gathering import gather
 from lmp.report.implementation import components, configuration
 from lmp.report.implementation.classes import Component
 from lmp.report.implementation.classes import components as components_of
@@ -33,34 +27,6 @@ from lmp.report.implementation.split_weights import split_weights
 PREFILL = "prefill-b1-s2048"
 TOKENS, HIDDEN, WIDE, LAYERS = 2048, 64, 96, 3
 """Of the stated prefill, and of the fixture's config."""
-
-MIXTURE = {
-    "model_type": "qwen3_moe",
-    "architectures": ["Qwen3MoeForCausalLM"],
-    "hidden_size": 64,
-    "intermediate_size": 96,
-    "moe_intermediate_size": 32,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "head_dim": 16,
-    "num_experts": 8,
-    "num_experts_per_tok": 2,
-    "decoder_sparse_step": 1,
-    "mlp_only_layers": [],
-    "vocab_size": 1000,
-    "max_position_embeddings": 4096,
-}
-
-
-@pytest.fixture(scope="module")
-def small_mixture(transformers_tree: Path, tmp_path_factory: pytest.TempPathFactory) -> ModelFacts:
-    folder = tmp_path_factory.mktemp("small-mixture")
-    config = folder / "mixture.json"
-    config.write_text(json.dumps(MIXTURE))
-    name = "transformers.models.qwen3_moe.modeling_qwen3_moe.Qwen3MoeForCausalLM"
-    options = Options(folder / "results", config_file=config)
-    return gather(name, options, lambda *_: None, device_named("H100"))
 
 
 def text_of(section: Section) -> str:

@@ -16,11 +16,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from formula.strategies import NAMES, conditions, formulas, huge, points
+from lmp.analyze.session import Options
 from lmp.errors import EvaluationError
-from lmp.expand.numbers import ModelNumbers
-from lmp.expand.point import point
 from lmp.formula import Condition, Expr
 from lmp.formula.evaluate import exact, holds
+from lmp.link.numbers import ModelNumbers
+from lmp.link.values import values_for
 from lmp.records import ModelAnalysis
 from lmp.report.facts import ModelFacts
 from lmp.report.formats.figures import figure, percent, ratio
@@ -55,14 +56,14 @@ def put(browser: Browser, values: Mapping[str, int]) -> None:
 
 
 def check_totals(browser: Browser, model: ModelAnalysis, values: Mapping[str, int]) -> None:
-    totals = ModelNumbers(model).totals(point(model, values)).model_dump()
+    totals = ModelNumbers(model).totals(values_for(model, values)).model_dump()
     assert shown_totals(browser) == {name: totals[name] for name in TOTALS if totals[name] is not None}
 
 
 def check_rows(browser: Browser, model: ModelAnalysis, values: Mapping[str, int]) -> None:
     """Every row that runs, in the order of execution, against the tree of `lmp evaluate`."""
     numbers = ModelNumbers(model)
-    tree = numbers.tree(point(model, values))
+    tree = numbers.tree(values_for(model, values))
     expected = sorted((k.path, k.kernel.operation, k.total.flops, k.total.read, k.total.write) for k in tree.kernels())
     found = browser.run(
         "return [...document.querySelectorAll('#table tbody tr')].map((row) => [...row.cells].map((c) => c.title))"
@@ -510,14 +511,12 @@ def test_figures_are_written_as_lmp_writes_them(browser: Browser, found: list[in
 
 
 @pytest.fixture(scope="session")
-def llama(transformers_tree: Path, tmp_path_factory: pytest.TempPathFactory) -> ModelFacts:
-    from lmp.pipeline.module import Options
+def llama(default_family: None, shared_options: Options) -> ModelFacts:
     from lmp.report.devices import device_named
     from lmp.report.gathering import gather
 
-    options = Options(tmp_path_factory.mktemp("results"))
     name = "transformers.models.llama.modeling_llama.LlamaForCausalLM"
-    return gather(name, options, lambda *_: None, device_named("H100"))
+    return gather(name, shared_options, lambda *_: None, device_named("H100"))
 
 
 @pytest.fixture(scope="session")
@@ -548,7 +547,7 @@ def test_assumptions_of_a_whole_model(browser: Browser, llama: ModelFacts, llama
     browser.open(llama_page)
     given_values = {"batch_size": 1, "seq_len": 2048, "cache_len": 0, "head_dim": 127, "num_key_value_heads": 5}
     put(browser, given_values)
-    violated = [v.assumption for v in llama.numbers.violated(point(llama.model, given_values))]
+    violated = [v.assumption for v in llama.numbers.violated(values_for(llama.model, given_values))]
     assert violated
     assert browser.texts("#broken code") == violated
 

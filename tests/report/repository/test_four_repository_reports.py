@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 
 import pytest
 from small_repository import Reported, of_facts
 
-from fetched_repositories import REPOSITORIES, facts_of, of_each, skip_unless_there
+from fetched_repositories import REPOSITORIES, facts_of, of_each
 
 # What an engineer who knows the code base would name: part, symbol.
 PARTS = {
@@ -37,9 +38,8 @@ each = of_each("fetched", indirect=True)
 
 
 @pytest.fixture
-def fetched(request: pytest.FixtureRequest) -> tuple[str, Reported]:
+def fetched(request: pytest.FixtureRequest, code_bases: Path) -> tuple[str, Reported]:
     name = str(request.param)
-    skip_unless_there(name)
     return name.partition("-")[0], _reported(name)
 
 

@@ -1,10 +1,10 @@
-"""The gate: whoever hands in an analysis, an agent, a tool or a person, it is stored only if it passes here.
+"""The gate: every submission of an analysis, by an agent, a tool or a person, is stored only if it passes here.
 
-Everything that reading can tell is found at once; the numbers are held against execution when nothing else is wrong.
+All findings from reading are returned at once. Numbers are compared with execution if reading finds nothing.
 """
 
 from __future__ import annotations
 
-from lmp.agents.gate.checks import Gate
+from lmp.agents.gate.checks import AnalysisVerdict, Gate
 
-__all__ = ["Gate"]
+__all__ = ["AnalysisVerdict", "Gate"]

@@ -1,66 +1,104 @@
-"""The order of the checks, and the verdict."""
+"""The gate's checks in their order, and the verdict."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
-from lmp.agents.base import Subject, Verdict
-from lmp.agents.gate import counting
-from lmp.agents.gate.formulas import COSTS, Slot, in_lmps_names, is_zero, read_formulas, spelled, undeclared
-from lmp.agents.gate.paths import unresolvable, without_universal
-from lmp.agents.gate.places import Places, kernels_at
-from lmp.agents.gate.reading import read
-from lmp.agents.gate.referring import Referring
+from lmp.agents.gate.form import read_draft
+from lmp.agents.gate.formulas import (
+    COSTS,
+    DraftReferences,
+    Slot,
+    is_zero,
+    read_formulas,
+    spell,
+    undeclared,
+    unresolved_paths,
+    with_standard_names,
+    without_universal,
+)
+from lmp.agents.gate.lines import DraftLines, kernels_by_statement
+from lmp.agents.gate.numbers import gate_findings
 from lmp.errors import Missing, NotFound, TraceFailed, UsageError
-from lmp.records import Draft, GateFinding, Verification
+from lmp.records import Draft, GateFinding, ModuleAnalysis, Verification
 from lmp.source.locate import locate
 from lmp.source.members import Members, members_of
+from lmp.verify.claims import separate_not_correctable, uncounted_operators
+
+if TYPE_CHECKING:
+    from lmp.agents.subject import ClassSubject
 
 MOST = 20
-"""Findings that are handed back at once."""
+"""Findings that are returned at once."""
+
+
+@dataclass(frozen=True)
+class AnalysisVerdict:
+    """The gate's answer: an analysis that may be stored, or findings."""
+
+    analysis: ModuleAnalysis | None
+    findings: tuple[GateFinding, ...] = ()
+    notes: tuple[str, ...] = ()
+    """Remarks about an accepted or refused submission: fields that lmp fills in by itself."""
+
+    @property
+    def accepted(self) -> bool:
+        return self.analysis is not None
+
+    @property
+    def summary(self) -> str:
+        """The class that is accepted, and how far it is proven."""
+        assert self.analysis is not None
+        found = self.analysis.verification
+        proof = (
+            f"verified at {found.points} points" if found.status == "verified" else f"{found.status}: {found.reason}"
+        )
+        return f"{self.analysis.class_name} {proof}"
 
 
 class Gate:
-    """Checks what is handed in of one class. One instance serves every round: what was read and executed is kept."""
+    """Checks submissions for one class. One instance serves every attempt: it keeps what was read and executed."""
 
-    def __init__(self, subject: Subject) -> None:
+    def __init__(self, subject: ClassSubject) -> None:
         self.subject = subject
-        self.places = Places(subject.source, subject.trees)
+        self.lines = DraftLines(subject.source, subject.trees)
 
     @cached_property
     def members(self) -> Members:
         return members_of(self.subject.source, self.subject.trees)
 
-    def check(self, handed_in: object) -> Verdict:
+    def check(self, submitted: object) -> AnalysisVerdict:
         """An analysis that may be stored, or findings.
 
-        Raises Missing where nothing is wrong but that classes it refers to have no analysis yet: ``classes`` are
-        those. Once they have one, the same draft can be checked again.
+        Raises Missing if nothing is wrong except that classes it refers to have no analysis: ``classes`` names them.
+        Once they have one, the same draft can be checked again.
         """
-        draft, findings, notes = read(handed_in)
+        draft, findings, notes = read_draft(submitted)
         if draft is None:
-            return _refused(findings, notes)
+            return _refuse(findings, notes)
         wrong_class = self._wrong_class(draft)
         if wrong_class is not None:
-            return _refused([wrong_class], notes)
-        draft = without_universal(in_lmps_names(draft))
+            return _refuse([wrong_class], notes)
+        draft = without_universal(with_standard_names(draft))
         draft = draft.model_copy(update={"class_name": self.subject.source.class_path})
         slots, findings = read_formulas(draft)
         findings += undeclared(draft, slots)
-        findings += unresolvable(draft, self.members, self.subject.config_names)
-        referring = Referring(self.subject, self.members)
-        slots = referring.slots(slots)
-        findings += referring.findings
-        draft, misplaced = self.places.kernels(draft)
+        findings += unresolved_paths(draft, self.members, self.subject.config_names)
+        references = DraftReferences(self.subject, self.members)
+        slots = references.resolve(slots)
+        findings += references.findings
+        draft, misplaced = self.lines.check_kernels(draft)
         findings += misplaced
-        findings += self.places.lists(draft, _costing(slots))
-        findings += self.places.uncovered(draft)
+        findings += self.lines.check_lists(draft, _costing(slots))
+        findings += self.lines.uncovered(draft)
         if findings:
-            return _refused(findings, notes)
-        if referring.missing:
-            raise _missing(referring.missing)
-        return self._judged(spelled(draft, slots), referring, notes)
+            return _refuse(findings, notes)
+        if references.missing:
+            raise _missing(references.missing)
+        return self._judge(spell(draft, slots), references, notes)
 
     def _wrong_class(self, draft: Draft) -> GateFinding | None:
         asked, given = self.subject.source, draft.class_name
@@ -73,39 +111,41 @@ class Gate:
             pass
         return GateFinding(rule="class", message=f"class_name is {given}; asked for is {asked.class_path}")
 
-    # -- the numbers -----------------------------------------------------------------------------------------------
-
-    def _judged(self, draft: Draft, referring: Referring, notes: list[str]) -> Verdict:
-        analysis = self.subject.completed(draft.model_dump(mode="json"))
+    def _judge(self, draft: Draft, references: DraftReferences, notes: list[str]) -> AnalysisVerdict:
+        analysis = self.subject.complete(draft.model_dump(mode="json"))
         try:
-            verification = self.subject.judged(analysis)
+            verification = self.subject.judge(analysis)
         except TraceFailed as error:
-            unread = list(self.places.uncovered(draft, every_function=True))
+            unread = list(self.lines.uncovered(draft, every_function=True))
             if unread:
-                return _refused(unread, notes)
-            reason = f"it cannot be executed here: {'; '.join(str(error).splitlines())}"
-            if referring.open:
-                reason += f"; open references: {', '.join(referring.open)}"
-            verification = Verification(status="unverified", reason=reason)
-        kernels = kernels_at(draft.kernels, self.places)
-        operators = counting.uncounted(verification)
-        own, verification = counting.without_unknown(verification)
+                return _refuse(unread, notes)
+            verification = _not_executed(error, references)
+        kernels = kernels_by_statement(draft.kernels, self.lines)
+        operators = uncounted_operators(verification)
+        own, verification = separate_not_correctable(verification)
         if own:
-            return _refused(list(counting.told(own, analysis, kernels)), notes)
+            return _refuse(list(gate_findings(own, analysis, kernels)), notes)
         if operators:
             analysis = analysis.model_copy(update={"uncounted": operators})
-        return Verdict(analysis.model_copy(update={"verification": verification}), (), tuple(notes))
+        return AnalysisVerdict(analysis.model_copy(update={"verification": verification}), (), tuple(notes))
+
+
+def _not_executed(error: TraceFailed, references: DraftReferences) -> Verification:
+    reason = f"it cannot be executed here: {'; '.join(str(error).splitlines())}"
+    if references.open:
+        reason += f"; open references: {', '.join(references.open)}"
+    return Verification(status="unverified", reason=reason, open=list(references.open) or None)
 
 
 def _costing(slots: Iterable[Slot]) -> Collection[int]:
-    """Kernels with a cost that is not plainly 0."""
+    """Kernels with a cost that is not the number 0."""
     return {s.kernel for s in slots if s.kernel is not None and s.quantity in COSTS and not is_zero(s.node)}
 
 
-def _refused(findings: list[GateFinding], notes: list[str]) -> Verdict:
+def _refuse(findings: list[GateFinding], notes: list[str]) -> AnalysisVerdict:
     rest = len(findings) - MOST
-    more = [f"{rest} more findings are not shown: mend these first"] if rest > 0 else []
-    return Verdict(None, tuple(findings[:MOST]), (*notes, *more))
+    more = [f"{rest} more findings are not shown: correct these first"] if rest > 0 else []
+    return AnalysisVerdict(None, tuple(findings[:MOST]), (*notes, *more))
 
 
 def _missing(classes: Iterable[str]) -> Missing:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import IO, Any, Literal
 
-from lmp.expand.numbers import Cost, ModelNumbers, ModuleNumbers
-from lmp.expand.records import Evaluation
-from lmp.expand.sweep import Chunk, Sweep
+from lmp.link.numbers import CostNumbers, ModelNumbers, ModuleNumbers
+from lmp.link.records import Evaluation
+from lmp.link.sweep import Chunk, Sweep
 from lmp.records import ModelAnalysis
 
 Weight = Literal["flops", "bytes", "read", "write"]
@@ -75,7 +75,7 @@ class Format:
     binary: bool = False
 
 
-def weighed(cost: Cost, weight: Weight) -> int:
+def weighed(cost: CostNumbers, weight: Weight) -> int:
     """FLOPs, or bytes."""
     return int(getattr(cost, weight))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 from typing import IO, Any
 
-from lmp.expand.numbers import intensity
+from lmp.link.numbers import intensity
 from lmp.report.formats.base import Format, Result, Show, SweepResult
 from lmp.report.formats.rows import Row, everything
 from lmp.report.formats.sweeps import columns, lists

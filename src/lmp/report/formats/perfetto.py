@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator
 from typing import IO, Any
 
-from lmp.expand.numbers import KernelNumbers
+from lmp.link.numbers import KernelNumbers
 from lmp.report.formats.base import Format, Result, Show, weighed
 from lmp.report.formats.stacks import NAMES, Frame, stacks
 

@@ -13,33 +13,14 @@ from fractions import Fraction
 from importlib import metadata
 from typing import IO, Any
 
-from lmp.expand.numbers import ModelNumbers
-from lmp.expand.point import GIVEN, UNIVERSAL_DEFAULTS
-from lmp.formula import (
-    Add,
-    And,
-    Call,
-    Compare,
-    Condition,
-    Div,
-    Expr,
-    FloorDiv,
-    Mod,
-    Mul,
-    Node,
-    Not,
-    Num,
-    Or,
-    Pow,
-    Var,
-    Where,
-)
+from lmp.formula import Condition, Expr, lower
+from lmp.link.numbers import ModelNumbers
+from lmp.link.values import GIVEN, UNIVERSAL_DEFAULTS
 from lmp.report.formats.base import Format
 
 # How tightly Python binds, loosest first.
 CHOICE, OR, AND, NOT, COMPARE, SUM, PRODUCT, NEGATIVE, POWER, ATOM = range(10)
 
-_QUOTIENTS = {FloorDiv: "//", Mod: "%"}
 _GROUP = 60
 """Terms of one sum: Python cannot compile one of some thousands."""
 
@@ -50,7 +31,7 @@ def model(numbers: ModelNumbers, given: Mapping[str, int], out: IO[Any]) -> None
     """``given`` become the defaults of the function's arguments."""
     defaults = _defaults(numbers, given)
     names = _identifiers(defaults)
-    write = _Writer(names)
+    write = _Writer(numbers.quantities.values(), names)
     formulas = {name: write.formula(formula) for name, formula in numbers.quantities.items()}
     out.write(f'"""{_doc(_about(numbers))}"""\n\n')
     out.write(_helpers(write.used))
@@ -92,80 +73,92 @@ def _identifiers(names: Iterable[str]) -> dict[str, str]:
 
 
 class _Writer:
-    """Formulas in Python's own words. ``used`` are the helpers that they need."""
+    """The formulas, lowered, in Python's own words. ``used`` are the helpers that they need."""
 
-    def __init__(self, names: Mapping[str, str]) -> None:
+    def __init__(self, formulas: Iterable[Expr | Condition], names: Mapping[str, str]) -> None:
+        self._lowered = lower(formulas)
         self._names = names
         self.used: set[str] = set()
 
     def formula(self, formula: Expr) -> str:
         """In a place where anything may stand, over several lines where it is a sum."""
-        if isinstance(formula, Add):
-            return "(\n            " + "\n            + ".join(self._terms(formula.terms)) + "\n        )"
-        return self._at(formula, CHOICE)
+        index = self._lowered.index[formula]
+        instruction = self._lowered.instruction(index)
+        if instruction is not None and instruction.operation == "+":
+            return "(\n            " + "\n            + ".join(self._terms(instruction.operands)) + "\n        )"
+        return self._at(index, CHOICE)
 
     def condition(self, condition: Condition) -> str:
-        return self._at(condition, CHOICE)
+        return self._at(self._lowered.index[condition], CHOICE)
 
-    def _terms(self, terms: Sequence[Expr]) -> list[str]:
+    def _terms(self, terms: Sequence[int]) -> list[str]:
         texts = [self._at(term, PRODUCT) for term in terms]
         while len(texts) > _GROUP:
             groups = [texts[start : start + _GROUP] for start in range(0, len(texts), _GROUP)]
             texts = [f"({' + '.join(group)})" for group in groups]
         return texts
 
-    def _at(self, node: Node, place: int) -> str:
-        text, binding = self._written(node)
+    def _at(self, index: int, place: int) -> str:
+        text, binding = self._written(index)
         return text if binding >= place else f"({text})"
 
-    def _list(self, nodes: Sequence[Node]) -> str:
-        return ", ".join(self._at(node, CHOICE) for node in nodes)
+    def _list(self, operands: Sequence[int]) -> str:
+        return ", ".join(self._at(operand, CHOICE) for operand in operands)
 
-    def _written(self, node: Node) -> tuple[str, int]:
-        match node:
-            case Var(name):
-                return self._names[name], ATOM
-            case Num(value):
-                return self._number(value)
-            case Add(terms):
-                return " + ".join(self._terms(terms)), SUM
-            case Mul(factors):
-                first, *rest = factors
+    def _written(self, index: int) -> tuple[str, int]:
+        instruction = self._lowered.instruction(index)
+        if instruction is None:
+            leaf = self._lowered.leaf(index)
+            return (self._names[leaf], ATOM) if isinstance(leaf, str) else self._number(leaf)
+        operation, operands, node = instruction
+        match operation, operands:
+            case "+", _:
+                return " + ".join(self._terms(operands)), SUM
+            case "*", (first, *rest):
                 return " * ".join([self._at(first, PRODUCT), *(self._at(factor, NEGATIVE) for factor in rest)]), PRODUCT
-            case Div(left, right):
+            case "/", _:
                 self.used |= {"_quotient", "_whole"}
-                return f"_quotient({self._list((left, right))})", ATOM
-            case FloorDiv(left, right) | Mod(left, right):
-                sign = _QUOTIENTS[type(node)]
-                return f"{self._at(left, PRODUCT)} {sign} {self._at(right, NEGATIVE)}", PRODUCT
-            case Pow(left, Num(int() as exponent)) if exponent >= 0:
-                return f"{self._at(left, ATOM)} ** {exponent}", POWER
-            case Pow(left, right):
-                self.used |= {"_power", "_quotient", "_whole"}
-                return f"_power({self._list((left, right))})", ATOM
-            case Call("floor", (Div(left, right),)):
-                return f"{self._at(left, PRODUCT)} // {self._at(right, NEGATIVE)}", PRODUCT
-            case Call("ceil", (Div(left, right),)):
-                return f"-(-{self._at(left, POWER)} // {self._at(right, NEGATIVE)})", NEGATIVE
-            case Call("floor" | "ceil" as function, arguments):
-                self.used.add("math")
-                return f"math.{function}({self._list(arguments)})", ATOM
-            case Call(function, (only,)):
+                return f"_quotient({self._list(operands)})", ATOM
+            case "//" | "%", (left, right):
+                return f"{self._at(left, PRODUCT)} {operation} {self._at(right, NEGATIVE)}", PRODUCT
+            case "**", (left, right):
+                return self._power(left, right)
+            case "floor" | "ceil", (only,):
+                return self._rounded(operation, only)
+            case "min" | "max", (only,):
                 return self._at(only, ATOM), ATOM
-            case Call(function, arguments):
-                return f"{function}({self._list(arguments)})", ATOM
-            case Where(condition, then, otherwise):
+            case "min" | "max", _:
+                return f"{operation}({self._list(operands)})", ATOM
+            case "where", (condition, then, otherwise):
                 texts = self._at(then, OR), self._at(condition, OR), self._at(otherwise, CHOICE)
                 return "{} if {} else {}".format(*texts), CHOICE
-            case Compare(relation, left, right):
-                return f"{self._at(left, SUM)} {relation} {self._at(right, SUM)}", COMPARE
-            case Not(part):
-                return f"not {self._at(part, NOT)}", NOT
-            case And(parts):
-                return " and ".join(self._at(part, NOT) for part in parts), AND
-            case Or(parts):
-                return " or ".join(self._at(part, AND) for part in parts), OR
+            case "not", (only,):
+                return f"not {self._at(only, NOT)}", NOT
+            case "and", _:
+                return " and ".join(self._at(part, NOT) for part in operands), AND
+            case "or", _:
+                return " or ".join(self._at(part, AND) for part in operands), OR
+            case _, (left, right):
+                return f"{self._at(left, SUM)} {operation} {self._at(right, SUM)}", COMPARE
         raise TypeError(f"not a formula: {node!r}")
+
+    def _power(self, base: int, exponent: int) -> tuple[str, int]:
+        count = None if self._lowered.instruction(exponent) else self._lowered.leaf(exponent)
+        if isinstance(count, int) and count >= 0:
+            return f"{self._at(base, ATOM)} ** {count}", POWER
+        self.used |= {"_power", "_quotient", "_whole"}
+        return f"_power({self._list((base, exponent))})", ATOM
+
+    def _rounded(self, function: str, index: int) -> tuple[str, int]:
+        """``floor(a / b)`` is a // b, ``ceil(a / b)`` is -(-a // b)."""
+        quotient = self._lowered.instruction(index)
+        if quotient is None or quotient.operation != "/":
+            self.used.add("math")
+            return f"math.{function}({self._at(index, CHOICE)})", ATOM
+        left, right = quotient.operands
+        if function == "floor":
+            return f"{self._at(left, PRODUCT)} // {self._at(right, NEGATIVE)}", PRODUCT
+        return f"-(-{self._at(left, POWER)} // {self._at(right, NEGATIVE)})", NEGATIVE
 
     def _number(self, value: int | Fraction) -> tuple[str, int]:
         if isinstance(value, Fraction):
@@ -225,7 +218,7 @@ def _about(numbers: ModelNumbers) -> list[str]:
 
 def _what(numbers: ModelNumbers, names: Mapping[str, str]) -> list[str]:
     analysis = numbers.model
-    write = _Writer(names)
+    write = _Writer(numbers.assumptions.values(), names)
     lines = ["FLOPs, and bytes of eager execution, of one forward(): exact integers.", ""]
     lines += [f"{names[name]}: {origin}" for name, origin in analysis.parameters.items() if name in names]
     lines += ["w_bytes, a_bytes: bytes of a weight and of an activation element"]

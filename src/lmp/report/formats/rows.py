@@ -8,7 +8,7 @@ from fractions import Fraction
 from functools import reduce
 from typing import Literal
 
-from lmp.expand.numbers import Cost, KernelNumbers, ModuleNumbers
+from lmp.link.numbers import CostNumbers, KernelNumbers, ModuleNumbers
 from lmp.records import ModelAnalysis
 from lmp.report.formats.base import Show, weighed
 
@@ -36,7 +36,7 @@ class Row:
     category: str
     repeat: int | None
     runs: int | None
-    cost: Cost
+    cost: CostNumbers
     share: Fraction | None
     """Of the whole model; None where the whole is 0."""
 
@@ -129,7 +129,7 @@ class _Rows:
         )
 
     def _rest(self, depth: int, name: str, module: ModuleNumbers, parts: Sequence[Part]) -> Row:
-        cost = reduce(Cost.plus, (part.total for part in parts), Cost())
+        cost = reduce(CostNumbers.plus, (part.total for part in parts), CostNumbers())
         return Row(
             kind="rest",
             depth=depth,
@@ -145,7 +145,7 @@ class _Rows:
             share=self._share(cost),
         )
 
-    def _share(self, cost: Cost) -> Fraction | None:
+    def _share(self, cost: CostNumbers) -> Fraction | None:
         whole = weighed(self.tree.total, self.show.by)
         return Fraction(weighed(cost, self.show.by), whole) if whole else None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from lmp.expand.numbers import KernelNumbers, ModuleNumbers
+from lmp.link.numbers import KernelNumbers, ModuleNumbers
 from lmp.records import ModelAnalysis
 from lmp.report.formats.base import Weight, one_line, weighed
 from lmp.report.formats.rows import place_of, short

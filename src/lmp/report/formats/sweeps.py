@@ -6,9 +6,9 @@ from collections import deque
 from typing import Any
 
 from lmp.errors import UsageError
-from lmp.expand.numbers import intensity
-from lmp.expand.point import GIVEN, UNIVERSAL_DEFAULTS
-from lmp.expand.sweep import Chunk
+from lmp.link.numbers import intensity
+from lmp.link.sweep import Chunk
+from lmp.link.values import GIVEN, UNIVERSAL_DEFAULTS
 from lmp.report.formats.base import SweepResult
 
 COSTS = ("flops", "matmul_flops", "read", "write", "compulsory")

@@ -110,11 +110,11 @@ def totals(result: Result, show: Show) -> list[tuple[str, str]]:
     found = result.evaluation.totals
     pairs = [
         ("FLOPs", figure(found.flops, "FLOP", show.exact)),
-        ("  of it matmul", figure(found.matmul_flops, "FLOP", show.exact)),
+        ("  matmul FLOPs", figure(found.matmul_flops, "FLOP", show.exact)),
         ("bytes read", figure(found.read, "B", show.exact)),
         ("bytes written", figure(found.write, "B", show.exact)),
         ("compulsory bytes", "unknown" if found.compulsory is None else figure(found.compulsory, "B", show.exact)),
-        ("FLOPs a byte", ratio(found.flops, found.read + found.write)),
+        ("FLOPs per byte", ratio(found.flops, found.read + found.write)),
     ]
     if found.parameters_count is not None:
         pairs.append(("parameters", figure(found.parameters_count, "", show.exact)))
@@ -154,7 +154,7 @@ def _cells(row: Row, show: Show, narrow: bool) -> list[RenderableType]:
 
 
 def figures(row: Row, show: Show) -> list[str]:
-    """Repeat, share, FLOPs, matmul FLOPs, bytes read, bytes written, FLOPs a byte."""
+    """Repeat, share, FLOPs, matmul FLOPs, bytes read, bytes written, FLOPs per byte."""
     cost = row.cost
     return [
         "" if row.repeat is None else f"{row.repeat:,}",

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from lmp.expand.numbers import ModuleNumbers
+from lmp.link.numbers import ModuleNumbers
 from lmp.report.document.parts import Bullets, Code, Inline, Line, Paragraph, Pointer, Section, Table
 from lmp.report.document.told import Told
 from lmp.report.facts import ModelFacts, Point, short

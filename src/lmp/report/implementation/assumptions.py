@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lmp.expand.numbers import KernelNumbers
+from lmp.link.numbers import KernelNumbers
 from lmp.report.bounds import is_wide
 from lmp.report.document.amounts import Number, Term
 from lmp.report.document.parts import Block, Code, Inline, Line, Paragraph, Pointer, Table

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from lmp.errors import LmpError
-from lmp.pipeline.flow import Flow, Op, Tensor
+from lmp.observe.flow import Flow, Op, Tensor
 from lmp.report.document.amounts import Term
 from lmp.report.document.parts import Block, Bullets, Code, Inline, Line
 from lmp.report.facts import ModelFacts, Point, short

@@ -9,8 +9,8 @@ from typing import Any
 
 from lmp.errors import NotFound
 from lmp.formula import Expr, simplify, to_text
-from lmp.pipeline.flow import Op
-from lmp.pipeline.observing import ObservedCall, Value
+from lmp.observe.calls import ObservedCall, Value
+from lmp.observe.flow import Op
 from lmp.records import MATMUL_CATEGORIES
 from lmp.report.document.parts import Bold, Bullets, Code, Inline, Paragraph, Section
 from lmp.report.document.told import Told

@@ -9,8 +9,8 @@ from typing import Any, TypeGuard
 
 from lmp.formula import Where, evaluate, num, parse_condition, settled, simplify_condition, to_text, where
 from lmp.formula.nodes import Compare, Condition, Or
-from lmp.pipeline.flow import Flow
-from lmp.pipeline.flow import Line as Place
+from lmp.observe.flow import Flow
+from lmp.observe.flow import Line as Place
 from lmp.report.document.amounts import Term
 from lmp.report.document.parts import Bold, Bullets, Code, Inline, Line, Paragraph, Pointer, Section
 from lmp.report.facts import ModelFacts, short

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from lmp.pipeline.flow import Flow
+from lmp.observe.flow import Flow
 from lmp.report.document.parts import (
     Block,
     Bullets,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lmp.pipeline.flow import Flow, Op
+from lmp.observe.flow import Flow, Op
 from lmp.report.document.amounts import Term
 from lmp.report.document.parts import Code, Inline, Line
 from lmp.report.facts import ModelFacts, Point

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from lmp.pipeline.flow import Op
+from lmp.observe.flow import Op
 from lmp.report.document.parts import Block, Bullets, Code, Line, Paragraph, Section
 from lmp.report.document.told import Told
 from lmp.report.facts import ModelFacts, short

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from lmp.pipeline.flow import Flow, Op
-from lmp.pipeline.flow import Line as Place
+from lmp.observe.flow import Flow, Op
+from lmp.observe.flow import Line as Place
 from lmp.report.facts import short
 from lmp.report.implementation.classes import Component
 from lmp.report.implementation.drawing import WIDTH, Row, boxed, length, wrapped

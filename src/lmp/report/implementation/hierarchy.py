@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 
-from lmp.expand.numbers import KernelNumbers, ModuleNumbers
-from lmp.pipeline.inspection import Module
+from lmp.link.numbers import KernelNumbers, ModuleNumbers
+from lmp.observe.inspection import Module
 from lmp.report.document.amounts import Number, Term
 from lmp.report.document.markdown import plain
 from lmp.report.document.parts import Mermaid, Node

@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 
-from lmp.expand.numbers import KernelNumbers
 from lmp.formula import add, to_text
-from lmp.pipeline.flow import Op
+from lmp.link.numbers import KernelNumbers
+from lmp.observe.flow import Op
 from lmp.report.document.amounts import Number, Term
 from lmp.report.document.parts import Code, Inline, Line
 from lmp.report.facts import ModelFacts, Point, short

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from lmp.pipeline.flow import KEPT, Op
+from lmp.observe.flow import KEPT, Op
 from lmp.report.document.amounts import Number, Term
 from lmp.report.document.parts import Code, Inline, Pointer
 from lmp.report.facts import ModelFacts, Point

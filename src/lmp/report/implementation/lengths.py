@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 
-from lmp.pipeline.flow import Op
+from lmp.observe.flow import Op
 from lmp.report.document.amounts import Term
 from lmp.report.document.parts import Block, Bullets, Code, Inline, Line, Pointer
 from lmp.report.facts import ModelFacts

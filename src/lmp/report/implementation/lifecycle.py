@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from lmp.pipeline.flow import Flow, Tensor
+from lmp.observe.flow import Flow, Tensor
 from lmp.report.document.amounts import Number, Term
 from lmp.report.document.parts import Block, Code, Inline, Line, Paragraph, Table
 from lmp.report.facts import ModelFacts, Point

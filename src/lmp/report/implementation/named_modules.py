@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from lmp.pipeline.inspection import Module
+from lmp.observe.inspection import Module
 from lmp.report.facts import ModelFacts, short
 
 

@@ -6,8 +6,8 @@ import functools
 from collections.abc import Iterator
 from typing import Any
 
-from lmp.pipeline.inspection import Module
-from lmp.pipeline.observing import ObservedCall, Value
+from lmp.observe.calls import ObservedCall, Value
+from lmp.observe.inspection import Module
 from lmp.report.facts import ModelFacts
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lmp.pipeline.flow import Flow, Frame, Line, Op, Tensor
+from lmp.observe.flow import Flow, Frame, Line, Op, Tensor
 from lmp.report.document.parts import Block, Bullets, Code, Inline, Pointer
 from lmp.report.document.told import Told
 from lmp.report.facts import ModelFacts, short

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lmp.pipeline.flow import KEPT, Peak
+from lmp.observe.flow import KEPT, Peak
 from lmp.report.document.amounts import Number, Term
 from lmp.report.document.parts import Block, Bullets, Code, Inline, Line, Paragraph, Table
 from lmp.report.facts import ModelFacts, Point, short

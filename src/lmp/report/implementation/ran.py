@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from lmp.errors import LmpError
 from lmp.formula import Div, Expr, Mul, Where, evaluate, num, parse, simplify, simplify_condition, substitute, to_text
 from lmp.formula.nodes import Condition
-from lmp.pipeline.flow import Line, Op
+from lmp.observe.flow import Line, Op
 from lmp.records import Kernel
 from lmp.report.facts import ModelFacts
 from lmp.report.implementation.classes import Component

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from lmp.pipeline.flow import Flow, Op
+from lmp.observe.flow import Flow, Op
 from lmp.report.facts import ModelFacts, short
 from lmp.report.implementation.operators import PRODUCTS, Kind, kinds_of, layer_of, shape_of, shape_text
 

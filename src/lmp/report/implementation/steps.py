@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lmp.formula import parse, simplify, substitute, to_text
-from lmp.pipeline.flow import Line as Place
+from lmp.observe.flow import Line as Place
 from lmp.records import Kernel
 from lmp.report.document.markdown import plain
 from lmp.report.document.parts import Fence

@@ -6,8 +6,8 @@ import itertools
 import re
 from collections.abc import Iterator, Sequence
 
-from lmp.expand.numbers import KernelNumbers, ModuleNumbers
-from lmp.pipeline.flow import Flow, Op
+from lmp.link.numbers import KernelNumbers, ModuleNumbers
+from lmp.observe.flow import Flow, Op
 from lmp.report.facts import ModelFacts, Point
 from lmp.report.implementation.naming import inspected
 

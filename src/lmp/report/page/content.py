@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lmp.formula import Condition, Expr, num, parse
-from lmp.pipeline.inspection import Module
+from lmp.observe.inspection import Module
 from lmp.records import MATMUL_CATEGORIES, ModelKernel
 from lmp.report.bounds import is_wide
 from lmp.report.devices import DEVICES, Device

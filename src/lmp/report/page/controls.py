@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lmp.expand.point import GIVEN, UNIVERSAL_DEFAULTS
+from lmp.link.values import GIVEN, UNIVERSAL_DEFAULTS
 from lmp.records import ModelAnalysis
 
 PRECISIONS = {"float32": (4, 4), "bfloat16": (2, 2), "float16": (2, 2), "float8": (1, 1), "w8a16": (1, 2)}

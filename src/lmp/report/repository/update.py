@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lmp.recon.facts import Selection
-from lmp.recon.roles import language
+from lmp.recon.roles import CODE, language
 from lmp.recon.texts import Unreadable, decode, read_bytes
 from lmp.recon.walk import list_files
-from lmp.report.code_base import READ
 from lmp.report.repository.state import RepoState
 from lmp.report.review.places import Cited, Roots, cited, first_definition, lines_of, stands_near
 from lmp.report.review.reading import read_markdown
@@ -108,7 +107,7 @@ class _Symbols:
         listed, _ = list_files(self._root, selection)
         found: dict[str, list[str]] = {}
         for each in listed:
-            if language(each.file) not in READ:
+            if language(each.file) not in CODE:
                 continue
             try:
                 text = decode(read_bytes(each.path, selection.largest)).text

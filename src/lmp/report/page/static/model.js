@@ -1,4 +1,4 @@
-// The model with numbers put in: what lmp.expand.numbers does, on the page's data.
+// The model with numbers put in: what lmp.link.numbers does, on the page's data.
 
 const QUANTITIES = ["flops", "matmul_flops", "read", "write"];
 

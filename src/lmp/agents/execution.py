@@ -1,0 +1,318 @@
+"""What execution shows of a class: its calls at the verification points, the lines that ran, its inputs' shapes.
+
+For prompts (`execute`, without anything that was counted) and for the record of an accepted draft (`interface_of`).
+Importing this imports torch.
+"""
+
+from __future__ import annotations
+
+from collections import Counter as Tally
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from lmp.agents.facts import CallAt, Executed, Located
+from lmp.source.lines import FunctionSource, called_functions, enclosing_function
+from lmp.source.quoting import escaped
+from lmp.trace.coverage import Watching
+from lmp.trace.observe import input_tensors
+from lmp.verify.counter import Counter
+from lmp.verify.judge import Point
+from lmp.verify.resolve import resolve_all
+from lmp.workload.arguments import constructor_arguments
+from lmp.workload.base import RUNTIME
+from lmp.workload.calls import Call, package_dir
+from lmp.workload.configs import text_part
+from lmp.workload.load import quiet_warnings
+from lmp.workload.paths import forward_arguments, is_kv_cache
+
+if TYPE_CHECKING:
+    from lmp.analyze.execution import Execution
+    from lmp.source.trees import Tree, Trees
+
+Line = tuple[str, int]
+
+MOST_CALLS, MOST_INSTANCES = 40, 4
+_PLAIN = (int, float, bool, str, type(None))
+_MACHINERY: CodeType = torch.nn.Module._call_impl.__code__
+
+
+def execute(execution: Execution) -> Executed:
+    """Run the class at the verification points. Raises TraceFailed if it cannot be executed."""
+    with quiet_warnings():
+        return _Watching(execution).watch()
+
+
+def plain_config(execution: Execution) -> dict[str, Any]:
+    """The plain values of the config at which the class is executed; empty for a class without a config."""
+    config = execution.workload.config
+    if config is None:
+        return {}
+    part, _ = text_part(config)
+    own = {name: value for name, value in vars(part).items() if not name.startswith("_")}
+    for standard, name in (getattr(part, "attribute_map", None) or {}).items():
+        own.setdefault(standard, own.get(name))
+    own["_attn_implementation"] = getattr(part, "_attn_implementation", None) or execution.workload.attention
+    return {name: value for name, value in own.items() if isinstance(value, (*_PLAIN, list, tuple, dict))}
+
+
+class _Watching:
+    """Runs the points one by one, and collects the facts."""
+
+    def __init__(self, execution: Execution) -> None:
+        self.execution, self.class_path = execution, execution.source.class_path
+        self.ran: dict[Line, set[int]] = {}
+        self.led: dict[Line, None] = {}
+        """Places on the way from the class to an operator."""
+        self.calling: dict[tuple[Line, Line], None] = {}
+        """Pairs of a call's place and the called function's place."""
+        self.calls: list[CallAt] = []
+        self.instances: dict[int, tuple[str, ...]] = {}
+        self.called: dict[str, None] = {}
+
+    def watch(self) -> Executed:
+        workload, own = self.execution.workload, self.execution.workload.hints
+        for number, point in enumerate(self.execution.held_out, 1):
+            label, values = point.label, point.values
+            module = workload.build(values)
+            counter = Counter(module, workload.dtype)
+            with _Lines(self.class_path, counter) as lines:
+                workload.run(module, values, counter)
+            self.calling.update(lines.calling)
+            for line in lines.ran:
+                self.ran.setdefault(line, set()).add(number)
+            calls = [call for call in counter.calls if call.class_path == self.class_path]
+            changed = {n: v for n, v in values.items() if n not in RUNTIME and own.get(n) != v}
+            self._add_calls(number, label, values, changed, calls)
+            self._follow(counter, calls)
+            if not changed:
+                self.instances |= {id(call.module): tuple(described_module(call.module)) for call in calls}
+        functions = tuple(self._functions())
+        return Executed(
+            tuple(self.calls[:MOST_CALLS]),
+            tuple(_differing(list(self.instances.values()))),
+            dict(self._located()),
+            len({call.number for call in self.calls}),
+            functions,
+            tuple(self.called),
+            tuple(self._asked(functions)),
+        )
+
+    def _add_calls(
+        self, number: int, label: str, values: Mapping[str, int], changed: Mapping[str, int], calls: list[Call]
+    ) -> None:
+        runtime = ", ".join(f"{name}={values[name]}" for name in RUNTIME if name in values)
+        point = f"{label}: {runtime}" if label else runtime
+        paths = {name: variable.path for name, variable in self.execution.workload.variables.items()}
+        shown = {paths.get(name, name): value for name, value in changed.items()}
+        alike = Tally(tuple(described_inputs(call)) for call in calls)
+        self.calls += [CallAt(number, point, shown, inputs, times) for inputs, times in alike.items()]
+
+    def _follow(self, counter: Counter, calls: list[Call]) -> None:
+        own = {id(call) for call in calls}
+        for call in counter.calls:
+            if call.parent is not None and id(call.parent) in own:
+                self.called[call.class_path] = None
+        segments = [segment for count in counter.counts for segment in count.segments]
+        segments += [call.site for call in counter.calls if call.site is not None]
+        for segment in segments:
+            if id(segment.call) in own:
+                self.led.update(dict.fromkeys((place.file, place.line) for place in segment.chain))
+
+    def _located(self) -> Iterator[tuple[Located, frozenset[int]]]:
+        return (((self.execution.file_of(file), line), frozenset(at)) for (file, line), at in self.ran.items())
+
+    def _functions(self) -> Iterator[FunctionSource]:
+        """Functions on the way to an operator or a module, and those that forward() names and that ran."""
+        source, trees = self.execution.source, self.execution.session.trees
+        seen = {(self.execution.file_of(str(source.forward_path)), source.lines)}
+        led = [function for file, line in self.led if (function := self._function(file, line)) is not None]
+        ran = {line for line, _ in self._located()}
+        for function in [*led, *(f for f in called_functions(source, trees) if _any_ran(f, ran))]:
+            key = (function.file, function.lines)
+            if key not in seen:
+                seen.add(key)
+                yield function
+
+    def _asked(self, functions: Sequence[FunctionSource]) -> Iterator[FunctionSource]:
+        """Other functions that forward() or one of ``functions`` called."""
+        source = self.execution.source
+        quoted = {(source.forward_file, source.lines), *((f.file, f.lines) for f in functions)}
+        seen = set(quoted)
+        for (file, line), (called_file, called_line) in self.calling:
+            where = self.execution.file_of(file)
+            if not any(where == name and first <= line <= last for name, (first, last) in quoted):
+                continue
+            function = self._function(called_file, called_line)
+            if function is not None and (function.file, function.lines) not in seen:
+                seen.add((function.file, function.lines))
+                yield function
+
+    def _function(self, file: str, line: int) -> FunctionSource | None:
+        located = _in_tree(self.execution.file_of(file), self.execution.session.trees)
+        if located is None:
+            return None
+        tree, path = located
+        function = enclosing_function(path, line)
+        return None if function is None else replace(function, tree=tree, file=tree.relative(path))
+
+
+def _any_ran(function: FunctionSource, ran: set[Located]) -> bool:
+    first, last = function.lines
+    return any((function.file, line) in ran for line in range(first + 1, last + 1))
+
+
+def _in_tree(file: str, trees: Trees) -> tuple[Tree, Path] | None:
+    found = ((tree, tree.root / file) for tree in trees)
+    return next(((t, p) for t, p in found if p.is_file() and p.is_relative_to(t.package_dir)), None)
+
+
+class _Lines(Watching):
+    """Collects the lines of the class's own work: its forward() and what it calls, without other modules."""
+
+    def __init__(self, class_path: str, counter: Counter) -> None:
+        self.class_path, self.counter = class_path, counter
+        self.ran: set[Line] = set()
+        self.calling: dict[tuple[Line, Line], None] = {}
+
+    def _on_call(self, frame: FrameType, event: str, argument: Any) -> Any:
+        stack = self.counter.stack
+        if not stack or stack[-1].class_path != self.class_path:
+            return None
+        if not frame.f_code.co_filename.startswith(package_dir(stack[-1].module)):
+            return None
+        if not _below_forward(frame, stack[-1].module):
+            return None
+        code, caller = frame.f_code, frame.f_back
+        if caller is not None and not code.co_name.startswith(("__", "<")):
+            self.calling[(caller.f_code.co_filename, caller.f_lineno), (code.co_filename, code.co_firstlineno)] = None
+        return self._on_line
+
+    def _on_line(self, frame: FrameType, event: str, argument: Any) -> Any:
+        if event == "line":
+            self.ran.add((frame.f_code.co_filename, frame.f_lineno))
+        return self._on_line
+
+
+def _below_forward(frame: FrameType | None, module: torch.nn.Module) -> bool:
+    while frame is not None and frame.f_code is not _MACHINERY:
+        if frame.f_code.co_name == "forward" and frame.f_locals.get("self") is module:
+            return True
+        frame = frame.f_back
+    return False
+
+
+# --- as text ---------------------------------------------------------------------------------------------------------
+
+
+def described_inputs(call: Call) -> Iterator[str]:
+    """One line per argument of the call's forward(); elements of tuples by index."""
+    for name, value in forward_arguments(call, defaults=True).items():
+        yield from _described(name, value)
+
+
+def _described(name: str, value: Any) -> Iterator[str]:
+    if isinstance(value, (tuple, list)) and value and not isinstance(value, torch.Size):
+        for index, part in enumerate(value):
+            yield from _described(f"{name}[{index}]", part)
+    elif isinstance(value, dict) and value:
+        for key, part in value.items():
+            yield from _described(f"{name}[{key!r}]", part)
+    elif isinstance(value, torch.Tensor):
+        yield f"{name}: {_tensor(value)}"
+    elif is_kv_cache(value):
+        yield f"{name}: a KV cache ({type(value).__name__}) that holds cache_len tokens"
+    else:
+        shown = repr(value) if isinstance(value, (*_PLAIN, torch.dtype, torch.device)) else f"a {type(value).__name__}"
+        yield escaped(f"{name}: {shown}")
+
+
+def _tensor(value: torch.Tensor) -> str:
+    strides = "" if value.is_contiguous() else f", strides {list(value.stride())}"
+    return f"{str(value.dtype).removeprefix('torch.')} {list(value.shape)}{strides}"
+
+
+def described_module(module: torch.nn.Module) -> Iterator[str]:
+    """One line per attribute of ``self``."""
+    for name, value in vars(module).items():
+        if not name.startswith("_") and name != "training" and isinstance(value, (*_PLAIN, torch.dtype)):
+            yield escaped(f"self.{name} = {value!r}")
+    for kind, held in (("parameter", module._parameters), ("buffer", module._buffers)):
+        for name, tensor in held.items():
+            yield f"self.{name}: {'None' if tensor is None else f'{kind}, {_tensor(tensor)}'}"
+    for name, child in module.named_children():
+        cls = type(child)
+        yield escaped(f"self.{name}: {cls.__module__}.{cls.__qualname__}({', '.join(_arguments(child))})")
+
+
+def _arguments(module: torch.nn.Module) -> Iterator[str]:
+    for name, value in constructor_arguments(module).items():
+        shown = repr(value) if isinstance(value, (*_PLAIN, tuple)) else f"a {type(value).__name__}"
+        if value is not None and name not in ("device", "dtype"):
+            yield f"{name}={shown}"
+
+
+def _differing(instances: Iterable[tuple[str, ...]]) -> Iterator[str]:
+    """The lines of the first instance, and how the others differ from it."""
+    distinct = list(dict.fromkeys(instances))
+    if not distinct:
+        return
+    first, *others = distinct
+    yield from first
+    for other in others[: MOST_INSTANCES - 1]:
+        lines = [line for line in other if line not in first]
+        yield f"another instance: {'; '.join(lines) or 'holds less'}"
+    if len(others) >= MOST_INSTANCES:
+        yield f"{len(others) - MOST_INSTANCES + 1} more instances differ"
+
+
+# --- shapes of the inputs --------------------------------------------------------------------------------------------
+
+Sample = tuple[Mapping[str, int], dict[str, tuple[int, ...]]]
+"""Values of the parameters at one call, and the shapes of its tensors."""
+
+
+def interface_of(class_path: str, parameters: Mapping[str, str], points: Sequence[Point]) -> dict[str, list[str]]:
+    """Shape of each tensor that forward() takes, as formulas: a number, a variable, or all tokens so far.
+
+    A tensor is left out if one of its sizes equals none of these at every executed call.
+    """
+    samples = list(_samples(class_path, parameters, points))
+    found: dict[str, list[str]] = {}
+    for name in dict.fromkeys(name for _, shapes in samples for name in shapes):  # a mask is not always given
+        seen = [(values, shapes[name]) for values, shapes in samples if name in shapes]
+        first = seen[0][1]
+        if any(len(shape) != len(first) for _, shape in seen):
+            continue
+        sizes = [_size([(values, shape[dim]) for values, shape in seen]) for dim in range(len(first))]
+        if None not in sizes:
+            found[name] = [size for size in sizes if size is not None]
+    return found
+
+
+def _samples(class_path: str, parameters: Mapping[str, str], points: Sequence[Point]) -> Iterator[Sample]:
+    for point in points:
+        for call in point.calls:
+            if call.class_path == class_path:
+                values, _ = resolve_all(parameters, call, point.values, point.config)
+                # A module that runs by itself has sizes that no parameter names: they count as variables here.
+                yield (
+                    {**values, **{n: v for n, v in point.values.items() if n not in values}},
+                    {name: tuple(tensor.shape) for name, tensor in input_tensors(call)},
+                )
+
+
+def _size(seen: Sequence[tuple[Mapping[str, int], int]]) -> str | None:
+    first = seen[0][1]
+    if all(size == first for _, size in seen):
+        return str(first)
+    for name in seen[0][0]:
+        if all(values.get(name) == size for values, size in seen):
+            return f"{{{name}}}"
+    if all(values.get("seq_len", 0) + values.get("cache_len", 0) == size for values, size in seen):
+        return "{seq_len} + {cache_len}"
+    return None

@@ -1,0 +1,199 @@
+"""The class that a submission is about: its source for the gate, its execution, and the fields that lmp fills in."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lmp.analyze.modules import execution_of
+from lmp.analyze.session import Session
+from lmp.errors import LmpError, TraceFailed, UnsupportedDtype
+from lmp.records import DEFAULT_CONFIG, UNIVERSAL, Kernel, ModuleAnalysis, Verification
+from lmp.source.members import members_of
+from lmp.store.fingerprint import handed_in_fingerprint
+
+if TYPE_CHECKING:
+    from lmp.analyze.execution import Execution
+    from lmp.source.trees import Tree
+    from lmp.verify.judge import Point
+
+_EXECUTING = threading.RLock()
+"""PyTorch's hooks and modes belong to the whole process: one class is executed at a time."""
+
+OWN_POINTS = 3
+"""Number of verification points that show which files run: without a cache, with one, with both."""
+
+
+class ClassSubject:
+    """A class as the gate needs it. ``engine`` goes into its analyses. Raises NotFound if there is no such class."""
+
+    def __init__(self, session: Session, class_path: str, engine: str = "agent") -> None:
+        self.session, self.engine = session, engine
+        self.source = session.locate(class_path)
+        self.trees = session.trees
+
+    @cached_property
+    def config_names(self) -> Collection[str]:
+        """Names that the given config states, beside those of its class."""
+        return frozenset(self.session.config or ())
+
+    def lookup(self, class_path: str) -> ModuleAnalysis:
+        """The analysis of a class that is referred to. Raises NotFound, Missing."""
+        return self.session.lookup(class_path)
+
+    @property
+    def execution(self) -> Execution | None:
+        """What runs the class; None if it cannot be executed here."""
+        return None if isinstance(self._ready, TraceFailed) else self._ready[0]
+
+    # -- execution ---------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _ready(self) -> tuple[Execution, list[Point]] | TraceFailed:
+        """What runs the class, with its points, kept for all attempts; or why it cannot be executed."""
+        from lmp.workload.load import quiet_warnings
+
+        try:
+            with quiet_warnings():
+                execution = execution_of(self.source.class_path, self.session)
+                points = execution.points()
+        except UnsupportedDtype:  # the user's mistake: no class could be executed
+            raise
+        except LmpError as error:
+            return error if isinstance(error, TraceFailed) else TraceFailed(str(error))
+        except Exception as error:  # of the class's own code, which somebody else wrote
+            first = (str(error).splitlines() or [""])[0]
+            return TraceFailed(f"{self.source.class_path} cannot be executed: {type(error).__name__}: {first}")
+        if not any(call.class_path == self.source.class_path for point in points for call in point.calls):
+            return TraceFailed(f"{self.source.class_path} is not called on the inference path of the model it is in")
+        return execution, points
+
+    def judge(self, analysis: ModuleAnalysis) -> Verification:
+        """Compare with execution. Raises TraceFailed if the class cannot be executed here."""
+        with _EXECUTING:
+            if isinstance(self._ready, TraceFailed):
+                raise self._ready
+            return self._ready[0].judged(analysis)
+
+    def points(self, analysis: ModuleAnalysis) -> list[Point]:
+        """The points at which an analysis is judged; none if the class cannot be executed."""
+        with _EXECUTING:
+            return [] if isinstance(self._ready, TraceFailed) else self._ready[0].points_for(analysis)
+
+    def called(self, analysis: ModuleAnalysis, kernel: Kernel) -> Collection[str]:
+        """The classes that are called at a kernel's line; none if that is not known."""
+        from lmp.verify.judge import called_classes
+
+        with _EXECUTING:
+            if isinstance(self._ready, TraceFailed):
+                return ()
+            execution = self._ready[0]
+            points = execution.points_for(analysis)
+            return called_classes(analysis, kernel, points, execution.file_of, execution.statement_of)
+
+    # -- fields that lmp fills in --------------------------------------------------------------------------------------
+
+    def complete(self, analysis: dict[str, Any]) -> ModuleAnalysis:
+        """A checked draft with the fields that lmp knows: source, config, dtype, values, fingerprint."""
+        with _EXECUTING:
+            draft = ModuleAnalysis.model_validate(
+                {**analysis, "engine": self.engine, "source": self.source.record().model_dump()}
+            )
+            ready = self._ready
+            found = self._unexecuted(draft) if isinstance(ready, TraceFailed) else self._executed(draft, *ready)
+            return ModuleAnalysis.model_validate(found.model_dump())
+
+    def _executed(self, draft: ModuleAnalysis, execution: Execution, points: list[Point]) -> ModuleAnalysis:
+        from lmp.agents.execution import interface_of
+
+        workload, setting, name = execution.workload, execution.setting, draft.class_name
+        about = draft.model_copy(
+            update={
+                "config": setting.config,
+                "attn_implementation": workload.attention,
+                "attn_requested": setting.attention,
+                "dtype": setting.dtype,
+                "fixed": workload.fixed,
+                "aliases": {o: n for o, n in workload.aliases.items() if n in draft.parameters},
+                "values": self._values(draft, execution, points),
+                "interface": interface_of(name, draft.parameters, points),
+                "fingerprint": self._fingerprint,
+            }
+        )
+        if workload.model_class is not None:
+            about = about.model_copy(update={"decisions": execution.answered(name)})
+        return about.model_copy(update=execution.about(about))
+
+    def _values(self, draft: ModuleAnalysis, execution: Execution, points: list[Point]) -> dict[str, int]:
+        """Values of the parameters: the config's own ones from the config, derived ones from an executed call."""
+        from lmp.verify.resolve import resolve_all
+        from lmp.workload.base import RUNTIME
+
+        workload = execution.workload
+        known = {n: v.default for n, v in workload.variables.items() if n not in workload.required}
+        known |= workload.full_layers
+        open_names = {*RUNTIME, *UNIVERSAL, *workload.required}
+        parameters = {n: p for n, p in draft.parameters.items() if n not in open_names}
+        found = {n: known[n] for n in parameters if n in known}
+        rest = {n: p for n, p in parameters.items() if n not in known and not p.startswith("inputs.")}
+        if workload.required:
+            return found  # the sizes that it was run with are synthetic
+        calls = [(p, c) for p in points[:1] for c in p.calls if c.class_path == draft.class_name]
+        for point, call in calls[:1]:
+            found |= resolve_all(rest, call, point.values, point.config)[0]
+        return found
+
+    @cached_property
+    def _fingerprint(self) -> dict[str, str]:
+        """Of the files that run, independent of the formulas."""
+        from lmp.trace.coverage import FileCoverage
+        from lmp.workload.load import quiet_warnings
+
+        assert not isinstance(self._ready, TraceFailed)
+        execution, points = self._ready
+        coverage = FileCoverage(*execution.roots)
+        with quiet_warnings():
+            for point in points[:OWN_POINTS]:
+                execution.workload.run(execution.workload.build(point.values), point.values, coverage)
+        return handed_in_fingerprint(execution.files(coverage.files, self.source))
+
+    # -- without execution -------------------------------------------------------------------------------------------
+
+    def _unexecuted(self, draft: ModuleAnalysis) -> ModuleAnalysis:
+        session, name = self.session, draft.class_name
+        update: dict[str, Any] = {
+            "config": DEFAULT_CONFIG if name.startswith("torch.") else session.origin,
+            "attn_requested": session.options.attention or "sdpa",
+            "dtype": session.options.dtype,
+            "values": dict(self._stated(draft.parameters)),
+            "fingerprint": handed_in_fingerprint(self._files(draft)),
+        }
+        own = session.own.get(name)
+        if own is not None:
+            from lmp.records import Given
+
+            update["given"] = Given(inputs=own.spec.inputs_text(), init=own.spec.init_text(), live=False)
+        return draft.model_copy(update=update)
+
+    def _stated(self, parameters: Mapping[str, str]) -> Iterator[tuple[str, int]]:
+        """Values from the given config, else the defaults of its class."""
+        defaults = members_of(self.source, self.trees).config_values
+        content: Mapping[str, Any] = self.session.config or {}
+        for name, path in parameters.items():
+            origin, _, attribute = path.partition(".")
+            value = content.get(attribute, defaults.get(attribute))
+            if origin == "config" and type(value) is int:
+                yield name, value
+
+    def _files(self, draft: ModuleAnalysis) -> Iterator[tuple[Tree, Path]]:
+        """Files of the trees that hold the class and the lines that the draft names."""
+        named = {kernel.file for kernel in draft.kernels if kernel.file} | draft.free_lines_elsewhere.keys()
+        paths = {self.source.path, self.source.forward_path}
+        paths |= {path for file in named if (path := self.trees.path_of(file)) is not None}
+        for path in sorted(paths):
+            tree = next((t for t in self.trees if path.is_relative_to(t.package_dir)), None)
+            if tree is not None:
+                yield tree, path

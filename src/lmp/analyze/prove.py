@@ -1,0 +1,225 @@
+"""Derives one class and compares it with execution. If they differ, narrows the claim until they agree.
+
+derive -> judge -> the first step of NARROWING that helps -> judge -> ...
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from lmp.analyze.execution import Execution
+from lmp.analyze.session import references_of
+from lmp.errors import TraceFailed, VerificationFailed
+from lmp.records import ModuleAnalysis, Verification
+from lmp.source.locate import ClassSource
+from lmp.trace.engine import TraceEngine
+from lmp.verify.judge import Judgement
+from lmp.verify.points import what_to_keep
+
+FEWEST_POINTS = 3
+"""Fewest points at which a module must run to be judged."""
+
+
+@dataclass(frozen=True)
+class Proof:
+    """An analysis and its verification: ``verified``, or ``unverified`` with the reason."""
+
+    analysis: ModuleAnalysis
+    verification: Verification
+
+
+def prove(execution: Execution, engine: TraceEngine, source: ClassSource) -> Proof:
+    """Derive a class that a workload runs, and judge it. The classes that it calls must be analysed before.
+
+    Raises TraceFailed if no formula explains the runs. Raises VerificationFailed if the formulas differ from execution
+    and narrowing does not help.
+    """
+    if len(execution.held_out) < FEWEST_POINTS:
+        raise TraceFailed(
+            f"{execution.source.class_path} runs at {len(execution.held_out)} of the sizes that it is verified at\n"
+            "give inputs that work for any batch and length"
+        )
+    attempt = _Attempt(execution, engine, source)
+    attempt.run()
+    # Assumptions may exclude every held-out point, if sizes divide only in the runs that gave the formulas.
+    if attempt.status != "verified" and not attempt.analysis.uncounted:
+        # Specialised formulas come from other points, so they may hold where the general ones do not.
+        specialised = _Attempt(execution, engine, source, specialised=True)
+        with suppress(TraceFailed):
+            specialised.run()
+            if specialised.status == "verified":
+                attempt = specialised
+    if attempt.status == "failed":
+        execution.session.known.pop(source.class_path)
+        raise _differs(source, attempt.judgement.verification)
+    return Proof(attempt.analysis, attempt.judgement.verification)
+
+
+def _differs(source: ClassSource, verification: Verification) -> VerificationFailed:
+    first = verification.findings[0]
+    error = VerificationFailed(
+        f"{source.class_path}: {first.quantity} of line {first.line} is {first.claimed} by formula and "
+        f"{first.counted} executed, at {first.point}.\nNothing was stored; please report this class."
+    )
+    return error if first.line is None else error.at(first.file or source.forward_file, first.line)
+
+
+class _Attempt:
+    """One derivation, its judgement, and the narrowing of its claim.
+
+    ``specialised``: config values are numbers in the formulas.
+    """
+
+    analysis: ModuleAnalysis
+    judgement: Judgement
+
+    def __init__(
+        self, execution: Execution, engine: TraceEngine, source: ClassSource, specialised: bool = False
+    ) -> None:
+        self.execution, self.engine, self.source = execution, engine, source
+        self.class_path, self.specialised = source.class_path, specialised
+        self.is_in_model = execution.workload.model_class is not None
+
+    @property
+    def status(self) -> str:
+        return self.judgement.verification.status
+
+    def run(self) -> None:
+        """Derive, judge, and narrow if the formulas differ at synthetic configs only."""
+        again = True
+        while again:
+            self._derive()
+            if self.analysis.uncounted:
+                names = ", ".join(self.analysis.uncounted)
+                reason = f"operators without a rule: {names}; their FLOPs are not in the formulas"
+                self.judgement = Judgement(Verification(status="unverified", reason=reason))
+                return
+            self._pin()
+            self._judge()
+            again = self._narrow()
+
+    def _narrow(self) -> bool:
+        """Take steps of NARROWING while only synthetic configs differ. Returns true to derive again."""
+        for step in NARROWING:
+            if not self.judgement.only_at_synthetic:
+                return False
+            if step(self) is Next.DERIVE_AGAIN:
+                return True
+        return False
+
+    def _derive(self) -> None:
+        execution, class_path = self.execution, self.class_path
+        in_order = self.engine.deriver.runs.holds_layers(class_path)
+        found = self.engine.analyse(
+            class_path, self.source.record(), lambda full: execution.held_out_values(in_order, full), self.specialised
+        )
+        if self.is_in_model:
+            found = found.model_copy(update={"decisions": execution.answered(class_path)})
+            found = execution.without_refused(found)
+        if class_path == execution.source.class_path:
+            found = found.model_copy(update=execution.about(found))
+        execution.session.progress(class_path, "verifying")
+        self._take(found)
+
+    def _take(self, analysis: ModuleAnalysis) -> None:
+        """Register the analysis: the judge must find it if the class refers to itself."""
+        self.analysis = self.execution.session.known[self.class_path] = analysis
+
+    def _pin(self) -> None:
+        """Pin the values that the formulas are limited to, as far as they are known before judging."""
+        execution, workload = self.execution, self.execution.workload
+        if any(name in self.analysis.pinned for name in workload.full_layers):
+            execution.hold_structure()  # counted layers are those of the config itself
+        points = execution.held_out_values()
+        # The formulas may contain the number that the code made of a size, unless a judged point changes it.
+        unseen = {n: v for n, v in self.engine.pinned(self.class_path).items() if all(p[n] == v for p in points)}
+        kept = {n: workload.hints[n] for n in execution.kept}
+        self.analysis = self.pinned({**unseen, **kept, **self._pins_of_callees()})
+
+    def _pins_of_callees(self) -> dict[str, int]:
+        """Pinned values of the called classes: they limit the caller too."""
+        known, workload = self.execution.session.known, self.execution.workload
+        full = {**workload.hints, **workload.full_layers}
+        callees = [known[name] for name in references_of(self.analysis) if name in known]
+        return {n: v for callee in callees for n, v in callee.pinned.items() if full.get(n) == v}
+
+    def pinned(self, values: dict[str, int]) -> ModuleAnalysis:
+        """The analysis with more pinned values: it claims nothing for others."""
+        return self.analysis.model_copy(update={"pinned": {**self.analysis.pinned, **values}})
+
+    def _judge(self) -> None:
+        self.judgement = self.execution.judgement(self.analysis)
+
+    def claim(self, analysis: ModuleAnalysis) -> None:
+        """Judge a narrower analysis, and keep it."""
+        self.analysis = analysis
+        self._judge()
+
+
+class Next(Enum):
+    """The action after a step of narrowing."""
+
+    GO_ON = auto()
+    DERIVE_AGAIN = auto()
+
+
+def pin_specialised(attempt: _Attempt) -> Next:
+    """Pin sizes that the code turned into numbers in the class's own calls."""
+    return _pin_more(attempt, attempt.engine.pinned(attempt.class_path))
+
+
+def pin_specialised_anywhere(attempt: _Attempt) -> Next:
+    """Pin sizes that the code turned into numbers anywhere in the model."""
+    return _pin_more(attempt, attempt.engine.pinned())
+
+
+def keep_structure(attempt: _Attempt) -> Next:
+    """Keep the values that decide which modules exist, and derive again."""
+    return Next.DERIVE_AGAIN if attempt.execution.hold_structure() else Next.GO_ON
+
+
+def keep_values_of_class(attempt: _Attempt) -> Next:
+    """Pin the config's values of as few of the class's variables as suffice."""
+    return _keep_values(attempt, everything=False)
+
+
+def keep_values_of_model(attempt: _Attempt) -> Next:
+    """Pin the config's values of as few variables as suffice. A standalone module must hold for any sizes."""
+    return _keep_values(attempt, everything=True) if attempt.is_in_model else Next.GO_ON
+
+
+NARROWING: tuple[Callable[[_Attempt], Next], ...] = (
+    pin_specialised,
+    pin_specialised_anywhere,
+    keep_structure,
+    keep_values_of_class,
+    keep_values_of_model,
+)
+"""Narrowing steps, tried in this order if an analysis differs only at synthetic configs."""
+
+
+def _pin_more(attempt: _Attempt, values: dict[str, int]) -> Next:
+    if values.keys() - attempt.analysis.pinned.keys():
+        attempt.claim(attempt.pinned(values))
+    return Next.GO_ON
+
+
+def _keep_values(attempt: _Attempt, everything: bool) -> Next:
+    execution, analysis = attempt.execution, attempt.analysis
+    workload = execution.workload
+    if not attempt.is_in_model and not workload.has_cache:
+        return Next.GO_ON
+    points = [point.values for point in execution.points_for(analysis) if point.synthetic]
+    own = {n: v for n, v in workload.hints.items() if n not in workload.full_layers}
+    names = [n for n in own if everything or n in analysis.parameters]
+    kept = what_to_keep(own, points, names, functools.partial(execution.holds_at, analysis))
+    before = attempt.analysis, attempt.judgement
+    if kept:
+        attempt.claim(attempt.pinned(kept))
+        if attempt.status != "verified":
+            attempt.analysis, attempt.judgement = before  # the narrower claim does not hold either
+    return Next.GO_ON

@@ -1,0 +1,179 @@
+"""The commands that make analyses: ``lmp analyze-module``, ``verify``, ``expand`` and ``resume``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lmp.cli import agents as a
+from lmp.cli import options as o
+from lmp.cli.output import end_if_failed, note, write_json
+from lmp.cli.progress import class_of_config, scratchpad, watched
+
+if TYPE_CHECKING:
+    from lmp.analyze.models import ModelOutcome
+    from lmp.analyze.session import Outcome
+
+ClassPaths = Annotated[
+    list[str] | None, typer.Argument(metavar="CLASS...", help="Class paths, or public aliases: torch.nn.Linear.")
+]
+Modules = Annotated[
+    list[str] | None, typer.Option("--module", metavar="CLASS", help="A class, in place of an argument.")
+]
+ModelPath = Annotated[
+    str | None, typer.Argument(metavar="MODEL", help="Class path of a model, or of any module: torch.nn.Linear.")
+]
+ModelOption = Annotated[
+    str | None, typer.Option("--model", metavar="MODEL", help="The model, in place of the argument.")
+]
+ModuleAnalysis = Annotated[
+    Path | None, typer.Option("--module-analysis", metavar="DIR", help="Folder of the analyses: the same as --results.")
+]
+Depth = Annotated[
+    int, typer.Option("--depth", min=0, metavar="N", help="Levels of modules whose lines and formulas are shown.")
+]
+RunName = Annotated[
+    str | None, typer.Argument(metavar="RUN", help="Name of the run [default: the last unfinished one].")
+]
+
+
+@o.takes(
+    *(..., "engine", *o.FOLDERS, *o.CONFIG, *o.OWN_CLASS, "fresh", *o.AGENTS, "dry_run", *o.PRINTED),
+    agent_model=o.ModelOrAgentModel,
+)
+def analyze_module(common: o.Common, classes: ClassPaths = None, module: Modules = None) -> None:
+    """Derive and verify what each line of forward() costs."""
+    options = common.options(agents=True)
+    paths = list(dict.fromkeys([*(classes or []), *(module or [])])) or [class_of_config(options)]
+    if options.engine == "agent":
+        done = a.at_work("analyze-module", paths, options, common)
+        outcomes: Sequence[Outcome] = done.outcomes if done is not None else ()
+    else:
+        a.refuse_without_agents(common)
+        with watched(paths, options, common.quiet) as progress:
+            from lmp.analyze.modules import analyze_modules
+
+            outcomes = analyze_modules(paths, options, progress)
+    if not common.dry_run:
+        _show_outcomes(outcomes, options.why_engine, common.as_json)
+
+
+@o.takes(*o.ONE_CLASS, "engine", *o.FOLDERS, *o.CONFIG, *o.OWN_CLASS, *o.PRINTED)
+def verify(common: o.Common) -> None:
+    """Compare the stored formulas with execution again."""
+    options = common.options()
+    name = o.one_of("classes", common.class_path, "--module", common.module) or class_of_config(options)
+    with watched([name], options, common.quiet) as progress:
+        from lmp.analyze.modules import verify_module
+
+        progress(name, "verifying")
+        outcome = verify_module(name, options)
+    verification = outcome.analysis.verification
+    if common.as_json:
+        about = {"class_name": outcome.analysis.class_name, "file": str(outcome.file)}
+        write_json({**about, "verification": verification.model_dump(mode="json", exclude_none=True)})
+    else:
+        from lmp.cli.tables import console, print_verification
+
+        print_verification(console(), outcome.analysis, outcome.file)
+    _end_if_an_analysis_failed([outcome])
+
+
+@o.takes(
+    *(..., "engine", *o.FOLDERS, "config", "model_id", "attn", *o.OWN_CLASS, "dtype", "fresh"),
+    *(*o.AGENTS, "dry_run", *o.PRINTED),
+)
+def expand(
+    common: o.Common,
+    model_path: ModelPath = None,
+    model: ModelOption = None,
+    module_analysis: ModuleAnalysis = None,
+    depth: Depth = 0,
+) -> None:
+    """Link the analyses of a model's classes into one."""
+    common = replace(common, results=_one_folder(common.results, module_analysis))
+    options = common.options(agents=True)
+    name = o.one_of("models", model_path, "--model", model) or class_of_config(options)
+    if options.engine == "agent":
+        done = a.at_work("expand", [name], options, common)
+        if done is None:
+            return
+        outcome = done.linked
+    else:
+        a.refuse_without_agents(common)
+        with watched([name], options, common.quiet) as progress:
+            from lmp.analyze.models import expand_model
+
+            outcome = expand_model(name, options, progress)
+    _show_model(outcome, depth, options.why_engine, common.as_json)
+
+
+@o.takes(..., "results", *o.AGENTS, *o.PRINTED, agent_model=o.ModelOrAgentModel)
+def resume(common: o.Common, run: RunName = None) -> None:
+    """Resume an interrupted run of agents."""
+    from lmp.agents.commands import resumed
+    from lmp.agents.environment import check_runnable
+    from lmp.errors import UsageError
+
+    begun, options = resumed(common.results_folder, run, a.given_limits(common))
+    check_runnable()
+    if begun.state.command == "report":
+        if common.as_json:
+            raise UsageError("a report is a file, not JSON\nleave out --json")
+        from lmp.cli.report import resume_report
+
+        resume_report(begun, options, common)
+        return
+    with scratchpad(options, lambda: " ".join(begun.state.classes)):
+        done = a.carried_out(begun, options, common.quiet)
+    if done.model is not None:
+        _show_model(done.model, 0, options.why_engine, common.as_json)
+    else:
+        _show_outcomes(done.outcomes, options.why_engine, common.as_json)
+
+
+def _one_folder(results: Path | None, module_analysis: Path | None) -> Path | None:
+    from lmp.errors import UsageError
+
+    if results is not None and module_analysis is not None and results != module_analysis:
+        raise UsageError(
+            f"two folders are given: --results {results} and --module-analysis {module_analysis}\n"
+            "give one: the model is stored beside the analyses"
+        )
+    return results or module_analysis
+
+
+def _show_outcomes(outcomes: Sequence[Outcome], why_engine: str, as_json: bool) -> None:
+    if as_json:
+        from lmp.store.results import to_data
+
+        write_json([to_data(outcome.analysis) for outcome in outcomes if outcome.requested])
+    else:
+        from lmp.cli.tables import console, print_outcomes
+
+        print_outcomes(console(), outcomes, why_engine)
+    _end_if_an_analysis_failed(outcomes)
+
+
+def _end_if_an_analysis_failed(outcomes: Sequence[Outcome]) -> None:
+    analyses = [outcome.analysis for outcome in outcomes]
+    end_if_failed([one.class_name for one in analyses if one.verification.status == "failed"], "them")
+
+
+def _show_model(outcome: ModelOutcome, depth: int, why_engine: str, as_json: bool) -> None:
+    if as_json:
+        from lmp.store.results import to_data
+
+        write_json(to_data(outcome.model))
+    else:
+        from lmp.cli.model_table import print_model
+        from lmp.cli.tables import console
+
+        print_model(console(), outcome, depth, why_engine)
+    for warning in outcome.warnings:
+        note(f"warning: {warning}")
+    end_if_failed([name for name, part in outcome.model.parts.items() if part.status == "failed"], "the model")

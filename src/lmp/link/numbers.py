@@ -1,0 +1,338 @@
+"""A linked model evaluated at one point: its totals, and the costs of every module and operator in it.
+
+The formulas are compiled once (`lmp.formula.Program`); an evaluation after that takes a few hundred small steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
+
+from lmp.errors import EvaluationError, FormulaSyntaxError, InvalidAnalysis, LmpError, UnknownVariable
+from lmp.formula import Condition, Expr, Program, add, evaluate, free_variables, num, parse, parse_condition
+from lmp.link.records import EvaluatedKernel, EvaluatedTotals, Evaluation, ViolatedAssumption
+from lmp.records import MATMUL_CATEGORIES, ModelAnalysis, ModelKernel, worst
+
+
+class CostNumbers(NamedTuple):
+    """FLOPs, matmul FLOPs among them, bytes read and bytes written, as integers."""
+
+    flops: int = 0
+    matmul_flops: int = 0
+    read: int = 0
+    write: int = 0
+
+    @property
+    def bytes(self) -> int:
+        return self.read + self.write
+
+    def plus(self, other: CostNumbers) -> CostNumbers:
+        return CostNumbers(*(a + b for a, b in zip(self, other, strict=True)))
+
+    def times(self, count: int) -> CostNumbers:
+        return CostNumbers(*(count * a for a in self))
+
+
+def intensity(flops: int, moved: int) -> float | None:
+    """FLOPs per byte; None if no byte is moved, or if a float cannot hold it."""
+    try:
+        return flops / moved if moved else None
+    except OverflowError:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class KernelNumbers:
+    """One operator at one line. ``once`` is what one run costs, ``total`` all its ``runs`` in one call of the model."""
+
+    kernel: ModelKernel
+    path: str
+    """The module that runs it, from the root down; empty for the root."""
+    class_name: str
+    """The class whose forward() the line belongs to."""
+    repeat: int
+    """Runs in one run of the module."""
+    runs: int
+    once: CostNumbers
+    total: CostNumbers
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleNumbers:
+    """A module with everything in it. ``total`` is the cost of all its ``runs`` in one call of the model."""
+
+    path: str
+    class_name: str
+    call: ModelKernel | None
+    """The line that calls it; None for the root."""
+    repeat: int
+    """Runs in one run of the module around it."""
+    runs: int
+    total: CostNumbers
+    children: tuple[ModuleNumbers | KernelNumbers, ...]
+
+    def kernels(self) -> Iterator[KernelNumbers]:
+        """Every kernel in it, in the order of the analysis."""
+        for child in self.children:
+            if isinstance(child, KernelNumbers):
+                yield child
+            else:
+                yield from child.kernels()
+
+
+@dataclass(frozen=True)
+class _FormulaTree:
+    """A kernel of the model with its formulas; a call of a module has the kernels inside."""
+
+    kernel: ModelKernel
+    path: str
+    class_name: str
+    repeat: Expr
+    costs: tuple[Expr, ...]
+    """flops, read, write; none for a module."""
+    inside: tuple[_FormulaTree, ...] = ()
+
+    def formulas(self) -> Iterator[Expr]:
+        yield self.repeat
+        yield from self.costs
+        for node in self.inside:
+            yield from node.formulas()
+
+
+@dataclass
+class ModelNumbers:
+    """Numbers of one model. ``values`` below are those of `lmp.link.values.values_for`: one integer for each name."""
+
+    model: ModelAnalysis
+    _totals: Program = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._totals = Program([*self.quantities.values(), *self.repeats])
+
+    @cached_property
+    def quantities(self) -> dict[str, Expr]:
+        """flops, matmul_flops, read and write; compulsory and parameters_count where the analysis has them."""
+        model, totals = self.model, self.model.totals
+        texts = {"flops": totals.flops, "matmul_flops": totals.matmul_flops, "read": totals.read, "write": totals.write}
+        found = {name: self._parsed(text, f"totals.{name}") for name, text in texts.items()}
+        if model.compulsory is not None:
+            both = (model.compulsory.read, model.compulsory.write)
+            found["compulsory"] = add(*(self._parsed(text, "compulsory") for text in both))
+        if totals.parameters_count is not None:
+            found["parameters_count"] = self._parsed(totals.parameters_count, "totals.parameters_count")
+        return found
+
+    @cached_property
+    def assumptions(self) -> dict[str, Condition]:
+        """The conditions under which the formulas hold, by their text."""
+        try:
+            return {text: parse_condition(text) for text in self.model.assumptions}
+        except FormulaSyntaxError as error:
+            raise _unreadable_formula(self.model.class_name, error) from error
+
+    @cached_property
+    def repeats(self) -> tuple[Expr, ...]:
+        """The repeats that are formulas. None of them may have a negative value."""
+        pending, found = list(self._nodes), dict[Expr, None]()
+        while pending:
+            node = pending.pop()
+            pending.extend(node.inside)
+            if free_variables(node.repeat):
+                found[node.repeat] = None
+        return tuple(found)
+
+    def totals(self, values: Mapping[str, int]) -> EvaluatedTotals:
+        """The costs of one call of the model, in exact integers.
+
+        Raises EvaluationError if a formula has no integer value.
+        """
+        try:
+            found = self._totals(values)
+        except LmpError as error:
+            raise self._located_error(values, error) from error
+        count = len(self.quantities)
+        if min(found[count:], default=0) < 0:
+            raise self._located_error(
+                values, EvaluationError(f"{self.model.class_name}: a kernel runs less than 0 times")
+            )
+        named = dict(zip(self.quantities, found, strict=False))
+        return EvaluatedTotals.model_construct(
+            flops=named["flops"],
+            matmul_flops=named["matmul_flops"],
+            read=named["read"],
+            write=named["write"],
+            compulsory=named.get("compulsory"),
+            parameters_count=named.get("parameters_count"),
+        )
+
+    def tree(self, values: Mapping[str, int]) -> ModuleNumbers:
+        """The root module with everything in it that runs at these values."""
+        program, nodes = self._tree
+        try:
+            numbers = iter(program(values))
+        except LmpError:
+            # A formula has no value. It may be inside a module that does not run, and so not be needed.
+            return self._module(None, nodes, "", self.model.class_name, 1, 1, values, None)
+        return self._module(None, nodes, "", self.model.class_name, 1, 1, values, numbers)
+
+    def violated(self, values: Mapping[str, int]) -> list[ViolatedAssumption]:
+        """The assumptions that do not hold at these values."""
+        found = []
+        for (text, condition), held in zip(self.assumptions.items(), self._evaluate_conditions(values), strict=True):
+            if not held:
+                used = {name: values[name] for name in sorted(free_variables(condition))}
+                found.append(
+                    ViolatedAssumption(path="", class_name=self.model.class_name, assumption=text, values=used)
+                )
+        return found
+
+    def evaluation(self, values: Mapping[str, int], tree: ModuleNumbers | None = None) -> Evaluation:
+        """The record that `lmp evaluate --json` prints."""
+        tree = self.tree(values) if tree is None else tree
+        statuses = {name: part.status for name, part in self.model.parts.items()}
+        return Evaluation(
+            class_name=self.model.class_name,
+            values=dict(values),
+            totals=self.totals(values),
+            kernels=[_record(kernel) for kernel in tree.kernels()],
+            verification=worst([self.model.verification.status, *statuses.values()]),
+            not_verified={name: status for name, status in statuses.items() if status != "verified"},
+            uncounted={name: part.uncounted for name, part in self.model.parts.items() if part.uncounted},
+            violated_assumptions=self.violated(values),
+        )
+
+    # -- the tree ------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _nodes(self) -> tuple[_FormulaTree, ...]:
+        return self._read(self.model.kernels, "", self.model.class_name)
+
+    @cached_property
+    def _tree(self) -> tuple[Program, tuple[_FormulaTree, ...]]:
+        return Program([formula for node in self._nodes for formula in node.formulas()]), self._nodes
+
+    @cached_property
+    def _condition_program(self) -> Program:
+        return Program(self.assumptions.values())
+
+    def _evaluate_conditions(self, values: Mapping[str, int]) -> list[int]:
+        try:
+            return self._condition_program(values)
+        except EvaluationError as error:
+            raise EvaluationError(f"{self.model.class_name}: {error}") from error
+        except UnknownVariable as error:
+            raise InvalidAnalysis(f"{self.model.class_name}: {error}") from error
+
+    def _read(self, kernels: list[ModelKernel], path: str, class_name: str) -> tuple[_FormulaTree, ...]:
+        nodes = []
+        for kernel in kernels:
+            place = _location(path, class_name, kernel)
+            repeat = num(kernel.repeat) if isinstance(kernel.repeat, int) else self._parsed(kernel.repeat, place)
+            if kernel.flops is None or kernel.memory_access is None:
+                below = kernel.path or ""
+                inside = self._read(kernel.kernels, below, kernel.class_name or class_name)
+                nodes.append(_FormulaTree(kernel, below, kernel.class_name or class_name, repeat, (), inside))
+            else:
+                texts = (kernel.flops, kernel.memory_access.read, kernel.memory_access.write)
+                costs = tuple(self._parsed(text, place) for text in texts)
+                nodes.append(_FormulaTree(kernel, path, class_name, repeat, costs))
+        return tuple(nodes)
+
+    def _module(
+        self,
+        call: ModelKernel | None,
+        nodes: tuple[_FormulaTree, ...],
+        path: str,
+        class_name: str,
+        repeat: int,
+        runs: int,
+        values: Mapping[str, int],
+        numbers: Iterator[int] | None,
+    ) -> ModuleNumbers:
+        """The module's numbers. ``numbers``: the values of all its formulas, in order; None: evaluate when needed."""
+        children: list[ModuleNumbers | KernelNumbers] = []
+        total = CostNumbers()
+        for node in nodes:
+            times = self._evaluate(node, node.repeat, values) if numbers is None else next(numbers)
+            if times < 0 < runs:
+                place = _location(path, class_name, node.kernel)
+                raise InvalidAnalysis(f"{place}: a kernel is repeated {times} times\n{_redo(class_name)}")
+            if numbers is None and not times:
+                continue
+            child: ModuleNumbers | KernelNumbers
+            if node.costs:
+                flops, read, write = (
+                    [self._evaluate(node, cost, values) for cost in node.costs]
+                    if numbers is None
+                    else (next(numbers), next(numbers), next(numbers))
+                )
+                once = CostNumbers(flops, flops if node.kernel.category in MATMUL_CATEGORIES else 0, read, write)
+                child = KernelNumbers(
+                    node.kernel, path, class_name, times, runs * times, once, once.times(runs * times)
+                )
+            else:
+                child = self._module(
+                    node.kernel, node.inside, node.path, node.class_name, times, runs * times, values, numbers
+                )
+            if times:
+                children.append(child)
+                total = total.plus(child.total)
+        return ModuleNumbers(path, class_name, call, repeat, runs, total, tuple(children))
+
+    def _evaluate(self, node: _FormulaTree, formula: Expr, values: Mapping[str, int]) -> int:
+        place = _location(node.path, node.class_name, node.kernel)
+        try:
+            return evaluate(formula, values)
+        except UnknownVariable as error:
+            raise InvalidAnalysis(f"{place}: {str(error).splitlines()[0]}\n{_redo(node.class_name)}") from error
+        except EvaluationError as error:
+            raise EvaluationError(f"{place}: {error}") from error
+
+    def _located_error(self, values: Mapping[str, int], error: LmpError) -> LmpError:
+        """The error with the kernel that causes it, if it is a kernel's; else the given error."""
+        try:
+            self._module(None, self._nodes, "", self.model.class_name, 1, 1, values, None)
+        except LmpError as found:
+            return found
+        message = str(error)
+        if isinstance(error, UnknownVariable):
+            return InvalidAnalysis(f"{self.model.class_name}: {message}")
+        name = self.model.class_name
+        return type(error)(message if message.startswith(name) else f"{name}: {message}")
+
+    def _parsed(self, text: str, place: str) -> Expr:
+        try:
+            return parse(text)
+        except FormulaSyntaxError as error:
+            raise _unreadable_formula(place, error) from error
+
+
+def _record(found: KernelNumbers) -> EvaluatedKernel:
+    kernel, once = found.kernel, found.once
+    return EvaluatedKernel(
+        path=found.path,
+        class_name=found.class_name,
+        line=kernel.line,
+        operation=kernel.operation,
+        category=kernel.category,
+        repeat=found.runs,
+        flops=once.flops,
+        read=once.read,
+        write=once.write,
+    )
+
+
+def _location(path: str, class_name: str, kernel: ModelKernel) -> str:
+    where = f"{path} ({class_name.rpartition('.')[2]})" if path else class_name
+    return f"{where} line {kernel.line}"
+
+
+def _unreadable_formula(place: str, error: FormulaSyntaxError) -> InvalidAnalysis:
+    first, window, *_ = [*str(error).splitlines(), ""]
+    return InvalidAnalysis(f"{place}: a formula cannot be read: {first}\n{window}")
+
+
+def _redo(class_name: str) -> str:
+    return f"run `lmp analyze-module {class_name} --fresh` to make the analysis again"

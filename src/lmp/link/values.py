@@ -1,0 +1,182 @@
+"""The values at which an analysis is evaluated: those that a user gives, and defaults for all other names."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from lmp.errors import UsageError
+
+if TYPE_CHECKING:
+    from lmp.records import ModelAnalysis, ModuleAnalysis
+
+    AnyAnalysis = ModuleAnalysis | ModelAnalysis
+
+UNIVERSAL_DEFAULTS = {"cache_len": 0, "w_bytes": 2, "a_bytes": 2}
+"""Default of the names that every formula may use and every command accepts."""
+
+GIVEN = ("batch_size", "seq_len")
+"""The size of the call. It has no default, and is at least 1."""
+
+ALIASES = {"num_attention_heads": "num_heads"}
+
+_PREFIX = re.compile(r"^(self\.)?(config|init)\.|^self\.")
+_INTEGER = re.compile(r"[+-]?[0-9]+(_[0-9]+)*")
+_LIST_ITEM = re.compile(r"[+-]?[0-9][0-9_]*(:.*)?")
+_MAX_DIGITS = 4000
+"""Python itself reads no integer of more than 4300 digits."""
+
+_LONGEST_LIST = 10**7
+_MOST_VALUES = 10**12
+
+Values = Sequence[int]
+"""Values of one name: a tuple, or a range, which takes no memory however long it is."""
+
+
+def parse_settings(settings: Iterable[str]) -> dict[str, int]:
+    """The values of ``name=value`` texts. A text may hold several, separated by commas."""
+    found = {}
+    for name, values in parse_axes(settings).items():
+        if len(values) != 1:
+            raise UsageError(f"{name} is set to several values\ngive one, as in --set {name}={values[0]}")
+        found[name] = values[0]
+    return found
+
+
+def parse_axes(settings: Iterable[str]) -> dict[str, Values]:
+    """As `parse_settings`, but a value may be a list (``batch_size=1,2,4``) or a range (``seq_len=128:4096:*2``)."""
+    found: dict[str, Values] = {}
+    for text in settings:
+        for name, written in _settings(text):
+            values = parse_values(name, written)
+            if not _same(found.setdefault(name, values), values):
+                before, now = (v[0] if len(v) == 1 else "several values" for v in (found[name], values))
+                raise UsageError(f"{name} is set twice: to {before} and to {now}\ngive it once")
+    return found
+
+
+def _same(one: Values, other: Values) -> bool:
+    if isinstance(one, range) and isinstance(other, range):
+        return one == other  # without looking at a trillion values
+    return len(one) == len(other) and tuple(one) == tuple(other)
+
+
+def _settings(text: str) -> list[tuple[str, str]]:
+    """Names with their texts. ``a=1,2,b=3`` is ``a`` with a list of two, and ``b``: a bare value continues a list."""
+    found: list[tuple[str, str]] = []
+    for part in text.split(","):
+        name, equals, value = (piece.strip() for piece in part.partition("="))
+        if not equals and found and name and _LIST_ITEM.fullmatch(name):
+            found[-1] = (found[-1][0], f"{found[-1][1]},{name}")
+        elif not equals or not name:
+            raise UsageError(f"--set {part.strip()!r} is not name=value\nwrite it as in --set batch_size=2")
+        else:
+            found.append((_PREFIX.sub("", name), value))
+    return found
+
+
+def parse_values(name: str, text: str, option: str = "") -> Values:
+    """The integers that a text names.
+
+    ``16`` · ``1,2,4`` · ``1:64`` or ``1:64:+1`` in steps of 1 · ``8:64:8`` in steps of 8 · ``128:4096:*2`` by doubling.
+    A range includes both ends; an item of a list may be a range.
+    """
+    option = option or f"--set {name}="
+    parts = [_item(name, part.strip(), option) for part in text.split(",")]
+    if len(parts) == 1:
+        return parts[0]
+    if sum(map(len, parts)) > _LONGEST_LIST:
+        raise UsageError(f"{name} is set to more than {_LONGEST_LIST:,} values\ngive one range: {option}1:64:+1")
+    return tuple(value for part in parts for value in part)
+
+
+def _item(name: str, text: str, option: str) -> Values:
+    if ":" not in text:
+        number = _whole_number(name, text, option)
+        return (number,)
+    pieces = [piece.strip() for piece in text.split(":")]
+    if len(pieces) not in (2, 3):
+        raise UsageError(f"{name} is set to {text!r}, which is not a range\n{_as_a_range(option)}")
+    first, last = (_whole_number(name, piece, option) for piece in pieces[:2])
+    step = pieces[2] if len(pieces) == 3 else "+1"
+    by = _whole_number(name, step.removeprefix("*").removeprefix("+"), option)
+    if first > last:
+        raise UsageError(f"{name} is set to {text!r}, a range that ends before it begins\n{_as_a_range(option)}")
+    if not step.startswith("*"):
+        if by < 1:
+            raise UsageError(f"{name} is set to {text!r}, in steps of {by}\n{_as_a_range(option)}")
+        found = range(first, last + 1, by)
+        if (last - first) // by >= _MOST_VALUES:
+            raise UsageError(f"{name} is set to {(last - first) // by + 1:,} values\nwiden the step: {option}A:B:STEP")
+        return found
+    if by < 2 or first < 1:
+        raise UsageError(f"{name} is set to {text!r}, which never ends\n{_as_a_range(option)}")
+    values = [first]
+    while values[-1] * by <= last:
+        values.append(values[-1] * by)
+    return tuple(values)
+
+
+def _as_a_range(option: str) -> str:
+    return f"write it as in {option}1:64:8 (in steps of 8) or {option}128:32768:*2 (by doubling)"
+
+
+def canonical(name: str) -> str:
+    """The name that formulas use: without ``config.``, and num_heads instead of num_attention_heads."""
+    bare = _PREFIX.sub("", name)
+    return ALIASES.get(bare, bare)
+
+
+def _whole_number(name: str, text: str, option: str) -> int:
+    if not _INTEGER.fullmatch(text):
+        raise UsageError(f"{name} is set to {text!r}, which is not a whole number\ngive one, as in {option}2")
+    if len(text) > _MAX_DIGITS:
+        raise UsageError(f"{name} is set to a number of {len(text)} digits\ngive one of at most {_MAX_DIGITS}")
+    return int(text)
+
+
+def values_for(analysis: AnyAnalysis, given: Mapping[str, int]) -> dict[str, int]:
+    """A value for every parameter of the analysis and for the universal names.
+
+    ``batch_size``, ``seq_len`` and all names without a value in the config come from ``given`` alone.
+    """
+    known = dict.fromkeys((*GIVEN, *UNIVERSAL_DEFAULTS, *analysis.parameters))
+    named: dict[str, int] = {}
+    for written, value in given.items():
+        name = known_name(analysis, written)
+        lowest = 1 if name in GIVEN else 0
+        if value < lowest:
+            raise UsageError(f"{written} is set to {value}\ngive a whole number of at least {lowest}")
+        if named.setdefault(name, value) != value:
+            raise UsageError(f"{name} is set twice: to {named[name]} and, as {written}, to {value}\ngive it once")
+    config = {name: value for name, value in analysis.values.items() if name in analysis.parameters}
+    values = {**UNIVERSAL_DEFAULTS, **{n: v for n, v in config.items() if n not in GIVEN}, **named}
+    missing = [name for name in analysis.parameters if name not in values]
+    if missing:
+        example = " ".join(f"--set {name}={2 if name == 'batch_size' else 16}" for name in missing)
+        have, it = ("has", "it") if len(missing) == 1 else ("have", "them")
+        raise UsageError(
+            f"{' and '.join(missing)} {have} no value: {analysis.class_name} depends on {it}\ngive {example}"
+        )
+    return {name: values[name] for name in known if name in values}
+
+
+def known_name(analysis: AnyAnalysis, written: str) -> str:
+    """The name of a parameter in the formulas. Raises UsageError if they have no such parameter."""
+    known = [*dict.fromkeys((*GIVEN, *UNIVERSAL_DEFAULTS, *analysis.parameters))]
+    name = written if written in known else canonical(written)
+    name = name if name in known else analysis.aliases.get(name, name)
+    if name not in known:
+        raise _unknown(analysis, written, known)
+    return name
+
+
+def _unknown(analysis: AnyAnalysis, name: str, known: list[str]) -> UsageError:
+    close = difflib.get_close_matches(name, known, n=1)
+    pinned = f" (it is fixed at {analysis.pinned[name]} in these formulas)" if name in analysis.pinned else ""
+    return UsageError(
+        f"{analysis.class_name} has no parameter {name!r}{pinned}{f': did you mean {close[0]}?' if close else ''}\n"
+        f"the names are {', '.join(known)}"
+    )

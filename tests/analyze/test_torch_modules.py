@@ -1,0 +1,65 @@
+"""PyTorch's own modules, standalone: verified, with variables named after constructor arguments."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from evaluation import evaluate_analysis
+from lmp.analyze.modules import analyze_modules
+from lmp.analyze.session import Options
+
+NAMES = """Linear Bilinear Embedding LayerNorm RMSNorm GroupNorm BatchNorm1d BatchNorm2d Conv1d Conv2d Conv3d
+ConvTranspose1d ConvTranspose2d MaxPool2d AvgPool2d AdaptiveAvgPool2d GELU SiLU ReLU Softmax Dropout
+MultiheadAttention Identity Upsample"""
+MODULES = re.findall(r"\w+", NAMES)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_it_is_verified(name: str, shared_options: Options) -> None:
+    found = next(
+        o.analysis for o in analyze_modules([f"torch.nn.{name}"], shared_options, lambda c, s: None) if o.requested
+    )
+    assert found.verification.status == "verified"
+    assert found.verification.points >= 5
+    assert not found.uncounted
+
+
+def totals(name: str, shared_options: Options, **values: int) -> Any:
+    found = {o.analysis.class_name: o.analysis for o in analyze_modules([name], shared_options, lambda c, s: None)}
+    analysis = next(a for n, a in found.items() if n.rpartition(".")[2] == name.rpartition(".")[2])
+    return evaluate_analysis(analysis, found.__getitem__, values).totals
+
+
+def test_linear(shared_options: Options) -> None:
+    # [3, 5, 7] x [7, 11]: 2*3*5*7*11 = 2310, and one bias addition per result: 3*5*11 = 165.
+    got = totals("torch.nn.Linear", shared_options, batch_size=3, seq_len=5, in_features=7, out_features=11, bias=1)
+    assert (got.matmul_flops, got.flops) == (2310, 2475)
+    # Reads 3*5*7 inputs, 7*11 weights and 11 biases, writes 165 results, 2 bytes each.
+    assert (got.read, got.write) == (2 * (105 + 77 + 11), 2 * 165)
+    assert got.parameters_count == 88
+    assert (
+        totals("torch.nn.Linear", shared_options, batch_size=3, seq_len=5, in_features=7, out_features=11, bias=0).flops
+        == 2310
+    )
+
+
+def test_convolution_with_stride_padding_and_groups(shared_options: Options) -> None:
+    # Height (9 + 2*1 - 3)//2 + 1 = 5, width (8 + 2*1 - 3)//2 + 1 = 4; 2 groups of 2 input channels each.
+    got = totals(
+        "torch.nn.Conv2d", shared_options, batch_size=2, in_channels=4, out_channels=6, kernel_size=3, stride=2,
+        padding=1, dilation=1, groups=2, bias=1, height=9, width=8, seq_len=1,
+    )  # fmt: skip
+    # 2 flops * 2 images * 5*4 positions * 6 output channels * 2 input channels of the group * 9 taps = 8640.
+    assert got.matmul_flops == 2 * 2 * 5 * 4 * 6 * 2 * 9
+    assert got.flops == got.matmul_flops + 2 * 6 * 5 * 4  # one bias addition per result
+    # Reads 2*4*9*8 inputs, 6*2*9 weights, 6 biases; writes 2*6*5*4 results.
+    assert (got.read, got.write) == (2 * (576 + 108 + 6), 2 * 240)
+
+
+def test_embedding_reads_rows_and_not_the_table(shared_options: Options) -> None:
+    got = totals("torch.nn.Embedding", shared_options, batch_size=2, seq_len=3, num_embeddings=50_000, embedding_dim=8)
+    # 6 indices of 8 bytes and 6 rows of 8 elements; 6*8 elements written.
+    assert (got.flops, got.read, got.write) == (0, 6 * 8 + 6 * 8 * 2, 6 * 8 * 2)

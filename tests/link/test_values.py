@@ -1,0 +1,119 @@
+"""The values an analysis is evaluated at, and what `--set` takes."""
+
+from __future__ import annotations
+
+import analyses
+import pytest
+
+from lmp.errors import UsageError
+from lmp.link.values import parse_settings, values_for
+
+
+def message(*settings: str) -> str:
+    with pytest.raises(UsageError) as caught:
+        values_for(analyses.mlp(), {"batch_size": 1, "seq_len": 1, **parse_settings(settings)})
+    assert caught.value.exit_code == 2
+    assert len(str(caught.value).splitlines()) <= 2
+    return str(caught.value)
+
+
+def test_settings_one_by_one_and_with_commas() -> None:
+    assert parse_settings(["batch_size=2", "seq_len=16,cache_len=0"]) == {
+        "batch_size": 2,
+        "seq_len": 16,
+        "cache_len": 0,
+    }
+    assert parse_settings([" batch_size = 1_000 "]) == {"batch_size": 1000}
+
+
+def test_what_stands_where_nothing_is_given() -> None:
+    assert values_for(analyses.mlp(), {"batch_size": 2, "seq_len": 16}) == {
+        "batch_size": 2,
+        "seq_len": 16,
+        "cache_len": 0,
+        "w_bytes": 2,
+        "a_bytes": 2,
+        "hidden_size": 8,
+        "intermediate_size": 32,
+    }
+
+
+def test_given_values_win() -> None:
+    found = values_for(
+        analyses.mlp(), {"batch_size": 2, "seq_len": 16, "hidden_size": 4096, "w_bytes": 1, "cache_len": 7}
+    )
+    assert (found["hidden_size"], found["w_bytes"], found["cache_len"]) == (4096, 1, 7)
+
+
+def test_other_spellings_of_a_name() -> None:
+    analysis = analyses.analysis("a.B", [], {"num_heads": "config.num_attention_heads", "n_embd": "config.n_embd"})
+    given = parse_settings(["config.num_attention_heads=32", "self.config.n_embd=768"])
+    found = values_for(analysis, given)
+    assert (found["num_heads"], found["n_embd"]) == (32, 768)
+
+
+def test_a_name_under_two_spellings() -> None:
+    analysis = analyses.analysis("a.B", [], {"num_heads": "config.num_attention_heads"})
+    with pytest.raises(UsageError, match="num_heads is set twice: to 8 and, as num_attention_heads, to 9"):
+        values_for(analysis, {"num_heads": 8, "num_attention_heads": 9})
+
+
+def test_batch_and_sequence_must_be_given_whatever_the_analysis_holds() -> None:
+    values = {"batch_size": 1, "seq_len": 1, "hidden_size": 8, "intermediate_size": 32}
+    with pytest.raises(UsageError) as caught:
+        values_for(analyses.mlp(values=values), {})
+    assert str(caught.value) == (
+        f"batch_size and seq_len have no value: {analyses.MLP} depends on them\n"
+        "give --set batch_size=2 --set seq_len=16"
+    )
+
+
+def test_a_class_that_has_no_sequence_needs_none() -> None:
+    analysis = analyses.analysis("a.B", [], {"batch_size": "inputs.x.shape[0]"})
+    assert "seq_len" not in values_for(analysis, {"batch_size": 1})
+    assert values_for(analysis, {"batch_size": 1, "seq_len": 3})["seq_len"] == 3
+
+
+def test_a_name_that_is_not_there() -> None:
+    assert message("hiden_size=1") == (
+        f"{analyses.MLP} has no parameter 'hiden_size': did you mean hidden_size?\n"
+        "the names are batch_size, seq_len, cache_len, w_bytes, a_bytes, hidden_size, intermediate_size"
+    )
+
+
+def test_a_name_that_is_pinned() -> None:
+    with pytest.raises(UsageError, match=r"has no parameter 'layers' \(it is fixed at 2 in these formulas\)"):
+        values_for(analyses.mlp(pinned={"layers": 2}), {"layers": 3})
+
+
+@pytest.mark.parametrize("text", ["sixteen", "", "1.5", "1e3", "0x10", "٣", "2*8", "{seq_len}", "nan", "1 2"])
+def test_text_in_place_of_a_number(text: str) -> None:
+    assert message(f"seq_len={text}") == (
+        f"seq_len is set to {text!r}, which is not a whole number\ngive one, as in --set seq_len=2"
+    )
+
+
+@pytest.mark.parametrize(
+    ("setting", "expected"),
+    [
+        ("hidden_size=-1", "hidden_size is set to -1\ngive a whole number of at least 0"),
+        ("batch_size=0", "batch_size is set to 0\ngive a whole number of at least 1"),
+        ("seq_len=-5", "seq_len is set to -5\ngive a whole number of at least 1"),
+    ],
+)
+def test_numbers_that_are_too_small(setting: str, expected: str) -> None:
+    assert message(setting) == expected
+
+
+@pytest.mark.parametrize("setting", ["seq_len", "=3", "", "seq_len=1,,hidden_size=2"])
+def test_what_is_no_setting(setting: str) -> None:
+    assert "is not name=value\nwrite it as in --set batch_size=2" in message(setting)
+
+
+def test_a_name_given_twice() -> None:
+    assert message("hidden_size=1,hidden_size=2") == "hidden_size is set twice: to 1 and to 2\ngive it once"
+    assert parse_settings(["a=1", "a=1"]) == {"a": 1}
+
+
+def test_a_number_of_too_many_digits() -> None:
+    assert message("seq_len=" + "9" * 5000) == ("seq_len is set to a number of 5000 digits\ngive one of at most 4000")
