@@ -1,9 +1,9 @@
-"""How long commands take, as ratios to what they cannot do without, measured in one run.
+"""Measures the time of commands, as ratios to the time of their unavoidable parts, in one run.
 
     .venv/bin/python benchmarks/cli_speed.py [--quick]
 
-Best of several interleaved runs each: noise only ever adds. Ends with 1 when a ratio is above its limit. ``--quick``
-measures `lmp --help` alone.
+Each number is the best of several interleaved runs, because noise only adds time. Ends with 1 if a ratio exceeds its
+limit. ``--quick`` measures only `lmp --help`.
 """
 
 from __future__ import annotations

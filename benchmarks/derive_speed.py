@@ -1,10 +1,10 @@
-"""How much CPU time it takes to expand models, with the sources of one checkout against those of another.
+"""Measures the CPU time of expanding models, with the sources of one checkout against those of another.
 
     .venv/bin/python benchmarks/derive_speed.py OTHER_CHECKOUT [CLASS ...]
 
-Each model is expanded by either, in turn, in a process of its own that starts from nothing stored. torch and the
-model's own file are imported before the time is taken. The ratios are of the same minutes on the same machine; the
-formulas that come out are compared too. Ends with 1 where those differ.
+Each model is expanded by both alternately, in a separate process without stored results. torch and the model's own file
+are imported before the measurement. The two times of a ratio are measured within minutes on the same machine. The
+resulting formulas are compared too. Ends with 1 if they differ.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ CLASSES = (
 ONE = """
 import importlib, json, resource, sys, time
 from pathlib import Path
-from lmp.pipeline.model import expand_model
-from lmp.pipeline.module import Options
+from lmp.analyze.models import expand_model
+from lmp.analyze.session import Options
 from lmp.source.trees import find_trees
 from lmp.workload.load import use_transformers_tree
 name, folder = sys.argv[1:]
@@ -35,7 +35,7 @@ use_transformers_tree(find_trees().need("transformers").package_dir.parent)
 import torch
 torch.set_num_threads(1)
 importlib.import_module(name.rpartition(".")[0])
-import lmp.pipeline.making
+import lmp.analyze.job
 start = time.process_time()
 expand_model(name, Options(results=Path(folder)), lambda name, stage: None)
 used = resource.getrusage(resource.RUSAGE_SELF)

@@ -1,8 +1,8 @@
-"""How fast an expanded model is evaluated: against FlopCounterMode's run of it, and as a sweep of a million points.
+"""Measures the evaluation of an expanded model, against FlopCounterMode's run of it and in a sweep of a million points.
 
     .venv/bin/python benchmarks/evaluate_speed.py
 
-Everything is measured in one run. Ends with 1 when a limit is missed.
+Everything is measured in one run. Ends with 1 if a limit is missed.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
-from lmp.expand.numbers import ModelNumbers
-from lmp.expand.point import point
-from lmp.expand.sweep import plan
-from lmp.pipeline.model import expand_model
-from lmp.pipeline.module import Options
+from lmp.analyze.models import expand_model
+from lmp.analyze.session import Options
+from lmp.link.numbers import ModelNumbers
+from lmp.link.sweep import plan
+from lmp.link.values import values_for
 
 CLASS = "transformers.models.llama.modeling_llama.LlamaForCausalLM"
 FASTER = 1000
@@ -46,7 +46,7 @@ def main() -> int:
 
 def compare(numbers: ModelNumbers) -> bool:
     """One more evaluation against one more run on the meta device, at the same point and with the same matmul FLOPs."""
-    values = point(numbers.model, {"batch_size": 2, "seq_len": 128})
+    values = values_for(numbers.model, {"batch_size": 2, "seq_len": 128})
     counted, run = counter(values["batch_size"], values["seq_len"])
     totals = numbers.totals(values)
     assert totals.matmul_flops == counted, (totals.matmul_flops, counted)

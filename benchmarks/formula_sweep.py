@@ -1,4 +1,4 @@
-"""How much faster `evaluate_many` is than a loop of `evaluate`, and how long a simplification takes.
+"""Measures the speed of `evaluate_many` against a loop of `evaluate`, and the time of a simplification.
 
 python benchmarks/formula_sweep.py [points]
 """

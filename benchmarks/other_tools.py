@@ -1,12 +1,12 @@
-"""lmp beside other counters, on the same models and calls: whether the matmul FLOPs are right, and how long it takes.
+"""Compares lmp with other counters on the same models and calls: correctness of matmul FLOPs, and time.
 
     python benchmarks/other_tools.py [--attn sdpa|eager] [--only CASE]
 
-Needs the extra `benchmarks` (`pip install -e '.[benchmarks]'`, best in an environment of its own); a tool that is not
-installed is shown as failed. Prints markdown. Every tool runs in a process of its own, on small models with real
-weights on the CPU, because most of them need some; it is handed a module that takes token ids and returns logits, the
-form that all of them accept. Right is what torch's FlopCounterMode counts on the meta device, given lmp's rule for
-grouped matmuls: the judge's counter.
+Needs the extra `benchmarks` (`pip install -e '.[benchmarks]'`, best in a separate environment). A tool that is not
+installed is shown as failed. Prints Markdown. Every tool runs in a separate process, on small models on the CPU. The
+models have real weights, because most tools need some. Each gets a module from token ids to logits, which all tools
+accept. The reference is torch's FlopCounterMode on the meta device with lmp's rule for grouped matmuls. This is the
+judge's counter.
 """
 
 from __future__ import annotations
@@ -244,8 +244,8 @@ def process(tool: str, name: str, attention: str) -> dict[str, Any]:
 
 def lmp(name: str, attention: str) -> dict[str, Any]:
     """Seconds of a cold expand and of one from the store, and of one more evaluation; matmul FLOPs at the point."""
-    from lmp.expand.numbers import ModelNumbers
-    from lmp.expand.point import point
+    from lmp.link.numbers import ModelNumbers
+    from lmp.link.values import values_for
     from lmp.store.results import read_result
 
     case = CASES[name]
@@ -264,7 +264,7 @@ def lmp(name: str, attention: str) -> dict[str, Any]:
         numbers = ModelNumbers(model)  # type: ignore[arg-type]
         given = {"batch_size": BATCH, "seq_len": case.seq_len}
         given |= {"cache_len": case.cache_len} if "cache_len" in model.parameters else {}
-        values = point(model, given)
+        values = values_for(model, given)
         flops = numbers.totals(values).matmul_flops
         once = min(_timed(lambda: numbers.totals(values)) for _ in range(1000))
         return {"flops": flops, "cold": cold, "stored": stored, "once": once}

@@ -1,9 +1,9 @@
-"""How much the build of Python decides: one family of the zoo, analysed with several builds in turn, in one run.
+"""Measures the effect of the Python build: one family of the zoo, analysed with several builds in rotation, in one run.
 
     .venv/bin/python benchmarks/pythons.py /usr/bin/python3.11 [PYTHON...] [--family apertus] [--rounds 2]
 
-The first is the Python of this environment; the others, of the same version, use its packages. Ends with 1 where they
-do not come to the same entry.
+The first build is the Python of this environment. The others have the same version and use its packages. Ends with 1 if
+they produce different entries.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import time
 from collections import defaultdict
 from pathlib import Path
 
-from lmp.pipeline.zoo.entries import read_summary
+from lmp.zoo.entries import read_summary
 
 SRC = Path(__file__).parents[1] / "src"
 VERSION = "import sys; print('%d.%d' % sys.version_info[:2])"

@@ -1,11 +1,11 @@
-"""Holds the models that `lmp zoo` verified against execution once more: with all their layers, in every phase.
+"""Checks the models that `lmp zoo` verified against execution again, with all layers and in every phase.
 
     .venv/bin/python benchmarks/zoo_all_layers.py [--summary FILE] [--results DIR] [--jobs N] [FAMILY...]
 
-For each verified entry of the summary the stored model is evaluated, and the model is run on the meta device as its
-config has it: FLOPs, bytes read and bytes written must be what the judge's counter counts in the whole run, and matmul
-FLOPs what torch's counter says. Points are not those of the judge. Ends with 1 where a model differs, or could be held
-nowhere.
+For each verified entry of the summary the stored model is evaluated. The model then runs on the meta device with its
+full config. FLOPs, bytes read and bytes written must equal the judge's counts of the whole run. Matmul FLOPs must equal
+those of torch's counter. The points differ from those of the judge. Ends with 1 if a model differs, or if it runs at no
+point.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from lmp.analyze.execution import Execution
+from lmp.analyze.session import Options, Session
 from lmp.errors import LmpError
-from lmp.expand.numbers import ModelNumbers
-from lmp.expand.point import point
-from lmp.pipeline.making import Making
-from lmp.pipeline.module import Options, Session
-from lmp.pipeline.zoo.entries import read_summary
-from lmp.pipeline.zoo.requests import FOLDER
+from lmp.link.numbers import ModelNumbers
+from lmp.link.values import values_for
 from lmp.records import ZooEntry
 from lmp.source.trees import find_trees
 from lmp.store.results import Store
 from lmp.verify.judge import observe
 from lmp.workload.load import load_class, quiet_warnings, use_transformers_tree
+from lmp.zoo.entries import read_summary
+from lmp.zoo.requests import FOLDER
 
 SHAPES = ((1, 11, 0), (2, 7, 0), (1, 1, 9), (2, 1, 9), (1, 5, 9), (2, 5, 9), (1, 1, 0))
 """Batch, new and cached tokens: one and several of each."""
@@ -105,7 +105,7 @@ def _hold(entry: ZooEntry, results: Path, held: Held) -> None:
     if model is None:
         raise LookupError(f"no model is stored in {results}")
     session = Session(Options(results=results, dtype=dtype, config_file=config), lambda *_: None)
-    workload = Making(session, session.locate(entry.class_name)).workload
+    workload = Execution(session, session.locate(entry.class_name)).workload
     if workload.model_class is not load_class(model.class_name):
         # Run inside the model whose encoder it is, what the whole run costs is no matter of it.
         held.passed_over.append(f"it runs within {workload.model_class.__name__}")
@@ -143,7 +143,7 @@ def _claimed(numbers: ModelNumbers, sizes: Mapping[str, int]) -> list[int] | Non
     """What the formulas say; None where an assumption does not hold."""
     names = {*numbers.model.parameters, "w_bytes", "a_bytes"}
     try:
-        values = point(numbers.model, {n: v for n, v in sizes.items() if n in names})
+        values = values_for(numbers.model, {n: v for n, v in sizes.items() if n in names})
         if numbers.violated(values):
             return None
         totals = numbers.totals(values)

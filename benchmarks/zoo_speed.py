@@ -1,9 +1,9 @@
-"""Families a minute of `lmp zoo`: by 1 and by 2 processes, and by a Dask scheduler with two workers on loopback.
+"""Measures families per minute of `lmp zoo`: with 1 and 2 processes, and with two Dask workers on loopback.
 
     .venv/bin/python benchmarks/zoo_speed.py [--task causal-lm] [FAMILY...]
 
-The same families each time, in one run, each into a fresh results folder; loading torch and transformers is in the
-time, starting scheduler and workers is not. Ends with 1 where the three do not come to the same entries.
+All three run the same families, in one run and into fresh results folders. The time includes loading torch and
+transformers, but not starting the scheduler and workers. Ends with 1 if the three do not produce the same entries.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from lmp.pipeline.zoo.cluster import DaskCluster
-from lmp.pipeline.zoo.local import LocalProcesses
-from lmp.pipeline.zoo.requests import Executor, Limits, Request
-from lmp.pipeline.zoo.run import ZooOptions, run_zoo
 from lmp.records import ZooEntry, ZooSummary
 from lmp.source.auto import chosen, families
 from lmp.source.trees import find_trees
+from lmp.zoo.cluster import DaskCluster
+from lmp.zoo.local import LocalProcesses
+from lmp.zoo.requests import Executor, Limits, Request
+from lmp.zoo.run import ZooOptions, run_zoo
 
 FAMILIES = ("gpt2", "openai-gpt", "opt", "gpt_neox", "llama", "phi")
 LIMITS = Limits()

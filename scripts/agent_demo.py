@@ -1,5 +1,6 @@
-"""A run of the module analyzer as a terminal shows it: the real SDK and CLI, and a service on loopback that says what
-is written here. docs/agents.md shows what it prints; clock and folder are left out, as they differ each time.
+"""Demonstrates a terminal session of the module analyzer, with the real SDK and CLI and a scripted loopback service.
+
+docs/agents.md shows the output. Clock and folder are left out, because they differ in each run.
 
     .venv/bin/python scripts/agent_demo.py
 """
@@ -20,7 +21,8 @@ sys.path[:0] = [str(ROOT / "tests" / "agents")]
 
 from agents_service import MODEL, Failure, MessagesServer, Reply, calls  # noqa: E402
 
-from lmp.pipeline.module import Options, analyze_modules  # noqa: E402
+from lmp.analyze.modules import analyze_modules  # noqa: E402
+from lmp.analyze.session import Options  # noqa: E402
 from lmp.records import Draft  # noqa: E402
 
 LINEAR = "torch.nn.modules.linear.Linear"
@@ -28,13 +30,13 @@ KEY = "sk-ant-dummy-of-a-demonstration"
 
 
 def right_draft(folder: Path) -> dict[str, Any]:
-    """What the trace engine says of Linear, cut down to what is handed in."""
+    """What the trace engine says of Linear, cut down to the fields of a draft."""
     outcomes = analyze_modules([LINEAR], Options(results=folder), lambda name, stage: None)
     whole = outcomes[0].analysis.model_dump(mode="json")
     return {field: whole[field] for field in Draft.model_fields}
 
 
-def hand_in(draft: dict[str, Any]) -> Reply:
+def submission(draft: dict[str, Any]) -> Reply:
     return Reply([calls("mcp__lmp__submit_analysis", {"draft": draft})])
 
 
@@ -48,8 +50,8 @@ def main() -> int:
             Reply([calls("Read", {"file_path": "/etc/passwd"})]),
             Reply([calls("mcp__lmp__computational_lines", {"class_path": LINEAR})]),
             Failure(529, "overloaded_error"),
-            hand_in(wrong),
-            hand_in(right),
+            submission(wrong),
+            submission(right),
         )
         command = [sys.executable, "-m", "lmp", "analyze-module", LINEAR, "--engine", "agent", "--agent-model", MODEL]
         environment = {

@@ -1,9 +1,9 @@
-"""Fetches the code bases that reports are tested on, and unpacks what of them is text into build/repositories/.
+"""Fetches the code bases for tests of reports, and unpacks their text files into build/repositories/.
 
-    .venv/bin/python scripts/fetch_repositories.py          does nothing where they are there
+    .venv/bin/python scripts/fetch_repositories.py          does nothing if they exist
 
-Which they are, and the hashes of their wheels, is in scripts/repositories.txt. They are never installed or imported.
-pip fetches them, by its own settings; `PIP_FIND_LINKS=FOLDER PIP_NO_INDEX=1` takes wheels that are there already.
+scripts/repositories.txt lists them with the hashes of their wheels. They are never installed or imported. pip fetches
+them, with its own settings. `PIP_FIND_LINKS=FOLDER PIP_NO_INDEX=1` uses existing wheels.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Writes docs/flops.md, the page about what counts as a FLOP, from the table in lmp.flops.
+"""Writes docs/flops.md, the page with the definition of FLOPs, from the table in lmp.flops.
 
 python scripts/flop_table.py
 """
@@ -20,8 +20,8 @@ HEAD = """\
 
 <!-- Made by scripts/flop_table.py from src/lmp/flops.py: change it there. -->
 
-Two figures stand side by side. `matmul_flops` is what `torch.utils.flop_counter` counts; `flops` adds everything else
-that is floating-point, by the one table below. Nothing is estimated: both are exact for the operators that ran.
+lmp states two figures. `matmul_flops` is what `torch.utils.flop_counter` counts. `flops` adds all other floating-point
+work, by the one table below. Nothing is estimated: both are exact for the operators that ran.
 
 ## Matmuls
 
@@ -32,15 +32,15 @@ that is floating-point, by the one table below. Nothing is estimated: both are e
 | `scaled_dot_product_attention` | `2 * B * heads * Sq * Sk * (D_qk + D_v)`, causal or not |
 | `_grouped_mm` `grouped_mm_fallback` | `2 * rows * K * N` over all rows, whatever the routing |
 
-A multiply-add is 2, and a bias is not in these: it is one addition an output element, and is in `flops`. So is a
-scale of `addmm` and `baddbmm` (`alpha`, `beta`) other than 1: one product an output element each. The grouped matmuls
-are ours, as torch 2.13's counter has no rule for them; everything else equals it exactly.
+A multiply-add is 2. A bias is not in these figures: it is one addition per output element, in `flops`. So is a scale of
+`addmm` and `baddbmm` (`alpha`, `beta`) other than 1: one product per output element each. The rule for grouped matmuls
+is lmp's, because torch 2.13's counter has none. Everything else equals that counter exactly.
 
 ## Everything else
 
-One principle: the scalar operations of the operator's textbook definition. Each of `+ - * /`, comparison in a max,
-exp, log, tanh, erf, sqrt, rsqrt, sin and cos is 1. Integer, boolean and indexing work is 0, whatever the operator. An
-operator that is not listed is never counted as 0 in silence: it is named under `uncounted`.
+The principle: count the scalar operations of the operator's textbook definition. Each of `+ - * /`, comparison in a
+max, exp, log, tanh, erf, sqrt, rsqrt, sin and cos is 1. Integer, boolean and indexing work is 0 in every operator. An
+operator that is not listed is not counted as 0: it is named under `uncounted`.
 
 | operator | FLOPs | what is counted |
 | --- | --- | --- |
@@ -49,51 +49,58 @@ operator that is not listed is never counted as 0 in silence: it is named under 
 TAIL = """\
 
 *input*, *output*: an element of the first floating input, of the first output. *row*: a group that is normalised
-together (a token of a layer norm, a channel of a batch norm). *arguments*: a number that depends on them, as the last
+together (a token of a layer norm, a channel of a batch norm). *arguments*: the number depends on them, as the last
 column says.
 
-No FLOPs, only bytes: {free}.
+| no FLOPs, only bytes |
+| --- |
+| {free} |
 
-`x ** e` is {square} for a square, {cube} for a cube, {fourth} for `e` = 4, 1 for a square root, its reciprocal or
-`1 / x`, 0 for `e` of 0 or 1, and {other} for any other exponent. GELU in its tanh form is {gelu_tanh}: two products for
-the cube, three more products and an addition inside, tanh, an addition, two products outside.
+| `x ** e` | FLOPs |
+| --- | --- |
+| `e` = 0, 1 | 0 |
+| `e` = 2, 3, 4 | {square}, {cube}, {fourth} |
+| `e` = 0.5, -0.5, -1 | 1 |
+| any other | {other} |
+
+GELU in its tanh form is {gelu_tanh}: six products, two additions, a tanh in `0.5 * x * (1 + tanh(c * (x + d * x**3)))`.
 
 ## Why, and how others count
 
-The principle is taken literally, so that every number can be recomputed from the definition that stands beside it. No
-convention is shared by all tools; whoever compares figures should know which one made them.
+The principle is applied literally, so that every number can be computed from the definition beside it. Tools share no
+convention. To compare figures, you must know the tool that made them.
 
 | | multiply-add | bias of a linear layer | softmax | layer norm | GELU | SiLU |
 | --- | --- | --- | --- | --- | --- | --- |
-| here | 2 | 1 | 5 | 5, weight and bias 1 each; 4 a row | 5, tanh form 9 | 4 |
+| here | 2 | 1 | 5 | 5, weight and bias 1 each; 4 per row | 5, tanh form 9 | 4 |
 | `torch.utils.flop_counter` | 2 | 0 | 0 | 0 | 0 | 0 |
 | [ELECTRA's FLOP script][electra] | 2 | 1 | 5 | 5 | 8 | |
 | [TensorFlow's profiler][tensorflow] | 2 | | 5 | | | |
 | [LLM-Viewer][llm-viewer] | 2 | 0 | 5 | 7 | 2 | 2 |
 | [DeepSpeed][deepspeed], [calflops][calflops] | 2 | 0 | 1 | 5, without weight 4 | 1 | 1 |
-| [ptflops][ptflops] | 1 | 1, once a layer | 1 | 1 | 1 | 1 |
+| [ptflops][ptflops] | 1 | 1, once per layer | 1 | 1 | 1 | 1 |
 | [thop][thop] | 1 | 0 | 3 | 2 | | |
 | [fvcore][fvcore] | 1 | 0 | no rule | 5, without weight 4 | no rule | no rule |
 
-An empty cell: the source says nothing about it. All figures are for one element; LLM-Viewer's 2 is for any activation
-of an MLP. Where they come from:
+An empty cell: the source does not state it. All figures are for one element. LLM-Viewer's 2 is for any activation of an
+MLP. Where they come from:
 
-- **Softmax** is 5 (max, subtract, exp, sum, divide) for ELECTRA, TensorFlow and LLM-Viewer, as here. thop takes exp,
-  sum and divide, 3 (it leaves out the shift by the maximum that every implementation makes); DeepSpeed, calflops and
-  ptflops take 1 for any activation.
-- **Layer norm** is 5 for ELECTRA (sum; square and sum; a bias, a scale), and 4 or 5 for fvcore, which calls that a
-  rough estimate; DeepSpeed and calflops have the same numbers. LLM-Viewer counts 7: sum, subtract, pow, sum, divide,
-  multiply, add. Here the 7 of a layer norm with weight and bias are add, subtract, square, add, scale, weight, bias,
-  and what is done once a row (two divisions, eps, rsqrt) is counted once a row.
-- **GELU** is 8 for ELECTRA, in its tanh form, and 1 for whoever counts activations as one operation. Spelled out, the
+- **Softmax** is 5 (max, subtract, exp, sum, divide) for ELECTRA, TensorFlow and LLM-Viewer, as here. It is 3 for thop:
+  exp, sum and divide, without the shift by the maximum, which every implementation makes. It is 1 for DeepSpeed,
+  calflops and ptflops, as any activation.
+- **Layer norm** is 5 for ELECTRA: sum; square and sum; a bias, a scale. It is 4 or 5 for fvcore, which calls that a
+  rough estimate. DeepSpeed and calflops have the same numbers. LLM-Viewer counts 7: sum, subtract, pow, sum, divide,
+  multiply, add. Here a layer norm with weight and bias has 7 too: add, subtract, square, add, scale, weight, bias. Work
+  per row (two divisions, eps, rsqrt) is counted once per row.
+- **GELU** is 8 for ELECTRA, in its tanh form. It is 1 for tools that count an activation as one operation. Here the
   tanh form is 9; PyTorch's default, with erf, is 5.
-- **rsqrt** is 2 for TensorFlow (a root and a reciprocal); here it is 1, as it is one scalar function. TensorFlow also
-  counts comparisons (`Less`, `Equal`); here they are no arithmetic, except in a maximum.
-- **Whole models.** Training reports count matmuls only. PaLM's utilisation takes `6 N + 12 L H Q T` a token (as
+- **rsqrt** is 2 for TensorFlow (a root and a reciprocal). Here it is 1, because it is one scalar function. TensorFlow
+  also counts comparisons (`Less`, `Equal`). Here they are no arithmetic, except in a maximum.
+- **Whole models.** Training reports count matmuls only. PaLM's utilisation takes `6 N + 12 L H Q T` per token (as
   [nanoGPT][nanogpt] quotes its Appendix B): parameters and attention, forward and backward. [Megatron-LM][megatron]
-  adds up the matmuls of a layer and takes half of the attention matrix, for the causal mask. Here causal attention is
-  counted in full, as torch's counter does, and the kernel says `causal`.
-- **torchinfo** counts multiply-adds by layer; what is no module (`torch.matmul`, `torch.mul`) is [not in
+  adds up the matmuls of a layer, with half of the attention matrix because of the causal mask. Here causal attention is
+  counted in full, as in torch's counter, and the kernel says `causal`.
+- **torchinfo** counts multiply-adds by layer. Functions that are not modules (`torch.matmul`, `torch.mul`) are [not in
   it][torchinfo-126], nor was a [bias][torchinfo-14].
 
 Multiply by 2 to compare a figure of ptflops, thop or fvcore with one that counts a multiply-add as two.
@@ -114,9 +121,9 @@ Multiply by 2 to compare a figure of ptflops, thop or fvcore with one that count
 
 
 def flops(entry: ScalarOps) -> str:
-    """The number of an entry in words: ``5 an input, 4 a row``."""
-    parts = [(entry.per_input, "an input"), (entry.per_output, "an output"), (entry.per_row, "a row")]
-    return ", ".join(f"{count} {what}" for count, what in parts if count) or "arguments"
+    """The number of an entry in words: ``5 per input, 4 per row``."""
+    parts = [(entry.per_input, "input"), (entry.per_output, "output"), (entry.per_row, "row")]
+    return ", ".join(f"{count} per {what}" for count, what in parts if count) or "arguments"
 
 
 def text() -> str:

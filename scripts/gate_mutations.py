@@ -1,10 +1,10 @@
-"""Plants errors in right analyses, and reports which of them the gate finds.
+"""Plants errors in correct analyses, and reports which of them the gate finds.
 
     python scripts/gate_mutations.py [--number 200] [--seed 4] [--results DIR] [--write docs/gate.md]
 
-The right analyses are those of lmp's own engine. Each planted error is handed in as anybody's would be. Whether it
-changes any number at a point that is verified is worked out apart from lmp, in plain_evaluation.py: every one that
-does must be refused. The same number and seed give the same errors.
+The correct analyses are those of lmp's engine. Each planted error is submitted in the usual way. plain_evaluation.py
+decides independently of lmp whether the error changes a number at a verified point. If so, the gate must refuse it. The
+same number and seed give the same errors.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ from typing import Any
 from plain_evaluation import Evaluation, NoValue
 
 from lmp.agents.gate import Gate
+from lmp.agents.subject import ClassSubject
+from lmp.analyze.modules import analyze_modules
+from lmp.analyze.session import Options, Session
 from lmp.errors import NotFound
 from lmp.formula import Add, Mul, parse, rewrite, to_text
-from lmp.pipeline.module import Options, analyze_modules
-from lmp.pipeline.subject import ClassSubject, HandInSession
 from lmp.records import MATMUL_CATEGORIES, Draft, ModuleAnalysis
 
 MODELS = "transformers.models"
@@ -346,7 +347,7 @@ class Planted:
 class Study:
     """Right drafts of some classes, with what runs them."""
 
-    def __init__(self, session: HandInSession, classes: Sequence[str], seed: int) -> None:
+    def __init__(self, session: Session, classes: Sequence[str], seed: int) -> None:
         self.session, self.random = session, random.Random(seed)
         self.evaluation = Evaluation(lambda name: as_draft(session.lookup(name)))
         self.subjects = {name: ClassSubject(session, name, engine="submitted") for name in classes}
@@ -395,7 +396,7 @@ class Study:
 
         def start(kernel: Any) -> tuple[str, int]:
             file = kernel.get("file") or subject.source.forward_file
-            return file, self.gates[name].places.start(kernel.get("file"), kernel["line"])
+            return file, self.gates[name].lines.statement_start(kernel.get("file"), kernel["line"])
 
         seen: set[Any] = set()
         for point in subject.points(self.right[name]):
@@ -448,7 +449,7 @@ def study(results: Path, classes: Sequence[str], number: int, seed: int) -> list
     """Analyse the classes where there is no analysis of them yet, plant the errors, and hand them in."""
     options = Options(results=results)
     analyze_modules([*classes, *(c for c in OTHER_CLASSES if "Lineer" not in c)], options, lambda name, stage: None)
-    session = HandInSession(options, lambda name, stage: None)
+    session = Session(options, lambda name, stage: None, takes_foreign=True)
     return list(Study(session, classes, seed).plant(number))
 
 

@@ -1,7 +1,7 @@
-"""What an analysis claims at a point, worked out with Python's own expression trees and fractions.
+"""Values of an analysis at a point, computed with Python's own expression trees and fractions.
 
-A second opinion on lmp's formulas and on its judge: nothing of either is used. Statements are told apart as the gate
-does it, by a table that it is given.
+This is a second implementation, independent of lmp's formulas and of its judge. It separates statements in the same way
+as the gate, by a table that it receives.
 """
 
 from __future__ import annotations

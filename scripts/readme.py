@@ -1,16 +1,16 @@
-"""Puts real output into README.md and docs/cli.md: runs the commands that they show and writes what those print.
+"""Updates README.md and docs/cli.md with real output: runs the commands that they show and writes the output.
 
     .venv/bin/python scripts/readme.py            write
-    .venv/bin/python scripts/readme.py --check    end with 1 when a page is not what the commands print now
+    .venv/bin/python scripts/readme.py --check    end with 1 if a page differs from the current output
 
-A block of a page begins with a comment that holds the command, and ends with another one:
+A block of a page begins with a comment that contains the command, and ends with another comment:
 
     <!-- output: lmp doctor -->
     <!-- end -->
 
-``local:`` instead of ``output:`` is for output that differs from machine to machine: only the second column of its
-lines, the names, is compared. Analyses are made in a temporary folder, shown as analysis_results. What commands say on
-stderr (progress, warnings) is not shown.
+``local:`` instead of ``output:`` marks output that differs between machines: only the second column of its lines, the
+names, is compared. Analyses are made in a temporary folder and shown as analysis_results. Output on stderr (progress,
+warnings) is not shown.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
-"""Plants mistakes in reports that lmp wrote, and tells which of them the review finds.
+"""Plants mistakes in reports that lmp wrote, and shows which of them the review finds.
 
     lmp report --model-id meta-llama/Meta-Llama-3.1-8B --reports /tmp/reports
     python scripts/review_mutations.py /tmp/reports/implementations/*.md [--number 10] [--seed 5] [--list]
 
-Each planted mistake is one change in one line of a report that the review finds nothing in; it is found if the review
-says anything then. Changes that are no mistake are made as well: it should find no fault with those. The same number
-and seed give the same mistakes. Results are not needed: what is planted is in the text, and the list of numbers beside
-it is as it was written.
+Each planted mistake changes one line of a report without findings. It is found if the review then has a finding. Other
+changes are harmless, and the review should have no finding about them. The same number and seed give the same mistakes.
+Results are not needed, because mistakes change only the text. The list of numbers beside it stays as written.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Puts the figures of a run over families into docs/zoo.md, from the summary that `lmp zoo` wrote.
+"""Writes the figures of a run over families into docs/zoo.md, from the summary of `lmp zoo`.
 
     .venv/bin/python scripts/zoo_figures.py            write
-    .venv/bin/python scripts/zoo_figures.py --check    end with 1 when the page has other figures
+    .venv/bin/python scripts/zoo_figures.py --check    end with 1 if the page has other figures
 
-Between the two comments of the page stands what `figures` says of reports/zoo/causal-lm.json.
+Between its two comments the page has the output of `figures` for reports/zoo/causal-lm.json.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import re
 import sys
 from pathlib import Path
 
-from lmp.pipeline.zoo.entries import read_summary
 from lmp.records import ZooSummary
 from lmp.report.formats.figures import figure
 from lmp.report.zoo import told
+from lmp.zoo.entries import read_summary
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "zoo.md"
