@@ -14,11 +14,12 @@ PAGE = ROOT / "docs" / "flops.md"
 sys.path.insert(0, str(ROOT / "src"))
 
 from lmp.flops import FREE, GELU_TANH, TABLE, ScalarOps, pow_operations  # noqa: E402
+from lmp.trace.rules import definitions  # noqa: E402
 
 HEAD = """\
 # FLOPs
 
-<!-- Made by scripts/flop_table.py from src/lmp/flops.py: change it there. -->
+<!-- Made by scripts/flop_table.py from src/lmp/flops.py and src/lmp/trace/rules.py: change it there. -->
 
 lmp states two figures. `matmul_flops` is what `torch.utils.flop_counter` counts. `flops` adds all other floating-point
 work, by the one table below. Nothing is estimated: both are exact for the operators that ran.
@@ -128,7 +129,7 @@ def flops(entry: ScalarOps) -> str:
 
 def text() -> str:
     """The whole page."""
-    rows = [f"| `{n}` | {flops(e)} | {e.definition} |" for n, e in TABLE.items() if e != FREE]
+    rows = [f"| `{n}` | {flops(e)} | {e.definition} |" for n, e in definitions().items() if e != FREE]
     tail = TAIL.format(
         free=", ".join(f"`{name}`" for name in sorted(n for n, e in TABLE.items() if e == FREE)),
         square=pow_operations(2),

@@ -1,8 +1,8 @@
 """FLOP table of all operators except matmuls: scalar operations per element, with the counted definition.
 
 The numbers count the scalar operations of an operator's textbook definition. Each of these counts 1: ``+ - * /``, a
-comparison in a max, exp, log, tanh, erf, sqrt, rsqrt, sin and cos. Engine and judge both read this table and have no
-numbers of their own. Integer, boolean and indexing work is 0 FLOPs for every operator.
+comparison in a max, exp, log, tanh, erf, sqrt, rsqrt, sin and cos. Engine and judge both read this table. Where FLOPs
+depend on an argument alone, each has its own rule. Integer, boolean and indexing work is 0 FLOPs for every operator.
 
     flops = per_input * elements of the first floating input
             + per_output * elements of the first output
@@ -126,17 +126,7 @@ TABLE: dict[str, ScalarOps] = {
     "upsample_linear1d": _out(3, "a weighted sum of 2 neighbours: 2 products, 1 addition, without weights"),
     "upsample_bilinear2d": _out(7, "a weighted sum of 4 neighbours: 4 products, 3 additions, without weights"),
     "upsample_bicubic2d": _out(31, "a weighted sum of 16 neighbours: 16 products, 15 additions, without weights"),
-    "_upsample_bilinear2d_aa": ScalarOps(definition="as upsample_bilinear2d; s times smaller: ceil(2 * s) a side"),
-    "_upsample_bicubic2d_aa": ScalarOps(definition="as upsample_bicubic2d; s times smaller: ceil(4 * s) a side"),
-    "grid_sampler_2d": ScalarOps(definition="by its mode: upsample_bilinear2d, upsample_bicubic2d or none"),
     "col2im": _each(1, "one addition an added value"),
-    "mse_loss": ScalarOps(definition="subtract, square, add; a mean divides once; unreduced, no addition"),
-    "_euclidean_dist": ScalarOps(definition="subtract, square, add an element of two rows; a square root a result"),
-    "_trilinear": ScalarOps(definition="two products and an addition for each term of sum_ij x_i * W_ij * y_j"),
-    "linalg_solve_triangular": ScalarOps(
-        definition="row i of n: i products, i subtractions, one division; n an element of the result, "
-        "n - 1 where the diagonal is 1 and nothing is divided"
-    ),
     # scatters that add
     "index_add": ScalarOps(definition="one addition an added value"),
     "scatter_add": ScalarOps(definition="one addition an added value"),

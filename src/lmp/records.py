@@ -5,7 +5,7 @@ Formulas are stored as text (see ``lmp.formula`` for the language). A record doe
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import StrEnum
 from typing import Annotated, Generic, Literal, TypeVar
 
@@ -289,6 +289,15 @@ class ModuleAnalysis(Analysis[Kernel]):
         default_factory=dict,
         description="called class without a reference, as its operators stand at the caller's lines -> the reason",
     )
+
+
+Lookup = Callable[[str], ModuleAnalysis]
+"""The analysis of a class path."""
+
+
+def short(class_path: str) -> str:
+    """The class's own name."""
+    return class_path.rpartition(".")[2]
 
 
 class Totals(Record):

@@ -23,11 +23,11 @@ from lmp.store.fingerprint import (
     LINKED_BY,
     LINKING,
     fingerprint,
-    handed_in_fingerprint,
     is_model_current,
     judged_now,
     linked_by,
     standing,
+    submission_fingerprint,
 )
 
 PACKAGE = Path(fingerprints.__file__).parents[1]
@@ -55,7 +55,7 @@ def analysis(trees: Trees) -> ModuleAnalysis:
 
 @pytest.fixture
 def handed_in(trees: Trees) -> ModuleAnalysis:
-    return analyses.mlp(engine="agent", fingerprint=handed_in_fingerprint(files_of(trees)))
+    return analyses.mlp(engine="agent", fingerprint=submission_fingerprint(files_of(trees)))
 
 
 def with_fingerprint(analysis: ModuleAnalysis, **changed: str) -> ModuleAnalysis:

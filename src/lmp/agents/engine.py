@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from lmp.agents.attempts import Attempts
 from lmp.agents.base import ANALYZER, EXPANDER, Agent, Verdict
-from lmp.agents.facts import Callee, Facts
+from lmp.agents.facts import CalledClass, Facts
 from lmp.agents.gate import AnalysisVerdict, Gate
 from lmp.agents.gate.bindings import BindingGate, BindingVerdict, OpenReference
 from lmp.agents.prompts import analyzer_prompt, facts_of, prompt_of_open
@@ -230,7 +230,7 @@ class AgentWork:
         name = self._own_name(class_path)
         found = await self._execute(lambda: up_to_date(name, self.session, self.session.lookup))
         if found is None:
-            attempts.wait_for(name, lambda: str(Callee.of(self.session.lookup(name))))
+            attempts.wait_for(name, lambda: str(CalledClass.of(self.session.lookup(name))))
             raise Missing(
                 f"{name} is not analysed yet: that is done now\nstop here; you get a message when it is done",
                 classes=(name,),

@@ -59,7 +59,7 @@ class Executed:
 
 
 @dataclass(frozen=True)
-class Callee:
+class CalledClass:
     """A called class, with what a reference to it needs."""
 
     class_path: str
@@ -102,7 +102,7 @@ class Facts:
     executed: Executed | None = None
     why_not: str = ""
     """Why it is not executed here; its analysis is stored as unverified then."""
-    callees: tuple[Callee, ...] = ()
+    callees: tuple[CalledClass, ...] = ()
 
     def ran(self, function: FunctionSource, first: int, last: int) -> str:
         """The points at which a statement ran, in words; empty if that is all of them, or nothing was executed."""
@@ -218,7 +218,7 @@ def _changed(facts: Facts, call: CallAt) -> str:
     return ", ".join(shown)
 
 
-def callees_text(callees: Sequence[Callee]) -> str:
+def callees_text(callees: Sequence[CalledClass]) -> str:
     return "\n\n".join(str(callee) for callee in callees) or "It calls no module."
 
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 import functools
 import hashlib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from lmp.agents.facts import (
-    Callee,
+    CalledClass,
     Executed,
     Facts,
     called_classes,
@@ -30,16 +30,15 @@ from lmp.agents.gate.bindings import OpenReference, open_references, open_refere
 from lmp.analyze.modules import analysis_of, execution_of
 from lmp.errors import LmpError, UsageError
 from lmp.flops import FREE, GELU_TANH, TABLE, ScalarOps, pow_operations
-from lmp.records import CATEGORIES, MATMUL_CATEGORIES, ModuleAnalysis
+from lmp.records import CATEGORIES, MATMUL_CATEGORIES, Lookup, ModuleAnalysis
 from lmp.source.quoting import escaped
 from lmp.source.trees import Trees
+from lmp.trace.rules import definitions
 
 if TYPE_CHECKING:
     from lmp.analyze.execution import Execution
     from lmp.analyze.session import Session
     from lmp.source.locate import ClassSource
-
-Lookup = Callable[[str], ModuleAnalysis]
 
 ANALYZE, EXPAND = "analyze_module_forward", "expand_module_references"
 _MOST_VALUES, _LONGEST = 120, 200
@@ -102,7 +101,7 @@ def _prompt_of_open(session: Session, root: ModuleAnalysis, lookup: Lookup) -> t
     """With the number of open references."""
     parts = list(reachable(root, lookup))
     opened = [reference for part in parts for reference in open_references(part, lookup)]
-    callees = [Callee.of(part) for part in parts if part.class_name != root.class_name]
+    callees = [CalledClass.of(part) for part in parts if part.class_name != root.class_name]
     config = config_of(session, root.class_name) if opened else {}
     return expander_prompt(root.class_name, opened, config, callees, session.trees), len(opened)
 
@@ -113,7 +112,7 @@ def _prompt_of_open(session: Session, root: ModuleAnalysis, lookup: Lookup) -> t
 def facts_of(session: Session, source: ClassSource, lookup: Lookup, execution: Execution | None = None) -> Facts:
     """The facts of a class, executed where that is possible.
 
-    ``lookup`` returns the analyses of called classes; an LmpError from it becomes `Callee.missing`. ``execution``
+    ``lookup`` returns the analyses of called classes; an LmpError from it becomes `CalledClass.missing`. ``execution``
     runs the class; None makes a new one.
     """
     executed, why_not, config = _execute(session, source, execution)
@@ -158,12 +157,12 @@ def _execute(
         return None, f"it cannot be imported: {error}", config
 
 
-def _callee(class_path: str, lookup: Lookup) -> Callee:
+def _callee(class_path: str, lookup: Lookup) -> CalledClass:
     try:
-        return Callee.of(lookup(class_path))
+        return CalledClass.of(lookup(class_path))
     except LmpError as error:
         why = str(error).splitlines()[0]
-        return Callee(class_path, {}, missing=f"no analysis of it: {why}")
+        return CalledClass(class_path, {}, missing=f"no analysis of it: {why}")
 
 
 # --- filled templates ------------------------------------------------------------------------------------------------
@@ -205,7 +204,11 @@ def analyzer_prompt(facts: Facts, trees: Trees) -> Prompt:
 
 
 def expander_prompt(
-    class_name: str, opened: Sequence[OpenReference], config: Mapping[str, Any], callees: Sequence[Callee], trees: Trees
+    class_name: str,
+    opened: Sequence[OpenReference],
+    config: Mapping[str, Any],
+    callees: Sequence[CalledClass],
+    trees: Trees,
 ) -> Prompt:
     """The reference expander's prompt, from the open references below a class."""
     message = fill(
@@ -288,7 +291,9 @@ def fill_text(template: str, values: Mapping[str, str], name: str = "the prompt"
 
 def flop_table() -> str:
     """Operators with FLOPs, as a markdown table."""
-    rows = [f"| {name} | {_number(entry)} | {entry.definition} |" for name, entry in TABLE.items() if entry != FREE]
+    rows = [
+        f"| {name} | {_number(entry)} | {entry.definition} |" for name, entry in definitions().items() if entry != FREE
+    ]
     return "\n".join(["| operator | FLOPs | what is counted |", "| --- | --- | --- |", *rows])
 
 

@@ -13,7 +13,7 @@ from lmp.analyze.session import Session
 from lmp.errors import LmpError, TraceFailed, UnsupportedDtype
 from lmp.records import DEFAULT_CONFIG, UNIVERSAL, Kernel, ModuleAnalysis, Verification
 from lmp.source.members import members_of
-from lmp.store.fingerprint import handed_in_fingerprint
+from lmp.store.fingerprint import submission_fingerprint
 
 if TYPE_CHECKING:
     from lmp.analyze.execution import Execution
@@ -158,7 +158,7 @@ class ClassSubject:
         with quiet_warnings():
             for point in points[:OWN_POINTS]:
                 execution.workload.run(execution.workload.build(point.values), point.values, coverage)
-        return handed_in_fingerprint(execution.files(coverage.files, self.source))
+        return submission_fingerprint(execution.files(coverage.files, self.source))
 
     # -- without execution -------------------------------------------------------------------------------------------
 
@@ -169,7 +169,7 @@ class ClassSubject:
             "attn_requested": session.options.attention or "sdpa",
             "dtype": session.options.dtype,
             "values": dict(self._stated(draft.parameters)),
-            "fingerprint": handed_in_fingerprint(self._files(draft)),
+            "fingerprint": submission_fingerprint(self._files(draft)),
         }
         own = session.own.get(name)
         if own is not None:

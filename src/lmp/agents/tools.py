@@ -15,7 +15,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SkipValidati
 
 from lmp.agents.attempts import Check, findings_text
 from lmp.agents.base import Answer, Tool
-from lmp.agents.facts import Callee, Facts, statements_of
+from lmp.agents.facts import CalledClass, Facts, statements_of
 from lmp.agents.gate.bindings import OpenReference, open_references_text
 from lmp.errors import LmpError, NotFound
 from lmp.records import Binding, Draft, ModuleAnalysis
@@ -209,7 +209,7 @@ def lines_of(class_path: str, trees: Trees, facts: Facts | None = None) -> str:
 async def parameters_of(class_path: str, trees: Trees, analysis_of: AnalysisOf) -> Answer:
     """What a reference to a class binds."""
     name = locate(class_path, trees).class_path
-    return Answer(str(Callee.of(await analysis_of(name))))
+    return Answer(str(CalledClass.of(await analysis_of(name))))
 
 
 # --- checking, submitting, stopping ----------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,12 +11,9 @@ from lmp.analyze.modules import analysis_of
 from lmp.analyze.own import is_of
 from lmp.analyze.session import Options, Progress, Session, is_foreign, only_trace
 from lmp.errors import InvalidAnalysis
-from lmp.records import ModelAnalysis, ModuleAnalysis
+from lmp.records import Lookup, ModelAnalysis, ModuleAnalysis
 from lmp.source.trees import UNKNOWN
 from lmp.store.fingerprint import LINKED_BY, is_model_current, linked_by
-
-Lookup = Callable[[str], ModuleAnalysis]
-"""Returns the analysis of a class path."""
 
 
 @dataclass(frozen=True)

@@ -56,14 +56,12 @@ from lmp.formula.simplify import FALSE, TRUE
 from lmp.link.references import (
     COSTS,
     Costs,
-    Lookup,
     References,
     Trail,
     decompose,
     guarded,
     invalid,
     join,
-    short,
     simplified,
 )
 from lmp.records import (
@@ -72,6 +70,7 @@ from lmp.records import (
     Analysis,
     Decision,
     Kernel,
+    Lookup,
     MemoryAccess,
     ModelAnalysis,
     ModelKernel,
@@ -80,6 +79,7 @@ from lmp.records import (
     Step,
     Totals,
     Verification,
+    short,
     worst,
 )
 from lmp.store.results import to_text as file_text

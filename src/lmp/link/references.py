@@ -42,9 +42,8 @@ from lmp.formula import (
     where,
 )
 from lmp.link.values import canonical
-from lmp.records import OWN_ENGINE, UNIVERSAL, Kernel, ModuleAnalysis
+from lmp.records import OWN_ENGINE, UNIVERSAL, Kernel, Lookup, ModuleAnalysis, short
 
-Lookup = Callable[[str], ModuleAnalysis]
 T = TypeVar("T")
 
 COSTS = ("flops", "read", "write")
@@ -308,10 +307,6 @@ def invalid(analysis: ModuleAnalysis, here: Trail, what: str) -> LmpError:
 
 def join(step: str, path: str) -> str:
     return f"{step}.{path}" if path else step
-
-
-def short(class_path: str) -> str:
-    return class_path.rpartition(".")[2]
 
 
 def _redo(analysis: ModuleAnalysis) -> str:

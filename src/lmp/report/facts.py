@@ -236,8 +236,3 @@ def stated_points(model: ModelAnalysis) -> dict[str, tuple[str, dict[str, int]]]
 def tree_label(tree: Tree) -> str:
     """The folder of a tree in the project, which pointers begin with: ``transformers``, ``pytorch``."""
     return tree.name
-
-
-def short(class_path: str) -> str:
-    """The class's own name."""
-    return class_path.rpartition(".")[2]

@@ -20,13 +20,13 @@ Standing = Literal["current", "judge again", "derive again"]
 
 # Keys of a fingerprint. Every other key is a source file, relative to its tree's root.
 DERIVED_BY = "derived_by"
-"""The parts of lmp that decide formulas. An analysis that was handed in has no such key."""
+"""The parts of lmp that decide formulas. A submission has no such key."""
 JUDGED_BY = "judged_by"
 """The parts of lmp that decide whether an analysis holds."""
 LINKED_BY = "linked_by"
 """The parts of lmp that link analyses to a model, with the options that were asked for."""
 FORMER_JUDGED_BY = "lmp.verify"
-"""Key that handed-in analyses had in place of `JUDGED_BY`: such a file is judged again."""
+"""Key that submissions had in place of `JUDGED_BY`: such a file is judged again."""
 
 DERIVING = ("trace", "workload", "formula", "flops.py", "records.py", "source/lines.py", "analyze")
 """Sources of `DERIVED_BY`. `analyze` is one of them: it chooses the workload, which arguments are variables and which
@@ -44,11 +44,11 @@ LINKING = ("link", "formula", "records.py")
 
 def fingerprint(files: Iterable[tuple[Tree, Path]]) -> dict[str, str]:
     """The fingerprint of an analysis that lmp derives and judges now, from these source files."""
-    return {DERIVED_BY: derived_by(), **handed_in_fingerprint(files)}
+    return {DERIVED_BY: derived_by(), **submission_fingerprint(files)}
 
 
-def handed_in_fingerprint(files: Iterable[tuple[Tree, Path]]) -> dict[str, str]:
-    """The fingerprint of an analysis that was handed in and is judged now; its class is in these source files."""
+def submission_fingerprint(files: Iterable[tuple[Tree, Path]]) -> dict[str, str]:
+    """The fingerprint of a submission that is judged now; its class is in these source files."""
     hashes = {tree.relative(path): sha256_of(_content(path)) for tree, path in files}
     return judged_now(dict(sorted(hashes.items())))
 
@@ -94,8 +94,8 @@ def standing(analysis: ModuleAnalysis, trees: Trees) -> Standing:
     """What has to be done with a stored analysis before it is used.
 
     An analysis is derived again if a source file has changed, or what derived it. It is judged again if only what
-    judged it has changed. An analysis without a fingerprint, or with one of a former form, is derived again. One that
-    was handed in cannot be derived again by lmp: it is of no use then.
+    judged it has changed. An analysis without a fingerprint, or with one of a former form, is derived again. lmp
+    cannot derive a submission again, so it is not used then.
     """
     files = dict(analysis.fingerprint)
     derived, judged = files.pop(DERIVED_BY, None), files.pop(JUDGED_BY, None)

@@ -2,8 +2,8 @@
 
 A rule gives an operator's matmul FLOPs and its category. It also gives the elements read and written, unless each input
 is read once and each output written once. Shapes are tuples of sizes; a size is an integer or a formula. Rules only
-multiply and add sizes, so plain numbers suffice to test them. Scalar FLOPs come from ``lmp.flops``, the one table.
-Names are ATen's, without overload and without the underscore of in-place variants.
+multiply and add sizes, so plain numbers suffice to test them. Scalar FLOPs come from ``lmp.flops``, or from a rule that
+states its own definition. Names are ATen's, without overload and without the underscore of in-place variants.
 """
 
 from __future__ import annotations
@@ -13,7 +13,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lmp.flops import COMPLEX, FREE, GELU_TANH, NEIGHBOURS, SAMPLED, TABLE, complex_operations, pow_operations
+from lmp.flops import (
+    COMPLEX,
+    FREE,
+    GELU_TANH,
+    NEIGHBOURS,
+    SAMPLED,
+    TABLE,
+    ScalarOps,
+    complex_operations,
+    pow_operations,
+)
 
 Size = Any
 """An int, or an expression that supports multiplication and addition."""
@@ -102,6 +112,8 @@ class Rule:
     scalar_flops: Callable[[Operator], Size] | None = None
     reads: Callable[[Operator], list[Move]] | None = None
     writes: Callable[[Operator], list[Move]] | None = None
+    definition: str = ""
+    """What ``scalar_flops`` counts, for an operator without a row in ``TABLE``."""
 
 
 RULES: dict[str, Rule] = {}
@@ -116,6 +128,11 @@ def register(*names: str, **rule: Any) -> None:
         if name in RULES:
             raise ValueError(f"operator {name} has two rules")
         RULES[name] = Rule(**rule)
+
+
+def definitions() -> dict[str, ScalarOps]:
+    """Counts and definitions of all operators: the rows of ``TABLE``, then the rules with their own definition."""
+    return TABLE | {name: ScalarOps(definition=rule.definition) for name, rule in RULES.items() if rule.definition}
 
 
 def whole(tensor: Tensor | None) -> list[Move]:
@@ -428,6 +445,7 @@ register(
     "_trilinear",
     category="elementwise",
     scalar_flops=lambda op: 3 * op.arguments["i1"].shape[0] * op.arguments["i2"].results,
+    definition="two products and an addition for each term of sum_ij x_i * W_ij * y_j",
 )
 register(
     "linalg_solve_triangular",
@@ -435,6 +453,8 @@ register(
     scalar_flops=lambda op: (
         (op.arguments["self"].shape[-1] - int(bool(op.get("unitriangular")))) * op.outputs[0].results
     ),
+    definition="row i of n: i products, i subtractions, one division; n an element of the result, "
+    "n - 1 where the diagonal is 1 and nothing is divided",
 )
 register(
     "max_pool2d_with_indices",
@@ -462,17 +482,35 @@ def _squared_error(op: Operator) -> Size:
     return (2 + (reduction != 0)) * op.arguments["self"].results + int(reduction == 1)
 
 
-register("_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa", category="elementwise", scalar_flops=_resampled)
+register(
+    "_upsample_bilinear2d_aa",
+    category="elementwise",
+    scalar_flops=_resampled,
+    definition="as upsample_bilinear2d; s times smaller: ceil(2 * s) a side",
+)
+register(
+    "_upsample_bicubic2d_aa",
+    category="elementwise",
+    scalar_flops=_resampled,
+    definition="as upsample_bicubic2d; s times smaller: ceil(4 * s) a side",
+)
 register(
     "grid_sampler_2d",
     category="elementwise",
     scalar_flops=lambda op: TABLE[SAMPLED[op.get("interpolation_mode", 0)]].per_output * op.outputs[0].results,
+    definition="by its mode: upsample_bilinear2d, upsample_bicubic2d or none",
 )
-register("mse_loss", category="reduction", scalar_flops=_squared_error)
+register(
+    "mse_loss",
+    category="reduction",
+    scalar_flops=_squared_error,
+    definition="subtract, square, add; a mean divides once; unreduced, no addition",
+)
 register(
     "_euclidean_dist",
     category="reduction",
     scalar_flops=lambda op: (3 * op.arguments["x1"].shape[-1] + 1) * op.outputs[0].results,
+    definition="subtract, square, add an element of two rows; a square root a result",
 )
 
 # -- bytes that are not "every input once, every output once" ----------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -21,7 +21,7 @@ from lmp.formula import (
     parse,
     references,
 )
-from lmp.records import MATMUL_CATEGORIES, UNIVERSAL, Finding, FindingKind, Kernel, ModuleAnalysis, Verification
+from lmp.records import MATMUL_CATEGORIES, UNIVERSAL, Finding, FindingKind, Kernel, Lookup, ModuleAnalysis, Verification
 
 
 @dataclass(frozen=True)
@@ -47,8 +47,6 @@ WHOLE_RUN = About(FindingKind.whole_run, "matmul_flops of the whole run")
 
 NOT_CORRECTABLE = (FindingKind.uncounted, FindingKind.whole_run)
 """Kinds of findings that no change of an analysis can correct."""
-
-Lookup = Callable[[str], ModuleAnalysis]
 
 
 def separate_not_correctable(verification: Verification) -> tuple[list[Finding], Verification]:

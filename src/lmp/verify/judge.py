@@ -11,7 +11,7 @@ from typing import Any
 
 from lmp.errors import LmpError, NotFound
 from lmp.formula import evaluate, evaluate_condition, is_open, parse
-from lmp.records import UNIVERSAL, Finding, FindingKind, Kernel, ModuleAnalysis, Verification
+from lmp.records import UNIVERSAL, Finding, FindingKind, Kernel, Lookup, ModuleAnalysis, Verification
 from lmp.verify.claims import (
     ASSUMPTION,
     LEFT_OUT,
@@ -27,7 +27,6 @@ from lmp.verify.claims import (
     About,
     Amounts,
     Claims,
-    Lookup,
 )
 from lmp.verify.counted import SIZES, Costs, Counted, Line, child_of, described
 from lmp.verify.counter import Counter, OperatorCount, flop_counter, together

@@ -348,7 +348,7 @@ SAME_AS = {"_native_batch_norm_legit_no_training": "native_batch_norm"}
 
 
 def other_flops(op: Operation) -> int | None:
-    """FLOPs by the table in `lmp.flops`; None for floating-point arithmetic without an entry."""
+    """FLOPs by the table in `lmp.flops` and by `SPECIAL`; None for floating-point arithmetic without an entry."""
     floating = [tensor for tensor in op.inputs if tensor.is_floating_point()]
     if any(tensor.is_complex() for tensor in (*op.inputs, *op.outputs)):
         # The table counts real numbers. Moving complex ones is free, and most arithmetic on them has no rule.
@@ -366,13 +366,14 @@ def other_flops(op: Operation) -> int | None:
         return scattered(op) * (accumulates(op) + (op.given.get("alpha", 1) != 1))
     if op.name.startswith(("max_pool", "avg_pool")):
         return pool_flops(op)
-    entry = table.TABLE.get(SAME_AS.get(op.name, op.name))
-    if entry is None:
+    name = SAME_AS.get(op.name, op.name)
+    entry, special = table.TABLE.get(name), SPECIAL.get(name)
+    if entry is None and special is None:
         return None
+    entry = entry or table.ScalarOps()
     first = floating[0].numel() if floating else 0
     out = op.outputs[0].numel() if op.outputs else 0
     flops = entry.per_input * first + entry.per_output * out
-    special = SPECIAL.get(SAME_AS.get(op.name, op.name))
     return flops + (special(op, first, out, entry) if special else 0)
 
 
@@ -473,7 +474,7 @@ SPECIAL: dict[str, Callable[[Operation, int, int, table.ScalarOps], int]] = {
     "_euclidean_dist": _distance,
     "linalg_solve_triangular": _triangular,
 }
-"""Operator -> function for the FLOPs that its arguments add to its table entry. They may be negative."""
+"""Operator -> function for the FLOPs that its arguments add to its table entry, if it has one. They may be negative."""
 
 
 def pool_flops(op: Operation) -> int:

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from lmp.agents.gate.numbers import gate_findings
 from lmp.errors import FormulaError, InvalidAnalysis, Missing, NotFound, TraceFailed, UsageError, VerificationFailed
 from lmp.formula import Ref, free_variables, is_open, map_references, parse, references, to_text
-from lmp.link.references import Lookup, References, Trail
+from lmp.link.references import References, Trail
 from lmp.records import (
     UNIVERSAL,
     Binding,
@@ -24,6 +24,7 @@ from lmp.records import (
     Finding,
     GateFinding,
     Kernel,
+    Lookup,
     MemoryAccess,
     ModuleAnalysis,
     Rule,

@@ -23,9 +23,18 @@ from lmp.formula import (
     rewrite,
     to_text,
 )
-from lmp.link.references import short
 from lmp.link.values import ALIASES
-from lmp.records import CATEGORIES, MATMUL_CATEGORIES, UNIVERSAL, Draft, GateFinding, MemoryAccess, ModuleAnalysis, Rule
+from lmp.records import (
+    CATEGORIES,
+    MATMUL_CATEGORIES,
+    UNIVERSAL,
+    Draft,
+    GateFinding,
+    MemoryAccess,
+    ModuleAnalysis,
+    Rule,
+    short,
+)
 from lmp.source.members import Known, Members
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from functools import reduce
 from typing import Literal
 
 from lmp.link.numbers import CostNumbers, KernelNumbers, ModuleNumbers
-from lmp.records import ModelAnalysis
+from lmp.records import ModelAnalysis, short
 from lmp.report.formats.base import Show, weighed
 
 DEPTH = 3
@@ -148,10 +148,6 @@ class _Rows:
     def _share(self, cost: CostNumbers) -> Fraction | None:
         whole = weighed(self.tree.total, self.show.by)
         return Fraction(weighed(cost, self.show.by), whole) if whole else None
-
-
-def short(class_path: str) -> str:
-    return class_path.rpartition(".")[2]
 
 
 def _step(part: ModuleNumbers, around: ModuleNumbers) -> str:

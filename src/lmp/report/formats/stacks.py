@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from lmp.link.numbers import KernelNumbers, ModuleNumbers
-from lmp.records import ModelAnalysis
+from lmp.records import ModelAnalysis, short
 from lmp.report.formats.base import Weight, one_line, weighed
-from lmp.report.formats.rows import place_of, short
+from lmp.report.formats.rows import place_of
 
 UNITS = {"flops": "none", "bytes": "bytes", "read": "bytes", "write": "bytes"}
 NAMES = {"flops": "FLOPs", "bytes": "bytes read and written", "read": "bytes read", "write": "bytes written"}

@@ -7,9 +7,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from lmp.link.numbers import ModuleNumbers
+from lmp.records import short
 from lmp.report.document.parts import Bullets, Code, Inline, Line, Paragraph, Pointer, Section, Table
 from lmp.report.document.told import Told
-from lmp.report.facts import ModelFacts, Point, short
+from lmp.report.facts import ModelFacts, Point
 from lmp.report.implementation.classes import Component, components
 from lmp.report.implementation.drawing import fence
 from lmp.report.implementation.hierarchy import Diagram, graph, module_tree

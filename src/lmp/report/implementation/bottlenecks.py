@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from lmp.records import short
 from lmp.report.bounds import LIMITS, Bound
 from lmp.report.document.amounts import Number, Term
 from lmp.report.document.parts import Block, Bold, Bullets, Code, Image, Inline, Line, Paragraph, Table
-from lmp.report.facts import ModelFacts, Point, short
+from lmp.report.facts import ModelFacts, Point
 from lmp.report.folder import file_name
 from lmp.report.implementation.operators import joined
 from lmp.report.implementation.overlap import host_waits

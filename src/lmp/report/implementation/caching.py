@@ -7,9 +7,10 @@ from collections.abc import Iterator, Sequence
 
 from lmp.errors import LmpError
 from lmp.observe.flow import Flow, Op, Tensor
+from lmp.records import short
 from lmp.report.document.amounts import Term
 from lmp.report.document.parts import Block, Bullets, Code, Inline, Line
-from lmp.report.facts import ModelFacts, Point, short
+from lmp.report.facts import ModelFacts, Point
 from lmp.report.implementation.expanding import anew
 from lmp.report.implementation.fixed_cache import fixed_line
 from lmp.report.implementation.operators import code_at, kinds_of, layer_of, plain, pointer_at, searched, shape_text

@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping
 from lmp.errors import LmpError
 from lmp.formula import evaluate, parse
 from lmp.observe.flow import Op
+from lmp.records import short
 from lmp.report.document.parts import Block, Bullets, Code, Inline, Line, Paragraph, Pointer, Section, Table
 from lmp.report.document.told import Told
-from lmp.report.facts import ModelFacts, short
+from lmp.report.facts import ModelFacts
 from lmp.report.implementation.operators import (
     Catalogue,
     Row,

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from lmp.records import Kernel, ModelKernel, ModuleAnalysis
+from lmp.records import Kernel, ModelKernel, ModuleAnalysis, short
 from lmp.report.document.parts import Pointer
-from lmp.report.facts import ModelFacts, short
+from lmp.report.facts import ModelFacts
 from lmp.report.implementation.measures import Measure
 
 ATTENTION = "attention"

@@ -11,10 +11,10 @@ from lmp.errors import NotFound
 from lmp.formula import Expr, simplify, to_text
 from lmp.observe.calls import ObservedCall, Value
 from lmp.observe.flow import Op
-from lmp.records import MATMUL_CATEGORIES
+from lmp.records import MATMUL_CATEGORIES, short
 from lmp.report.document.parts import Bold, Bullets, Code, Inline, Paragraph, Section
 from lmp.report.document.told import Told
-from lmp.report.facts import ModelFacts, Point, short
+from lmp.report.facts import ModelFacts, Point
 from lmp.report.implementation import classes
 from lmp.report.implementation.classes import Component, components
 from lmp.report.implementation.compulsory import at_config, compulsory_of, one_call

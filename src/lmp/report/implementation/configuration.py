@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lmp.formula import free_variables, parse, settled
+from lmp.records import short
 from lmp.report.document.parts import Code, Inline, Line, Paragraph, Pointer, Section, Table
 from lmp.report.document.told import Told
-from lmp.report.facts import ModelFacts, short
+from lmp.report.facts import ModelFacts
 from lmp.report.implementation import constraints, dispatch
 from lmp.report.implementation.drawing import pieces_of
 from lmp.report.implementation.naming import plain_formula

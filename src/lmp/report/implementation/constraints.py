@@ -11,9 +11,10 @@ from lmp.formula import Where, evaluate, num, parse_condition, settled, simplify
 from lmp.formula.nodes import Compare, Condition, Or
 from lmp.observe.flow import Flow
 from lmp.observe.flow import Line as Place
+from lmp.records import short
 from lmp.report.document.amounts import Term
 from lmp.report.document.parts import Bold, Bullets, Code, Inline, Line, Paragraph, Pointer, Section
-from lmp.report.facts import ModelFacts, short
+from lmp.report.facts import ModelFacts
 from lmp.report.implementation.naming import plain_formula
 from lmp.report.implementation.reads import methods
 from lmp.report.implementation.sources import Piece, Sources

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from lmp.observe.flow import Flow
+from lmp.records import short
 from lmp.report.document.parts import (
     Block,
     Bullets,
@@ -19,7 +20,7 @@ from lmp.report.document.parts import (
     Section,
 )
 from lmp.report.document.told import Told
-from lmp.report.facts import ModelFacts, short
+from lmp.report.facts import ModelFacts
 from lmp.report.implementation.drawing import wrapped
 from lmp.report.implementation.lifecycle import lifecycle
 from lmp.report.implementation.operators import further, is_run, searched, shape_of

@@ -6,9 +6,9 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 
-from lmp.records import MATMUL_CATEGORIES, Kernel
+from lmp.records import MATMUL_CATEGORIES, Kernel, short
 from lmp.report.document.parts import Code, Inline, Line, Section, Table
-from lmp.report.facts import ModelFacts, short
+from lmp.report.facts import ModelFacts
 from lmp.report.implementation.reads import first_sentence, marked
 from lmp.report.implementation.sources import Piece, Sources, module_name, place_near
 from lmp.source.names import Definition, Names, dotted_name

@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterator
 
 from lmp.observe.flow import Op
+from lmp.records import short
 from lmp.report.document.parts import Block, Bullets, Code, Line, Paragraph, Section
 from lmp.report.document.told import Told
-from lmp.report.facts import ModelFacts, short
+from lmp.report.facts import ModelFacts
 from lmp.report.implementation.caching import cache_blocks
 from lmp.report.implementation.declared import kernels_line
 from lmp.report.implementation.hardware import hardware_blocks

@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
+from lmp.records import short
 from lmp.report.document.parts import Code, Inline, Line, Section, Table
 from lmp.report.document.told import Told
-from lmp.report.facts import ModelFacts, short
+from lmp.report.facts import ModelFacts
 from lmp.report.implementation.reads import first_sentence, marked
 from lmp.report.implementation.sources import Piece, Sources, sources_of
 from lmp.source.parsed import parse

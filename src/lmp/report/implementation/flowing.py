@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from lmp.observe.flow import Flow, Op
 from lmp.observe.flow import Line as Place
-from lmp.report.facts import short
+from lmp.records import short
 from lmp.report.implementation.classes import Component
 from lmp.report.implementation.drawing import WIDTH, Row, boxed, length, wrapped
 from lmp.report.implementation.naming import inspected, kind_of_layer, plain_formula

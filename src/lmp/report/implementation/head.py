@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from importlib import metadata
 
+from lmp.records import short
 from lmp.report import warnings
 from lmp.report.document.parts import Block, Bold, Bullets, Code, Inline, Line, Paragraph
 from lmp.report.document.quoting import quoted
-from lmp.report.facts import ModelFacts, short
+from lmp.report.facts import ModelFacts
 from lmp.report.implementation.constraints import pinned_of
 from lmp.report.implementation.naming import plain_formula
 

@@ -7,10 +7,11 @@ from collections.abc import Iterator, Sequence
 
 from lmp.link.numbers import KernelNumbers, ModuleNumbers
 from lmp.observe.inspection import Module
+from lmp.records import short
 from lmp.report.document.amounts import Number, Term
 from lmp.report.document.markdown import plain
 from lmp.report.document.parts import Mermaid, Node
-from lmp.report.facts import ModelFacts, Point, short
+from lmp.report.facts import ModelFacts, Point
 from lmp.report.implementation.drawing import WIDTH, Row, length, spread, wrapped
 from lmp.report.implementation.measures import Measure
 from lmp.report.implementation.naming import kind_of_layer, module_name, observed_at, plain_formula

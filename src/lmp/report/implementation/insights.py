@@ -9,9 +9,10 @@ from fractions import Fraction
 from lmp.formula import add, to_text
 from lmp.link.numbers import KernelNumbers
 from lmp.observe.flow import Op
+from lmp.records import short
 from lmp.report.document.amounts import Number, Term
 from lmp.report.document.parts import Code, Inline, Line
-from lmp.report.facts import ModelFacts, Point, short
+from lmp.report.facts import ModelFacts, Point
 from lmp.report.implementation.classes import EXPERTS, Component, components
 from lmp.report.implementation.compulsory import Placed, placed
 from lmp.report.implementation.measures import Measure

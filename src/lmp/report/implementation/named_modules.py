@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator
 
 from lmp.observe.inspection import Module
-from lmp.report.facts import ModelFacts, short
+from lmp.records import short
+from lmp.report.facts import ModelFacts
 
 
 def modules_of(facts: ModelFacts, pattern: str) -> list[tuple[str, int]]:

@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lmp.observe.flow import Flow, Frame, Line, Op, Tensor
+from lmp.records import short
 from lmp.report.document.parts import Block, Bullets, Code, Inline, Pointer
 from lmp.report.document.told import Told
-from lmp.report.facts import ModelFacts, short
+from lmp.report.facts import ModelFacts
 from lmp.source.parsed import parse
 
 PRODUCTS = frozenset({"matmul", "attention", "convolution", "grouped_matmul"})

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lmp.observe.flow import KEPT, Peak
+from lmp.records import short
 from lmp.report.document.amounts import Number, Term
 from lmp.report.document.parts import Block, Bullets, Code, Inline, Line, Paragraph, Table
-from lmp.report.facts import ModelFacts, Point, short
+from lmp.report.facts import ModelFacts, Point
 from lmp.report.implementation.kept import kept_activations
 from lmp.report.implementation.operators import pointer_at
 

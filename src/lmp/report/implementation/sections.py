@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from importlib import import_module
 
+from lmp.records import short
 from lmp.report.document.parts import Document, Section
 from lmp.report.document.quoting import quoted
 from lmp.report.document.told import Told
-from lmp.report.facts import ModelFacts, short
+from lmp.report.facts import ModelFacts
 from lmp.report.implementation.head import head, opening
 
 MODULES = (

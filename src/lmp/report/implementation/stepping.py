@@ -6,7 +6,8 @@ import math
 from dataclasses import dataclass, field
 
 from lmp.observe.flow import Flow, Op
-from lmp.report.facts import ModelFacts, short
+from lmp.records import short
+from lmp.report.facts import ModelFacts
 from lmp.report.implementation.operators import PRODUCTS, Kind, kinds_of, layer_of, shape_of, shape_text
 
 

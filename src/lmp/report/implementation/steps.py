@@ -12,10 +12,10 @@ from pathlib import Path
 
 from lmp.formula import parse, simplify, substitute, to_text
 from lmp.observe.flow import Line as Place
-from lmp.records import Kernel
+from lmp.records import Kernel, short
 from lmp.report.document.markdown import plain
 from lmp.report.document.parts import Fence
-from lmp.report.facts import ModelFacts, short
+from lmp.report.facts import ModelFacts
 from lmp.report.implementation.classes import ATTENTION, LAYER, Component
 from lmp.report.implementation.compulsory import at_config, placed, scope_at
 from lmp.report.implementation.drawing import WIDTH, Row, fence, texts, wrapped

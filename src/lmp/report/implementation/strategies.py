@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from lmp.records import short
 from lmp.report.document.parts import Block, Bold, Bullets, Code, Inline, Line, Pointer, Table
-from lmp.report.facts import ModelFacts, short
+from lmp.report.facts import ModelFacts
 from lmp.report.implementation.named_modules import has_parameter, modules_of
 from lmp.report.implementation.operators import joined, pointer_at
 from lmp.report.implementation.plans import Plans, Rule

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from lmp.records import short
 from lmp.report.bounds import Bound
 from lmp.report.document.amounts import Number, Term
 from lmp.report.document.parts import Block, Bold, Bullets, Code, Fence, Image, Inline, Line, Paragraph, Table
-from lmp.report.facts import ModelFacts, Point, short
+from lmp.report.facts import ModelFacts, Point
 from lmp.report.folder import file_name
 from lmp.report.implementation.assumptions import assumed
 from lmp.report.implementation.device_memory import DEVICES, constant, devices_needed, needed_terms

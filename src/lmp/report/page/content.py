@@ -11,10 +11,10 @@ from typing import Any
 
 from lmp.formula import Condition, Expr, num, parse
 from lmp.observe.inspection import Module
-from lmp.records import MATMUL_CATEGORIES, ModelKernel
+from lmp.records import MATMUL_CATEGORIES, ModelKernel, short
 from lmp.report.bounds import is_wide
 from lmp.report.devices import DEVICES, Device
-from lmp.report.facts import ModelFacts, short
+from lmp.report.facts import ModelFacts
 from lmp.report.page import code, controls
 from lmp.report.page.steps import Steps
 
