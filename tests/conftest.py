@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 import shared_results
 from fetched_repositories import NAMES, REPOSITORIES
@@ -16,6 +17,10 @@ from lmp.analyze.session import Options
 from lmp.source.trees import find_trees
 from lmp.workload.load import use_transformers_tree
 from shared_results import PROJECT, Analysed
+
+# No test asserts a time: a loaded machine must not fail one.
+settings.register_profile("lmp", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("lmp")
 
 # -- tiers -------------------------------------------------------------------------------------------------------------
 

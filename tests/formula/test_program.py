@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lmp.errors import EvaluationError, UnknownVariable
@@ -21,7 +21,7 @@ def outcome(compute) -> object:  # type: ignore[no-untyped-def]
         return str(error)
 
 
-@settings(max_examples=500, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=500)
 @given(st.lists(formulas, min_size=1, max_size=3), points)
 def test_a_program_is_evaluate(found: list[Expr], at: dict[str, int]) -> None:
     together = outcome(lambda: Program(found)(at))

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from lmp.errors import EvaluationError
@@ -56,7 +56,7 @@ def test_a_simplified_formula_reads_back(formula):
     assert again == simple or has_fraction(simple)  # 1/3 is read as a division
 
 
-@settings(max_examples=400, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=400)
 @given(formulas, points)
 def test_simplifying_keeps_every_value(formula, at):
     expected = value(formula, at)
@@ -96,13 +96,13 @@ def test_substituting_is_evaluating_inside_out(outer, inner, at):
     assert exact(substitute(outer, {"x": inner}), at) == expected
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=300)
 @given(formulas, st.lists(points, min_size=1, max_size=5), st.sets(st.sampled_from(NAMES)))
 def test_many_points_are_each_point(formula, at, constant):
     agrees(formula, at, constant)
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=300)
 @given(formulas, st.lists(st.fixed_dictionaries(dict.fromkeys(NAMES, huge)), min_size=1, max_size=4))
 def test_many_points_are_exact_beyond_64_bits(formula, at):
     agrees(formula, at, set())

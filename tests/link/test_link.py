@@ -657,7 +657,7 @@ def test_random_trees_cost_what_the_walk_with_numbers_says() -> None:
     numbers = st.integers(0, 4)
     compared = 0
 
-    @settings(max_examples=100, deadline=None)
+    @settings(max_examples=100)
     @given(trees(), st.lists(st.tuples(numbers, numbers), min_size=3, max_size=3))
     def check(tree: list[ModuleAnalysis], points: list[tuple[int, int]]) -> None:
         nonlocal compared

@@ -10,7 +10,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 sys.path.insert(0, str(Path(__file__).parent / "page"))
@@ -87,7 +87,6 @@ def test_components_are_the_whole(facts: ModelFacts) -> None:
 spots = st.lists(st.tuples(st.floats(60, 560), st.floats(50, 330)), min_size=1, max_size=12)
 
 
-@settings(deadline=None)
 @given(spots)
 def test_labels_do_not_overlap(points: list[tuple[float, float]]) -> None:
     inside = Box(0, 0, 640, 380)
