@@ -22,7 +22,7 @@ from lmp.workload.kinds import COUNTED_ALIKE, kind_of
 from lmp.workload.paths import forward_arguments, is_kv_cache, resolve
 from lmp.workload.results import tensors_in
 
-BYTE_UNITS = ("w_bytes", "a_bytes")
+BYTE_UNITS = ("w_bytes", "a_bytes", "kv_bytes")
 
 CACHED = ".keys.shape[2]"
 """Suffix of the path of ``cache_len``."""
@@ -353,11 +353,11 @@ def call_site(call: Call) -> CallSite | None:
 
 
 def differs(call: Call, recording: Recording) -> bool:
-    """True if an input is broadcast or of another dtype: analyses assume dense inputs of the model's dtype."""
+    """True if an input is broadcast, of another dtype, or of a KV cache: analyses assume dense activations."""
     for tensor in map(recording.describe, tensors_in((call.args, call.kwargs))):
         if any(tensor.shape[d] != 1 for d in tensor.broadcast):
             return True
-        if tensor.floating and tensor.unit not in BYTE_UNITS:
+        if tensor.floating and tensor.unit not in ("w_bytes", "a_bytes"):
             return True
     return False
 

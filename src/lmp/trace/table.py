@@ -40,7 +40,7 @@ from lmp.trace.variables import ClassVariables, renamed
 from lmp.workload.base import RUNTIME, fewest_layers
 from lmp.workload.calls import Call
 
-BYTES = {"w_bytes": 3, "a_bytes": 5}
+BYTES = {"w_bytes": 3, "a_bytes": 5, "kv_bytes": 7}
 ZERO = num(0)
 MOST_KINDS = 4
 """Most values of an attribute that become conditions, if the instances of a class differ in it."""

@@ -75,7 +75,7 @@ def uncounted_operators(verification: Verification) -> list[str]:
 
 @dataclass(frozen=True)
 class Amounts:
-    """The four quantities as exact integers; bytes are for one pair of element sizes."""
+    """The four quantities as exact integers; bytes are for one triple of element sizes."""
 
     flops: int = 0
     matmul_flops: int = 0

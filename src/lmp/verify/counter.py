@@ -10,9 +10,9 @@ A workload takes it as the observer and enters it around the measured call only:
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -34,6 +34,7 @@ from lmp.verify.operators import (
 )
 from lmp.workload.calls import Call, CallTracker, Segment
 from lmp.workload.failures import hand_on
+from lmp.workload.paths import cached_tensors, caches_given, is_kv_cache
 
 Run = Callable[[AbstractContextManager[Any]], None]
 """Executes the module once, with the given context manager around the measured part."""
@@ -65,13 +66,16 @@ class Counter:
         self.calls: list[Call] = []
         self._tracker = CallTracker(module)
         self._units = Units(module, dtype)
+        self._cached: dict[int, torch.Tensor] = {}
+        """Storage -> a tensor that a KV cache holds in it before or after the run."""
         self._paused = False
         self._stack = ExitStack()
 
     def __enter__(self) -> Counter:
         self.counts = []
-        self._tracker = CallTracker(self.module)
+        self._tracker = CallTracker(self.module, on_enter=self._entered)
         self.calls = self._tracker.calls
+        self._cached = {}
         self._units = Units(self.module, self.dtype)
         self._paused = False
         with ExitStack() as stack:
@@ -83,6 +87,21 @@ class Counter:
 
     def __exit__(self, *exc: Any) -> None:
         self._stack.__exit__(*exc)
+        returned = self.calls[0].output if self.calls else None
+        made = [v for v in returned.values() if is_kv_cache(v)] if isinstance(returned, Mapping) else []
+        self._hold([*(cache for call in self.calls for cache in caches_given(call)), *made])
+        self.counts = [
+            replace(c, read=c.read.with_cache(self._cached), write=c.write.with_cache(self._cached))
+            for c in self.counts
+        ]
+
+    def _entered(self, call: Call) -> None:
+        if call.parent is None:
+            self._hold(caches_given(call))
+
+    def _hold(self, caches: Iterable[Any]) -> None:
+        for cache in {id(cache): cache for cache in caches}.values():
+            self._cached.update({t.untyped_storage()._cdata: t for t in cached_tensors(cache)})
 
     @property
     def stack(self) -> list[Call]:

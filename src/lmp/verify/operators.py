@@ -1,12 +1,12 @@
 """Cost of one ATen operator by the contract's byte and FLOP rules, written independently of `lmp.trace.rules`.
 
-`Units` counts elements of the model's dtype apart from bytes, and weights apart from activations. So ``w_bytes`` and
-``a_bytes`` stay distinct even if both are 2.
+`Units` counts elements of the model's dtype apart from bytes, and weights, activations and the KV cache apart from one
+another. So ``w_bytes``, ``a_bytes`` and ``kv_bytes`` stay distinct even if all are 2.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from math import ceil, prod
 from typing import Any
@@ -19,17 +19,31 @@ from lmp import flops as table
 
 @dataclass(frozen=True)
 class Traffic:
-    """Memory traffic: elements of ``w_bytes``, elements of ``a_bytes``, and bytes of other dtypes."""
+    """Memory traffic: elements of ``w_bytes``, ``a_bytes`` and ``kv_bytes``, and bytes of other dtypes."""
 
     w: int = 0
     a: int = 0
+    kv: int = 0
     literal: int = 0
+    by_storage: tuple[tuple[int, int], ...] = ()
+    """The elements in ``a`` by storage, until the run has ended: only then it is known what the KV cache holds."""
 
-    def bytes(self, w_bytes: int, a_bytes: int) -> int:
-        return self.w * w_bytes + self.a * a_bytes + self.literal
+    def bytes(self, w_bytes: int, a_bytes: int, kv_bytes: int) -> int:
+        return self.w * w_bytes + self.a * a_bytes + self.kv * kv_bytes + self.literal
 
     def __add__(self, other: Traffic) -> Traffic:
-        return Traffic(self.w + other.w, self.a + other.a, self.literal + other.literal)
+        return Traffic(
+            self.w + other.w,
+            self.a + other.a,
+            self.kv + other.kv,
+            self.literal + other.literal,
+            self.by_storage + other.by_storage,
+        )
+
+    def with_cache(self, storages: Collection[int]) -> Traffic:
+        """The same traffic after the run, with the elements in these storages as those of the KV cache."""
+        kv = sum(count for storage, count in self.by_storage if storage in storages)
+        return Traffic(self.w, self.a - kv, self.kv + kv, self.literal)
 
 
 NOTHING = Traffic()
@@ -68,9 +82,11 @@ class Units:
         """Traffic of ``count`` elements with the unit of ``tensor``."""
         if tensor.dtype != self.dtype:
             return Traffic(literal=count * tensor.dtype.itemsize)
-        if tensor.untyped_storage()._cdata in self._weights:
+        storage = tensor.untyped_storage()._cdata
+        if storage in self._weights:
             return Traffic(w=count)
-        return Traffic(a=count)
+        self._kept.append(tensor)
+        return Traffic(a=count, by_storage=((storage, count),))
 
     def total(self, tensors: Iterable[torch.Tensor]) -> Traffic:
         """Traffic of all elements, each distinct tensor object once."""
