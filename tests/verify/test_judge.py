@@ -282,7 +282,7 @@ def test_a_planted_error_is_found_at_its_line(norm: ModuleAnalysis, index: int, 
     (finding,) = found.findings
     assert (finding.line, finding.quantity) == (right.line, quantity)
     assert int(finding.claimed) - int(finding.counted) == (8 if quantity == "flops" else 1)
-    assert finding.point == "batch_size=2, seq_len=5 (hidden_size=8, w_bytes=2, a_bytes=2)"
+    assert finding.point == "batch_size=2, seq_len=5 (hidden_size=8, w_bytes=2, a_bytes=2, kv_bytes=2)"
 
 
 def test_a_matmul_under_another_category_is_found(linear: ModuleAnalysis) -> None:
@@ -296,7 +296,7 @@ def test_weights_taken_for_activations_are_found_though_both_are_two_bytes(linea
     access = linear.kernels[0].memory_access.model_copy(update={"read": text})
     (finding,) = verify(changed(linear, 0, memory_access=access), linears()).findings
     assert finding.quantity == "read"
-    assert finding.point.endswith("w_bytes=3, a_bytes=5)")
+    assert finding.point.endswith("w_bytes=3, a_bytes=5, kv_bytes=7)")
     # weight 60: at 5 bytes 300, at 3 bytes 180; bias 10 * 3, input 60 * 5
     assert (finding.claimed, finding.counted) == ("630", "510")
 

@@ -176,7 +176,7 @@ class CallTracker:
         if not self.stack or self.stack[-1].module is not module:
             return
         call = self.stack.pop()
-        call.kwargs, call.output = kwargs, output
+        call.kwargs, call.output = kwargs or {}, output
 
     def segments(self) -> tuple[Segment, ...]:
         """Segments of the operator that is dispatched now, innermost module first."""
