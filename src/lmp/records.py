@@ -100,6 +100,47 @@ class Decision(Record):
     taken: list[str] = Field(description="the answers in one call, as JSON; the last one stands for all that follow")
 
 
+Size = int | Formula
+"""A size: a number or a formula."""
+
+
+class Operand(Record):
+    """A tensor that an operator reads or writes."""
+
+    name: str = Field(description="the argument's name in ATen's schema; of an output its number")
+    shape: list[Size]
+    width: Literal["w", "a", "kv"] | int = Field(description="w_bytes, a_bytes or kv_bytes per element, or its bytes")
+    role: Literal["weight", "activation", "cache", "index"]
+    present: Size = Field(1, description="1 where the operator has this operand, 0 where it has another or none")
+
+
+class Operands(Record):
+    """Inputs and outputs of one operator. The sizes of its product, if it has one, are fields.
+
+    FLOPs of a product: ``2 * batch * m * n * k``; of a grouped one ``2 * tokens * top_k * n * k``; of attention
+    ``2 * batch * heads * q_len * kv_len * (head_dim + v_head_dim)``.
+    """
+
+    operator: str = Field(description="ATen's name, without overload")
+    inputs: list[Operand]
+    outputs: list[Operand]
+    batch: Size | None = None
+    m: Size | None = None
+    n: Size | None = None
+    k: Size | None = None
+    tokens: Size | None = None
+    experts: Size | None = None
+    top_k: Size | None = None
+    q_len: Size | None = None
+    kv_len: Size | None = None
+    heads: Size | None = None
+    kv_heads: Size | None = None
+    head_dim: Size | None = None
+    v_head_dim: Size | None = None
+    window: Size | None = Field(None, description="of attention in a sliding window: its size")
+    causal: Size | None = Field(None, description="of attention: 1 if it is causal without a mask tensor, else 0")
+
+
 class Step(Record):
     """Common fields of all kernels: one operator, or one module call, at one source line."""
 
@@ -123,6 +164,7 @@ class Kernel(Step):
 
     flops: Formula
     memory_access: MemoryAccess
+    operands: Operands | None = Field(None, description="of a basic kernel; none if its runs differ in shape")
 
 
 class ModelKernel(Step):
@@ -135,6 +177,7 @@ class ModelKernel(Step):
     class_name: ClassPath | None = None
     flops: Formula | None = None
     memory_access: MemoryAccess | None = None
+    operands: Operands | None = None
     kernels: list[ModelKernel] = []
 
 
@@ -154,6 +197,8 @@ class FindingKind(StrEnum):
     assumption = "assumption"
     """An assumption without a value."""
     parameters_count = "parameters_count"
+    operands = "operands"
+    """Operands that no executed operator has, or that give other FLOPs than the kernel's."""
     uncovered = "uncovered"
     """A line with a cost and without a kernel."""
     listed_free = "listed_free"

@@ -55,7 +55,7 @@ def to_data(analysis: ModuleAnalysis | ModelAnalysis) -> dict[str, Any]:
     Optional fields that are None are left out, and fields that the record excludes from files. Fields of a kernel are
     left out if they have their default.
     """
-    from lmp.records import Record, Step
+    from lmp.records import Operand, Operands, Record, Step
 
     def plain(value: Any) -> Any:
         if isinstance(value, Record):
@@ -65,7 +65,7 @@ def to_data(analysis: ModuleAnalysis | ModelAnalysis) -> dict[str, Any]:
                 for name, field in fields.items()
                 if (item := getattr(value, name)) is not None or field.is_required()
                 if not field.exclude
-                if field.is_required() or not isinstance(value, Step) or item != field.default
+                if field.is_required() or not isinstance(value, (Step, Operand, Operands)) or item != field.default
             }
         if isinstance(value, dict):
             return {key: plain(item) for key, item in value.items()}

@@ -12,8 +12,9 @@ from typing import Any
 
 from lmp.errors import EvaluationError
 from lmp.formula import Condition, Expr, Num, evaluate_condition, free_variables, ge, num, ref, simplify, to_text, var
-from lmp.records import UNIVERSAL, ConfigOrigin, Kernel, MemoryAccess, ModuleAnalysis, Source
+from lmp.records import UNIVERSAL, ConfigOrigin, Kernel, MemoryAccess, ModuleAnalysis, Operands, Source
 from lmp.source.lines import FunctionSource, enclosing_function, line_text
+from lmp.trace import operands
 from lmp.trace.coverage import LineCoverage
 from lmp.trace.derive import Deriver, known_callee
 from lmp.trace.observe import Item, differs
@@ -220,6 +221,7 @@ class _Lines:
             place,
             flops=_text(matmul if is_matmul else scalar),
             memory_access=MemoryAccess(read=_text(read), write=_text(write)),
+            operands=self._operands(item),
             **shared,
         )
         if not is_matmul or scalar == num(0):
@@ -230,6 +232,10 @@ class _Lines:
             "analysis": f"the addition inside aten.{item.operator.name}; its bytes are in the kernel above",
         }
         return [main, self._kernel(place, flops=_text(scalar), **shared)]
+
+    def _operands(self, item: Item) -> Operands | None:
+        found = self.derived.operands.get(id(item))
+        return None if found is None else operands.record(item.operator, found)
 
     def _composite(self, item: Item, place: Place, formulas: dict[str, Expr]) -> list[Kernel]:
         if formulas["count"] == num(0) or item.child is None:

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from lmp.formula import Expr
 from lmp.trace.recording import Executed, Recording
 from lmp.trace.rules import Move, Size, Tensor, smaller
 from lmp.workload.calls import Call, Place
@@ -83,6 +84,8 @@ class Observation:
     call: Call
     values: Mapping[str, Any]
     items: dict[tuple[Key, int], Item] = field(default_factory=dict)
+    rename: Mapping[str, Expr] = field(default_factory=dict)
+    """Variable of the run -> the class's own, for the shapes of its operators. Fields are renamed already."""
 
 
 CallSite = tuple[tuple[Place, ...], str]

@@ -126,7 +126,7 @@ class Recorder:
         made = calls[0].output.values() if calls and isinstance(calls[0].output, Mapping) else ()
         self._hold([*(c for call in calls for c in caches_given(call)), *filter(is_kv_cache, made)])
         for tensor in self._tensors.values():
-            tensor.unit = self._cache_unit(tensor.unit, tensor.storage)
+            self._mark(tensor)
 
     def _hold(self, caches: Sequence[Any]) -> None:
         """Note what these KV caches hold now. A tensor that is stored in one is found only after the run."""
@@ -135,8 +135,12 @@ class Recorder:
             self._kept += tensors
             self._cached.update(map(self._memory, tensors))
 
-    def _cache_unit(self, unit: Unit, storage: int) -> Unit:
-        return "kv_bytes" if unit == "a_bytes" and storage in self._cached else unit
+    def _mark(self, tensor: Tensor) -> Tensor:
+        """Mark a tensor of the KV cache."""
+        if tensor.storage in self._cached and not tensor.weight:
+            tensor.cached = True
+            tensor.unit = "kv_bytes" if tensor.unit == "a_bytes" else tensor.unit
+        return tensor
 
     def _entered(self, call: Call) -> None:
         if call.parent is None:
@@ -155,6 +159,12 @@ class Recorder:
         self._order += 1
         operator = Operator(name, known, made, in_place)
         self.recording.operators.append(Executed(operator, segments, self._order, causal))
+
+    def window(self) -> Any:
+        """The sliding window of the module that runs now; None if it has none."""
+        stack = self.tracker.stack
+        found = getattr(stack[-1].module, "sliding_window", None) if stack else None
+        return found if isinstance(found, (int, torch.SymInt)) and not isinstance(found, bool) else None
 
     def forget(self, tensor: torch.Tensor) -> None:
         """Describe a tensor again whose shape changed. It is kept alive like every described tensor."""
@@ -189,22 +199,22 @@ class Recorder:
         key = id(tensor)
         if key in self._known:
             return self._tensors[key]
+        weight = _storage(tensor) in self._weights
+        unit: Unit = tensor.dtype.itemsize
         if tensor.dtype == self.dtype:
-            unit: Unit = "w_bytes" if _storage(tensor) in self._weights else "a_bytes"
-        else:
-            unit = tensor.dtype.itemsize
-        storage = self._memory(tensor)
+            unit = "w_bytes" if weight else "a_bytes"
         shape = tuple(self.size(self.given.get(s, s) if type(s) is int else s) for s in tensor.shape)
         broadcast = frozenset(d for d, s in enumerate(tensor.stride()) if isinstance(s, int) and s == 0)
         described = Tensor(
             shape,
-            self._cache_unit(unit, storage),
+            unit,
             tensor.dtype.is_floating_point,
             broadcast,
-            storage=storage,
+            storage=self._memory(tensor),
             complex=tensor.is_complex(),
+            weight=weight,
         )
-        self._known[key], self._tensors[key] = tensor, described
+        self._known[key], self._tensors[key] = tensor, self._mark(described)
         return described
 
 
@@ -493,9 +503,10 @@ class _Attention(TorchFunctionMode):
         out = query.new_empty((*query.shape[:-1], value.shape[-1]))
         if self.recorder is None:
             return out
-        tensors = {key: arguments.get(key) for key in ("query", "key", "value", "attn_mask")}
+        described = {key: arguments.get(key) for key in ("query", "key", "value", "attn_mask")}
         causal = bool(arguments.get("is_causal"))
-        self.recorder.record("scaled_dot_product_attention", tensors, out, in_place=False, causal=causal)
+        described |= {"window": self.recorder.window(), "is_causal": causal}
+        self.recorder.record("scaled_dot_product_attention", described, out, in_place=False, causal=causal)
         return out
 
 

@@ -45,6 +45,10 @@ class Tensor:
     storage: int = 0
     """Identity of the memory that this tensor is a view of."""
     complex: bool = False
+    weight: bool = False
+    """True for a parameter or buffer of the module, or a view of one, of any dtype."""
+    cached: bool = False
+    """True for keys and values that a KV cache holds, of any dtype. Known when the run has ended, as ``unit``."""
 
     @property
     def elements(self) -> Size:

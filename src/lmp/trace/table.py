@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,6 +34,8 @@ from lmp.trace.counts import in_pattern, stacked, structural
 from lmp.trace.fit import Fitter, Point, Sample, negated
 from lmp.trace.interpolate import polynomial
 from lmp.trace.observe import CACHED, Item, Key, Observation, cache_argument, input_tensors, sizes_given
+from lmp.trace.operands import PRESENT, SizeKey
+from lmp.trace.operands import sizes as sizes_of
 from lmp.trace.rules import Size
 from lmp.trace.runs import Run, Runs
 from lmp.trace.variables import ClassVariables, renamed
@@ -44,6 +46,10 @@ BYTES = {"w_bytes": 3, "a_bytes": 5, "kv_bytes": 7}
 ZERO = num(0)
 MOST_KINDS = 4
 """Most values of an attribute that become conditions, if the instances of a class differ in it."""
+
+
+OperandSizes = dict[SizeKey, Expr]
+"""Formula of each size of a kernel's operands."""
 
 
 @dataclass
@@ -61,6 +67,8 @@ class Derived:
     compulsory: dict[str, Expr] = field(default_factory=dict)
     pinned: dict[str, int] = field(default_factory=dict)
     """Config sizes and numbers of layers -> values for which the formulas hold."""
+    operands: dict[int, OperandSizes] = field(default_factory=dict)
+    """Id of an item -> the sizes of its operands. Items whose runs differ in more than sizes have no entry."""
     compulsory_holds: Callable[[Run, list[Observation]], bool] = field(default=lambda run, seen: True)
     """Predicate: true if the compulsory traffic is right in a run that was not used to derive it."""
 
@@ -197,18 +205,10 @@ class Table:
                 value = item.count if name == "count" else item.fields.get(name, 0)
                 found[simplify(value) if isinstance(value, Expr) else num(value)] = None
         if self.specialised:
-            found = dict.fromkeys(simplify(substitute(formula, self._fixed_sizes)) for formula in found)
             # The number of layers stays a variable, because a called class may need it bound.
-            found.update(dict.fromkeys(var(n) for n in self.runs.workload.full_layers if name == n))
-            column = self._column(key, name)
-            if self.fitter.fit(column, list(found)) is None:
-                found.update(dict.fromkeys(self._interpolated(column)))
-        # A window keeps the last window - 1 tokens: beyond it, a formula may hold with the minimum of both.
-        for window in self._windows:
-            kept = minimum(var("cache_len"), var(window) - 1)
-            for formula in list(found):
-                if "cache_len" in free_variables(formula):
-                    found[simplify(substitute(formula, {"cache_len": kept}))] = None
+            counted = [var(n) for n in self.runs.workload.full_layers if name == n]
+            found = self._at_config(found, self._column(key, name), counted)
+        found.update(self._beyond_windows(found))
         if name == "count":
             # The first round of a loop may differ from the others.
             found.update(dict.fromkeys(simplify(e - k) for run in self.symbolic for e in run.loops for k in (0, 1)))
@@ -231,6 +231,73 @@ class Table:
             for layers, pattern in self.runs.workload.layer_patterns.items() if max(counts, default=0) > 1 else ():
                 found.update(dict.fromkeys(in_pattern(layers, pattern)))
         return list(found)
+
+    @functools.cached_property
+    def _sizes_met(self) -> dict[Expr, None]:
+        """Every size of an operand in the symbolic runs of the class."""
+        found: dict[Expr, None] = {}
+        for _, observation in self.formulas:
+            for item in observation.items.values():
+                for size in sizes_of(item.operator).values() if item.operator is not None else ():
+                    own = renamed(size, dict(observation.rename))
+                    found[simplify(own) if isinstance(own, Expr) else num(own)] = None
+        return dict.fromkeys(simplify(substitute(size, self._fixed_sizes)) for size in found)
+
+    def _at_config(self, found: Iterable[Expr], column: list[Sample], others: Iterable[Expr] = ()) -> dict[Expr, None]:
+        """The candidates with the config's own values as numbers, and polynomials if none of them fits."""
+        at_config = dict.fromkeys(simplify(substitute(formula, self._fixed_sizes)) for formula in found)
+        at_config.update(dict.fromkeys(others))
+        if self.fitter.fit(column, list(at_config)) is None:
+            at_config.update(dict.fromkeys(self._interpolated(column)))
+        return at_config
+
+    def _beyond_windows(self, found: Iterable[Expr]) -> dict[Expr, None]:
+        """Candidates beyond a window, which keeps the last window - 1 tokens: the minimum of both."""
+        more: dict[Expr, None] = {}
+        for window in self._windows:
+            kept = minimum(var("cache_len"), var(window) - 1)
+            for formula in (*found, *more):
+                if "cache_len" in free_variables(formula):
+                    more[simplify(substitute(formula, {"cache_len": kept}))] = None
+        return more
+
+    def operand_sizes(self, item: Item) -> OperandSizes | None:
+        """Formulas of the sizes of a kernel's operands; None if no formulas explain them at every sample."""
+        key = next(key for key, row in self.rows.items() if row is item)
+        columns: dict[SizeKey, list[Sample]] = {}
+        candidates: dict[SizeKey, dict[Expr, None]] = {}
+        points: list[Point] = []
+        for _, point, observation in self.samples:
+            seen = observation.items.get(key)
+            if seen is None:
+                continue
+            if seen.times > 1:
+                return None  # a loop whose steps differ in shape
+            points.append(point)
+            for name, size in sizes_of(seen.operator).items():
+                columns.setdefault(name, []).append(Sample(point, int(size)))
+        for _, observation in self.formulas:
+            seen = observation.items.get(key)
+            for name, size in sizes_of(seen.operator).items() if seen is not None else ():
+                own = renamed(size, dict(observation.rename))
+                candidates.setdefault(name, {})[simplify(own) if isinstance(own, Expr) else num(own)] = None
+        found: OperandSizes = {}
+        for name, column in columns.items():
+            tried = candidates.get(name, {})
+            if name[1] == PRESENT:
+                there = {sample.point for sample in column}
+                column, tried = [Sample(point, int(point in there)) for point in points], {num(1): None}
+            elif self.specialised:
+                tried = self._at_config(tried, column)
+            tried = {**tried, **self._beyond_windows(tried)}
+            formula = self.fitter.fit(column, list(tried))
+            if formula is None and name[1] != PRESENT:
+                # A path with equal costs and other shapes has no symbolic run, but its sizes occur elsewhere.
+                formula = self.fitter.fit(column, list(tried | self._sizes_met))
+            if formula is None:
+                return None
+            found[name] = simplify(substitute(formula, self._fixed_sizes))
+        return found
 
     def _interpolated(self, column: list[Sample]) -> list[Expr]:
         """Polynomials through the samples of each path. Paths differ in phase and in comparisons of the source."""
@@ -363,11 +430,13 @@ class Table:
         Raises TraceFailed if a formula has a variable without a path.
         """
         items = self.fitted()
+        basic = [item for item, _ in items if item.operator is not None]
+        operands = {id(item): found for item in basic if (found := self.operand_sizes(item)) is not None}
         degenerated = degenerate(self, items)
         outside = [(item, dict(formulas)) for item, formulas in items if item.category == "compulsory"]
         shapes = self.input_shapes()
         paths = self._paths(shapes)
-        items, paths, shapes = self._in_own_variables(items, paths, shapes)
+        items, paths, shapes, operands = self._in_own_variables(items, paths, shapes, operands)
         used: set[str] = {n for _, formulas in items for f in formulas.values() for n in free_variables(f)}
         kernels = [(item, f) for item, f in items if item.category not in ("parameters", "compulsory")]
         count = [f["elements"] * f["count"] for item, f in items if item.category == "parameters"]
@@ -384,6 +453,8 @@ class Table:
         assumptions += self._untried(used)
         used |= {n for c in assumptions for n in free_variables(c)}
         assumptions += [le(var(n), 1) for n in sorted(used & self.flags)]
+        operands = {i: f for i, f in operands.items() if _variables_of(f) <= paths.keys()}
+        used |= {n for formulas in operands.values() for n in _variables_of(formulas)}
         missing = sorted(n for n in used if n not in paths and n not in BYTES)
         if missing and self._give_up(missing, items):
             return self.derived(degenerate)
@@ -405,6 +476,7 @@ class Table:
                 **{n: self.runs.base[n] for n in self._fixed_sizes},
                 **(self.runs.workload.full_layers if self.all_layers else {}),
             },
+            operands,
             lambda run, seen: self.has_compulsory and self.holds_at(outside, run, seen),
         )
 
@@ -431,7 +503,8 @@ class Table:
         items: list[tuple[Item, dict[str, Expr]]],
         paths: dict[str, str],
         shapes: dict[str, list[Size]],
-    ) -> tuple[list[tuple[Item, dict[str, Expr]]], dict[str, str], dict[str, list[Size]]]:
+        operands: dict[int, OperandSizes],
+    ) -> tuple[list[tuple[Item, dict[str, Expr]]], dict[str, str], dict[str, list[Size]], dict[int, OperandSizes]]:
         """Convert to flat tokens, [batch_size * seq_len, ...]: batch_size is all of them, and seq_len is 1.
 
         This includes a module that sees the tokens several times, such as each expert in turn. If each sequence has
@@ -445,7 +518,7 @@ class Table:
         rows = ((n, d, simplify(s / tokens), tokens, gone) for tokens, gone in seen for n, d, s in sizes)
         found = next((row for row in rows if not free_variables(row[2]) & set(RUNTIME)), None)
         if found is None or not untold:
-            return items, paths, shapes
+            return items, paths, shapes, operands
         name, dim, times, tokens, gone = found
 
         def flatten(formula: Any) -> Any:
@@ -464,7 +537,14 @@ class Table:
                         raise TraceFailed(f"{self.class_path}: {field_name} depends on more than the number of tokens.")
                 formulas[field_name] = own
         paths = {**{n: p for n, p in paths.items() if n not in gone}, "batch_size": f"inputs.{name}.shape[{dim}]"}
-        return items, paths, {n: [flatten(s) for s in shape] for n, shape in shapes.items()}
+
+        def same(formula: Expr) -> bool:
+            own = flatten(formula)
+            return all(self.fitter.value(own, at) == self.fitter.value(formula, point) for point, at in points)
+
+        # Shapes that depend on more than the number of tokens have no formula in the class's own variables.
+        kept = {i: {n: flatten(f) for n, f in fs.items()} for i, fs in operands.items() if all(map(same, fs.values()))}
+        return items, paths, {n: [flatten(s) for s in shape] for n, shape in shapes.items()}, kept
 
     def _paths(self, shapes: dict[str, list[Size]]) -> dict[str, str]:
         """Variable -> path of its value, valid for a module of this class wherever it is called."""
@@ -572,6 +652,10 @@ class Table:
         if found is None or isinstance(found, Num):
             return samples[0].value
         return found
+
+
+def _variables_of(operands: OperandSizes) -> set[str]:
+    return {name for formula in operands.values() for name in free_variables(formula)}
 
 
 def _sizes_of(item: Item) -> list[Size]:

@@ -10,7 +10,7 @@ A workload takes it as the observer and enters it around the measured call only:
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,6 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from lmp.errors import UncountedOperator
+from lmp.verify.operands import Seen
 from lmp.verify.operators import (
     FREE,
     NOTHING,
@@ -30,6 +31,7 @@ from lmp.verify.operators import (
     attention_cost,
     cost_of,
     grouped_mm_mapping,
+    plain_name,
     tensors_of,
 )
 from lmp.workload.calls import Call, CallTracker, Segment
@@ -55,6 +57,21 @@ class OperatorCount:
     known: bool = True
     shapes: tuple[tuple[int, ...], ...] = ()
     """Shapes of the input tensors."""
+    operands: tuple[Seen, ...] = ()
+
+    @property
+    def plain_name(self) -> str:
+        """ATen's name without namespace and overload."""
+        return plain_name(self.operator.split(".")[1] if "." in self.operator else self.operator)
+
+    def with_cache(self, storages: Collection[int]) -> OperatorCount:
+        """The same count after the run: keys and values of a KV cache have these storages."""
+        return replace(
+            self,
+            read=self.read.with_cache(storages),
+            write=self.write.with_cache(storages),
+            operands=tuple(operand.with_cache(storages) for operand in self.operands),
+        )
 
 
 class Counter:
@@ -90,10 +107,7 @@ class Counter:
         returned = self.calls[0].output if self.calls else None
         made = [v for v in returned.values() if is_kv_cache(v)] if isinstance(returned, Mapping) else []
         self._hold([*(cache for call in self.calls for cache in caches_given(call)), *made])
-        self.counts = [
-            replace(c, read=c.read.with_cache(self._cached), write=c.write.with_cache(self._cached))
-            for c in self.counts
-        ]
+        self.counts = [count.with_cache(self._cached) for count in self.counts]
 
     def _entered(self, call: Call) -> None:
         if call.parent is None:
@@ -148,6 +162,7 @@ class Counter:
                 cost.write,
                 cost.known,
                 tuple(tuple(tensor.shape) for tensor in tensors_of(inputs)),
+                cost.operands,
             )
         )
 

@@ -18,6 +18,7 @@ from lmp.verify.claims import (
     LEFT_OUT,
     LISTED_FREE,
     LISTED_NOT_TAKEN,
+    OPERANDS,
     OTHER_CLASS,
     OTHER_PATH,
     PARAMETERS_COUNT,
@@ -31,6 +32,8 @@ from lmp.verify.claims import (
 )
 from lmp.verify.counted import SIZES, Costs, Counted, Line, Sizes, Triple, child_of, described
 from lmp.verify.counter import Counter, OperatorCount, flop_counter, together
+from lmp.verify.operands import Claim, OperandClaims, missing
+from lmp.verify.operands import described as described_claim
 from lmp.verify.points import PHASES, phase_of
 from lmp.verify.resolve import contradicted, resolve_all
 from lmp.workload.base import RUNTIME, Workload
@@ -188,6 +191,7 @@ class _Judge:
         self.free = {self._line(file, line) for file, lines in free.items() for line in lines}
         self.not_taken = {self._line(own, line) for line in analysis.not_taken_lines}
         self._files: dict[str, str] = {}
+        self.operands = OperandClaims()
         self.unsettled = self.claims.unsettled(analysis)
         self.sizes = (*SIZES, *_drawn(analysis))
 
@@ -411,7 +415,32 @@ class _Judge:
             if self.differences == before:
                 whole = sum((counted.at(line, index) for line in counted.lines), Amounts())
                 self._compare(point, sized, None, claimed_total, whole)
+        if self.differences == before:
+            self._operands(point, values, call, counted)
         self._classes(point, values, call)
+
+    def _operands(self, point: Point, values: Mapping[str, int], call: Call, counted: Counted) -> None:
+        """Compare the operands of each line with those of the operators that ran there."""
+        sized = {**values, **_sized(SIZES[0])}
+        for line, kernels in self.kernels.items():
+            claims: list[tuple[Claim, int]] = []
+            for kernel in kernels:
+                if kernel.operands is None or not self._costs_something(kernel, values):
+                    continue
+                try:
+                    claim = self.operands.at(kernel.operands, sized)
+                except LmpError as error:
+                    self.find(*line, OPERANDS, point, values, kernel.operands.operator, _first_line(error))
+                    continue
+                repeat, flops = self.claims.repeat(kernel, sized), self.claims.kernel(kernel, sized).matmul_flops
+                claims.append((claim, repeat))
+                if (claim.product or 0) * repeat != flops:
+                    said = f"FLOPs of {described_claim(claim)}: {(claim.product or 0) * repeat}"
+                    self.find(*line, OPERANDS, point, values, said, str(flops))
+            ran = [(count.plain_name, count.operands) for count in counted.operators.get(line, ())] if claims else []
+            for claim in missing(claims, ran):
+                there = "; ".join(described_claim(Claim(name, frozenset(o), None)) for name, o in ran) or "nothing"
+                self.find(*line, OPERANDS, point, values, described_claim(claim), there)
 
     def _classes(self, point: Point, values: Mapping[str, int], call: Call) -> None:
         """Check that each reference names a class called at its line, at any depth.

@@ -6,8 +6,8 @@ another. So ``w_bytes``, ``a_bytes`` and ``kv_bytes`` stay distinct even if all 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from math import ceil, prod
 from typing import Any
 
@@ -15,6 +15,7 @@ import torch
 from torch.utils.flop_counter import flop_registry
 
 from lmp import flops as table
+from lmp.verify.operands import Seen, seen
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,7 @@ class Cost:
     read: Traffic = NOTHING
     write: Traffic = NOTHING
     known: bool = True
+    operands: tuple[Seen, ...] = field(default=(), compare=False)
 
 
 FREE = Cost()
@@ -76,17 +78,25 @@ class Units:
     def __init__(self, module: torch.nn.Module, dtype: torch.dtype) -> None:
         self.dtype = dtype
         self._kept = [*module.parameters(), *module.buffers()]  # kept alive: freed addresses are reused
-        self._weights = {tensor.untyped_storage()._cdata for tensor in self._kept}
+        self.weights = {tensor.untyped_storage()._cdata for tensor in self._kept}
 
     def price(self, tensor: torch.Tensor, count: int) -> Traffic:
         """Traffic of ``count`` elements with the unit of ``tensor``."""
+        if count == 0:
+            return NOTHING
         if tensor.dtype != self.dtype:
             return Traffic(literal=count * tensor.dtype.itemsize)
         storage = tensor.untyped_storage()._cdata
-        if storage in self._weights:
+        if storage in self.weights:
             return Traffic(w=count)
         self._kept.append(tensor)
         return Traffic(a=count, by_storage=((storage, count),))
+
+    def seen(self, arguments: Mapping[str, Any], outputs: Iterable[torch.Tensor]) -> tuple[Seen, ...]:
+        """The operands of an operator. The tensors are kept, so that their storages are not reused."""
+        outputs = list(outputs)
+        self._kept += [*tensors_of(arguments.values()), *outputs]
+        return seen(arguments, outputs, self.weights, self.dtype)
 
     def total(self, tensors: Iterable[torch.Tensor]) -> Traffic:
         """Traffic of all elements, each distinct tensor object once."""
@@ -178,7 +188,7 @@ def cost_of(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: An
     else:
         flops = other_flops(op)
     read, write = traffic(op, units)
-    return Cost(flops or 0, matmul or 0, read, write, known=flops is not None)
+    return Cost(flops or 0, matmul or 0, read, write, flops is not None, units.seen(op.given, op.outputs))
 
 
 # --- bytes
@@ -515,4 +525,6 @@ def attention_cost(
     """``2 * B * Hq * Sq * Sk * (Dq + Dv)``, causal or not. q, k, v and mask are read, the output is written."""
     leading = prod(output.shape[:-2])
     flops = 2 * leading * query.shape[-2] * key.shape[-2] * (query.shape[-1] + value.shape[-1])
-    return Cost(flops, flops, units.total(tensors_of([query, key, value, mask])), units.total([output]))
+    given = {"query": query, "key": key, "value": value, "attn_mask": mask}
+    read = units.total(tensors_of(given.values()))
+    return Cost(flops, flops, read, units.total([output]), operands=units.seen(given, [output]))
