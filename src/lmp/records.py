@@ -140,6 +140,22 @@ class Operands(Record):
     window: Size | None = Field(None, description="of attention in a sliding window: its size")
     causal: Size | None = Field(None, description="of attention: 1 if it is causal without a mask tensor, else 0")
 
+    def with_sizes(self, size: Callable[[int | str], int | str]) -> Operands:
+        """The same operands with each size replaced. Operands that are then never present are left out."""
+
+        def replaced(group: list[Operand]) -> list[Operand]:
+            sized = ((one, size(one.present), [size(dim) for dim in one.shape]) for one in group)
+            return [one.model_copy(update={"present": p, "shape": shape}) for one, p, shape in sized if p != 0]
+
+        product = {name: value for name in self.product_fields() if (value := getattr(self, name)) is not None}
+        update = {name: size(value) for name, value in product.items()}
+        return self.model_copy(update={"inputs": replaced(self.inputs), "outputs": replaced(self.outputs), **update})
+
+    @classmethod
+    def product_fields(cls) -> list[str]:
+        """Names of the sizes of products."""
+        return [name for name in cls.model_fields if name not in ("operator", "inputs", "outputs")]
+
 
 class Step(Record):
     """Common fields of all kernels: one operator, or one module call, at one source line."""

@@ -446,6 +446,11 @@ def to_text(node: Node) -> str:
     return _text_and_binding(node)[0]
 
 
+def to_size(formula: Expr) -> int | str:
+    """The formula as records store a size: an int where it is one, else its text."""
+    return formula.value if isinstance(formula, Num) and isinstance(formula.value, int) else to_text(formula)
+
+
 def _text_and_binding(node: Node) -> tuple[str, int]:
     match node:
         case Var(name):

@@ -45,6 +45,7 @@ from lmp.formula import (
     references,
     simplify_condition,
     substitute,
+    to_size,
     to_text,
     var,
     walk,
@@ -75,6 +76,7 @@ from lmp.records import (
     ModelAnalysis,
     ModelKernel,
     ModuleAnalysis,
+    Operands,
     Part,
     Step,
     Totals,
@@ -148,6 +150,7 @@ class _Run:
     called: _Linked | None = None
     step: str = ""
     """The called module's path from the class that calls it."""
+    operands: Operands | None = None
 
     @property
     def totals(self) -> tuple[Expr, ...]:
@@ -179,6 +182,8 @@ class _Linker:
     def __init__(self, lookup: Lookup) -> None:
         self._references = References(lookup)
         self._linked: dict[tuple[str, tuple[tuple[str, Expr], ...]], _Linked] = {}
+        self._sizes: dict[Any, int | str] = {}
+        """Size of an operand and the formulas of the class's variables -> the size in the root's variables."""
 
     @property
     def met(self) -> dict[str, ModuleAnalysis]:
@@ -221,7 +226,8 @@ class _Linker:
         """The parts of one run of the kernel, and the conditions under which they hold."""
         formulas = self._references.formulas(analysis, kernel, here)
         if not any(map(references, formulas)):
-            return [self._own(analysis, kernel, formulas, scope, here)], []
+            own = self._own(analysis, kernel, formulas, scope, here)
+            return [replace(own, operands=self._operands(analysis, kernel, scope, here))], []
         parts = decompose(formulas)
         if parts is None:
             return self._whole(analysis, kernel, formulas, scope, here)
@@ -240,6 +246,22 @@ class _Linker:
     def _own(self, analysis: ModuleAnalysis, kernel: Kernel, costs: Costs, scope: Scope, here: Trail) -> _Run:
         flops, read, write = (self._put(analysis, cost, scope, here) for cost in costs)
         return _Run(kernel, Num(1), (flops, read, write), kernel.category)
+
+    def _operands(self, analysis: ModuleAnalysis, kernel: Kernel, scope: Scope, here: Trail) -> Operands | None:
+        """The operands of a basic kernel in the root's variables, without those that are never present."""
+        if kernel.operands is None:
+            return None
+
+        def put(size: int | str) -> int | str:
+            if isinstance(size, int):
+                return size
+            key = size, analysis.class_name, tuple(scope.values())
+            if key not in self._sizes:
+                formula = self._put(analysis, self._references.plain(analysis, size, here), scope, here)
+                self._sizes[key] = to_size(formula)
+            return self._sizes[key]
+
+        return kernel.operands.with_sizes(put)
 
     def _whole(
         self, analysis: ModuleAnalysis, kernel: Kernel, formulas: Costs, scope: Scope, here: Trail
@@ -385,7 +407,8 @@ class _Writer:
             return ModelKernel(**step, class_name=run.called.class_name, kernels=inside)
         flops, read, write = (self.text(cost, here) for cost in run.costs)
         step |= {"kernel_type": "basic", "path": None, "category": run.category}
-        return ModelKernel(**step, flops=flops, memory_access=MemoryAccess(read=read, write=write))
+        access = MemoryAccess(read=read, write=write)
+        return ModelKernel(**step, flops=flops, memory_access=access, operands=run.operands)
 
     def text(self, formula: Expr, here: Trail) -> str:
         """The formula as text that reads back."""

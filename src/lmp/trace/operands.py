@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from lmp.formula import Expr, Num, free_variables, num, simplify, to_text, var
+from lmp.formula import Expr, free_variables, num, simplify, to_size, var
 from lmp.records import Operand, Operands
 from lmp.trace.rules import Operator, Size, Tensor, product
 from lmp.workload.base import RUNTIME
@@ -151,17 +151,17 @@ def record(operator: Operator, found: Mapping[SizeKey, Expr]) -> Operands:
         operator=operator.name,
         inputs=[_operand(key, found) for key in tensors_ if not key.output],
         outputs=[_operand(key, found) for key in tensors_ if key.output],
-        **{name: _stored(size) for name, size in product_.items()},
+        **{name: to_size(size) for name, size in product_.items()},
     )
 
 
 def _operand(key: TensorKey, found: Mapping[SizeKey, Expr]) -> Operand:
     return Operand(
         name=key.name,
-        shape=[_stored(found[key, dim]) for dim in range(key.rank)],
+        shape=[to_size(found[key, dim]) for dim in range(key.rank)],
         width=key.width,  # type: ignore[arg-type]
         role=key.role,
-        present=_stored(found[key, PRESENT]),
+        present=to_size(found[key, PRESENT]),
     )
 
 
@@ -172,7 +172,3 @@ def _routed(rows: Expr) -> tuple[Expr, Expr]:
         if not free_variables(each) & set(RUNTIME):
             return simplify(tokens), each
     return rows, num(1)
-
-
-def _stored(size: Expr) -> int | str:
-    return size.value if isinstance(size, Num) and isinstance(size.value, int) else to_text(size)
