@@ -173,14 +173,26 @@ class Step(Record):
     category: str
     repeat: int | Formula = 1
     causal: bool = Field(False, description="attention with a causal mask; its FLOPs are counted in full all the same")
+    id: str | None = Field(None, description="unique in the file; in a model it begins with the ids of the calls")
+    inputs_from: list[str] = Field(
+        default=[],
+        description="ids of the kernels that made the inputs; inputs.NAME: an input of the class; cache: the KV cache "
+        "before the call",
+    )
 
 
 class Kernel(Step):
-    """A kernel of one module: the formulas of a composite one are references."""
+    """A kernel of one module: the formulas of a composite one are references.
+
+    In ``inputs_from`` and ``arguments_from``, ``ID.N`` is output N of a composite kernel, from 0.
+    """
 
     flops: Formula
     memory_access: MemoryAccess
     operands: Operands | None = Field(None, description="of a basic kernel; none if its runs differ in shape")
+    arguments_from: dict[str, list[str]] = Field(
+        default_factory=dict, description="of a composite kernel: argument of forward() -> what made it"
+    )
 
 
 class ModelKernel(Step):
@@ -346,6 +358,7 @@ class ModuleAnalysis(Analysis[Kernel]):
     refers_to: dict[ClassPath, str] = Field(
         default_factory=dict, description="class that kernels refer to -> sha256 of what its analysis says"
     )
+    outputs_from: list[list[str]] = Field(default=[], description="what made each output, as in `inputs_from`")
     inlined: dict[str, str] = Field(
         default_factory=dict,
         description="called class without a reference, as its operators stand at the caller's lines -> the reason",

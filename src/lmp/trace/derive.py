@@ -170,7 +170,8 @@ class Deriver:
                     raise
             else:
                 table.give_up_compulsory()
-            return table.derived(self._degenerate if not specialised else lambda table, items: [])
+            found = table.derived(self._degenerate if not specialised else lambda table, items: [])
+            return dataclasses.replace(found, flow=table.flow(self._observer(self.runs.symbolic[0]).referred))
 
         counts = bool(self.workload.stacks) and self.runs.holds_layers(class_path)
         if counts:

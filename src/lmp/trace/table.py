@@ -31,6 +31,7 @@ from lmp.formula import (
     var,
 )
 from lmp.trace.counts import in_pattern, stacked, structural
+from lmp.trace.dataflow import Flow, ItemKey
 from lmp.trace.fit import Fitter, Point, Sample, negated
 from lmp.trace.interpolate import polynomial
 from lmp.trace.observe import CACHED, Item, Key, Observation, cache_argument, input_tensors, sizes_given
@@ -67,6 +68,9 @@ class Derived:
     compulsory: dict[str, Expr] = field(default_factory=dict)
     pinned: dict[str, int] = field(default_factory=dict)
     """Config sizes and numbers of layers -> values for which the formulas hold."""
+    flow: Flow = field(default_factory=Flow)
+    keys: dict[int, ItemKey] = field(default_factory=dict)
+    """Id of an item -> its key in ``flow``."""
     operands: dict[int, OperandSizes] = field(default_factory=dict)
     """Id of an item -> the sizes of its operands. Items whose runs differ in more than sizes have no entry."""
     compulsory_holds: Callable[[Run, list[Observation]], bool] = field(default=lambda run, seen: True)
@@ -137,7 +141,20 @@ class Table:
             for name, value in item.fields.items():
                 fields[name] = fields.get(name, 0) + value * item.count
             items[key, 0] = dataclasses.replace(before, fields=fields, times=before.times + item.count)
-        return dataclasses.replace(observation, items=items)
+        orders = {o: (key, 0 if key in self._summed else i) for o, (key, i) in observation.orders.items()}
+        return dataclasses.replace(observation, items=items, orders=orders)
+
+    def flow(self, referred: Callable[[Call], bool]) -> Flow:
+        """Def-use edges between the kernels: of the symbolic runs, of the most layers, and of further kernels."""
+        found = Flow()
+        for run, observation in self.formulas:
+            found.add(run.recording, observation, referred)
+        most = max(self.samples, key=lambda s: sum(item.count for item in s[2].items.values()), default=None)
+        for run, _, observation in self.samples:
+            is_most = most is not None and observation is most[2]
+            if is_most or any(not key.composite and (key, i) not in found.inputs for key, i in observation.items):
+                found.add(run.recording, observation, referred)
+        return found
 
     def _rows(self) -> dict[tuple[Key, int], Item]:
         """Key -> item that describes it, for the keys of all runs, in the order of the first run."""
@@ -476,6 +493,8 @@ class Table:
                 **{n: self.runs.base[n] for n in self._fixed_sizes},
                 **(self.runs.workload.full_layers if self.all_layers else {}),
             },
+            Flow(),
+            {id(item): key for key, item in self.rows.items()},
             operands,
             lambda run, seen: self.has_compulsory and self.holds_at(outside, run, seen),
         )
