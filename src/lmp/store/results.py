@@ -32,6 +32,9 @@ LOCKS = ".locks"
 DEFAULT = "default"
 
 _CLASS_PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
+WIDTH = 120
+"""Longest line of a result file, if its parts allow it."""
+
 _MAX_NAME = 240
 """Longest name of a folder, in bytes. File systems allow 255, and the lock's name is a little longer."""
 
@@ -80,7 +83,21 @@ def to_text(analysis: ModuleAnalysis | ModelAnalysis) -> str:
 
 
 def _text(data: dict[str, Any]) -> str:
-    return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
+    return _layout(data, "") + "\n"
+
+
+def _layout(value: Any, indent: str) -> str:
+    """JSON with each part on one line that is short enough: a shape, an operand, a pair of formulas."""
+    flat = json.dumps(value, ensure_ascii=False)
+    if not isinstance(value, dict | list) or not value or len(indent) + len(flat) <= WIDTH:
+        return flat
+    inner = f"{indent}  "
+    if isinstance(value, dict):
+        parts = [f"{json.dumps(key, ensure_ascii=False)}: {_layout(item, inner)}" for key, item in value.items()]
+    else:
+        parts = [_layout(item, inner) for item in value]
+    first, last = "{}" if isinstance(value, dict) else "[]"
+    return f"{first}\n" + ",\n".join(inner + part for part in parts) + f"\n{indent}{last}"
 
 
 @dataclass(frozen=True)

@@ -213,6 +213,8 @@ class _Lines:
     def _connected(self, number: int, kernel: Kernel, item: Item | None) -> Kernel:
         """The kernel with its id, and with the kernels that made its inputs."""
         update: dict[str, Any] = {"id": str(number)}
+        if item is None and kernel.category != "call":
+            update["inputs_from"] = [str(number - 1)]  # the bias of the matmul before it
         if item is not None:
             key, flow = self.derived.keys[id(item)], self.derived.flow
             update["inputs_from"] = self._sources(flow.inputs.get(key, ()))
