@@ -35,8 +35,7 @@ from lmp.trace.dataflow import Flow, ItemKey
 from lmp.trace.fit import Fitter, Point, Sample, negated
 from lmp.trace.interpolate import polynomial
 from lmp.trace.observe import CACHED, Item, Key, Observation, cache_argument, input_tensors, sizes_given
-from lmp.trace.operands import PRESENT, SizeKey
-from lmp.trace.operands import sizes as sizes_of
+from lmp.trace.operand_formulas import OperandFitter, OperandSizes
 from lmp.trace.rules import Size
 from lmp.trace.runs import Run, Runs
 from lmp.trace.variables import ClassVariables, renamed
@@ -47,10 +46,6 @@ BYTES = {"w_bytes": 3, "a_bytes": 5, "kv_bytes": 7}
 ZERO = num(0)
 MOST_KINDS = 4
 """Most values of an attribute that become conditions, if the instances of a class differ in it."""
-
-
-OperandSizes = dict[SizeKey, Expr]
-"""Formula of each size of a kernel's operands."""
 
 
 @dataclass
@@ -92,7 +87,7 @@ class Table:
         """``all_layers``: count layers at full depth only. ``specialised``: only at the config's own values."""
         self.class_path, self.runs, self.variables = class_path, runs, variables
         self.all_layers, self.specialised = all_layers, specialised
-        self._fixed_sizes = self._config_sizes() if specialised else {}
+        self.fixed_sizes = self._config_sizes() if specialised else {}
         self.symbolic = list(runs.symbolic)
         formulas = [(r, variables.in_own_length(r, o)) for r in self.symbolic for o in observe(r)]
         shown = [r for r in runs.shown(class_path) if self._is_shown(r)]
@@ -116,7 +111,7 @@ class Table:
         return {n: num(v) for n, v in runs.base.items() if n not in free}
 
     def _is_shown(self, run: Run) -> bool:
-        return all(run.numbers[n] == self.runs.base[n] for n in self._fixed_sizes)
+        return all(run.numbers[n] == self.runs.base[n] for n in self.fixed_sizes)
 
     def samples_of(self, run: Run, observations: list[Observation]) -> list[tuple[Run, Point, Observation]]:
         """The calls of one run as samples. Alike layers with equal costs are one sample."""
@@ -224,8 +219,8 @@ class Table:
         if self.specialised:
             # The number of layers stays a variable, because a called class may need it bound.
             counted = [var(n) for n in self.runs.workload.full_layers if name == n]
-            found = self._at_config(found, self._column(key, name), counted)
-        found.update(self._beyond_windows(found))
+            found = self.at_config(found, self._column(key, name), counted)
+        found.update(self.beyond_windows(found))
         if name == "count":
             # The first round of a loop may differ from the others.
             found.update(dict.fromkeys(simplify(e - k) for run in self.symbolic for e in run.loops for k in (0, 1)))
@@ -249,26 +244,15 @@ class Table:
                 found.update(dict.fromkeys(in_pattern(layers, pattern)))
         return list(found)
 
-    @functools.cached_property
-    def _sizes_met(self) -> dict[Expr, None]:
-        """Every size of an operand in the symbolic runs of the class."""
-        found: dict[Expr, None] = {}
-        for _, observation in self.formulas:
-            for item in observation.items.values():
-                for size in sizes_of(item.operator).values() if item.operator is not None else ():
-                    own = renamed(size, dict(observation.rename))
-                    found[simplify(own) if isinstance(own, Expr) else num(own)] = None
-        return dict.fromkeys(simplify(substitute(size, self._fixed_sizes)) for size in found)
-
-    def _at_config(self, found: Iterable[Expr], column: list[Sample], others: Iterable[Expr] = ()) -> dict[Expr, None]:
+    def at_config(self, found: Iterable[Expr], column: list[Sample], others: Iterable[Expr] = ()) -> dict[Expr, None]:
         """The candidates with the config's own values as numbers, and polynomials if none of them fits."""
-        at_config = dict.fromkeys(simplify(substitute(formula, self._fixed_sizes)) for formula in found)
+        at_config = dict.fromkeys(simplify(substitute(formula, self.fixed_sizes)) for formula in found)
         at_config.update(dict.fromkeys(others))
         if self.fitter.fit(column, list(at_config)) is None:
             at_config.update(dict.fromkeys(self._interpolated(column)))
         return at_config
 
-    def _beyond_windows(self, found: Iterable[Expr]) -> dict[Expr, None]:
+    def beyond_windows(self, found: Iterable[Expr]) -> dict[Expr, None]:
         """Candidates beyond a window, which keeps the last window - 1 tokens: the minimum of both."""
         more: dict[Expr, None] = {}
         for window in self._windows:
@@ -278,49 +262,11 @@ class Table:
                     more[simplify(substitute(formula, {"cache_len": kept}))] = None
         return more
 
-    def operand_sizes(self, item: Item) -> OperandSizes | None:
-        """Formulas of the sizes of a kernel's operands; None if no formulas explain them at every sample."""
-        key = next(key for key, row in self.rows.items() if row is item)
-        columns: dict[SizeKey, list[Sample]] = {}
-        candidates: dict[SizeKey, dict[Expr, None]] = {}
-        points: list[Point] = []
-        for _, point, observation in self.samples:
-            seen = observation.items.get(key)
-            if seen is None:
-                continue
-            if seen.times > 1:
-                return None  # a loop whose steps differ in shape
-            points.append(point)
-            for name, size in sizes_of(seen.operator).items():
-                columns.setdefault(name, []).append(Sample(point, int(size)))
-        for _, observation in self.formulas:
-            seen = observation.items.get(key)
-            for name, size in sizes_of(seen.operator).items() if seen is not None else ():
-                own = renamed(size, dict(observation.rename))
-                candidates.setdefault(name, {})[simplify(own) if isinstance(own, Expr) else num(own)] = None
-        found: OperandSizes = {}
-        for name, column in columns.items():
-            tried = candidates.get(name, {})
-            if name[1] == PRESENT:
-                there = {sample.point for sample in column}
-                column, tried = [Sample(point, int(point in there)) for point in points], {num(1): None}
-            elif self.specialised:
-                tried = self._at_config(tried, column)
-            tried = {**tried, **self._beyond_windows(tried)}
-            formula = self.fitter.fit(column, list(tried))
-            if formula is None and name[1] != PRESENT:
-                # A path with equal costs and other shapes has no symbolic run, but its sizes occur elsewhere.
-                formula = self.fitter.fit(column, list(tried | self._sizes_met))
-            if formula is None:
-                return None
-            found[name] = simplify(substitute(formula, self._fixed_sizes))
-        return found
-
     def _interpolated(self, column: list[Sample]) -> list[Expr]:
         """Polynomials through the samples of each path. Paths differ in phase and in comparisons of the source."""
-        loops = [simplify(substitute(e, self._fixed_sizes)) for run in self.symbolic for e in run.loops]
+        loops = [simplify(substitute(e, self.fixed_sizes)) for run in self.symbolic for e in run.loops]
         loops = [e for e in dict.fromkeys(loops) if free_variables(e) <= set(RUNTIME)]
-        kept = [minimum(var("cache_len"), self._fixed_sizes[w] - 1) for w in self._windows if w in self._fixed_sizes]
+        kept = [minimum(var("cache_len"), self.fixed_sizes[w] - 1) for w in self._windows if w in self.fixed_sizes]
         phases: list[Condition] = [gt(var("seq_len"), 1), gt(var("cache_len"), 0), gt(var("batch_size"), 1)]
         others = [c for c in self.fitter.conditions if free_variables(c) & set(RUNTIME)]
         found: dict[Expr, None] = {}
@@ -436,7 +382,7 @@ class Table:
                         f"{self.class_path}: {name} of {key[0].name} at {_where(key[0])} has several values that no "
                         "condition tells apart.",
                     )
-                formulas[name] = simplify(substitute(found, self._fixed_sizes))
+                formulas[name] = simplify(substitute(found, self.fixed_sizes))
             else:
                 result.append((item, formulas))
         return [(i, f) for i, f in result if self.has_compulsory or i.category != "compulsory"]
@@ -447,8 +393,10 @@ class Table:
         Raises TraceFailed if a formula has a variable without a path.
         """
         items = self.fitted()
+        keys = {id(item): key for key, item in self.rows.items()}
         basic = [item for item, _ in items if item.operator is not None]
-        operands = {id(item): found for item in basic if (found := self.operand_sizes(item)) is not None}
+        fitter = OperandFitter(self)
+        operands = {id(item): found for item in basic if (found := fitter.sizes(keys[id(item)])) is not None}
         degenerated = degenerate(self, items)
         outside = [(item, dict(formulas)) for item, formulas in items if item.category == "compulsory"]
         shapes = self.input_shapes()
@@ -490,11 +438,11 @@ class Table:
             simplify(sum(count, start=ZERO)),
             compulsory,
             {
-                **{n: self.runs.base[n] for n in self._fixed_sizes},
+                **{n: self.runs.base[n] for n in self.fixed_sizes},
                 **(self.runs.workload.full_layers if self.all_layers else {}),
             },
             Flow(),
-            {id(item): key for key, item in self.rows.items()},
+            keys,
             operands,
             lambda run, seen: self.has_compulsory and self.holds_at(outside, run, seen),
         )
