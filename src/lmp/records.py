@@ -173,23 +173,28 @@ class Step(Record):
     category: str
     repeat: int | Formula = 1
     causal: bool = Field(False, description="attention with a causal mask; its FLOPs are counted in full all the same")
+
+
+class KernelClaims(Step):
+    """What an author claims of a kernel of one module: the formulas of a composite one are references."""
+
+    flops: Formula
+    memory_access: MemoryAccess
+    operands: Operands | None = Field(None, description="of a basic kernel; none if its runs differ in shape")
+
+
+class Kernel(KernelClaims):
+    """A kernel of one module, with the kernels that made its inputs.
+
+    In ``inputs_from`` and ``arguments_from``, ``ID.N`` is output N of a composite kernel, from 0.
+    """
+
     id: str | None = Field(None, description="unique in the file; in a model it begins with the ids of the calls")
     inputs_from: list[str] = Field(
         default=[],
         description="ids of the kernels that made the inputs; inputs.NAME: an input of the class; cache: the KV cache "
         "before the call",
     )
-
-
-class Kernel(Step):
-    """A kernel of one module: the formulas of a composite one are references.
-
-    In ``inputs_from`` and ``arguments_from``, ``ID.N`` is output N of a composite kernel, from 0.
-    """
-
-    flops: Formula
-    memory_access: MemoryAccess
-    operands: Operands | None = Field(None, description="of a basic kernel; none if its runs differ in shape")
     arguments_from: dict[str, list[str]] = Field(
         default_factory=dict, description="of a composite kernel: argument of forward() -> what made it"
     )
@@ -202,6 +207,12 @@ class ModelKernel(Step):
     what runs inside of it, once: its ``repeat`` says how often.
     """
 
+    id: str | None = Field(None, description="unique in the file; in a model it begins with the ids of the calls")
+    inputs_from: list[str] = Field(
+        default=[],
+        description="ids of the kernels that made the inputs; inputs.NAME: an input of the class; cache: the KV cache "
+        "before the call",
+    )
     class_name: ClassPath | None = None
     flops: Formula | None = None
     memory_access: MemoryAccess | None = None
@@ -406,7 +417,7 @@ class ModelAnalysis(Analysis[ModelKernel]):
 # --- submissions -----------------------------------------------------------------------------------------------------
 
 
-class DraftKernel(Kernel):
+class DraftKernel(KernelClaims):
     """A kernel of a submission. ``code`` may be left out: it is the file's own text of ``line``."""
 
     code: str = ""

@@ -8,19 +8,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lmp.formula import Expr, num, simplify, substitute
 from lmp.trace.fit import Point, Sample
-from lmp.trace.operands import PRESENT, SizeKey, sizes
+from lmp.trace.observe import Item, Key, Observation
+from lmp.trace.operands import PRESENT, OperandSizes, SizeKey, sizes
+from lmp.trace.table import Table
 from lmp.trace.variables import renamed
-
-if TYPE_CHECKING:
-    from lmp.trace.observe import Item, Key, Observation
-    from lmp.trace.table import Table
-
-OperandSizes = dict[SizeKey, Expr]
-"""Formula of each size of a kernel's operands."""
 
 
 class OperandFitter:

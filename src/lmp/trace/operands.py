@@ -39,6 +39,9 @@ class TensorKey:
 SizeKey = tuple[TensorKey | None, int | str]
 """A dimension of an operand, its presence (1 or 0), or, without an operand, a size of the product by its field."""
 
+OperandSizes = dict[SizeKey, Expr]
+"""Formula of each size of a kernel's operands."""
+
 
 def tensors(op: Operator) -> Iterator[tuple[TensorKey, Tensor]]:
     """The operands of an operator: named inputs in schema order, then outputs by number."""

@@ -35,7 +35,7 @@ from lmp.trace.dataflow import Flow, ItemKey
 from lmp.trace.fit import Fitter, Point, Sample, negated
 from lmp.trace.interpolate import polynomial
 from lmp.trace.observe import CACHED, Item, Key, Observation, cache_argument, input_tensors, sizes_given
-from lmp.trace.operand_formulas import OperandFitter, OperandSizes
+from lmp.trace.operands import OperandSizes
 from lmp.trace.rules import Size
 from lmp.trace.runs import Run, Runs
 from lmp.trace.variables import ClassVariables, renamed
@@ -387,7 +387,11 @@ class Table:
                 result.append((item, formulas))
         return [(i, f) for i, f in result if self.has_compulsory or i.category != "compulsory"]
 
-    def derived(self, degenerate: Callable[[Table, list[tuple[Item, dict[str, Expr]]]], list[Condition]]) -> Derived:
+    def derived(
+        self,
+        degenerate: Callable[[Table, list[tuple[Item, dict[str, Expr]]]], list[Condition]],
+        operand_sizes: Callable[[ItemKey], OperandSizes | None],
+    ) -> Derived:
         """Everything known of the class, in its own variables.
 
         Raises TraceFailed if a formula has a variable without a path.
@@ -395,8 +399,7 @@ class Table:
         items = self.fitted()
         keys = {id(item): key for key, item in self.rows.items()}
         basic = [item for item, _ in items if item.operator is not None]
-        fitter = OperandFitter(self)
-        operands = {id(item): found for item in basic if (found := fitter.sizes(keys[id(item)])) is not None}
+        operands = {id(item): found for item in basic if (found := operand_sizes(keys[id(item)])) is not None}
         degenerated = degenerate(self, items)
         outside = [(item, dict(formulas)) for item, formulas in items if item.category == "compulsory"]
         shapes = self.input_shapes()
@@ -422,7 +425,7 @@ class Table:
         used |= {n for formulas in operands.values() for n in _variables_of(formulas)}
         missing = sorted(n for n in used if n not in paths and n not in BYTES)
         if missing and self._give_up(missing, items):
-            return self.derived(degenerate)
+            return self.derived(degenerate, operand_sizes)
         if missing:
             raise TraceFailed(
                 f"{self.class_path}: its cost depends on {', '.join(missing)}, which its inputs do not determine."
