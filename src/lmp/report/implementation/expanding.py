@@ -8,7 +8,7 @@ from lmp.observe.flow import Flow, Op
 from lmp.report.document.amounts import Term
 from lmp.report.document.parts import Code, Inline, Line
 from lmp.report.facts import ModelFacts, Point
-from lmp.report.implementation.operators import kinds_of, layer_of, plain, pointer_at
+from lmp.report.implementation.operators import Kind, kinds_of, layer_of, plain, pointer_at
 from lmp.report.implementation.searching import Searched, reached_functions
 
 GROWING = "{cache_len}"
@@ -38,10 +38,10 @@ def _rows_grow(op: Op) -> bool:
     return op.category == "matmul" and op.product is not None and GROWING in op.product[1]
 
 
-def _by_place(facts: ModelFacts, flow: Flow, ops: list[Op]) -> dict[tuple[str, int], list[tuple[str, Op]]]:
-    """Path in a layer, and line -> of each kind of layer the path of its first one, and the operator."""
+def _by_place(facts: ModelFacts, flow: Flow, ops: list[Op]) -> dict[tuple[str, int], list[tuple[Kind | None, Op]]]:
+    """Path in a layer, and line -> of each kind of layer the kind, and the operator."""
     kinds = {(kind.stack, kind.run): kind for kind in kinds_of(facts, flow)}
-    found: dict[tuple[str, int], list[tuple[str, Op]]] = {}
+    found: dict[tuple[str, int], list[tuple[Kind | None, Op]]] = {}
     for op in ops:
         path = op.frames[0].path
         layer = layer_of(path)
@@ -49,12 +49,29 @@ def _by_place(facts: ModelFacts, flow: Flow, ops: list[Op]) -> dict[tuple[str, i
         if layer is not None and kind is None and kinds:
             continue
         inner = layer[2] if layer is not None else path
-        whole = f"{kind.path}.{inner}" if kind is not None else path
-        found.setdefault((inner, op.frames[0].lines[0].line), []).append((whole, op))
+        found.setdefault((inner, op.frames[0].lines[0].line), []).append((kind, op))
     return found
 
 
-def _product(facts: ModelFacts, path: str, ops: list[tuple[str, Op]]) -> list[Inline]:
+def _counted(facts: ModelFacts, point: Point, kind: Kind | None, op: Op) -> Term | None:
+    """The FLOPs of a product where a formula has them: at its own line, or at a line that calls it.
+
+    A call of a module on a tensor of the cache is inlined: the module's own analysis is for activations.
+    """
+    for frame in op.frames:
+        layer = layer_of(frame.path)
+        path = ".".join(filter(None, (kind.path, layer[2]))) if kind is not None and layer is not None else frame.path
+        for line in frame.lines:
+            term = Term(
+                point=point.key, quantity="flops", path=path,
+                class_name=frame.class_name, category=op.category, line=line.line,
+            )  # fmt: skip
+            if facts.value(term):
+                return term
+    return None
+
+
+def _product(facts: ModelFacts, path: str, ops: list[tuple[Kind | None, Op]]) -> list[Inline]:
     op = ops[0][1]
     assert op.product is not None
     batches, *sizes = op.product
@@ -71,7 +88,11 @@ def _product(facts: ModelFacts, path: str, ops: list[tuple[str, Op]]) -> list[In
         " FLOPs a layer",
     ]
     for point in _decode(facts):
-        terms = {f"a{n}": Term(point=point.key, quantity="flops", path=p) for n, (p, _) in enumerate(ops)}
+        counted = [_counted(facts, point, *each) for each in ops]
+        terms = {f"a{n}": term for n, term in enumerate(counted) if term is not None}
+        if len(terms) < len(ops):
+            line.append(f"; {point.title}: none found (searched: formulas at its line and at those that call it)")
+            continue
         total = " + ".join(f"{{{name}}}" for name in terms)
         whole = Term(point=point.key, quantity="flops")
         line += [f"; {point.title}: ", facts.number(total, "FLOP", **terms), ", "]
