@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from lmp.observe.flow import Flow, Op
 from lmp.report.document.amounts import Term
@@ -53,22 +54,35 @@ def _by_place(facts: ModelFacts, flow: Flow, ops: list[Op]) -> dict[tuple[str, i
     return found
 
 
-def _counted(facts: ModelFacts, point: Point, kind: Kind | None, op: Op) -> Term | None:
-    """The FLOPs of a product where a formula has them: at its own line, or at a line that calls it.
+def counted_at(facts: ModelFacts, point: Point, op: Op, path_of: Callable[[str], str | None]) -> dict[str, Any] | None:
+    """What chooses the kernels of a product (see `Term`): those at its own line, or at a line that calls its module.
 
-    A call of a module on a tensor of the cache is inlined: the module's own analysis is for activations.
+    A call of a module on a tensor of the cache is inlined, because the module's own analysis is for activations.
+    ``path_of``: path of a module that was run -> its path in the whole model, or None if it is none of those asked for.
     """
     for frame in op.frames:
-        layer = layer_of(frame.path)
-        path = ".".join(filter(None, (kind.path, layer[2]))) if kind is not None and layer is not None else frame.path
-        for line in frame.lines:
-            term = Term(
-                point=point.key, quantity="flops", path=path,
-                class_name=frame.class_name, category=op.category, line=line.line,
-            )  # fmt: skip
-            if facts.value(term):
-                return term
+        path = path_of(frame.path)
+        for line in frame.lines if path is not None else ():
+            choice: dict[str, Any] = {
+                "path": path,
+                "class_name": frame.class_name,
+                "category": op.category,
+                "line": line.line,
+            }
+            if facts.value(Term(point=point.key, quantity="flops", **choice)):
+                return choice
     return None
+
+
+def _counted(facts: ModelFacts, point: Point, kind: Kind | None, op: Op) -> Term | None:
+    """The FLOPs of a product in all layers of a kind."""
+
+    def path_of(path: str) -> str:
+        layer = layer_of(path)
+        return path if kind is None or layer is None else ".".join(filter(None, (kind.path, layer[2])))
+
+    choice = counted_at(facts, point, op, path_of)
+    return None if choice is None else Term(point=point.key, quantity="flops", **choice)
 
 
 def _product(facts: ModelFacts, path: str, ops: list[tuple[Kind | None, Op]]) -> list[Inline]:
