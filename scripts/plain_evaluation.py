@@ -15,6 +15,7 @@ from typing import Any
 
 MATMUL = ("matmul", "attention", "convolution", "grouped_matmul")
 QUANTITIES = ("flops", "matmul_flops", "read", "write")
+ELEMENT_SIZES = ("w_bytes", "a_bytes", "kv_bytes")
 Draft = Mapping[str, Any]
 Values = Mapping[str, Any]
 
@@ -121,9 +122,9 @@ class Evaluation:
         draft = self._drafts[name]
         names = list(draft["parameters"])
         inner = dict(zip(names, given, strict=False)) | bound
-        if len(given) > len(names) or inner.keys() - {*names, "w_bytes", "a_bytes"} or set(names) - inner.keys():
+        if len(given) > len(names) or inner.keys() - {*names, *ELEMENT_SIZES} or set(names) - inner.keys():
             raise NoValue(f"{name} takes {names}")
-        inner = {size: values[size] for size in ("w_bytes", "a_bytes")} | inner
+        inner = {size: values[size] for size in ELEMENT_SIZES} | inner
         key = (name, quantity, *sorted(inner.items()))
         if key not in self._sums:
             self._sums[key] = Fraction(sum(self.kernel(kernel, quantity, inner) for kernel in draft["kernels"]))

@@ -106,21 +106,23 @@ class Analysis:
         *,
         w_bytes: int | None = None,
         a_bytes: int | None = None,
+        kv_bytes: int | None = None,
         **values: int,
     ) -> Evaluated:
         """Evaluate the formulas at one point.
 
         The point has ``batch_size`` sequences of ``seq_len`` new tokens each, after ``cache_len`` cached ones.
         ``w_bytes`` and ``a_bytes`` are the bytes of a weight and of an activation element; the default is the analysed
-        dtype's. ``values`` are other variables of ``record.parameters``. They are the module's own sizes, with the
-        analysed values as defaults, and dimensions that ``inputs`` names.
+        dtype's. ``kv_bytes`` are those of an element of the KV cache; the default is ``a_bytes``. ``values`` are other
+        variables of ``record.parameters``. They are the module's own sizes, with the analysed values as defaults, and
+        dimensions that ``inputs`` names.
 
         Raises UsageError for an unknown name or a missing value, EvaluationError if a formula has no integer value.
         """
         from lmp.link.values import values_for
 
         width = {"float32": 4, "float64": 8}.get(self.record.dtype, 2)
-        given = {"batch_size": batch_size, "seq_len": seq_len, **values}
+        given = {"batch_size": batch_size, "seq_len": seq_len, "kv_bytes": kv_bytes, **values}
         named = {name: value for name, value in given.items() if value is not None}
         sizes = {"w_bytes": w_bytes or width, "a_bytes": a_bytes or width}
         at = values_for(self._numbers.model, {**named, "cache_len": cache_len, **sizes})
