@@ -13,8 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.json_schema import SkipJsonSchema
 
 SCHEMA_VERSION = 1
-UNIVERSAL = ("w_bytes", "a_bytes")
-"""Variables that every formula may use without declaration: bytes of a weight and of an activation element."""
+UNIVERSAL = ("w_bytes", "a_bytes", "kv_bytes")
+"""Variables that every formula may use without declaration: bytes per element of weights, activations, KV cache."""
 
 MATMUL_CATEGORIES = frozenset({"matmul", "attention", "convolution", "grouped_matmul"})
 """Categories of kernels that are summed in ``matmul_flops``."""

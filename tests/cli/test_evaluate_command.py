@@ -54,7 +54,7 @@ def test_json_is_the_contracts(lmp: Lmp, fake: FakePipeline) -> None:
     assert found["totals"]["flops"] == 54_272
     assert set(found["totals"]) == {"flops", "matmul_flops", "read", "write", "compulsory", "parameters_count"}
     assert found["values"] == {
-        **{"batch_size": 2, "seq_len": 16, "cache_len": 0, "w_bytes": 2, "a_bytes": 2},
+        **{"batch_size": 2, "seq_len": 16, "cache_len": 0, "w_bytes": 2, "a_bytes": 2, "kv_bytes": 2},
         **{"hidden_size": 8, "intermediate_size": 32},
     }
     keys = ["path", "class_name", "line", "operation", "category", "repeat", "flops", "read", "write"]
@@ -157,14 +157,23 @@ def test_the_same_value_twice_is_fine(lmp: Lmp, fake: FakePipeline) -> None:
 def test_dtypes(lmp: Lmp, fake: FakePipeline, dtype: str, sizes: tuple[int, int]) -> None:
     found = values(lmp("evaluate", MLP, *POINT, "--dtype", dtype, "--json"))
     assert (found["w_bytes"], found["a_bytes"]) == sizes
-    assert "kv_bytes" not in found
+    assert found["kv_bytes"] == sizes[1]
     assert fake.options is not None
     assert fake.options.dtype == "bfloat16"  # what the analysis is of, whatever the numbers are for
 
 
 def test_a_cache_of_its_own_element_size(lmp: Lmp, fake: FakePipeline) -> None:
-    fake.analyses[MLP] = with_parameter("kv_bytes", "config.kv")
-    assert values(lmp("evaluate", MLP, *POINT, "--dtype", "float8", "--json"))["kv_bytes"] == 1
+    access = {"read": "8 * {kv_bytes} + {a_bytes}", "write": "{kv_bytes}"}
+    fake.analyses[MLP] = analyses.mlp(kernels=[analyses.kernel(7, "1", **access)])
+
+    def found(*given: str) -> tuple[int, int, int]:
+        record = json.loads(lmp("evaluate", MLP, *POINT, *given, "--json").stdout)
+        return record["values"]["kv_bytes"], record["totals"]["read"], record["totals"]["write"]
+
+    assert found() == (2, 18, 2)  # as activations: 8 * 2 + 2
+    assert found("--dtype", "float8") == (1, 9, 1)
+    assert found("--set", "a_bytes=4") == (4, 36, 4)
+    assert found("--set", "kv_bytes=1") == (1, 10, 1)
 
 
 def test_a_class_without_a_cache_says_so(lmp: Lmp, fake: FakePipeline) -> None:
@@ -239,7 +248,9 @@ def test_a_python_function_needs_no_sizes(lmp: Lmp, fake: FakePipeline) -> None:
     assert result.exit_code == 0
     (function,) = [node for node in ast.parse(result.stdout).body if isinstance(node, ast.FunctionDef)]
     signature = ast.unparse(function.args)
-    assert signature == ("batch_size, seq_len, cache_len=0, hidden_size=64, intermediate_size=32, w_bytes=1, a_bytes=2")
+    assert signature == (
+        "batch_size, seq_len, cache_len=0, hidden_size=64, intermediate_size=32, w_bytes=1, a_bytes=2, kv_bytes=None"
+    )
 
 
 def test_weights_of_a_flame_graph(lmp: Lmp, fake: FakePipeline) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from lmp.cli.options import Common, ElementType, Phase
@@ -58,17 +58,15 @@ def _apply_phase(phase: Phase, given: dict[str, Values]) -> None:
     given["seq_len"] = (1,)
 
 
-def with_dtype(given: dict[str, Values], dtype: ElementType | None, parameters: Container[str]) -> None:
-    """Add the dtype's bytes an element to ``given``. ``parameters`` are the names that the formulas use."""
+def with_dtype(given: dict[str, Values], dtype: ElementType | None) -> None:
+    """Add the dtype's bytes an element to ``given``. Elements of the KV cache have those of activations."""
     from lmp.errors import UsageError
 
     if dtype is None:
         return
     weights, activations = BYTES[dtype]
-    sizes = {"w_bytes": weights, "a_bytes": activations, "kv_bytes": activations}
+    sizes = {"w_bytes": weights, "a_bytes": activations}
     for name, size in sizes.items():
-        if name == "kv_bytes" and name not in parameters:
-            continue
         if name in given and tuple(given[name]) != (size,):
             raise UsageError(f"{name} is set twice: to {size} by --dtype {dtype} and by --set\ngive it once")
         given[name] = (size,)

@@ -18,7 +18,7 @@ from lmp.errors import UsageError
 from lmp.formula import Expr, Num, equal, mul, num, parse, simplify, to_text
 from lmp.link import difference as d
 from lmp.link.numbers import CostNumbers, ModelNumbers, ModuleNumbers
-from lmp.link.values import GIVEN, UNIVERSAL_DEFAULTS, known_name, values_for
+from lmp.link.values import CALL, known_name, values_for
 from lmp.records import MemoryAccess, ModelAnalysis, ModelKernel, worst
 
 ALIKE = 0.6
@@ -57,7 +57,7 @@ def known_to_one(a: ModelAnalysis, b: ModelAnalysis, given: Iterable[str]) -> di
 
 
 def _parameter_names(model: ModelAnalysis) -> list[str]:
-    return [*dict.fromkeys((*GIVEN, *UNIVERSAL_DEFAULTS, *model.parameters))]
+    return [*dict.fromkeys((*CALL, *model.parameters))]
 
 
 def _has(model: ModelAnalysis, written: str) -> bool:

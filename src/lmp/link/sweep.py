@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from lmp.errors import EvaluationError, UsageError
 from lmp.formula import ArrayProgram, free_variables, settled
-from lmp.link.values import GIVEN, Values, known_name, values_for
+from lmp.link.values import FOLLOWS, GIVEN, Values, known_name, values_for
 
 if TYPE_CHECKING:
     from lmp.link.numbers import ModelNumbers
@@ -49,6 +49,8 @@ class Sweep:
 
     fixed: dict[str, int]
     axes: dict[str, Values]
+    follows: dict[str, str] = field(default_factory=dict)
+    """Name -> the axis whose value it has at each point."""
 
     @property
     def size(self) -> int:
@@ -64,7 +66,8 @@ class Sweep:
 
         Raises EvaluationError, with the point, if a formula has no integer value.
         """
-        compiled = _Compiled(numbers, {n: v for n, v in self.fixed.items() if n not in self.axes})
+        changing = self.axes.keys() | self.follows.keys()
+        compiled = _Compiled(numbers, {n: v for n, v in self.fixed.items() if n not in changing})
         for block in _blocks([len(values) for values in self.axes.values()], points):
             picked = {name: v[part] for (name, v), part in zip(self.axes.items(), block, strict=True)}
             yield self._chunk(compiled, picked)
@@ -77,6 +80,7 @@ class Sweep:
             name: _array(values).reshape([-1 if i == own else 1 for i in range(len(shape))])
             for own, (name, values) in enumerate(picked.items())
         }
+        placed |= {name: placed[axis] for name, axis in self.follows.items()}
         costs, conditions = compiled.at(placed, shape)
         holds: Array = np.ones(math.prod(shape), dtype=bool)
         broken = {}
@@ -108,7 +112,8 @@ def plan(model: ModelAnalysis, given: Mapping[str, Values], most: int = MAX_POIN
         named[name] = values
     fixed = values_for(model, {name: values[0] for name, values in named.items()})
     axes = {name: values for name, values in named.items() if len(values) > 1}
-    found = Sweep(fixed, axes)
+    follows = {n: axis for n, axis in FOLLOWS.items() if axis in axes and n not in named and n not in model.values}
+    found = Sweep(fixed, axes, follows)
     if found.size > most:
         counts = " * ".join(f"{len(values):,} ({name})" for name, values in axes.items())
         raise UsageError(
@@ -166,7 +171,8 @@ def _values_text(placed: Mapping[str, Array], shape: tuple[int, ...], index: int
     import numpy as np
 
     where = np.unravel_index(index, shape)
-    values = {name: values.reshape(-1)[where[axis]] for axis, (name, values) in enumerate(placed.items())}
+    axes = list(placed.items())[: len(shape)]
+    values = {name: array.reshape(-1)[where[axis]] for axis, (name, array) in enumerate(axes)}
     return ", ".join(f"{name}={value}" for name, value in values.items())
 
 

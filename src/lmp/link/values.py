@@ -20,6 +20,12 @@ UNIVERSAL_DEFAULTS = {"cache_len": 0, "w_bytes": 2, "a_bytes": 2}
 GIVEN = ("batch_size", "seq_len")
 """The size of the call. It has no default, and is at least 1."""
 
+FOLLOWS = {"kv_bytes": "a_bytes"}
+"""Name -> the name whose value it has unless it is given."""
+
+CALL = (*GIVEN, *UNIVERSAL_DEFAULTS, *FOLLOWS)
+"""Names that every command accepts, in the order in which they are shown."""
+
 ALIASES = {"num_attention_heads": "num_heads"}
 
 _PREFIX = re.compile(r"^(self\.)?(config|init)\.|^self\.")
@@ -142,7 +148,7 @@ def values_for(analysis: AnyAnalysis, given: Mapping[str, int]) -> dict[str, int
 
     ``batch_size``, ``seq_len`` and all names without a value in the config come from ``given`` alone.
     """
-    known = dict.fromkeys((*GIVEN, *UNIVERSAL_DEFAULTS, *analysis.parameters))
+    known = dict.fromkeys((*CALL, *analysis.parameters))
     named: dict[str, int] = {}
     for written, value in given.items():
         name = known_name(analysis, written)
@@ -153,6 +159,7 @@ def values_for(analysis: AnyAnalysis, given: Mapping[str, int]) -> dict[str, int
             raise UsageError(f"{name} is set twice: to {named[name]} and, as {written}, to {value}\ngive it once")
     config = {name: value for name, value in analysis.values.items() if name in analysis.parameters}
     values = {**UNIVERSAL_DEFAULTS, **{n: v for n, v in config.items() if n not in GIVEN}, **named}
+    values = {**{name: values[source] for name, source in FOLLOWS.items()}, **values}
     missing = [name for name in analysis.parameters if name not in values]
     if missing:
         example = " ".join(f"--set {name}={2 if name == 'batch_size' else 16}" for name in missing)
@@ -165,7 +172,7 @@ def values_for(analysis: AnyAnalysis, given: Mapping[str, int]) -> dict[str, int
 
 def known_name(analysis: AnyAnalysis, written: str) -> str:
     """The name of a parameter in the formulas. Raises UsageError if they have no such parameter."""
-    known = [*dict.fromkeys((*GIVEN, *UNIVERSAL_DEFAULTS, *analysis.parameters))]
+    known = [*dict.fromkeys((*CALL, *analysis.parameters))]
     name = written if written in known else canonical(written)
     name = name if name in known else analysis.aliases.get(name, name)
     if name not in known:

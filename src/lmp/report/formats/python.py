@@ -15,7 +15,7 @@ from typing import IO, Any
 
 from lmp.formula import Condition, Expr, lower
 from lmp.link.numbers import ModelNumbers
-from lmp.link.values import GIVEN, UNIVERSAL_DEFAULTS
+from lmp.link.values import CALL, FOLLOWS, GIVEN, UNIVERSAL_DEFAULTS
 from lmp.report.formats.base import Format
 
 # How tightly Python binds, loosest first.
@@ -36,7 +36,11 @@ def model(numbers: ModelNumbers, given: Mapping[str, int], out: IO[Any]) -> None
     out.write(f'"""{_doc(_about(numbers))}"""\n\n')
     out.write(_helpers(write.used))
     out.write(f"def cost({', '.join(_arguments(defaults, names))}):\n")
-    out.write(f'    """{_doc(_what(numbers, names), indent="    ")}"""\n    return {{\n')
+    out.write(f'    """{_doc(_what(numbers, names), indent="    ")}"""\n')
+    for name, source in FOLLOWS.items():
+        if defaults[name] is NOT_GIVEN:
+            out.write(f"    {names[name]} = {names[source]} if {names[name]} is None else {names[name]}\n")
+    out.write("    return {\n")
     for name, formula in formulas.items():
         value = f"_whole({formula})" if "_whole" in write.used else formula
         out.write(f"        {name!r}: {value},\n")
@@ -46,18 +50,23 @@ def model(numbers: ModelNumbers, given: Mapping[str, int], out: IO[Any]) -> None
 FORMAT = Format(model=model)
 
 
-def _defaults(numbers: ModelNumbers, given: Mapping[str, int]) -> dict[str, int | None]:
-    """Every name with its default, the required ones (None) first."""
+NOT_GIVEN = "None"
+"""Default of an argument that has the value of another one unless it is given."""
+
+
+def _defaults(numbers: ModelNumbers, given: Mapping[str, int]) -> dict[str, str]:
+    """Every name with its default as Python's text, the required ones (an empty text) first."""
     analysis = numbers.model
-    known = {**{n: v for n, v in analysis.values.items() if n not in GIVEN}, **UNIVERSAL_DEFAULTS, **given}
-    names = dict.fromkeys((*GIVEN, "cache_len", *analysis.parameters, *UNIVERSAL_DEFAULTS))
-    found = {name: known.get(name) for name in names}
-    return dict(sorted(found.items(), key=lambda pair: pair[1] is not None))
+    known = {**UNIVERSAL_DEFAULTS, **{n: v for n, v in analysis.values.items() if n not in GIVEN}, **given}
+    texts = {**dict.fromkeys(FOLLOWS, NOT_GIVEN), **{name: str(value) for name, value in known.items()}}
+    names = dict.fromkeys((*GIVEN, "cache_len", *analysis.parameters, *CALL))
+    found = {name: texts.get(name, "") for name in names}
+    return dict(sorted(found.items(), key=lambda pair: pair[1] != ""))
 
 
-def _arguments(defaults: Mapping[str, int | None], names: Mapping[str, str]) -> Iterator[str]:
+def _arguments(defaults: Mapping[str, str], names: Mapping[str, str]) -> Iterator[str]:
     for name, value in defaults.items():
-        yield names[name] if value is None else f"{names[name]}={value}"
+        yield f"{names[name]}={value}" if value else names[name]
 
 
 def _identifiers(names: Iterable[str]) -> dict[str, str]:
@@ -221,7 +230,7 @@ def _what(numbers: ModelNumbers, names: Mapping[str, str]) -> list[str]:
     write = _Writer(numbers.assumptions.values(), names)
     lines = ["FLOPs, and bytes of eager execution, of one forward(): exact integers.", ""]
     lines += [f"{names[name]}: {origin}" for name, origin in analysis.parameters.items() if name in names]
-    lines += ["w_bytes, a_bytes: bytes of a weight and of an activation element"]
+    lines += ["w_bytes, a_bytes, kv_bytes: bytes of an element of weights, activations and KV cache (default: a_bytes)"]
     if numbers.assumptions:
         lines += ["", "Holds where:", *(f"    {write.condition(c)}" for c in numbers.assumptions.values())]
     return lines

@@ -47,7 +47,15 @@ class State {
       this.values[name] = BigInt(value);
       this.touched.add(name);
     }
+    this.follow();
     this.changed();
+  }
+
+  // A variable that has another one's value until it is set.
+  follow() {
+    for (const [name, { follows }] of this.variables) {
+      if (follows && !this.touched.has(name)) this.values[name] = this.values[follows];
+    }
   }
 
   read(hash) {

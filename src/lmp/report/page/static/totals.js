@@ -37,7 +37,7 @@ function showPoint(state) {
   const phase = phaseOf(state.values);
   const config = (name) => `${name} = ${grouped(state.values[name])}`;
   const sizes = state.data.variables.filter(({ slider }) => slider).map(({ name }) => config(name));
-  const bytes = ["w_bytes", "a_bytes"].map(config);
+  const bytes = ["w_bytes", "a_bytes", "kv_bytes"].map(config);
   const changed = state.data.variables
     .filter(({ name, slider, value }) => !slider && !bytes.some((text) => text.startsWith(`${name} `)) && state.values[name] !== BigInt(value))
     .map(({ name, value }) => `${config(name)} instead of ${grouped(BigInt(value))}`);
