@@ -176,6 +176,33 @@ def test_a_cache_of_its_own_element_size(lmp: Lmp, fake: FakePipeline) -> None:
     assert found("--set", "kv_bytes=1") == (1, 10, 1)
 
 
+@pytest.mark.parametrize(
+    ("size", "message"),
+    [
+        ("0", "w_bytes is set to 0, but an element takes more than 0 bytes"),
+        ("-1", "w_bytes is set to -1, but an element takes more than 0 bytes"),
+        ("1/0", "w_bytes is set to '1/0': '1/0' divides by 0"),
+        ("nan", "w_bytes is set to 'nan': 'nan' is not a number"),
+        ("inf", "w_bytes is set to 'inf': 'inf' is not a number"),
+        ("0.5:2", "w_bytes is set to '0.5', which is not a whole number"),
+    ],
+)
+def test_bytes_that_no_element_has(lmp: Lmp, fake: FakePipeline, size: str, message: str) -> None:
+    told = refused(lmp("evaluate", MLP, *POINT, "--quiet", "--set", f"w_bytes={size}"))
+    assert message in told
+    assert len(told.splitlines()) <= 2
+
+
+def test_bytes_that_are_fractions(lmp: Lmp, fake: FakePipeline) -> None:
+    fake.analyses[MLP] = analyses.mlp(kernels=[analyses.kernel(7, "1", "33 * {w_bytes}", "{a_bytes}")])
+    found = json.loads(lmp("evaluate", MLP, *POINT, "--set", "w_bytes=17/32,a_bytes=0.1", "--json").stdout)
+    # 33 * 17/32 = 17.53125; no double is 1/10
+    assert (found["totals"]["read"], found["totals"]["write"]) == (17.53125, "1/10")
+    lines = lmp("evaluate", MLP, *POINT, "--set", "w_bytes=0.5,1,17/32", "--json").stdout.splitlines()
+    assert [json.loads(line)["read"] for line in lines] == [16.5, 33, 17.53125]
+    assert "hidden_size is set to 0.5\n" not in refused(lmp("evaluate", MLP, *POINT, "--set", "hidden_size=0.5"))
+
+
 def test_a_class_without_a_cache_says_so(lmp: Lmp, fake: FakePipeline) -> None:
     result = lmp("evaluate", MLP, *POINT, "--cache-len", "5")
     assert result.stderr == "warning: LlamaMLP has no cache: cache_len = 5 changes nothing\n"
@@ -246,7 +273,7 @@ def test_a_file_that_cannot_be_written(lmp: Lmp, fake: FakePipeline, tmp_path: P
 def test_a_python_function_needs_no_sizes(lmp: Lmp, fake: FakePipeline) -> None:
     result = lmp("evaluate", MLP, "--format", "python", "--set", "hidden_size=64", "--dtype", "w8a16")
     assert result.exit_code == 0
-    (function,) = [node for node in ast.parse(result.stdout).body if isinstance(node, ast.FunctionDef)]
+    *_, function = (node for node in ast.parse(result.stdout).body if isinstance(node, ast.FunctionDef))
     signature = ast.unparse(function.args)
     assert signature == (
         "batch_size, seq_len, cache_len=0, hidden_size=64, intermediate_size=32, w_bytes=1, a_bytes=2, kv_bytes=None"

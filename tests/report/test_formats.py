@@ -308,7 +308,7 @@ def test_python_says_where_it_is_from_and_where_it_holds() -> None:
     doc = ast.get_docstring(tree) or ""
     for line in (f"What {small.ROOT} costs.", "Source: a 1.0, src/a/models.py", "Formulas: unverified", "aten::x"):
         assert line in doc
-    (function,) = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+    *_, function = (node for node in tree.body if isinstance(node, ast.FunctionDef))
     assert "Holds where:\n    seq_len <= 8" in (ast.get_docstring(function) or "")
 
 

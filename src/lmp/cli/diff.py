@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from fractions import Fraction
 
     from lmp.analyze.comparing import Found
+    from lmp.formula import Number
     from lmp.link.difference import Difference, Exceeded
     from lmp.records import ModelAnalysis
 
@@ -143,7 +144,7 @@ def _share(text: str) -> Fraction:
     return found
 
 
-def _one_point(axes: g.Axes) -> dict[str, int]:
+def _one_point(axes: g.Axes) -> dict[str, Number]:
     from lmp.errors import UsageError
 
     for name, values in axes.items():
@@ -153,8 +154,8 @@ def _one_point(axes: g.Axes) -> dict[str, int]:
 
 
 def _points(
-    a: ModelAnalysis, b: ModelAnalysis, given: dict[str, int], needed: bool
-) -> tuple[dict[str, int], dict[str, int]] | None:
+    a: ModelAnalysis, b: ModelAnalysis, given: Mapping[str, Number], needed: bool
+) -> tuple[Mapping[str, Number], Mapping[str, Number]] | None:
     """The values of both sides; None if no value is given and the formulas need some."""
     from lmp.errors import UsageError
     from lmp.link.compare import values_of_both
@@ -173,7 +174,9 @@ def _points(
 # --- warnings and the limit ------------------------------------------------------------------------------------------
 
 
-def _warnings(left: Found, right: Found, found: Difference, given: dict[str, int], limited: bool) -> Iterator[str]:
+def _warnings(
+    left: Found, right: Found, found: Difference, given: Mapping[str, Number], limited: bool
+) -> Iterator[str]:
     from lmp.link.compare import known_to_one, unsaid
     from lmp.report.warnings import of_assumptions, of_the_model, of_the_values
 
@@ -198,12 +201,13 @@ def _warnings(left: Found, right: Found, found: Difference, given: dict[str, int
 
 
 def _exit_if_above(found: Difference, over: list[Exceeded], limit: str) -> None:
-    from lmp.report.formats.figures import change
+    from lmp.report.formats.figures import change, in_full
 
     for rise in over:
         share = change(rise.b - rise.a, rise.a)
         name = "FLOPs" if rise.quantity == "flops" else rise.quantity
-        note(f"error: {name} rose by {share.removeprefix('+')}, from {rise.a:,} to {rise.b:,}: above {limit}")
+        before, after = in_full(rise.a), in_full(rise.b)
+        note(f"error: {name} rose by {share.removeprefix('+')}, from {before} to {after}: above {limit}")
     failed = [side for side, record in (("A", found.a), ("B", found.b)) if record.verification == "failed"]
     if failed:
         note(f"error: the formulas of {' and '.join(failed)} do not agree with execution: no limit can be checked")

@@ -22,7 +22,7 @@ from lmp.report.formats import FORMATS
 if TYPE_CHECKING:
     from lmp.link.numbers import ModelNumbers
     from lmp.link.sweep import Chunk, Sweep
-    from lmp.link.values import Values
+    from lmp.link.values import Point, Values
     from lmp.records import ModelAnalysis
     from lmp.report.formats.base import Format, Show
 
@@ -196,9 +196,7 @@ def _write_in(
         _write_point(form, numbers, sweep.fixed, show, output)
 
 
-def _write_point(
-    form: Format, numbers: ModelNumbers, values: Mapping[str, int], show: Show, output: Path | None
-) -> None:
+def _write_point(form: Format, numbers: ModelNumbers, values: Point, show: Show, output: Path | None) -> None:
     from lmp.report.formats.base import Result
     from lmp.report.warnings import of_assumptions, of_the_model, of_the_values
 

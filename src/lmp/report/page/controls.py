@@ -59,6 +59,8 @@ def _variable(model: ModelAnalysis, name: str) -> dict[str, Any]:
         found["slider"] = SLIDERS[name]
     if name in FOLLOWS:
         found["follows"] = FOLLOWS[name]
+    if name in UNIVERSAL:
+        found["rational"] = True
     return found
 
 

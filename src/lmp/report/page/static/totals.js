@@ -8,7 +8,7 @@ class Totals {
 
   show(result) {
     const { totals, device } = result;
-    const moved = totals.read + totals.write;
+    const moved = added(totals.read, totals.write);
     const bound = result.whole_cost.bound;
     this.list.replaceChildren();
     this.add("flops", "FLOPs", totals.flops, "FLOP");
@@ -39,7 +39,7 @@ function showPoint(state) {
   const sizes = state.data.variables.filter(({ slider }) => slider).map(({ name }) => config(name));
   const bytes = ["w_bytes", "a_bytes", "kv_bytes"].map(config);
   const changed = state.data.variables
-    .filter(({ name, slider, value }) => !slider && !bytes.some((text) => text.startsWith(`${name} `)) && state.values[name] !== BigInt(value))
+    .filter(({ name, slider, value }) => !slider && !bytes.some((text) => text.startsWith(`${name} `)) && state.changedFrom(name, value))
     .map(({ name, value }) => `${config(name)} instead of ${grouped(BigInt(value))}`);
   element("point").textContent = [phase, ...sizes, ...bytes, ...changed].filter(Boolean).join(", ");
 }
