@@ -152,14 +152,40 @@ def test_the_same_value_twice_is_fine(lmp: Lmp, fake: FakePipeline) -> None:
 
 @pytest.mark.parametrize(
     ("dtype", "sizes"),
-    [("float32", (4, 4)), ("bfloat16", (2, 2)), ("float16", (2, 2)), ("float8", (1, 1)), ("w8a16", (1, 2))],
+    [
+        ("float32", (4, 4, 4)),
+        ("bfloat16", (2, 2, 2)),
+        ("bf16", (2, 2, 2)),
+        ("float16", (2, 2, 2)),
+        ("float8", (1, 1, 1)),
+        ("fp8", (1, 1, 1)),
+        ("w8a16", (1, 2, 2)),
+        ("int4", (0.5, 2, 2)),
+        ("w4a8", (0.5, 1, 1)),
+        ("mxfp4", (0.53125, 2, 2)),  # 4/8 + 8 / (8 * 32)
+        ("nvfp4", (0.5625, 2, 2)),  # 4/8 + 8 / (8 * 16)
+        ("nf4", (0.5625, 2, 2)),  # 4/8 + 32 / (8 * 64)
+    ],
 )
-def test_dtypes(lmp: Lmp, fake: FakePipeline, dtype: str, sizes: tuple[int, int]) -> None:
+def test_dtypes(lmp: Lmp, fake: FakePipeline, dtype: str, sizes: tuple[float, float, float]) -> None:
     found = values(lmp("evaluate", MLP, *POINT, "--dtype", dtype, "--json"))
-    assert (found["w_bytes"], found["a_bytes"]) == sizes
-    assert found["kv_bytes"] == sizes[1]
+    assert (found["w_bytes"], found["a_bytes"], found["kv_bytes"]) == sizes
     assert fake.options is not None
     assert fake.options.dtype == "bfloat16"  # what the analysis is of, whatever the numbers are for
+
+
+def test_a_dtype_of_the_cache(lmp: Lmp, fake: FakePipeline) -> None:
+    def sizes(*given: str) -> tuple[float, float, float]:
+        found = values(lmp("evaluate", MLP, *POINT, *given, "--json"))
+        return found["w_bytes"], found["a_bytes"], found["kv_bytes"]
+
+    assert sizes("--kv-dtype", "fp8") == (2, 2, 1)
+    assert sizes("--dtype", "fp8", "--kv-dtype", "bf16") == (1, 1, 2)
+    assert sizes("--dtype", "fp8", "--set", "kv_bytes=0.5") == (1, 1, 0.5)
+    assert sizes("--kv-dtype", "mxfp4") == (2, 2, 0.53125)
+    told = refused(lmp("evaluate", MLP, *POINT, "--kv-dtype", "fp8", "--set", "kv_bytes=2", "--quiet"))
+    assert "kv_bytes is set twice: to 1 by --kv-dtype fp8 and by --set" in told
+    assert "Invalid value for '--kv-dtype'" in refused(lmp("evaluate", MLP, *POINT, "--kv-dtype", "w8a16"))
 
 
 def test_a_cache_of_its_own_element_size(lmp: Lmp, fake: FakePipeline) -> None:
@@ -276,7 +302,7 @@ def test_a_python_function_needs_no_sizes(lmp: Lmp, fake: FakePipeline) -> None:
     *_, function = (node for node in ast.parse(result.stdout).body if isinstance(node, ast.FunctionDef))
     signature = ast.unparse(function.args)
     assert signature == (
-        "batch_size, seq_len, cache_len=0, hidden_size=64, intermediate_size=32, w_bytes=1, a_bytes=2, kv_bytes=None"
+        "batch_size, seq_len, cache_len=0, hidden_size=64, intermediate_size=32, w_bytes=1, a_bytes=2, kv_bytes=2"
     )
 
 

@@ -92,7 +92,6 @@ def diff(
 
         left = find_result(a, options, progress, stored_only=results_b is not None)
         right = find_result(second, others, progress, stored_only=results_b is not None)
-    g.with_dtype(axes, common.element_type)
     given = _one_point(axes)
     values = _points(left.model, right.model, given, needed=limit is not None)
     ours, theirs = (None, None) if values is None else values

@@ -108,7 +108,6 @@ def evaluate(
     for warning in outcome.warnings:
         if warning not in (model.verification.reason or ""):
             note(f"warning: {warning}")
-    g.with_dtype(given, common.element_type)
     _write_in(found, str(form), model, given, show, max_points, output)
     if output is not None and not common.quiet:
         note(f"wrote {output}")

@@ -15,8 +15,9 @@ import pytest
 import small_facts
 import small_models as small
 
-from lmp.cli.given import BYTES
+from lmp.dtypes import WORDS, sizes
 from lmp.errors import UsageError
+from lmp.formula import read_number
 from lmp.records import Part, Verification
 from lmp.report.facts import ModelFacts
 from lmp.report.page import controls, page, writing
@@ -130,7 +131,8 @@ def test_formulas_share_their_parts(facts: ModelFacts) -> None:
 
 
 def test_precisions_are_those_of_evaluate() -> None:
-    assert {str(name): sizes for name, sizes in BYTES.items()} == controls.PRECISIONS
+    shown = {word: {n: read_number(text) for n, text in found.items()} for word, found in controls.precisions().items()}
+    assert shown == {word: sizes(word) for word in WORDS}
 
 
 BYTE_SIZES = ("w_bytes", "a_bytes", "kv_bytes")

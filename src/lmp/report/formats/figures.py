@@ -11,6 +11,7 @@ _PREFIXES = ("", "k", "M", "G", "T", "P", "E", "Z", "Y", "R", "Q")
 
 def in_full(value: Number) -> str:
     """The number with all its digits: ``1,234.5``, or ``1/3`` where the digits do not end."""
+    value = plain(value)
     if isinstance(value, int):
         return f"{value:,}"
     whole, point, rest = number_text(value).partition(".")

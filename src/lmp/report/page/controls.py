@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from lmp.dtypes import WORDS, sizes
+from lmp.formula import number_text
 from lmp.link.values import FOLLOWS, GIVEN, UNIVERSAL_DEFAULTS
 from lmp.records import UNIVERSAL, ModelAnalysis
-
-PRECISIONS = {"float32": (4, 4), "bfloat16": (2, 2), "float16": (2, 2), "float8": (1, 1), "w8a16": (1, 2)}
-"""Bytes of a weight and of an activation element: what `lmp evaluate --dtype` knows (a test holds them equal)."""
 
 SLIDERS = {"batch_size": 2**10, "seq_len": 2**17, "cache_len": 2**20}
 """Name -> where its slider ends. The number beside it may be larger."""
@@ -69,9 +68,6 @@ def phases(model: ModelAnalysis) -> dict[str, dict[str, int]]:
     return PHASES if {"seq_len", "cache_len"} <= model.parameters.keys() else {}
 
 
-def precisions() -> dict[str, dict[str, int]]:
-    """Name -> the value of each variable that it sets."""
-    found = {}
-    for name, (weight, activation) in PRECISIONS.items():
-        found[name] = {"w_bytes": weight, "a_bytes": activation, "kv_bytes": activation}
-    return found
+def precisions() -> dict[str, dict[str, str]]:
+    """Dtype word -> the value of each variable that it sets, as in `lmp evaluate --dtype`."""
+    return {word: {name: number_text(size) for name, size in sizes(word).items()} for word in WORDS}
