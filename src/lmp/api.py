@@ -135,8 +135,9 @@ class Analysis:
         given_sizes = {"w_bytes": w_bytes, "a_bytes": a_bytes, "kv_bytes": kv_bytes}
         sizes = {name: exact_size(name, size) for name, size in given_sizes.items() if size is not None}
         defaults = {"w_bytes": width, "a_bytes": width}
-        at = values_for(self._numbers.model, {**named, "cache_len": cache_len, **defaults, **sizes})
-        return Evaluated(self._numbers.evaluation(at))
+        numbers = self._numbers if w_bytes is None else self._plain_numbers
+        at = values_for(numbers.model, {**named, "cache_len": cache_len, **defaults, **sizes})
+        return Evaluated(numbers.evaluation(at))
 
     def to_frame(self) -> pandas.DataFrame:
         """One row a kernel, with its formulas as text.
@@ -170,7 +171,15 @@ class Analysis:
 
     @functools.cached_property
     def _numbers(self) -> ModelNumbers:
-        """The formulas, parsed once for all evaluations."""
+        """The formulas with the bytes of the config's checkpoint, parsed once for all evaluations."""
+        from lmp.link.numbers import ModelNumbers
+        from lmp.link.quantised import with_own_bytes
+
+        return ModelNumbers(with_own_bytes(self._plain_numbers.model))
+
+    @functools.cached_property
+    def _plain_numbers(self) -> ModelNumbers:
+        """The formulas in which every weight has ``w_bytes``."""
         from lmp.link.numbers import ModelNumbers
 
         return ModelNumbers(self._linked())

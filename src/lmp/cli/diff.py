@@ -95,6 +95,7 @@ def diff(
     given = _one_point(axes)
     values = _points(left.model, right.model, given, needed=limit is not None)
     ours, theirs = (None, None) if values is None else values
+    left, right = (_as_quantised(side, given) for side in (left, right))
     found = compare(Side(a, left.model, ours), Side(second, right.model, theirs))
     over = [] if limit is None else exceeded(found, limit)
     found = found.model_copy(update={"fail_above": fail_above, "exceeded": over})
@@ -141,6 +142,13 @@ def _share(text: str) -> Fraction:
     if found >= 1:
         raise UsageError(f"--fail-above {text} is either a share or a percentage\nwrite {text}% for a percentage")
     return found
+
+
+def _as_quantised(side: Found, given: Mapping[str, Number]) -> Found:
+    """The side with the bytes of its checkpoint, unless the bytes of all weights are given."""
+    from lmp.link.quantised import with_own_bytes
+
+    return side if "w_bytes" in given else replace(side, model=with_own_bytes(side.model))
 
 
 def _one_point(axes: g.Axes) -> dict[str, Number]:

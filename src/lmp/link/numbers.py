@@ -175,7 +175,7 @@ class ModelNumbers:
         Raises EvaluationError if a formula has no value, or no integer one where only bytes may be fractions.
         """
         try:
-            found = _run(self._totals, values)
+            found = self._run(self._totals, values)
             for index, value in enumerate(found):
                 if index >= len(self.quantities) or list(self.quantities)[index] not in IN_BYTES:
                     _whole(self._totals.formulas[index], value)
@@ -200,7 +200,7 @@ class ModelNumbers:
         """The root module with everything in it that runs at these values."""
         program, nodes = self._tree
         try:
-            numbers = iter(_run(program, values))
+            numbers = iter(self._run(program, values))
         except LmpError:
             # A formula has no value. It may be inside a module that does not run, and so not be needed.
             return self._module(None, nodes, "", self.model.class_name, 1, 1, values, None)
@@ -230,7 +230,16 @@ class ModelNumbers:
             not_verified={name: status for name, status in statuses.items() if status != "verified"},
             uncounted={name: part.uncounted for name, part in self.model.parts.items() if part.uncounted},
             violated_assumptions=self.violated(values),
+            warnings=[] if self.model.quantization is None else self.model.quantization.warnings,
         )
+
+    def has_fractions(self, values: Point) -> bool:
+        """Whether bytes may be fractions: those of an element are, or the formulas have those of a checkpoint."""
+        said = self.model.quantization
+        return (said is not None and said.applied) or any(isinstance(values.get(n), Fraction) for n in UNIVERSAL)
+
+    def _run(self, program: Program, values: Point) -> list[Number]:
+        return program.exactly(values) if self.has_fractions(values) else [*program(_integers(values))]
 
     # -- the tree ------------------------------------------------------------------------------------------------------
 
@@ -320,7 +329,9 @@ class ModelNumbers:
             return next(numbers)
         place = _location(node.path, node.class_name, node.kernel)
         try:
-            return evaluate_exact(formula, values) if _has_fraction(values) else evaluate(formula, _integers(values))
+            return (
+                evaluate_exact(formula, values) if self.has_fractions(values) else evaluate(formula, _integers(values))
+            )
         except UnknownVariable as error:
             raise InvalidAnalysis(f"{place}: {str(error).splitlines()[0]}\n{_redo(node.class_name)}") from error
         except EvaluationError as error:
@@ -343,15 +354,6 @@ class ModelNumbers:
             return parse(text)
         except FormulaSyntaxError as error:
             raise _unreadable_formula(place, error) from error
-
-
-def _run(program: Program, values: Point) -> list[Number]:
-    """The values of the formulas: integers, unless bytes of an element are a fraction."""
-    return program.exactly(values) if _has_fraction(values) else [*program(_integers(values))]
-
-
-def _has_fraction(values: Point) -> bool:
-    return any(isinstance(values.get(name), Fraction) for name in UNIVERSAL)
 
 
 def _integers(values: Point) -> Mapping[str, int]:

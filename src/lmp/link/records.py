@@ -69,3 +69,4 @@ class Evaluation(Record):
     not_verified: dict[ClassPath, Status] = Field(description="the classes that are failed or unverified")
     uncounted: dict[ClassPath, list[str]] = Field(description="operators without a rule: their cost is missing above")
     violated_assumptions: list[ViolatedAssumption]
+    warnings: list[str] = Field(default=[], description="what the reader of the figures has to know, one sentence each")

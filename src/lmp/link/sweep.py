@@ -72,7 +72,8 @@ class Sweep:
         changing = self.axes.keys() | self.follows.keys()
         fixed = {n: v for n, v in self.fixed.items() if n not in changing}
         sizes = itertools.chain.from_iterable(self.axes.get(name, (self.fixed[name],)) for name in UNIVERSAL)
-        compiled = _Compiled(numbers, fixed, not all(isinstance(size, int) for size in sizes))
+        fractions = numbers.has_fractions(self.fixed) or not all(isinstance(size, int) for size in sizes)
+        compiled = _Compiled(numbers, fixed, fractions)
         for block in _blocks([len(values) for values in self.axes.values()], points):
             picked = {name: v[part] for (name, v), part in zip(self.axes.items(), block, strict=True)}
             yield self._chunk(compiled, picked)

@@ -10,7 +10,7 @@ from lmp.records import ModelAnalysis
 
 
 def of_the_model(model: ModelAnalysis) -> Iterator[str]:
-    """Classes that are not verified, and operators that are not counted."""
+    """Classes that are not verified, operators that are not counted, and weights that are not as in the checkpoint."""
     for name, part in model.parts.items():
         if part.status != "verified":
             failed = part.status == "failed"
@@ -22,6 +22,8 @@ def of_the_model(model: ModelAnalysis) -> Iterator[str]:
     for name, part in model.parts.items():
         if part.uncounted:
             yield f"{name} has operators without a rule, whose cost is missing: {', '.join(part.uncounted)}"
+    if model.quantization is not None:
+        yield from model.quantization.warnings
 
 
 def of_the_values(model: ModelAnalysis, cache_len: Number) -> Iterator[str]:
