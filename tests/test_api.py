@@ -11,6 +11,8 @@ import sys
 import threading
 import types
 from collections.abc import Iterator
+from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -184,6 +186,27 @@ def test_the_bytes_of_an_element_are_those_of_the_dtype() -> None:
     found = lmp.analyze(Feed(8, 24), inputs="x: float[batch_size, 8]")
     assert found.evaluate(3).totals.read == 4 * (2 * 8 * 24 + 3 * (8 + 24 + 24))
     assert found.evaluate(3, w_bytes=1).totals.read == 1 * 2 * 8 * 24 + 4 * 3 * (8 + 24 + 24)
+
+
+@pytest.mark.parametrize("size", [Fraction(17, 32), "17/32", "0.53125", Decimal("0.53125"), 0.53125])
+def test_bytes_may_be_fractions(size: Any) -> None:
+    found = lmp.analyze(Feed(8, 24), inputs="x: float[batch_size, 8]").evaluate(3, w_bytes=size, a_bytes="1/3")
+    # 384 weights; 3 * (8 + 24 + 24) activations that are read
+    assert found.totals.read == 384 * Fraction(17, 32) + 168 * Fraction(1, 3) == 260
+    assert type(found.totals.read) is int
+    assert found.values["w_bytes"] == Fraction(17, 32)
+    assert found.values["kv_bytes"] == found.values["a_bytes"] == Fraction(1, 3)
+    data = json.loads(found.to_json())
+    assert data["values"]["w_bytes"] == 0.53125
+    assert data["values"]["a_bytes"] == "1/3"
+
+
+@pytest.mark.parametrize("size", [0, -1, float("nan"), float("inf"), "1/0", "2 bytes", True])
+def test_bytes_that_no_element_has(size: Any) -> None:
+    found = lmp.analyze(Feed(8, 24), inputs="x: float[batch_size, 8]")
+    for name in ("w_bytes", "a_bytes", "kv_bytes"):
+        with pytest.raises(UsageError, match=f"{name} is set to"):
+            found.evaluate(3, **{name: size})
 
 
 def test_a_decision_on_values_of_a_live_module() -> None:

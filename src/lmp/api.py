@@ -14,6 +14,8 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 
 Inputs = str | Mapping[str, Any]
 Init = str | Mapping[str, Any]
+Size = int | Fraction | Decimal | float | str
 Places = str | Path | Sequence[str | Path]
 
 _EXAMPLE = 'inputs="x: float[batch_size, seq_len, 256]"'
@@ -39,7 +42,10 @@ _EXAMPLE = 'inputs="x: float[batch_size, seq_len, 256]"'
 
 @dataclass(frozen=True)
 class Evaluated:
-    """Costs of one call of a module at one point, as exact integers: FLOPs are scalar operations, the rest bytes."""
+    """Costs of one call of a module at one point, exact: FLOPs are scalar operations, the rest bytes.
+
+    Bytes are ints, or Fractions where those of an element are a fraction and the sum is no whole number.
+    """
 
     record: Evaluation
     """The complete record, as ``lmp evaluate --json`` prints it."""
@@ -54,20 +60,20 @@ class Evaluated:
         return self.record.totals
 
     @property
-    def values(self) -> dict[str, int]:
-        """The value of every variable at this point."""
+    def values(self) -> dict[str, int | Fraction]:
+        """The value of every variable at this point. Bytes of an element may be a fraction, all others are ints."""
         return self.record.values
 
     def to_frame(self) -> pandas.DataFrame:
         """One row a kernel, in execution order.
 
         Columns: ``path`` of the module, ``class_name``, ``line``, ``operation``, ``category``, ``repeat``, and for one
-        execution ``flops`` (scalar operations), ``read`` and ``write`` (bytes). Integers of any size are Python
-        objects.
+        execution ``flops`` (scalar operations), ``read`` and ``write`` (bytes). Integers of any size and Fractions are
+        Python objects.
 
         Raises UsageError if pandas is not installed.
         """
-        return _frame([k.model_dump() for k in self.record.kernels])
+        return _frame([{name: getattr(k, name) for name in type(k).model_fields} for k in self.record.kernels])
 
     def to_json(self) -> str:
         """The record as JSON, by the schema ``evaluation``."""
@@ -104,29 +110,34 @@ class Analysis:
         seq_len: int | None = None,
         cache_len: int = 0,
         *,
-        w_bytes: int | None = None,
-        a_bytes: int | None = None,
-        kv_bytes: int | None = None,
+        w_bytes: Size | None = None,
+        a_bytes: Size | None = None,
+        kv_bytes: Size | None = None,
         **values: int,
     ) -> Evaluated:
         """Evaluate the formulas at one point.
 
         The point has ``batch_size`` sequences of ``seq_len`` new tokens each, after ``cache_len`` cached ones.
         ``w_bytes`` and ``a_bytes`` are the bytes of a weight and of an activation element; the default is the analysed
-        dtype's. ``kv_bytes`` are those of an element of the KV cache; the default is ``a_bytes``. ``values`` are other
-        variables of ``record.parameters``. They are the module's own sizes, with the analysed values as defaults, and
-        dimensions that ``inputs`` names.
+        dtype's. ``kv_bytes`` are those of an element of the KV cache; the default is ``a_bytes``. Each is an int, a
+        Fraction, a Decimal, a text such as ``"17/32"``, or a float, which means its shortest decimal text.
+        ``values`` are other variables of ``record.parameters``. They are the module's own sizes, with the analysed
+        values as defaults, and dimensions that ``inputs`` names.
 
-        Raises UsageError for an unknown name or a missing value, EvaluationError if a formula has no integer value.
+        Raises UsageError for an unknown name, a missing value, or bytes that are not positive and finite;
+        EvaluationError if a formula has no value.
         """
-        from lmp.link.values import values_for
+        from lmp.link.values import exact_size, values_for
 
         width = {"float32": 4, "float64": 8}.get(self.record.dtype, 2)
-        given = {"batch_size": batch_size, "seq_len": seq_len, "kv_bytes": kv_bytes, **values}
+        given = {"batch_size": batch_size, "seq_len": seq_len, **values}
         named = {name: value for name, value in given.items() if value is not None}
-        sizes = {"w_bytes": w_bytes or width, "a_bytes": a_bytes or width}
-        at = values_for(self._numbers.model, {**named, "cache_len": cache_len, **sizes})
-        return Evaluated(self._numbers.evaluation(at))
+        given_sizes = {"w_bytes": w_bytes, "a_bytes": a_bytes, "kv_bytes": kv_bytes}
+        sizes = {name: exact_size(name, size) for name, size in given_sizes.items() if size is not None}
+        defaults = {"w_bytes": width, "a_bytes": width}
+        numbers = self._numbers if w_bytes is None else self._plain_numbers
+        at = values_for(numbers.model, {**named, "cache_len": cache_len, **defaults, **sizes})
+        return Evaluated(numbers.evaluation(at))
 
     def to_frame(self) -> pandas.DataFrame:
         """One row a kernel, with its formulas as text.
@@ -160,7 +171,15 @@ class Analysis:
 
     @functools.cached_property
     def _numbers(self) -> ModelNumbers:
-        """The formulas, parsed once for all evaluations."""
+        """The formulas with the bytes of the config's checkpoint, parsed once for all evaluations."""
+        from lmp.link.numbers import ModelNumbers
+        from lmp.link.quantised import with_own_bytes
+
+        return ModelNumbers(with_own_bytes(self._plain_numbers.model))
+
+    @functools.cached_property
+    def _plain_numbers(self) -> ModelNumbers:
+        """The formulas in which every weight has ``w_bytes``."""
         from lmp.link.numbers import ModelNumbers
 
         return ModelNumbers(self._linked())

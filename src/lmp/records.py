@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from enum import StrEnum
-from typing import Annotated, Generic, Literal, TypeVar
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.json_schema import SkipJsonSchema
@@ -404,6 +404,15 @@ class Part(Record):
     uncounted: list[str] = []
 
 
+class Quantization(Record):
+    """How a config says that the weights of its checkpoint are stored. Stored formulas have every weight at w_bytes."""
+
+    config: Any = Field(description="the config's quantization_config, as it is there")
+    whole: bool = Field(description="the class is the model that the config is of: it has the paths of the checkpoint")
+    applied: bool = Field(default=False, description="the formulas have the bytes of the quantised weights")
+    warnings: list[str] = Field(default=[], description="what of it is not in the formulas, and why")
+
+
 class ModelAnalysis(Analysis[ModelKernel]):
     """``model_analysis.json``: a class with everything it calls in place, and no reference left.
 
@@ -412,6 +421,7 @@ class ModelAnalysis(Analysis[ModelKernel]):
 
     totals: Totals
     parts: dict[ClassPath, Part] = Field(description="every class in it, the root included")
+    quantization: Quantization | None = None
 
 
 # --- submissions -----------------------------------------------------------------------------------------------------

@@ -54,7 +54,7 @@ def test_json_is_the_contracts(lmp: Lmp, fake: FakePipeline) -> None:
     assert found["totals"]["flops"] == 54_272
     assert set(found["totals"]) == {"flops", "matmul_flops", "read", "write", "compulsory", "parameters_count"}
     assert found["values"] == {
-        **{"batch_size": 2, "seq_len": 16, "cache_len": 0, "w_bytes": 2, "a_bytes": 2},
+        **{"batch_size": 2, "seq_len": 16, "cache_len": 0, "w_bytes": 2, "a_bytes": 2, "kv_bytes": 2},
         **{"hidden_size": 8, "intermediate_size": 32},
     }
     keys = ["path", "class_name", "line", "operation", "category", "repeat", "flops", "read", "write"]
@@ -152,19 +152,81 @@ def test_the_same_value_twice_is_fine(lmp: Lmp, fake: FakePipeline) -> None:
 
 @pytest.mark.parametrize(
     ("dtype", "sizes"),
-    [("float32", (4, 4)), ("bfloat16", (2, 2)), ("float16", (2, 2)), ("float8", (1, 1)), ("w8a16", (1, 2))],
+    [
+        ("float32", (4, 4, 4)),
+        ("bfloat16", (2, 2, 2)),
+        ("bf16", (2, 2, 2)),
+        ("float16", (2, 2, 2)),
+        ("float8", (1, 1, 1)),
+        ("fp8", (1, 1, 1)),
+        ("w8a16", (1, 2, 2)),
+        ("int4", (0.5, 2, 2)),
+        ("w4a8", (0.5, 1, 1)),
+        ("mxfp4", (0.53125, 2, 2)),  # 4/8 + 8 / (8 * 32)
+        ("nvfp4", (0.5625, 2, 2)),  # 4/8 + 8 / (8 * 16)
+        ("nf4", (0.5625, 2, 2)),  # 4/8 + 32 / (8 * 64)
+    ],
 )
-def test_dtypes(lmp: Lmp, fake: FakePipeline, dtype: str, sizes: tuple[int, int]) -> None:
+def test_dtypes(lmp: Lmp, fake: FakePipeline, dtype: str, sizes: tuple[float, float, float]) -> None:
     found = values(lmp("evaluate", MLP, *POINT, "--dtype", dtype, "--json"))
-    assert (found["w_bytes"], found["a_bytes"]) == sizes
-    assert "kv_bytes" not in found
+    assert (found["w_bytes"], found["a_bytes"], found["kv_bytes"]) == sizes
     assert fake.options is not None
     assert fake.options.dtype == "bfloat16"  # what the analysis is of, whatever the numbers are for
 
 
+def test_a_dtype_of_the_cache(lmp: Lmp, fake: FakePipeline) -> None:
+    def sizes(*given: str) -> tuple[float, float, float]:
+        found = values(lmp("evaluate", MLP, *POINT, *given, "--json"))
+        return found["w_bytes"], found["a_bytes"], found["kv_bytes"]
+
+    assert sizes("--kv-dtype", "fp8") == (2, 2, 1)
+    assert sizes("--dtype", "fp8", "--kv-dtype", "bf16") == (1, 1, 2)
+    assert sizes("--dtype", "fp8", "--set", "kv_bytes=0.5") == (1, 1, 0.5)
+    assert sizes("--kv-dtype", "mxfp4") == (2, 2, 0.53125)
+    told = refused(lmp("evaluate", MLP, *POINT, "--kv-dtype", "fp8", "--set", "kv_bytes=2", "--quiet"))
+    assert "kv_bytes is set twice: to 1 by --kv-dtype fp8 and by --set" in told
+    assert "Invalid value for '--kv-dtype'" in refused(lmp("evaluate", MLP, *POINT, "--kv-dtype", "w8a16"))
+
+
 def test_a_cache_of_its_own_element_size(lmp: Lmp, fake: FakePipeline) -> None:
-    fake.analyses[MLP] = with_parameter("kv_bytes", "config.kv")
-    assert values(lmp("evaluate", MLP, *POINT, "--dtype", "float8", "--json"))["kv_bytes"] == 1
+    access = {"read": "8 * {kv_bytes} + {a_bytes}", "write": "{kv_bytes}"}
+    fake.analyses[MLP] = analyses.mlp(kernels=[analyses.kernel(7, "1", **access)])
+
+    def found(*given: str) -> tuple[int, int, int]:
+        record = json.loads(lmp("evaluate", MLP, *POINT, *given, "--json").stdout)
+        return record["values"]["kv_bytes"], record["totals"]["read"], record["totals"]["write"]
+
+    assert found() == (2, 18, 2)  # as activations: 8 * 2 + 2
+    assert found("--dtype", "float8") == (1, 9, 1)
+    assert found("--set", "a_bytes=4") == (4, 36, 4)
+    assert found("--set", "kv_bytes=1") == (1, 10, 1)
+
+
+@pytest.mark.parametrize(
+    ("size", "message"),
+    [
+        ("0", "w_bytes is set to 0, but an element takes more than 0 bytes"),
+        ("-1", "w_bytes is set to -1, but an element takes more than 0 bytes"),
+        ("1/0", "w_bytes is set to '1/0': '1/0' divides by 0"),
+        ("nan", "w_bytes is set to 'nan': 'nan' is not a number"),
+        ("inf", "w_bytes is set to 'inf': 'inf' is not a number"),
+        ("0.5:2", "w_bytes is set to '0.5', which is not a whole number"),
+    ],
+)
+def test_bytes_that_no_element_has(lmp: Lmp, fake: FakePipeline, size: str, message: str) -> None:
+    told = refused(lmp("evaluate", MLP, *POINT, "--quiet", "--set", f"w_bytes={size}"))
+    assert message in told
+    assert len(told.splitlines()) <= 2
+
+
+def test_bytes_that_are_fractions(lmp: Lmp, fake: FakePipeline) -> None:
+    fake.analyses[MLP] = analyses.mlp(kernels=[analyses.kernel(7, "1", "33 * {w_bytes}", "{a_bytes}")])
+    found = json.loads(lmp("evaluate", MLP, *POINT, "--set", "w_bytes=17/32,a_bytes=0.1", "--json").stdout)
+    # 33 * 17/32 = 17.53125; no double is 1/10
+    assert (found["totals"]["read"], found["totals"]["write"]) == (17.53125, "1/10")
+    lines = lmp("evaluate", MLP, *POINT, "--set", "w_bytes=0.5,1,17/32", "--json").stdout.splitlines()
+    assert [json.loads(line)["read"] for line in lines] == [16.5, 33, 17.53125]
+    assert "hidden_size is set to 0.5\n" not in refused(lmp("evaluate", MLP, *POINT, "--set", "hidden_size=0.5"))
 
 
 def test_a_class_without_a_cache_says_so(lmp: Lmp, fake: FakePipeline) -> None:
@@ -237,9 +299,11 @@ def test_a_file_that_cannot_be_written(lmp: Lmp, fake: FakePipeline, tmp_path: P
 def test_a_python_function_needs_no_sizes(lmp: Lmp, fake: FakePipeline) -> None:
     result = lmp("evaluate", MLP, "--format", "python", "--set", "hidden_size=64", "--dtype", "w8a16")
     assert result.exit_code == 0
-    (function,) = [node for node in ast.parse(result.stdout).body if isinstance(node, ast.FunctionDef)]
+    *_, function = (node for node in ast.parse(result.stdout).body if isinstance(node, ast.FunctionDef))
     signature = ast.unparse(function.args)
-    assert signature == ("batch_size, seq_len, cache_len=0, hidden_size=64, intermediate_size=32, w_bytes=1, a_bytes=2")
+    assert signature == (
+        "batch_size, seq_len, cache_len=0, hidden_size=64, intermediate_size=32, w_bytes=1, a_bytes=2, kv_bytes=2"
+    )
 
 
 def test_weights_of_a_flame_graph(lmp: Lmp, fake: FakePipeline) -> None:

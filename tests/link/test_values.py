@@ -33,6 +33,7 @@ def test_what_stands_where_nothing_is_given() -> None:
         "cache_len": 0,
         "w_bytes": 2,
         "a_bytes": 2,
+        "kv_bytes": 2,
         "hidden_size": 8,
         "intermediate_size": 32,
     }
@@ -77,7 +78,7 @@ def test_a_class_that_has_no_sequence_needs_none() -> None:
 def test_a_name_that_is_not_there() -> None:
     assert message("hiden_size=1") == (
         f"{analyses.MLP} has no parameter 'hiden_size': did you mean hidden_size?\n"
-        "the names are batch_size, seq_len, cache_len, w_bytes, a_bytes, hidden_size, intermediate_size"
+        "the names are batch_size, seq_len, cache_len, w_bytes, a_bytes, kv_bytes, hidden_size, intermediate_size"
     )
 
 
@@ -117,3 +118,10 @@ def test_a_name_given_twice() -> None:
 
 def test_a_number_of_too_many_digits() -> None:
     assert message("seq_len=" + "9" * 5000) == ("seq_len is set to a number of 5000 digits\ngive one of at most 4000")
+
+
+def test_a_cache_has_the_width_of_activations_unless_it_is_set() -> None:
+    point = {"batch_size": 2, "seq_len": 16}
+    assert values_for(analyses.mlp(), {**point, "a_bytes": 4})["kv_bytes"] == 4
+    found = values_for(analyses.mlp(), {**point, "a_bytes": 4, "kv_bytes": 1})
+    assert (found["a_bytes"], found["kv_bytes"]) == (4, 1)

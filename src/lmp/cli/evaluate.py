@@ -22,7 +22,7 @@ from lmp.report.formats import FORMATS
 if TYPE_CHECKING:
     from lmp.link.numbers import ModelNumbers
     from lmp.link.sweep import Chunk, Sweep
-    from lmp.link.values import Values
+    from lmp.link.values import Point, Values
     from lmp.records import ModelAnalysis
     from lmp.report.formats.base import Format, Show
 
@@ -102,13 +102,14 @@ def evaluate(
     name = o.one_of("classes", common.class_path, "--module", common.module) or class_of_config(options)
     with watched([name], options, common.quiet) as progress:
         from lmp.analyze.models import expand_model
+        from lmp.link.quantised import with_own_bytes
 
         outcome = expand_model(name, options, progress, keep=False)
     model = outcome.model
     for warning in outcome.warnings:
         if warning not in (model.verification.reason or ""):
             note(f"warning: {warning}")
-    g.with_dtype(given, common.element_type, model.parameters)
+    model = with_own_bytes(model) if "w_bytes" not in given else model
     _write_in(found, str(form), model, given, show, max_points, output)
     if output is not None and not common.quiet:
         note(f"wrote {output}")
@@ -196,9 +197,7 @@ def _write_in(
         _write_point(form, numbers, sweep.fixed, show, output)
 
 
-def _write_point(
-    form: Format, numbers: ModelNumbers, values: Mapping[str, int], show: Show, output: Path | None
-) -> None:
+def _write_point(form: Format, numbers: ModelNumbers, values: Point, show: Show, output: Path | None) -> None:
     from lmp.report.formats.base import Result
     from lmp.report.warnings import of_assumptions, of_the_model, of_the_values
 
@@ -209,6 +208,7 @@ def _write_point(
         *of_the_values(numbers.model, values["cache_len"]),
         *of_assumptions(evaluation.violated_assumptions),
     ]
+    evaluation = evaluation.model_copy(update={"warnings": warnings})
     with _opened(output, form.binary) as out:
         assert form.point is not None
         form.point(Result(numbers, tree, evaluation, warnings), show, out)

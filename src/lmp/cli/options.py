@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lmp.dtypes import CACHE_WORDS, WORDS
+
 if TYPE_CHECKING:
     from lmp.analyze.session import Options
 
@@ -48,14 +50,8 @@ class Phase(StrEnum):
     decode = "decode"
 
 
-class ElementType(StrEnum):
-    """Widths of the elements of weights and activations."""
-
-    float32 = "float32"
-    bfloat16 = "bfloat16"
-    float16 = "float16"
-    float8 = "float8"
-    w8a16 = "w8a16"
+ElementType = StrEnum("ElementType", list(WORDS))  # type: ignore[misc]
+CacheType = StrEnum("CacheType", list(CACHE_WORDS))  # type: ignore[misc]
 
 
 def remember_debug(context: typer.Context, value: bool) -> bool:
@@ -94,7 +90,15 @@ class Common:
     ] = None
     element_type: Annotated[
         ElementType | None,
-        typer.Option("--dtype", help="Sets w_bytes and a_bytes; w8a16: 1-byte weights, 2-byte activations."),
+        typer.Option(
+            "--dtype",
+            help="Sets w_bytes, a_bytes and kv_bytes, in place of a checkpoint's own; w8a16: 1-byte weights, 2-byte "
+            "activations. The module is executed in bfloat16 all the same.",
+        ),
+    ] = None
+    kv_type: Annotated[
+        CacheType | None,
+        typer.Option("--kv-dtype", help="Sets kv_bytes, the bytes of an element of the KV cache [default: a_bytes]."),
     ] = None
 
     # How analyses are made, and where they are stored.
@@ -230,7 +234,7 @@ class Common:
 
 # Names of fields that commands take together, in the order of the help page.
 ONE_CLASS = ("class_path", "module")
-SIZES = ("phase", "batch_size", "seq_len", "cache_len", "element_type")
+SIZES = ("phase", "batch_size", "seq_len", "cache_len", "element_type", "kv_type")
 FOLDERS = ("results", "transformers", "pytorch")
 CONFIG = ("config", "model_id", "attn", "dtype")
 OWN_CLASS = ("inputs", "init", "path")

@@ -2,7 +2,7 @@
 
     Expr                       a number
     ├── Num(value)                 int, or a Fraction that is not an integer
-    ├── Var(name)                  {name}: always an integer
+    ├── Var(name)                  {name}: an integer; bytes of an element may be a fraction
     ├── Add(terms) Mul(factors)    any number of operands; ``a - b`` is ``a + -1 * b``
     ├── Div FloorDiv Mod Pow       left and right operand; ``/`` is exact
     ├── Call(function, arguments)  min, max, ceil, floor

@@ -254,7 +254,9 @@ def _is_integral(expr: Node) -> bool:
     match expr:
         case Num(value):
             return isinstance(value, int)
-        case Var() | FloorDiv() | Call("ceil" | "floor", _):
+        case Var(name):
+            return name not in LAST  # bytes of an element may be a fraction
+        case FloorDiv() | Call("ceil" | "floor", _):
             return True
         case Pow(base, Num(value)):
             return value >= 0 and _is_integral(base)

@@ -16,6 +16,7 @@ import torch
 
 from lmp.analyze.session import class_of_config, origin_of
 from lmp.errors import LmpError, TraceFailed, UsageError
+from lmp.observe.checkpoint import checkpoint_bytes
 from lmp.observe.inspection import Inspection, Module, Tensor, Totals
 from lmp.observe.measuring import Measured, Shares
 from lmp.source.locate import locate
@@ -59,6 +60,7 @@ def inspect_model(class_path: str | None, options: Options, dtype: str | None = 
         shares, no_shares = measured.expert_shares() if measured else ({}, None)
         cache = measured.cache() if measured else None
         root = tree.node("", built.module, built.path, shares if no_shares is None else None)
+    held, why_not = checkpoint_bytes(built.model, built.module, content)
     element_sizes = {id(p): p.numel() * p.element_size() for p in built.module.parameters()}
     buffers = {id(b): b.numel() * b.element_size() for b in built.module.buffers()}
     return Inspection(
@@ -75,6 +77,8 @@ def inspect_model(class_path: str | None, options: Options, dtype: str | None = 
             active_reason=no_shares,
             weight_bytes=sum(element_sizes.values()),
             buffer_bytes=sum(buffers.values()),
+            checkpoint_bytes=held,
+            checkpoint_reason=why_not,
         ),
         cache=cache,
         tree=root,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from lmp.link.numbers import KernelNumbers, ModelNumbers, ModuleNumbers
-from lmp.link.values import values_for
+from lmp.link.values import values_for, whole_values
 from lmp.observe.calls import Observed
 from lmp.observe.flow import Flows
 from lmp.observe.inspection import Inspection, Module
@@ -92,7 +92,7 @@ class ModelFacts:
             title = f"{phase}, batch {batch}, {size}"
             if "seq_len" not in self.model.parameters:  # a module that no tokens go through
                 title = f"one call, batch {batch}" if "batch_size" in self.model.parameters else "one call"
-            found.append(Point(key, title, phase, values_for(self.model, given)))
+            found.append(Point(key, title, phase, whole_values(values_for(self.model, given))))
         return tuple(found)
 
     def called(self, phase: str) -> str:

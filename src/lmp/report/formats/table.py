@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lmp.report.formats.base import Format, Result, Show, SweepResult
-from lmp.report.formats.figures import figure, percent, ratio
+from lmp.report.formats.figures import figure, in_full, percent, ratio
 from lmp.report.formats.rows import Row, rows
 from lmp.report.formats.sweeps import columns, first_and_last
 from lmp.report.terminal import Terminal
@@ -49,7 +49,7 @@ def sweep(result: SweepResult, show: Show, out: IO[Any]) -> None:
     console = _console(show, out)
     console.print(Text(result.model.class_name, style="bold"))
     fixed = [(name, value) for name, value in result.sweep.fixed.items() if name not in result.sweep.axes]
-    console.print(Text("  " + ", ".join(f"{name} = {value:,}" for name, value in fixed)))
+    console.print(Text("  " + ", ".join(f"{name} = {in_full(value)}" for name, value in fixed)))
     table = _table(sweep_heads(result), numbers=0)
     for index, (row, cells) in enumerate(zip(found, sweep_texts(result, found, show), strict=True)):
         if index == ENDS and size > len(found):
@@ -94,7 +94,7 @@ _UNITS = {"flops": "FLOP", "matmul_flops": "FLOP", "read": "B", "write": "B", "c
 def heading(result: Result) -> list[Text]:
     """Class, config and values, and how far the formulas are verified."""
     evaluation, model = result.evaluation, result.model
-    values = ", ".join(f"{name} = {value:,}" for name, value in evaluation.values.items())
+    values = ", ".join(f"{name} = {in_full(value)}" for name, value in evaluation.values.items())
     status = evaluation.verification
     return [
         Text(evaluation.class_name, style="bold"),
@@ -174,7 +174,7 @@ def _sweep_cell(name: str, value: Any, show: Show) -> str:
         return "yes" if value else "NO"
     if isinstance(value, float):
         return f"{value:,.2f}"
-    return figure(value, _UNITS[name], show.exact) if name in _UNITS else f"{value:,}"
+    return figure(value, _UNITS[name], show.exact) if name in _UNITS else in_full(value)
 
 
 def _console(show: Show, out: IO[Any]) -> Console:

@@ -414,7 +414,7 @@ def _operators_told(component: Component, point: Point) -> Iterator[Inline]:
 
 def _are_alike(component: Component, point: Point) -> bool:
     """Whether every place of the class moves the same in one call: their shares say how often each runs, no more."""
-    once: dict[str, int] = {}
+    once: dict[str, int | Fraction] = {}
     for k in component.facts.kernels(point):
         if k.class_name == component.class_name:
             once[k.path] = once.get(k.path, 0) + k.once.bytes

@@ -35,7 +35,7 @@ def content(facts: ModelFacts) -> dict[str, Any]:
         "name": facts.name,
         "variables": controls.variables(model),
         "phases": controls.phases(model),
-        "precisions": controls.precisions(model),
+        "precisions": controls.precisions(),
         "program": steps.record(),
         "totals": {name: steps.slot(formula) for name, formula in numbers.quantities.items()},
         "assumptions": [_assumption(text, condition, steps) for text, condition in numbers.assumptions.items()],
