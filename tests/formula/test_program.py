@@ -54,7 +54,7 @@ def test_conditions(condition, at) -> None:  # type: ignore[no-untyped-def]
     assert outcome(lambda: Program([condition])(at)) == outcome(lambda: [int(evaluate_condition(condition, at))])
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=300)
 @given(st.lists(formulas, min_size=1, max_size=3), points_with_fractions)
 def test_exactly_is_evaluate_exact(found: list[Expr], at: dict[str, Number]) -> None:
     program = Program(found)

@@ -63,7 +63,7 @@ def test_simplifying_keeps_every_value(formula, at):
     assert exact(simplify(formula), at) == expected
 
 
-@settings(max_examples=400, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=400)
 @given(formulas, points_with_fractions)
 def test_simplifying_keeps_every_value_at_fractions(formula, at):
     expected = value(formula, at)

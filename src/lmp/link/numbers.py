@@ -29,7 +29,7 @@ from lmp.formula import (
 from lmp.formula.evaluate import not_an_integer
 from lmp.link.records import EvaluatedKernel, EvaluatedTotals, Evaluation, ViolatedAssumption
 from lmp.link.values import Point
-from lmp.records import MATMUL_CATEGORIES, UNIVERSAL, ModelAnalysis, ModelKernel, worst
+from lmp.records import MATMUL_CATEGORIES, UNIVERSAL, ModelAnalysis, ModelKernel, Operands, worst
 
 IN_BYTES = frozenset({"read", "write", "compulsory"})
 """Quantities that may be fractions, where bytes of an element are. All others are whole numbers."""
@@ -133,6 +133,8 @@ class ModelNumbers:
 
     model: ModelAnalysis
     _totals: Program = field(init=False, repr=False)
+    _sizes_at: tuple[Point, dict[str, int]] = field(init=False, repr=False, default_factory=lambda: ({}, {}))
+    """The last point, and the values of the operands' sizes there."""
 
     def __post_init__(self) -> None:
         self._totals = Program([*self.quantities.values(), *self.repeats])
@@ -225,13 +227,50 @@ class ModelNumbers:
             class_name=self.model.class_name,
             values=dict(values),
             totals=self.totals(values),
-            kernels=[_record(kernel) for kernel in tree.kernels()],
+            kernels=[self._record(kernel, values) for kernel in tree.kernels()],
             verification=worst([self.model.verification.status, *statuses.values()]),
             not_verified={name: status for name, status in statuses.items() if status != "verified"},
             uncounted={name: part.uncounted for name, part in self.model.parts.items() if part.uncounted},
             violated_assumptions=self.violated(values),
             warnings=[] if self.model.quantization is None else self.model.quantization.warnings,
         )
+
+    def _record(self, found: KernelNumbers, values: Point) -> EvaluatedKernel:
+        kernel, once = found.kernel, found.once
+        return EvaluatedKernel(
+            path=found.path,
+            class_name=found.class_name,
+            line=kernel.line,
+            operation=kernel.operation,
+            category=kernel.category,
+            repeat=found.runs,
+            flops=once.flops,
+            read=once.read,
+            write=once.write,
+            id=kernel.id,
+            inputs_from=kernel.inputs_from,
+            operands=self.operands(kernel, values) if once != CostNumbers() else None,
+        )
+
+    def operands(self, kernel: ModelKernel, values: Point) -> Operands | None:
+        """The operands of a kernel with numbers; None if it has none, or if a size has no value at this point."""
+        if kernel.operands is None:
+            return None
+        if self._sizes_at[0] is not values:
+            self._sizes_at = values, {}
+        known, at = self._sizes_at[1], values
+
+        def number(size: int | str) -> int | str:
+            if isinstance(size, int):
+                return size
+            if size not in known:
+                known[size] = evaluate(parse(size), {n: v for n, v in at.items() if isinstance(v, int)})
+            return known[size]
+
+        try:
+            return kernel.operands.with_sizes(number)
+        except LmpError:
+            return None
 
     def has_fractions(self, values: Point) -> bool:
         """Whether bytes may be fractions: those of an element are, or the formulas have those of a checkpoint."""
@@ -364,21 +403,6 @@ def _integers(values: Point) -> Mapping[str, int]:
 def _whole(formula: Expr | Condition, value: Number) -> None:
     if not isinstance(value, int):
         raise not_an_integer(formula, value)
-
-
-def _record(found: KernelNumbers) -> EvaluatedKernel:
-    kernel, once = found.kernel, found.once
-    return EvaluatedKernel(
-        path=found.path,
-        class_name=found.class_name,
-        line=kernel.line,
-        operation=kernel.operation,
-        category=kernel.category,
-        repeat=found.runs,
-        flops=once.flops,
-        read=once.read,
-        write=once.write,
-    )
 
 
 def _location(path: str, class_name: str, kernel: ModelKernel) -> str:

@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import Field, PlainSerializer, PlainValidator, WithJsonSchema
 
 from lmp.formula import json_number, read_number
-from lmp.records import ClassPath, Record, Status
+from lmp.records import ClassPath, Operands, Record, Status
 
 Figure = Annotated[
     int | Fraction,
@@ -43,6 +43,11 @@ class EvaluatedKernel(Record):
     flops: int
     read: Figure
     write: Figure
+    id: str | None = Field(default=None, description="as in model_analysis.json")
+    inputs_from: list[str] = Field(default=[], description="ids of the kernels that made its inputs")
+    operands: Operands | None = Field(
+        default=None, description="its operands with numbers; none if it does not run at this point"
+    )
 
 
 class ViolatedAssumption(Record):
