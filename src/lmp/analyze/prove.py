@@ -14,7 +14,7 @@ from enum import Enum, auto
 from lmp.analyze.execution import Execution
 from lmp.analyze.session import references_of
 from lmp.errors import TraceFailed, VerificationFailed
-from lmp.records import ModuleAnalysis, Verification
+from lmp.records import FindingKind, ModuleAnalysis, Verification
 from lmp.source.locate import ClassSource
 from lmp.trace.engine import TraceEngine
 from lmp.verify.judge import Judgement
@@ -103,13 +103,36 @@ class _Attempt:
             again = self._narrow()
 
     def _narrow(self) -> bool:
-        """Take steps of NARROWING while only synthetic configs differ. Returns true to derive again."""
+        """Take steps of NARROWING while only synthetic configs differ. Returns true to derive again.
+
+        Operands that differ are left out first: they narrow nothing that is claimed of costs.
+        """
+        while self._drop_operands():
+            self._judge()
         for step in NARROWING:
             if not self.judgement.only_at_synthetic:
                 return False
             if step(self) is Next.DERIVE_AGAIN:
                 return True
         return False
+
+    def _drop_operands(self) -> bool:
+        """Drop the operands that differ, if nothing else does. The judge keeps a limited number of findings."""
+        findings = self.judgement.verification.findings
+        if not findings or any(finding.kind is not FindingKind.operands for finding in findings):
+            return False
+        lines = {(finding.file, finding.line) for finding in findings}
+        self._take(
+            self.analysis.model_copy(
+                update={
+                    "kernels": [
+                        k.model_copy(update={"operands": None}) if (k.file, k.line) in lines else k
+                        for k in self.analysis.kernels
+                    ]
+                }
+            )
+        )
+        return True
 
     def _derive(self) -> None:
         execution, class_path = self.execution, self.class_path

@@ -43,9 +43,18 @@ OperandSizes = dict[SizeKey, Expr]
 """Formula of each size of a kernel's operands."""
 
 
+PLAIN = {
+    "addmm": ("mm", {"self": "bias", "mat1": "self", "mat2": "mat2"}),
+    "baddbmm": ("bmm", {"self": "bias", "batch1": "self", "batch2": "mat2"}),
+}
+"""Operator with an addition -> the product in it, and its names of the arguments. A bias changes no kernel."""
+
+
 def tensors(op: Operator) -> Iterator[tuple[TensorKey, Tensor]]:
     """The operands of an operator: named inputs in schema order, then outputs by number."""
-    for name, value in op.arguments.items():
+    _, names = PLAIN.get(op.name, (op.name, {}))
+    for given, value in op.arguments.items():
+        name = names.get(given, given)
         if isinstance(value, (list, tuple)):
             yield from ((_key(f"{name}[{i}]", t), t) for i, t in enumerate(value) if isinstance(t, Tensor))
         elif isinstance(value, Tensor):
@@ -151,7 +160,7 @@ def record(operator: Operator, found: Mapping[SizeKey, Expr]) -> Operands:
     if product_.get("window") == num(0):
         del product_["window"]
     return Operands(
-        operator=operator.name,
+        operator=PLAIN[operator.name][0] if operator.name in PLAIN else operator.name,
         inputs=[_operand(key, found) for key in tensors_ if not key.output],
         outputs=[_operand(key, found) for key in tensors_ if key.output],
         **{name: to_size(size) for name, size in product_.items()},

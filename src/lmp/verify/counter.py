@@ -21,7 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from lmp.errors import UncountedOperator
-from lmp.verify.operands import Seen
+from lmp.verify.operands import WITH_ADDITION, Seen
 from lmp.verify.operators import (
     FREE,
     NOTHING,
@@ -61,8 +61,9 @@ class OperatorCount:
 
     @property
     def plain_name(self) -> str:
-        """ATen's name without namespace and overload."""
-        return plain_name(self.operator.split(".")[1] if "." in self.operator else self.operator)
+        """ATen's name without namespace and overload, of the product if something is added to one."""
+        name = plain_name(self.operator.split(".")[1] if "." in self.operator else self.operator)
+        return WITH_ADDITION[name][0] if name in WITH_ADDITION else name
 
     def with_cache(self, storages: Collection[int]) -> OperatorCount:
         """The same count after the run: keys and values of a KV cache have these storages."""

@@ -32,6 +32,18 @@ class Seen:
         return replace(self, width="kv" if self.width == "a" else self.width, role="cache", storage=0)
 
 
+WITH_ADDITION = {"addmm": ("mm", "mat1", "mat2"), "baddbmm": ("bmm", "batch1", "batch2")}
+"""Operator that adds to a product -> the product, and the names of its factors. What is added is the bias."""
+
+
+def plain(operator: str, arguments: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+    """An operator and its arguments by name, with a product that something is added to as that product."""
+    if operator not in WITH_ADDITION:
+        return operator, arguments
+    product, left, right = WITH_ADDITION[operator]
+    return product, {"bias": arguments["self"], "self": arguments[left], "mat2": arguments[right]}
+
+
 def seen(
     arguments: Mapping[str, Any], outputs: Iterable[torch.Tensor], weights: Collection[int], dtype: torch.dtype
 ) -> tuple[Seen, ...]:

@@ -15,7 +15,7 @@ import torch
 from torch.utils.flop_counter import flop_registry
 
 from lmp import flops as table
-from lmp.verify.operands import Seen, seen
+from lmp.verify.operands import Seen, plain, seen
 
 
 @dataclass(frozen=True)
@@ -188,7 +188,9 @@ def cost_of(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: An
     else:
         flops = other_flops(op)
     read, write = traffic(op, units)
-    return Cost(flops or 0, matmul or 0, read, write, flops is not None, units.seen(op.given, op.outputs))
+    return Cost(
+        flops or 0, matmul or 0, read, write, flops is not None, units.seen(plain(op.name, op.given)[1], op.outputs)
+    )
 
 
 # --- bytes
