@@ -56,7 +56,8 @@ def prove(execution: Execution, engine: TraceEngine, source: ClassSource) -> Pro
     if attempt.status == "failed":
         execution.session.known.pop(source.class_path)
         raise _differs(source, attempt.judgement.verification)
-    return Proof(attempt.analysis, attempt.judgement.verification)
+    checks = [*attempt.judgement.verification.checks, *attempt.dropped]
+    return Proof(attempt.analysis, attempt.judgement.verification.model_copy(update={"checks": checks}))
 
 
 def _differs(source: ClassSource, verification: Verification) -> VerificationFailed:
@@ -83,6 +84,8 @@ class _Attempt:
         self.execution, self.engine, self.source = execution, engine, source
         self.class_path, self.specialised = source.class_path, specialised
         self.is_in_model = execution.workload.model_class is not None
+        self.dropped: list[str] = []
+        """Operands that were left out, for the checks."""
 
     @property
     def status(self) -> str:
@@ -122,16 +125,14 @@ class _Attempt:
         if not findings or any(finding.kind is not FindingKind.operands for finding in findings):
             return False
         lines = {(finding.file, finding.line) for finding in findings}
-        self._take(
-            self.analysis.model_copy(
-                update={
-                    "kernels": [
-                        k.model_copy(update={"operands": None}) if (k.file, k.line) in lines else k
-                        for k in self.analysis.kernels
-                    ]
-                }
-            )
-        )
+        stated = [k for k in self.analysis.kernels if k.operands is not None]
+        # A finding names the first line of a statement, and a kernel may stand at another one: then all are dropped.
+        dropped = [k for k in stated if (k.file, k.line) in lines] or stated
+        if not dropped:
+            return False
+        kernels = [k.model_copy(update={"operands": None}) if k in dropped else k for k in self.analysis.kernels]
+        self._take(self.analysis.model_copy(update={"kernels": kernels}))
+        self.dropped += [f"operands of {k.operation} in line {k.line} differ, and are left out" for k in dropped]
         return True
 
     def _derive(self) -> None:
