@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
@@ -81,6 +82,9 @@ def pytest_configure(config: pytest.Config) -> None:
     for name in [name for name in os.environ if name.startswith(("ANTHROPIC_", "CLAUDE_"))]:
         del os.environ[name]
     os.environ["LMP_SETTINGS"] = os.devnull
+    os.environ.pop("LMP_RESULTS", None)
+    # Outside a project lmp writes into the user's data folder: tests have one of their own.
+    os.environ["XDG_DATA_HOME"] = str(Path(tempfile.gettempdir()) / "lmp-tests-data")
     tree = find_trees(PROJECT).transformers
     if tree is not None:
         use_transformers_tree(tree.package_dir.parent)

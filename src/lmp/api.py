@@ -287,6 +287,11 @@ def _analyzed(module_or_class: Any, inputs: Inputs | None, init: Init | None, se
 
 
 def _guard() -> AbstractContextManager[None]:
+    """Raises EngineMissing if torch or transformers is not installed."""
+    from lmp.source.installed import engine_missing, lacking
+
+    if lacking():
+        raise engine_missing(lacking())
     from lmp.workload.isolation import isolated
 
     return isolated()
@@ -305,7 +310,7 @@ def _session(target: Any, settings: Settings) -> Session:
     import torch
 
     from lmp.analyze.session import Options, Session
-    from lmp.source.trees import find_trees
+    from lmp.source.trees import find_trees, say_releases
 
     dtype = settings.get("dtype", "bfloat16")
     if isinstance(target, torch.nn.Module):
@@ -330,6 +335,7 @@ def _session(target: Any, settings: Settings) -> Session:
         session.origin, session.config = _given_config(dict(config))
     trees = find_trees(None, options.transformers, options.pytorch, list(options.paths))
     session.trees = _runnable(trees, given=options.transformers is not None)
+    say_releases(session.trees)
     return session
 
 

@@ -40,7 +40,7 @@ def review_file(file: Path, folders: Sequence[Path], given: bool, trees: Trees, 
         folders = (Path(ledger.folder), *folders)
     beside = None if given else file.resolve().parent
     own_first = sorted(trees, key=lambda tree: tree not in trees.extra)
-    roots = Roots({tree.name: tree.root for tree in own_first}, tuple(folders), beside)
+    roots = Roots(dict(tree.labelled for tree in own_first), tuple(folders), beside)
     review = review_text(str(file), text, roots, ledger, held.worth, held.notes)
     found = [ReviewFinding(rule="number", line=1, message=message) for message in held.wrong]
     return review.model_copy(update={"findings": [*found, *review.findings]})

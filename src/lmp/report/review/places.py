@@ -33,7 +33,7 @@ class Roots:
     """Where pointers are looked for. Nothing outside of these folders is opened."""
 
     labelled: Mapping[str, Path] = field(default_factory=dict)
-    """First part of a path -> the folder that the rest is relative to."""
+    """Beginning of a path, one part or several -> the folder that the rest is relative to."""
     folders: tuple[Path, ...] = ()
     """Folders that whole paths are relative to."""
     beside: Path | None = None
@@ -56,9 +56,9 @@ class Roots:
         return [file] if any(_is_inside(root, file) for root in allowed) else []
 
     def _places(self, pure: PurePosixPath) -> Iterator[tuple[Path, PurePosixPath]]:
-        label, *rest = pure.parts or ("",)
-        if label in self.labelled and rest:
-            yield self.labelled[label], PurePosixPath(*rest)
+        for label, folder in self.labelled.items():
+            if pure.is_relative_to(label) and str(pure) != label:
+                yield folder, pure.relative_to(label)
         yield from ((folder, pure) for folder in self.folders)
         if self.beside is not None:
             yield self.beside, pure
