@@ -211,14 +211,15 @@ class Session:
         return same_config and same_attention and same_dtype
 
     def is_unsourced(self, found: ModuleAnalysis | ModelAnalysis) -> bool:
-        """True for a result as asked, if its sources are neither vendored nor installed.
+        """True for a result as asked, outside a project, if its sources are not installed.
 
-        It is used as stored, and lmp says so.
+        It is used as stored, and lmp says so. In a project its sources are to be vendored first.
         """
-        gone = unsourced(found.fingerprint, self.trees) if self._is_as_asked(found) else []
+        outside = self.trees.project is None
+        gone = unsourced(found.fingerprint, self.trees) if outside and self._is_as_asked(found) else []
         if gone:
             say_once(
-                f"{' and '.join(gone)} not installed: results are used as stored, not compared with sources ({INSTALL})"
+                f"not installed: {' and '.join(gone)}; results are used as stored, not compared with sources ({INSTALL})"
             )
         return bool(gone)
 

@@ -124,7 +124,7 @@ app = typer.Typer(
     cls=Lmp,
     name="lmp",
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     # typer's rich help imports half of rich: it would double the time of `lmp --help`.
     rich_markup_mode=None,
     pretty_exceptions_enable=False,

@@ -78,9 +78,9 @@ def _text(record: Path) -> str:
 
 def engine_missing(lacking: Sequence[str]) -> EngineMissing:
     """The error of a command that needs a distribution of the extra ``engine``."""
-    verb, them = ("are", "them") if len(lacking) > 1 else ("is", "it")
+    verb, them, their = ("are", "them", "their") if len(lacking) > 1 else ("is", "it", "its")
     return EngineMissing(
-        f"{' and '.join(lacking)} {verb} not installed: this needs the sources, and runs them\n"
+        f"{' and '.join(lacking)} {verb} not installed: this command reads and runs {their} sources\n"
         f"install {them}: {INSTALL}",
         [Search(name, "the installed distributions", "not installed") for name in lacking],
     )

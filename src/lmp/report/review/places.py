@@ -38,6 +38,12 @@ class Roots:
     """Folders that whole paths are relative to."""
     beside: Path | None = None
     """The folder of the file that is reviewed: its links are relative to it, and places may be."""
+    absent: tuple[str, ...] = ()
+    """Beginnings of paths into sources that are neither vendored nor installed: these cannot be opened."""
+
+    def is_absent(self, path: str) -> bool:
+        """True for a path into sources that are not here."""
+        return any(PurePosixPath(path).is_relative_to(label) for label in self.absent) and not self.find(path)
 
     def find(self, path: str) -> list[Path]:
         """The files that a path names: none, one, or several that end alike."""
@@ -186,10 +192,12 @@ def _is_of_word(sign: str) -> bool:
 
 
 def check_pointers(text: Text, roots: Roots) -> tuple[int, list[ReviewFinding]]:
-    """How many there are, and what is wrong."""
+    """How many can be opened here, and what is wrong."""
     known: dict[tuple[object, ...], str | None] = {}
     count, findings = 0, []
     for pointer in cited(text):
+        if roots.is_absent(pointer.path):
+            continue
         count += 1
         key = (pointer.path, pointer.first, pointer.last, pointer.symbol, pointer.is_link, pointer.is_word)
         if key not in known:
