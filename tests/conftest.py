@@ -27,6 +27,7 @@ SLOW = {
     "default_family": "a whole model at its default or its published config",
     "pages": "every command of README.md and docs/",
     "service": "Claude's real command line against a scripted service",
+    "wheel": "the wheel, built and installed into an empty environment from the package index",
 }
 """Fixture -> what makes a test that asks for it slow."""
 
@@ -37,7 +38,7 @@ ENGINE = {
 }
 """Fixture -> what a test of the engine's tier runs. All other tests are of the unit tier."""
 
-GROUPS = {"browser": "browser", "dask": "dask", "small": "small models"}
+GROUPS = {"browser": "browser", "dask": "dask", "small": "small models", "wheel": "wheel"}
 """Fixture -> xdist group: one process runs all tests of a group, because what they share takes long to make."""
 
 

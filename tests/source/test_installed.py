@@ -178,4 +178,3 @@ def test_sources_that_are_not_here(site: Site) -> None:
     assert unsourced(files, Trees(None, None)) == ["transformers"]
     assert unsourced({**files, "torch/nn/__init__.py": "c"}, Trees(None, None)) == ["transformers", "torch"]
     assert unsourced({}, Trees(None, None)) == []
-

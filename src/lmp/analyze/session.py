@@ -218,9 +218,8 @@ class Session:
         outside = self.trees.project is None
         gone = unsourced(found.fingerprint, self.trees) if outside and self._is_as_asked(found) else []
         if gone:
-            say_once(
-                f"not installed: {' and '.join(gone)}; results are used as stored, not compared with sources ({INSTALL})"
-            )
+            names = " and ".join(gone)
+            say_once(f"not installed: {names}; results are used as stored, not compared with sources ({INSTALL})")
         return bool(gone)
 
     def reusable(self, class_path: str) -> ModuleAnalysis | None:

@@ -17,7 +17,8 @@ from torch.nn.modules import module as nn_module
 def isolated() -> Iterator[None]:
     """Restore, also after an error: random states, default dtype, global module hooks, ``sys.path``, environment.
 
-    Libraries that are imported meanwhile keep nothing of lmp's environment. The user's global module hooks are disabled meanwhile: they do not run on lmp's copies.
+    Libraries that are imported meanwhile keep nothing of lmp's environment. The user's global module hooks are disabled
+    meanwhile: they do not run on lmp's copies.
     """
     randomness = random.getstate(), torch.get_rng_state(), _numpy_state()
     dtype, attention = torch.get_default_dtype(), torch.nn.functional.scaled_dot_product_attention
