@@ -228,8 +228,9 @@ def analyze(
     - ``path``: one or several folders that contain your own packages.
     - ``dtype="bfloat16"``: the dtype in which a class is executed.
     - ``attention``: the attention implementation, ``"sdpa"`` or ``"eager"``.
-    - ``transformers``, ``pytorch``: clones to read instead of the vendored sources. If none are vendored, or the
-      process has imported transformers already, the installed packages are read (``Analysis.sources`` names them).
+    - ``transformers``, ``pytorch``: clones to read instead of the vendored sources. Outside a project the installed
+      packages are read. A copy of transformers that the process has imported already is read in place of any other
+      (``Analysis.sources`` names the folders).
     - ``fresh=False``: True analyses again even if a result is stored.
 
     Returns an ``Analysis`` with formulas in FLOPs and bytes. Its errors are subclasses of LmpError:
