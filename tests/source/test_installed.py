@@ -178,3 +178,13 @@ def test_sources_that_are_not_here(site: Site) -> None:
     assert unsourced(files, Trees(None, None)) == ["transformers"]
     assert unsourced({**files, "torch/nn/__init__.py": "c"}, Trees(None, None)) == ["transformers", "torch"]
     assert unsourced({}, Trees(None, None)) == []
+
+
+def test_only_a_package_is_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "a_package_of_lmp" / "__init__.py", "raise RuntimeError('it is not imported')\n")
+    write(tmp_path / "a_file_of_lmp.py", "")
+    (tmp_path / "a_folder_of_lmp").mkdir()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert installed.package_folder("a_package_of_lmp") == tmp_path / "a_package_of_lmp"
+    for name in ("a_file_of_lmp", "a_folder_of_lmp", "nothing_of_lmp"):
+        assert installed.package_folder(name) is None

@@ -35,7 +35,8 @@ def package_folder(import_name: str) -> Path | None:
     spec = None
     with contextlib.suppress(ValueError):  # a module without a spec, as a program may put into sys.modules
         spec = find_spec(import_name)  # for a top-level name: finds without importing
-    return None if spec is None or spec.origin is None else Path(spec.origin).parent
+    file = None if spec is None or spec.origin is None else Path(spec.origin)
+    return file.parent if file is not None and file.stem == "__init__" else None  # a single file is no package
 
 
 def distribution_of(package_dir: Path, name: str) -> Installed | None:

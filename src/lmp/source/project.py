@@ -33,7 +33,7 @@ def data_folder() -> Path:
 def results_folder() -> Path:
     """The results folder where none is given: that of `VARIABLE`, the project's, or the user's."""
     named = os.environ.get(VARIABLE)
-    return Path(named) if named else _home() / RESULTS
+    return Path(named).expanduser() if named else _home() / RESULTS
 
 
 def reports_folder() -> Path:
