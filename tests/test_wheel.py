@@ -93,7 +93,7 @@ def engine(base: Environment, wheel: Path, tmp_path_factory: pytest.TempPathFact
 def commands_of_the_readme() -> list[list[str]]:
     """The first five commands of README.md after the set-up, without their comments."""
     found = re.findall(r"^\.venv/bin/lmp (.+?)(?:\s+#.*)?$", (ROOT / "README.md").read_text(), re.M)
-    models = {"A": "Qwen/Qwen3-30B-A3B", "B": "Qwen/Qwen3-0.6B"}
+    models = {"A": "Qwen/Qwen3-30B-A3B", "B": MODEL}
     return [[models.get(word, word) for word in line.split()] for line in found[:5]]
 
 
