@@ -249,8 +249,9 @@ def analyze(
     - ``path``: one or several folders that contain your own packages.
     - ``dtype="bfloat16"``: the dtype in which a class is executed.
     - ``attention``: the attention implementation, ``"sdpa"`` or ``"eager"``.
-    - ``transformers``, ``pytorch``: clones to read instead of the vendored sources. If none are vendored, or the
-      process has imported transformers already, the installed packages are read (``Analysis.sources`` names them).
+    - ``transformers``, ``pytorch``: clones to read instead of the vendored sources. Outside a project the installed
+      packages are read. A copy of transformers that the process has imported already is read in place of any other
+      (``Analysis.sources`` names the folders).
     - ``fresh=False``: True analyses again even if a result is stored.
 
     Returns an ``Analysis`` with formulas in FLOPs and bytes. Its errors are subclasses of LmpError:
@@ -308,6 +309,11 @@ def _analyzed(module_or_class: Any, inputs: Inputs | None, init: Init | None, se
 
 
 def _guard() -> AbstractContextManager[None]:
+    """Raises EngineMissing if torch or transformers is not installed."""
+    from lmp.source.installed import engine_missing, lacking
+
+    if lacking():
+        raise engine_missing(lacking())
     from lmp.workload.isolation import isolated
 
     return isolated()
@@ -326,7 +332,7 @@ def _session(target: Any, settings: Settings) -> Session:
     import torch
 
     from lmp.analyze.session import Options, Session
-    from lmp.source.trees import find_trees
+    from lmp.source.trees import find_trees, say_releases
 
     dtype = settings.get("dtype", "bfloat16")
     if isinstance(target, torch.nn.Module):
@@ -351,6 +357,7 @@ def _session(target: Any, settings: Settings) -> Session:
         session.origin, session.config = _given_config(dict(config))
     trees = find_trees(None, options.transformers, options.pytorch, list(options.paths))
     session.trees = _runnable(trees, given=options.transformers is not None)
+    say_releases(session.trees)
     return session
 
 

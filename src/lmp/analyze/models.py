@@ -13,7 +13,7 @@ from lmp.analyze.session import Options, Progress, Session, is_foreign, only_tra
 from lmp.errors import InvalidAnalysis
 from lmp.link.quantisation import config_of
 from lmp.records import Lookup, ModelAnalysis, ModuleAnalysis, Quantization, short
-from lmp.source.trees import UNKNOWN
+from lmp.source.trees import UNKNOWN, public_version
 from lmp.store.fingerprint import LINKED_BY, is_model_current, linked_by
 
 
@@ -70,7 +70,9 @@ def stored_model(class_path: str, session: Session, set_aside: list[str]) -> Mod
         # The analyses have all its data: it is made again, and the file is kept.
         set_aside.append(f"{str(error).splitlines()[0]}; made again, and the file kept beside it")
         return None
-    if model is None or not is_model_current(model, session.trees, _asked(session)):
+    if model is None:
+        return None
+    if not session.is_unsourced(model) and not is_model_current(model, session.trees, _asked(session)):
         return None
     own = session.own.get(model.class_name)
     if own is not None and not is_of(model, own):
@@ -146,6 +148,6 @@ def _of_other_sources(analysis: ModuleAnalysis, session: Session) -> str | None:
     source = analysis.source
     versions = {tree.distribution: tree.version for tree in session.trees}
     here = versions.get(source.distribution, UNKNOWN)
-    if UNKNOWN in (here, source.version) or here == source.version:
+    if UNKNOWN in (here, source.version) or here == public_version(source.version):
         return None
     return f"{analysis.class_name} is of {source.distribution} {source.version}, the sources here are {here}"

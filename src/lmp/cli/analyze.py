@@ -119,7 +119,7 @@ def resume(common: o.Common, run: RunName = None) -> None:
     from lmp.agents.environment import check_runnable
     from lmp.errors import UsageError
 
-    begun, options = resumed(common.results_folder, run, a.given_limits(common))
+    begun, options = resumed(common.said_results_folder(), run, a.given_limits(common))
     check_runnable()
     if begun.state.command == "report":
         if common.as_json:

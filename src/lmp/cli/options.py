@@ -15,14 +15,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lmp.cli.output import note
 from lmp.dtypes import CACHE_WORDS, WORDS
 
 if TYPE_CHECKING:
     from lmp.analyze.session import Options
-
-DEFAULT_RESULTS = "analysis_results"
-DEFAULT_REPORTS = "reports"
-
 
 DEBUG = "lmp.debug"
 """Key in the context's meta data: true if --debug is given."""
@@ -110,17 +107,25 @@ class Common:
     ] = Engine.auto
     results: Annotated[
         Path | None,
-        typer.Option("--results", metavar="DIR", help=f"Folder of the results [default: {DEFAULT_RESULTS}]."),
+        typer.Option(
+            "--results",
+            metavar="DIR",
+            help="Folder of the results [default: analysis_results in a project, else in the user's data folder].",
+        ),
     ] = None
     transformers: Annotated[
         Path | None,
         typer.Option(
-            "--transformers", metavar="DIR", help="Clone of transformers to read in place of the vendored sources."
+            "--transformers",
+            metavar="DIR",
+            help="Clone of transformers to read in place of the vendored or installed sources.",
         ),
     ] = None
     pytorch: Annotated[
         Path | None,
-        typer.Option("--pytorch", metavar="DIR", help="Clone of pytorch to read in place of the vendored sources."),
+        typer.Option(
+            "--pytorch", metavar="DIR", help="Clone of pytorch to read in place of the vendored or installed sources."
+        ),
     ] = None
     config: Annotated[Path | None, typer.Option("--config", metavar="FILE", help="A config.json to analyse at.")] = None
     model_id: Annotated[
@@ -196,12 +201,20 @@ class Common:
 
     @property
     def results_folder(self) -> Path:
-        """The given folder, else the project's own: a command finds its results from any folder of the project."""
+        """The given folder, else that of LMP_RESULTS, the project's own, or the user's."""
         if self.results is not None:
             return self.results
-        from lmp.source.trees import project_root
+        from lmp.source.project import results_folder
 
-        return project_root() / DEFAULT_RESULTS
+        return results_folder()
+
+    def said_results_folder(self) -> Path:
+        """The results folder. A line on stderr names it if it is the user's, which no option and no project names."""
+        from lmp.source.project import is_users_own
+
+        if self.results is None and not self.quiet and is_users_own(self.results_folder):
+            note(f"results: {self.results_folder}")
+        return self.results_folder
 
     def options(self, agents: bool = False) -> "Options":
         """How the command's analyses are made. ``agents``: true if agents can carry out the command."""
@@ -216,7 +229,7 @@ class Common:
             )
         choice = chosen_engine(str(self.engine)) if agents else Choice("trace")
         return Options(
-            results=self.results_folder,
+            results=self.said_results_folder(),
             transformers=self.transformers,
             pytorch=self.pytorch,
             config_file=self.config,
@@ -298,10 +311,10 @@ def one_of(what: str, named: str | None, option: str, other: str | None) -> str 
 
 
 def reports_folder(given: Path | None) -> Path:
-    """The given folder for reports, else the project's own. Raises UsageError if it is a file."""
+    """The given folder for reports, else the project's own, or the user's. Raises UsageError if it is a file."""
     from lmp.errors import UsageError
-    from lmp.source.trees import project_root
+    from lmp.source import project
 
     if given is not None and given.exists() and not given.is_dir():
         raise UsageError(f"--reports {given} is a file, not a folder\ngive another folder")
-    return given if given is not None else project_root() / DEFAULT_REPORTS
+    return given if given is not None else project.reports_folder()

@@ -39,7 +39,11 @@ Forms = Annotated[
 ]
 Reports = Annotated[
     Path | None,
-    typer.Option("--reports", metavar="DIR", help=f"Folder of the reports [default: {o.DEFAULT_REPORTS}]."),
+    typer.Option(
+        "--reports",
+        metavar="DIR",
+        help="Folder of the reports [default: reports in a project, else in the user's data folder].",
+    ),
 ]
 DeviceName = Annotated[
     str | None,

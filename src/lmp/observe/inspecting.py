@@ -20,7 +20,7 @@ from lmp.observe.checkpoint import checkpoint_bytes
 from lmp.observe.inspection import Inspection, Module, Tensor, Totals
 from lmp.observe.measuring import Measured, Shares
 from lmp.source.locate import locate
-from lmp.source.trees import find_trees
+from lmp.source.trees import find_trees, say_releases, version_of
 from lmp.workload.failures import blame
 from lmp.workload.kinds import SHOWN_ALIKE, kind_of
 from lmp.workload.load import load_class, quiet_warnings, use_transformers_tree
@@ -40,6 +40,7 @@ def inspect_model(class_path: str | None, options: Options, dtype: str | None = 
     there, TraceFailed when the model cannot be built.
     """
     trees = find_trees(None, options.transformers, options.pytorch)
+    say_releases(trees)
     found = options.found_config
     source = locate(class_path or class_of_config(options), trees)
     use_transformers_tree(trees.need("transformers").package_dir.parent)
@@ -67,7 +68,7 @@ def inspect_model(class_path: str | None, options: Options, dtype: str | None = 
         class_name=source.class_path,
         config=origin_of(found),
         distribution=source.tree.distribution,
-        version=source.tree.version,
+        version=version_of(source.tree, source.path),
         dtype=built.dtype,
         dtype_from=built.dtype_from,
         quantised=_quantisation(built.model.config),

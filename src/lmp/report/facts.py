@@ -191,7 +191,7 @@ class ModelFacts:
     @cached_property
     def roots(self) -> dict[str, Path]:
         """First part of a pointer's file -> the folder that the rest is relative to."""
-        return {tree_label(tree): tree.root for tree in self.trees}
+        return dict(tree.labelled for tree in self.trees)
 
     def pointer(self, class_name: str, line: int, symbol: str | None = None, file: str | None = None) -> Pointer:
         """A line of the file of a class's forward(), or of ``file`` (relative to its tree, as kernels name it)."""
@@ -204,7 +204,7 @@ class ModelFacts:
         """A line of a file that is named relative to its tree."""
         path = self.trees.path_of(file)
         # Packages of one's own may lie side by side in one folder: the tree is the one whose package the file is of.
-        above = [tree for tree in self.trees if path is not None and path.is_relative_to(tree.root)]
+        above = [tree for tree in self.trees if path is not None and path.is_relative_to(tree.labelled[1])]
         own = (tree for tree in above if path is not None and path.is_relative_to(tree.package_dir))
         tree = next(own, above[0] if above else None)
         label = "" if tree is None else f"{tree_label(tree)}/"

@@ -16,7 +16,7 @@ from lmp.report.evaluating import Worth
 from lmp.report.folder import ledger_file
 from lmp.report.review import Roots, review_text
 from lmp.report.warnings import of_the_model
-from lmp.source.trees import Trees
+from lmp.source.trees import LAYOUTS, Trees
 from lmp.store.results import Store, strict_json
 
 LARGEST = 50_000_000
@@ -40,7 +40,9 @@ def review_file(file: Path, folders: Sequence[Path], given: bool, trees: Trees, 
         folders = (Path(ledger.folder), *folders)
     beside = None if given else file.resolve().parent
     own_first = sorted(trees, key=lambda tree: tree not in trees.extra)
-    roots = Roots({tree.name: tree.root for tree in own_first}, tuple(folders), beside)
+    here = {tree.name for tree in trees}
+    absent = tuple(f"{name}/{layout.package}" for name, layout in LAYOUTS.items() if name not in here)
+    roots = Roots(dict(tree.labelled for tree in own_first), tuple(folders), beside, absent)
     review = review_text(str(file), text, roots, ledger, held.worth, held.notes)
     found = [ReviewFinding(rule="number", line=1, message=message) for message in held.wrong]
     return review.model_copy(update={"findings": [*found, *review.findings]})

@@ -152,6 +152,13 @@ class Store:
     def model_file(self, class_path: str, config: str = DEFAULT) -> Path:
         return self.folder(class_path, config) / MODEL_FILE_NAME
 
+    def classes(self, config: str = DEFAULT) -> list[str]:
+        """The classes that have results at a config, sorted."""
+        end = "" if config == DEFAULT else f"@{_as_file_name(config)}"
+        with storage_errors(self.root):
+            names = [p.name.removesuffix(end) for p in self.root.glob("*") if p.name.endswith(end) and p.is_dir()]
+        return sorted(name for name in names if _CLASS_PATH.fullmatch(name))
+
     def load(self, class_path: str, config: str = DEFAULT) -> ModuleAnalysis | None:
         """The stored analysis; None if there is no file. Raises InvalidAnalysis for a file that is not valid."""
         found: ModuleAnalysis | None = self._load(_MODULE, class_path, config)
