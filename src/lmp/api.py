@@ -73,7 +73,8 @@ class Evaluated:
 
         Raises UsageError if pandas is not installed.
         """
-        return _frame([{name: getattr(k, name) for name in type(k).model_fields} for k in self.record.kernels])
+        columns = ("path", "class_name", "line", "operation", "category", "repeat", "flops", "read", "write")
+        return _frame([{name: getattr(kernel, name) for name in columns} for kernel in self.record.kernels])
 
     def to_json(self) -> str:
         """The record as JSON, by the schema ``evaluation``."""
@@ -152,9 +153,9 @@ class Analysis:
 
     def to_json(self) -> str:
         """The record as JSON, by the schema ``module_analysis`` or ``model_analysis``."""
-        from lmp.store.results import to_data
+        from lmp.store.results import to_text
 
-        return json.dumps(to_data(self.record), indent=2, ensure_ascii=False) + "\n"
+        return to_text(self.record)
 
     def save(self, results: str | Path) -> Path:
         """Write the analysis, and the referenced ones, to a results folder, and return its file.

@@ -58,6 +58,7 @@ def test_json_is_the_contracts(lmp: Lmp, fake: FakePipeline) -> None:
         **{"hidden_size": 8, "intermediate_size": 32},
     }
     keys = ["path", "class_name", "line", "operation", "category", "repeat", "flops", "read", "write"]
+    keys += ["id", "inputs_from", "operands"]
     assert list(found["kernels"][0]) == keys
     assert lmp("evaluate", MLP, *POINT, "--format", "json").stdout == result.stdout
 

@@ -68,7 +68,9 @@ def to_data(analysis: ModuleAnalysis | ModelAnalysis) -> dict[str, Any]:
                 for name, field in fields.items()
                 if (item := getattr(value, name)) is not None or field.is_required()
                 if not field.exclude
-                if field.is_required() or not isinstance(value, (Step, Operand, Operands)) or item != field.default
+                if field.is_required()
+                or not isinstance(value, (Step, Operand, Operands))
+                or item != field.get_default(call_default_factory=True)
             }
         if isinstance(value, dict):
             return {key: plain(item) for key, item in value.items()}
