@@ -39,7 +39,7 @@ def with_own_bytes(model: ModelAnalysis) -> ModelAnalysis:
     What could not be done is a sentence in ``quantization.warnings``.
     """
     said = model.quantization
-    scheme = None if said is None or said.applied else scheme_of(said.config)
+    scheme = None if said is None or said.applied is not None else scheme_of(said.config)
     if said is None or scheme is None:
         return model
     if scheme.problem is None and not said.whole:
@@ -55,7 +55,7 @@ def with_own_bytes(model: ModelAnalysis) -> ModelAnalysis:
     compulsory = model.compulsory
     if compulsory is not None:
         compulsory = MemoryAccess(read=_changed(compulsory.read, found.changes), write=compulsory.write)
-    about = said.model_copy(update={"applied": True, "warnings": found.warnings()})
+    about = said.model_copy(update={"applied": scheme.method, "warnings": found.warnings()})
     update = {"kernels": kernels, "totals": totals, "compulsory": compulsory, "quantization": about}
     return model.model_copy(update=update)
 
