@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 
 from lmp.dtypes import CACHE_WORDS, WORDS, cache_size, sizes
+from lmp.formula import read_number
+
+PAGE = Path(__file__).parents[1] / "docs" / "bytes.md"
 
 
 @pytest.mark.parametrize(
@@ -41,3 +45,16 @@ def test_where_weights_alone_are_small_products_are_in_16_bits() -> None:
 def test_the_cache_has_one_format() -> None:
     assert not {"w8a16", "w8a8", "w4a16", "w4a8"} & set(CACHE_WORDS)
     assert (cache_size("fp8"), cache_size("int4")) == (1, Fraction(1, 2))
+
+
+def test_the_page_of_the_docs_has_the_table() -> None:
+    rows = [line.split("|")[1:-1] for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("| `")]
+    found = {}
+    for cells in rows:
+        words, *sizes_of, products = (cell.strip() for cell in cells)
+        if len(sizes_of) == 3:
+            for word in words.replace("`", "").split():
+                found[word] = (*map(read_number, sizes_of), products)
+    assert found == {
+        word: (entry.weights, entry.activations, entry.cache, entry.products) for word, entry in WORDS.items()
+    }

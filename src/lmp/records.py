@@ -302,6 +302,15 @@ class Verification(Record):
     )
 
 
+class Quantization(Record):
+    """How a config says that the weights of its checkpoint are stored. Stored formulas have every weight at w_bytes."""
+
+    config: Any = Field(description="the config's quantization_config, as it is there")
+    whole: bool = Field(description="the class is the model that the config is of: it has the paths of the checkpoint")
+    applied: str | None = Field(default=None, description="the method whose bytes the formulas have; null: w_bytes")
+    warnings: list[str] = Field(default=[], description="what of it is not in the formulas, and why")
+
+
 KernelType = TypeVar("KernelType", Kernel, ModelKernel)
 
 
@@ -355,6 +364,7 @@ class Analysis(Record, Generic[KernelType]):
         description="source file -> sha256; derived_by, judged_by, linked_by -> sha256 of those parts of lmp",
     )
     provenance: list[Provenance] = Field(default=[], description="who wrote it, where lmp's own engine did not")
+    quantization: Quantization | None = Field(default=None, description="of a config whose checkpoint is quantised")
 
 
 class ModuleAnalysis(Analysis[Kernel]):
@@ -404,15 +414,6 @@ class Part(Record):
     uncounted: list[str] = []
 
 
-class Quantization(Record):
-    """How a config says that the weights of its checkpoint are stored. Stored formulas have every weight at w_bytes."""
-
-    config: Any = Field(description="the config's quantization_config, as it is there")
-    whole: bool = Field(description="the class is the model that the config is of: it has the paths of the checkpoint")
-    applied: bool = Field(default=False, description="the formulas have the bytes of the quantised weights")
-    warnings: list[str] = Field(default=[], description="what of it is not in the formulas, and why")
-
-
 class ModelAnalysis(Analysis[ModelKernel]):
     """``model_analysis.json``: a class with everything it calls in place, and no reference left.
 
@@ -421,7 +422,6 @@ class ModelAnalysis(Analysis[ModelKernel]):
 
     totals: Totals
     parts: dict[ClassPath, Part] = Field(description="every class in it, the root included")
-    quantization: Quantization | None = None
 
 
 # --- submissions -----------------------------------------------------------------------------------------------------

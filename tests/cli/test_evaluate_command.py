@@ -17,7 +17,7 @@ from pyarrow import parquet
 from typer.testing import Result
 
 from lmp.cli.evaluate import FormatName
-from lmp.records import ModuleAnalysis, Verification
+from lmp.records import ModuleAnalysis, Quantization, Verification
 from lmp.report.formats import FORMATS
 from lmp.store.schemas import schema
 
@@ -173,6 +173,40 @@ def test_dtypes(lmp: Lmp, fake: FakePipeline, dtype: str, sizes: tuple[float, fl
     assert (found["w_bytes"], found["a_bytes"], found["kv_bytes"]) == sizes
     assert fake.options is not None
     assert fake.options.dtype == "bfloat16"  # what the analysis is of, whatever the numbers are for
+
+
+def test_a_quantised_checkpoint(lmp: Lmp, fake: FakePipeline) -> None:
+    fake.quantization = Quantization(config={"quant_method": "fp8", "weight_block_size": [8, 8]}, whole=True)
+    plain = json.loads(lmp("evaluate", MLP, *POINT, "--set", "w_bytes=2", "--json").stdout)
+    assert (plain["quantization"], plain["totals"]["read"]) == (None, 10_752)  # see tests/expand
+    # A layer that the class itself calls may be the model's output, and stays.
+    found = json.loads(lmp("evaluate", MLP, *POINT, "--json").stdout)
+    assert (found["quantization"], found["totals"]["read"]) == (None, 10_752)
+    assert "converts no module" in found["warnings"][0]
+    fake.quantization = fake.quantization.model_copy(
+        update={"config": {**fake.quantization.config, "modules_to_not_convert": ["down_proj"]}}
+    )
+    found = json.loads(lmp("evaluate", MLP, *POINT, "--json").stdout)
+    # gate and up: 8 * 32 weights of 1 byte in place of 2, and 4 blocks of 8 * 8 with a float32
+    assert (found["quantization"], found["warnings"]) == ("fp8", [])
+    assert found["totals"]["read"] == 10_752 - 2 * 256 + 2 * 16
+    assert json.loads(lmp("evaluate", MLP, *POINT, "--dtype", "bf16", "--json").stdout)["quantization"] is None
+    text = " ".join(lmp("evaluate", MLP, *POINT).stdout.split())
+    assert "weights as the checkpoint stores them (fp8); all others at w_bytes" in text
+    rows = [
+        json.loads(line) for line in lmp("evaluate", MLP, *POINT, "--set", "a_bytes=1,2", "--json").stdout.splitlines()
+    ]
+    assert rows[1]["read"] == found["totals"]["read"]
+
+
+def test_a_quantisation_that_is_not_known_is_said(lmp: Lmp, fake: FakePipeline) -> None:
+    fake.quantization = Quantization(config={"quant_method": "<b>x"}, whole=True)
+    result = lmp("evaluate", MLP, *POINT)
+    assert result.exit_code == 0
+    assert "warning: the quantization method '<b>x' is not known" in result.stderr
+    assert "is not known" in result.stdout
+    (warning,) = json.loads(lmp("evaluate", MLP, *POINT, "--json").stdout)["warnings"]
+    assert warning.endswith("its weights are evaluated at w_bytes")
 
 
 def test_a_dtype_of_the_cache(lmp: Lmp, fake: FakePipeline) -> None:

@@ -131,6 +131,11 @@ def test_one_layer_among_alternating_ones_is_said() -> None:
     )
 
 
+def test_a_file_with_a_trillion_layers_takes_no_time() -> None:
+    found = model(FP8, values={"hidden_size": 8, "num_hidden_layers": 10**12})
+    assert "layers.0 stand for all" in warnings(found)[0]
+
+
 def test_what_is_not_known_is_said_and_every_weight_has_w_bytes() -> None:
     for config, problem in (
         ({"quant_method": "qqq"}, "the quantization method 'qqq' is not known"),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import analyses
 import pytest
 
 from lmp.errors import UsageError
-from lmp.link.values import parse_settings, values_for
+from lmp.link.values import parse_axes, parse_settings, values_for, whole_values
 
 
 def message(*settings: str) -> str:
@@ -125,3 +127,23 @@ def test_a_cache_has_the_width_of_activations_unless_it_is_set() -> None:
     assert values_for(analyses.mlp(), {**point, "a_bytes": 4})["kv_bytes"] == 4
     found = values_for(analyses.mlp(), {**point, "a_bytes": 4, "kv_bytes": 1})
     assert (found["a_bytes"], found["kv_bytes"]) == (4, 1)
+
+
+def test_sizes_that_a_report_does_not_take() -> None:
+    assert whole_values({"batch_size": 2, "w_bytes": 1}) == {"batch_size": 2, "w_bytes": 1}
+    with pytest.raises(UsageError, match=r"w_bytes is set to 0\.5, but a report takes whole numbers alone"):
+        whole_values(parse_settings(["w_bytes=0.5"]))
+
+
+def test_fractions_of_an_element_alone() -> None:
+    assert parse_axes(["w_bytes=0.5,17/32,2", "seq_len=1:3"]) == {
+        "w_bytes": (Fraction(1, 2), Fraction(17, 32), 2),
+        "seq_len": range(1, 4),
+    }
+    assert parse_settings(["config.kv_bytes=4.0"]) == {"kv_bytes": 4}
+    with pytest.raises(UsageError, match="hidden_size is set to '1/2', which is not a whole number"):
+        parse_settings(["hidden_size=1/2"])
+    with pytest.raises(UsageError, match=r"hidden_size is set to 0\.5\ngive a whole number of at least 0"):
+        values_for(analyses.mlp(), {"batch_size": 1, "seq_len": 1, "hidden_size": Fraction(1, 2)})
+    with pytest.raises(UsageError, match=r"w_bytes is set twice: to 0\.5 and to 1"):
+        parse_settings(["w_bytes=1/2,w_bytes=1"])

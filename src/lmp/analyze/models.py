@@ -11,8 +11,7 @@ from lmp.analyze.modules import analysis_of
 from lmp.analyze.own import is_of
 from lmp.analyze.session import Options, Progress, Session, is_foreign, only_trace
 from lmp.errors import InvalidAnalysis
-from lmp.link.quantisation import config_of
-from lmp.records import Lookup, ModelAnalysis, ModuleAnalysis, Quantization, short
+from lmp.records import Lookup, ModelAnalysis, ModuleAnalysis
 from lmp.source.trees import UNKNOWN, public_version
 from lmp.store.fingerprint import LINKED_BY, is_model_current, linked_by
 
@@ -107,21 +106,12 @@ def linked(root: ModuleAnalysis, session: Session, lookup: Lookup, keep: bool = 
         status = "unverified" if verification.status == "verified" else verification.status
         reason = "; ".join([*([verification.reason] if verification.reason else []), *others])
         verification = verification.model_copy(update={"status": status, "reason": reason})
-    about = {"verification": verification, "quantization": _quantization(root, session)}
+    about = {"verification": verification, "quantization": session.quantization(root.class_name)}
     model = model.model_copy(update={"parts": parts, "fingerprint": fingerprint, **about})
     if keep:
         session.store.save_model(model)
         session.progress(root.class_name, "stored")
     return model
-
-
-def _quantization(root: ModuleAnalysis, session: Session) -> Quantization | None:
-    """What the config says of its checkpoint's weights. A part of the model has other paths than the checkpoint."""
-    config = config_of(session.config)
-    if config is None or root.class_name.startswith("torch."):
-        return None
-    named = session.config.get("architectures") if session.config is not None else None
-    return Quantization(config=config, whole=isinstance(named, list) and short(root.class_name) in named)
 
 
 def model_outcome(model: ModelAnalysis, session: Session, reused: bool, set_aside: Sequence[str] = ()) -> ModelOutcome:

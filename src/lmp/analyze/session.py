@@ -12,7 +12,8 @@ from typing import Any
 from lmp.analyze.own import OwnCall, asked_for, identity, is_of, stored_call
 from lmp.errors import Missing, Search, UsageError
 from lmp.formula import is_open, parse, references
-from lmp.records import DEFAULT_CONFIG, KNOWN_ENGINES, ConfigOrigin, ModelAnalysis, ModuleAnalysis
+from lmp.link.quantisation import config_of
+from lmp.records import DEFAULT_CONFIG, KNOWN_ENGINES, ConfigOrigin, ModelAnalysis, ModuleAnalysis, Quantization, short
 from lmp.source.configs import FoundConfig, class_of, resolve_config
 from lmp.source.installed import INSTALL, say_once
 from lmp.source.locate import ClassSource, locate
@@ -150,6 +151,14 @@ class Session:
                 "analyse it again with lmp.analyze(), or give --inputs and --init"
             )
         return stored_call(before)
+
+    def quantization(self, class_path: str) -> Quantization | None:
+        """What the config says of the weights in its checkpoint; PyTorch's modules have no config."""
+        found = None if class_path.startswith("torch.") else config_of(self.config)
+        if found is None or self.config is None:
+            return None
+        named = self.config.get("architectures")
+        return Quantization(config=found, whole=isinstance(named, list) and short(class_path) in named)
 
     def names(self, class_path: str) -> str:
         """Name of the config that results are stored under. PyTorch's modules have none: theirs is the default."""

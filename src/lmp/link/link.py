@@ -359,13 +359,14 @@ class _Linker:
     def _called(
         self, analysis: ModuleAnalysis, ref: Ref, scope: Scope, here: Trail, inside: Trail
     ) -> tuple[_Linked, list[Condition]]:
-        """The linked class that a reference names, and the conditions that all bound values are integers."""
+        """The linked class that a reference names, and the conditions that all bound sizes are integers."""
         target = self._references.target(ref.target, inside)
         bound = {name: scope[name] for name in UNIVERSAL}
         conditions = []
         for name, formula in self._references.bindings(analysis, ref, target, here).items():
             bound[name] = self._put(analysis, formula, scope, here)
-            conditions.append(_integral(bound[name]))
+            if name not in UNIVERSAL:  # bytes of an element may be fractions
+                conditions.append(_integral(bound[name]))
         return self.enter(target, bound, inside), conditions
 
     def _repeat(

@@ -232,6 +232,7 @@ class ModelNumbers:
             not_verified={name: status for name, status in statuses.items() if status != "verified"},
             uncounted={name: part.uncounted for name, part in self.model.parts.items() if part.uncounted},
             violated_assumptions=self.violated(values),
+            quantization=None if self.model.quantization is None else self.model.quantization.applied,
             warnings=[] if self.model.quantization is None else self.model.quantization.warnings,
         )
 
@@ -275,7 +276,9 @@ class ModelNumbers:
     def has_fractions(self, values: Point) -> bool:
         """Whether bytes may be fractions: those of an element are, or the formulas have those of a checkpoint."""
         said = self.model.quantization
-        return (said is not None and said.applied) or any(isinstance(values.get(n), Fraction) for n in UNIVERSAL)
+        return (said is not None and said.applied is not None) or any(
+            isinstance(values.get(n), Fraction) for n in UNIVERSAL
+        )
 
     def _run(self, program: Program, values: Point) -> list[Number]:
         return program.exactly(values) if self.has_fractions(values) else [*program(_integers(values))]

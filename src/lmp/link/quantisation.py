@@ -160,7 +160,7 @@ def _fp8(config: Mapping[str, Any]) -> Scheme:
     if bits != 8:
         raise _Unusable(f"fp8 with bits {bits!r:.20}")
     fp8_scale = _choice(config, "scale_fmt", {"float": 4, "ue8m0": 1})
-    block = config.get("weight_block_size", (128, 128) if "weight_block_size" not in config else None)
+    block = config.get("weight_block_size", (128, 128))
     scales = Scales(4, None, None) if block is None else Scales(fp8_scale, *_pair(block, "weight_block_size"))
     static = (Scales(4, None, None),) if config.get("activation_scheme") == "static" else ()
     weights = Storage(8, (scales, *static))

@@ -30,6 +30,9 @@ from lmp.formula import (
 from lmp.link.quantisation import LINEAR, Scheme, Storage, is_experts, scheme_of
 from lmp.records import MATMUL_CATEGORIES, MemoryAccess, ModelAnalysis, ModelKernel, short
 
+MAX_LAYERS = 10_000
+"""Layers of a list that are looked at one by one; those of a longer one are taken to be alike, with a warning."""
+
 PLAIN = "its weights are evaluated at w_bytes"
 
 
@@ -39,7 +42,7 @@ def with_own_bytes(model: ModelAnalysis) -> ModelAnalysis:
     What could not be done is a sentence in ``quantization.warnings``.
     """
     said = model.quantization
-    scheme = None if said is None or said.applied else scheme_of(said.config)
+    scheme = None if said is None or said.applied is not None else scheme_of(said.config)
     if said is None or scheme is None:
         return model
     if scheme.problem is None and not said.whole:
@@ -55,7 +58,7 @@ def with_own_bytes(model: ModelAnalysis) -> ModelAnalysis:
     compulsory = model.compulsory
     if compulsory is not None:
         compulsory = MemoryAccess(read=_changed(compulsory.read, found.changes), write=compulsory.write)
-    about = said.model_copy(update={"applied": True, "warnings": found.warnings()})
+    about = said.model_copy(update={"applied": scheme.method, "warnings": found.warnings()})
     update = {"kernels": kernels, "totals": totals, "compulsory": compulsory, "quantization": about}
     return model.model_copy(update=update)
 
@@ -144,6 +147,9 @@ class _Conversion:
         alike = [k for k in siblings if k.path is not None and _is_layer_of(k.path, folder)]
         counts = [self._count(k) for k in alike]
         if None in counts:
+            return [kernel]
+        if sum(count or 0 for count in counts) > MAX_LAYERS:
+            self._mixed[kernel.path or ""] = None
             return [kernel]
         places = _places([(_index(k), count or 0) for k, count in zip(alike, counts, strict=True)])
         indices = places.get(int(own)) if places is not None else range(sum(count or 0 for count in counts))

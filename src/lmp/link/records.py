@@ -74,4 +74,8 @@ class Evaluation(Record):
     not_verified: dict[ClassPath, Status] = Field(description="the classes that are failed or unverified")
     uncounted: dict[ClassPath, list[str]] = Field(description="operators without a rule: their cost is missing above")
     violated_assumptions: list[ViolatedAssumption]
+    quantization: str | None = Field(
+        default=None,
+        description="method of the checkpoint whose bytes its modules have; null: every weight has w_bytes",
+    )
     warnings: list[str] = Field(default=[], description="what the reader of the figures has to know, one sentence each")

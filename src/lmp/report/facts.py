@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -13,7 +14,7 @@ from lmp.link.numbers import KernelNumbers, ModelNumbers, ModuleNumbers
 from lmp.link.values import values_for, whole_values
 from lmp.observe.calls import Observed
 from lmp.observe.flow import Flows
-from lmp.observe.inspection import Inspection, Module
+from lmp.observe.inspection import Inspection, Module, Totals
 from lmp.records import ModelAnalysis, ModuleAnalysis
 from lmp.report.bounds import Bounds
 from lmp.report.devices import Device
@@ -129,7 +130,7 @@ class ModelFacts:
         found = {f"config.{name}": value for name, value in {**inner, **whole}.items()}
         if self.inspection is not None:
             totals = self.inspection.totals
-            found["parameters_count"], found["weight_bytes"] = totals.parameters_count, totals.weight_bytes
+            found["parameters_count"], found["weight_bytes"] = totals.parameters_count, self.weight_bytes(totals)
             if totals.active_parameters_count is not None:
                 found["active_parameters_count"] = totals.active_parameters_count
             found |= _of_modules(self.inspection.tree, 1)
@@ -137,6 +138,17 @@ class ModelFacts:
                 sizes = {"bytes_per_token": segment.bytes_per_token, "constant_bytes": segment.constant_bytes}
                 found |= {f"cache.{number}.{name}": int(size) for name, size in sizes.items() if size == int(size)}
         return {**found, **self.flows.measured, **self.bounds.named}
+
+    @property
+    def quantised(self) -> str | None:
+        """The method of the checkpoint whose bytes the figures have; None: every weight has w_bytes."""
+        return None if self.model.quantization is None else self.model.quantization.applied
+
+    def weight_bytes(self, totals: Totals) -> int:
+        """Bytes that the weights take: as the checkpoint stores them, where the figures are of that."""
+        if self.quantised is None or totals.checkpoint_bytes is None:
+            return totals.weight_bytes
+        return math.ceil(totals.checkpoint_bytes)
 
     @cached_property
     def part(self) -> str:

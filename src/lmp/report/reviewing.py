@@ -8,6 +8,7 @@ from pathlib import Path
 
 from lmp.errors import LmpError, UsageError
 from lmp.link.numbers import ModelNumbers
+from lmp.link.quantised import with_own_bytes
 from lmp.link.values import GIVEN, values_for
 from lmp.recon.texts import Unreadable, read_bytes
 from lmp.records import ModelAnalysis, Review, ReviewFinding
@@ -114,7 +115,7 @@ def _worth(ledger: Ledger, model: ModelAnalysis) -> Worth:
         raise UsageError(f"numbers of {len(points):,} points, at most {MOST_POINTS} are worked out")
     for key, values in points.items():
         _check_point(key, values, ledger.sizes, model)
-    numbers = ModelNumbers(model)
+    numbers = ModelNumbers(model if "w_bytes" in ledger.sizes else with_own_bytes(model))
     settings = {f"config.{name}": value for name, value in _settings(model)}
     named = {**ledger.named, **{name: settings[name] for name in names if name in settings}}
     return Worth(numbers, points, {**named, **_bounds(ledger, numbers, points, names)})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -22,8 +23,9 @@ from lmp.errors import EvaluationError
 from lmp.formula import Condition, Expr, Number, number_text, read_number
 from lmp.formula.evaluate import exact, holds
 from lmp.link.numbers import ModelNumbers
+from lmp.link.quantised import with_own_bytes
 from lmp.link.values import values_for
-from lmp.records import ModelAnalysis
+from lmp.records import ModelAnalysis, Quantization
 from lmp.report.facts import ModelFacts
 from lmp.report.formats.figures import figure, percent, ratio
 from lmp.report.page import page, writing
@@ -104,6 +106,21 @@ def test_numbers_are_those_of_evaluate(browser: Browser, small_page: Path, value
     check_rows(browser, small.model(), values)
 
 
+def test_numbers_of_a_quantised_checkpoint(browser: Browser, tmp_path: Path) -> None:
+    about = Quantization(config={"quant_method": "gptq", "bits": 3, "group_size": 8}, whole=True)
+    found = small_facts.facts(tmp_path, quantization=about)
+    found = replace(found, model=with_own_bytes(found.model))
+    browser.open(small_facts.written(page(found), tmp_path))
+    # Of 10 * 10 weights 3 bits each are 37.5 bytes, so that the bytes of one layer are a fraction.
+    for values in (
+        {"batch_size": 1, "seq_len": 1, "cache_len": 0, "hidden_size": 10, "num_hidden_layers": 1},
+        POINTS[2],
+    ):
+        put(browser, values)
+        check_totals(browser, found.model, values)
+    assert "not quantised (gptq)" in browser.texts("label[for=set-w_bytes]")[0]
+
+
 def test_numbers_by_hand(browser: Browser, small_page: Path) -> None:
     browser.open(small_page)
     put(browser, small.POINT)
@@ -161,6 +178,10 @@ def test_what_is_no_number_is_said(browser: Browser, small_page: Path) -> None:
         browser.run("document.querySelector('#set-batch_size').dispatchEvent(new Event('input', {bubbles: true}))")
         assert "at least 1" in browser.texts("#set-batch_size-wrong")[0], text
         assert browser.run("return document.querySelector('#set-batch_size').ariaInvalid") == "true"
+    for text in ("0", "-1", "1/0", "nan", "", "1.5/2"):
+        browser.type("#set-w_bytes", text)
+        assert "a positive number of bytes" in browser.texts("#set-w_bytes-wrong")[0], text
+    browser.type("#set-w_bytes", "2")
     assert shown_totals(browser) == before
     browser.type("#set-batch_size", "4")
     assert browser.texts("#set-batch_size-wrong") == [""]

@@ -256,6 +256,7 @@ def _helpers(used: set[str]) -> str:
 def _about(numbers: ModelNumbers) -> list[str]:
     analysis = numbers.model
     source, config = analysis.source, analysis.config
+    own = None if analysis.quantization is None else analysis.quantization.applied
     statuses = sorted({part.status for part in analysis.parts.values()})
     uncounted = sorted({operator for part in analysis.parts.values() for operator in part.uncounted})
     return [
@@ -265,6 +266,7 @@ def _about(numbers: ModelNumbers) -> list[str]:
         f"Source: {source.distribution} {source.version}, {source.file}",
         f"Config: {config.name} ({config.origin})",
         f"Formulas: {', '.join(statuses) or 'unverified'}",
+        *([f"Weights: as the checkpoint stores them ({own}); w_bytes is for all others"] if own else []),
         *([f"NOT counted, there is no rule for: {', '.join(uncounted)}"] if uncounted else []),
     ]
 

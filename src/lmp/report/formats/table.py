@@ -96,12 +96,15 @@ def heading(result: Result) -> list[Text]:
     evaluation, model = result.evaluation, result.model
     values = ", ".join(f"{name} = {in_full(value)}" for name, value in evaluation.values.items())
     status = evaluation.verification
+    method = evaluation.quantization
+    own = [] if method is None else [Text(f"  weights as the checkpoint stores them ({method}); all others at w_bytes")]
     return [
         Text(evaluation.class_name, style="bold"),
         Text(
             f"  config: {model.config.name} ({model.config.origin}) · {model.source.distribution} "
             f"{model.source.version} · {values}"
         ),
+        *own,
         Text.assemble("  ", (status if status == "verified" else status.upper(), STYLES[status])),
     ]
 

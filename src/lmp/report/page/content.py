@@ -46,6 +46,7 @@ def content(facts: ModelFacts) -> dict[str, Any]:
         "parameters": list(_parameters(facts)),
         "devices": [_device(device) for device in {**DEVICES, facts.device.name: facts.device}.values()],
         "device": facts.device.name,
+        "quantised": facts.quantised,
     }
 
 

@@ -60,6 +60,8 @@ def _variable(model: ModelAnalysis, name: str) -> dict[str, Any]:
         found["follows"] = FOLLOWS[name]
     if name in UNIVERSAL:
         found["rational"] = True
+    if name == "w_bytes" and model.quantization is not None and model.quantization.applied is not None:
+        found["title"] = f"bytes of a weight that is not quantised ({model.quantization.applied})"
     return found
 
 

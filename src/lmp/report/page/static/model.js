@@ -63,7 +63,7 @@ class Result {
     this.values = values;
     this.device = device;
     this.trouble = [];
-    this.fractions = Object.values(values).some((value) => !isWhole(value));
+    this.fractions = Boolean(model.data.quantised) || Object.values(values).some((value) => !isWhole(value));
     this.found = model.program.run(values);
     this.costs = model.nodes.map(() => null);
     this.enter(0, 1n);
