@@ -347,7 +347,7 @@ def class_of_config(options: Options) -> str:
             "name one, as in transformers.models.llama.modeling_llama.LlamaMLP, or give --model-id or --config"
         )
     trees = find_trees(None, options.transformers, options.pytorch)
-    if trees.transformers is None:
+    if trees.transformers is None and trees.project is None:
         name = config_name(options.config_file, found.model_id)
         stored = [c for c in Store(options.results).classes(name) if c.rpartition(".")[2] in found.architectures[:1]]
         if len(stored) == 1:
