@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from enum import StrEnum
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
 SCHEMA_VERSION = 1
@@ -428,9 +428,18 @@ class ModelAnalysis(Analysis[ModelKernel]):
 
 
 class DraftKernel(KernelClaims):
-    """A kernel of a submission. ``code`` may be left out: it is the file's own text of ``line``."""
+    """A kernel of a submission. ``code`` may be left out: it is the file's own text of ``line``.
+
+    Edges between kernels are no claims. Those of an analysis that is submitted again are left out.
+    """
 
     code: str = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_edges(cls, data: object) -> object:
+        edges = Kernel.model_fields.keys() - KernelClaims.model_fields.keys()
+        return {n: v for n, v in data.items() if n not in edges} if isinstance(data, dict) else data
 
 
 class Draft(Record):

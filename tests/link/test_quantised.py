@@ -10,7 +10,7 @@ from small_models import LINEAR, basic, module
 
 from lmp.formula import Number
 from lmp.link.numbers import ModelNumbers
-from lmp.link.quantised import with_own_bytes
+from lmp.link.quantised import _moved, with_own_bytes
 from lmp.link.sweep import plan
 from lmp.link.values import values_for
 from lmp.records import MemoryAccess, ModelAnalysis, Quantization, Totals
@@ -173,3 +173,15 @@ def test_evaluations_carry_the_warnings() -> None:
     evaluation = ModelNumbers(found).evaluation(values_for(found, small.POINT))
     assert evaluation.warnings == warnings(found)
     assert MemoryAccess.model_validate(found.compulsory) == small.model().compulsory
+
+
+def test_a_layer_that_is_split_off_has_ids_of_its_own() -> None:
+    first = basic(1, "0", "0", "0", id="4.1", inputs_from=["3", "4.2"])
+    second = basic(2, "0", "0", "0", id="4.2", inputs_from=["4.1", "cache"])
+    moved = _moved(module(9, "layers.0", LINEAR, [first, second], id="4"), "layers", 7)
+    assert (moved.id, moved.path) == ("4/7", "layers.7")
+    # Its own kernels are sources in it. What is outside, as 3, stays.
+    assert [(k.id, k.inputs_from) for k in moved.kernels] == [
+        ("4/7.1", ["3", "4/7.2"]),
+        ("4/7.2", ["4/7.1", "cache"]),
+    ]

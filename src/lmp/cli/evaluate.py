@@ -7,6 +7,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any
@@ -43,6 +44,10 @@ class Share(StrEnum):
     bytes = "bytes"
 
 
+class Each(StrEnum):
+    operator = "operator"
+
+
 class WeightName(StrEnum):
     flops = "flops"
     bytes = "bytes"
@@ -71,6 +76,9 @@ def evaluate(
     kernels: Annotated[
         bool | None, typer.Option("--kernels/--no-kernels", help="Show operators one by one, or summed up.")
     ] = None,
+    each: Annotated[
+        Each | None, typer.Option("--each", help="A flat list, most expensive first, with the sizes of each product.")
+    ] = None,
     sort: Annotated[SortBy, typer.Option("--sort", help="Order of the parts of a module.")] = SortBy.order,
     top: Annotated[
         int | None,
@@ -97,7 +105,7 @@ def evaluate(
         from lmp.errors import UsageError
 
         raise UsageError(f"--format {form} is binary\ngive a file with --output FILE")
-    show = _show(depth, kernels, sort, top, by, weight, exact, output)
+    show = replace(_show(depth, kernels, sort, top, by, weight, exact, output), each=each.value if each else None)
     options = common.options()
     name = o.one_of("classes", common.class_path, "--module", common.module) or class_of_config(options)
     with watched([name], options, common.quiet) as progress:

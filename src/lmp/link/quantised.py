@@ -209,10 +209,27 @@ def _places(layers: Sequence[tuple[int, int]]) -> dict[int, range] | None:
 
 
 def _moved(kernel: ModelKernel, folder: str, index: int) -> ModelKernel:
-    """The call as that of another layer of the list: its path, and those of all that is in it."""
+    """The call as that of another layer of the list: its path and id, and those of all that is in it."""
     old = kernel.path or ""
     new = f"{folder}.{index}"
-    return kernel if old == new else _renamed(kernel, old, new)
+    if old == new:
+        return kernel
+    moved = _renamed(kernel, old, new)
+    return moved if kernel.id is None else _with_ids(moved, kernel.id, f"{kernel.id}/{index}")
+
+
+def _with_ids(kernel: ModelKernel, old: str, new: str) -> ModelKernel:
+    """The kernel with the ids in a call replaced, also where they are sources. Sources outside of the call stay."""
+
+    def moved(number: str) -> str:
+        return new + number[len(old) :] if number == old or number.startswith(f"{old}.") else number
+
+    update = {
+        "id": None if kernel.id is None else moved(kernel.id),
+        "inputs_from": [moved(source) for source in kernel.inputs_from],
+        "kernels": [_with_ids(inner, old, new) for inner in kernel.kernels],
+    }
+    return kernel.model_copy(update=update)
 
 
 def _renamed(kernel: ModelKernel, old: str, new: str) -> ModelKernel:

@@ -34,6 +34,8 @@ class Show:
     """What a flame graph's widths are."""
     exact: bool = False
     """Integers instead of units."""
+    each: str | None = None
+    """"operator": a flat list of operators with the sizes of their products, in place of the tree."""
     width: int = 120
     color: bool = False
 
