@@ -144,6 +144,12 @@ class ModelFacts:
         """The method of the checkpoint whose bytes the figures have; None: every weight has w_bytes."""
         return None if self.model.quantization is None else self.model.quantization.applied
 
+    @property
+    def stored_in(self) -> str:
+        """How the weights are stored: the dtype of the run, or the method of the checkpoint."""
+        method = self.quantised
+        return f"in {self.model.dtype}" if method is None else f"as the checkpoint stores them ({method})"
+
     def weight_bytes(self, totals: Totals) -> int:
         """Bytes that the weights take: as the checkpoint stores them, where the figures are of that."""
         if self.quantised is None or totals.checkpoint_bytes is None:

@@ -75,7 +75,7 @@ def _hardware(facts: ModelFacts, sources: Sources) -> Iterator[Line]:
         line += [
             "; the weights take ",
             facts.number("{a}", "B", a=Term(name="weight_bytes")),
-            f" in {facts.model.dtype}, ",
+            f" {facts.stored_in}, ",
             "less than" if fits else "more than",
             " the ",
             memory,
