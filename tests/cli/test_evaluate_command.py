@@ -348,3 +348,17 @@ def test_weights_of_a_flame_graph(lmp: Lmp, fake: FakePipeline) -> None:
 
     assert total() == 54_272
     assert total("--weight", "bytes") == 19_456  # 10,752 + 8,704: see tests/expand
+
+
+def test_each_operator(lmp: Lmp, fake: FakePipeline) -> None:
+    fake.analyses = {a.class_name: a for a in (analyses.layer(), analyses.mlp(), analyses.linear())}
+    out = lmp("evaluate", analyses.LAYER, *POINT, "--each", "operator", "--top", "1", "--exact").stdout
+    # Three layers of one gate projection: 3 * 2 * 2 * 16 * 8 * 32 FLOPs.
+    assert "49,152" in out
+    assert "more operators: --top" in out
+
+
+def test_each_operator_is_a_table(lmp: Lmp, fake: FakePipeline) -> None:
+    result = lmp("evaluate", MLP, *POINT, "--each", "operator", "--json")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "--each is for the table" in result.stderr

@@ -105,6 +105,10 @@ def evaluate(
         from lmp.errors import UsageError
 
         raise UsageError(f"--format {form} is binary\ngive a file with --output FILE")
+    if each is not None and _format_name(form, common.as_json) != "table":
+        from lmp.errors import UsageError
+
+        raise UsageError("--each is for the table\nleave it out: the other formats have every operator")
     show = replace(_show(depth, kernels, sort, top, by, weight, exact, output), each=each.value if each else None)
     options = common.options()
     name = o.one_of("classes", common.class_path, "--module", common.module) or class_of_config(options)
