@@ -23,7 +23,7 @@ from lmp.analyze.session import Options, Session
 from lmp.errors import LmpError
 from lmp.link.numbers import ModelNumbers
 from lmp.link.values import values_for
-from lmp.records import ZooEntry
+from lmp.records import UNIVERSAL, ZooEntry
 from lmp.source.trees import find_trees
 from lmp.store.results import Store
 from lmp.verify.judge import observe
@@ -34,8 +34,8 @@ from lmp.zoo.requests import FOLDER
 SHAPES = ((1, 11, 0), (2, 7, 0), (1, 1, 9), (2, 1, 9), (1, 5, 9), (2, 5, 9), (1, 1, 0))
 """Batch, new and cached tokens: one and several of each."""
 
-BYTES = ((2, 2), (3, 5))
-"""Of an element of the weights and of the activations; unequal ones tell the two apart."""
+BYTES = ((2, 2, 2), (3, 5, 7))
+"""Of an element of the weights, the activations and the KV cache; unequal ones tell the three apart."""
 
 SECONDS = 300
 """That a family may take."""
@@ -122,17 +122,16 @@ def _hold(entry: ZooEntry, results: Path, held: Held) -> None:
         except Exception as error:
             held.passed_over.append(f"{shape} does not run: {type(error).__name__}")
             continue
-        for weight, activation in BYTES:
-            sizes = {**values, "w_bytes": weight, "a_bytes": activation}
-            claimed = _claimed(numbers, sizes)
+        for sizes in BYTES:
+            claimed = _claimed(numbers, {**values, **dict(zip(UNIVERSAL, sizes, strict=True))})
             if claimed is None:
                 held.passed_over.append(f"{shape} is outside the assumptions")
                 break
             counted = [
                 sum(c.flops for c in run.counts),
                 run.flop_counter,
-                sum(c.read.bytes(weight, activation) for c in run.counts),
-                sum(c.write.bytes(weight, activation) for c in run.counts),
+                sum(c.read.bytes(*sizes) for c in run.counts),
+                sum(c.write.bytes(*sizes) for c in run.counts),
             ]
             held.equal += claimed == counted
             if claimed != counted:
@@ -141,7 +140,7 @@ def _hold(entry: ZooEntry, results: Path, held: Held) -> None:
 
 def _claimed(numbers: ModelNumbers, sizes: Mapping[str, int]) -> list[int] | None:
     """What the formulas say; None where an assumption does not hold."""
-    names = {*numbers.model.parameters, "w_bytes", "a_bytes"}
+    names = {*numbers.model.parameters, *UNIVERSAL}
     try:
         values = values_for(numbers.model, {n: v for n, v in sizes.items() if n in names})
         if numbers.violated(values):

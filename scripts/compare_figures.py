@@ -375,7 +375,7 @@ def _analysed(place: Workplace, command: list[str], target: list[str]) -> Taken:
         return taken
     records = found if isinstance(found, list) else [found]
     taken |= _told(records)
-    universal = {"batch_size", "seq_len", "cache_len", "w_bytes", "a_bytes", *records[0]["values"]}
+    universal = {"batch_size", "seq_len", "cache_len", "w_bytes", "a_bytes", "kv_bytes", *records[0]["values"]}
     given = {n: SIZES.get(n, OTHER_SIZE) for n in records[0]["parameters"] if n not in universal}
     return {**taken, **({"given": given} if given else {}), **_evaluated(place, target, given)}
 

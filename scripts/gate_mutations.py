@@ -29,7 +29,7 @@ from lmp.analyze.modules import analyze_modules
 from lmp.analyze.session import Options, Session
 from lmp.errors import NotFound
 from lmp.formula import Add, Mul, parse, rewrite, to_text
-from lmp.records import MATMUL_CATEGORIES, Draft, ModuleAnalysis
+from lmp.records import MATMUL_CATEGORIES, UNIVERSAL, Draft, ModuleAnalysis
 
 MODELS = "transformers.models"
 CLASSES = (
@@ -44,7 +44,8 @@ CLASSES = (
     f"{MODELS}.gpt2.modeling_gpt2.GPT2Attention",
     f"{MODELS}.mixtral.modeling_mixtral.MixtralSparseMoeBlock",
 )
-SIZES = ((2, 2), (3, 5))
+SIZES = ((2, 2, 2), (3, 5, 7))
+"""Bytes per element of weights, activations and the KV cache."""
 START, END = "<!-- table: scripts/gate_mutations.py -->", "<!-- end of table -->"
 
 Data = dict[str, Any]
@@ -167,10 +168,12 @@ def the_wrong_element_size(site: Site, draft: Data) -> str | None:
     found = site.cost(draft, lambda text: "_bytes}" in text)
     if found is None:
         return None
-    names = {"w_bytes": "a_bytes", "a_bytes": "w_bytes"}
-    text = re.sub(r"\{([wa]_bytes)\}", lambda m: f"{{{names[m[1]]}}}", formula(*found), count=1)
-    put(*found, text)
-    return f"{found[1]}: a weight's bytes for an activation's"
+    before = formula(*found)
+    right = re.search(r"\{(\w+_bytes)\}", before)
+    assert right is not None, "asked for above"
+    wrong = site.random.choice([name for name in UNIVERSAL if name != right[1]])
+    put(*found, before.replace(right[0], f"{{{wrong}}}", 1))
+    return f"{found[1]}: {wrong} for {right[1]}"
 
 
 def a_wrong_line(site: Site, draft: Data) -> str | None:
@@ -313,7 +316,7 @@ KINDS: dict[str, Kind] = {
     "a missing term": a_missing_term,
     "a missing factor": a_missing_factor,
     "read for write": read_for_write,
-    "a weight's bytes for an activation's": the_wrong_element_size,
+    "a wrong element size": the_wrong_element_size,
     "a wrong line": a_wrong_line,
     "a dropped kernel": a_dropped_kernel,
     "a wrong binding": a_wrong_binding,
@@ -407,8 +410,8 @@ class Study:
                 if key in seen:
                     continue
                 seen.add(key)
-                for w_bytes, a_bytes in SIZES:
-                    sizes = {"w_bytes": w_bytes, "a_bytes": a_bytes}
+                for numbers in SIZES:
+                    sizes = dict(zip(UNIVERSAL, numbers, strict=True))
                     if not all(self.evaluation.holds(c, {**values, **sizes}) for c in right["assumptions"]):
                         continue
                     if failed or self._differ(right, {**values, **sizes}, draft, {**other, **sizes}, start):

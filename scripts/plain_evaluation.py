@@ -14,6 +14,9 @@ from fractions import Fraction
 from typing import Any
 
 MATMUL = ("matmul", "attention", "convolution", "grouped_matmul")
+SIZES = ("w_bytes", "a_bytes", "kv_bytes")
+"""Names that every formula may use."""
+
 QUANTITIES = ("flops", "matmul_flops", "read", "write")
 Draft = Mapping[str, Any]
 Values = Mapping[str, Any]
@@ -121,9 +124,9 @@ class Evaluation:
         draft = self._drafts[name]
         names = list(draft["parameters"])
         inner = dict(zip(names, given, strict=False)) | bound
-        if len(given) > len(names) or inner.keys() - {*names, "w_bytes", "a_bytes"} or set(names) - inner.keys():
+        if len(given) > len(names) or inner.keys() - {*names, *SIZES} or set(names) - inner.keys():
             raise NoValue(f"{name} takes {names}")
-        inner = {size: values[size] for size in ("w_bytes", "a_bytes")} | inner
+        inner = {size: values[size] for size in SIZES if size in values} | inner
         key = (name, quantity, *sorted(inner.items()))
         if key not in self._sums:
             self._sums[key] = Fraction(sum(self.kernel(kernel, quantity, inner) for kernel in draft["kernels"]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
@@ -31,6 +32,7 @@ SLOW = {
     "default_family": "a whole model at its default or its published config",
     "pages": "every command of README.md and docs/",
     "service": "Claude's real command line against a scripted service",
+    "wheel": "the wheel, built and installed into an empty environment from the package index",
 }
 """Fixture -> what makes a test that asks for it slow."""
 
@@ -41,7 +43,7 @@ ENGINE = {
 }
 """Fixture -> what a test of the engine's tier runs. All other tests are of the unit tier."""
 
-GROUPS = {"browser": "browser", "dask": "dask", "small": "small models"}
+GROUPS = {"browser": "browser", "dask": "dask", "small": "small models", "wheel": "wheel"}
 """Fixture -> xdist group: one process runs all tests of a group, because what they share takes long to make."""
 
 
@@ -86,6 +88,9 @@ def pytest_configure(config: pytest.Config) -> None:
     for name in [name for name in os.environ if name.startswith(("ANTHROPIC_", "CLAUDE_"))]:
         del os.environ[name]
     os.environ["LMP_SETTINGS"] = os.devnull
+    os.environ.pop("LMP_RESULTS", None)
+    # Outside a project lmp writes into the user's data folder: tests have one of their own.
+    os.environ["XDG_DATA_HOME"] = str(Path(tempfile.gettempdir()) / "lmp-tests-data")
     tree = find_trees(PROJECT).transformers
     if tree is not None:
         use_transformers_tree(tree.package_dir.parent)

@@ -11,6 +11,8 @@ import sys
 import threading
 import types
 from collections.abc import Iterator
+from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -184,6 +186,27 @@ def test_the_bytes_of_an_element_are_those_of_the_dtype() -> None:
     found = lmp.analyze(Feed(8, 24), inputs="x: float[batch_size, 8]")
     assert found.evaluate(3).totals.read == 4 * (2 * 8 * 24 + 3 * (8 + 24 + 24))
     assert found.evaluate(3, w_bytes=1).totals.read == 1 * 2 * 8 * 24 + 4 * 3 * (8 + 24 + 24)
+
+
+@pytest.mark.parametrize("size", [Fraction(17, 32), "17/32", "0.53125", Decimal("0.53125"), 0.53125])
+def test_bytes_may_be_fractions(size: Any) -> None:
+    found = lmp.analyze(Feed(8, 24), inputs="x: float[batch_size, 8]").evaluate(3, w_bytes=size, a_bytes="1/3")
+    # 384 weights; 3 * (8 + 24 + 24) activations that are read
+    assert found.totals.read == 384 * Fraction(17, 32) + 168 * Fraction(1, 3) == 260
+    assert type(found.totals.read) is int
+    assert found.values["w_bytes"] == Fraction(17, 32)
+    assert found.values["kv_bytes"] == found.values["a_bytes"] == Fraction(1, 3)
+    data = json.loads(found.to_json())
+    assert data["values"]["w_bytes"] == 0.53125
+    assert data["values"]["a_bytes"] == "1/3"
+
+
+@pytest.mark.parametrize("size", [0, -1, float("nan"), float("inf"), "1/0", "2 bytes", True])
+def test_bytes_that_no_element_has(size: Any) -> None:
+    found = lmp.analyze(Feed(8, 24), inputs="x: float[batch_size, 8]")
+    for name in ("w_bytes", "a_bytes", "kv_bytes"):
+        with pytest.raises(UsageError, match=f"{name} is set to"):
+            found.evaluate(3, **{name: size})
 
 
 def test_a_decision_on_values_of_a_live_module() -> None:
@@ -376,3 +399,56 @@ def test_a_class_leaves_the_process_as_it_was(heard: list[str]) -> None:
         assert torch.is_inference_mode_enabled()
     assert state_of_torch() == around
     assert heard == []
+
+
+# --- anywhere --------------------------------------------------------------------------------------------------------
+
+AFTER_TRANSFORMERS = """
+import os, sys
+import transformers
+from transformers.models.llama.modeling_llama import LlamaMLP
+import lmp
+installed = os.path.dirname(os.path.dirname(transformers.__file__))
+path = list(sys.path)
+first = lmp.analyze(LlamaMLP)
+assert first.status == "verified", first.record.verification
+assert first.sources["transformers"] == installed, first.sources
+assert first.record.source.file == "src/transformers/models/llama/modeling_llama.py"
+# Three products of 2*16 rows, 4,096 by 11,008: the class's default config.
+assert lmp.expand(first).evaluate(2, 16).totals.matmul_flops == 3 * 2 * 32 * 4096 * 11008
+os.chdir(sys.argv[1])
+# In a project too: the copy that runs is the imported one.
+again = lmp.analyze("transformers.models.llama.modeling_llama.LlamaRMSNorm")
+assert (again.status, again.sources["transformers"]) == ("verified", installed)
+assert sys.path == path and transformers.logging.get_verbosity() == 30
+"""
+
+BEFORE_TRANSFORMERS = """
+import os, sys
+import lmp
+assert lmp.analyze("transformers.models.llama.modeling_llama.LlamaRMSNorm").status == "verified"
+import transformers
+from huggingface_hub import constants
+# lmp runs offline and without warnings. The process that it runs in does not.
+assert not constants.HF_HUB_OFFLINE and "HF_HUB_OFFLINE" not in os.environ
+assert transformers.logging.get_verbosity() == 30
+"""
+
+
+@pytest.mark.parametrize("code", [AFTER_TRANSFORMERS, BEFORE_TRANSFORMERS])
+def test_around_an_import_of_transformers(code: str, tmp_path: Path, process: None) -> None:
+    """In a folder that is no project, where the installed packages are read."""
+    left_out = ("PYTHON", "HF_", "TRANSFORMERS_")
+    environment = {n: v for n, v in os.environ.items() if not n.startswith(left_out)} | {
+        "PYTHONPATH": str(ROOT / "src")
+    }
+    command = [sys.executable, "-c", code, str(ROOT)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_torch_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lmp.source.installed.package_folder", lambda name: None)
+    with pytest.raises(lmp.LmpError, match=r"^torch and transformers are not installed: .*\ninstall them: pip install"):
+        lmp.analyze("torch.nn.Linear")

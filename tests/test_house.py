@@ -16,7 +16,7 @@ from lmp.report.formats import FORMATS
 SRC = Path(__file__).parents[1] / "src"
 
 FLOORS = (
-    ("errors", "records", "flops", "formula", "settings"),
+    ("errors", "records", "flops", "dtypes", "formula", "settings"),
     ("source", "store", "link"),
     ("workload",),
     ("trace", "verify"),

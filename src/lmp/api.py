@@ -14,6 +14,8 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 
 Inputs = str | Mapping[str, Any]
 Init = str | Mapping[str, Any]
+Size = int | Fraction | Decimal | float | str
 Places = str | Path | Sequence[str | Path]
 
 _EXAMPLE = 'inputs="x: float[batch_size, seq_len, 256]"'
@@ -39,7 +42,10 @@ _EXAMPLE = 'inputs="x: float[batch_size, seq_len, 256]"'
 
 @dataclass(frozen=True)
 class Evaluated:
-    """Costs of one call of a module at one point, as exact integers: FLOPs are scalar operations, the rest bytes."""
+    """Costs of one call of a module at one point, exact: FLOPs are scalar operations, the rest bytes.
+
+    Bytes are ints, or Fractions where those of an element are a fraction and the sum is no whole number.
+    """
 
     record: Evaluation
     """The complete record, as ``lmp evaluate --json`` prints it."""
@@ -54,20 +60,21 @@ class Evaluated:
         return self.record.totals
 
     @property
-    def values(self) -> dict[str, int]:
-        """The value of every variable at this point."""
+    def values(self) -> dict[str, int | Fraction]:
+        """The value of every variable at this point. Bytes of an element may be a fraction, all others are ints."""
         return self.record.values
 
     def to_frame(self) -> pandas.DataFrame:
         """One row a kernel, in execution order.
 
         Columns: ``path`` of the module, ``class_name``, ``line``, ``operation``, ``category``, ``repeat``, and for one
-        execution ``flops`` (scalar operations), ``read`` and ``write`` (bytes). Integers of any size are Python
-        objects.
+        execution ``flops`` (scalar operations), ``read`` and ``write`` (bytes). Integers of any size and Fractions are
+        Python objects.
 
         Raises UsageError if pandas is not installed.
         """
-        return _frame([k.model_dump() for k in self.record.kernels])
+        columns = ("path", "class_name", "line", "operation", "category", "repeat", "flops", "read", "write")
+        return _frame([{name: getattr(kernel, name) for name in columns} for kernel in self.record.kernels])
 
     def to_json(self) -> str:
         """The record as JSON, by the schema ``evaluation``."""
@@ -104,27 +111,34 @@ class Analysis:
         seq_len: int | None = None,
         cache_len: int = 0,
         *,
-        w_bytes: int | None = None,
-        a_bytes: int | None = None,
+        w_bytes: Size | None = None,
+        a_bytes: Size | None = None,
+        kv_bytes: Size | None = None,
         **values: int,
     ) -> Evaluated:
         """Evaluate the formulas at one point.
 
         The point has ``batch_size`` sequences of ``seq_len`` new tokens each, after ``cache_len`` cached ones.
         ``w_bytes`` and ``a_bytes`` are the bytes of a weight and of an activation element; the default is the analysed
-        dtype's. ``values`` are other variables of ``record.parameters``. They are the module's own sizes, with the
-        analysed values as defaults, and dimensions that ``inputs`` names.
+        dtype's. ``kv_bytes`` are those of an element of the KV cache; the default is ``a_bytes``. Each is an int, a
+        Fraction, a Decimal, a text such as ``"17/32"``, or a float, which means its shortest decimal text.
+        ``values`` are other variables of ``record.parameters``. They are the module's own sizes, with the analysed
+        values as defaults, and dimensions that ``inputs`` names.
 
-        Raises UsageError for an unknown name or a missing value, EvaluationError if a formula has no integer value.
+        Raises UsageError for an unknown name, a missing value, or bytes that are not positive and finite;
+        EvaluationError if a formula has no value.
         """
-        from lmp.link.values import values_for
+        from lmp.link.values import exact_size, values_for
 
         width = {"float32": 4, "float64": 8}.get(self.record.dtype, 2)
         given = {"batch_size": batch_size, "seq_len": seq_len, **values}
         named = {name: value for name, value in given.items() if value is not None}
-        sizes = {"w_bytes": w_bytes or width, "a_bytes": a_bytes or width}
-        at = values_for(self._numbers.model, {**named, "cache_len": cache_len, **sizes})
-        return Evaluated(self._numbers.evaluation(at))
+        given_sizes = {"w_bytes": w_bytes, "a_bytes": a_bytes, "kv_bytes": kv_bytes}
+        sizes = {name: exact_size(name, size) for name, size in given_sizes.items() if size is not None}
+        defaults = {"w_bytes": width, "a_bytes": width}
+        numbers = self._numbers if w_bytes is None else self._plain_numbers
+        at = values_for(numbers.model, {**named, "cache_len": cache_len, **defaults, **sizes})
+        return Evaluated(numbers.evaluation(at))
 
     def to_frame(self) -> pandas.DataFrame:
         """One row a kernel, with its formulas as text.
@@ -139,9 +153,9 @@ class Analysis:
 
     def to_json(self) -> str:
         """The record as JSON, by the schema ``module_analysis`` or ``model_analysis``."""
-        from lmp.store.results import to_data
+        from lmp.store.results import to_text
 
-        return json.dumps(to_data(self.record), indent=2, ensure_ascii=False) + "\n"
+        return to_text(self.record)
 
     def save(self, results: str | Path) -> Path:
         """Write the analysis, and the referenced ones, to a results folder, and return its file.
@@ -158,7 +172,15 @@ class Analysis:
 
     @functools.cached_property
     def _numbers(self) -> ModelNumbers:
-        """The formulas, parsed once for all evaluations."""
+        """The formulas with the bytes of the config's checkpoint, parsed once for all evaluations."""
+        from lmp.link.numbers import ModelNumbers
+        from lmp.link.quantised import with_own_bytes
+
+        return ModelNumbers(with_own_bytes(self._plain_numbers.model))
+
+    @functools.cached_property
+    def _plain_numbers(self) -> ModelNumbers:
+        """The formulas in which every weight has ``w_bytes``."""
         from lmp.link.numbers import ModelNumbers
 
         return ModelNumbers(self._linked())
@@ -228,8 +250,9 @@ def analyze(
     - ``path``: one or several folders that contain your own packages.
     - ``dtype="bfloat16"``: the dtype in which a class is executed.
     - ``attention``: the attention implementation, ``"sdpa"`` or ``"eager"``.
-    - ``transformers``, ``pytorch``: clones to read instead of the vendored sources. If none are vendored, or the
-      process has imported transformers already, the installed packages are read (``Analysis.sources`` names them).
+    - ``transformers``, ``pytorch``: clones to read instead of the vendored sources. Outside a project the installed
+      packages are read. A copy of transformers that the process has imported already is read in place of any other
+      (``Analysis.sources`` names the folders).
     - ``fresh=False``: True analyses again even if a result is stored.
 
     Returns an ``Analysis`` with formulas in FLOPs and bytes. Its errors are subclasses of LmpError:
@@ -287,6 +310,11 @@ def _analyzed(module_or_class: Any, inputs: Inputs | None, init: Init | None, se
 
 
 def _guard() -> AbstractContextManager[None]:
+    """Raises EngineMissing if torch or transformers is not installed."""
+    from lmp.source.installed import engine_missing, lacking
+
+    if lacking():
+        raise engine_missing(lacking())
     from lmp.workload.isolation import isolated
 
     return isolated()
@@ -305,7 +333,7 @@ def _session(target: Any, settings: Settings) -> Session:
     import torch
 
     from lmp.analyze.session import Options, Session
-    from lmp.source.trees import find_trees
+    from lmp.source.trees import find_trees, say_releases
 
     dtype = settings.get("dtype", "bfloat16")
     if isinstance(target, torch.nn.Module):
@@ -330,6 +358,7 @@ def _session(target: Any, settings: Settings) -> Session:
         session.origin, session.config = _given_config(dict(config))
     trees = find_trees(None, options.transformers, options.pytorch, list(options.paths))
     session.trees = _runnable(trees, given=options.transformers is not None)
+    say_releases(session.trees)
     return session
 
 

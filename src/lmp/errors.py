@@ -11,6 +11,7 @@
     │   └── ClusterUnavailable          a missing scheduler, or one without usable workers
     ├── NotFound                   3    source or class not found; SCRATCHPAD.md lists the searches
     │   ├── TreeChanged                 a vendored tree that differs from vendor.lock
+    │   ├── EngineMissing               torch or transformers is needed and not installed
     │   └── Missing                     an existing class without an analysis
     ├── InvalidAnalysis            4    a result that does not parse, does not validate, or has another schema
     │   ├── UncountedOperator           an operator without a rule
@@ -116,6 +117,10 @@ class NotFound(LmpError):
 
 class TreeChanged(NotFound):
     """A vendored tree differs from its lock."""
+
+
+class EngineMissing(NotFound):
+    """The command needs torch or transformers, and they are not installed."""
 
 
 @dataclass

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from enum import StrEnum
-from typing import Annotated, Generic, Literal, TypeVar
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
 SCHEMA_VERSION = 1
-UNIVERSAL = ("w_bytes", "a_bytes")
-"""Variables that every formula may use without declaration: bytes of a weight and of an activation element."""
+UNIVERSAL = ("w_bytes", "a_bytes", "kv_bytes")
+"""Variables that every formula may use without declaration: bytes per element of weights, activations, KV cache."""
 
 MATMUL_CATEGORIES = frozenset({"matmul", "attention", "convolution", "grouped_matmul"})
 """Categories of kernels that are summed in ``matmul_flops``."""
@@ -100,6 +100,63 @@ class Decision(Record):
     taken: list[str] = Field(description="the answers in one call, as JSON; the last one stands for all that follow")
 
 
+Size = int | Formula
+"""A size: a number or a formula."""
+
+
+class Operand(Record):
+    """A tensor that an operator reads or writes."""
+
+    name: str = Field(description="the argument's name in ATen's schema; of an output its number")
+    shape: list[Size]
+    width: Literal["w", "a", "kv"] | int = Field(description="w_bytes, a_bytes or kv_bytes per element, or its bytes")
+    role: Literal["weight", "activation", "cache", "index"]
+    present: Size = Field(1, description="1 where the operator has this operand, 0 where it has another or none")
+
+
+class Operands(Record):
+    """Inputs and outputs of one operator. The sizes of its product, if it has one, are fields.
+
+    FLOPs of a product: ``2 * batch * m * n * k``; of a grouped one ``2 * tokens * top_k * n * k``; of attention
+    ``2 * batch * heads * q_len * kv_len * (head_dim + v_head_dim)``.
+    """
+
+    operator: str = Field(description="ATen's name, without overload")
+    inputs: list[Operand]
+    outputs: list[Operand]
+    batch: Size | None = None
+    m: Size | None = None
+    n: Size | None = None
+    k: Size | None = None
+    tokens: Size | None = None
+    experts: Size | None = None
+    top_k: Size | None = None
+    q_len: Size | None = None
+    kv_len: Size | None = None
+    heads: Size | None = None
+    kv_heads: Size | None = None
+    head_dim: Size | None = None
+    v_head_dim: Size | None = None
+    window: Size | None = Field(None, description="of attention in a sliding window: its size")
+    causal: Size | None = Field(None, description="of attention: 1 if it is causal without a mask tensor, else 0")
+
+    def with_sizes(self, size: Callable[[int | str], int | str]) -> Operands:
+        """The same operands with each size replaced. Operands that are then never present are left out."""
+
+        def replaced(group: list[Operand]) -> list[Operand]:
+            sized = ((one, size(one.present), [size(dim) for dim in one.shape]) for one in group)
+            return [one.model_copy(update={"present": p, "shape": shape}) for one, p, shape in sized if p != 0]
+
+        product = {name: value for name in self.product_fields() if (value := getattr(self, name)) is not None}
+        update = {name: size(value) for name, value in product.items()}
+        return self.model_copy(update={"inputs": replaced(self.inputs), "outputs": replaced(self.outputs), **update})
+
+    @classmethod
+    def product_fields(cls) -> list[str]:
+        """Names of the sizes of products."""
+        return [name for name in cls.model_fields if name not in ("operator", "inputs", "outputs")]
+
+
 class Step(Record):
     """Common fields of all kernels: one operator, or one module call, at one source line."""
 
@@ -118,11 +175,29 @@ class Step(Record):
     causal: bool = Field(False, description="attention with a causal mask; its FLOPs are counted in full all the same")
 
 
-class Kernel(Step):
-    """A kernel of one module: the formulas of a composite one are references."""
+class KernelClaims(Step):
+    """What an author claims of a kernel of one module: the formulas of a composite one are references."""
 
     flops: Formula
     memory_access: MemoryAccess
+    operands: Operands | None = Field(None, description="of a basic kernel; none if its runs differ in shape")
+
+
+class Kernel(KernelClaims):
+    """A kernel of one module, with the kernels that made its inputs.
+
+    In ``inputs_from`` and ``arguments_from``, ``ID.N`` is output N of a composite kernel, from 0.
+    """
+
+    id: str | None = Field(None, description="unique in the file; in a model it begins with the ids of the calls")
+    inputs_from: list[str] = Field(
+        default=[],
+        description="ids of the kernels that made the inputs; inputs.NAME: an input of the class; cache: the KV cache "
+        "before the call",
+    )
+    arguments_from: dict[str, list[str]] = Field(
+        default_factory=dict, description="of a composite kernel: argument of forward() -> what made it"
+    )
 
 
 class ModelKernel(Step):
@@ -132,9 +207,16 @@ class ModelKernel(Step):
     what runs inside of it, once: its ``repeat`` says how often.
     """
 
+    id: str | None = Field(None, description="unique in the file; in a model it begins with the ids of the calls")
+    inputs_from: list[str] = Field(
+        default=[],
+        description="ids of the kernels that made the inputs; inputs.NAME: an input of the class; cache: the KV cache "
+        "before the call",
+    )
     class_name: ClassPath | None = None
     flops: Formula | None = None
     memory_access: MemoryAccess | None = None
+    operands: Operands | None = None
     kernels: list[ModelKernel] = []
 
 
@@ -154,6 +236,8 @@ class FindingKind(StrEnum):
     assumption = "assumption"
     """An assumption without a value."""
     parameters_count = "parameters_count"
+    operands = "operands"
+    """Operands that no executed operator has, or that give other FLOPs than the kernel's."""
     uncovered = "uncovered"
     """A line with a cost and without a kernel."""
     listed_free = "listed_free"
@@ -218,6 +302,15 @@ class Verification(Record):
     )
 
 
+class Quantization(Record):
+    """How a config says that the weights of its checkpoint are stored. Stored formulas have every weight at w_bytes."""
+
+    config: Any = Field(description="the config's quantization_config, as it is there")
+    whole: bool = Field(description="the class is the model that the config is of: it has the paths of the checkpoint")
+    applied: str | None = Field(default=None, description="the method whose bytes the formulas have; null: w_bytes")
+    warnings: list[str] = Field(default=[], description="what of it is not in the formulas, and why")
+
+
 KernelType = TypeVar("KernelType", Kernel, ModelKernel)
 
 
@@ -271,6 +364,7 @@ class Analysis(Record, Generic[KernelType]):
         description="source file -> sha256; derived_by, judged_by, linked_by -> sha256 of those parts of lmp",
     )
     provenance: list[Provenance] = Field(default=[], description="who wrote it, where lmp's own engine did not")
+    quantization: Quantization | None = Field(default=None, description="of a config whose checkpoint is quantised")
 
 
 class ModuleAnalysis(Analysis[Kernel]):
@@ -285,6 +379,7 @@ class ModuleAnalysis(Analysis[Kernel]):
     refers_to: dict[ClassPath, str] = Field(
         default_factory=dict, description="class that kernels refer to -> sha256 of what its analysis says"
     )
+    outputs_from: list[list[str]] = Field(default=[], description="what made each output, as in `inputs_from`")
     inlined: dict[str, str] = Field(
         default_factory=dict,
         description="called class without a reference, as its operators stand at the caller's lines -> the reason",
@@ -332,10 +427,19 @@ class ModelAnalysis(Analysis[ModelKernel]):
 # --- submissions -----------------------------------------------------------------------------------------------------
 
 
-class DraftKernel(Kernel):
-    """A kernel of a submission. ``code`` may be left out: it is the file's own text of ``line``."""
+class DraftKernel(KernelClaims):
+    """A kernel of a submission. ``code`` may be left out: it is the file's own text of ``line``.
+
+    Edges between kernels are no claims. Those of an analysis that is submitted again are left out.
+    """
 
     code: str = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_edges(cls, data: object) -> object:
+        edges = Kernel.model_fields.keys() - KernelClaims.model_fields.keys()
+        return {n: v for n, v in data.items() if n not in edges} if isinstance(data, dict) else data
 
 
 class Draft(Record):

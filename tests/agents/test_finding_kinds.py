@@ -33,6 +33,7 @@ RULES = {
     FindingKind.formula: "numbers",
     FindingKind.parameters_count: "numbers",
     FindingKind.left_out: "numbers",
+    FindingKind.operands: "numbers",
     FindingKind.parameter: "variable",
     FindingKind.assumption: "variable",
     FindingKind.uncovered: "coverage",

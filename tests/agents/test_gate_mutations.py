@@ -40,7 +40,7 @@ def test_the_second_opinion_on_formulas(formula: str, value: int) -> None:
     # 10 FLOPs for each m, 1 for each n
     kernel = {"flops": "10 * {m} + {n}", "memory_access": {"read": "0", "write": "0"}, "category": "elementwise"}
     other = {"parameters": {"m": "", "n": ""}, "kernels": [kernel]}
-    sizes = {"w_bytes": 2, "a_bytes": 2}
+    sizes = {"w_bytes": 2, "a_bytes": 2, "kv_bytes": 2}
     assert Evaluation(lambda name: other).number(formula, {"a": 5, **sizes}) == value
 
 

@@ -58,3 +58,15 @@ def test_without_the_copy_that_is_not_evident_it_is_refused(results: Path, monke
         ("numbers", 206, "read"),
         ("numbers", 206, "write"),
     }
+
+
+def test_the_cache_at_the_width_of_activations_is_refused(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    draft = read_draft("LlamaAttention")
+    keys = next(kernel for kernel in draft["kernels"] if kernel["operation"] == "keys appended to the cache")
+    keys["memory_access"] = {name: f.replace("kv_bytes", "a_bytes") for name, f in keys["memory_access"].items()}
+    found = submitted(draft, results, monkeypatch).hand_in.findings
+    # In prefill nothing cached is read, but what is written is in the cache from then on.
+    assert {(f.line, f.quantity, f.point.startswith("prefill")) for f in found} == {
+        (136, "read", False),
+        (136, "write", True),
+    }

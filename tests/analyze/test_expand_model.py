@@ -39,6 +39,7 @@ def expand(class_path: str, options: Options) -> ModelOutcome:
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty project: nothing is vendored, so nothing can be located or traced."""
+    (tmp_path / "vendor.lock").write_text('{"trees": {}}')
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -51,6 +51,9 @@ SMALL = {"small-llama": "llama", "small-latent": "deepseek_v3", "small-mixture":
 """Config of tests/data/configs -> its family."""
 ENCODER_TOKENS = {"t5": 19}
 
+ELEMENT_SIZES = {"w_bytes": 4, "a_bytes": 6, "kv_bytes": 9}
+"""Unequal, so that weights, activations and the KV cache are told apart."""
+
 # New tokens, cached tokens; no formula was derived from them, and none verified at them.
 SHAPES = [(5, 13, 0), (3, 1, 29), (2, 4, 17)]
 
@@ -148,14 +151,14 @@ def check_whole_model(family: str, expanded: ModelAnalysis, model: torch.nn.Modu
         given = dict(zip(("batch_size", "seq_len", "cache_len"), shape, strict=True))
         if family in ENCODER_TOKENS:
             given["encoder_seq_len"] = ENCODER_TOKENS[family]
-        totals = numbers.totals(values_for(expanded, given))
+        totals = numbers.totals(values_for(expanded, {**given, **ELEMENT_SIZES}))
         flops = FlopCounterMode(display=False, custom_mapping=grouped_mm_mapping())
         run(family, model, shape, flops)
         counter = Counter(model, torch.bfloat16)
         run(family, model, shape, counter)
         assert totals.matmul_flops == flops.get_total_flops(), shape
-        assert totals.read == sum(c.read.bytes(2, 2) for c in counter.counts), shape
-        assert totals.write == sum(c.write.bytes(2, 2) for c in counter.counts), shape
+        assert totals.read == sum(c.read.bytes(*ELEMENT_SIZES.values()) for c in counter.counts), shape
+        assert totals.write == sum(c.write.bytes(*ELEMENT_SIZES.values()) for c in counter.counts), shape
         assert totals.flops == sum(c.flops for c in counter.counts), shape
         assert totals.parameters_count == sum(p.numel() for p in model.parameters())
 

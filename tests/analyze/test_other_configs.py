@@ -15,6 +15,7 @@ import torch
 from evaluation import evaluate_analysis
 from lmp.analyze.modules import load_for_evaluation
 from lmp.analyze.session import Options
+from lmp.records import UNIVERSAL
 from lmp.verify.counter import Counter
 
 LLAMA = {"vocab_size": 96, "hidden_size": 64, "intermediate_size": 80, "num_hidden_layers": 3, "head_dim": 16}
@@ -84,11 +85,11 @@ def check(name: str, settings: dict[str, int], options: Options) -> None:
     values = {n: v for n, v in values.items() if n in analysis.parameters}
     for shape in SHAPES:
         counter = counted(name, settings, shape)
-        for w_bytes, a_bytes in ((2, 2), (3, 5)):
+        for sizes in ((2, 2, 2), (3, 5, 7)):
             given = {**values, **dict(zip(("batch_size", "seq_len", "cache_len"), shape, strict=True))}
-            found = evaluate_analysis(analysis, lookup, {**given, "w_bytes": w_bytes, "a_bytes": a_bytes})
+            found = evaluate_analysis(analysis, lookup, {**given, **dict(zip(UNIVERSAL, sizes, strict=True))})
             assert not found.violated_assumptions, shape
             totals = found.totals
             assert (totals.flops, totals.matmul_flops) == (counter.flops, counter.matmul_flops), shape
-            assert totals.read == counter.read.bytes(w_bytes, a_bytes), shape
-            assert totals.write == counter.write.bytes(w_bytes, a_bytes), shape
+            assert totals.read == counter.read.bytes(*sizes), shape
+            assert totals.write == counter.write.bytes(*sizes), shape

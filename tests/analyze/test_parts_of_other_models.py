@@ -36,7 +36,8 @@ def totals(outcome: ModelOutcome) -> list[int]:
     model = outcome.model
     found = []
     for batch, new, cached in ((2, 7, 0), (3, 1, 9), (2, 4, 9)):
-        values = {**model.values, "batch_size": batch, "seq_len": new, "cache_len": cached, "w_bytes": 2, "a_bytes": 2}
+        values = {**model.values, "batch_size": batch, "seq_len": new, "cache_len": cached}
+        values |= {"w_bytes": 2, "a_bytes": 2, "kv_bytes": 2}
         found += [evaluate(getattr(model.totals, name), values) for name in ("flops", "read", "write")]
     return found
 

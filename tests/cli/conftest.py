@@ -17,6 +17,7 @@ from lmp.cli.main import app
 @pytest.fixture
 def lmp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lmp:
     """Runs a command in an empty project."""
+    (tmp_path / "vendor.lock").write_text('{"trees": {}}')
     monkeypatch.chdir(tmp_path)
 
     def call(*arguments: str) -> Result:

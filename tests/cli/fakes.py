@@ -10,7 +10,7 @@ from typer.testing import Result
 from lmp.analyze import session as pipeline
 from lmp.analyze.models import ModelOutcome
 from lmp.link.link import link
-from lmp.records import ModuleAnalysis
+from lmp.records import ModuleAnalysis, Quantization
 
 Lmp = Callable[..., Result]
 
@@ -22,6 +22,7 @@ class FakePipeline:
     analyses: dict[str, ModuleAnalysis]
     raises: BaseException | None = None
     reused: bool = False
+    quantization: Quantization | None = None
     options: pipeline.Options | None = None
     asked: list[str] = field(default_factory=list)
 
@@ -48,5 +49,5 @@ class FakePipeline:
     def expand_model(self, class_path, options, progress, keep=True):  # type: ignore[no-untyped-def]
         self.options, self.asked = options, [class_path]
         found = self._outcome(class_path, options)
-        model = link(found.analysis, self.analyses.__getitem__)
+        model = link(found.analysis, self.analyses.__getitem__).model_copy(update={"quantization": self.quantization})
         return ModelOutcome(model, found.file.with_name("model_analysis.json"), self.reused, ())

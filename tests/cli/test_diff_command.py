@@ -12,7 +12,7 @@ from fakes import FakePipeline, Lmp
 from jsonschema import Draft202012Validator
 from typer.testing import Result
 
-from lmp.records import ConfigOrigin, ModuleAnalysis, Verification
+from lmp.records import ConfigOrigin, ModuleAnalysis, Quantization, Verification
 from lmp.store.results import Store
 from lmp.store.schemas import schema
 
@@ -362,3 +362,19 @@ def test_analyses_of_other_people_are_not_markup(lmp: Lmp) -> None:
     out = lmp("diff", f"old/{MLP}", f"new/{MLP}", *POINT).stdout
     assert "[bold]sum[/nothing]" in out
     assert "x = y[/red]" in lmp("diff", f"old/{MLP}", f"new/{MLP}", *POINT, "--each", "line").stdout
+
+
+def test_a_quantised_checkpoint_beside_one_that_is_not(lmp: Lmp) -> None:
+    config = {"quant_method": "fp8", "weight_block_size": [8, 8], "modules_to_not_convert": ["down_proj"]}
+    save("old", mlp(), linear())
+    save("new", mlp(quantization=Quantization(config=config, whole=True)), linear())
+    data = found(lmp("diff", f"old/{MLP}", f"new/{MLP}", *POINT, "--json"))
+    # gate and up: 8 * 32 weights of 1 byte in place of 2, and 4 blocks of 8 * 8 with a float32
+    assert data["totals"]["read"]["change"] == 2 * (16 - 256)
+    assert data["totals"]["flops"]["change"] == 0
+    data = found(lmp("diff", f"old/{MLP}", f"new/{MLP}", *POINT, "--set", "w_bytes=1/2", "--json"))
+    assert data["totals"]["read"]["change"] == 0
+    assert data["a"]["values"]["w_bytes"] == 0.5
+    save("new", mlp(quantization=Quantization(config={"quant_method": "qqq"}, whole=True)), linear())
+    told = lmp("diff", f"old/{MLP}", f"new/{MLP}", *POINT)
+    assert "B: the quantization method 'qqq' is not known" in told.stderr

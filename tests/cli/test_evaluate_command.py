@@ -17,7 +17,7 @@ from pyarrow import parquet
 from typer.testing import Result
 
 from lmp.cli.evaluate import FormatName
-from lmp.records import ModuleAnalysis, Verification
+from lmp.records import ModuleAnalysis, Quantization, Verification
 from lmp.report.formats import FORMATS
 from lmp.store.schemas import schema
 
@@ -54,10 +54,11 @@ def test_json_is_the_contracts(lmp: Lmp, fake: FakePipeline) -> None:
     assert found["totals"]["flops"] == 54_272
     assert set(found["totals"]) == {"flops", "matmul_flops", "read", "write", "compulsory", "parameters_count"}
     assert found["values"] == {
-        **{"batch_size": 2, "seq_len": 16, "cache_len": 0, "w_bytes": 2, "a_bytes": 2},
+        **{"batch_size": 2, "seq_len": 16, "cache_len": 0, "w_bytes": 2, "a_bytes": 2, "kv_bytes": 2},
         **{"hidden_size": 8, "intermediate_size": 32},
     }
     keys = ["path", "class_name", "line", "operation", "category", "repeat", "flops", "read", "write"]
+    keys += ["id", "inputs_from", "operands"]
     assert list(found["kernels"][0]) == keys
     assert lmp("evaluate", MLP, *POINT, "--format", "json").stdout == result.stdout
 
@@ -152,19 +153,115 @@ def test_the_same_value_twice_is_fine(lmp: Lmp, fake: FakePipeline) -> None:
 
 @pytest.mark.parametrize(
     ("dtype", "sizes"),
-    [("float32", (4, 4)), ("bfloat16", (2, 2)), ("float16", (2, 2)), ("float8", (1, 1)), ("w8a16", (1, 2))],
+    [
+        ("float32", (4, 4, 4)),
+        ("bfloat16", (2, 2, 2)),
+        ("bf16", (2, 2, 2)),
+        ("float16", (2, 2, 2)),
+        ("float8", (1, 1, 1)),
+        ("fp8", (1, 1, 1)),
+        ("w8a16", (1, 2, 2)),
+        ("int4", (0.5, 2, 2)),
+        ("w4a8", (0.5, 1, 1)),
+        ("mxfp4", (0.53125, 2, 2)),  # 4/8 + 8 / (8 * 32)
+        ("nvfp4", (0.5625, 2, 2)),  # 4/8 + 8 / (8 * 16)
+        ("nf4", (0.5625, 2, 2)),  # 4/8 + 32 / (8 * 64)
+    ],
 )
-def test_dtypes(lmp: Lmp, fake: FakePipeline, dtype: str, sizes: tuple[int, int]) -> None:
+def test_dtypes(lmp: Lmp, fake: FakePipeline, dtype: str, sizes: tuple[float, float, float]) -> None:
     found = values(lmp("evaluate", MLP, *POINT, "--dtype", dtype, "--json"))
-    assert (found["w_bytes"], found["a_bytes"]) == sizes
-    assert "kv_bytes" not in found
+    assert (found["w_bytes"], found["a_bytes"], found["kv_bytes"]) == sizes
     assert fake.options is not None
     assert fake.options.dtype == "bfloat16"  # what the analysis is of, whatever the numbers are for
 
 
+def test_a_quantised_checkpoint(lmp: Lmp, fake: FakePipeline) -> None:
+    fake.quantization = Quantization(config={"quant_method": "fp8", "weight_block_size": [8, 8]}, whole=True)
+    plain = json.loads(lmp("evaluate", MLP, *POINT, "--set", "w_bytes=2", "--json").stdout)
+    assert (plain["quantization"], plain["totals"]["read"]) == (None, 10_752)  # see tests/expand
+    # A layer that the class itself calls may be the model's output, and stays.
+    found = json.loads(lmp("evaluate", MLP, *POINT, "--json").stdout)
+    assert (found["quantization"], found["totals"]["read"]) == (None, 10_752)
+    assert "converts no module" in found["warnings"][0]
+    fake.quantization = fake.quantization.model_copy(
+        update={"config": {**fake.quantization.config, "modules_to_not_convert": ["down_proj"]}}
+    )
+    found = json.loads(lmp("evaluate", MLP, *POINT, "--json").stdout)
+    # gate and up: 8 * 32 weights of 1 byte in place of 2, and 4 blocks of 8 * 8 with a float32
+    assert (found["quantization"], found["warnings"]) == ("fp8", [])
+    assert found["totals"]["read"] == 10_752 - 2 * 256 + 2 * 16
+    assert json.loads(lmp("evaluate", MLP, *POINT, "--dtype", "bf16", "--json").stdout)["quantization"] is None
+    text = " ".join(lmp("evaluate", MLP, *POINT).stdout.split())
+    assert "weights as the checkpoint stores them (fp8); all others at w_bytes" in text
+    rows = [
+        json.loads(line) for line in lmp("evaluate", MLP, *POINT, "--set", "a_bytes=1,2", "--json").stdout.splitlines()
+    ]
+    assert rows[1]["read"] == found["totals"]["read"]
+
+
+def test_a_quantisation_that_is_not_known_is_said(lmp: Lmp, fake: FakePipeline) -> None:
+    fake.quantization = Quantization(config={"quant_method": "<b>x"}, whole=True)
+    result = lmp("evaluate", MLP, *POINT)
+    assert result.exit_code == 0
+    assert "warning: the quantization method '<b>x' is not known" in result.stderr
+    assert "is not known" in result.stdout
+    (warning,) = json.loads(lmp("evaluate", MLP, *POINT, "--json").stdout)["warnings"]
+    assert warning.endswith("its weights are evaluated at w_bytes")
+
+
+def test_a_dtype_of_the_cache(lmp: Lmp, fake: FakePipeline) -> None:
+    def sizes(*given: str) -> tuple[float, float, float]:
+        found = values(lmp("evaluate", MLP, *POINT, *given, "--json"))
+        return found["w_bytes"], found["a_bytes"], found["kv_bytes"]
+
+    assert sizes("--kv-dtype", "fp8") == (2, 2, 1)
+    assert sizes("--dtype", "fp8", "--kv-dtype", "bf16") == (1, 1, 2)
+    assert sizes("--dtype", "fp8", "--set", "kv_bytes=0.5") == (1, 1, 0.5)
+    assert sizes("--kv-dtype", "mxfp4") == (2, 2, 0.53125)
+    told = refused(lmp("evaluate", MLP, *POINT, "--kv-dtype", "fp8", "--set", "kv_bytes=2", "--quiet"))
+    assert "kv_bytes is set twice: to 1 by --kv-dtype fp8 and by --set" in told
+    assert "Invalid value for '--kv-dtype'" in refused(lmp("evaluate", MLP, *POINT, "--kv-dtype", "w8a16"))
+
+
 def test_a_cache_of_its_own_element_size(lmp: Lmp, fake: FakePipeline) -> None:
-    fake.analyses[MLP] = with_parameter("kv_bytes", "config.kv")
-    assert values(lmp("evaluate", MLP, *POINT, "--dtype", "float8", "--json"))["kv_bytes"] == 1
+    access = {"read": "8 * {kv_bytes} + {a_bytes}", "write": "{kv_bytes}"}
+    fake.analyses[MLP] = analyses.mlp(kernels=[analyses.kernel(7, "1", **access)])
+
+    def found(*given: str) -> tuple[int, int, int]:
+        record = json.loads(lmp("evaluate", MLP, *POINT, *given, "--json").stdout)
+        return record["values"]["kv_bytes"], record["totals"]["read"], record["totals"]["write"]
+
+    assert found() == (2, 18, 2)  # as activations: 8 * 2 + 2
+    assert found("--dtype", "float8") == (1, 9, 1)
+    assert found("--set", "a_bytes=4") == (4, 36, 4)
+    assert found("--set", "kv_bytes=1") == (1, 10, 1)
+
+
+@pytest.mark.parametrize(
+    ("size", "message"),
+    [
+        ("0", "w_bytes is set to 0, but an element takes more than 0 bytes"),
+        ("-1", "w_bytes is set to -1, but an element takes more than 0 bytes"),
+        ("1/0", "w_bytes is set to '1/0': '1/0' divides by 0"),
+        ("nan", "w_bytes is set to 'nan': 'nan' is not a number"),
+        ("inf", "w_bytes is set to 'inf': 'inf' is not a number"),
+        ("0.5:2", "w_bytes is set to '0.5', which is not a whole number"),
+    ],
+)
+def test_bytes_that_no_element_has(lmp: Lmp, fake: FakePipeline, size: str, message: str) -> None:
+    told = refused(lmp("evaluate", MLP, *POINT, "--quiet", "--set", f"w_bytes={size}"))
+    assert message in told
+    assert len(told.splitlines()) <= 2
+
+
+def test_bytes_that_are_fractions(lmp: Lmp, fake: FakePipeline) -> None:
+    fake.analyses[MLP] = analyses.mlp(kernels=[analyses.kernel(7, "1", "33 * {w_bytes}", "{a_bytes}")])
+    found = json.loads(lmp("evaluate", MLP, *POINT, "--set", "w_bytes=17/32,a_bytes=0.1", "--json").stdout)
+    # 33 * 17/32 = 17.53125; no double is 1/10
+    assert (found["totals"]["read"], found["totals"]["write"]) == (17.53125, "1/10")
+    lines = lmp("evaluate", MLP, *POINT, "--set", "w_bytes=0.5,1,17/32", "--json").stdout.splitlines()
+    assert [json.loads(line)["read"] for line in lines] == [16.5, 33, 17.53125]
+    assert "hidden_size is set to 0.5\n" not in refused(lmp("evaluate", MLP, *POINT, "--set", "hidden_size=0.5"))
 
 
 def test_a_class_without_a_cache_says_so(lmp: Lmp, fake: FakePipeline) -> None:
@@ -202,7 +299,7 @@ def test_a_point_without_a_value_is_named(lmp: Lmp, fake: FakePipeline, tmp_path
     assert result.exit_code == 2
     assert result.stderr.startswith(f"error: {MLP}: division by zero in ")
     assert "at batch_size=3" in result.stderr
-    assert list(tmp_path.iterdir()) == []  # the two rows before it are not left behind
+    assert [path.name for path in tmp_path.iterdir()] == ["vendor.lock"]  # the two rows before it are not left behind
 
 
 # --- formats and files -----------------------------------------------------------------------------------------------
@@ -224,7 +321,7 @@ def test_a_file_holds_what_stdout_would(lmp: Lmp, fake: FakePipeline, tmp_path: 
 def test_a_parquet_file(lmp: Lmp, fake: FakePipeline, tmp_path: Path) -> None:
     lmp("evaluate", MLP, "--batch-size", "1:4", "--seq-len", "16", "--format", "parquet", "-o", "rows.parquet")
     assert parquet.read_table(tmp_path / "rows.parquet").column("flops").to_pylist()[1] == 54_272
-    assert [file.name for file in tmp_path.iterdir()] == ["rows.parquet"]
+    assert {file.name for file in tmp_path.iterdir()} == {"vendor.lock", "rows.parquet"}
 
 
 def test_a_file_that_cannot_be_written(lmp: Lmp, fake: FakePipeline, tmp_path: Path) -> None:
@@ -237,9 +334,11 @@ def test_a_file_that_cannot_be_written(lmp: Lmp, fake: FakePipeline, tmp_path: P
 def test_a_python_function_needs_no_sizes(lmp: Lmp, fake: FakePipeline) -> None:
     result = lmp("evaluate", MLP, "--format", "python", "--set", "hidden_size=64", "--dtype", "w8a16")
     assert result.exit_code == 0
-    (function,) = [node for node in ast.parse(result.stdout).body if isinstance(node, ast.FunctionDef)]
+    *_, function = (node for node in ast.parse(result.stdout).body if isinstance(node, ast.FunctionDef))
     signature = ast.unparse(function.args)
-    assert signature == ("batch_size, seq_len, cache_len=0, hidden_size=64, intermediate_size=32, w_bytes=1, a_bytes=2")
+    assert signature == (
+        "batch_size, seq_len, cache_len=0, hidden_size=64, intermediate_size=32, w_bytes=1, a_bytes=2, kv_bytes=2"
+    )
 
 
 def test_weights_of_a_flame_graph(lmp: Lmp, fake: FakePipeline) -> None:
@@ -249,3 +348,17 @@ def test_weights_of_a_flame_graph(lmp: Lmp, fake: FakePipeline) -> None:
 
     assert total() == 54_272
     assert total("--weight", "bytes") == 19_456  # 10,752 + 8,704: see tests/expand
+
+
+def test_each_operator(lmp: Lmp, fake: FakePipeline) -> None:
+    fake.analyses = {a.class_name: a for a in (analyses.layer(), analyses.mlp(), analyses.linear())}
+    out = lmp("evaluate", analyses.LAYER, *POINT, "--each", "operator", "--top", "1", "--exact").stdout
+    # Three layers of one gate projection: 3 * 2 * 2 * 16 * 8 * 32 FLOPs.
+    assert "49,152" in out
+    assert "more operators: --top" in out
+
+
+def test_each_operator_is_a_table(lmp: Lmp, fake: FakePipeline) -> None:
+    result = lmp("evaluate", MLP, *POINT, "--each", "operator", "--json")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "--each is for the table" in result.stderr

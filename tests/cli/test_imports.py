@@ -105,3 +105,11 @@ def results(tmp_path_factory: pytest.TempPathFactory, process: None) -> Path:
 )
 def test_commands_on_a_stored_result(results: Path, arguments: tuple[str, ...]) -> None:
     assert slow(imported(*arguments, "--results", str(results))) == set()
+
+
+def test_a_result_of_the_project_is_used_outside_of_it(results: Path, tmp_path: Path) -> None:
+    """The installed packages are the pinned ones: their files have the names and hashes of the vendored ones."""
+    point = ("--set", "batch_size=2,seq_len=16,in_features=8,out_features=32,bias=0")
+    names = imported("evaluate", "torch.nn.Linear", *point, "--results", str(results), cwd=tmp_path)
+    assert slow(names) == set()
+    assert list(tmp_path.iterdir()) == []

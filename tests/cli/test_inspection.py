@@ -93,7 +93,7 @@ def test_what_is_not_known_is_said(lmp: Lmp, answer: list[Inspection]) -> None:
     out = lmp("inspect", "x.Y").stdout
     assert "active per token  unknown: it does not run" in out
     assert "KV cache            unknown: its forward() returns no cache" in out
-    assert "the config is quantised (fp8); bytes are counted in bfloat16" in out
+    assert "the config is quantised (fp8); shapes and bytes are those in bfloat16" in out
     assert "bfloat16 (assumed: the config states none)" in out
     assert "2,048 (2.0 KiB)" in out
 

@@ -70,4 +70,10 @@ with_references = st.recursive(
     max_leaves=10,
 )
 points = st.fixed_dictionaries({name: st.integers(-4, 12) for name in NAMES})
+sizes = st.sampled_from([Fraction(1, 2), Fraction(17, 32), Fraction(9, 16), Fraction(17, 4), Fraction(1, 3), 1, 2, 4])
+"""Bytes of an element, which may be a fraction."""
+
+points_with_fractions = st.fixed_dictionaries(
+    {name: sizes if name.endswith("_bytes") else st.integers(-4, 12) for name in NAMES}
+)
 huge = st.one_of(st.integers(-3, 3), st.integers(-(2**70), 2**70), st.sampled_from([2**31, 2**62, 2**63 - 1, -(2**63)]))

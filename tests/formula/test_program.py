@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lmp.errors import EvaluationError, UnknownVariable
-from lmp.formula import Expr, Program, evaluate, evaluate_condition, parse, parse_condition, settled, to_text, var
+from lmp.formula import (
+    Expr,
+    Number,
+    Program,
+    evaluate,
+    evaluate_condition,
+    evaluate_exact,
+    parse,
+    parse_condition,
+    settled,
+    to_text,
+    var,
+)
 from lmp.formula.evaluate import exact
 
-from .strategies import NAMES, conditions, formulas, huge, points
+from .strategies import NAMES, conditions, formulas, huge, points, points_with_fractions
 
 
 def outcome(compute) -> object:  # type: ignore[no-untyped-def]
@@ -38,6 +52,33 @@ def test_at_values_of_any_size(formula: Expr, at: dict[str, int]) -> None:
 @given(conditions(formulas), points)
 def test_conditions(condition, at) -> None:  # type: ignore[no-untyped-def]
     assert outcome(lambda: Program([condition])(at)) == outcome(lambda: [int(evaluate_condition(condition, at))])
+
+
+@settings(max_examples=300)
+@given(st.lists(formulas, min_size=1, max_size=3), points_with_fractions)
+def test_exactly_is_evaluate_exact(found: list[Expr], at: dict[str, Number]) -> None:
+    program = Program(found)
+    together = outcome(lambda: program.exactly(at))
+    alone = [outcome(lambda f=f: evaluate_exact(f, at)) for f in found]
+    assert together == next((a for a in alone if isinstance(a, str)), alone)
+    if not isinstance(together, str):
+        assert all(isinstance(value, int) or value.denominator > 1 for value in together)
+
+
+def test_bytes_of_half_an_element() -> None:
+    program = Program(["{n} * {w_bytes} + {m}", "{n}"])
+    # 3 * 17/32 + 1 = 51/32 + 32/32
+    assert program.exactly({"n": 3, "m": 1, "w_bytes": Fraction(17, 32)}) == [Fraction(83, 32), 3]
+    # 64 * 17/32 + 1: a whole number is an int
+    (whole, _) = program.exactly({"n": 64, "m": 1, "w_bytes": Fraction(17, 32)})
+    assert (type(whole), whole) == (int, 35)
+    assert program({"n": 3, "m": 1, "w_bytes": 2}) == program.exactly({"n": 3, "m": 1, "w_bytes": 2}) == [7, 3]
+    # 2**70 * 1/2 = 2**69: beyond what the compiled steps take
+    assert program.exactly({"n": 2**70, "m": 0, "w_bytes": Fraction(1, 2)}) == [2**69, 2**70]
+    with pytest.raises(EvaluationError, match=r"w_bytes is 0\.5: give an integer"):
+        program.exactly({"n": 3, "m": 1, "w_bytes": 0.5})  # type: ignore[dict-item]
+    with pytest.raises(UnknownVariable, match="w_bytes has no value"):
+        program.exactly({"n": 3, "m": 1})
 
 
 @given(formulas, points, st.sets(st.sampled_from(NAMES)))

@@ -27,7 +27,7 @@ from lmp.formula import (
 from lmp.formula.evaluate import exact
 from lmp.formula.nodes import Num
 
-from .strategies import NAMES, formulas, huge, points, polynomials, with_references
+from .strategies import NAMES, formulas, huge, points, points_with_fractions, polynomials, with_references
 
 
 def value(formula: Expr, at: dict[str, int]) -> Fraction | int:
@@ -59,6 +59,13 @@ def test_a_simplified_formula_reads_back(formula):
 @settings(max_examples=400)
 @given(formulas, points)
 def test_simplifying_keeps_every_value(formula, at):
+    expected = value(formula, at)
+    assert exact(simplify(formula), at) == expected
+
+
+@settings(max_examples=400)
+@given(formulas, points_with_fractions)
+def test_simplifying_keeps_every_value_at_fractions(formula, at):
     expected = value(formula, at)
     assert exact(simplify(formula), at) == expected
 

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import time
+from fractions import Fraction
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from lmp.errors import EvaluationError, UnknownVariable
-from lmp.formula import evaluate_many, parse
+from lmp.formula import ArrayProgram, Expr, Number, evaluate_exact, evaluate_many, parse, parse_condition
+
+from .strategies import formulas, points_with_fractions
 
 
 def many(formula, **values):
@@ -126,3 +131,39 @@ def test_single_numbers_on_both_sides_of_a_where_may_be_of_any_size() -> None:
     assert found.tolist() == [2**80, 715827882]
     # numpy takes 2 ** 63 for an unsigned number, whose sum with an int64 is wrong without an error
     assert many("{a} + where({a} > 1, 4, 2 ** 63)", a=[1, 2]).tolist() == [2**63 + 1, 6]
+
+
+def test_fractions_where_they_are_asked_for() -> None:
+    sizes = np.array([Fraction(1, 2), Fraction(17, 32), 2], dtype=object)
+    program = ArrayProgram([parse("{n} * {w} + 1"), parse("{n}"), parse_condition("{w} < 1")], fractions=True)
+    cost, count, small = program({"n": np.array([[3], [64]]), "w": sizes})
+    # 3/2 + 1, 51/32 + 1, 6 + 1; 32 + 1, 34 + 1, 128 + 1
+    assert cost.tolist() == [[Fraction(5, 2), Fraction(83, 32), 7], [33, 35, 129]]
+    assert [type(value) for value in cost.tolist()[1]] == [int, int, int]
+    assert (count.dtype, small.tolist()) == (np.int64, [[True, True, False]] * 2)
+    (whole, *_) = program({"n": np.array([64, 96]), "w": Fraction(17, 32)})
+    assert (whole.tolist(), whole.dtype) == ([35, 52], np.int64)  # 34 + 1, 51 + 1
+    with pytest.raises(EvaluationError, match="w is an array of object: give integers"):
+        ArrayProgram(program.formulas)({"n": 1, "w": sizes})
+    with pytest.raises(EvaluationError, match="w is an array of float64: give integers"):
+        program({"n": 1, "w": np.array([0.5])})
+
+
+@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow])
+@given(formulas, st.lists(points_with_fractions, min_size=1, max_size=4))
+def test_fractions_at_each_point(formula: Expr, at: list[dict[str, Number]]) -> None:
+    def alone() -> list[Number]:
+        return [evaluate_exact(formula, point) for point in at]
+
+    def together() -> list[Number]:
+        arrays = {name: np.array([point[name] for point in at], dtype=object) for name in at[0]}
+        (found,) = ArrayProgram([formula], fractions=True)(arrays)
+        return list(found.tolist())
+
+    try:
+        expected = alone()
+    except EvaluationError:
+        with pytest.raises(EvaluationError):
+            together()
+    else:
+        assert together() == expected

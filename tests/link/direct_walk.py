@@ -60,6 +60,10 @@ def evaluate_analysis(analysis: ModuleAnalysis, lookup: Lookup, given: Mapping[s
     )
 
 
+NOT_WALKED = ("id", "inputs_from", "operands")
+"""Fields of a kernel that the walk does not know: edges and operands have tests of their own."""
+
+
 @dataclass(frozen=True)
 class _Leaf:
     """A kernel that refers to nothing further. ``path`` and ``repeat`` count from the class that was entered."""
@@ -76,7 +80,7 @@ class _Leaf:
     write: int
 
     def record(self) -> EvaluatedKernel:
-        fields = {name: getattr(self, name) for name in EvaluatedKernel.model_fields}
+        fields = {n: getattr(self, n) for n in EvaluatedKernel.model_fields if n not in NOT_WALKED}
         return EvaluatedKernel(**fields)
 
     def under(self, step: str, repeat: int) -> _Leaf:

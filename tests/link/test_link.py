@@ -452,7 +452,7 @@ REDO = "run `lmp analyze-module a.Small --fresh` to make the analysis again"
         ("${a.Inner}(1, n=2)", "a.Small line 12: the reference to Inner binds n twice"),
         (
             "${{a.Inner}}(n={cache_len})",
-            "a.Small line 12: cache_len has no value: the names are a_bytes, batch_size, w_bytes",
+            "a.Small line 12: cache_len has no value: the names are a_bytes, batch_size, kv_bytes, w_bytes",
         ),
         ("${{a.Inner}}(n={batchsize})", "a.Small line 12: batchsize has no value: did you mean batch_size?"),
         (

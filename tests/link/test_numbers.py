@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import small_models as small
 from small_models import POINT, basic, module
 
 from lmp.errors import EvaluationError, InvalidAnalysis
+from lmp.formula import Number
 from lmp.link.numbers import CostNumbers, ModelNumbers, ModuleNumbers, intensity
 from lmp.link.values import values_for
 from lmp.records import Part
@@ -20,7 +22,7 @@ def numbers(**more: Any) -> ModelNumbers:
     return ModelNumbers(small.model(**more))
 
 
-def at(found: ModelNumbers, **given: int) -> dict[str, int]:
+def at(found: ModelNumbers, **given: Number) -> dict[str, Number]:
     return values_for(found.model, {**POINT, **given})
 
 
@@ -156,3 +158,28 @@ def test_intensity() -> None:
     assert intensity(3, 0) is None
     assert intensity(10**400, 1) is None  # no float
     assert intensity(10**400, 10**400) == 1
+
+
+def test_only_bytes_may_be_fractions() -> None:
+    found = numbers()
+    # 4,864 + 448 * 1/3, as in tests/report/test_fractions_in_formats.py
+    totals = found.totals(at(found, w_bytes=Fraction(1, 3)))
+    assert (totals.flops, totals.read) == (small.FLOPS, Fraction(15_040, 3))
+    tree = found.tree(at(found, w_bytes=Fraction(1, 3)))
+    assert tree.total == CostNumbers(small.FLOPS, small.MATMUL, Fraction(15_040, 3), small.WRITE)
+    assert tree.total.bytes == Fraction(15_040, 3) + small.WRITE
+    halves = with_kernels(basic(7, "{batch_size} / 3", "{w_bytes}", "0"))
+    with pytest.raises(EvaluationError, match=r"line 7: \{batch_size\} / 3 is 2/3, not an integer"):
+        halves.tree(at(halves, w_bytes=Fraction(1, 2)))
+    thirds = numbers(totals=small.model().totals.model_copy(update={"flops": "{batch_size} / 3"}))
+    with pytest.raises(EvaluationError, match=r"\{batch_size\} / 3 is 2/3, not an integer"):
+        thirds.totals(at(thirds, w_bytes=Fraction(1, 2)))
+    with pytest.raises(EvaluationError, match="is 2/3, not an integer"):
+        thirds.totals(at(thirds))
+
+
+def test_a_size_that_a_whole_sum_hides() -> None:
+    # 64 * 17/32 = 34: the figure is an int again
+    found = with_kernels(basic(7, "1", "{hidden_size} * 8 * {w_bytes}", "0"))
+    (kernel,) = found.tree(at(found, w_bytes=Fraction(17, 32))).kernels()
+    assert (type(kernel.once.read), kernel.once.read) == (int, 34)

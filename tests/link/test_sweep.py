@@ -157,3 +157,15 @@ def test_commas_separate_settings_and_the_values_of_one() -> None:
     with pytest.raises(UsageError, match="x is set twice: to several values and to 3"):
         parse_axes(["x=1,2", "x=3"])
     assert len(parse_axes(["x=1:100000000000", "x=1:100000000000"])["x"]) == 10**11
+
+
+def test_the_cache_has_the_width_of_activations_at_each_point() -> None:
+    totals = small.model().totals.model_copy(update={"read": "{batch_size} * {kv_bytes} + {a_bytes}"})
+    given: dict[str, Values] = {"batch_size": (1, 2), "seq_len": (1,), "a_bytes": (1, 4)}
+    names = ("a_bytes", "kv_bytes", "read")
+    # b * kv + a, with kv = a
+    expected = [(1, 1, 2), (4, 4, 8), (1, 1, 3), (4, 4, 12)]
+    assert rows(chunks(given, totals=totals), names) == expected
+    # b * 1 + a
+    given["kv_bytes"] = (1,)
+    assert rows(chunks(given, totals=totals), names) == [(1, 1, 2), (4, 1, 5), (1, 1, 3), (4, 1, 6)]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import analyses
 import pytest
 
 from lmp.errors import UsageError
-from lmp.link.values import parse_settings, values_for
+from lmp.link.values import parse_axes, parse_settings, values_for, whole_values
 
 
 def message(*settings: str) -> str:
@@ -33,6 +35,7 @@ def test_what_stands_where_nothing_is_given() -> None:
         "cache_len": 0,
         "w_bytes": 2,
         "a_bytes": 2,
+        "kv_bytes": 2,
         "hidden_size": 8,
         "intermediate_size": 32,
     }
@@ -77,7 +80,7 @@ def test_a_class_that_has_no_sequence_needs_none() -> None:
 def test_a_name_that_is_not_there() -> None:
     assert message("hiden_size=1") == (
         f"{analyses.MLP} has no parameter 'hiden_size': did you mean hidden_size?\n"
-        "the names are batch_size, seq_len, cache_len, w_bytes, a_bytes, hidden_size, intermediate_size"
+        "the names are batch_size, seq_len, cache_len, w_bytes, a_bytes, kv_bytes, hidden_size, intermediate_size"
     )
 
 
@@ -117,3 +120,30 @@ def test_a_name_given_twice() -> None:
 
 def test_a_number_of_too_many_digits() -> None:
     assert message("seq_len=" + "9" * 5000) == ("seq_len is set to a number of 5000 digits\ngive one of at most 4000")
+
+
+def test_a_cache_has_the_width_of_activations_unless_it_is_set() -> None:
+    point = {"batch_size": 2, "seq_len": 16}
+    assert values_for(analyses.mlp(), {**point, "a_bytes": 4})["kv_bytes"] == 4
+    found = values_for(analyses.mlp(), {**point, "a_bytes": 4, "kv_bytes": 1})
+    assert (found["a_bytes"], found["kv_bytes"]) == (4, 1)
+
+
+def test_sizes_that_a_report_does_not_take() -> None:
+    assert whole_values({"batch_size": 2, "w_bytes": 1}) == {"batch_size": 2, "w_bytes": 1}
+    with pytest.raises(UsageError, match=r"w_bytes is set to 0\.5, but a report takes whole numbers alone"):
+        whole_values(parse_settings(["w_bytes=0.5"]))
+
+
+def test_fractions_of_an_element_alone() -> None:
+    assert parse_axes(["w_bytes=0.5,17/32,2", "seq_len=1:3"]) == {
+        "w_bytes": (Fraction(1, 2), Fraction(17, 32), 2),
+        "seq_len": range(1, 4),
+    }
+    assert parse_settings(["config.kv_bytes=4.0"]) == {"kv_bytes": 4}
+    with pytest.raises(UsageError, match="hidden_size is set to '1/2', which is not a whole number"):
+        parse_settings(["hidden_size=1/2"])
+    with pytest.raises(UsageError, match=r"hidden_size is set to 0\.5\ngive a whole number of at least 0"):
+        values_for(analyses.mlp(), {"batch_size": 1, "seq_len": 1, "hidden_size": Fraction(1, 2)})
+    with pytest.raises(UsageError, match=r"w_bytes is set twice: to 0\.5 and to 1"):
+        parse_settings(["w_bytes=1/2,w_bytes=1"])

@@ -108,6 +108,31 @@ def test_llama_8b(tmp_path: Path) -> None:
     assert problem(Inspection, json.loads(found.model_dump_json(exclude_none=True))) is None
 
 
+def test_a_quantised_checkpoint_has_the_published_size(tmp_path: Path) -> None:
+    found = of_catalogue(tmp_path, "openai/gpt-oss-20b")
+    # Experts, of 24 layers with 32 experts of 5,760 * 2,880 and 2,880 * 2,880 weights: 19,110,297,600 weights of
+    # 17/32 bytes (4 bits, and 8 bits for 32 of them) are 10,152,345,600 bytes. The other parameters are
+    # 20,914,757,184 - 19,110,297,600 = 1,804,459,584, of 2 bytes: 3,608,919,168.
+    assert found.totals.checkpoint_bytes == 10_152_345_600 + 3_608_919_168
+    # The three files of the model's page have 4,792,272,488 + 4,798,702,184 + 4,170,342,232 bytes. Each begins with a
+    # JSON of a name, dtype, shape and two offsets for each of its tensors, about 114 bytes. Tensors: 19 a layer (8 of
+    # attention, 1 of sinks, 2 norms, 2 of the router, 6 of experts), the table, the last norm and the output.
+    published, tensors = 4_792_272_488 + 4_798_702_184 + 4_170_342_232, 24 * 19 + 3
+    assert 100 * tensors < published - found.totals.checkpoint_bytes < 125 * tensors
+    assert found.totals.weight_bytes == 2 * 20_914_757_184
+    assert found.totals.checkpoint_reason is None
+
+
+def test_a_quantisation_that_is_not_known_is_said(tmp_path: Path) -> None:
+    entry = catalogued("Qwen/Qwen3-0.6B")
+    assert entry is not None
+    found = inspected(tmp_path, {**entry.config, "quantization_config": {"quant_method": "gptq", "bits": 5}})
+    assert found.totals.checkpoint_bytes is None
+    assert "bits is 5, not 2, 3, 4 or 8" in (found.totals.checkpoint_reason or "")
+    plain = inspected(tmp_path, entry.config)
+    assert (plain.totals.checkpoint_bytes, plain.totals.checkpoint_reason) == (None, None)
+
+
 def test_tied_weights_count_once(tmp_path: Path) -> None:
     found = of_catalogue(tmp_path, "Qwen/Qwen3-0.6B")
     # 151936 * 1024 once; 28 layers of 1024 * (2 * 2048 + 2 * 1024) + 3 * 1024 * 3072 + 2 * 1024 + 2 * 128; 1024

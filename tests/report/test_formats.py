@@ -74,7 +74,7 @@ def test_a_sweep_as_json_lines(swept: Any) -> None:
     ]
     at = next(r for r in found if (r["batch_size"], r["seq_len"], r["cache_len"]) == (2, 16, 0))
     assert at == {
-        **{"batch_size": 2, "seq_len": 16, "cache_len": 0, "w_bytes": 2, "a_bytes": 2},
+        **{"batch_size": 2, "seq_len": 16, "cache_len": 0, "w_bytes": 2, "a_bytes": 2, "kv_bytes": 2},
         **{"flops": small.FLOPS, "matmul_flops": small.MATMUL, "read": small.READ, "write": small.WRITE},
         **{"compulsory": None, "intensity": small.FLOPS / (small.READ + small.WRITE), "assumptions_hold": False},
     }
@@ -308,7 +308,7 @@ def test_python_says_where_it_is_from_and_where_it_holds() -> None:
     doc = ast.get_docstring(tree) or ""
     for line in (f"What {small.ROOT} costs.", "Source: a 1.0, src/a/models.py", "Formulas: unverified", "aten::x"):
         assert line in doc
-    (function,) = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+    *_, function = (node for node in tree.body if isinstance(node, ast.FunctionDef))
     assert "Holds where:\n    seq_len <= 8" in (ast.get_docstring(function) or "")
 
 

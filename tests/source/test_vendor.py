@@ -18,7 +18,8 @@ from synthetic import write
 
 from lmp.errors import NotFound, StorageError, TreeChanged, UsageError
 from lmp.source import vendor as vendor_module
-from lmp.source.trees import LOCK_NAME, MANIFEST_NAME, check_file, check_tree, find_trees, project_root
+from lmp.source.project import LOCK_NAME
+from lmp.source.trees import MANIFEST_NAME, check_file, check_tree, find_trees
 from lmp.source.vendor import vendor
 
 
@@ -410,16 +411,6 @@ def test_given_folder_must_be_a_clone(tmp_path: Path) -> None:
         find_trees(tmp_path, transformers=tmp_path / "nowhere")
     with pytest.raises(NotFound, match=rf"--transformers {tmp_path / 'clone'}$"):
         find_trees(tmp_path, transformers=tmp_path / "clone" / "src" / "transformers")
-
-
-def test_project_root_is_the_nearest_with_a_lock_or_sources(tmp_path: Path) -> None:
-    inner = tmp_path / "a" / "b"
-    inner.mkdir(parents=True)
-    assert project_root(inner) == inner
-    (tmp_path / LOCK_NAME).write_text("{}")
-    assert project_root(inner) == tmp_path
-    (tmp_path / "a" / "transformers" / "src").mkdir(parents=True)
-    assert project_root(inner) == tmp_path / "a"
 
 
 def test_copy_of_the_vendored_project_is_whole(vendored: Path, tmp_path: Path) -> None:

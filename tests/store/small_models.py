@@ -50,7 +50,7 @@ def model(**more: Any) -> ModelAnalysis:
     add = basic(21, _SIZE, f"2 * {_SIZE} * {{a_bytes}}", f"{_SIZE} * {{a_bytes}}", operation="add")
     layer = [add, module(22, "layers.0.proj", LINEAR, [product])]
     attention = [
-        f"where({{cache_len}} > 0, {text}, 0)" for text in (_CACHED, f"{_CACHED} * {{hidden_size}} * {{a_bytes}}")
+        f"where({{cache_len}} > 0, {text}, 0)" for text in (_CACHED, f"{_CACHED} * {{hidden_size}} * {{kv_bytes}}")
     ]
     kernels = [
         basic(

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from lmp.errors import NotFound
-from lmp.records import FindingKind, Kernel, MemoryAccess, ModuleAnalysis, Source
+from lmp.records import FindingKind, Kernel, MemoryAccess, ModuleAnalysis, Operand, Operands, Source
 from lmp.verify.counter import Counter, flop_counter_total
 from lmp.verify.judge import Point, judge, observe
 from lmp.workload.arguments import recording
@@ -282,7 +282,65 @@ def test_a_planted_error_is_found_at_its_line(norm: ModuleAnalysis, index: int, 
     (finding,) = found.findings
     assert (finding.line, finding.quantity) == (right.line, quantity)
     assert int(finding.claimed) - int(finding.counted) == (8 if quantity == "flops" else 1)
-    assert finding.point == "batch_size=2, seq_len=5 (hidden_size=8, w_bytes=2, a_bytes=2)"
+    assert finding.point == "batch_size=2, seq_len=5 (hidden_size=8, w_bytes=2, a_bytes=2, kv_bytes=2)"
+
+
+def product() -> Operands:
+    """The operands of Linear's matmul: ATen folds the leading dimensions, and takes the weight transposed."""
+    return Operands(
+        operator="mm",
+        inputs=[
+            Operand(name="self", shape=[ROWS, "{in_features}"], width="a", role="activation"),
+            Operand(name="mat2", shape=["{in_features}", "{out_features}"], width="w", role="weight"),
+        ],
+        outputs=[Operand(name="0", shape=[ROWS, "{out_features}"], width="a", role="activation")],
+        batch=1,
+        m=ROWS,
+        n="{out_features}",
+        k="{in_features}",
+    )
+
+
+def test_right_operands_are_verified(linear: ModuleAnalysis) -> None:
+    found = verify(changed(linear, 0, operands=product()), linears(bias=False))
+    assert (found.status, found.findings) == ("verified", [])
+
+
+def _input(index: int, **update: Any) -> Operands:
+    right = product()
+    inputs = [one.model_copy(update=update) if i == index else one for i, one in enumerate(right.inputs)]
+    return right.model_copy(update={"inputs": inputs})
+
+
+WRONG = {
+    "shape": lambda: _input(0, shape=[f"{ROWS} + 1", "{in_features}"]),
+    "order": lambda: _input(1, shape=["{out_features}", "{in_features}"]),
+    "rank": lambda: _input(0, shape=[ROWS, "{in_features}", 1]),
+    "width": lambda: _input(1, width="a"),
+    "bytes": lambda: _input(1, width=2),
+    "role": lambda: _input(1, role="activation"),
+    "name": lambda: _input(1, name="weight"),
+    "absent": lambda: _input(1, present=0),
+    "operator": lambda: product().model_copy(update={"operator": "bmm"}),
+    "output": lambda: product().model_copy(update={"outputs": []}),
+    "product": lambda: product().model_copy(update={"n": "{out_features} + 1"}),
+    "no product": lambda: product().model_copy(update={"m": None}),
+    "unknown": lambda: product().model_copy(update={"m": "{rows}"}),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_wrong_operands_are_found(wrong: str, linear: ModuleAnalysis) -> None:
+    found = verify(changed(linear, 0, operands=WRONG[wrong]()), linears(bias=False))
+    assert found.status == "failed"
+    (finding,) = found.findings
+    assert (finding.kind, finding.line) == (FindingKind.operands, linear.kernels[0].line)
+
+
+def test_what_ran_is_said_beside_wrong_operands(linear: ModuleAnalysis) -> None:
+    (finding,) = verify(changed(linear, 0, operands=WRONG["width"]()), linears(bias=False)).findings
+    assert finding.claimed == "mm mat2 [6, 10] a weight, self [10, 6] a activation, output 0 [10, 10] a activation"
+    assert finding.counted == "mm mat2 [6, 10] w weight, self [10, 6] a activation, output 0 [10, 10] a activation"
 
 
 def test_a_matmul_under_another_category_is_found(linear: ModuleAnalysis) -> None:
@@ -296,7 +354,7 @@ def test_weights_taken_for_activations_are_found_though_both_are_two_bytes(linea
     access = linear.kernels[0].memory_access.model_copy(update={"read": text})
     (finding,) = verify(changed(linear, 0, memory_access=access), linears()).findings
     assert finding.quantity == "read"
-    assert finding.point.endswith("w_bytes=3, a_bytes=5)")
+    assert finding.point.endswith("w_bytes=3, a_bytes=5, kv_bytes=7)")
     # weight 60: at 5 bytes 300, at 3 bytes 180; bias 10 * 3, input 60 * 5
     assert (finding.claimed, finding.counted) == ("630", "510")
 

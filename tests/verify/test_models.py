@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from lmp.verify.counter import Counter, count, flop_counter_total
+from lmp.verify.counter import Counter, OperatorCount, count, flop_counter_total
 from lmp.verify.operators import Traffic
 
 CONFIGS: dict[str, dict[str, Any]] = {
@@ -68,6 +68,31 @@ def test_attention_of_a_whole_model_is_whole(meta_model: Any) -> None:
     # 4 heads by repeat_kv, where the model does it); output 2*4*5*16
     assert [entry.flops for entry in attention] == [30720, 30720]
     assert {entry.write for entry in attention} == {Traffic(a=640)}
+
+
+@pytest.mark.parametrize(("cached", "old", "new"), [(0, 0, 320), (7, 448, 768)])
+def test_keys_and_values_are_of_the_cache(cached: int, old: int, new: int, meta_model: Any) -> None:
+    model = meta_model(tiny("llama"))
+    found = [c for c in count(runner(model, 2, 5, cached), model) if _file_of(c).endswith("cache_utils.py")]
+    # Of each tensor B 2 * heads 2 * D 16: 64 * 7 cached elements and 64 * 5 new ones are read, all are written.
+    # Keys and values of 2 layers. The new keys are activations until they are in the cache.
+    assert [(c.operator, c.read, c.write) for c in found] == [
+        ("aten.cat.default", Traffic(a=320, kv=old), Traffic(kv=new))
+    ] * 4
+
+
+def test_attention_reads_the_cache(meta_model: Any) -> None:
+    model = meta_model(tiny("llama"))
+    found = count(runner(model, 2, 1, 7), model)
+    (attention, _) = (c for c in found if c.operator == "scaled_dot_product_attention")
+    # q is [2, 4, 1, 16]. With one new token, keys and values [2, 2, 8, 16] are read as the cache holds them.
+    assert attention.read == Traffic(a=128, kv=2 * 512)
+    assert attention.write == Traffic(a=128)
+
+
+def _file_of(count: OperatorCount) -> str:
+    chain = count.segments[0].chain
+    return chain[0].file if chain else ""
 
 
 def test_operators_stand_at_the_lines_that_ran_them(meta_model: Any, line_of: Callable[..., int]) -> None:

@@ -58,10 +58,16 @@ def check(
     assert counter.write == (write or Traffic())
 
 
-def test_traffic_tells_weights_from_activations() -> None:
-    traffic = Traffic(w=3, a=5, literal=7) + Traffic(w=1)
-    assert traffic.bytes(2, 2) == 2 * 4 + 2 * 5 + 7
-    assert traffic.bytes(3, 5) == 3 * 4 + 5 * 5 + 7
+def test_traffic_tells_weights_activations_and_cache_apart() -> None:
+    traffic = Traffic(w=3, a=5, kv=2, literal=7) + Traffic(w=1)
+    assert traffic.bytes(2, 2, 2) == 2 * 4 + 2 * 5 + 2 * 2 + 7
+    assert traffic.bytes(3, 5, 11) == 3 * 4 + 5 * 5 + 11 * 2 + 7
+
+
+def test_elements_of_a_cached_tensor_are_known_after_the_run() -> None:
+    traffic = Traffic(a=5, by_storage=((1, 5),)) + Traffic(a=6, by_storage=((2, 6),)) + Traffic(w=3)
+    assert traffic.with_cache({2}) == Traffic(w=3, a=5, kv=6)
+    assert traffic.with_cache(()) == Traffic(w=3, a=11)
 
 
 def test_linear_with_bias() -> None:

@@ -183,7 +183,7 @@ def test_one_process_runs_one_copy(transformers_tree: Path, make_other: Callable
     from lmp.workload.load import use_transformers_tree
 
     use_transformers_tree(transformers_tree.parent)  # the same one again is no matter
-    with pytest.raises(TraceFailed, match="transformers is already imported from"):
+    with pytest.raises(TraceFailed, match="this process has imported transformers from"):
         use_transformers_tree(make_other())
 
 

@@ -167,8 +167,8 @@ def _any_ran(function: FunctionSource, ran: set[Located]) -> bool:
 
 
 def _in_tree(file: str, trees: Trees) -> tuple[Tree, Path] | None:
-    found = ((tree, tree.root / file) for tree in trees)
-    return next(((t, p) for t, p in found if p.is_file() and p.is_relative_to(t.package_dir)), None)
+    found = ((tree, tree.path(file)) for tree in trees)
+    return next(((t, p) for t, p in found if p is not None and p.is_file()), None)
 
 
 class _Lines(Watching):

@@ -99,8 +99,9 @@ class Execution:
         """Path of an executed file as in analyses: relative to the root of its tree."""
         file = Path(path).resolve()
         for tree in self.session.trees:
-            if file.is_relative_to(tree.package_dir.resolve()):
-                return file.relative_to(tree.root.resolve()).as_posix()
+            package_dir = tree.package_dir.resolve()
+            if file.is_relative_to(package_dir):
+                return tree.relative(tree.package_dir / file.relative_to(package_dir))
         installed = TORCH.resolve()  # a virtual environment may be a link
         if file.is_relative_to(installed):
             return "torch/" + file.relative_to(installed).as_posix()

@@ -84,6 +84,7 @@ class _Job:
         files = fingerprint(execution.files({file for file, _ in engine.coverage.lines}, source))
         refers_to = {name: identity(session.lookup(name)) for name in references_of(analysis)}
         made_from = {"fingerprint": files, "refers_to": refers_to, **execution.within(analysis)}
+        made_from["quantization"] = session.quantization(class_path)
         analysis = analysis.model_copy(update=made_from)
         return Outcome(analysis, session.save(analysis), reused=False, requested=class_path == self.source.class_path)
 

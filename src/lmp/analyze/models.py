@@ -12,7 +12,7 @@ from lmp.analyze.own import is_of
 from lmp.analyze.session import Options, Progress, Session, is_foreign, only_trace
 from lmp.errors import InvalidAnalysis
 from lmp.records import Lookup, ModelAnalysis, ModuleAnalysis
-from lmp.source.trees import UNKNOWN
+from lmp.source.trees import UNKNOWN, public_version
 from lmp.store.fingerprint import LINKED_BY, is_model_current, linked_by
 
 
@@ -69,7 +69,9 @@ def stored_model(class_path: str, session: Session, set_aside: list[str]) -> Mod
         # The analyses have all its data: it is made again, and the file is kept.
         set_aside.append(f"{str(error).splitlines()[0]}; made again, and the file kept beside it")
         return None
-    if model is None or not is_model_current(model, session.trees, _asked(session)):
+    if model is None:
+        return None
+    if not session.is_unsourced(model) and not is_model_current(model, session.trees, _asked(session)):
         return None
     own = session.own.get(model.class_name)
     if own is not None and not is_of(model, own):
@@ -104,7 +106,8 @@ def linked(root: ModuleAnalysis, session: Session, lookup: Lookup, keep: bool = 
         status = "unverified" if verification.status == "verified" else verification.status
         reason = "; ".join([*([verification.reason] if verification.reason else []), *others])
         verification = verification.model_copy(update={"status": status, "reason": reason})
-    model = model.model_copy(update={"parts": parts, "fingerprint": fingerprint, "verification": verification})
+    about = {"verification": verification, "quantization": session.quantization(root.class_name)}
+    model = model.model_copy(update={"parts": parts, "fingerprint": fingerprint, **about})
     if keep:
         session.store.save_model(model)
         session.progress(root.class_name, "stored")
@@ -135,6 +138,6 @@ def _of_other_sources(analysis: ModuleAnalysis, session: Session) -> str | None:
     source = analysis.source
     versions = {tree.distribution: tree.version for tree in session.trees}
     here = versions.get(source.distribution, UNKNOWN)
-    if UNKNOWN in (here, source.version) or here == source.version:
+    if UNKNOWN in (here, source.version) or here == public_version(source.version):
         return None
     return f"{analysis.class_name} is of {source.distribution} {source.version}, the sources here are {here}"

@@ -14,7 +14,7 @@ from enum import Enum, auto
 from lmp.analyze.execution import Execution
 from lmp.analyze.session import references_of
 from lmp.errors import TraceFailed, VerificationFailed
-from lmp.records import ModuleAnalysis, Verification
+from lmp.records import FindingKind, ModuleAnalysis, Verification
 from lmp.source.locate import ClassSource
 from lmp.trace.engine import TraceEngine
 from lmp.verify.judge import Judgement
@@ -56,7 +56,8 @@ def prove(execution: Execution, engine: TraceEngine, source: ClassSource) -> Pro
     if attempt.status == "failed":
         execution.session.known.pop(source.class_path)
         raise _differs(source, attempt.judgement.verification)
-    return Proof(attempt.analysis, attempt.judgement.verification)
+    checks = [*attempt.judgement.verification.checks, *attempt.dropped]
+    return Proof(attempt.analysis, attempt.judgement.verification.model_copy(update={"checks": checks}))
 
 
 def _differs(source: ClassSource, verification: Verification) -> VerificationFailed:
@@ -83,6 +84,8 @@ class _Attempt:
         self.execution, self.engine, self.source = execution, engine, source
         self.class_path, self.specialised = source.class_path, specialised
         self.is_in_model = execution.workload.model_class is not None
+        self.dropped: list[str] = []
+        """Operands that were left out, for the checks."""
 
     @property
     def status(self) -> str:
@@ -103,13 +106,34 @@ class _Attempt:
             again = self._narrow()
 
     def _narrow(self) -> bool:
-        """Take steps of NARROWING while only synthetic configs differ. Returns true to derive again."""
+        """Take steps of NARROWING while only synthetic configs differ. Returns true to derive again.
+
+        Operands that differ are left out first: they narrow nothing that is claimed of costs.
+        """
+        while self._drop_operands():
+            self._judge()
         for step in NARROWING:
             if not self.judgement.only_at_synthetic:
                 return False
             if step(self) is Next.DERIVE_AGAIN:
                 return True
         return False
+
+    def _drop_operands(self) -> bool:
+        """Drop the operands that differ, if nothing else does. The judge keeps a limited number of findings."""
+        findings = self.judgement.verification.findings
+        if not findings or any(finding.kind is not FindingKind.operands for finding in findings):
+            return False
+        lines = {(finding.file, finding.line) for finding in findings}
+        stated = [k for k in self.analysis.kernels if k.operands is not None]
+        # A finding names the first line of a statement, and a kernel may stand at another one: then all are dropped.
+        dropped = [k for k in stated if (k.file, k.line) in lines] or stated
+        if not dropped:
+            return False
+        kernels = [k.model_copy(update={"operands": None}) if k in dropped else k for k in self.analysis.kernels]
+        self._take(self.analysis.model_copy(update={"kernels": kernels}))
+        self.dropped += [f"operands of {k.operation} in line {k.line} differ, and are left out" for k in dropped]
+        return True
 
     def _derive(self) -> None:
         execution, class_path = self.execution, self.class_path

@@ -12,11 +12,13 @@ from typing import Any
 from lmp.analyze.own import OwnCall, asked_for, identity, is_of, stored_call
 from lmp.errors import Missing, Search, UsageError
 from lmp.formula import is_open, parse, references
-from lmp.records import DEFAULT_CONFIG, KNOWN_ENGINES, ConfigOrigin, ModuleAnalysis
+from lmp.link.quantisation import config_of
+from lmp.records import DEFAULT_CONFIG, KNOWN_ENGINES, ConfigOrigin, ModelAnalysis, ModuleAnalysis, Quantization, short
 from lmp.source.configs import FoundConfig, class_of, resolve_config
+from lmp.source.installed import INSTALL, say_once
 from lmp.source.locate import ClassSource, locate
-from lmp.source.trees import LAYOUTS, Trees, completed, find_trees
-from lmp.store.fingerprint import Standing, standing
+from lmp.source.trees import LAYOUTS, Trees, completed, find_trees, say_releases
+from lmp.store.fingerprint import Standing, standing, unsourced
 from lmp.store.results import Store, config_name
 
 Progress = Callable[[str, str], None]
@@ -71,6 +73,7 @@ class Session:
     def __init__(self, options: Options, progress: Progress, *, takes_foreign: bool = False) -> None:
         self.options, self.progress, self.takes_foreign = options, progress, takes_foreign
         self.trees: Trees = find_trees(None, options.transformers, options.pytorch, list(options.paths))
+        say_releases(self.trees)
         self.own: dict[str, OwnCall] = {}
         """Classes of the user's own -> how they are constructed and called."""
         self.classes: dict[str, type[Any]] = {}
@@ -105,7 +108,7 @@ class Session:
         return locate(class_path, self.trees)
 
     def _use_what_is_there(self, class_path: str) -> None:
-        """For a user's own class: search the current folder, and installed sources if none are vendored."""
+        """For a user's own class: search the current folder, and installed sources if a project has none vendored."""
         if not self.options.paths and self.trees.of_package(class_path.partition(".")[0]) is None:
             self.trees = replace(self.trees, extra=find_trees(Path.cwd(), extra=[Path.cwd()]).extra)
         trees = completed(self.trees)
@@ -149,6 +152,14 @@ class Session:
             )
         return stored_call(before)
 
+    def quantization(self, class_path: str) -> Quantization | None:
+        """What the config says of the weights in its checkpoint; PyTorch's modules have no config."""
+        found = None if class_path.startswith("torch.") else config_of(self.config)
+        if found is None or self.config is None:
+            return None
+        named = self.config.get("architectures")
+        return Quantization(config=found, whole=isinstance(named, list) and short(class_path) in named)
+
     def names(self, class_path: str) -> str:
         """Name of the config that results are stored under. PyTorch's modules have none: theirs is the default."""
         return "default" if class_path.startswith("torch.") else self.origin.name
@@ -191,17 +202,34 @@ class Session:
 
     def standing(self, found: ModuleAnalysis) -> Standing:
         """The steps needed before a stored analysis can be used here."""
-        class_path, wanted = found.class_name, self.options
-        own = self.own.get(class_path)
+        own = self.own.get(found.class_name)
         if own is not None and not is_of(found, own):
             return "derive again"
+        if not self._is_as_asked(found):
+            return "derive again"
+        return "current" if self.is_unsourced(found) else standing(found, self.trees)
+
+    def _is_as_asked(self, found: ModuleAnalysis | ModelAnalysis) -> bool:
+        """True if a result is of the requested config, attention and dtype."""
+        wanted = self.options
         # By content: a config from the hub comes from the cache the next time.
-        same_config = class_path.startswith("torch.") or found.config.sha256 == self.origin.sha256
+        same_config = found.class_name.startswith("torch.") or found.config.sha256 == self.origin.sha256
         same_attention = found.attn_requested == (wanted.attention or "sdpa")
         # The dtype of an instance is its own.
         same_dtype = found.dtype == wanted.dtype or (found.given is not None and found.given.live)
-        same = same_config and same_attention and same_dtype
-        return standing(found, self.trees) if same else "derive again"
+        return same_config and same_attention and same_dtype
+
+    def is_unsourced(self, found: ModuleAnalysis | ModelAnalysis) -> bool:
+        """True for a result as asked, outside a project, if its sources are not installed.
+
+        It is used as stored, and lmp says so. In a project its sources are to be vendored first.
+        """
+        outside = self.trees.project is None
+        gone = unsourced(found.fingerprint, self.trees) if outside and self._is_as_asked(found) else []
+        if gone:
+            names = " and ".join(gone)
+            say_once(f"not installed: {names}; results are used as stored, not compared with sources ({INSTALL})")
+        return bool(gone)
 
     def reusable(self, class_path: str) -> ModuleAnalysis | None:
         """The analysis that need not be made again: it is valid, and so are those that it refers to.
@@ -318,7 +346,13 @@ def class_of_config(options: Options) -> str:
             "no class is given\n"
             "name one, as in transformers.models.llama.modeling_llama.LlamaMLP, or give --model-id or --config"
         )
-    return class_of(found.content, find_trees(None, options.transformers, options.pytorch))
+    trees = find_trees(None, options.transformers, options.pytorch)
+    if trees.transformers is None and trees.project is None:
+        name = config_name(options.config_file, found.model_id)
+        stored = [c for c in Store(options.results).classes(name) if c.rpartition(".")[2] in found.architectures[:1]]
+        if len(stored) == 1:
+            return stored[0]
+    return class_of(found.content, trees)
 
 
 def only_trace(options: Options) -> None:

@@ -142,8 +142,8 @@ def _loaded(source: ClassSource, session: Session) -> type[Any]:
 def _executed_path(file: str, session: Session) -> str:
     """Path under which Python runs a file that an analysis names."""
     for tree in session.trees:
-        path = tree.root / file
-        if path.is_relative_to(tree.package_dir):
+        path = tree.path(file)
+        if path is not None:
             return str(path)
     return file
 

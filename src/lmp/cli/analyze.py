@@ -11,7 +11,7 @@ import typer
 
 from lmp.cli import agents as a
 from lmp.cli import options as o
-from lmp.cli.output import end_if_failed, note, write_json
+from lmp.cli.output import end_if_failed, note, write, write_json
 from lmp.cli.progress import class_of_config, scratchpad, watched
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def resume(common: o.Common, run: RunName = None) -> None:
     from lmp.agents.environment import check_runnable
     from lmp.errors import UsageError
 
-    begun, options = resumed(common.results_folder, run, a.given_limits(common))
+    begun, options = resumed(common.said_results_folder(), run, a.given_limits(common))
     check_runnable()
     if begun.state.command == "report":
         if common.as_json:
@@ -166,9 +166,9 @@ def _end_if_an_analysis_failed(outcomes: Sequence[Outcome]) -> None:
 
 def _show_model(outcome: ModelOutcome, depth: int, why_engine: str, as_json: bool) -> None:
     if as_json:
-        from lmp.store.results import to_data
+        from lmp.store.results import to_text
 
-        write_json(to_data(outcome.model))
+        write(to_text(outcome.model))
     else:
         from lmp.cli.model_table import print_model
         from lmp.cli.tables import console

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from fractions import Fraction
 
     from lmp.analyze.comparing import Found
+    from lmp.formula import Number
     from lmp.link.difference import Difference, Exceeded
     from lmp.records import ModelAnalysis
 
@@ -91,10 +92,10 @@ def diff(
 
         left = find_result(a, options, progress, stored_only=results_b is not None)
         right = find_result(second, others, progress, stored_only=results_b is not None)
-    g.with_dtype(axes, common.element_type, {*left.model.parameters, *right.model.parameters})
     given = _one_point(axes)
     values = _points(left.model, right.model, given, needed=limit is not None)
     ours, theirs = (None, None) if values is None else values
+    left, right = (_as_quantised(side, given) for side in (left, right))
     found = compare(Side(a, left.model, ours), Side(second, right.model, theirs))
     over = [] if limit is None else exceeded(found, limit)
     found = found.model_copy(update={"fail_above": fail_above, "exceeded": over})
@@ -143,7 +144,14 @@ def _share(text: str) -> Fraction:
     return found
 
 
-def _one_point(axes: g.Axes) -> dict[str, int]:
+def _as_quantised(side: Found, given: Mapping[str, Number]) -> Found:
+    """The side with the bytes of its checkpoint, unless the bytes of all weights are given."""
+    from lmp.link.quantised import with_own_bytes
+
+    return side if "w_bytes" in given else replace(side, model=with_own_bytes(side.model))
+
+
+def _one_point(axes: g.Axes) -> dict[str, Number]:
     from lmp.errors import UsageError
 
     for name, values in axes.items():
@@ -153,8 +161,8 @@ def _one_point(axes: g.Axes) -> dict[str, int]:
 
 
 def _points(
-    a: ModelAnalysis, b: ModelAnalysis, given: dict[str, int], needed: bool
-) -> tuple[dict[str, int], dict[str, int]] | None:
+    a: ModelAnalysis, b: ModelAnalysis, given: Mapping[str, Number], needed: bool
+) -> tuple[Mapping[str, Number], Mapping[str, Number]] | None:
     """The values of both sides; None if no value is given and the formulas need some."""
     from lmp.errors import UsageError
     from lmp.link.compare import values_of_both
@@ -173,7 +181,9 @@ def _points(
 # --- warnings and the limit ------------------------------------------------------------------------------------------
 
 
-def _warnings(left: Found, right: Found, found: Difference, given: dict[str, int], limited: bool) -> Iterator[str]:
+def _warnings(
+    left: Found, right: Found, found: Difference, given: Mapping[str, Number], limited: bool
+) -> Iterator[str]:
     from lmp.link.compare import known_to_one, unsaid
     from lmp.report.warnings import of_assumptions, of_the_model, of_the_values
 
@@ -198,12 +208,13 @@ def _warnings(left: Found, right: Found, found: Difference, given: dict[str, int
 
 
 def _exit_if_above(found: Difference, over: list[Exceeded], limit: str) -> None:
-    from lmp.report.formats.figures import change
+    from lmp.report.formats.figures import change, in_full
 
     for rise in over:
         share = change(rise.b - rise.a, rise.a)
         name = "FLOPs" if rise.quantity == "flops" else rise.quantity
-        note(f"error: {name} rose by {share.removeprefix('+')}, from {rise.a:,} to {rise.b:,}: above {limit}")
+        before, after = in_full(rise.a), in_full(rise.b)
+        note(f"error: {name} rose by {share.removeprefix('+')}, from {before} to {after}: above {limit}")
     failed = [side for side, record in (("A", found.a), ("B", found.b)) if record.verification == "failed"]
     if failed:
         note(f"error: the formulas of {' and '.join(failed)} do not agree with execution: no limit can be checked")

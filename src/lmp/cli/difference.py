@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Literal
 
 from rich.console import Console
@@ -15,9 +16,10 @@ from rich.table import Table
 from rich.text import Text
 
 from lmp.cli.tables import STYLES, labelled, short
+from lmp.formula import Number
 from lmp.link import difference as d
 from lmp.report.formats.base import one_line
-from lmp.report.formats.figures import change, figure, signed
+from lmp.report.formats.figures import change, figure, in_full, signed
 
 _NAMES: dict[d.TotalName, tuple[str, str]] = {
     "flops": ("FLOPs", "FLOP"),
@@ -93,7 +95,7 @@ def _print_sides(out: Console, found: d.Difference) -> None:
 def _facts(found: d.Difference) -> Iterator[tuple[str, str]]:
     if found.a.values is not None:
         common = {n: v for n, v in found.a.values.items() if n not in found.values_differ}
-        yield "values", ", ".join(f"{name} = {value:,}" for name, value in common.items())
+        yield "values", ", ".join(f"{name} = {in_full(value)}" for name, value in common.items())
     if found.values_differ:
         yield "values A -> B", ", ".join(_differing(found.values_differ))
     for name, side in (("A", found.a), ("B", found.b)):
@@ -101,9 +103,9 @@ def _facts(found: d.Difference) -> Iterator[tuple[str, str]]:
             yield f"{name} alone needs", "; ".join(side.assumptions)
 
 
-def _differing(values: Mapping[str, tuple[int | None, int | None]]) -> Iterator[str]:
+def _differing(values: Mapping[str, tuple[Number | None, Number | None]]) -> Iterator[str]:
     for name, pair in values.items():
-        before, after = ("none" if value is None else f"{value:,}" for value in pair)
+        before, after = ("none" if value is None else in_full(value) for value in pair)
         yield f"{name} {before} -> {after}"
 
 
@@ -215,16 +217,18 @@ def _differing_formulas(found: d.KernelChange) -> Iterator[tuple[str, str | None
             yield name, before, after
 
 
-def _moved(row: _Row) -> tuple[int, int]:
+def _moved(row: _Row) -> tuple[int, Fraction]:
     """The change in FLOPs and in bytes read and written; a read that became a write is a change too."""
     found = row.costs[2]
-    return (0, 0) if found is None else (found.flops, abs(found.read) + abs(found.write))
+    if found is None:
+        return 0, Fraction(0)
+    return found.flops, abs(Fraction(found.read)) + abs(Fraction(found.write))
 
 
-def _weighed(cost: d.Costs | None, by: str) -> int:
+def _weighed(cost: d.Costs | None, by: str) -> Fraction:
     if cost is None:
-        return 0
-    return cost.flops if by == "flops" else cost.read + cost.write
+        return Fraction(0)
+    return Fraction(cost.flops if by == "flops" else cost.read + cost.write)
 
 
 def _sorted(rows: list[_Row], view: View) -> list[_Row]:

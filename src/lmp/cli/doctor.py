@@ -57,8 +57,8 @@ def usable(checks: list[Check]) -> bool:
 def examine(results: Path, transformers: Path | None = None, pytorch: Path | None = None) -> list[Check]:
     return [
         _python(),
-        _package("torch", "2.13", "the trace engine and the judge execute modules with it"),
-        _package("transformers", "5.23", "lmp executes its models"),
+        _engine("torch", "pytorch", (2, 11), "the trace engine and the judge execute modules with it"),
+        _engine("transformers", "transformers", (5,), "lmp executes its models"),
         *_sources(transformers, pytorch),
         _results(results),
         _reports(),
@@ -71,10 +71,28 @@ def _python() -> Check:
     return Check("python", sys.version_info >= PYTHON, version, "" if sys.version_info >= PYTHON else "use Python 3.11")
 
 
-def _package(name: str, series: str, why: str, needed: bool = True) -> Check:
+def _engine(name: str, layout: str, least: tuple[int, ...], why: str) -> Check:
+    """A package of the extra ``engine``. In a project its release must be that of the pinned sources."""
+    from lmp.source.installed import INSTALL
+    from lmp.source.project import project_root
+    from lmp.source.trees import LAYOUTS
+
+    proven = LAYOUTS[layout].pinned_version
+    if project_root() is not None:
+        return _package(name, proven.rpartition(".")[0], why, f"make setup, or: pip install -c constraints.txt {name}")
+    found = _package(name, "", why, INSTALL)
+    if not found.ok or found.found.partition("+")[0] == proven:
+        return found
+    release = [int(part) for part in found.found.split(".")[: len(least)] if part.isdecimal()]
+    if tuple(release) < least:
+        needs = f"{found.found}, but lmp needs {'.'.join(map(str, least))} or newer"
+        return Check(name, False, needs, f"pip install --upgrade '{name}=={proven}'")
+    return Check(name, True, f"{found.found}; lmp is proven on {proven}")
+
+
+def _package(name: str, series: str, why: str, mend: str, needed: bool = True) -> Check:
     from importlib import metadata
 
-    mend = f"make setup, or: pip install -c constraints.txt {name}"
     try:
         version = metadata.version(name)
     except metadata.PackageNotFoundError:
@@ -99,16 +117,25 @@ def _sources(transformers: Path | None, pytorch: Path | None) -> Iterator[Check]
 
 
 def _tree(name: str, tree: Tree) -> Check:
-    from lmp.source.trees import LOCK_NAME, check_tree
+    from lmp.source.project import LOCK_NAME
+    from lmp.source.trees import check_tree, edited_files
 
+    if tree.is_installed:
+        about, differences = f"{tree.distribution} {tree.version} in {tree.package_dir}", edited_files(tree)
+        state = f"with edits, analysed as they are: {_and_more(differences)}" if differences else "as installed"
+        return Check(name, True, f"{about}, {state}")
     about = f"{tree.distribution} {tree.version} in {tree.root}"
     if not tree.pinned:
         return Check(name, True, f"{about}, not pinned by {LOCK_NAME}")
     differences = check_tree(tree)
     if differences:
-        more = f" and {len(differences) - 1} more" if len(differences) > 1 else ""
-        return Check(name, False, f"{about} differs from {LOCK_NAME}: {differences[0]}{more}", "lmp vendor")
+        return Check(name, False, f"{about} differs from {LOCK_NAME}: {_and_more(differences)}", "lmp vendor")
     return Check(name, True, f"{about}, as {LOCK_NAME} says")
+
+
+def _and_more(differences: list[str]) -> str:
+    """The first difference, and the number of the others."""
+    return differences[0] + (f" and {len(differences) - 1} more" if len(differences) > 1 else "")
 
 
 def _results(folder: Path) -> Check:
@@ -145,9 +172,9 @@ def _agents() -> Iterator[Check]:
     from lmp.agents.environment import CREDENTIALS, cli_version, credential
     from lmp.settings import settings_file
 
-    sdk = _package("claude-agent-sdk", "0.2", "the agent engine uses it", needed=False)
-    yield sdk
     mend = "pip install --force-reinstall claude-agent-sdk"
+    sdk = _package("claude-agent-sdk", "0.2", "the agent engine uses it", mend, needed=False)
+    yield sdk
     version = cli_version()
     yield Check("agents' program", version is not None, version or "not in the SDK's wheel", mend, needed=False)
     name = credential()

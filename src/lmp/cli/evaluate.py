@@ -7,6 +7,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any
@@ -22,7 +23,7 @@ from lmp.report.formats import FORMATS
 if TYPE_CHECKING:
     from lmp.link.numbers import ModelNumbers
     from lmp.link.sweep import Chunk, Sweep
-    from lmp.link.values import Values
+    from lmp.link.values import Point, Values
     from lmp.records import ModelAnalysis
     from lmp.report.formats.base import Format, Show
 
@@ -41,6 +42,10 @@ class SortBy(StrEnum):
 class Share(StrEnum):
     flops = "flops"
     bytes = "bytes"
+
+
+class Each(StrEnum):
+    operator = "operator"
 
 
 class WeightName(StrEnum):
@@ -71,6 +76,9 @@ def evaluate(
     kernels: Annotated[
         bool | None, typer.Option("--kernels/--no-kernels", help="Show operators one by one, or summed up.")
     ] = None,
+    each: Annotated[
+        Each | None, typer.Option("--each", help="A flat list, most expensive first, with the sizes of each product.")
+    ] = None,
     sort: Annotated[SortBy, typer.Option("--sort", help="Order of the parts of a module.")] = SortBy.order,
     top: Annotated[
         int | None,
@@ -97,18 +105,23 @@ def evaluate(
         from lmp.errors import UsageError
 
         raise UsageError(f"--format {form} is binary\ngive a file with --output FILE")
-    show = _show(depth, kernels, sort, top, by, weight, exact, output)
+    if each is not None and _format_name(form, common.as_json) != "table":
+        from lmp.errors import UsageError
+
+        raise UsageError("--each is for the table\nleave it out: the other formats have every operator")
+    show = replace(_show(depth, kernels, sort, top, by, weight, exact, output), each=each.value if each else None)
     options = common.options()
     name = o.one_of("classes", common.class_path, "--module", common.module) or class_of_config(options)
     with watched([name], options, common.quiet) as progress:
         from lmp.analyze.models import expand_model
+        from lmp.link.quantised import with_own_bytes
 
         outcome = expand_model(name, options, progress, keep=False)
     model = outcome.model
     for warning in outcome.warnings:
         if warning not in (model.verification.reason or ""):
             note(f"warning: {warning}")
-    g.with_dtype(given, common.element_type, model.parameters)
+    model = with_own_bytes(model) if "w_bytes" not in given else model
     _write_in(found, str(form), model, given, show, max_points, output)
     if output is not None and not common.quiet:
         note(f"wrote {output}")
@@ -196,9 +209,7 @@ def _write_in(
         _write_point(form, numbers, sweep.fixed, show, output)
 
 
-def _write_point(
-    form: Format, numbers: ModelNumbers, values: Mapping[str, int], show: Show, output: Path | None
-) -> None:
+def _write_point(form: Format, numbers: ModelNumbers, values: Point, show: Show, output: Path | None) -> None:
     from lmp.report.formats.base import Result
     from lmp.report.warnings import of_assumptions, of_the_model, of_the_values
 
@@ -209,6 +220,7 @@ def _write_point(
         *of_the_values(numbers.model, values["cache_len"]),
         *of_assumptions(evaluation.violated_assumptions),
     ]
+    evaluation = evaluation.model_copy(update={"warnings": warnings})
     with _opened(output, form.binary) as out:
         assert form.point is not None
         form.point(Result(numbers, tree, evaluation, warnings), show, out)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from lmp.cli.options import Common, ElementType, Phase
+from lmp.cli.options import Common, Phase
 
 if TYPE_CHECKING:
+    from lmp.dtypes import Bytes
     from lmp.link.values import Values
 
     Axes: TypeAlias = Mapping[str, Values]
-
-BYTES = {"float32": (4, 4), "bfloat16": (2, 2), "float16": (2, 2), "float8": (1, 1), "w8a16": (1, 2)}
-"""Bytes of a weight and of an activation element."""
 
 
 def given_values(common: Common, settings: Sequence[str]) -> dict[str, Values]:
@@ -33,6 +31,7 @@ def given_values(common: Common, settings: Sequence[str]) -> dict[str, Values]:
             given[name] = values
     if common.phase is not None:
         _apply_phase(common.phase, given)
+    _add_sizes(common, given)
     return given
 
 
@@ -58,17 +57,19 @@ def _apply_phase(phase: Phase, given: dict[str, Values]) -> None:
     given["seq_len"] = (1,)
 
 
-def with_dtype(given: dict[str, Values], dtype: ElementType | None, parameters: Container[str]) -> None:
-    """Add the dtype's bytes an element to ``given``. ``parameters`` are the names that the formulas use."""
+def _add_sizes(common: Common, given: dict[str, Values]) -> None:
+    """Add the bytes that --dtype and --kv-dtype say. Raises UsageError if --set says otherwise."""
+    from lmp.dtypes import cache_size, sizes
     from lmp.errors import UsageError
+    from lmp.formula import number_text
 
-    if dtype is None:
-        return
-    weights, activations = BYTES[dtype]
-    sizes = {"w_bytes": weights, "a_bytes": activations, "kv_bytes": activations}
-    for name, size in sizes.items():
-        if name == "kv_bytes" and name not in parameters:
-            continue
-        if name in given and tuple(given[name]) != (size,):
-            raise UsageError(f"{name} is set twice: to {size} by --dtype {dtype} and by --set\ngive it once")
-        given[name] = (size,)
+    found: dict[str, tuple[Bytes, str]] = {}
+    if common.element_type is not None:
+        found |= {name: (size, f"--dtype {common.element_type}") for name, size in sizes(common.element_type).items()}
+    if common.kv_type is not None:
+        found["kv_bytes"] = cache_size(common.kv_type), f"--kv-dtype {common.kv_type}"
+    for name, (size, option) in found.items():
+        if name not in given:
+            given[name] = (size,)
+        elif tuple(given[name]) != (size,) and (name != "kv_bytes" or common.kv_type is not None):
+            raise UsageError(f"{name} is set twice: to {number_text(size)} by {option} and by --set\ngive it once")

@@ -9,6 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from lmp.report.formats.figures import in_full
+
 if TYPE_CHECKING:
     from lmp.observe.inspection import Cache, CacheSegment, Inspection, Module, Tensor
     from lmp.source.catalogue import Entry
@@ -24,7 +26,7 @@ def print_inspection(out: Console, found: Inspection) -> None:
         facts[-1] += " (assumed: the config states none)"
     out.print(Text(found.class_name, style="bold"), Text(f"  {' · '.join(facts)}"), sep="\n")
     if found.quantised:
-        out.print(Text(f"  the config is quantised ({found.quantised}); bytes are counted in {found.dtype}"))
+        out.print(Text(f"  the config is quantised ({found.quantised}); shapes and bytes are those in {found.dtype}"))
     out.print(Text(f"{'parameters':>{COUNT_WIDTH}}  module", style="dim"))
     for line in _lines(found.tree, 0, found.dtype):
         out.print(line, soft_wrap=True)
@@ -68,6 +70,11 @@ def _totals(found: Inspection) -> Iterator[tuple[str, str]]:
         share = "" if active in (None, count) else f" ({(active or 0) / count:.1%})"
         yield "  active per token", f"unknown: {totals.active_reason}" if active is None else f"{active:,}{share}"
     yield "weight bytes", f"{totals.weight_bytes:,} ({_binary(totals.weight_bytes)}) in {found.dtype}"
+    if totals.checkpoint_bytes is not None:
+        size = totals.checkpoint_bytes
+        yield "  as quantised", f"{in_full(size)} ({_binary(round(size))}) with scales"
+    elif totals.checkpoint_reason is not None:
+        yield "  as quantised", f"unknown: {totals.checkpoint_reason}"
     if totals.buffer_bytes:
         yield "buffer bytes", f"{totals.buffer_bytes:,}"
     if found.cache is not None:

@@ -112,6 +112,8 @@ class Lmp(TyperGroup):
         except Exception as error:
             if type(error).__module__.startswith("typer"):
                 raise
+            if isinstance(error, ModuleNotFoundError):
+                _end_if_engine_is_missing(error, _debug(ctx))
             if isinstance(error, OSError) and error.errno in OUTPUT_FULL:
                 note(f"error: the output cannot be written: {error.strerror}")
                 raise typer.Exit(UNWRITABLE) from error
@@ -122,7 +124,7 @@ app = typer.Typer(
     cls=Lmp,
     name="lmp",
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     # typer's rich help imports half of rich: it would double the time of `lmp --help`.
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -190,6 +192,19 @@ def _bug(error: Exception, debug: bool) -> NoReturn:
         note(f"error: {type(error).__name__}: {first}: this is a bug in lmp")
         note("run again with --debug and report what it prints; no file is incomplete")
     raise typer.Exit(BUG) from error
+
+
+def _end_if_engine_is_missing(error: ModuleNotFoundError, debug: bool) -> None:
+    """End a command that came to need torch or transformers where they are not installed."""
+    from lmp.source.installed import ENGINE, engine_missing, lacking
+
+    if error.name not in ENGINE:
+        return
+    if debug:
+        _traceback()
+    told = engine_missing(lacking() or [error.name])
+    note(f"error: {told}")
+    raise typer.Exit(told.exit_code) from error
 
 
 def _traceback() -> None:

@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lmp.cli.output import note
+from lmp.dtypes import CACHE_WORDS, WORDS
+
 if TYPE_CHECKING:
     from lmp.analyze.session import Options
-
-DEFAULT_RESULTS = "analysis_results"
-DEFAULT_REPORTS = "reports"
-
 
 DEBUG = "lmp.debug"
 """Key in the context's meta data: true if --debug is given."""
@@ -48,14 +47,8 @@ class Phase(StrEnum):
     decode = "decode"
 
 
-class ElementType(StrEnum):
-    """Widths of the elements of weights and activations."""
-
-    float32 = "float32"
-    bfloat16 = "bfloat16"
-    float16 = "float16"
-    float8 = "float8"
-    w8a16 = "w8a16"
+ElementType = StrEnum("ElementType", list(WORDS))  # type: ignore[misc]
+CacheType = StrEnum("CacheType", list(CACHE_WORDS))  # type: ignore[misc]
 
 
 def remember_debug(context: typer.Context, value: bool) -> bool:
@@ -94,7 +87,15 @@ class Common:
     ] = None
     element_type: Annotated[
         ElementType | None,
-        typer.Option("--dtype", help="Sets w_bytes and a_bytes; w8a16: 1-byte weights, 2-byte activations."),
+        typer.Option(
+            "--dtype",
+            help="Sets w_bytes, a_bytes and kv_bytes, in place of a checkpoint's own; w8a16: 1-byte weights, 2-byte "
+            "activations. The module is executed in bfloat16 all the same.",
+        ),
+    ] = None
+    kv_type: Annotated[
+        CacheType | None,
+        typer.Option("--kv-dtype", help="Sets kv_bytes, the bytes of an element of the KV cache [default: a_bytes]."),
     ] = None
 
     # How analyses are made, and where they are stored.
@@ -106,17 +107,25 @@ class Common:
     ] = Engine.auto
     results: Annotated[
         Path | None,
-        typer.Option("--results", metavar="DIR", help=f"Folder of the results [default: {DEFAULT_RESULTS}]."),
+        typer.Option(
+            "--results",
+            metavar="DIR",
+            help="Folder of the results [default: analysis_results in a project, else in the user's data folder].",
+        ),
     ] = None
     transformers: Annotated[
         Path | None,
         typer.Option(
-            "--transformers", metavar="DIR", help="Clone of transformers to read in place of the vendored sources."
+            "--transformers",
+            metavar="DIR",
+            help="Clone of transformers to read in place of the vendored or installed sources.",
         ),
     ] = None
     pytorch: Annotated[
         Path | None,
-        typer.Option("--pytorch", metavar="DIR", help="Clone of pytorch to read in place of the vendored sources."),
+        typer.Option(
+            "--pytorch", metavar="DIR", help="Clone of pytorch to read in place of the vendored or installed sources."
+        ),
     ] = None
     config: Annotated[Path | None, typer.Option("--config", metavar="FILE", help="A config.json to analyse at.")] = None
     model_id: Annotated[
@@ -192,12 +201,20 @@ class Common:
 
     @property
     def results_folder(self) -> Path:
-        """The given folder, else the project's own: a command finds its results from any folder of the project."""
+        """The given folder, else that of LMP_RESULTS, the project's own, or the user's."""
         if self.results is not None:
             return self.results
-        from lmp.source.trees import project_root
+        from lmp.source.project import results_folder
 
-        return project_root() / DEFAULT_RESULTS
+        return results_folder()
+
+    def said_results_folder(self) -> Path:
+        """The results folder. A line on stderr names it if it is the user's, which no option and no project names."""
+        from lmp.source.project import is_users_own
+
+        if self.results is None and not self.quiet and is_users_own(self.results_folder):
+            note(f"results: {self.results_folder}")
+        return self.results_folder
 
     def options(self, agents: bool = False) -> "Options":
         """How the command's analyses are made. ``agents``: true if agents can carry out the command."""
@@ -212,7 +229,7 @@ class Common:
             )
         choice = chosen_engine(str(self.engine)) if agents else Choice("trace")
         return Options(
-            results=self.results_folder,
+            results=self.said_results_folder(),
             transformers=self.transformers,
             pytorch=self.pytorch,
             config_file=self.config,
@@ -230,7 +247,7 @@ class Common:
 
 # Names of fields that commands take together, in the order of the help page.
 ONE_CLASS = ("class_path", "module")
-SIZES = ("phase", "batch_size", "seq_len", "cache_len", "element_type")
+SIZES = ("phase", "batch_size", "seq_len", "cache_len", "element_type", "kv_type")
 FOLDERS = ("results", "transformers", "pytorch")
 CONFIG = ("config", "model_id", "attn", "dtype")
 OWN_CLASS = ("inputs", "init", "path")
@@ -294,10 +311,10 @@ def one_of(what: str, named: str | None, option: str, other: str | None) -> str 
 
 
 def reports_folder(given: Path | None) -> Path:
-    """The given folder for reports, else the project's own. Raises UsageError if it is a file."""
+    """The given folder for reports, else the project's own, or the user's. Raises UsageError if it is a file."""
     from lmp.errors import UsageError
-    from lmp.source.trees import project_root
+    from lmp.source import project
 
     if given is not None and given.exists() and not given.is_dir():
         raise UsageError(f"--reports {given} is a file, not a folder\ngive another folder")
-    return given if given is not None else project_root() / DEFAULT_REPORTS
+    return given if given is not None else project.reports_folder()

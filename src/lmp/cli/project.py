@@ -16,10 +16,10 @@ def vendor(common: o.Common) -> None:
     """Copy the pinned Python sources into the project."""
     from dataclasses import asdict
 
-    from lmp.source.trees import project_root
+    from lmp.source.project import project_root
     from lmp.source.vendor import vendor as put
 
-    result = put(project_root(), log=(lambda line: None) if common.quiet else note)
+    result = put(project_root() or Path.cwd(), log=(lambda line: None) if common.quiet else note)
     if common.as_json:
         trees = [asdict(tree) for tree in result.trees]
         write_json({"root": str(result.root), "changed": result.changed, "trees": trees})
@@ -40,9 +40,9 @@ def schema(
     from lmp.store import schemas
 
     if write_files:
-        from lmp.source.trees import project_root
+        from lmp.source.project import project_root
 
-        for path in schemas.write_schemas(folder or project_root() / "schemas"):
+        for path in schemas.write_schemas(folder or (project_root() or Path.cwd()) / "schemas"):
             note(f"wrote {path}")
     elif name is not None:
         write(schemas.schema_text(name))

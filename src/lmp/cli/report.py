@@ -39,7 +39,11 @@ Forms = Annotated[
 ]
 Reports = Annotated[
     Path | None,
-    typer.Option("--reports", metavar="DIR", help=f"Folder of the reports [default: {o.DEFAULT_REPORTS}]."),
+    typer.Option(
+        "--reports",
+        metavar="DIR",
+        help="Folder of the reports [default: reports in a project, else in the user's data folder].",
+    ),
 ]
 DeviceName = Annotated[
     str | None,
@@ -124,7 +128,7 @@ def report(
     report is written only if its review finds nothing: every pointer opens, and every number is what `lmp evaluate`
     prints.
     """
-    from lmp.link.values import parse_settings
+    from lmp.link.values import parse_settings, whole_values
     from lmp.report.devices import DEFAULT
     from lmp.report.extra import check_extra
 
@@ -132,7 +136,7 @@ def report(
     if not narrate:
         a.refuse_without_agents(common, "--narrate")
     forms = tuple(form or (Form.markdown,))
-    sizes = parse_settings(settings or ())
+    sizes = whole_values(parse_settings(settings or ()))
     asked = Asked(common, o.reports_folder(reports), forms, device or DEFAULT, sizes, narrate)
     options = common.options()
     name = o.one_of("models", target, "--model", model)

@@ -32,10 +32,11 @@ def review(common: o.Common, files: Files, root: Root = None) -> None:
     """
     from lmp.errors import UsageError
     from lmp.report.reviewing import review_file
-    from lmp.source.trees import completed, find_trees, project_root
+    from lmp.source.project import project_root
+    from lmp.source.trees import completed, find_trees
     from lmp.store.results import Store
 
-    folders = tuple(root) if root else tuple(dict.fromkeys((Path.cwd(), project_root())))
+    folders = tuple(root) if root else tuple(dict.fromkeys((Path.cwd(), project_root() or Path.cwd())))
     _must_be_folders(folders)
     # The same trees as for reports: own packages of the current folder, installed ones where none are vendored.
     trees = completed(find_trees(None, common.transformers, common.pytorch, common.path or [Path.cwd()]))

@@ -88,7 +88,12 @@ def zoo(
     retry: Retry = False,
     only_list: List = False,
     reports: Annotated[
-        Path | None, typer.Option("--reports", metavar="DIR", help="Folder of the summaries [default: reports].")
+        Path | None,
+        typer.Option(
+            "--reports",
+            metavar="DIR",
+            help="Folder of the summaries [default: reports in a project, else in the user's data folder].",
+        ),
     ] = None,
 ) -> None:
     """Expand and verify many model families, each at its default config.
@@ -106,7 +111,7 @@ def zoo(
         _show_summaries([found], {entry.family for entry in found.entries}, common.as_json, counts_alone=common.quiet)
         return
     options = ZooOptions(
-        results=common.results_folder,
+        results=common.said_results_folder(),
         transformers=common.transformers,
         pytorch=common.pytorch,
         attention=None if common.attn is None else str(common.attn),

@@ -50,6 +50,7 @@ from lmp.formula.nodes import (
     neg,
     num,
     ref,
+    to_size,
     to_text,
     var,
     where,
@@ -68,6 +69,7 @@ from lmp.formula.simplify import (
 )
 from lmp.formula.vectorised import ArrayProgram, evaluate_many
 from lmp.formula.walk import free_variables, is_open, map_references, references, rewrite, substitute, walk
+from lmp.formula.written import json_number, number_text, plain, read_number
 
 __all__ = [
     "FUNCTIONS",
@@ -117,6 +119,7 @@ __all__ = [
     "gt",
     "is_integer",
     "is_open",
+    "json_number",
     "le",
     "lower",
     "lt",
@@ -127,8 +130,11 @@ __all__ = [
     "ne",
     "neg",
     "num",
+    "number_text",
     "parse",
     "parse_condition",
+    "plain",
+    "read_number",
     "ref",
     "references",
     "rewrite",
@@ -136,6 +142,7 @@ __all__ = [
     "simplify",
     "simplify_condition",
     "substitute",
+    "to_size",
     "to_text",
     "var",
     "walk",

@@ -182,7 +182,7 @@ def not_expanded(expr: Node) -> EvaluationError:
     return EvaluationError(f"{_abbreviated(expr)} is a reference: it must be expanded before it has a value")
 
 
-def not_an_integer(expr: Expr, value: object) -> EvaluationError:
+def not_an_integer(expr: Node, value: object) -> EvaluationError:
     return EvaluationError(f"{_abbreviated(expr)} is {value}, not an integer: use // or ceil(...) where it divides")
 
 

@@ -2,7 +2,7 @@
 
     Expr                       a number
     ├── Num(value)                 int, or a Fraction that is not an integer
-    ├── Var(name)                  {name}: always an integer
+    ├── Var(name)                  {name}: an integer; bytes of an element may be a fraction
     ├── Add(terms) Mul(factors)    any number of operands; ``a - b`` is ``a + -1 * b``
     ├── Div FloorDiv Mod Pow       left and right operand; ``/`` is exact
     ├── Call(function, arguments)  min, max, ceil, floor
@@ -444,6 +444,11 @@ _QUOTIENTS = {Div: "/", FloorDiv: "//", Mod: "%"}
 def to_text(node: Node) -> str:
     """The formula as one line of the grammar in docs/formulas.md."""
     return _text_and_binding(node)[0]
+
+
+def to_size(formula: Expr) -> int | str:
+    """The formula as records store a size: an int where it is one, else its text."""
+    return formula.value if isinstance(formula, Num) and isinstance(formula.value, int) else to_text(formula)
 
 
 def _text_and_binding(node: Node) -> tuple[str, int]:

@@ -1,16 +1,18 @@
-"""Formulas compiled for exact integer arithmetic, to be evaluated many times.
+"""Formulas compiled for exact arithmetic, to be evaluated many times.
 
-A `Program` gives what `evaluate` and `evaluate_condition` give, and raises what they raise. It computes both sides of
-a ``where``. An operation without a value (a division by zero) gives `_NO_VALUE`; where a formula needs that value,
-`evaluate` raises the error. Products and sums that provably stay below MAX_BITS are not measured at each step.
+A `Program` gives what `evaluate` and `evaluate_condition` give, and raises what they raise; `Program.exactly` takes
+and gives fractions too, as `evaluate_exact` does. It computes both sides of a ``where``. An operation without a value
+(a division by zero) gives `_NO_VALUE`; where a formula needs that value, `evaluate` raises the error. Products and sums
+that provably stay below MAX_BITS are not measured at each step.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from fractions import Fraction
+from typing import Any, NamedTuple
 
 from lmp.errors import EvaluationError
 from lmp.formula.evaluate import (
@@ -19,6 +21,7 @@ from lmp.formula.evaluate import (
     RELATION,
     evaluate,
     evaluate_condition,
+    evaluate_exact,
     exact,
     guarded,
     holds,
@@ -33,6 +36,7 @@ from lmp.formula.lowering import Instruction, Lowered, lower
 from lmp.formula.nodes import Condition, Div, Expr, FloorDiv, Mod, Node, Num, Number, Ref, Var, Where
 from lmp.formula.parse import parse
 from lmp.formula.walk import free_variables
+from lmp.formula.written import plain
 
 _INPUT_BITS = 64
 _LEAST, _MOST = -(2**_INPUT_BITS) + 1, 2**_INPUT_BITS - 1
@@ -72,13 +76,23 @@ class Program:
 
     def __init__(self, formulas: Iterable[Expr | Condition | str]) -> None:
         self.formulas: tuple[Expr | Condition, ...] = tuple(parse(f) if isinstance(f, str) else f for f in formulas)
-        lowered = lower(self.formulas, pairs=True)
-        self.names = lowered.names
-        compiler = _Compiler(lowered)
-        results = guarded(lambda: compiler.compiled(lowered.index[formula] for formula in self.formulas))
-        self._steps, self._constants = compiler.steps, lowered.constants
-        self._results = [register.index for register in results]
-        self._plain = all(register.whole and register.total for register in results)
+        self._lowered = lower(self.formulas, pairs=True)
+        self._constants = self._lowered.constants
+        self.names = self._lowered.names
+        self._compiled: dict[frozenset[str], _Compiled] = {}
+        self._steps, self._results, self._plain = self._for(frozenset())
+
+    def _for(self, fractions: frozenset[str]) -> _Compiled:
+        """The steps for values of which those of the names in ``fractions`` are no integers."""
+        found = self._compiled.get(fractions)
+        if found is None:
+            compiler = _Compiler(self._lowered, fractions)
+            index = self._lowered.index
+            results = guarded(lambda: compiler.compiled(index[formula] for formula in self.formulas))
+            whole = all(register.whole and register.total for register in results)
+            found = _Compiled(compiler.steps, [register.index for register in results], whole)
+            self._compiled[fractions] = found
+        return found
 
     def __len__(self) -> int:
         """Number of steps that one call computes."""
@@ -98,11 +112,7 @@ class Program:
         if registers and not (min(registers) >= _LEAST and max(registers) <= _MOST):
             given = dict(zip(self.names, registers, strict=True))
             return [_evaluate(formula, given) for formula in self.formulas]
-        registers += self._constants
-        push = registers.append
-        for step in self._steps:
-            push(step(registers))
-        found = [registers[index] for index in self._results]
+        found = self._run(registers, self._steps, self._results)
         if self._plain:
             return found
         given = dict(zip(self.names, registers, strict=False))
@@ -115,6 +125,51 @@ class Program:
             for value, formula in zip(found, self.formulas, strict=True)
         ]
 
+    def exactly(self, values: Mapping[str, Number]) -> list[Number]:
+        """As a call, but values and results may be fractions.
+
+        Raises UnknownVariable for a name that ``values`` lacks, EvaluationError if a formula has no value.
+        """
+        given: dict[str, Number] = {}
+        for name in self.names:
+            value = values[name] if name in values else unknown(name, values)
+            given[name] = plain(value) if isinstance(value, Fraction) else integers({name: value})[name]
+        parts = [part for value in given.values() for part in (value.numerator, value.denominator)]
+        if not all(_LEAST <= part <= _MOST for part in parts):
+            return [_evaluate_exactly(formula, given) for formula in self.formulas]
+        steps, results, _ = self._for(frozenset(name for name, value in given.items() if isinstance(value, Fraction)))
+        found = self._run(list(given.values()), steps, results)
+        return [
+            int(value)
+            if value is True or value is False
+            else _evaluate_exactly(formula, given)
+            if value is _NO_VALUE
+            else value
+            for value, formula in zip(found, self.formulas, strict=True)
+        ]
+
+    def _run(self, registers: Registers, steps: Sequence[Compute], results: Sequence[int]) -> list[Any]:
+        registers += self._constants
+        push = registers.append
+        for step in steps:
+            push(step(registers))
+        return [registers[index] for index in results]
+
+
+class _Compiled(NamedTuple):
+    """Steps for one kind of values, and where each formula's result stands."""
+
+    steps: list[Compute]
+    results: list[int]
+    plain: bool
+    """True if every result is an int."""
+
+
+def _evaluate_exactly(formula: Expr | Condition, values: Mapping[str, Number]) -> Number:
+    if isinstance(formula, Condition):
+        return int(guarded(lambda: holds(formula, values)))
+    return evaluate_exact(formula, values)
+
 
 def _evaluate(formula: Expr | Condition, values: Mapping[str, int]) -> int:
     if isinstance(formula, Condition):
@@ -122,7 +177,7 @@ def _evaluate(formula: Expr | Condition, values: Mapping[str, int]) -> int:
     return evaluate(formula, values)
 
 
-def settled(formulas: Sequence[Expr], values: Mapping[str, int]) -> list[Expr]:
+def settled(formulas: Sequence[Expr], values: Mapping[str, Number]) -> list[Expr]:
     """Partial evaluation: the formulas with numbers for these variables, and with every constant part computed.
 
     A part that has no value stays as it is: it is an error only if it is needed.
@@ -138,7 +193,7 @@ def settled(formulas: Sequence[Expr], values: Mapping[str, int]) -> list[Expr]:
     return guarded(lambda: [settle(formula) for formula in formulas])  # type: ignore[misc]
 
 
-def _partly_evaluated(node: Node, children: tuple[Node, ...], values: Mapping[str, int]) -> Node:
+def _partly_evaluated(node: Node, children: tuple[Node, ...], values: Mapping[str, Number]) -> Node:
     if isinstance(node, Var):
         return Num(values[node.name]) if node.name in values else node
     if isinstance(node, Where):
@@ -184,12 +239,14 @@ class _Register:
 class _Compiler:
     """Compiles each instruction to a function of the registers: variables first, then constants, then steps."""
 
-    def __init__(self, lowered: Lowered) -> None:
+    def __init__(self, lowered: Lowered, fractions: Container[str]) -> None:
+        """``fractions``: the names whose values are no integers."""
         self.steps: list[Compute] = []
         self._lowered = lowered
         self._registers: dict[int, _Register] = {}
-        for index in range(len(lowered.names)):
-            self._registers[index] = _Register(index, _INPUT_BITS)
+        for index, name in enumerate(lowered.names):
+            whole = name not in fractions
+            self._registers[index] = _Register(index, _INPUT_BITS if whole else None, whole)
         for index, value in enumerate(lowered.constants, len(lowered.names)):
             whole = isinstance(value, int)
             bits = value.bit_length() if isinstance(value, int) else None

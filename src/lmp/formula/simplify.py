@@ -69,7 +69,7 @@ MAX_SIZE = 5000
 """Operators and names in the largest atom."""
 
 FIRST = ("batch_size", "seq_len", "cache_len")
-LAST = ("w_bytes", "a_bytes")
+LAST = ("w_bytes", "a_bytes", "kv_bytes")
 TRUE, FALSE = Compare("==", Num(0), Num(0)), Compare("==", Num(0), Num(1))
 """What a condition that always, or never, holds is written as where a condition must stand."""
 
@@ -254,7 +254,9 @@ def _is_integral(expr: Node) -> bool:
     match expr:
         case Num(value):
             return isinstance(value, int)
-        case Var() | FloorDiv() | Call("ceil" | "floor", _):
+        case Var(name):
+            return name not in LAST  # bytes of an element may be a fraction
+        case FloorDiv() | Call("ceil" | "floor", _):
             return True
         case Pow(base, Num(value)):
             return value >= 0 and _is_integral(base)

@@ -1,7 +1,8 @@
 """Formulas evaluated on numpy arrays: at many points at once, as exact as `evaluate` at each point.
 
 Every array has bounds of its values. If the bounds prove that a result fits, it is computed in int64, else in Python
-integers. Fractions are computed by the functions of `evaluate` itself.
+integers. An array of fractions is computed as whole numerators over one denominator where a sum or a product of it is
+needed, else by the functions of `evaluate` itself.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from lmp.formula.evaluate import (
 from lmp.formula.lowering import lower
 from lmp.formula.nodes import MAX_BITS, Condition, Expr, FloorDiv, Mod, Node, Number
 from lmp.formula.parse import parse
+from lmp.formula.written import plain
 
 Array = Any
 """A numpy array; numpy is imported where it is first needed, not with the package."""
@@ -64,10 +66,15 @@ class _Values:
 
 
 class ArrayProgram:
-    """Formulas and conditions, lowered once. Call it with an int or an array of ints for each name."""
+    """Formulas and conditions, lowered once. Call it with a number or an array of numbers for each name.
 
-    def __init__(self, formulas: Iterable[Expr | Condition]) -> None:
+    With ``fractions`` values and results may be fractions: an array that holds one has Python's exact numbers. Without
+    it both are integers.
+    """
+
+    def __init__(self, formulas: Iterable[Expr | Condition], *, fractions: bool = False) -> None:
         self.formulas = tuple(formulas)
+        self.fractions = fractions
         self.lowered = lower(self.formulas)
         self._results = [self.lowered.index[formula] for formula in self.formulas]
         self.kept = self._used_again()
@@ -84,7 +91,8 @@ class ArrayProgram:
         """An array for each formula, as from `evaluate_many`, and an array of bool for each condition."""
         import numpy as np
 
-        points = _Points(self, {name: _given(name, value) for name, value in values.items()})
+        read = _given_exactly if self.fractions else _given
+        points = _Points(self, {name: read(name, value) for name, value in values.items()})
         try:
             shape = np.broadcast_shapes(*(np.shape(p.data) for p in points.values.values()))
         except ValueError:
@@ -122,14 +130,32 @@ def _everywhere(formula: Expr | Condition, index: int, points: _Points, shape: t
     if isinstance(formula, Condition):
         return np.broadcast_to(guarded(lambda: _mask_of(index, points)), shape).copy()
     result = _tight(guarded(lambda: _exact(index, points)))
-    if not result.whole:
+    whole = result.whole
+    if not whole:
         # Fractions may have been computed, while all values at these points are integers.
         flat = np.ravel(np.asarray(result.data, dtype=object))
-        for value in flat:
-            if not isinstance(value, int):
-                raise not_an_integer(formula, value)
-    narrow = _fits_int64(result.low, result.high)
+        fraction = next((value for value in flat if not isinstance(value, int)), None)
+        if fraction is not None and not points.program.fractions:
+            raise not_an_integer(formula, fraction)
+        whole = fraction is None
+    narrow = whole and _fits_int64(result.low, result.high)
     return np.broadcast_to(np.asarray(result.data, dtype=np.int64 if narrow else object), shape).copy()
+
+
+def _given_exactly(name: str, value: Any) -> _Values:
+    """As `_given`, for numbers that may be fractions."""
+    import numpy as np
+
+    if np.ndim(value) == 0:
+        item: Any = value[()] if isinstance(value, np.ndarray) else value
+        return _scalar(plain(item)) if isinstance(item, Fraction) else _given(name, item)
+    array = np.asarray(value)
+    if array.dtype != object or not any(isinstance(item, Fraction) for item in array.flat):
+        return _given(name, array)
+    exact = [plain(item) if isinstance(item, Fraction) else integers({name: item})[name] for item in array.flat]
+    objects = np.empty(array.shape, dtype=object)
+    objects.flat = exact
+    return _collected(objects)
 
 
 def _given(name: str, value: Any) -> _Values:
@@ -274,7 +300,8 @@ def _ratio(index: int, points: _Points) -> _Ratio:
         leaf = points.program.lowered.leaf(index)
         if isinstance(leaf, Fraction):
             return _scalar(leaf.numerator), _scalar(leaf.denominator)
-        return _exact(index, points), None
+        values = _exact(index, points)
+        return (values, None) if values.whole else _over_one_denominator(values)
     operation, operands, node = instruction
     match operation:
         case "+":
@@ -287,6 +314,17 @@ def _ratio(index: int, points: _Points) -> _Ratio:
             _refuse_zero(node, above)
             return _ratio_times(_ratio(left, points), (_scalar(1) if below is None else below, above))
     return _exact(index, points), None
+
+
+def _over_one_denominator(values: _Values) -> _Ratio:
+    """Fractions as whole numerators over their least common denominator."""
+    import numpy as np
+
+    if not values.is_array:
+        return _scalar(values.data.numerator), _scalar(values.data.denominator)
+    below = math.lcm(*(value.denominator for value in set(values.data.flat)))
+    above = np.frompyfunc(lambda value: int(value * below), 1, 1)(values.data)
+    return _tight(_Values(above, int(values.low * below), int(values.high * below))), _scalar(below)
 
 
 def _ratio_plus(left: _Ratio, right: _Ratio) -> _Ratio:

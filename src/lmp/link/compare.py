@@ -7,7 +7,7 @@ numbers are not used, because lines move. Formulas are equal if they have the sa
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from fractions import Fraction
@@ -15,10 +15,10 @@ from functools import cached_property
 from typing import get_args
 
 from lmp.errors import UsageError
-from lmp.formula import Expr, Num, equal, mul, num, parse, simplify, to_text
+from lmp.formula import Expr, Num, Number, equal, mul, num, parse, simplify, to_text
 from lmp.link import difference as d
 from lmp.link.numbers import CostNumbers, ModelNumbers, ModuleNumbers
-from lmp.link.values import GIVEN, UNIVERSAL_DEFAULTS, known_name, values_for
+from lmp.link.values import CALL, Point, known_name, values_for
 from lmp.records import MemoryAccess, ModelAnalysis, ModelKernel, worst
 
 ALIKE = 0.6
@@ -31,12 +31,10 @@ class Side:
 
     given: str
     model: ModelAnalysis
-    values: Mapping[str, int] | None = None
+    values: Point | None = None
 
 
-def values_of_both(
-    a: ModelAnalysis, b: ModelAnalysis, given: Mapping[str, int]
-) -> tuple[dict[str, int], dict[str, int]]:
+def values_of_both(a: ModelAnalysis, b: ModelAnalysis, given: Point) -> tuple[dict[str, Number], dict[str, Number]]:
     """The values of both models: a given value goes to each model that has the name; others come from its config.
 
     Raises UsageError for a name that neither model has, and for a name without a value.
@@ -57,7 +55,7 @@ def known_to_one(a: ModelAnalysis, b: ModelAnalysis, given: Iterable[str]) -> di
 
 
 def _parameter_names(model: ModelAnalysis) -> list[str]:
-    return [*dict.fromkeys((*GIVEN, *UNIVERSAL_DEFAULTS, *model.parameters))]
+    return [*dict.fromkeys((*CALL, *model.parameters))]
 
 
 def _has(model: ModelAnalysis, written: str) -> bool:
@@ -114,19 +112,19 @@ _LIMITED: dict[d.Quantity, tuple[d.TotalName, ...]] = {
 }
 
 
-def _limited(found: d.Difference, quantity: d.Quantity) -> tuple[int | None, int | None]:
+def _limited(found: d.Difference, quantity: d.Quantity) -> tuple[Number | None, Number | None]:
     totals = [found.totals[name] for name in _LIMITED[quantity]]
     return _sum_if_known(_value_if_known(total.a) for total in totals), _sum_if_known(
         _value_if_known(total.b) for total in totals
     )
 
 
-def _sum_if_known(values: Iterable[int | None]) -> int | None:
+def _sum_if_known(values: Iterable[Number | None]) -> Number | None:
     known = list(values)
     return None if None in known else sum(value for value in known if value is not None)
 
 
-def _value_if_known(term: d.Term | None) -> int | None:
+def _value_if_known(term: d.Term | None) -> Number | None:
     return None if term is None else term.value
 
 
@@ -527,10 +525,14 @@ def _compared(model: _Model, other: _Model) -> d.Compared:
     )
 
 
-def _values_that_differ(a: _Model, b: _Model) -> dict[str, tuple[int | None, int | None]]:
-    ours, theirs = (model.model.values if model.values is None else model.values for model in (a, b))
+def _values_that_differ(a: _Model, b: _Model) -> dict[str, tuple[Number | None, Number | None]]:
+    ours, theirs = _values(a), _values(b)
     names = dict.fromkeys([*ours, *theirs])
     return {name: (ours.get(name), theirs.get(name)) for name in names if ours.get(name) != theirs.get(name)}
+
+
+def _values(model: _Model) -> Point:
+    return model.model.values if model.values is None else model.values
 
 
 def _totals(a: _Model, b: _Model, same: Callable[[str, str], bool]) -> dict[d.TotalName, d.Total]:
@@ -553,7 +555,7 @@ def _terms(model: _Model) -> dict[str, d.Term]:
     }
 
 
-def _relative(before: int | None, after: int | None) -> float | None:
+def _relative(before: Number | None, after: Number | None) -> float | None:
     if not before or after is None:
         return None
     try:

@@ -9,7 +9,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from lmp.link.records import ViolatedAssumption
+from lmp.link.records import Figure, ViolatedAssumption
 from lmp.records import ClassPath, ConfigOrigin, Formula, Record, Status
 
 State = Literal["added", "removed", "changed"]
@@ -30,7 +30,7 @@ class Compared(Record):
     verification: Status = Field(description="the worst among the class and everything it refers to")
     not_verified: dict[ClassPath, Status]
     uncounted: dict[ClassPath, list[str]] = Field(description="operators without a rule: their cost is missing")
-    values: dict[str, int] | None = Field(description="the point that it was evaluated at; null without one")
+    values: dict[str, Figure] | None = Field(description="the point that it was evaluated at; null without one")
     assumptions: list[Formula] = Field(description="conditions that its formulas need, and those of the other do not")
     violated_assumptions: list[ViolatedAssumption]
 
@@ -40,15 +40,15 @@ class Costs(Record):
 
     flops: int
     matmul_flops: int
-    read: int
-    write: int
+    read: Figure
+    write: Figure
 
 
 class Term(Record):
     """A quantity in one of the two: its formula, and its value at the point."""
 
     formula: Formula
-    value: int | None
+    value: Figure | None
 
 
 class Total(Record):
@@ -57,7 +57,7 @@ class Total(Record):
     a: Term | None
     b: Term | None
     same_formula: bool
-    change: int | None
+    change: Figure | None
     relative: float | None = Field(description="change / a; null where a is 0, and beyond what a float holds")
 
 
@@ -127,8 +127,8 @@ class Exceeded(Record):
     """A quantity that rose by more than the limit."""
 
     quantity: Quantity
-    a: int
-    b: int
+    a: Figure
+    b: Figure
     relative: float | None
 
 
@@ -137,7 +137,7 @@ class Difference(Record):
 
     a: Compared
     b: Compared
-    values_differ: dict[str, tuple[int | None, int | None]] = Field(
+    values_differ: dict[str, tuple[Figure | None, Figure | None]] = Field(
         description="values of the point, or of the configs, that are not the same in both"
     )
     totals: dict[TotalName, Total]

@@ -7,9 +7,10 @@ know which engine made an analysis.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import lcm
 from typing import Any
 
@@ -45,6 +46,7 @@ from lmp.formula import (
     references,
     simplify_condition,
     substitute,
+    to_size,
     to_text,
     var,
     walk,
@@ -75,6 +77,7 @@ from lmp.records import (
     ModelAnalysis,
     ModelKernel,
     ModuleAnalysis,
+    Operands,
     Part,
     Step,
     Totals,
@@ -115,7 +118,7 @@ def link(analysis: ModuleAnalysis, lookup: Lookup) -> ModelAnalysis:
     count = None if whole.parameters_count is None else write.text(whole.parameters_count, place)
     conditions = _without_implied([*whole.conditions, *_pins(analysis, met)])
     merged: dict[str, Any] = {
-        "kernels": write.kernels(whole, "", place),
+        "kernels": write.kernels(_Frame(whole), "", place),
         "totals": Totals(**summed, parameters_count=count),
         "parameters_count": count,
         "compulsory": linker.compulsory(analysis, place),
@@ -148,6 +151,7 @@ class _Run:
     called: _Linked | None = None
     step: str = ""
     """The called module's path from the class that calls it."""
+    operands: Operands | None = None
 
     @property
     def totals(self) -> tuple[Expr, ...]:
@@ -169,6 +173,63 @@ class _Linked:
     parameters_count: Expr | None
     size: int
     """Kernels in it, those of called modules included."""
+    outputs_from: list[list[str]] = field(default_factory=list)
+    """Sources of each output, as in the analysis of the class."""
+
+    @functools.cached_property
+    def ids(self) -> list[str]:
+        """Id of each run. A kernel that is several runs has a further number after a slash."""
+        numbers = [run.kernel.id or f"#{index}" for index, run in enumerate(self.runs, 1)]
+        return [n if numbers.index(n) == i else f"{n}/{numbers[:i].count(n) + 1}" for i, n in enumerate(numbers)]
+
+    @functools.cached_property
+    def by_id(self) -> dict[str, _Run]:
+        return dict(zip(self.ids, self.runs, strict=True))
+
+
+@dataclass
+class _Frame:
+    """One call of a linked class, with the calls around it: in it, the sources of inputs are resolved."""
+
+    linked: _Linked
+    prefix: str = ""
+    """Ids of the calls around its kernels, with a final dot."""
+    parent: _Frame | None = None
+    call: _Run | None = None
+    """The kernel of the parent that makes this call."""
+    inside: dict[str, _Frame] = field(default_factory=dict)
+
+    def called(self, number: str) -> _Frame:
+        """The frame of a called module, by the id of its kernel."""
+        if number not in self.inside:
+            run = self.linked.by_id[number]
+            assert run.called is not None
+            self.inside[number] = _Frame(run.called, f"{self.prefix}{number}.", self, run)
+        return self.inside[number]
+
+    def sources(self, tokens: Iterable[str]) -> list[str]:
+        """Ids of basic kernels in the whole model, and names of the root's inputs."""
+        found: dict[str, None] = {}
+        self._resolve(tokens, found, set())
+        return list(found)
+
+    def _resolve(self, tokens: Iterable[str], found: dict[str, None], met: set[tuple[int, str]]) -> None:
+        for token in tokens:
+            if (id(self), token) in met:
+                continue  # a loop: a layer's input is the output of the layer before
+            met.add((id(self), token))
+            number, _, output = token.partition(".")
+            run = self.linked.by_id.get(number)
+            if number == "inputs" and self.parent is not None and self.call is not None:
+                self.parent._resolve(self.call.kernel.arguments_from.get(output, ()), found, met)
+            elif number in ("inputs", "cache"):
+                found[token] = None
+            elif run is not None and run.called is None:
+                found[self.prefix + number] = None
+            elif run is not None and run.called is not None:
+                outputs = run.called.outputs_from
+                chosen = outputs[int(output) : int(output) + 1] if output else outputs
+                self.called(number)._resolve([source for one in chosen for source in one], found, met)
 
 
 Scope = dict[str, Expr]
@@ -179,6 +240,8 @@ class _Linker:
     def __init__(self, lookup: Lookup) -> None:
         self._references = References(lookup)
         self._linked: dict[tuple[str, tuple[tuple[str, Expr], ...]], _Linked] = {}
+        self._sizes: dict[Any, int | str] = {}
+        """Size of an operand and the formulas of the class's variables -> the size in the root's variables."""
 
     @property
     def met(self) -> dict[str, ModuleAnalysis]:
@@ -213,6 +276,7 @@ class _Linker:
             conditions=tuple(dict.fromkeys(c for c in conditions if c != TRUE)),
             parameters_count=self._parameters_count(analysis, scope, place),
             size=len(runs) + sum(run.called.size for run in runs if run.called is not None),
+            outputs_from=analysis.outputs_from,
         )
 
     def _runs(
@@ -221,7 +285,8 @@ class _Linker:
         """The parts of one run of the kernel, and the conditions under which they hold."""
         formulas = self._references.formulas(analysis, kernel, here)
         if not any(map(references, formulas)):
-            return [self._own(analysis, kernel, formulas, scope, here)], []
+            own = self._own(analysis, kernel, formulas, scope, here)
+            return [replace(own, operands=self._operands(analysis, kernel, scope, here))], []
         parts = decompose(formulas)
         if parts is None:
             return self._whole(analysis, kernel, formulas, scope, here)
@@ -240,6 +305,22 @@ class _Linker:
     def _own(self, analysis: ModuleAnalysis, kernel: Kernel, costs: Costs, scope: Scope, here: Trail) -> _Run:
         flops, read, write = (self._put(analysis, cost, scope, here) for cost in costs)
         return _Run(kernel, Num(1), (flops, read, write), kernel.category)
+
+    def _operands(self, analysis: ModuleAnalysis, kernel: Kernel, scope: Scope, here: Trail) -> Operands | None:
+        """The operands of a basic kernel in the root's variables, without those that are never present."""
+        if kernel.operands is None:
+            return None
+
+        def put(size: int | str) -> int | str:
+            if isinstance(size, int):
+                return size
+            key = size, analysis.class_name, tuple(scope.values())
+            if key not in self._sizes:
+                formula = self._put(analysis, self._references.plain(analysis, size, here), scope, here)
+                self._sizes[key] = to_size(formula)
+            return self._sizes[key]
+
+        return kernel.operands.with_sizes(put)
 
     def _whole(
         self, analysis: ModuleAnalysis, kernel: Kernel, formulas: Costs, scope: Scope, here: Trail
@@ -278,13 +359,14 @@ class _Linker:
     def _called(
         self, analysis: ModuleAnalysis, ref: Ref, scope: Scope, here: Trail, inside: Trail
     ) -> tuple[_Linked, list[Condition]]:
-        """The linked class that a reference names, and the conditions that all bound values are integers."""
+        """The linked class that a reference names, and the conditions that all bound sizes are integers."""
         target = self._references.target(ref.target, inside)
         bound = {name: scope[name] for name in UNIVERSAL}
         conditions = []
         for name, formula in self._references.bindings(analysis, ref, target, here).items():
             bound[name] = self._put(analysis, formula, scope, here)
-            conditions.append(_integral(bound[name]))
+            if name not in UNIVERSAL:  # bytes of an element may be fractions
+                conditions.append(_integral(bound[name]))
         return self.enter(target, bound, inside), conditions
 
     def _repeat(
@@ -372,20 +454,24 @@ class _Writer:
         self._root = root
         self._texts: dict[Expr, str] = {}
 
-    def kernels(self, linked: _Linked, path: str, place: Trail) -> list[ModelKernel]:
-        return [self._kernel(run, path, place.at(run.kernel.line)) for run in linked.runs]
+    def kernels(self, frame: _Frame, path: str, place: Trail) -> list[ModelKernel]:
+        runs = frame.linked.by_id.items()
+        return [self._kernel(frame, number, run, path, place.at(run.kernel.line)) for number, run in runs]
 
-    def _kernel(self, run: _Run, path: str, here: Trail) -> ModelKernel:
+    def _kernel(self, frame: _Frame, number: str, run: _Run, path: str, here: Trail) -> ModelKernel:
         step = {name: getattr(run.kernel, name) for name in Step.model_fields}
+        step |= {"id": frame.prefix + number, "inputs_from": []}
         whole = isinstance(run.repeat, Num) and isinstance(run.repeat.value, int)
         step["repeat"] = run.repeat.value if whole else self.text(run.repeat, here)  # type: ignore[attr-defined]
         if run.called is not None:
             step |= {"kernel_type": "composite", "path": join(path, run.step) if path else run.step}
-            inside = self.kernels(run.called, step["path"], here.below(run.step))
+            inside = self.kernels(frame.called(number), step["path"], here.below(run.step))
             return ModelKernel(**step, class_name=run.called.class_name, kernels=inside)
         flops, read, write = (self.text(cost, here) for cost in run.costs)
         step |= {"kernel_type": "basic", "path": None, "category": run.category}
-        return ModelKernel(**step, flops=flops, memory_access=MemoryAccess(read=read, write=write))
+        step["inputs_from"] = frame.sources(run.kernel.inputs_from)
+        access = MemoryAccess(read=read, write=write)
+        return ModelKernel(**step, flops=flops, memory_access=access, operands=run.operands)
 
     def text(self, formula: Expr, here: Trail) -> str:
         """The formula as text that reads back."""

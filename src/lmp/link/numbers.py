@@ -7,38 +7,64 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 from lmp.errors import EvaluationError, FormulaSyntaxError, InvalidAnalysis, LmpError, UnknownVariable
-from lmp.formula import Condition, Expr, Program, add, evaluate, free_variables, num, parse, parse_condition
+from lmp.formula import (
+    Condition,
+    Expr,
+    Number,
+    Program,
+    add,
+    evaluate,
+    evaluate_exact,
+    free_variables,
+    num,
+    parse,
+    parse_condition,
+    plain,
+)
+from lmp.formula.evaluate import not_an_integer
 from lmp.link.records import EvaluatedKernel, EvaluatedTotals, Evaluation, ViolatedAssumption
-from lmp.records import MATMUL_CATEGORIES, ModelAnalysis, ModelKernel, worst
+from lmp.link.values import Point
+from lmp.records import MATMUL_CATEGORIES, UNIVERSAL, ModelAnalysis, ModelKernel, Operands, worst
+
+IN_BYTES = frozenset({"read", "write", "compulsory"})
+"""Quantities that may be fractions, where bytes of an element are. All others are whole numbers."""
 
 
 class CostNumbers(NamedTuple):
-    """FLOPs, matmul FLOPs among them, bytes read and bytes written, as integers."""
+    """FLOPs, matmul FLOPs among them, bytes read and bytes written: exact, bytes may be fractions."""
 
     flops: int = 0
     matmul_flops: int = 0
-    read: int = 0
-    write: int = 0
+    read: Number = 0
+    write: Number = 0
 
     @property
-    def bytes(self) -> int:
-        return self.read + self.write
+    def bytes(self) -> Number:
+        return plain(self.read + self.write)
 
     def plus(self, other: CostNumbers) -> CostNumbers:
-        return CostNumbers(*(a + b for a, b in zip(self, other, strict=True)))
+        return CostNumbers(
+            self.flops + other.flops,
+            self.matmul_flops + other.matmul_flops,
+            plain(self.read + other.read),
+            plain(self.write + other.write),
+        )
 
     def times(self, count: int) -> CostNumbers:
-        return CostNumbers(*(count * a for a in self))
+        return CostNumbers(
+            count * self.flops, count * self.matmul_flops, plain(count * self.read), plain(count * self.write)
+        )
 
 
-def intensity(flops: int, moved: int) -> float | None:
+def intensity(flops: int, moved: Number) -> float | None:
     """FLOPs per byte; None if no byte is moved, or if a float cannot hold it."""
     try:
-        return flops / moved if moved else None
+        return float(flops / moved) if moved else None
     except OverflowError:
         return None
 
@@ -103,10 +129,12 @@ class _FormulaTree:
 
 @dataclass
 class ModelNumbers:
-    """Numbers of one model. ``values`` below are those of `lmp.link.values.values_for`: one integer for each name."""
+    """Numbers of one model. ``values`` below are those of `lmp.link.values.values_for`: one number for each name."""
 
     model: ModelAnalysis
     _totals: Program = field(init=False, repr=False)
+    _sizes_at: tuple[Point, dict[str, int]] = field(init=False, repr=False, default_factory=lambda: ({}, {}))
+    """The last point, and the values of the operands' sizes there."""
 
     def __post_init__(self) -> None:
         self._totals = Program([*self.quantities.values(), *self.repeats])
@@ -143,13 +171,16 @@ class ModelNumbers:
                 found[node.repeat] = None
         return tuple(found)
 
-    def totals(self, values: Mapping[str, int]) -> EvaluatedTotals:
-        """The costs of one call of the model, in exact integers.
+    def totals(self, values: Point) -> EvaluatedTotals:
+        """The costs of one call of the model, exact.
 
-        Raises EvaluationError if a formula has no integer value.
+        Raises EvaluationError if a formula has no value, or no integer one where only bytes may be fractions.
         """
         try:
-            found = self._totals(values)
+            found = self._run(self._totals, values)
+            for index, value in enumerate(found):
+                if index >= len(self.quantities) or list(self.quantities)[index] not in IN_BYTES:
+                    _whole(self._totals.formulas[index], value)
         except LmpError as error:
             raise self._located_error(values, error) from error
         count = len(self.quantities)
@@ -157,7 +188,7 @@ class ModelNumbers:
             raise self._located_error(
                 values, EvaluationError(f"{self.model.class_name}: a kernel runs less than 0 times")
             )
-        named = dict(zip(self.quantities, found, strict=False))
+        named: dict[str, Any] = dict(zip(self.quantities, found, strict=False))
         return EvaluatedTotals.model_construct(
             flops=named["flops"],
             matmul_flops=named["matmul_flops"],
@@ -167,17 +198,17 @@ class ModelNumbers:
             parameters_count=named.get("parameters_count"),
         )
 
-    def tree(self, values: Mapping[str, int]) -> ModuleNumbers:
+    def tree(self, values: Point) -> ModuleNumbers:
         """The root module with everything in it that runs at these values."""
         program, nodes = self._tree
         try:
-            numbers = iter(program(values))
+            numbers = iter(self._run(program, values))
         except LmpError:
             # A formula has no value. It may be inside a module that does not run, and so not be needed.
             return self._module(None, nodes, "", self.model.class_name, 1, 1, values, None)
         return self._module(None, nodes, "", self.model.class_name, 1, 1, values, numbers)
 
-    def violated(self, values: Mapping[str, int]) -> list[ViolatedAssumption]:
+    def violated(self, values: Point) -> list[ViolatedAssumption]:
         """The assumptions that do not hold at these values."""
         found = []
         for (text, condition), held in zip(self.assumptions.items(), self._evaluate_conditions(values), strict=True):
@@ -188,7 +219,7 @@ class ModelNumbers:
                 )
         return found
 
-    def evaluation(self, values: Mapping[str, int], tree: ModuleNumbers | None = None) -> Evaluation:
+    def evaluation(self, values: Point, tree: ModuleNumbers | None = None) -> Evaluation:
         """The record that `lmp evaluate --json` prints."""
         tree = self.tree(values) if tree is None else tree
         statuses = {name: part.status for name, part in self.model.parts.items()}
@@ -196,12 +227,61 @@ class ModelNumbers:
             class_name=self.model.class_name,
             values=dict(values),
             totals=self.totals(values),
-            kernels=[_record(kernel) for kernel in tree.kernels()],
+            kernels=[self._record(kernel, values) for kernel in tree.kernels()],
             verification=worst([self.model.verification.status, *statuses.values()]),
             not_verified={name: status for name, status in statuses.items() if status != "verified"},
             uncounted={name: part.uncounted for name, part in self.model.parts.items() if part.uncounted},
             violated_assumptions=self.violated(values),
+            quantization=None if self.model.quantization is None else self.model.quantization.applied,
+            warnings=[] if self.model.quantization is None else self.model.quantization.warnings,
         )
+
+    def _record(self, found: KernelNumbers, values: Point) -> EvaluatedKernel:
+        kernel, once = found.kernel, found.once
+        return EvaluatedKernel(
+            path=found.path,
+            class_name=found.class_name,
+            line=kernel.line,
+            operation=kernel.operation,
+            category=kernel.category,
+            repeat=found.runs,
+            flops=once.flops,
+            read=once.read,
+            write=once.write,
+            id=kernel.id,
+            inputs_from=kernel.inputs_from,
+            operands=self.operands(kernel, values) if once != CostNumbers() else None,
+        )
+
+    def operands(self, kernel: ModelKernel, values: Point) -> Operands | None:
+        """The operands of a kernel with numbers; None if it has none, or if a size has no value at this point."""
+        if kernel.operands is None:
+            return None
+        if self._sizes_at[0] is not values:
+            self._sizes_at = values, {}
+        known, at = self._sizes_at[1], values
+
+        def number(size: int | str) -> int | str:
+            if isinstance(size, int):
+                return size
+            if size not in known:
+                known[size] = evaluate(parse(size), {n: v for n, v in at.items() if isinstance(v, int)})
+            return known[size]
+
+        try:
+            return kernel.operands.with_sizes(number)
+        except LmpError:
+            return None
+
+    def has_fractions(self, values: Point) -> bool:
+        """Whether bytes may be fractions: those of an element are, or the formulas have those of a checkpoint."""
+        said = self.model.quantization
+        return (said is not None and said.applied is not None) or any(
+            isinstance(values.get(n), Fraction) for n in UNIVERSAL
+        )
+
+    def _run(self, program: Program, values: Point) -> list[Number]:
+        return program.exactly(values) if self.has_fractions(values) else [*program(_integers(values))]
 
     # -- the tree ------------------------------------------------------------------------------------------------------
 
@@ -217,9 +297,9 @@ class ModelNumbers:
     def _condition_program(self) -> Program:
         return Program(self.assumptions.values())
 
-    def _evaluate_conditions(self, values: Mapping[str, int]) -> list[int]:
+    def _evaluate_conditions(self, values: Point) -> list[Number]:
         try:
-            return self._condition_program(values)
+            return self._condition_program.exactly(values)
         except EvaluationError as error:
             raise EvaluationError(f"{self.model.class_name}: {error}") from error
         except UnknownVariable as error:
@@ -248,14 +328,14 @@ class ModelNumbers:
         class_name: str,
         repeat: int,
         runs: int,
-        values: Mapping[str, int],
-        numbers: Iterator[int] | None,
+        values: Point,
+        numbers: Iterator[Number] | None,
     ) -> ModuleNumbers:
         """The module's numbers. ``numbers``: the values of all its formulas, in order; None: evaluate when needed."""
         children: list[ModuleNumbers | KernelNumbers] = []
         total = CostNumbers()
         for node in nodes:
-            times = self._evaluate(node, node.repeat, values) if numbers is None else next(numbers)
+            times = self._count(node, node.repeat, values, numbers)
             if times < 0 < runs:
                 place = _location(path, class_name, node.kernel)
                 raise InvalidAnalysis(f"{place}: a kernel is repeated {times} times\n{_redo(class_name)}")
@@ -263,11 +343,8 @@ class ModelNumbers:
                 continue
             child: ModuleNumbers | KernelNumbers
             if node.costs:
-                flops, read, write = (
-                    [self._evaluate(node, cost, values) for cost in node.costs]
-                    if numbers is None
-                    else (next(numbers), next(numbers), next(numbers))
-                )
+                flops = self._count(node, node.costs[0], values, numbers)
+                read, write = (self._amount(node, cost, values, numbers) for cost in node.costs[1:])
                 once = CostNumbers(flops, flops if node.kernel.category in MATMUL_CATEGORIES else 0, read, write)
                 child = KernelNumbers(
                     node.kernel, path, class_name, times, runs * times, once, once.times(runs * times)
@@ -281,16 +358,28 @@ class ModelNumbers:
                 total = total.plus(child.total)
         return ModuleNumbers(path, class_name, call, repeat, runs, total, tuple(children))
 
-    def _evaluate(self, node: _FormulaTree, formula: Expr, values: Mapping[str, int]) -> int:
+    def _count(self, node: _FormulaTree, formula: Expr, values: Point, numbers: Iterator[Number] | None) -> int:
+        """A value that is a whole number whatever the bytes of an element are."""
+        found = self._amount(node, formula, values, numbers)
+        if isinstance(found, int):
+            return found
+        place = _location(node.path, node.class_name, node.kernel)
+        raise EvaluationError(f"{place}: {not_an_integer(formula, found)}")
+
+    def _amount(self, node: _FormulaTree, formula: Expr, values: Point, numbers: Iterator[Number] | None) -> Number:
+        if numbers is not None:
+            return next(numbers)
         place = _location(node.path, node.class_name, node.kernel)
         try:
-            return evaluate(formula, values)
+            return (
+                evaluate_exact(formula, values) if self.has_fractions(values) else evaluate(formula, _integers(values))
+            )
         except UnknownVariable as error:
             raise InvalidAnalysis(f"{place}: {str(error).splitlines()[0]}\n{_redo(node.class_name)}") from error
         except EvaluationError as error:
             raise EvaluationError(f"{place}: {error}") from error
 
-    def _located_error(self, values: Mapping[str, int], error: LmpError) -> LmpError:
+    def _located_error(self, values: Point, error: LmpError) -> LmpError:
         """The error with the kernel that causes it, if it is a kernel's; else the given error."""
         try:
             self._module(None, self._nodes, "", self.model.class_name, 1, 1, values, None)
@@ -309,19 +398,14 @@ class ModelNumbers:
             raise _unreadable_formula(place, error) from error
 
 
-def _record(found: KernelNumbers) -> EvaluatedKernel:
-    kernel, once = found.kernel, found.once
-    return EvaluatedKernel(
-        path=found.path,
-        class_name=found.class_name,
-        line=kernel.line,
-        operation=kernel.operation,
-        category=kernel.category,
-        repeat=found.runs,
-        flops=once.flops,
-        read=once.read,
-        write=once.write,
-    )
+def _integers(values: Point) -> Mapping[str, int]:
+    """The same values, for functions that check themselves that all are integers."""
+    return cast("Mapping[str, int]", values)
+
+
+def _whole(formula: Expr | Condition, value: Number) -> None:
+    if not isinstance(value, int):
+        raise not_an_integer(formula, value)
 
 
 def _location(path: str, class_name: str, kernel: ModelKernel) -> str:

@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from fractions import Fraction
+from typing import Annotated
 
-from lmp.records import ClassPath, Record, Status
+from pydantic import Field, PlainSerializer, PlainValidator, WithJsonSchema
+
+from lmp.formula import json_number, read_number
+from lmp.records import ClassPath, Operands, Record, Status
+
+Figure = Annotated[
+    int | Fraction,
+    PlainValidator(read_number),
+    PlainSerializer(json_number),
+    WithJsonSchema({"anyOf": [{"type": "number"}, {"type": "string", "pattern": "^-?[0-9]+/[0-9]+$"}]}),
+]
+"""An exact number. In JSON: an integer if it is whole; else a number if its decimal text is exact and a double holds
+it; else the text "p/q". Bytes are fractions where those of an element are."""
 
 
 class EvaluatedTotals(Record):
@@ -12,9 +25,9 @@ class EvaluatedTotals(Record):
 
     flops: int
     matmul_flops: int
-    read: int
-    write: int
-    compulsory: int | None = Field(description="inputs, weights and cache read once, outputs written once")
+    read: Figure
+    write: Figure
+    compulsory: Figure | None = Field(description="inputs, weights and cache read once, outputs written once")
     parameters_count: int | None
 
 
@@ -28,8 +41,13 @@ class EvaluatedKernel(Record):
     category: str
     repeat: int = Field(description="how often it runs in all")
     flops: int
-    read: int
-    write: int
+    read: Figure
+    write: Figure
+    id: str | None = Field(default=None, description="as in model_analysis.json")
+    inputs_from: list[str] = Field(default=[], description="ids of the kernels that made its inputs")
+    operands: Operands | None = Field(
+        default=None, description="its operands with numbers; none if it does not run at this point"
+    )
 
 
 class ViolatedAssumption(Record):
@@ -38,17 +56,26 @@ class ViolatedAssumption(Record):
     path: str
     class_name: ClassPath
     assumption: str
-    values: dict[str, int]
+    values: dict[str, Figure]
 
 
 class Evaluation(Record):
-    """The cost of one ``forward()`` at one point, in exact integers."""
+    """The cost of one ``forward()`` at one point, exact.
+
+    Bytes are whole numbers unless those of an element are fractions: then a figure is a JSON number where its decimal
+    text is exact and a double holds it, else the text "p/q".
+    """
 
     class_name: ClassPath
-    values: dict[str, int]
+    values: dict[str, Figure]
     totals: EvaluatedTotals
     kernels: list[EvaluatedKernel]
     verification: Status = Field(description="the worst among the class and everything it refers to")
     not_verified: dict[ClassPath, Status] = Field(description="the classes that are failed or unverified")
     uncounted: dict[ClassPath, list[str]] = Field(description="operators without a rule: their cost is missing above")
     violated_assumptions: list[ViolatedAssumption]
+    quantization: str | None = Field(
+        default=None,
+        description="method of the checkpoint whose bytes its modules have; null: every weight has w_bytes",
+    )
+    warnings: list[str] = Field(default=[], description="what the reader of the figures has to know, one sentence each")

@@ -6,14 +6,17 @@ formula that depends on one axis is computed for that axis alone.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from lmp.errors import EvaluationError, UsageError
-from lmp.formula import ArrayProgram, free_variables, settled
-from lmp.link.values import GIVEN, Values, known_name, values_for
+from lmp.formula import ArrayProgram, Number, free_variables, number_text, settled
+from lmp.link.numbers import IN_BYTES
+from lmp.link.values import FOLLOWS, GIVEN, Point, Values, exact_size, known_name, values_for
+from lmp.records import UNIVERSAL
 
 if TYPE_CHECKING:
     from lmp.link.numbers import ModelNumbers
@@ -47,8 +50,10 @@ class Chunk:
 class Sweep:
     """Values for all names: several for the axes, one for every other name."""
 
-    fixed: dict[str, int]
+    fixed: dict[str, Number]
     axes: dict[str, Values]
+    follows: dict[str, str] = field(default_factory=dict)
+    """Name -> the axis whose value it has at each point."""
 
     @property
     def size(self) -> int:
@@ -64,7 +69,11 @@ class Sweep:
 
         Raises EvaluationError, with the point, if a formula has no integer value.
         """
-        compiled = _Compiled(numbers, {n: v for n, v in self.fixed.items() if n not in self.axes})
+        changing = self.axes.keys() | self.follows.keys()
+        fixed = {n: v for n, v in self.fixed.items() if n not in changing}
+        sizes = itertools.chain.from_iterable(self.axes.get(name, (self.fixed[name],)) for name in UNIVERSAL)
+        fractions = numbers.has_fractions(self.fixed) or not all(isinstance(size, int) for size in sizes)
+        compiled = _Compiled(numbers, fixed, fractions)
         for block in _blocks([len(values) for values in self.axes.values()], points):
             picked = {name: v[part] for (name, v), part in zip(self.axes.items(), block, strict=True)}
             yield self._chunk(compiled, picked)
@@ -77,6 +86,7 @@ class Sweep:
             name: _array(values).reshape([-1 if i == own else 1 for i in range(len(shape))])
             for own, (name, values) in enumerate(picked.items())
         }
+        placed |= {name: placed[axis] for name, axis in self.follows.items()}
         costs, conditions = compiled.at(placed, shape)
         holds: Array = np.ones(math.prod(shape), dtype=bool)
         broken = {}
@@ -102,13 +112,11 @@ def plan(model: ModelAnalysis, given: Mapping[str, Values], most: int = MAX_POIN
         name = known_name(model, written)
         if name in named and tuple(named[name]) != tuple(values):
             raise UsageError(f"{name} is set twice: once as {written}\ngive it once")
-        lowest = 1 if name in GIVEN else 0
-        if min(values[0], values[-1]) < lowest or (not isinstance(values, range) and min(values) < lowest):
-            raise UsageError(f"{written} is set to {min(values)}\ngive whole numbers of at least {lowest}")
-        named[name] = values
+        named[name] = _checked(name, written, values)
     fixed = values_for(model, {name: values[0] for name, values in named.items()})
     axes = {name: values for name, values in named.items() if len(values) > 1}
-    found = Sweep(fixed, axes)
+    follows = {n: axis for n, axis in FOLLOWS.items() if axis in axes and n not in named and n not in model.values}
+    found = Sweep(fixed, axes, follows)
     if found.size > most:
         counts = " * ".join(f"{len(values):,} ({name})" for name, values in axes.items())
         raise UsageError(
@@ -118,15 +126,25 @@ def plan(model: ModelAnalysis, given: Mapping[str, Values], most: int = MAX_POIN
     return found
 
 
+def _checked(name: str, written: str, values: Values) -> Values:
+    if name in UNIVERSAL:
+        return tuple(exact_size(written, value) for value in values)
+    lowest = 1 if name in GIVEN else 0
+    if min(values[0], values[-1]) < lowest or (not isinstance(values, range) and min(values) < lowest):
+        raise UsageError(f"{written} is set to {min(values)}\ngive whole numbers of at least {lowest}")
+    return values
+
+
 class _Compiled:
     """The model's formulas, compiled, with the fixed values substituted."""
 
-    def __init__(self, numbers: ModelNumbers, fixed: Mapping[str, int]) -> None:
+    def __init__(self, numbers: ModelNumbers, fixed: Point, fractions: bool) -> None:
+        """``fractions``: whether bytes may be fractions, because those of an element are."""
         self._name = numbers.model.class_name
         self._names = list(numbers.quantities)
         formulas = settled([*numbers.quantities.values(), *numbers.repeats], fixed)
         self._conditions = dict(numbers.assumptions)
-        self._program = ArrayProgram([*formulas, *self._conditions.values()])
+        self._program = ArrayProgram([*formulas, *self._conditions.values()], fractions=fractions)
         self._fixed = {n: v for n, v in fixed.items() if any(n in free_variables(c) for c in self._conditions.values())}
 
     def at(self, placed: Mapping[str, Array], shape: tuple[int, ...]) -> tuple[dict[str, Array], dict[str, Array]]:
@@ -136,6 +154,7 @@ class _Compiled:
         except EvaluationError as error:
             raise self._first(placed, shape, error) from error
         count, last = len(self._names), len(self._program.formulas) - len(self._conditions)
+        self._refuse_fractions(found[:last], placed, shape)
         for repeat in found[count:last]:
             if len(repeat) and repeat.min() < 0:
                 index = int((repeat < 0).argmax())
@@ -143,6 +162,18 @@ class _Compiled:
                     f"{self._name}: a kernel runs less than 0 times at {_values_text(placed, shape, index)}"
                 )
         return dict(zip(self._names, found, strict=False)), dict(zip(self._conditions, found[last:], strict=True))
+
+    def _refuse_fractions(self, found: Sequence[Array], placed: Mapping[str, Array], shape: tuple[int, ...]) -> None:
+        """Only bytes may be fractions: FLOPs, parameters and repeats are whole numbers."""
+        for index, array in enumerate(found):
+            if array.dtype != object or (index < len(self._names) and self._names[index] in IN_BYTES):
+                continue
+            at = next((at for at, value in enumerate(array) if not isinstance(value, int)), None)
+            if at is not None:
+                what = self._names[index] if index < len(self._names) else "a repeat"
+                raise EvaluationError(
+                    f"{self._name}: {what} is {array[at]}, not an integer at {_values_text(placed, shape, at)}"
+                )
 
     def _first(self, placed: Mapping[str, Array], shape: tuple[int, ...], error: EvaluationError) -> EvaluationError:
         """The error at the first point that has one, found by bisection: a chunk is too long to try each point."""
@@ -166,8 +197,9 @@ def _values_text(placed: Mapping[str, Array], shape: tuple[int, ...], index: int
     import numpy as np
 
     where = np.unravel_index(index, shape)
-    values = {name: values.reshape(-1)[where[axis]] for axis, (name, values) in enumerate(placed.items())}
-    return ", ".join(f"{name}={value}" for name, value in values.items())
+    axes = list(placed.items())[: len(shape)]
+    values = {name: array.reshape(-1)[where[axis]] for axis, (name, array) in enumerate(axes)}
+    return ", ".join(f"{name}={number_text(value)}" for name, value in values.items())
 
 
 def _blocks(lengths: Sequence[int], most: int) -> Iterator[tuple[slice, ...]]:
@@ -192,5 +224,5 @@ def _array(values: Values) -> Array:
 
     if isinstance(values, range) and max(abs(values[0]), abs(values[-1])) < 2**62:
         return np.arange(values.start, values.stop, values.step, dtype=np.int64)
-    narrow = all(-(2**63) <= value < 2**63 for value in values)
+    narrow = all(isinstance(value, int) and -(2**63) <= value < 2**63 for value in values)
     return np.array(values, dtype=np.int64 if narrow else object)

@@ -5,9 +5,12 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from fractions import Fraction
+from typing import TYPE_CHECKING, cast
 
 from lmp.errors import UsageError
+from lmp.formula import Number, number_text, read_number
+from lmp.records import UNIVERSAL
 
 if TYPE_CHECKING:
     from lmp.records import ModelAnalysis, ModuleAnalysis
@@ -20,27 +23,36 @@ UNIVERSAL_DEFAULTS = {"cache_len": 0, "w_bytes": 2, "a_bytes": 2}
 GIVEN = ("batch_size", "seq_len")
 """The size of the call. It has no default, and is at least 1."""
 
+FOLLOWS = {"kv_bytes": "a_bytes"}
+"""Name -> the name whose value it has unless it is given."""
+
+CALL = (*GIVEN, *UNIVERSAL_DEFAULTS, *FOLLOWS)
+"""Names that every command accepts, in the order in which they are shown."""
+
 ALIASES = {"num_attention_heads": "num_heads"}
 
 _PREFIX = re.compile(r"^(self\.)?(config|init)\.|^self\.")
 _INTEGER = re.compile(r"[+-]?[0-9]+(_[0-9]+)*")
-_LIST_ITEM = re.compile(r"[+-]?[0-9][0-9_]*(:.*)?")
+_LIST_ITEM = re.compile(r"[+-]?[0-9][0-9_]*([./][0-9_]+)?(:.*)?")
 _MAX_DIGITS = 4000
 """Python itself reads no integer of more than 4300 digits."""
 
 _LONGEST_LIST = 10**7
 _MOST_VALUES = 10**12
 
-Values = Sequence[int]
+Point = Mapping[str, Number]
+"""One value for each name. Bytes of an element may be a fraction, every other value is an int."""
+
+Values = Sequence[Number]
 """Values of one name: a tuple, or a range, which takes no memory however long it is."""
 
 
-def parse_settings(settings: Iterable[str]) -> dict[str, int]:
+def parse_settings(settings: Iterable[str]) -> dict[str, Number]:
     """The values of ``name=value`` texts. A text may hold several, separated by commas."""
     found = {}
     for name, values in parse_axes(settings).items():
         if len(values) != 1:
-            raise UsageError(f"{name} is set to several values\ngive one, as in --set {name}={values[0]}")
+            raise UsageError(f"{name} is set to several values\ngive one, as in --set {name}={number_text(values[0])}")
         found[name] = values[0]
     return found
 
@@ -52,7 +64,7 @@ def parse_axes(settings: Iterable[str]) -> dict[str, Values]:
         for name, written in _settings(text):
             values = parse_values(name, written)
             if not _same(found.setdefault(name, values), values):
-                before, now = (v[0] if len(v) == 1 else "several values" for v in (found[name], values))
+                before, now = (number_text(v[0]) if len(v) == 1 else "several values" for v in (found[name], values))
                 raise UsageError(f"{name} is set twice: to {before} and to {now}\ngive it once")
     return found
 
@@ -78,18 +90,42 @@ def _settings(text: str) -> list[tuple[str, str]]:
 
 
 def parse_values(name: str, text: str, option: str = "") -> Values:
-    """The integers that a text names.
+    """The numbers that a text names: integers, or for bytes of an element also decimals and quotients.
 
     ``16`` · ``1,2,4`` · ``1:64`` or ``1:64:+1`` in steps of 1 · ``8:64:8`` in steps of 8 · ``128:4096:*2`` by doubling.
-    A range includes both ends; an item of a list may be a range.
+    A range includes both ends; an item of a list may be a range. Of bytes: ``0.5,17/32,2``.
     """
     option = option or f"--set {name}="
-    parts = [_item(name, part.strip(), option) for part in text.split(",")]
+    item = _sizes if is_rational(name) else _item
+    parts = [item(name, part.strip(), option) for part in text.split(",")]
     if len(parts) == 1:
         return parts[0]
     if sum(map(len, parts)) > _LONGEST_LIST:
         raise UsageError(f"{name} is set to more than {_LONGEST_LIST:,} values\ngive one range: {option}1:64:+1")
     return tuple(value for part in parts for value in part)
+
+
+def is_rational(name: str) -> bool:
+    """Whether the values of a name may be fractions: bytes of an element may, all others are whole numbers."""
+    return canonical(name) in UNIVERSAL
+
+
+def exact_size(name: str, given: object) -> Number:
+    """Bytes of an element, from any kind of number or its text. Raises UsageError unless it is positive and finite."""
+    try:
+        value = read_number(given)
+    except ValueError as error:
+        raise UsageError(f"{name} is set to {str(given)[:60]!r}: {error}\n{_A_SIZE}") from None
+    if value <= 0:
+        raise UsageError(f"{name} is set to {number_text(value)}, but an element takes more than 0 bytes\n{_A_SIZE}")
+    return value
+
+
+_A_SIZE = "give a positive number of bytes, as 2, 0.5 or 17/32"
+
+
+def _sizes(name: str, text: str, option: str) -> Values:
+    return _item(name, text, option) if ":" in text else (exact_size(name, text),)
 
 
 def _item(name: str, text: str, option: str) -> Values:
@@ -137,22 +173,22 @@ def _whole_number(name: str, text: str, option: str) -> int:
     return int(text)
 
 
-def values_for(analysis: AnyAnalysis, given: Mapping[str, int]) -> dict[str, int]:
+def values_for(analysis: AnyAnalysis, given: Mapping[str, Number]) -> dict[str, Number]:
     """A value for every parameter of the analysis and for the universal names.
 
     ``batch_size``, ``seq_len`` and all names without a value in the config come from ``given`` alone.
     """
-    known = dict.fromkeys((*GIVEN, *UNIVERSAL_DEFAULTS, *analysis.parameters))
-    named: dict[str, int] = {}
+    known = dict.fromkeys((*CALL, *analysis.parameters))
+    named: dict[str, Number] = {}
     for written, value in given.items():
         name = known_name(analysis, written)
-        lowest = 1 if name in GIVEN else 0
-        if value < lowest:
-            raise UsageError(f"{written} is set to {value}\ngive a whole number of at least {lowest}")
+        value = checked(name, written, value)
         if named.setdefault(name, value) != value:
-            raise UsageError(f"{name} is set twice: to {named[name]} and, as {written}, to {value}\ngive it once")
+            before, now = number_text(named[name]), number_text(value)
+            raise UsageError(f"{name} is set twice: to {before} and, as {written}, to {now}\ngive it once")
     config = {name: value for name, value in analysis.values.items() if name in analysis.parameters}
-    values = {**UNIVERSAL_DEFAULTS, **{n: v for n, v in config.items() if n not in GIVEN}, **named}
+    values: dict[str, Number] = {**UNIVERSAL_DEFAULTS, **{n: v for n, v in config.items() if n not in GIVEN}, **named}
+    values = {**{name: values[source] for name, source in FOLLOWS.items()}, **values}
     missing = [name for name in analysis.parameters if name not in values]
     if missing:
         example = " ".join(f"--set {name}={2 if name == 'batch_size' else 16}" for name in missing)
@@ -163,9 +199,32 @@ def values_for(analysis: AnyAnalysis, given: Mapping[str, int]) -> dict[str, int
     return {name: values[name] for name in known if name in values}
 
 
+def whole_values(values: Point) -> dict[str, int]:
+    """The same values, for what works with whole numbers alone. Raises UsageError for a fraction."""
+    for name, value in values.items():
+        if not isinstance(value, int):
+            raise UsageError(
+                f"{name} is set to {number_text(value)}, but a report takes whole numbers alone\n"
+                "give a whole number, or use `lmp evaluate`, which takes fractions"
+            )
+    return cast("dict[str, int]", dict(values))
+
+
+def checked(name: str, written: str, value: Number) -> Number:
+    """The value, if the name can have it. Raises UsageError if not."""
+    if name in UNIVERSAL:
+        return exact_size(written, value)
+    lowest = 1 if name in GIVEN else 0
+    if isinstance(value, Fraction):
+        raise UsageError(f"{written} is set to {number_text(value)}\ngive a whole number of at least {lowest}")
+    if value < lowest:
+        raise UsageError(f"{written} is set to {value}\ngive a whole number of at least {lowest}")
+    return value
+
+
 def known_name(analysis: AnyAnalysis, written: str) -> str:
     """The name of a parameter in the formulas. Raises UsageError if they have no such parameter."""
-    known = [*dict.fromkeys((*GIVEN, *UNIVERSAL_DEFAULTS, *analysis.parameters))]
+    known = [*dict.fromkeys((*CALL, *analysis.parameters))]
     name = written if written in known else canonical(written)
     name = name if name in known else analysis.aliases.get(name, name)
     if name not in known:

@@ -71,7 +71,8 @@ class Formulas:
         from lmp.formula import free_variables, num, parse, simplify, var
         from lmp.trace.rules import product
 
-        width = next((var(name) for name in ("a_bytes", "w_bytes") if name in free_variables(parse(text))), num(1))
+        used = free_variables(parse(text))
+        width = next((var(name) for name in ("kv_bytes", "a_bytes", "w_bytes") if name in used), num(1))
         return _text(simplify(width * product(map(parse, shape))))
 
     def holds(self, text: str, number: int) -> bool:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from lmp.errors import LmpError, TraceFailed
 from lmp.observe.flow import KEPT, Flow, Flows, Frame, Line, Op, Peak, Tensor
 from lmp.observe.flow_formulas import Formulas, Told, key_of
+from lmp.records import UNIVERSAL
 
 if TYPE_CHECKING:
     from lmp.analyze.execution import Execution
@@ -113,7 +114,7 @@ class _Running:
         numbers = {**self.workload.hints, **values}
         seen = self._observed(numbers, detail=True)
         symbolic = self._symbolic(numbers)
-        known = Formulas(symbolic, {**numbers, "w_bytes": 2, "a_bytes": 2}) if symbolic is not None else None
+        known = Formulas(symbolic, {**numbers, **dict.fromkeys(UNIVERSAL, 2)}) if symbolic is not None else None
         ops, sizes = [], {}
         counted: Tally[Any] = Tally()
         for operated in seen.operators:

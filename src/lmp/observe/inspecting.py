@@ -16,10 +16,11 @@ import torch
 
 from lmp.analyze.session import class_of_config, origin_of
 from lmp.errors import LmpError, TraceFailed, UsageError
+from lmp.observe.checkpoint import checkpoint_bytes
 from lmp.observe.inspection import Inspection, Module, Tensor, Totals
 from lmp.observe.measuring import Measured, Shares
 from lmp.source.locate import locate
-from lmp.source.trees import find_trees
+from lmp.source.trees import find_trees, say_releases, version_of
 from lmp.workload.failures import blame
 from lmp.workload.kinds import SHOWN_ALIKE, kind_of
 from lmp.workload.load import load_class, quiet_warnings, use_transformers_tree
@@ -39,6 +40,7 @@ def inspect_model(class_path: str | None, options: Options, dtype: str | None = 
     there, TraceFailed when the model cannot be built.
     """
     trees = find_trees(None, options.transformers, options.pytorch)
+    say_releases(trees)
     found = options.found_config
     source = locate(class_path or class_of_config(options), trees)
     use_transformers_tree(trees.need("transformers").package_dir.parent)
@@ -59,13 +61,14 @@ def inspect_model(class_path: str | None, options: Options, dtype: str | None = 
         shares, no_shares = measured.expert_shares() if measured else ({}, None)
         cache = measured.cache() if measured else None
         root = tree.node("", built.module, built.path, shares if no_shares is None else None)
+    held, why_not = checkpoint_bytes(built.model, built.module, content)
     element_sizes = {id(p): p.numel() * p.element_size() for p in built.module.parameters()}
     buffers = {id(b): b.numel() * b.element_size() for b in built.module.buffers()}
     return Inspection(
         class_name=source.class_path,
         config=origin_of(found),
         distribution=source.tree.distribution,
-        version=source.tree.version,
+        version=version_of(source.tree, source.path),
         dtype=built.dtype,
         dtype_from=built.dtype_from,
         quantised=_quantisation(built.model.config),
@@ -75,6 +78,8 @@ def inspect_model(class_path: str | None, options: Options, dtype: str | None = 
             active_reason=no_shares,
             weight_bytes=sum(element_sizes.values()),
             buffer_bytes=sum(buffers.values()),
+            checkpoint_bytes=held,
+            checkpoint_reason=why_not,
         ),
         cache=cache,
         tree=root,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from lmp.link.records import Figure
 from lmp.records import ClassPath, ConfigOrigin, Record
 
 
@@ -67,6 +68,10 @@ class Totals(Record):
     active_reason: str | None = Field(default=None, description="why the active parameters are not known")
     weight_bytes: int
     buffer_bytes: int
+    checkpoint_bytes: Figure | None = Field(
+        default=None, description="of the parameters as a quantised checkpoint stores them, scales included"
+    )
+    checkpoint_reason: str | None = Field(default=None, description="why the checkpoint's bytes are not known")
 
 
 class Inspection(Record):
@@ -78,7 +83,9 @@ class Inspection(Record):
     version: str
     dtype: str
     dtype_from: str = Field(description="config, option, or assumed: where the dtype is from")
-    quantised: str | None = Field(default=None, description="the config's quantisation, which is not in the figures")
+    quantised: str | None = Field(
+        default=None, description="the config's quantisation: checkpoint_bytes alone is of it"
+    )
     totals: Totals
     cache: Cache | None = None
     tree: Module

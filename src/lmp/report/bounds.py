@@ -43,7 +43,7 @@ class Bound:
 def is_wide(kernel: ModelKernel) -> bool:
     """Whether an operator is a product of operands that are wider than the model's: float32 whatever its dtype is.
 
-    The bytes that such a product moves grow with neither the model's weights' nor its activations' width.
+    The bytes that such a product moves grow with no element size of the model: of weights, activations or KV cache.
     """
     access = kernel.memory_access
     if kernel.category not in MATMUL_CATEGORIES or access is None:

@@ -7,7 +7,7 @@ from fractions import Fraction
 from functools import reduce
 
 from lmp.errors import UsageError
-from lmp.formula import evaluate_exact
+from lmp.formula import Number, evaluate_exact
 from lmp.link.numbers import CostNumbers, KernelNumbers, ModelNumbers, ModuleNumbers
 from lmp.report.document.amounts import Claim, Quantity, Term
 
@@ -63,7 +63,7 @@ class Worth:
             self._kernels[key] = [kernel for module in modules for kernel in module.kernels()]
         return self._kernels[key]
 
-    def _quantity(self, term: Term, quantity: Quantity, point: str) -> int:
+    def _quantity(self, term: Term, quantity: Quantity, point: str) -> Number:
         whole = (term.path, term.class_name, term.category, term.line) == (None, None, None, None)
         if quantity in ("compulsory", "parameters_count"):
             value = None
@@ -71,14 +71,14 @@ class Worth:
                 value = getattr(self._numbers.totals(self._points[point]), quantity)
             if value is None:
                 raise UsageError(f"{quantity} is not known of {term.path or 'the model'}")
-            return int(value)
+            return Fraction(value)
         chosen = [kernel for kernel in self.kernels(point, term.path or "") if _is_chosen(kernel, term)]
         if quantity == "runs":
             return sum(kernel.runs for kernel in chosen)
         if quantity == "launches":
             return sum(kernel.runs for kernel in chosen if kernel.once.bytes)
         total = reduce(CostNumbers.plus, (kernel.total for kernel in chosen), CostNumbers())
-        return int(getattr(total, quantity))
+        return Fraction(getattr(total, quantity))
 
 
 def modules_at(tree: ModuleNumbers, path: str) -> list[ModuleNumbers]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -10,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from lmp.link.numbers import KernelNumbers, ModelNumbers, ModuleNumbers
-from lmp.link.values import values_for
+from lmp.link.values import values_for, whole_values
 from lmp.observe.calls import Observed
 from lmp.observe.flow import Flows
-from lmp.observe.inspection import Inspection, Module
+from lmp.observe.inspection import Inspection, Module, Totals
 from lmp.records import ModelAnalysis, ModuleAnalysis
 from lmp.report.bounds import Bounds
 from lmp.report.devices import Device
@@ -92,7 +93,7 @@ class ModelFacts:
             title = f"{phase}, batch {batch}, {size}"
             if "seq_len" not in self.model.parameters:  # a module that no tokens go through
                 title = f"one call, batch {batch}" if "batch_size" in self.model.parameters else "one call"
-            found.append(Point(key, title, phase, values_for(self.model, given)))
+            found.append(Point(key, title, phase, whole_values(values_for(self.model, given))))
         return tuple(found)
 
     def called(self, phase: str) -> str:
@@ -129,7 +130,7 @@ class ModelFacts:
         found = {f"config.{name}": value for name, value in {**inner, **whole}.items()}
         if self.inspection is not None:
             totals = self.inspection.totals
-            found["parameters_count"], found["weight_bytes"] = totals.parameters_count, totals.weight_bytes
+            found["parameters_count"], found["weight_bytes"] = totals.parameters_count, self.weight_bytes(totals)
             if totals.active_parameters_count is not None:
                 found["active_parameters_count"] = totals.active_parameters_count
             found |= _of_modules(self.inspection.tree, 1)
@@ -137,6 +138,23 @@ class ModelFacts:
                 sizes = {"bytes_per_token": segment.bytes_per_token, "constant_bytes": segment.constant_bytes}
                 found |= {f"cache.{number}.{name}": int(size) for name, size in sizes.items() if size == int(size)}
         return {**found, **self.flows.measured, **self.bounds.named}
+
+    @property
+    def quantised(self) -> str | None:
+        """The method of the checkpoint whose bytes the figures have; None: every weight has w_bytes."""
+        return None if self.model.quantization is None else self.model.quantization.applied
+
+    @property
+    def stored_in(self) -> str:
+        """How the weights are stored: the dtype of the run, or the method of the checkpoint."""
+        method = self.quantised
+        return f"in {self.model.dtype}" if method is None else f"as the checkpoint stores them ({method})"
+
+    def weight_bytes(self, totals: Totals) -> int:
+        """Bytes that the weights take: as the checkpoint stores them, where the figures are of that."""
+        if self.quantised is None or totals.checkpoint_bytes is None:
+            return totals.weight_bytes
+        return math.ceil(totals.checkpoint_bytes)
 
     @cached_property
     def part(self) -> str:
@@ -191,7 +209,7 @@ class ModelFacts:
     @cached_property
     def roots(self) -> dict[str, Path]:
         """First part of a pointer's file -> the folder that the rest is relative to."""
-        return {tree_label(tree): tree.root for tree in self.trees}
+        return dict(tree.labelled for tree in self.trees)
 
     def pointer(self, class_name: str, line: int, symbol: str | None = None, file: str | None = None) -> Pointer:
         """A line of the file of a class's forward(), or of ``file`` (relative to its tree, as kernels name it)."""
@@ -204,7 +222,7 @@ class ModelFacts:
         """A line of a file that is named relative to its tree."""
         path = self.trees.path_of(file)
         # Packages of one's own may lie side by side in one folder: the tree is the one whose package the file is of.
-        above = [tree for tree in self.trees if path is not None and path.is_relative_to(tree.root)]
+        above = [tree for tree in self.trees if path is not None and path.is_relative_to(tree.labelled[1])]
         own = (tree for tree in above if path is not None and path.is_relative_to(tree.package_dir))
         tree = next(own, above[0] if above else None)
         label = "" if tree is None else f"{tree_label(tree)}/"

@@ -12,7 +12,8 @@ from lmp.analyze.models import ModelOutcome, expand_model
 from lmp.analyze.modules import analysis_of, execution_of
 from lmp.analyze.session import Options, Progress, Session, class_of_config
 from lmp.errors import LmpError, UsageError
-from lmp.link.values import values_for
+from lmp.link.quantised import with_own_bytes
+from lmp.link.values import values_for, whole_values
 from lmp.observe.calls import Observed, observe_calls
 from lmp.observe.flow import Flows
 from lmp.observe.flow_runs import flows_of
@@ -36,7 +37,7 @@ def gather(
     """
     outcome = expand_model(class_path, options, progress)
     for _, given in stated_points(outcome.model).values():
-        values_for(outcome.model, {**sizes, **given})  # before what takes longer
+        whole_values(values_for(outcome.model, {**sizes, **given}))  # before what takes longer
     return facts_of(outcome, options, progress, device, sizes)
 
 
@@ -44,7 +45,7 @@ def facts_of(
     outcome: ModelOutcome, options: Options, progress: Progress, device: Device, sizes: Mapping[str, int]
 ) -> ModelFacts:
     """The same of a model that is expanded already."""
-    model = outcome.model
+    model = outcome.model if "w_bytes" in sizes else with_own_bytes(outcome.model)
     session = Session(options, progress, takes_foreign=True)
     if options.inputs is not None:
         session.ask([model.class_name])

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lmp.errors import UsageError
+from lmp.formula import Number
 from lmp.link.numbers import CostNumbers
 from lmp.report.components import Component, components
 from lmp.report.devices import Device
@@ -132,7 +133,7 @@ def _mark(label: str, part: Component, device: Device, shape: str, colour: str, 
     cost, seconds = part.cost, part.seconds(device)
     if not (cost.flops and cost.bytes and seconds):
         return None
-    return Mark(label, cost.flops / cost.bytes, cost.flops / seconds, shape, colour, size)
+    return Mark(label, float(cost.flops / cost.bytes), cost.flops / seconds, shape, colour, size)
 
 
 def _limits(marks: Sequence[Mark], device: Device) -> tuple[float, float, float, float]:
@@ -180,7 +181,7 @@ def _label(fig: Any, axes: Any, marks: Sequence[Mark], roof: Sequence[tuple[floa
 
 # --- breakdown -------------------------------------------------------------------------------------------------------
 
-_QUANTITIES: tuple[tuple[str, Callable[[CostNumbers], int]], ...] = (
+_QUANTITIES: tuple[tuple[str, Callable[[CostNumbers], Number]], ...] = (
     ("FLOPs", lambda cost: cost.flops),
     ("bytes", lambda cost: cost.bytes),
 )
@@ -215,10 +216,10 @@ def _compared(facts: ModelFacts) -> list[Point]:
     return [prefill[0], decode[0], decode[-1]] if decode else prefill
 
 
-def _shares(parts: Sequence[Component], of: Callable[[CostNumbers], int]) -> dict[str, float]:
+def _shares(parts: Sequence[Component], of: Callable[[CostNumbers], Number]) -> dict[str, float]:
     """Per cent of the whole, of those that have any."""
     whole = sum(of(part.cost) for part in parts)
-    return {part.name: 100 * of(part.cost) / whole for part in parts if of(part.cost)} if whole else {}
+    return {part.name: float(100 * of(part.cost) / whole) for part in parts if of(part.cost)} if whole else {}
 
 
 def _largest(shares: Sequence[dict[str, float]]) -> list[str]:

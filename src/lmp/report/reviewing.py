@@ -8,6 +8,7 @@ from pathlib import Path
 
 from lmp.errors import LmpError, UsageError
 from lmp.link.numbers import ModelNumbers
+from lmp.link.quantised import with_own_bytes
 from lmp.link.values import GIVEN, values_for
 from lmp.recon.texts import Unreadable, read_bytes
 from lmp.records import ModelAnalysis, Review, ReviewFinding
@@ -16,7 +17,7 @@ from lmp.report.evaluating import Worth
 from lmp.report.folder import ledger_file
 from lmp.report.review import Roots, review_text
 from lmp.report.warnings import of_the_model
-from lmp.source.trees import Trees
+from lmp.source.trees import LAYOUTS, Trees
 from lmp.store.results import Store, strict_json
 
 LARGEST = 50_000_000
@@ -40,7 +41,9 @@ def review_file(file: Path, folders: Sequence[Path], given: bool, trees: Trees, 
         folders = (Path(ledger.folder), *folders)
     beside = None if given else file.resolve().parent
     own_first = sorted(trees, key=lambda tree: tree not in trees.extra)
-    roots = Roots({tree.name: tree.root for tree in own_first}, tuple(folders), beside)
+    here = {tree.name for tree in trees}
+    absent = tuple(f"{name}/{layout.package}" for name, layout in LAYOUTS.items() if name not in here)
+    roots = Roots(dict(tree.labelled for tree in own_first), tuple(folders), beside, absent)
     review = review_text(str(file), text, roots, ledger, held.worth, held.notes)
     found = [ReviewFinding(rule="number", line=1, message=message) for message in held.wrong]
     return review.model_copy(update={"findings": [*found, *review.findings]})
@@ -112,7 +115,7 @@ def _worth(ledger: Ledger, model: ModelAnalysis) -> Worth:
         raise UsageError(f"numbers of {len(points):,} points, at most {MOST_POINTS} are worked out")
     for key, values in points.items():
         _check_point(key, values, ledger.sizes, model)
-    numbers = ModelNumbers(model)
+    numbers = ModelNumbers(model if "w_bytes" in ledger.sizes else with_own_bytes(model))
     settings = {f"config.{name}": value for name, value in _settings(model)}
     named = {**ledger.named, **{name: settings[name] for name in names if name in settings}}
     return Worth(numbers, points, {**named, **_bounds(ledger, numbers, points, names)})

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from lmp.formula import Number, number_text
 from lmp.link.records import ViolatedAssumption
 from lmp.records import ModelAnalysis
 
 
 def of_the_model(model: ModelAnalysis) -> Iterator[str]:
-    """Classes that are not verified, and operators that are not counted."""
+    """Classes that are not verified, operators that are not counted, and weights that are not as in the checkpoint."""
     for name, part in model.parts.items():
         if part.status != "verified":
             failed = part.status == "failed"
@@ -21,9 +22,11 @@ def of_the_model(model: ModelAnalysis) -> Iterator[str]:
     for name, part in model.parts.items():
         if part.uncounted:
             yield f"{name} has operators without a rule, whose cost is missing: {', '.join(part.uncounted)}"
+    if model.quantization is not None:
+        yield from model.quantization.warnings
 
 
-def of_the_values(model: ModelAnalysis, cache_len: int) -> Iterator[str]:
+def of_the_values(model: ModelAnalysis, cache_len: Number) -> Iterator[str]:
     """Values that change nothing."""
     if cache_len and "cache_len" not in model.parameters:
         yield f"{_short(model.class_name)} has no cache: cache_len = {cache_len} changes nothing"
@@ -31,7 +34,7 @@ def of_the_values(model: ModelAnalysis, cache_len: int) -> Iterator[str]:
 
 def of_assumptions(violated: list[ViolatedAssumption]) -> Iterator[str]:
     for broken in violated:
-        values = ", ".join(f"{name} = {value}" for name, value in broken.values.items())
+        values = ", ".join(f"{name} = {number_text(value)}" for name, value in broken.values.items())
         yield (
             f"assumption {broken.assumption} of {_short(broken.class_name)} does not hold ({values}): "
             "the formulas were derived for where it does"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from lmp.errors import NotFound, Search, UsageError
 from lmp.source.names import Definition, External, Found, Module, Names, check_class_path, dotted_name, file_bytes
 from lmp.source.parsed import FunctionNode
-from lmp.source.trees import LAYOUTS, Tree, Trees, check_file
+from lmp.source.trees import LAYOUTS, Tree, Trees, check_file, version_of
 
 if TYPE_CHECKING:
     from lmp import records
@@ -68,7 +68,7 @@ class ClassSource:
             lines=self.lines,
             class_lines=self.class_lines if self.path == self.forward_path else None,
             distribution=self.forward_tree.distribution,
-            version=self.forward_tree.version,
+            version=version_of(self.forward_tree, self.forward_path),
             sha256=self.sha256,
         )
 

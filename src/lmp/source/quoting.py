@@ -58,7 +58,7 @@ def source_file(name: str, trees: Trees) -> tuple[Tree, Path]:
     given = Path(name)
     outside = False
     for tree in trees:
-        path = given if given.is_absolute() else tree.root / given
+        path = given if given.is_absolute() else tree.path(name) or tree.root / given
         if not path.is_file() or path.suffix not in SOURCE_SUFFIXES:
             continue
         if not path.resolve().is_relative_to(tree.package_dir.resolve()):

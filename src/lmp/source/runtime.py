@@ -80,7 +80,9 @@ def locate_class(cls: type[Any], trees: Trees) -> ClassSource:
 
 
 def _relative(tree: Tree, path: Path) -> str:
-    path, root = path.resolve(), tree.root.resolve()
+    path, root, package_dir = path.resolve(), tree.root.resolve(), tree.package_dir.resolve()
+    if path.is_relative_to(package_dir):
+        return tree.relative(tree.package_dir / path.relative_to(package_dir))
     return path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name
 
 

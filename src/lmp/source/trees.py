@@ -1,8 +1,11 @@
-"""Source trees: their location, their version, and whether they agree with the lock.
+"""Source trees: their location, their version, and whether they agree with the lock or with what was installed.
 
 A tree is a folder with the layout of a git clone: ``transformers/src/transformers`` or ``pytorch/torch``. The vendored
 trees of a project are pinned: ``vendor.lock`` holds the sha256 of each tree's manifest. A manifest has the lines
 ``<sha256 of file>  <path>``. So one file can be checked against the lock without reading the others.
+
+Outside a project the trees are the installed packages. Results name their files as in a clone, so that equal sources
+have equal names. Their files are compared with the RECORD of the distribution.
 """
 
 from __future__ import annotations
@@ -16,11 +19,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from lmp.errors import NotFound, Search, TreeChanged
+from lmp.source.installed import (
+    distribution_of,
+    engine_missing,
+    package_folder,
+    recorded_files,
+    recorded_hash,
+    say_once,
+)
+from lmp.source.project import LOCK_NAME, project_root
 
-LOCK_NAME = "vendor.lock"
 MANIFEST_NAME = ".lmp-manifest"
 SOURCE_SUFFIXES = (".py", ".pyi")
 UNKNOWN = "unknown"
+EDITED = "+edited"
+"""End of the version of an installed file that was edited: 5.23.0+edited."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +45,7 @@ class Layout:
     """Posix path of the package inside the tree."""
     distribution: str
     pinned_version: str
-    """The version to download if the distribution is neither installed nor in vendor.lock."""
+    """The version that lmp is proven on. It is downloaded if it is neither installed nor in vendor.lock."""
 
     @property
     def import_name(self) -> str:
@@ -60,6 +73,14 @@ class Tree:
     """The lock's hash of the manifest, if the tree is pinned."""
     module: str | None = None
     """The import name of the package if it is not the folder's name: that of a single file, or ``__main__``."""
+    record: Path | None = None
+    """The RECORD of an installed distribution: hashes of its files. None for other trees."""
+    named: str | None = None
+    """For an installed package: its path in a clone. Results name its files so."""
+
+    @property
+    def is_installed(self) -> bool:
+        return self.named is not None
 
     @property
     def import_name(self) -> str:
@@ -71,7 +92,22 @@ class Tree:
 
     def relative(self, path: Path) -> str:
         """``path`` as in results: posix, from the tree's root."""
-        return path.relative_to(self.root).as_posix()
+        if self.named is None:
+            return path.relative_to(self.root).as_posix()
+        return (PurePosixPath(self.named) / path.relative_to(self.package_dir)).as_posix()
+
+    def path(self, file: str | PurePosixPath) -> Path | None:
+        """The place of a file that results name so; None if the name is not of the tree's package."""
+        if self.named is None:
+            path = self.root / file
+            return path if path.is_relative_to(self.package_dir) else None
+        relative = PurePosixPath(file)
+        return self.package_dir / relative.relative_to(self.named) if relative.is_relative_to(self.named) else None
+
+    @property
+    def labelled(self) -> tuple[str, Path]:
+        """The beginning of a report's pointers into the tree, and the folder that the rest is relative to."""
+        return (self.name, self.root) if self.named is None else (f"{self.name}/{self.named}", self.package_dir)
 
 
 @dataclass(frozen=True)
@@ -81,7 +117,8 @@ class Trees:
     transformers: Tree | None
     pytorch: Tree | None
     extra: tuple[Tree, ...] = ()
-    project: Path = Path()
+    project: Path | None = None
+    """The project that the trees are vendored in; None for installed ones."""
 
     def __iter__(self) -> Iterator[Tree]:
         return iter([tree for tree in (self.transformers, self.pytorch, *self.extra) if tree is not None])
@@ -99,8 +136,8 @@ class Trees:
         if relative.is_absolute() or ".." in relative.parts:
             return None
         for tree in self:
-            path = tree.root / relative
-            if path.is_relative_to(tree.package_dir):
+            path = tree.path(relative)
+            if path is not None:
                 try:
                     inside = path.is_file() and path.resolve().is_relative_to(tree.root.resolve())
                 except (OSError, ValueError):  # a name that is too long or contains NUL
@@ -114,6 +151,8 @@ class Trees:
         if tree is not None:
             return tree
         layout = LAYOUTS[name]
+        if self.project is None:
+            raise engine_missing([layout.distribution])
         folder = self.project / layout.name / layout.package
         raise NotFound(
             f"the {name} sources are not in {folder}\n"
@@ -122,24 +161,16 @@ class Trees:
         )
 
 
-def project_root(start: Path | None = None) -> Path:
-    """The nearest folder with a lock or sources, upwards from ``start`` (default: working directory); or ``start``."""
-    start = (start or Path.cwd()).absolute()
-    for folder in (start, *start.parents):
-        if (folder / LOCK_NAME).is_file() or (folder / LAYOUTS["transformers"].name / "src").is_dir():
-            return folder
-    return start
-
-
 def find_trees(
     project: Path | None = None,
     transformers: Path | None = None,
     pytorch: Path | None = None,
     extra: list[Path] | None = None,
 ) -> Trees:
-    """The trees to read. ``extra`` are folders with packages, like the entries of ``sys.path``.
+    """The trees to read: the given ones, else those of the project, else the installed packages.
 
-    Raises NotFound if a given folder is missing or is no clone.
+    ``project`` is by default the project of the current folder. ``extra`` are folders with packages, like the entries
+    of ``sys.path``. Raises NotFound if a given folder is missing or is no clone.
     """
     project = project_root() if project is None else project.absolute()
     return Trees(
@@ -150,7 +181,9 @@ def find_trees(
     )
 
 
-def _find(project: Path, layout: Layout, given: Path | None) -> Tree | None:
+def _find(project: Path | None, layout: Layout, given: Path | None) -> Tree | None:
+    if project is None:
+        return installed_tree(layout.name) if given is None else _given_tree(given, layout)
     vendored = project / layout.name
     if given is not None:
         tree = _given_tree(given, layout)
@@ -221,17 +254,31 @@ def completed(trees: Trees) -> Trees:
 
 
 def installed_tree(name: str, package_dir: Path | None = None) -> Tree | None:
-    """The installed package of a layout, as a tree that is never written; None if it is not installed."""
-    from importlib.util import find_spec
+    """The installed package of a layout, as a tree that is never written; None if it is not installed.
 
+    ``package_dir`` is the folder of a package that is imported already.
+    """
     layout = LAYOUTS[name]
+    package_dir = package_dir or package_folder(layout.import_name)
     if package_dir is None:
-        spec = find_spec(layout.import_name)  # for a top-level name: finds without importing
-        if spec is None or spec.origin is None:
-            return None
-        package_dir = Path(spec.origin).parent
-    version = source_version(package_dir.parent, package_dir)
-    return Tree(name, package_dir.parent, package_dir, layout.distribution, version)
+        return None
+    root, about = package_dir.parent, distribution_of(package_dir, layout.distribution)
+    version = source_version(root, package_dir) if about is None else public_version(about.version)
+    record = None if about is None else about.record
+    return Tree(name, root, package_dir, layout.distribution, version, record=record, named=layout.package)
+
+
+def other_releases(trees: Trees) -> dict[str, str]:
+    """Distribution -> version, for installed trees of another release than the one that lmp is proven on."""
+    installed = [tree for tree in (trees.transformers, trees.pytorch) if tree is not None and tree.is_installed]
+    return {t.distribution: t.version for t in installed if t.version != LAYOUTS[t.name].pinned_version}
+
+
+def say_releases(trees: Trees) -> None:
+    """Say once that an installed release is not the one that lmp is proven on."""
+    for name, version in other_releases(trees).items():
+        proven = next(layout.pinned_version for layout in LAYOUTS.values() if layout.distribution == name)
+        say_once(f"{name} {version} is installed and analysed; lmp is proven on {name} {proven}")
 
 
 def _same_folder(a: Path, b: Path) -> bool:
@@ -323,7 +370,12 @@ def _read_manifest(tree: Tree) -> dict[str, str] | None:
 
 
 def check_file(tree: Tree, path: Path) -> None:
-    """Raise TreeChanged unless ``path`` has the hash that the lock gives. A tree without a lock is not checked."""
+    """Raise TreeChanged unless ``path`` has the hash that the lock gives; say once if an installed file was edited.
+
+    An edited installed file is analysed as it is, because Python runs it so. A clone is not checked.
+    """
+    if is_edited(tree, path):
+        say_once(f"{path} was edited after {tree.distribution} {tree.version} was installed; it is analysed as it is")
     if not tree.pinned:
         return
     relative = tree.relative(path)
@@ -339,6 +391,32 @@ def check_file(tree: Tree, path: Path) -> None:
         raise _tree_changed(tree, f"{path} cannot be read: {error.strerror}") from error
     if not same:
         raise _tree_changed(tree, f"{path} differs from {tree.distribution} {tree.version} as {LOCK_NAME} pins it")
+
+
+def is_edited(tree: Tree, path: Path) -> bool:
+    """True if an installed file differs from what its distribution installed. False if no RECORD lists the package."""
+    if tree.record is None or recorded_hash(tree.record, f"{tree.import_name}/__init__.py") is None:
+        return False
+    file = f"{tree.import_name}/{path.relative_to(tree.package_dir).as_posix()}"
+    return recorded_hash(tree.record, file) != _hash_or_none(path)
+
+
+def version_of(tree: Tree, path: Path) -> str:
+    """The version of a tree's file. It says if an installed file was edited."""
+    return tree.version + EDITED if is_edited(tree, path) else tree.version
+
+
+def edited_files(tree: Tree) -> list[str]:
+    """All sources of an installed tree that differ from its RECORD, one line each; empty if they agree."""
+    if tree.record is None or recorded_hash(tree.record, f"{tree.import_name}/__init__.py") is None:
+        return []
+    listed = {file for file in recorded_files(tree.record) if file.endswith(SOURCE_SUFFIXES)}
+    own = {file for file in listed if file.startswith(f"{tree.import_name}/")}
+    there = {path.relative_to(tree.root).as_posix() for path in walk_sources(tree.package_dir, tree.root)}
+    states = dict.fromkeys(there - own, "not installed with it")
+    states |= dict.fromkeys(own - there, "missing")
+    states |= {file: "edited" for file in own & there if is_edited(tree, tree.root / file)}
+    return [f"{file}: {state}" for file, state in sorted(states.items())]
 
 
 def _tree_changed(tree: Tree, what: str) -> TreeChanged:

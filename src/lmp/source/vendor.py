@@ -17,9 +17,10 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from lmp.errors import NotFound, Search, StorageError, TreeChanged, UsageError
+from lmp.source.installed import package_folder
+from lmp.source.project import LOCK_NAME
 from lmp.source.trees import (
     LAYOUTS,
-    LOCK_NAME,
     MANIFEST_NAME,
     SOURCE_SUFFIXES,
     Layout,
@@ -156,7 +157,7 @@ def _installed(layout: Layout) -> _Origin | None:
     if recorded:
         where = Path(str(distribution.locate_file(layout.import_name)))
         return _Origin(version, f"{where} (installed)", _recorded_files(distribution, layout))
-    folder = _package_folder(layout.import_name)
+    folder = package_folder(layout.import_name)  # of an editable install: its RECORD lists no sources
     return None if folder is None else _Origin(version, f"{folder} (installed)", _folder_files(folder))
 
 
@@ -187,14 +188,6 @@ def _agrees(algorithm: str, expected: str, data: bytes) -> bool:
     import hashlib
 
     return base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode() == expected.rstrip("=")
-
-
-def _package_folder(import_name: str) -> Path | None:
-    """The package folder of an editable install: its RECORD lists no sources."""
-    from importlib.util import find_spec
-
-    spec = find_spec(import_name)  # for a top-level name: finds without importing
-    return None if spec is None or spec.origin is None else Path(spec.origin).parent
 
 
 def _folder_files(folder: Path) -> Iterator[tuple[PurePosixPath, bytes]]:

@@ -9,11 +9,10 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Literal
 
 from lmp.records import OWN_ENGINE
-from lmp.source.trees import sha256_of
+from lmp.source.trees import LAYOUTS, Tree, Trees, installed_tree, other_releases, sha256_of
 
 if TYPE_CHECKING:
     from lmp.records import ModelAnalysis, ModuleAnalysis
-    from lmp.source.trees import Tree, Trees
 
 Standing = Literal["current", "judge again", "derive again"]
 """What has to be done with a stored analysis before it is used."""
@@ -25,6 +24,9 @@ JUDGED_BY = "judged_by"
 """The parts of lmp that decide whether an analysis holds."""
 LINKED_BY = "linked_by"
 """The parts of lmp that link analyses to a model, with the options that were asked for."""
+RUN_WITH = "run_with."
+"""Beginning of a key, before ``torch`` or ``transformers``: the release that executed the module, if it is not the one
+that lmp is proven on."""
 FORMER_JUDGED_BY = "lmp.verify"
 """Key that submissions had in place of `JUDGED_BY`: such a file is judged again."""
 
@@ -49,8 +51,24 @@ def fingerprint(files: Iterable[tuple[Tree, Path]]) -> dict[str, str]:
 
 def submission_fingerprint(files: Iterable[tuple[Tree, Path]]) -> dict[str, str]:
     """The fingerprint of a submission that is judged now; its class is in these source files."""
-    hashes = {tree.relative(path): sha256_of(_content(path)) for tree, path in files}
-    return judged_now(dict(sorted(hashes.items())))
+    read = list(files)
+    hashes = {tree.relative(path): sha256_of(_content(path)) for tree, path in read}
+    return judged_now({**run_with(tree for tree, _ in read), **dict(sorted(hashes.items()))})
+
+
+def run_with(trees: Iterable[Tree]) -> dict[str, str]:
+    """The keys `RUN_WITH` of a module of these trees that is executed now.
+
+    PyTorch always runs as installed. A vendored tree and a clone are told by the hashes of their files.
+    """
+    own = next((tree for tree in trees if tree.name == "transformers"), None)
+    found = other_releases(Trees(own, _installed_torch()))
+    return {f"{RUN_WITH}{name}": version for name, version in sorted(found.items())}
+
+
+@functools.cache
+def _installed_torch() -> Tree | None:
+    return installed_tree("pytorch")
 
 
 def judged_now(fingerprint: Mapping[str, str]) -> dict[str, str]:
@@ -100,6 +118,8 @@ def standing(analysis: ModuleAnalysis, trees: Trees) -> Standing:
     files = dict(analysis.fingerprint)
     derived, judged = files.pop(DERIVED_BY, None), files.pop(JUDGED_BY, None)
     former = files.pop(FORMER_JUDGED_BY, None)
+    if _releases(files) != run_with(_trees_of(files, trees)):
+        return "derive again"
     if derived is None:
         derives_as_now = analysis.engine != OWN_ENGINE and (judged or former) is not None
     else:
@@ -121,7 +141,27 @@ def is_model_current(model: ModelAnalysis, trees: Trees, linked: str) -> bool:
     derived, judged = derived_by(), judged_by()
     if files.pop(DERIVED_BY, derived) != derived or files.pop(JUDGED_BY, judged) != judged:
         return False
+    releases = _releases(files)
+    if files and releases != run_with(_trees_of(files, trees)):  # parts of other tools have no files
+        return False
     return _files_are_as_then(files, trees)
+
+
+def _releases(files: dict[str, str]) -> dict[str, str]:
+    """Takes the keys `RUN_WITH` out of a fingerprint."""
+    return {key: files.pop(key) for key in list(files) if key.startswith(RUN_WITH)}
+
+
+def unsourced(fingerprint: Mapping[str, str], trees: Trees) -> list[str]:
+    """Distributions whose sources a result was made from and which are not here, vendored or installed."""
+    layouts = {"transformers": trees.transformers, "pytorch": trees.pytorch}
+    gone = [LAYOUTS[name] for name, tree in layouts.items() if tree is None]
+    return [one.distribution for one in gone if any(file.startswith(f"{one.package}/") for file in fingerprint)]
+
+
+def _trees_of(files: Iterable[str], trees: Trees) -> list[Tree]:
+    """The trees that have any of the files."""
+    return [tree for tree in trees if any(tree.path(file) is not None for file in files)]
 
 
 def _files_are_as_then(files: Mapping[str, str], trees: Trees) -> bool:
@@ -142,8 +182,8 @@ def _hash_in(trees: Trees, file: str) -> str | None:
     if relative.is_absolute() or ".." in relative.parts:
         return None
     for tree in trees:
-        path = tree.root / relative
-        if not path.is_relative_to(tree.package_dir):
+        path = tree.path(relative)
+        if path is None:
             continue
         try:
             stat = path.stat()

@@ -32,6 +32,9 @@ LOCKS = ".locks"
 DEFAULT = "default"
 
 _CLASS_PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
+WIDTH = 120
+"""Longest line of a result file, if its parts allow it."""
+
 _MAX_NAME = 240
 """Longest name of a folder, in bytes. File systems allow 255, and the lock's name is a little longer."""
 
@@ -55,7 +58,7 @@ def to_data(analysis: ModuleAnalysis | ModelAnalysis) -> dict[str, Any]:
     Optional fields that are None are left out, and fields that the record excludes from files. Fields of a kernel are
     left out if they have their default.
     """
-    from lmp.records import Record, Step
+    from lmp.records import Operand, Operands, Record, Step
 
     def plain(value: Any) -> Any:
         if isinstance(value, Record):
@@ -65,7 +68,9 @@ def to_data(analysis: ModuleAnalysis | ModelAnalysis) -> dict[str, Any]:
                 for name, field in fields.items()
                 if (item := getattr(value, name)) is not None or field.is_required()
                 if not field.exclude
-                if field.is_required() or not isinstance(value, Step) or item != field.default
+                if field.is_required()
+                or not isinstance(value, (Step, Operand, Operands))
+                or item != field.get_default(call_default_factory=True)
             }
         if isinstance(value, dict):
             return {key: plain(item) for key, item in value.items()}
@@ -80,7 +85,21 @@ def to_text(analysis: ModuleAnalysis | ModelAnalysis) -> str:
 
 
 def _text(data: dict[str, Any]) -> str:
-    return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
+    return _layout(data, "") + "\n"
+
+
+def _layout(value: Any, indent: str) -> str:
+    """JSON with each part on one line that is short enough: a shape, an operand, a pair of formulas."""
+    flat = json.dumps(value, ensure_ascii=False)
+    if not isinstance(value, dict | list) or not value or len(indent) + len(flat) <= WIDTH:
+        return flat
+    inner = f"{indent}  "
+    if isinstance(value, dict):
+        parts = [f"{json.dumps(key, ensure_ascii=False)}: {_layout(item, inner)}" for key, item in value.items()]
+    else:
+        parts = [_layout(item, inner) for item in value]
+    first, last = "{}" if isinstance(value, dict) else "[]"
+    return f"{first}\n" + ",\n".join(inner + part for part in parts) + f"\n{indent}{last}"
 
 
 @dataclass(frozen=True)
@@ -134,6 +153,13 @@ class Store:
 
     def model_file(self, class_path: str, config: str = DEFAULT) -> Path:
         return self.folder(class_path, config) / MODEL_FILE_NAME
+
+    def classes(self, config: str = DEFAULT) -> list[str]:
+        """The classes that have results at a config, sorted."""
+        end = "" if config == DEFAULT else f"@{_as_file_name(config)}"
+        with storage_errors(self.root):
+            names = [p.name.removesuffix(end) for p in self.root.glob("*") if p.name.endswith(end) and p.is_dir()]
+        return sorted(name for name in names if _CLASS_PATH.fullmatch(name))
 
     def load(self, class_path: str, config: str = DEFAULT) -> ModuleAnalysis | None:
         """The stored analysis; None if there is no file. Raises InvalidAnalysis for a file that is not valid."""

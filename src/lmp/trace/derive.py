@@ -43,6 +43,7 @@ from lmp.trace.observe import (
     differs,
     input_tensors,
 )
+from lmp.trace.operand_formulas import OperandFitter
 from lmp.trace.runs import ALL_SIZES, Run, Runs
 from lmp.trace.table import Derived, Table
 from lmp.trace.variables import ClassVariables
@@ -170,7 +171,9 @@ class Deriver:
                     raise
             else:
                 table.give_up_compulsory()
-            return table.derived(self._degenerate if not specialised else lambda table, items: [])
+            degenerate = self._degenerate if not specialised else lambda table, items: []
+            found = table.derived(degenerate, OperandFitter(table).sizes)
+            return dataclasses.replace(found, flow=table.flow(self._observer(self.runs.symbolic[0]).referred))
 
         counts = bool(self.workload.stacks) and self.runs.holds_layers(class_path)
         if counts:

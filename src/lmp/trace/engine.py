@@ -12,9 +12,12 @@ from typing import Any
 
 from lmp.errors import EvaluationError
 from lmp.formula import Condition, Expr, Num, evaluate_condition, free_variables, ge, num, ref, simplify, to_text, var
-from lmp.records import UNIVERSAL, ConfigOrigin, Kernel, MemoryAccess, ModuleAnalysis, Source
+from lmp.records import UNIVERSAL, ConfigOrigin, Kernel, MemoryAccess, ModuleAnalysis, Operands, Source
 from lmp.source.lines import FunctionSource, enclosing_function, line_text
+from lmp.trace import operands
 from lmp.trace.coverage import LineCoverage
+from lmp.trace.dataflow import ItemKey, Made
+from lmp.trace.dataflow import Source as FlowSource
 from lmp.trace.derive import Deriver, known_callee
 from lmp.trace.observe import Item, differs
 from lmp.trace.runs import Run
@@ -131,6 +134,7 @@ class TraceEngine:
             called_with=self._called_with(derived),
             inlined=self.deriver.inlined_in(class_path),
             kernels=lines.kernels(),
+            outputs_from=lines.outputs_from(),
             free_lines=lines.free_lines(),
             free_lines_elsewhere=lines.free_lines_elsewhere(),
             not_taken_lines=lines.not_taken(),
@@ -176,7 +180,16 @@ class _Lines:
 
     def kernels(self) -> list[Kernel]:
         """Kernels in execution order; the call of a helper function precedes the operators of that function."""
-        found: list[Kernel] = []
+        return [self._connected(number, *pair) for number, pair in enumerate(self._pairs, 1)]
+
+    def outputs_from(self) -> list[list[str]]:
+        """Sources of each output of the module."""
+        return [self._sources(found) for found in self.derived.flow.outputs]
+
+    @functools.cached_property
+    def _pairs(self) -> list[tuple[Kernel, Item | None]]:
+        """Kernels, each with its item. Calls of helpers have none; of several kernels of an item the first has it."""
+        found: list[tuple[Kernel, Item | None]] = []
         announced: set[tuple[str, int]] = {(p.file, p.line) for p in self.places.values()}
         for item, formulas in self.derived.items:
             place = self.places[id(item)]
@@ -185,11 +198,39 @@ class _Lines:
                 if (caller.file, caller.line) not in announced:
                     announced.add((caller.file, caller.line))
                     inner = chain[chain.index(caller) - 1]
-                    found.append(self._call(caller, inner))
-            found += (
-                self._composite(item, place, formulas) if item.key.composite else self._basic(item, place, formulas)
-            )
+                    found.append((self._call(caller, inner), None))
+            make = self._composite if item.key.composite else self._basic
+            made = make(item, place, formulas)
+            found += zip(made, [item, *[None] * len(made)], strict=False)
         return found
+
+    @functools.cached_property
+    def _ids(self) -> dict[ItemKey, str]:
+        """Item -> id of its kernel."""
+        keys = self.derived.keys
+        return {keys[id(item)]: str(n) for n, (_, item) in enumerate(self._pairs, 1) if item is not None}
+
+    def _connected(self, number: int, kernel: Kernel, item: Item | None) -> Kernel:
+        """The kernel with its id, and with the kernels that made its inputs."""
+        update: dict[str, Any] = {"id": str(number)}
+        if item is None and kernel.category != "call":
+            update["inputs_from"] = [str(number - 1)]  # the bias of the matmul before it
+        if item is not None:
+            key, flow = self.derived.keys[id(item)], self.derived.flow
+            update["inputs_from"] = self._sources(flow.inputs.get(key, ()))
+            given = {name: self._sources(found) for name, found in flow.arguments.get(key, {}).items()}
+            update["arguments_from"] = {name: found for name, found in given.items() if found}
+        return kernel.model_copy(update=update)
+
+    def _sources(self, found: Iterable[FlowSource]) -> list[str]:
+        """Ids of kernels, with ``.N`` for output N of a module call; names of inputs; ``cache``."""
+        texts = {
+            f"{self._ids[one.key]}.{one.output}" if one.output is not None else self._ids[one.key]
+            for one in found
+            if isinstance(one, Made) and one.key in self._ids
+        }
+        numbered = sorted(texts, key=lambda text: [int(part) for part in text.split(".")])
+        return [*sorted(one for one in found if isinstance(one, str)), *numbered]
 
     def _call(self, place: Place, inner: Place) -> Kernel:
         where = self.setting.file_of(inner.file)
@@ -220,6 +261,7 @@ class _Lines:
             place,
             flops=_text(matmul if is_matmul else scalar),
             memory_access=MemoryAccess(read=_text(read), write=_text(write)),
+            operands=self._operands(item),
             **shared,
         )
         if not is_matmul or scalar == num(0):
@@ -230,6 +272,10 @@ class _Lines:
             "analysis": f"the addition inside aten.{item.operator.name}; its bytes are in the kernel above",
         }
         return [main, self._kernel(place, flops=_text(scalar), **shared)]
+
+    def _operands(self, item: Item) -> Operands | None:
+        found = self.derived.operands.get(id(item))
+        return None if found is None else operands.record(item.operator, found)
 
     def _composite(self, item: Item, place: Place, formulas: dict[str, Expr]) -> list[Kernel]:
         if formulas["count"] == num(0) or item.child is None:

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from lmp.formula import Expr
 from lmp.trace.recording import Executed, Recording
 from lmp.trace.rules import Move, Size, Tensor, smaller
 from lmp.workload.calls import Call, Place
@@ -22,7 +23,7 @@ from lmp.workload.kinds import COUNTED_ALIKE, kind_of
 from lmp.workload.paths import forward_arguments, is_kv_cache, resolve
 from lmp.workload.results import tensors_in
 
-BYTE_UNITS = ("w_bytes", "a_bytes")
+BYTE_UNITS = ("w_bytes", "a_bytes", "kv_bytes")
 
 CACHED = ".keys.shape[2]"
 """Suffix of the path of ``cache_len``."""
@@ -83,6 +84,10 @@ class Observation:
     call: Call
     values: Mapping[str, Any]
     items: dict[tuple[Key, int], Item] = field(default_factory=dict)
+    orders: dict[int, tuple[Key, int]] = field(default_factory=dict)
+    """Order of each operator and module call in the run -> its item."""
+    rename: Mapping[str, Expr] = field(default_factory=dict)
+    """Variable of the run -> the class's own, for the shapes of its operators. Fields are renamed already."""
 
 
 CallSite = tuple[tuple[Place, ...], str]
@@ -113,15 +118,16 @@ class Observer:
         items = _without_wrappers([i for e in self.recording.below(call) if (i := self._basic(e, call)) is not None])
         items += [self._composite(c, call) for c in self._called(call)]
         items += [*weight_items(call, self.size), *self._compulsory(call)]
-        groups: dict[Key, dict[Any, Item]] = {}
+        groups: dict[Key, dict[Any, tuple[int, Item]]] = {}
         for item in sorted((i for i in items if i is not None), key=lambda i: i.order):
             same = groups.setdefault(item.key, {})
             content = tuple(sorted((name, str(value)) for name, value in item.fields.items()))
             if content in same:
-                same[content].count += 1
-                continue
-            found.items[item.key, len(same)] = item
-            same[content] = item
+                same[content][1].count += 1
+            else:
+                found.items[item.key, len(same)] = item
+                same[content] = len(same), item
+            found.orders[item.order] = item.key, same[content][0]
         return found
 
     def _basic(self, executed: Executed, call: Call) -> Item | None:
@@ -129,7 +135,7 @@ class Observer:
         if not self.inlined_sites and executed.segments[0].call is not call:
             return None
         depth = next((d for d, s in enumerate(executed.segments) if s.call is call), None)
-        if depth is None or any(self._referred(s.call) for s in executed.segments[:depth]):
+        if depth is None or any(self.referred(s.call) for s in executed.segments[:depth]):
             return None
         found = executed.cost
         name = SAME_WORK.get(executed.operator.name, executed.operator.name)
@@ -152,14 +158,14 @@ class Observer:
             operator=executed.operator,
         )
 
-    def _referred(self, call: Call) -> bool:
+    def referred(self, call: Call) -> bool:
         """True if a called module is a reference, that is, not inlined."""
         return not self.inlined_sites or call_site(call) not in self.inlined_sites
 
     def _called(self, call: Call) -> Iterator[Call]:
         """The calls that are references within a call, including those made by modules inlined in it."""
         for inner in self.recording.called_by(call):
-            if self._referred(inner):
+            if self.referred(inner):
                 yield inner
             else:
                 yield from self._called(inner)
@@ -353,11 +359,11 @@ def call_site(call: Call) -> CallSite | None:
 
 
 def differs(call: Call, recording: Recording) -> bool:
-    """True if an input is broadcast or of another dtype: analyses assume dense inputs of the model's dtype."""
+    """True if an input is broadcast, of another dtype, or of a KV cache: analyses assume dense activations."""
     for tensor in map(recording.describe, tensors_in((call.args, call.kwargs))):
         if any(tensor.shape[d] != 1 for d in tensor.broadcast):
             return True
-        if tensor.floating and tensor.unit not in BYTE_UNITS:
+        if tensor.floating and tensor.unit not in ("w_bytes", "a_bytes"):
             return True
     return False
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,12 +16,13 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from lmp.trace.remembered import SymbolicResults
-from lmp.trace.rules import Cost, Operator, Tensor, cost
+from lmp.trace.rules import Cost, Operator, Tensor, Unit, cost
 from lmp.trace.symbols import SizeNode, expression
 from lmp.workload.base import RUNTIME
 from lmp.workload.calls import Call, CallTracker, Segment, by_caller
 from lmp.workload.dispatch_hook import DispatchHook
 from lmp.workload.failures import hand_on
+from lmp.workload.paths import cached_tensors, caches_given, is_kv_cache
 from lmp.workload.questions import STANDS_FOR
 from lmp.workload.results import Results, tensors_in
 
@@ -93,6 +94,8 @@ class Recorder:
         self._kept: list[torch.Tensor] = []
         """Tensors are kept alive while recording, so that no id is reused."""
         self._weights: set[int] = set()
+        self._cached: set[int] = set()
+        """Storages of the keys and values that a KV cache holds before or after the run."""
         self.given: dict[int, torch.SymInt] = {}
         """Number -> symbolic size, for the sizes passed to the function being called."""
         self.stands_for: dict[int, torch.Tensor] = {}
@@ -117,10 +120,31 @@ class Recorder:
         self._dispatch_mode.__exit__(*exc)
         self._function_mode.__exit__(*exc)
         self.tracker.__exit__(*exc)
-        self.recording.calls = self.tracker.calls
+        calls = self.tracker.calls
+        self.recording.calls = calls
         self.recording.describe = self._tensor
+        made = calls[0].output.values() if calls and isinstance(calls[0].output, Mapping) else ()
+        self._hold([*(c for call in calls for c in caches_given(call)), *filter(is_kv_cache, made)])
+        for tensor in self._tensors.values():
+            self._mark(tensor)
+
+    def _hold(self, caches: Sequence[Any]) -> None:
+        """Note what these KV caches hold now. A tensor that is stored in one is found only after the run."""
+        for cache in {id(c): c for c in caches}.values():
+            tensors = cached_tensors(cache)
+            self._kept += tensors
+            self._cached.update(map(self._memory, tensors))
+
+    def _mark(self, tensor: Tensor) -> Tensor:
+        """Mark a tensor of the KV cache."""
+        if tensor.storage in self._cached and not tensor.weight:
+            tensor.cached = True
+            tensor.unit = "kv_bytes" if tensor.unit == "a_bytes" else tensor.unit
+        return tensor
 
     def _entered(self, call: Call) -> None:
+        if call.parent is None:
+            self._hold(caches_given(call))
         self._order += 1
         self.recording.orders[call.index] = self._order
 
@@ -135,6 +159,12 @@ class Recorder:
         self._order += 1
         operator = Operator(name, known, made, in_place)
         self.recording.operators.append(Executed(operator, segments, self._order, causal))
+
+    def window(self) -> Any:
+        """The sliding window of the module that runs now; None if it has none."""
+        stack = self.tracker.stack
+        found = getattr(stack[-1].module, "sliding_window", None) if stack else None
+        return found if isinstance(found, (int, torch.SymInt)) and not isinstance(found, bool) else None
 
     def forget(self, tensor: torch.Tensor) -> None:
         """Describe a tensor again whose shape changed. It is kept alive like every described tensor."""
@@ -169,10 +199,10 @@ class Recorder:
         key = id(tensor)
         if key in self._known:
             return self._tensors[key]
+        weight = _storage(tensor) in self._weights
+        unit: Unit = tensor.dtype.itemsize
         if tensor.dtype == self.dtype:
-            unit: str | int = "w_bytes" if _storage(tensor) in self._weights else "a_bytes"
-        else:
-            unit = tensor.dtype.itemsize
+            unit = "w_bytes" if weight else "a_bytes"
         shape = tuple(self.size(self.given.get(s, s) if type(s) is int else s) for s in tensor.shape)
         broadcast = frozenset(d for d, s in enumerate(tensor.stride()) if isinstance(s, int) and s == 0)
         described = Tensor(
@@ -182,8 +212,9 @@ class Recorder:
             broadcast,
             storage=self._memory(tensor),
             complex=tensor.is_complex(),
+            weight=weight,
         )
-        self._known[key], self._tensors[key] = tensor, described
+        self._known[key], self._tensors[key] = tensor, self._mark(described)
         return described
 
 
@@ -472,9 +503,10 @@ class _Attention(TorchFunctionMode):
         out = query.new_empty((*query.shape[:-1], value.shape[-1]))
         if self.recorder is None:
             return out
-        tensors = {key: arguments.get(key) for key in ("query", "key", "value", "attn_mask")}
+        described = {key: arguments.get(key) for key in ("query", "key", "value", "attn_mask")}
         causal = bool(arguments.get("is_causal"))
-        self.recorder.record("scaled_dot_product_attention", tensors, out, in_place=False, causal=causal)
+        described |= {"window": self.recorder.window(), "is_causal": causal}
+        self.recorder.record("scaled_dot_product_attention", described, out, in_place=False, causal=causal)
         return out
 
 

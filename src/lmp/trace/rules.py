@@ -29,21 +29,26 @@ Size = Any
 """An int, or an expression that supports multiplication and addition."""
 
 Unit = str | int
-"""Unit of an element's cost: "w_bytes", "a_bytes", or its size in bytes."""
+"""Unit of an element's cost: "w_bytes", "a_bytes", "kv_bytes", or its size in bytes."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Tensor:
     """Properties of a tensor that rules use. Compared by identity: two objects are two tensors."""
 
     shape: tuple[Size, ...]
     unit: Unit
+    """Known when the run has ended: a tensor may be stored in a KV cache after it was made."""
     floating: bool = True
     broadcast: frozenset[int] = frozenset()
     """Dimensions of stride 0: all their elements share one memory."""
     storage: int = 0
     """Identity of the memory that this tensor is a view of."""
     complex: bool = False
+    weight: bool = False
+    """True for a parameter or buffer of the module, or a view of one, of any dtype."""
+    cached: bool = False
+    """True for keys and values that a KV cache holds, of any dtype. Known when the run has ended, as ``unit``."""
 
     @property
     def elements(self) -> Size:

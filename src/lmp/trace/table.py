@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,16 +31,18 @@ from lmp.formula import (
     var,
 )
 from lmp.trace.counts import in_pattern, stacked, structural
+from lmp.trace.dataflow import Flow, ItemKey
 from lmp.trace.fit import Fitter, Point, Sample, negated
 from lmp.trace.interpolate import polynomial
 from lmp.trace.observe import CACHED, Item, Key, Observation, cache_argument, input_tensors, sizes_given
+from lmp.trace.operands import OperandSizes
 from lmp.trace.rules import Size
 from lmp.trace.runs import Run, Runs
 from lmp.trace.variables import ClassVariables, renamed
 from lmp.workload.base import RUNTIME, fewest_layers
 from lmp.workload.calls import Call
 
-BYTES = {"w_bytes": 3, "a_bytes": 5}
+BYTES = {"w_bytes": 3, "a_bytes": 5, "kv_bytes": 7}
 ZERO = num(0)
 MOST_KINDS = 4
 """Most values of an attribute that become conditions, if the instances of a class differ in it."""
@@ -61,6 +63,11 @@ class Derived:
     compulsory: dict[str, Expr] = field(default_factory=dict)
     pinned: dict[str, int] = field(default_factory=dict)
     """Config sizes and numbers of layers -> values for which the formulas hold."""
+    flow: Flow = field(default_factory=Flow)
+    keys: dict[int, ItemKey] = field(default_factory=dict)
+    """Id of an item -> its key in ``flow``."""
+    operands: dict[int, OperandSizes] = field(default_factory=dict)
+    """Id of an item -> the sizes of its operands. Items whose runs differ in more than sizes have no entry."""
     compulsory_holds: Callable[[Run, list[Observation]], bool] = field(default=lambda run, seen: True)
     """Predicate: true if the compulsory traffic is right in a run that was not used to derive it."""
 
@@ -80,7 +87,7 @@ class Table:
         """``all_layers``: count layers at full depth only. ``specialised``: only at the config's own values."""
         self.class_path, self.runs, self.variables = class_path, runs, variables
         self.all_layers, self.specialised = all_layers, specialised
-        self._fixed_sizes = self._config_sizes() if specialised else {}
+        self.fixed_sizes = self._config_sizes() if specialised else {}
         self.symbolic = list(runs.symbolic)
         formulas = [(r, variables.in_own_length(r, o)) for r in self.symbolic for o in observe(r)]
         shown = [r for r in runs.shown(class_path) if self._is_shown(r)]
@@ -104,7 +111,7 @@ class Table:
         return {n: num(v) for n, v in runs.base.items() if n not in free}
 
     def _is_shown(self, run: Run) -> bool:
-        return all(run.numbers[n] == self.runs.base[n] for n in self._fixed_sizes)
+        return all(run.numbers[n] == self.runs.base[n] for n in self.fixed_sizes)
 
     def samples_of(self, run: Run, observations: list[Observation]) -> list[tuple[Run, Point, Observation]]:
         """The calls of one run as samples. Alike layers with equal costs are one sample."""
@@ -129,7 +136,20 @@ class Table:
             for name, value in item.fields.items():
                 fields[name] = fields.get(name, 0) + value * item.count
             items[key, 0] = dataclasses.replace(before, fields=fields, times=before.times + item.count)
-        return dataclasses.replace(observation, items=items)
+        orders = {o: (key, 0 if key in self._summed else i) for o, (key, i) in observation.orders.items()}
+        return dataclasses.replace(observation, items=items, orders=orders)
+
+    def flow(self, referred: Callable[[Call], bool]) -> Flow:
+        """Def-use edges between the kernels: of the symbolic runs, of the most layers, and of further kernels."""
+        found = Flow()
+        for run, observation in self.formulas:
+            found.add(run.recording, observation, referred)
+        most = max(self.samples, key=lambda s: sum(item.count for item in s[2].items.values()), default=None)
+        for run, _, observation in self.samples:
+            is_most = most is not None and observation is most[2]
+            if is_most or any(not key.composite and (key, i) not in found.inputs for key, i in observation.items):
+                found.add(run.recording, observation, referred)
+        return found
 
     def _rows(self) -> dict[tuple[Key, int], Item]:
         """Key -> item that describes it, for the keys of all runs, in the order of the first run."""
@@ -197,18 +217,10 @@ class Table:
                 value = item.count if name == "count" else item.fields.get(name, 0)
                 found[simplify(value) if isinstance(value, Expr) else num(value)] = None
         if self.specialised:
-            found = dict.fromkeys(simplify(substitute(formula, self._fixed_sizes)) for formula in found)
             # The number of layers stays a variable, because a called class may need it bound.
-            found.update(dict.fromkeys(var(n) for n in self.runs.workload.full_layers if name == n))
-            column = self._column(key, name)
-            if self.fitter.fit(column, list(found)) is None:
-                found.update(dict.fromkeys(self._interpolated(column)))
-        # A window keeps the last window - 1 tokens: beyond it, a formula may hold with the minimum of both.
-        for window in self._windows:
-            kept = minimum(var("cache_len"), var(window) - 1)
-            for formula in list(found):
-                if "cache_len" in free_variables(formula):
-                    found[simplify(substitute(formula, {"cache_len": kept}))] = None
+            counted = [var(n) for n in self.runs.workload.full_layers if name == n]
+            found = self.at_config(found, self._column(key, name), counted)
+        found.update(self.beyond_windows(found))
         if name == "count":
             # The first round of a loop may differ from the others.
             found.update(dict.fromkeys(simplify(e - k) for run in self.symbolic for e in run.loops for k in (0, 1)))
@@ -232,11 +244,29 @@ class Table:
                 found.update(dict.fromkeys(in_pattern(layers, pattern)))
         return list(found)
 
+    def at_config(self, found: Iterable[Expr], column: list[Sample], others: Iterable[Expr] = ()) -> dict[Expr, None]:
+        """The candidates with the config's own values as numbers, and polynomials if none of them fits."""
+        at_config = dict.fromkeys(simplify(substitute(formula, self.fixed_sizes)) for formula in found)
+        at_config.update(dict.fromkeys(others))
+        if self.fitter.fit(column, list(at_config)) is None:
+            at_config.update(dict.fromkeys(self._interpolated(column)))
+        return at_config
+
+    def beyond_windows(self, found: Iterable[Expr]) -> dict[Expr, None]:
+        """Candidates beyond a window, which keeps the last window - 1 tokens: the minimum of both."""
+        more: dict[Expr, None] = {}
+        for window in self._windows:
+            kept = minimum(var("cache_len"), var(window) - 1)
+            for formula in (*found, *more):
+                if "cache_len" in free_variables(formula):
+                    more[simplify(substitute(formula, {"cache_len": kept}))] = None
+        return more
+
     def _interpolated(self, column: list[Sample]) -> list[Expr]:
         """Polynomials through the samples of each path. Paths differ in phase and in comparisons of the source."""
-        loops = [simplify(substitute(e, self._fixed_sizes)) for run in self.symbolic for e in run.loops]
+        loops = [simplify(substitute(e, self.fixed_sizes)) for run in self.symbolic for e in run.loops]
         loops = [e for e in dict.fromkeys(loops) if free_variables(e) <= set(RUNTIME)]
-        kept = [minimum(var("cache_len"), self._fixed_sizes[w] - 1) for w in self._windows if w in self._fixed_sizes]
+        kept = [minimum(var("cache_len"), self.fixed_sizes[w] - 1) for w in self._windows if w in self.fixed_sizes]
         phases: list[Condition] = [gt(var("seq_len"), 1), gt(var("cache_len"), 0), gt(var("batch_size"), 1)]
         others = [c for c in self.fitter.conditions if free_variables(c) & set(RUNTIME)]
         found: dict[Expr, None] = {}
@@ -352,22 +382,29 @@ class Table:
                         f"{self.class_path}: {name} of {key[0].name} at {_where(key[0])} has several values that no "
                         "condition tells apart.",
                     )
-                formulas[name] = simplify(substitute(found, self._fixed_sizes))
+                formulas[name] = simplify(substitute(found, self.fixed_sizes))
             else:
                 result.append((item, formulas))
         return [(i, f) for i, f in result if self.has_compulsory or i.category != "compulsory"]
 
-    def derived(self, degenerate: Callable[[Table, list[tuple[Item, dict[str, Expr]]]], list[Condition]]) -> Derived:
+    def derived(
+        self,
+        degenerate: Callable[[Table, list[tuple[Item, dict[str, Expr]]]], list[Condition]],
+        operand_sizes: Callable[[ItemKey], OperandSizes | None],
+    ) -> Derived:
         """Everything known of the class, in its own variables.
 
         Raises TraceFailed if a formula has a variable without a path.
         """
         items = self.fitted()
+        keys = {id(item): key for key, item in self.rows.items()}
+        basic = [item for item, _ in items if item.operator is not None]
+        operands = {id(item): found for item in basic if (found := operand_sizes(keys[id(item)])) is not None}
         degenerated = degenerate(self, items)
         outside = [(item, dict(formulas)) for item, formulas in items if item.category == "compulsory"]
         shapes = self.input_shapes()
         paths = self._paths(shapes)
-        items, paths, shapes = self._in_own_variables(items, paths, shapes)
+        items, paths, shapes, operands = self._in_own_variables(items, paths, shapes, operands)
         used: set[str] = {n for _, formulas in items for f in formulas.values() for n in free_variables(f)}
         kernels = [(item, f) for item, f in items if item.category not in ("parameters", "compulsory")]
         count = [f["elements"] * f["count"] for item, f in items if item.category == "parameters"]
@@ -384,9 +421,11 @@ class Table:
         assumptions += self._untried(used)
         used |= {n for c in assumptions for n in free_variables(c)}
         assumptions += [le(var(n), 1) for n in sorted(used & self.flags)]
+        operands = {i: f for i, f in operands.items() if _variables_of(f) <= paths.keys()}
+        used |= {n for formulas in operands.values() for n in _variables_of(formulas)}
         missing = sorted(n for n in used if n not in paths and n not in BYTES)
         if missing and self._give_up(missing, items):
-            return self.derived(degenerate)
+            return self.derived(degenerate, operand_sizes)
         if missing:
             raise TraceFailed(
                 f"{self.class_path}: its cost depends on {', '.join(missing)}, which its inputs do not determine."
@@ -402,9 +441,12 @@ class Table:
             simplify(sum(count, start=ZERO)),
             compulsory,
             {
-                **{n: self.runs.base[n] for n in self._fixed_sizes},
+                **{n: self.runs.base[n] for n in self.fixed_sizes},
                 **(self.runs.workload.full_layers if self.all_layers else {}),
             },
+            Flow(),
+            keys,
+            operands,
             lambda run, seen: self.has_compulsory and self.holds_at(outside, run, seen),
         )
 
@@ -431,7 +473,8 @@ class Table:
         items: list[tuple[Item, dict[str, Expr]]],
         paths: dict[str, str],
         shapes: dict[str, list[Size]],
-    ) -> tuple[list[tuple[Item, dict[str, Expr]]], dict[str, str], dict[str, list[Size]]]:
+        operands: dict[int, OperandSizes],
+    ) -> tuple[list[tuple[Item, dict[str, Expr]]], dict[str, str], dict[str, list[Size]], dict[int, OperandSizes]]:
         """Convert to flat tokens, [batch_size * seq_len, ...]: batch_size is all of them, and seq_len is 1.
 
         This includes a module that sees the tokens several times, such as each expert in turn. If each sequence has
@@ -445,7 +488,7 @@ class Table:
         rows = ((n, d, simplify(s / tokens), tokens, gone) for tokens, gone in seen for n, d, s in sizes)
         found = next((row for row in rows if not free_variables(row[2]) & set(RUNTIME)), None)
         if found is None or not untold:
-            return items, paths, shapes
+            return items, paths, shapes, operands
         name, dim, times, tokens, gone = found
 
         def flatten(formula: Any) -> Any:
@@ -464,7 +507,14 @@ class Table:
                         raise TraceFailed(f"{self.class_path}: {field_name} depends on more than the number of tokens.")
                 formulas[field_name] = own
         paths = {**{n: p for n, p in paths.items() if n not in gone}, "batch_size": f"inputs.{name}.shape[{dim}]"}
-        return items, paths, {n: [flatten(s) for s in shape] for n, shape in shapes.items()}
+
+        def same(formula: Expr) -> bool:
+            own = flatten(formula)
+            return all(self.fitter.value(own, at) == self.fitter.value(formula, point) for point, at in points)
+
+        # Shapes that depend on more than the number of tokens have no formula in the class's own variables.
+        kept = {i: {n: flatten(f) for n, f in fs.items()} for i, fs in operands.items() if all(map(same, fs.values()))}
+        return items, paths, {n: [flatten(s) for s in shape] for n, shape in shapes.items()}, kept
 
     def _paths(self, shapes: dict[str, list[Size]]) -> dict[str, str]:
         """Variable -> path of its value, valid for a module of this class wherever it is called."""
@@ -572,6 +622,10 @@ class Table:
         if found is None or isinstance(found, Num):
             return samples[0].value
         return found
+
+
+def _variables_of(operands: OperandSizes) -> set[str]:
+    return {name for formula in operands.values() for name in free_variables(formula)}
 
 
 def _sizes_of(item: Item) -> list[Size]:

@@ -142,7 +142,7 @@ class ClassVariables:
             key: dataclasses.replace(item, fields={n: renamed(f, rename) for n, f in item.fields.items()})
             for key, item in observation.items.items()
         }
-        return dataclasses.replace(observation, items=items)
+        return dataclasses.replace(observation, items=items, rename=rename)
 
     def _find_given(self, calls: Sequence[Call]) -> None:
         """Find tensors that only some calls pass to forward()."""

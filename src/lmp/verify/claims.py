@@ -34,6 +34,7 @@ class About:
     """Name of an operator without a rule. Several of them at one line give one finding."""
 
 
+OPERANDS = About(FindingKind.operands, "operands")
 UNCOVERED = About(FindingKind.uncovered, "line without a kernel")
 LISTED_FREE = About(FindingKind.listed_free, "line listed as free")
 LISTED_NOT_TAKEN = About(FindingKind.listed_not_taken, "line listed as not taken")
@@ -75,7 +76,7 @@ def uncounted_operators(verification: Verification) -> list[str]:
 
 @dataclass(frozen=True)
 class Amounts:
-    """The four quantities as exact integers; bytes are for one pair of element sizes."""
+    """The four quantities as exact integers; bytes are for one triple of element sizes."""
 
     flops: int = 0
     matmul_flops: int = 0
@@ -150,7 +151,7 @@ class Claims:
         found: str | None = None
         self._unmet[key] = None  # circular references are a finding where they are evaluated
         for kernel in analysis.kernels:
-            if not self._refers(kernel.flops) or self._repeat(kernel, values) == 0:
+            if not self._refers(kernel.flops) or self.repeat(kernel, values) == 0:
                 continue
             for ref in references(self._parse(kernel.flops)):
                 if self._is_unsettled(ref.target):
@@ -175,7 +176,7 @@ class Claims:
         return found
 
     def quantity(self, kernel: Kernel, quantity: str, values: Mapping[str, int]) -> int:
-        repeat = self._repeat(kernel, values)
+        repeat = self.repeat(kernel, values)
         if quantity in ("read", "write"):
             return repeat * self._value(getattr(kernel.memory_access, quantity), quantity, values)
         if quantity == "flops":
@@ -185,7 +186,7 @@ class Claims:
         # In a formula around references, only the references can contribute matmul FLOPs.
         return repeat * (self._value(kernel.flops, "matmul_flops", values) - self._value(kernel.flops, None, values))
 
-    def _repeat(self, kernel: Kernel, values: Mapping[str, int]) -> int:
+    def repeat(self, kernel: Kernel, values: Mapping[str, int]) -> int:
         return kernel.repeat if isinstance(kernel.repeat, int) else self._value(kernel.repeat, "flops", values)
 
     def _value(self, formula: str, quantity: str | None, values: Mapping[str, int]) -> int:

@@ -11,8 +11,8 @@ from lmp.verify.claims import QUANTITIES, About, Amounts
 from lmp.verify.counter import OperatorCount
 from lmp.workload.calls import Call
 
-SIZES = ((2, 2), (3, 5))
-"""Pairs of w_bytes and a_bytes: the second separates weights from activations. A third is drawn per analysis."""
+SIZES = ((2, 2, 2), (3, 5, 7))
+"""w_bytes, a_bytes and kv_bytes: the second triple separates the three. Two more are drawn per analysis."""
 
 SHOWN = 8
 """Largest number of operator kinds described per line."""
@@ -20,12 +20,15 @@ SHOWN = 8
 Line = tuple[str, int]
 """Path of a file relative to its tree, and a line number in it."""
 
-Sizes = tuple[tuple[int, int], ...]
+Triple = tuple[int, int, int]
+"""w_bytes, a_bytes and kv_bytes."""
+
+Sizes = tuple[Triple, ...]
 
 
 @dataclass(frozen=True)
 class Costs:
-    """Counted quantities at each pair of element sizes."""
+    """Counted quantities at each triple of element sizes."""
 
     at: tuple[Amounts, ...]
 
@@ -37,8 +40,8 @@ class Costs:
     def of(count: OperatorCount, sizes: Sizes) -> Costs:
         return Costs(
             tuple(
-                Amounts(count.flops, count.matmul_flops, count.read.bytes(*pair), count.write.bytes(*pair))
-                for pair in sizes
+                Amounts(count.flops, count.matmul_flops, count.read.bytes(*each), count.write.bytes(*each))
+                for each in sizes
             )
         )
 

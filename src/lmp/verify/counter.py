@@ -10,9 +10,9 @@ A workload takes it as the observer and enters it around the measured call only:
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -21,6 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from lmp.errors import UncountedOperator
+from lmp.verify.operands import WITH_ADDITION, Seen
 from lmp.verify.operators import (
     FREE,
     NOTHING,
@@ -30,10 +31,12 @@ from lmp.verify.operators import (
     attention_cost,
     cost_of,
     grouped_mm_mapping,
+    plain_name,
     tensors_of,
 )
 from lmp.workload.calls import Call, CallTracker, Segment
 from lmp.workload.failures import hand_on
+from lmp.workload.paths import cached_tensors, caches_given, is_kv_cache
 
 Run = Callable[[AbstractContextManager[Any]], None]
 """Executes the module once, with the given context manager around the measured part."""
@@ -54,6 +57,22 @@ class OperatorCount:
     known: bool = True
     shapes: tuple[tuple[int, ...], ...] = ()
     """Shapes of the input tensors."""
+    operands: tuple[Seen, ...] = ()
+
+    @property
+    def plain_name(self) -> str:
+        """ATen's name without namespace and overload, of the product if something is added to one."""
+        name = plain_name(self.operator.split(".")[1] if "." in self.operator else self.operator)
+        return WITH_ADDITION[name][0] if name in WITH_ADDITION else name
+
+    def with_cache(self, storages: Collection[int]) -> OperatorCount:
+        """The same count after the run: keys and values of a KV cache have these storages."""
+        return replace(
+            self,
+            read=self.read.with_cache(storages),
+            write=self.write.with_cache(storages),
+            operands=tuple(operand.with_cache(storages) for operand in self.operands),
+        )
 
 
 class Counter:
@@ -65,13 +84,16 @@ class Counter:
         self.calls: list[Call] = []
         self._tracker = CallTracker(module)
         self._units = Units(module, dtype)
+        self._cached: dict[int, torch.Tensor] = {}
+        """Storage -> a tensor that a KV cache holds in it before or after the run."""
         self._paused = False
         self._stack = ExitStack()
 
     def __enter__(self) -> Counter:
         self.counts = []
-        self._tracker = CallTracker(self.module)
+        self._tracker = CallTracker(self.module, on_enter=self._entered)
         self.calls = self._tracker.calls
+        self._cached = {}
         self._units = Units(self.module, self.dtype)
         self._paused = False
         with ExitStack() as stack:
@@ -83,6 +105,18 @@ class Counter:
 
     def __exit__(self, *exc: Any) -> None:
         self._stack.__exit__(*exc)
+        returned = self.calls[0].output if self.calls else None
+        made = [v for v in returned.values() if is_kv_cache(v)] if isinstance(returned, Mapping) else []
+        self._hold([*(cache for call in self.calls for cache in caches_given(call)), *made])
+        self.counts = [count.with_cache(self._cached) for count in self.counts]
+
+    def _entered(self, call: Call) -> None:
+        if call.parent is None:
+            self._hold(caches_given(call))
+
+    def _hold(self, caches: Iterable[Any]) -> None:
+        for cache in {id(cache): cache for cache in caches}.values():
+            self._cached.update({t.untyped_storage()._cdata: t for t in cached_tensors(cache)})
 
     @property
     def stack(self) -> list[Call]:
@@ -129,6 +163,7 @@ class Counter:
                 cost.write,
                 cost.known,
                 tuple(tuple(tensor.shape) for tensor in tensors_of(inputs)),
+                cost.operands,
             )
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,6 +18,7 @@ from lmp.verify.claims import (
     LEFT_OUT,
     LISTED_FREE,
     LISTED_NOT_TAKEN,
+    OPERANDS,
     OTHER_CLASS,
     OTHER_PATH,
     PARAMETERS_COUNT,
@@ -28,8 +30,10 @@ from lmp.verify.claims import (
     Amounts,
     Claims,
 )
-from lmp.verify.counted import SIZES, Costs, Counted, Line, child_of, described
+from lmp.verify.counted import SIZES, Costs, Counted, Line, Sizes, Triple, child_of, described
 from lmp.verify.counter import Counter, OperatorCount, flop_counter, together
+from lmp.verify.operands import Claim, OperandClaims, missing
+from lmp.verify.operands import described as described_claim
 from lmp.verify.points import PHASES, phase_of
 from lmp.verify.resolve import contradicted, resolve_all
 from lmp.workload.base import RUNTIME, Workload
@@ -187,8 +191,9 @@ class _Judge:
         self.free = {self._line(file, line) for file, lines in free.items() for line in lines}
         self.not_taken = {self._line(own, line) for line in analysis.not_taken_lines}
         self._files: dict[str, str] = {}
+        self.operands = OperandClaims()
         self.unsettled = self.claims.unsettled(analysis)
-        self.sizes = (*SIZES, _drawn(analysis))
+        self.sizes = (*SIZES, *_drawn(analysis))
 
     def _line(self, file: str, line: int) -> Line:
         return file, self.statement_of(file, line)
@@ -324,18 +329,16 @@ class _Judge:
         return ""
 
     def _unmet_assumption(self, point: Point, values: Mapping[str, int]) -> str | None:
-        w_bytes, a_bytes = SIZES[0]
         for condition in self.analysis.assumptions:
             try:
-                if not evaluate_condition(condition, {"w_bytes": w_bytes, "a_bytes": a_bytes, **values}):
+                if not evaluate_condition(condition, {**_sized(SIZES[0]), **values}):
                     return f"the assumption {condition} does not hold"
             except LmpError as error:
                 self.find(None, None, ASSUMPTION, point, values, condition, _first_line(error))
         return None
 
     def _unmet_below(self, values: Mapping[str, int]) -> str | None:
-        w_bytes, a_bytes = SIZES[0]
-        return self.claims.unmet(self.analysis, {"w_bytes": w_bytes, "a_bytes": a_bytes, **values})
+        return self.claims.unmet(self.analysis, {**_sized(SIZES[0]), **values})
 
     def _against_flop_counter(self, point: Point) -> None:
         own = sum(count.matmul_flops for count in point.counts)
@@ -400,8 +403,8 @@ class _Judge:
         for place, about, shown in counted.uncovered:
             file, number = place if place is not None else (None, None)
             self.find(file, number, about, point, values, "nothing", shown, counted.described(place, call))
-        for index, (w_bytes, a_bytes) in enumerate(self.sizes):
-            sized = {**values, "w_bytes": w_bytes, "a_bytes": a_bytes}
+        for index, sizes in enumerate(self.sizes):
+            sized = {**values, **_sized(sizes)}
             claimed_total = Amounts()
             for line, kernels in self.kernels.items():
                 claimed = self._claimed(point, sized, line, kernels)
@@ -412,7 +415,32 @@ class _Judge:
             if self.differences == before:
                 whole = sum((counted.at(line, index) for line in counted.lines), Amounts())
                 self._compare(point, sized, None, claimed_total, whole)
+        if self.differences == before:
+            self._operands(point, values, call, counted)
         self._classes(point, values, call)
+
+    def _operands(self, point: Point, values: Mapping[str, int], call: Call, counted: Counted) -> None:
+        """Compare the operands of each line with those of the operators that ran there."""
+        sized = {**values, **_sized(SIZES[0])}
+        for line, kernels in self.kernels.items():
+            claims: list[tuple[Claim, int]] = []
+            for kernel in kernels:
+                if kernel.operands is None or not self._costs_something(kernel, values):
+                    continue
+                try:
+                    claim = self.operands.at(kernel.operands, sized)
+                except LmpError as error:
+                    self.find(*line, OPERANDS, point, values, kernel.operands.operator, _first_line(error))
+                    continue
+                repeat, flops = self.claims.repeat(kernel, sized), self.claims.kernel(kernel, sized).matmul_flops
+                claims.append((claim, repeat))
+                if (claim.product or 0) * repeat != flops:
+                    said = f"FLOPs of {described_claim(claim)}: {(claim.product or 0) * repeat}"
+                    self.find(*line, OPERANDS, point, values, said, str(flops))
+            ran = [(count.plain_name, count.operands) for count in counted.operators.get(line, ())] if claims else []
+            for claim in missing(claims, ran):
+                there = "; ".join(described_claim(Claim(name, frozenset(o), None)) for name, o in ran) or "nothing"
+                self.find(*line, OPERANDS, point, values, described_claim(claim), there)
 
     def _classes(self, point: Point, values: Mapping[str, int], call: Call) -> None:
         """Check that each reference names a class called at its line, at any depth.
@@ -442,7 +470,7 @@ class _Judge:
 
     def _costs_something(self, kernel: Kernel, values: Mapping[str, int]) -> bool:
         try:
-            return bool(self.claims.kernel(kernel, {**values, **dict(zip(UNIVERSAL, SIZES[0], strict=True))}))
+            return bool(self.claims.kernel(kernel, {**values, **_sized(SIZES[0])}))
         except LmpError:  # already a finding of its own
             return False
 
@@ -523,13 +551,26 @@ class _Judge:
         self.findings[key] = found, point.synthetic
 
 
-def _drawn(analysis: ModuleAnalysis) -> tuple[int, int]:
-    """A pair of element sizes from a hash of the formulas: any change of the formulas changes the draw."""
+def _sized(sizes: Triple) -> dict[str, int]:
+    """The element sizes by name."""
+    return dict(zip(UNIVERSAL, sizes, strict=True))
+
+
+def _drawn(analysis: ModuleAnalysis) -> Sizes:
+    """Two triples of element sizes from a hash of the formulas: any change of the formulas changes the draw."""
     text = "\n".join(f"{k.flops} {k.memory_access.read} {k.memory_access.write} {k.repeat}" for k in analysis.kernels)
     digest = hashlib.sha256(f"{text}\n{analysis.parameters_count}".encode()).digest()
-    drawn = [(w, a) for w in (1, 4, 6, 8, 13, 16) for a in (1, 3, 6, 9, 11) if a - 2 != 3 * (w - 2)]
-    # A pair on one line with the other two would test linearity no further.
-    return drawn[digest[0] % len(drawn)]
+    triples = list(itertools.product((1, 4, 6, 8, 13, 16), (1, 3, 6, 9, 11), (1, 3, 4, 10, 15)))
+    third = triples[digest[0] % len(triples)]
+    # Bytes are linear in the three sizes. Only four triples that lie in no plane test all coefficients.
+    fourth = next(t for t in triples[digest[1] % len(triples) :] + triples if _independent(*SIZES, third, t))
+    return third, fourth
+
+
+def _independent(first: Triple, *others: Triple) -> bool:
+    """True if four triples lie in no plane: the volume that they span is not 0."""
+    (a, b, c), (d, e, f), (g, h, i) = ([x - y for x, y in zip(o, first, strict=True)] for o in others)
+    return a * (e * i - f * h) - b * (d * i - f * g) + c * (d * h - e * g) != 0
 
 
 def _below(point: Point, call: Call) -> Iterator[Call]:

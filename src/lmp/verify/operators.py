@@ -1,13 +1,13 @@
 """Cost of one ATen operator by the contract's byte and FLOP rules, written independently of `lmp.trace.rules`.
 
-`Units` counts elements of the model's dtype apart from bytes, and weights apart from activations. So ``w_bytes`` and
-``a_bytes`` stay distinct even if both are 2.
+`Units` counts elements of the model's dtype apart from bytes, and weights, activations and the KV cache apart from one
+another. So ``w_bytes``, ``a_bytes`` and ``kv_bytes`` stay distinct even if all are 2.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from math import ceil, prod
 from typing import Any
 
@@ -15,21 +15,36 @@ import torch
 from torch.utils.flop_counter import flop_registry
 
 from lmp import flops as table
+from lmp.verify.operands import Seen, plain, seen
 
 
 @dataclass(frozen=True)
 class Traffic:
-    """Memory traffic: elements of ``w_bytes``, elements of ``a_bytes``, and bytes of other dtypes."""
+    """Memory traffic: elements of ``w_bytes``, ``a_bytes`` and ``kv_bytes``, and bytes of other dtypes."""
 
     w: int = 0
     a: int = 0
+    kv: int = 0
     literal: int = 0
+    by_storage: tuple[tuple[int, int], ...] = ()
+    """The elements in ``a`` by storage, until the run has ended: only then it is known what the KV cache holds."""
 
-    def bytes(self, w_bytes: int, a_bytes: int) -> int:
-        return self.w * w_bytes + self.a * a_bytes + self.literal
+    def bytes(self, w_bytes: int, a_bytes: int, kv_bytes: int) -> int:
+        return self.w * w_bytes + self.a * a_bytes + self.kv * kv_bytes + self.literal
 
     def __add__(self, other: Traffic) -> Traffic:
-        return Traffic(self.w + other.w, self.a + other.a, self.literal + other.literal)
+        return Traffic(
+            self.w + other.w,
+            self.a + other.a,
+            self.kv + other.kv,
+            self.literal + other.literal,
+            self.by_storage + other.by_storage,
+        )
+
+    def with_cache(self, storages: Collection[int]) -> Traffic:
+        """The same traffic after the run, with the elements in these storages as those of the KV cache."""
+        kv = sum(count for storage, count in self.by_storage if storage in storages)
+        return Traffic(self.w, self.a - kv, self.kv + kv, self.literal)
 
 
 NOTHING = Traffic()
@@ -44,6 +59,7 @@ class Cost:
     read: Traffic = NOTHING
     write: Traffic = NOTHING
     known: bool = True
+    operands: tuple[Seen, ...] = field(default=(), compare=False)
 
 
 FREE = Cost()
@@ -62,15 +78,25 @@ class Units:
     def __init__(self, module: torch.nn.Module, dtype: torch.dtype) -> None:
         self.dtype = dtype
         self._kept = [*module.parameters(), *module.buffers()]  # kept alive: freed addresses are reused
-        self._weights = {tensor.untyped_storage()._cdata for tensor in self._kept}
+        self.weights = {tensor.untyped_storage()._cdata for tensor in self._kept}
 
     def price(self, tensor: torch.Tensor, count: int) -> Traffic:
         """Traffic of ``count`` elements with the unit of ``tensor``."""
+        if count == 0:
+            return NOTHING
         if tensor.dtype != self.dtype:
             return Traffic(literal=count * tensor.dtype.itemsize)
-        if tensor.untyped_storage()._cdata in self._weights:
+        storage = tensor.untyped_storage()._cdata
+        if storage in self.weights:
             return Traffic(w=count)
-        return Traffic(a=count)
+        self._kept.append(tensor)
+        return Traffic(a=count, by_storage=((storage, count),))
+
+    def seen(self, arguments: Mapping[str, Any], outputs: Iterable[torch.Tensor]) -> tuple[Seen, ...]:
+        """The operands of an operator. The tensors are kept, so that their storages are not reused."""
+        outputs = list(outputs)
+        self._kept += [*tensors_of(arguments.values()), *outputs]
+        return seen(arguments, outputs, self.weights, self.dtype)
 
     def total(self, tensors: Iterable[torch.Tensor]) -> Traffic:
         """Traffic of all elements, each distinct tensor object once."""
@@ -162,7 +188,9 @@ def cost_of(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: An
     else:
         flops = other_flops(op)
     read, write = traffic(op, units)
-    return Cost(flops or 0, matmul or 0, read, write, known=flops is not None)
+    return Cost(
+        flops or 0, matmul or 0, read, write, flops is not None, units.seen(plain(op.name, op.given)[1], op.outputs)
+    )
 
 
 # --- bytes
@@ -499,4 +527,6 @@ def attention_cost(
     """``2 * B * Hq * Sq * Sk * (Dq + Dv)``, causal or not. q, k, v and mask are read, the output is written."""
     leading = prod(output.shape[:-2])
     flops = 2 * leading * query.shape[-2] * key.shape[-2] * (query.shape[-1] + value.shape[-1])
-    return Cost(flops, flops, units.total(tensors_of([query, key, value, mask])), units.total([output]))
+    given = {"query": query, "key": key, "value": value, "attn_mask": mask}
+    read = units.total(tensors_of(given.values()))
+    return Cost(flops, flops, read, units.total([output]), operands=units.seen(given, [output]))

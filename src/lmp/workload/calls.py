@@ -149,7 +149,8 @@ class CallTracker:
             nn_module.register_module_forward_pre_hook(self._enter_call),
             nn_module.register_module_forward_hook(self._leave_call, with_kwargs=True, always_call=True),
         ]
-        # Global pre-hooks get no keyword arguments, so the post-hook fills them in.
+        # Global pre-hooks get no keyword arguments, so the post-hook fills them in. Those of the outermost call are
+        # needed before it runs: it may replace the tensors of the KV cache that it is given.
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -162,7 +163,9 @@ class CallTracker:
 
     def _enter_call(self, module: torch.nn.Module, args: tuple[Any, ...]) -> None:
         path = self._paths.get(id(module), "")
-        call = Call(module, path, len(self.calls), self.stack[-1] if self.stack else None, args, outer=self.segments())
+        parent = self.stack[-1] if self.stack else None
+        given = _keyword_arguments(sys._getframe(1)) if parent is None else {}
+        call = Call(module, path, len(self.calls), parent, args, given, outer=self.segments())
         self.calls.append(call)
         self.stack.append(call)
         if self._on_enter is not None:
@@ -173,7 +176,7 @@ class CallTracker:
         if not self.stack or self.stack[-1].module is not module:
             return
         call = self.stack.pop()
-        call.kwargs, call.output = kwargs, output
+        call.kwargs, call.output = kwargs or {}, output
 
     def segments(self) -> tuple[Segment, ...]:
         """Segments of the operator that is dispatched now, innermost module first."""
@@ -208,6 +211,13 @@ class CallTracker:
         if name not in self._dirs:
             self._dirs[name] = package_dir(call.module)
         return self._dirs[name]
+
+
+def _keyword_arguments(frame: FrameType | None) -> dict[str, Any]:
+    """Keyword arguments of the module call that a pre-hook runs in."""
+    while frame is not None and frame.f_code is not _CALL_CODE:
+        frame = frame.f_back
+    return {} if frame is None else dict(frame.f_locals["kwargs"])
 
 
 def _is_of(frame: FrameType, call: Call) -> bool:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from lmp.errors import NotFound, TraceFailed, UsageError
+from lmp.source.installed import package_folder
 from lmp.source.trees import Tree
 from lmp.workload.gc_tuning import gc_paused
 
@@ -20,7 +21,7 @@ from lmp.workload.gc_tuning import gc_paused
 def use_transformers_tree(source_root: Path) -> None:
     """Make ``import transformers`` load the package below ``source_root``, the folder that contains ``transformers/``.
 
-    Raises TraceFailed if another copy is already imported: one process can run one tree only.
+    Raises TraceFailed if another copy is already imported: one process can run one copy only.
     """
     # No request goes to the hub, and advisory warnings of transformers do not appear in lmp's output.
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -31,10 +32,13 @@ def use_transformers_tree(source_root: Path) -> None:
         there = str(Path(str(loaded.__file__)).resolve().parent.parent)
         if there != wanted:
             raise TraceFailed(
-                f"transformers is already imported from {there}, not from {wanted}.\n"
-                "Run lmp as a command of its own, or import lmp before transformers."
+                f"this process has imported transformers from {there}, so it cannot run that in {wanted}.\n"
+                "Leave out the other copy's folder, or use a new process."
             )
         return
+    folder = package_folder("transformers")
+    if folder is not None and folder.resolve().parent == Path(wanted):
+        return  # an installed copy: its folder stays behind Python's own in the path
     sys.path[:] = [wanted, *(p for p in sys.path if p != wanted)]
 
 

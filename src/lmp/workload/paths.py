@@ -246,6 +246,22 @@ def is_kv_cache(value: Any) -> bool:
     return hasattr(value, "get_seq_length")
 
 
+def caches_given(call: Call) -> list[Any]:
+    """The KV caches among the arguments of a call."""
+    return [value for value in (*call.args, *call.kwargs.values()) if is_kv_cache(value)]
+
+
+def cached_tensors(cache: Any) -> list[torch.Tensor]:
+    """The keys and values that a KV cache holds now, those of cross-attention included.
+
+    States of a recurrence are not among them: they have one size for any number of tokens.
+    """
+    parts = [getattr(cache, name, None) for name in ("self_attention_cache", "cross_attention_cache")]
+    layers = [layer for part in (cache, *parts) for layer in getattr(part, "layers", ())]
+    held = (getattr(layer, name, None) for layer in layers for name in ("keys", "values"))
+    return [tensor for tensor in held if isinstance(tensor, torch.Tensor)]
+
+
 def _is_cache(call: Call, name: str | int) -> bool:
     """True if the input is a KV cache. The outermost call gets no empty cache: it makes one."""
     return is_kv_cache(forward_arguments(call, defaults=True).get(str(name)))

@@ -12,7 +12,7 @@ from typing import Protocol
 from lmp.errors import UsageError
 from lmp.records import ZooEntry, ZooRun, ZooSummary
 from lmp.source.auto import ALL, TASKS, Family, chosen, families
-from lmp.source.trees import Trees, find_trees
+from lmp.source.trees import Trees, find_trees, say_releases
 from lmp.store.files import storage_errors, write_whole
 from lmp.zoo.entries import Entries, current_fingerprint, summary
 from lmp.zoo.requests import Executor, Finished, Request, peak_bytes
@@ -33,7 +33,9 @@ class ZooOptions:
     """True to make unverified entries again."""
 
     def trees(self) -> Trees:
-        return find_trees(None, self.transformers, self.pytorch, [])
+        found = find_trees(None, self.transformers, self.pytorch, [])
+        say_releases(found)
+        return found
 
 
 class Watch(Protocol):

@@ -15,7 +15,7 @@ from lmp.report.implementation.styles import FOLDER, Registry
 @pytest.fixture(scope="module")
 def styles(transformers_tree: Path) -> dict[str, list[str]]:
     root = transformers_tree.parents[1]
-    return {name: [c.primitive for c in style.collectives] for name, style in Registry(root / FOLDER, root).styles()}
+    return {name: [c.primitive for c in style.collectives] for name, style in Registry(root / FOLDER, FOLDER).styles()}
 
 
 def test_what_each_style_sends(styles: dict[str, list[str]]) -> None:
@@ -32,7 +32,7 @@ def test_what_each_style_sends(styles: dict[str, list[str]]) -> None:
 
 def test_implementations_of_expert_parallelism(transformers_tree: Path) -> None:
     root = transformers_tree.parents[1]
-    style = dict(Registry(root / FOLDER, root).styles())["ep_dispatch_experts"]
+    style = dict(Registry(root / FOLDER, FOLDER).styles())["ep_dispatch_experts"]
     found = {way.name: [c.primitive for c in way.collectives] for way in style.implementations}
     # Counts, tokens and results by all_to_all, then one all_gather over the tensor-parallel group.
     assert found["all_to_all"] == ["all_to_all", "all_to_all", "all_to_all", "all_gather"]

@@ -127,6 +127,15 @@ def test_a_cache_that_is_expanded(small_latent: ModelFacts, small_llama: ModelFa
     assert list(anew(small_llama)) == []
 
 
+def test_a_product_that_no_formula_has_is_no_zero(small_latent: ModelFacts) -> None:
+    flow = small_latent.flows.phases["decode"]
+    nowhere = [replace(op, frames=tuple(replace(f, class_name="a.Class") for f in op.frames)) for op in flow.ops]
+    flows = replace(small_latent.flows, phases={"decode": replace(flow, ops=tuple(nowhere))})
+    (line,) = (line for line in anew(replace(small_latent, flows=flows)) if "every decode step runs " in line)
+    assert numbers(line) == []
+    assert "none found (searched: formulas at its line" in str(line[-1])
+
+
 def test_keys_and_values_are_told_apart(small_llama: ModelFacts, small_latent: ModelFacts) -> None:
     assert "layers.0-2: keys and values `[batch_size, num_key_value_heads" in text_of(faq.section(small_llama))
     text = text_of(faq.section(small_latent))

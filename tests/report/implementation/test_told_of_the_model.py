@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from lmp.observe.inspecting import _spans
+from lmp.report.document.amounts import Number
 from lmp.report.document.markdown import plain, to_markdown
 from lmp.report.document.parts import Document, Section
 from lmp.report.facts import ModelFacts
@@ -184,8 +185,14 @@ def test_conditions_are_those_of_the_layers_that_the_config_has(
 
 def test_products_over_the_whole_cache_are_named(small_latent: ModelFacts) -> None:
     # modeling_deepseek_v3.py: expand_kv() gives kv_b_proj the updated cache; the other projections take the new token.
-    lines = ["".join(map(plain, line)) for line in over_cache(component(small_latent, "attention"))]
-    assert [line.partition(" runs")[0] for line in lines] == ["kv_b_proj"]
+    (line,) = over_cache(component(small_latent, "attention"))
+    assert "".join(map(plain, line)).partition(" runs")[0] == "kv_b_proj"
+    share = next(piece for piece in line if isinstance(piece, Number))
+    decodes = [p for p in small_latent.points if p.phase == "decode"]
+    point = max(decodes, key=lambda p: (p.values["cache_len"], -p.values["batch_size"]))
+    tokens, whole = point.values["cache_len"] + 1, small_latent.amount("flops", point).value
+    # 20 x 4 * (16 + 12) over all tokens, in 3 layers.
+    assert share.value == 100 * point.values["batch_size"] * 3 * 2 * tokens * 20 * 4 * (16 + 12) / whole
     assert "`kv_b_proj` runs over all tokens of the cache in every decode step" in text_of(
         summary.section(small_latent)
     )

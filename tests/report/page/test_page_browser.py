@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +20,12 @@ from hypothesis import strategies as st
 from formula.strategies import NAMES, conditions, formulas, huge, points
 from lmp.analyze.session import Options
 from lmp.errors import EvaluationError
-from lmp.formula import Condition, Expr
+from lmp.formula import Condition, Expr, Number, number_text, read_number
 from lmp.formula.evaluate import exact, holds
 from lmp.link.numbers import ModelNumbers
+from lmp.link.quantised import with_own_bytes
 from lmp.link.values import values_for
-from lmp.records import ModelAnalysis
+from lmp.records import ModelAnalysis, Quantization
 from lmp.report.facts import ModelFacts
 from lmp.report.formats.figures import figure, percent, ratio
 from lmp.report.page import page, writing
@@ -36,7 +39,7 @@ TOTALS = ("flops", "matmul_flops", "read", "write", "compulsory", "parameters_co
 # --- numbers ---------------------------------------------------------------------------------------------------------
 
 
-def shown_totals(browser: Browser) -> dict[str, int]:
+def shown_totals(browser: Browser) -> dict[str, Number]:
     """The exact totals that the page has: where the mouse rests, and as text when they are asked for."""
     found = {}
     for box in browser.run(
@@ -44,23 +47,24 @@ def shown_totals(browser: Browser) -> dict[str, int]:
         ".map((d) => [d.dataset.total, d.lastChild.dataset.exact])"
     ):
         if box[1] is not None:
-            found[box[0]] = int(box[1])
+            found[box[0]] = read_number(box[1])
     return found
 
 
-def put(browser: Browser, values: Mapping[str, int]) -> None:
+def put(browser: Browser, values: Mapping[str, Number]) -> None:
     """Types every value into its field."""
     for name, value in values.items():
-        if browser.run("return document.getElementById(`set-${arguments[0]}`).value", name) != str(value):
-            browser.type(f"#set-{name}", str(value))
+        text = number_text(value)
+        if browser.run("return document.getElementById(`set-${arguments[0]}`).value", name) != text:
+            browser.type(f"#set-{name}", text)
 
 
-def check_totals(browser: Browser, model: ModelAnalysis, values: Mapping[str, int]) -> None:
-    totals = ModelNumbers(model).totals(values_for(model, values)).model_dump()
+def check_totals(browser: Browser, model: ModelAnalysis, values: Mapping[str, Number]) -> None:
+    totals = dict(ModelNumbers(model).totals(values_for(model, values)))
     assert shown_totals(browser) == {name: totals[name] for name in TOTALS if totals[name] is not None}
 
 
-def check_rows(browser: Browser, model: ModelAnalysis, values: Mapping[str, int]) -> None:
+def check_rows(browser: Browser, model: ModelAnalysis, values: Mapping[str, Number]) -> None:
     """Every row that runs, in the order of execution, against the tree of `lmp evaluate`."""
     numbers = ModelNumbers(model)
     tree = numbers.tree(values_for(model, values))
@@ -70,7 +74,7 @@ def check_rows(browser: Browser, model: ModelAnalysis, values: Mapping[str, int]
     )
     names = browser.texts("#table tbody tr .kernel")
     rows = [
-        (cells[0].split("\n")[0], *(int(cells[i].replace(",", "")) for i in (4, 5, 6)))
+        (cells[0].split("\n")[0], *(read_number(cells[i].replace(",", "")) for i in (4, 5, 6)))
         for cells in found
         if cells[3] != "0 runs in all"
     ]
@@ -79,7 +83,7 @@ def check_rows(browser: Browser, model: ModelAnalysis, values: Mapping[str, int]
     assert sorted(row[1:] for row in rows) == sorted(e[2:] for e in expected)
 
 
-POINTS: tuple[dict[str, int], ...] = (
+POINTS: tuple[dict[str, Number], ...] = (
     {"batch_size": 2, "seq_len": 16, "cache_len": 0},
     {"batch_size": 3, "seq_len": 1, "cache_len": 77},
     {"batch_size": 5, "seq_len": 7, "cache_len": 11, "hidden_size": 5120, "num_hidden_layers": 61},
@@ -87,17 +91,34 @@ POINTS: tuple[dict[str, int], ...] = (
     # 2 * 94,906,267 ** 2 and more: far beyond 2 ** 53, where a JavaScript number would lose the last digits.
     {"batch_size": 94_906_267, "seq_len": 94_906_267, "cache_len": 10**15 + 1, "hidden_size": 9_007_199_254_740_993},
     {"batch_size": 10**40 + 7, "seq_len": 3, "cache_len": 1, "w_bytes": 1, "a_bytes": 4},
+    {"batch_size": 3, "seq_len": 7, "cache_len": 5, "w_bytes": Fraction(17, 32), "a_bytes": 1},
+    {"batch_size": 10**20 + 1, "seq_len": 7, "cache_len": 5, "w_bytes": Fraction(1, 3), "a_bytes": Fraction(9, 2)},
 )
 
 
 @pytest.mark.parametrize("values", POINTS)
-def test_numbers_are_those_of_evaluate(browser: Browser, small_page: Path, values: dict[str, int]) -> None:
+def test_numbers_are_those_of_evaluate(browser: Browser, small_page: Path, values: dict[str, Number]) -> None:
     browser.open(small_page)
     put(browser, values)
     check_totals(browser, small.model(), values)
     browser.click("#flat")
     browser.click("#free")
     check_rows(browser, small.model(), values)
+
+
+def test_numbers_of_a_quantised_checkpoint(browser: Browser, tmp_path: Path) -> None:
+    about = Quantization(config={"quant_method": "gptq", "bits": 3, "group_size": 8}, whole=True)
+    found = small_facts.facts(tmp_path, quantization=about)
+    found = replace(found, model=with_own_bytes(found.model))
+    browser.open(small_facts.written(page(found), tmp_path))
+    # Of 10 * 10 weights 3 bits each are 37.5 bytes, so that the bytes of one layer are a fraction.
+    for values in (
+        {"batch_size": 1, "seq_len": 1, "cache_len": 0, "hidden_size": 10, "num_hidden_layers": 1},
+        POINTS[2],
+    ):
+        put(browser, values)
+        check_totals(browser, found.model, values)
+    assert "not quantised (gptq)" in browser.texts("label[for=set-w_bytes]")[0]
 
 
 def test_numbers_by_hand(browser: Browser, small_page: Path) -> None:
@@ -157,6 +178,10 @@ def test_what_is_no_number_is_said(browser: Browser, small_page: Path) -> None:
         browser.run("document.querySelector('#set-batch_size').dispatchEvent(new Event('input', {bubbles: true}))")
         assert "at least 1" in browser.texts("#set-batch_size-wrong")[0], text
         assert browser.run("return document.querySelector('#set-batch_size').ariaInvalid") == "true"
+    for text in ("0", "-1", "1/0", "nan", "", "1.5/2"):
+        browser.type("#set-w_bytes", text)
+        assert "a positive number of bytes" in browser.texts("#set-w_bytes-wrong")[0], text
+    browser.type("#set-w_bytes", "2")
     assert shown_totals(browser) == before
     browser.type("#set-batch_size", "4")
     assert browser.texts("#set-batch_size-wrong") == [""]

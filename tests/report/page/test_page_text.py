@@ -15,8 +15,9 @@ import pytest
 import small_facts
 import small_models as small
 
-from lmp.cli.given import BYTES
+from lmp.dtypes import WORDS, sizes
 from lmp.errors import UsageError
+from lmp.formula import read_number
 from lmp.records import Part, Verification
 from lmp.report.facts import ModelFacts
 from lmp.report.page import controls, page, writing
@@ -130,15 +131,19 @@ def test_formulas_share_their_parts(facts: ModelFacts) -> None:
 
 
 def test_precisions_are_those_of_evaluate() -> None:
-    assert {str(name): sizes for name, sizes in BYTES.items()} == controls.PRECISIONS
+    shown = {word: {n: read_number(text) for n, text in found.items()} for word, found in controls.precisions().items()}
+    assert shown == {word: sizes(word) for word in WORDS}
+
+
+BYTE_SIZES = ("w_bytes", "a_bytes", "kv_bytes")
 
 
 def test_only_variables_that_exist(tmp_path: Path) -> None:
     whole = controls.variables(small.model())
     assert [v["name"] for v in whole if "slider" in v] == ["batch_size", "seq_len", "cache_len"]
-    assert [v["name"] for v in whole if "slider" not in v] == ["hidden_size", "num_hidden_layers", "w_bytes", "a_bytes"]
+    assert [v["name"] for v in whole if "slider" not in v] == ["hidden_size", "num_hidden_layers", *BYTE_SIZES]
     less = small.model(parameters={"batch_size": "inputs.x.shape[0]", "width": "init.width"}, values={})
-    assert [v["name"] for v in controls.variables(less)] == ["batch_size", "width", "w_bytes", "a_bytes"]
+    assert [v["name"] for v in controls.variables(less)] == ["batch_size", "width", *BYTE_SIZES]
     assert [v["name"] for v in controls.variables(less) if "not_given" in v] == ["width"]
     assert controls.phases(less) == {}
 

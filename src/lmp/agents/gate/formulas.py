@@ -208,7 +208,7 @@ def undeclared(draft: Draft, slots: Iterable[Slot]) -> Iterator[GateFinding]:
 
 
 def without_universal(draft: Draft) -> Draft:
-    """w_bytes and a_bytes are known everywhere: a draft that declares them as well says nothing new."""
+    """The byte sizes are known everywhere: a draft that declares them as well says nothing new."""
     declared = {name: path for name, path in draft.parameters.items() if name not in UNIVERSAL}
     return draft.model_copy(update={"parameters": declared})
 

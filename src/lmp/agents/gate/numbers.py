@@ -83,6 +83,8 @@ def _message(finding: Finding, kernels: Sequence[Kernel]) -> str:
                 f"the module has {finding.counted} parameters, parameters_count gives {finding.claimed}"
                 f", at {finding.point}"
             )
+        case FindingKind.operands:
+            return f"{here} has the operands {finding.counted}; its kernel says {finding.claimed}, at {finding.point}"
         case FindingKind.formula:
             return f"a formula of {here} has no value at {finding.point}: {finding.counted}"
     return f"{finding.quantity}: {finding.claimed} by the formulas, {finding.counted} executed, at {finding.point}"

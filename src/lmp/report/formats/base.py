@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import IO, Any, Literal
 
+from lmp.formula import Number
 from lmp.link.numbers import CostNumbers, ModelNumbers, ModuleNumbers
 from lmp.link.records import Evaluation
 from lmp.link.sweep import Chunk, Sweep
+from lmp.link.values import Point
 from lmp.records import ModelAnalysis
 
 Weight = Literal["flops", "bytes", "read", "write"]
@@ -32,6 +34,8 @@ class Show:
     """What a flame graph's widths are."""
     exact: bool = False
     """Integers instead of units."""
+    each: str | None = None
+    """"operator": a flat list of operators with the sizes of their products, in place of the tree."""
     width: int = 120
     color: bool = False
 
@@ -71,13 +75,14 @@ class Format:
 
     point: Callable[[Result, Show, IO[Any]], None] | None = None
     sweep: Callable[[SweepResult, Show, IO[Any]], None] | None = None
-    model: Callable[[ModelNumbers, Mapping[str, int], IO[Any]], None] | None = None
+    model: Callable[[ModelNumbers, Point, IO[Any]], None] | None = None
     binary: bool = False
 
 
-def weighed(cost: CostNumbers, weight: Weight) -> int:
+def weighed(cost: CostNumbers, weight: Weight) -> Number:
     """FLOPs, or bytes."""
-    return int(getattr(cost, weight))
+    found: Number = getattr(cost, weight)
+    return found
 
 
 def one_line(text: str) -> str:

@@ -1,10 +1,15 @@
-"""Comma-separated values: the rows of the tree for one point, one row a point for a sweep."""
+"""Comma-separated values: the rows of the tree for one point, one row a point for a sweep.
+
+Bytes that are a fraction are written in full, as 0.53125, or as 1/3 where the digits do not end.
+"""
 
 from __future__ import annotations
 
 import csv
+from fractions import Fraction
 from typing import IO, Any
 
+from lmp.formula import number_text
 from lmp.link.numbers import intensity
 from lmp.report.formats.base import Format, Result, Show, SweepResult
 from lmp.report.formats.rows import Row, everything
@@ -33,7 +38,7 @@ def point(result: Result, show: Show, out: IO[Any]) -> None:
     """Costs are those of all ``runs``. The rows with kind ``kernel`` alone add up to the model."""
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(COLUMNS)
-    writer.writerows(cells(row) for row in everything(result.model, result.tree, show))
+    writer.writerows(map(_cell, cells(row)) for row in everything(result.model, result.tree, show))
 
 
 def sweep(result: SweepResult, show: Show, out: IO[Any]) -> None:
@@ -60,6 +65,12 @@ _WORDS = {True: "true", False: "false", None: ""}
 
 
 def _written(values: list[Any]) -> list[Any]:
-    if any(value is None or isinstance(value, bool) for value in values):
-        return [_WORDS[v] if v is None or isinstance(v, bool) else v for v in values]
+    if any(value is None or isinstance(value, bool | Fraction) for value in values):
+        return [_cell(value) for value in values]
     return values
+
+
+def _cell(value: Any) -> Any:
+    if value is None or isinstance(value, bool):
+        return _WORDS[value]
+    return number_text(value) if isinstance(value, Fraction) else value

@@ -1,10 +1,15 @@
-"""JSON: the record of one point (schemas/evaluation.schema.json), or one object a line for a sweep."""
+"""JSON: the record of one point (schemas/evaluation.schema.json), or one object a line for a sweep.
+
+Figures are exact: `lmp.link.records.Figure` says how bytes that are a fraction are written.
+"""
 
 from __future__ import annotations
 
 import json
+from fractions import Fraction
 from typing import IO, Any
 
+from lmp.formula import json_number
 from lmp.report.formats.base import Format, Result, Show, SweepResult
 from lmp.report.formats.sweeps import columns, lists
 
@@ -29,7 +34,13 @@ _WORDS = {True: "true", False: "false", None: "null"}
 
 
 def _written(values: list[Any]) -> list[Any]:
-    """Numbers print as JSON's own; the three words do not."""
-    if any(value is None or isinstance(value, bool) for value in values):
-        return [_WORDS[v] if v is None or isinstance(v, bool) else v for v in values]
+    """Numbers print as JSON's own; the three words and fractions do not."""
+    if any(value is None or isinstance(value, bool | Fraction) for value in values):
+        return [_cell(value) for value in values]
     return values
+
+
+def _cell(value: Any) -> Any:
+    if value is None or isinstance(value, bool):
+        return _WORDS[value]
+    return json.dumps(json_number(value)) if isinstance(value, Fraction) else value

@@ -1,15 +1,18 @@
 """Apache Parquet, through pyarrow: the rows and columns of the csv.
 
-A column is int64 where that holds all of its values, else a decimal of up to 76 digits, else text.
+A column is int64 where that holds all of its values, else a decimal of up to 76 digits, else text. A column with a
+fraction is of doubles if they hold all of its values, else text, as 1/3.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import IO, Any
+from fractions import Fraction
+from typing import IO, Any, NamedTuple
 
 from lmp.errors import UsageError
+from lmp.formula import json_number, number_text
 from lmp.report.formats.base import Format, Result, Show, SweepResult
 from lmp.report.formats.csv import COLUMNS, cells
 from lmp.report.formats.rows import everything
@@ -20,13 +23,19 @@ _FLOATS = ("intensity", "share")
 _DIGITS = (18, 38, 76)
 """What int64, decimal128 and decimal256 hold, for certain."""
 
+_WHOLE_DOUBLES = 2**53
+"""Up to here each whole number is a double."""
+
 
 def point(result: Result, show: Show, out: IO[Any]) -> None:
     pa, parquet = _pyarrow()
     found = [cells(row) for row in everything(result.model, result.tree, show)]
     named = {name: [row[i] for row in found] for i, name in enumerate(COLUMNS)}
-    schema = pa.schema([(name, _type(pa, name, _digits(values))) for name, values in named.items()])
-    about = {"class_name": result.model.class_name, "values": json.dumps(result.evaluation.values)}
+    schema = pa.schema([(name, _type(pa, name, _held(values))) for name, values in named.items()])
+    about = {
+        "class_name": result.model.class_name,
+        "values": json.dumps(result.evaluation.model_dump(mode="json")["values"]),
+    }
     schema = schema.with_metadata(about)
     parquet.write_table(pa.table([_column(pa, f, named[f.name]) for f in schema], schema=schema), out)
 
@@ -35,17 +44,17 @@ def sweep(result: SweepResult, show: Show, out: IO[Any]) -> None:
     """Written chunk by chunk; from the start again where a chunk holds larger numbers than those before it."""
     pa, parquet = _pyarrow()
     names = columns(result)
-    digits: dict[str, int] = dict.fromkeys(names, 0)
+    held: dict[str, _Held] = dict.fromkeys(names, _Held())
     while True:
         out.seek(0)
         out.truncate()
-        schema = pa.schema([(name, _type(pa, name, digits[name])) for name in names])
+        schema = pa.schema([(name, _type(pa, name, held[name])) for name in names])
         schema = schema.with_metadata({"class_name": result.model.class_name})
         with parquet.ParquetWriter(out, schema) as writer:
             for found in _columns(result, names):
-                needed = {name: max(digits[name], _digits(values)) for name, values in found.items()}
-                if any(_step(needed[name]) > _step(digits[name]) for name in names):
-                    digits = needed
+                needed = {name: held[name].joined(_held(values)) for name, values in found.items()}
+                if any(_type(pa, name, needed[name]) != _type(pa, name, held[name]) for name in names):
+                    held = needed
                     break
                 arrays = [_column(pa, field, found[field.name]) for field in schema]
                 writer.write_table(pa.table(arrays, schema=schema))
@@ -70,26 +79,41 @@ def _listed(array: Any, count: int) -> list[Any]:
     return [None] * count if array is None else [None if v != v else v for v in array.tolist()]
 
 
-def _digits(values: Any) -> int:
+class _Held(NamedTuple):
+    """What a column has to hold."""
+
+    digits: int = 0
     """Of the longest integer."""
+    doubles: bool = True
+    """True if a double is exactly each value."""
+    fractions: bool = False
+
+    def joined(self, other: _Held) -> _Held:
+        return _Held(max(self.digits, other.digits), self.doubles and other.doubles, self.fractions or other.fractions)
+
+
+def _held(values: Any) -> _Held:
     if not isinstance(values, list):
-        return max(len(str(abs(int(values.min())))), len(str(abs(int(values.max())))))
-    whole = [v for v in values if isinstance(v, int)]
-    return len(str(max(map(abs, whole)))) if whole else 0
+        low, high = int(values.min()), int(values.max())
+        return _Held(max(len(str(abs(low))), len(str(abs(high)))), max(-low, high) <= _WHOLE_DOUBLES)
+    whole = [abs(v) for v in values if isinstance(v, int)]
+    fractions = [v for v in values if isinstance(v, Fraction)]
+    largest = max(whole, default=0)
+    doubles = largest <= _WHOLE_DOUBLES and all(isinstance(json_number(v), float) for v in fractions)
+    return _Held(len(str(largest)) if whole else 0, doubles, bool(fractions))
 
 
-def _step(digits: int) -> int:
-    return sum(digits > most for most in _DIGITS)
-
-
-def _type(pa: Any, name: str, digits: int) -> Any:
+def _type(pa: Any, name: str, held: _Held) -> Any:
     if name == "assumptions_hold":
         return pa.bool_()
     if name in _FLOATS:
         return pa.float64()
     if name in _TEXTS:
         return pa.string()
-    return (pa.int64(), pa.decimal128(38, 0), pa.decimal256(76, 0), pa.string())[_step(digits)]
+    if held.fractions:
+        return pa.float64() if held.doubles else pa.string()
+    step = sum(held.digits > most for most in _DIGITS)
+    return (pa.int64(), pa.decimal128(38, 0), pa.decimal256(76, 0), pa.string())[step]
 
 
 def _column(pa: Any, field: Any, values: Any) -> Any:
@@ -101,7 +125,9 @@ def _column(pa: Any, field: Any, values: Any) -> Any:
     if pa.types.is_decimal(field.type):
         values = [None if v is None else Decimal(v) for v in values]
     elif pa.types.is_string(field.type):
-        values = [None if v is None else str(v) for v in values]
+        values = [None if v is None else number_text(v) if isinstance(v, int | Fraction) else v for v in values]
+    elif pa.types.is_float64(field.type):
+        values = [None if v is None else float(v) for v in values]
     return pa.array(values, type=field.type)
 
 

@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterator
 from typing import IO, Any
 
+from lmp.formula import Number, json_number
 from lmp.link.numbers import KernelNumbers
 from lmp.report.formats.base import Format, Result, Show, weighed
 from lmp.report.formats.stacks import NAMES, Frame, stacks
@@ -40,13 +41,13 @@ def _events(result: Result, show: Show) -> Iterator[dict[str, Any]]:
     """Outer slices before the inner ones that begin with them."""
     whole = weighed(result.tree.total, show.weight)
     begun: set[int] = set()
-    position = 0
+    position: Number = 0
     for frames, size in stacks(result.model, result.tree, show.weight):
         for frame in frames:
             if id(frame.part) not in begun:
                 begun.add(id(frame.part))
-                start = position * LENGTH // whole
-                end = (position + weighed(frame.part.total, show.weight)) * LENGTH // whole
+                start = int(position * LENGTH // whole)
+                end = int((position + weighed(frame.part.total, show.weight)) * LENGTH // whole)
                 yield _event(frame, start, end - start)
         position += size
 
@@ -63,5 +64,6 @@ def _event(frame: Frame, start: int, length: int) -> dict[str, Any]:
     return {"ph": "X", "name": frame.name, "cat": category, **times, "args": args}
 
 
-def _number(value: int) -> int | str:
-    return value if abs(value) <= _EXACT else str(value)
+def _number(value: Number) -> int | float | str:
+    written = json_number(value)
+    return written if isinstance(written, str) or abs(written) <= _EXACT else str(written)

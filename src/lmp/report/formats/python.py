@@ -1,7 +1,7 @@
 """A Python module with one function, ``cost``: the formulas of the totals, without lmp.
 
-Exact as the formulas are: a quotient that is no integer stays a fraction until the end, and what is not an integer
-there is a ValueError.
+Exact as the formulas are: a quotient that is no integer stays a fraction until the end. What is not an integer there is
+a ValueError, except bytes where those of an element are a fraction.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from fractions import Fraction
 from importlib import metadata
 from typing import IO, Any
 
-from lmp.formula import Condition, Expr, lower
-from lmp.link.numbers import ModelNumbers
-from lmp.link.values import GIVEN, UNIVERSAL_DEFAULTS
+from lmp.formula import Condition, Expr, Number, lower, number_text
+from lmp.link.numbers import IN_BYTES, ModelNumbers
+from lmp.link.values import CALL, FOLLOWS, GIVEN, UNIVERSAL_DEFAULTS, Point
+from lmp.records import UNIVERSAL
 from lmp.report.formats.base import Format
 
 # How tightly Python binds, loosest first.
@@ -24,10 +25,24 @@ CHOICE, OR, AND, NOT, COMPARE, SUM, PRODUCT, NEGATIVE, POWER, ATOM = range(10)
 _GROUP = 60
 """Terms of one sum: Python cannot compile one of some thousands."""
 
-_RESERVED = {"min", "max", "math", "Fraction", "_quotient", "_power", "_whole", "cost", "dict", "int", "isinstance"}
+_RESERVED = {
+    "min",
+    "max",
+    "math",
+    "Fraction",
+    "_quotient",
+    "_power",
+    "_whole",
+    "_size",
+    "_exact",
+    "cost",
+    "dict",
+    "int",
+    "isinstance",
+}
 
 
-def model(numbers: ModelNumbers, given: Mapping[str, int], out: IO[Any]) -> None:
+def model(numbers: ModelNumbers, given: Point, out: IO[Any]) -> None:
     """``given`` become the defaults of the function's arguments."""
     defaults = _defaults(numbers, given)
     names = _identifiers(defaults)
@@ -36,9 +51,16 @@ def model(numbers: ModelNumbers, given: Mapping[str, int], out: IO[Any]) -> None
     out.write(f'"""{_doc(_about(numbers))}"""\n\n')
     out.write(_helpers(write.used))
     out.write(f"def cost({', '.join(_arguments(defaults, names))}):\n")
-    out.write(f'    """{_doc(_what(numbers, names), indent="    ")}"""\n    return {{\n')
+    out.write(f'    """{_doc(_what(numbers, names), indent="    ")}"""\n')
+    for name, source in FOLLOWS.items():
+        if defaults[name] is NOT_GIVEN:
+            out.write(f"    {names[name]} = {names[source]} if {names[name]} is None else {names[name]}\n")
+    for name in UNIVERSAL:
+        out.write(f"    {names[name]} = _size({names[name]})\n")
+    out.write("    return {\n")
     for name, formula in formulas.items():
         value = f"_whole({formula})" if "_whole" in write.used else formula
+        value = f"_exact({formula})" if name in IN_BYTES else value
         out.write(f"        {name!r}: {value},\n")
     out.write("    }\n")
 
@@ -46,18 +68,28 @@ def model(numbers: ModelNumbers, given: Mapping[str, int], out: IO[Any]) -> None
 FORMAT = Format(model=model)
 
 
-def _defaults(numbers: ModelNumbers, given: Mapping[str, int]) -> dict[str, int | None]:
-    """Every name with its default, the required ones (None) first."""
+NOT_GIVEN = "None"
+"""Default of an argument that has the value of another one unless it is given."""
+
+
+def _defaults(numbers: ModelNumbers, given: Point) -> dict[str, str]:
+    """Every name with its default as Python's text, the required ones (an empty text) first."""
     analysis = numbers.model
-    known = {**{n: v for n, v in analysis.values.items() if n not in GIVEN}, **UNIVERSAL_DEFAULTS, **given}
-    names = dict.fromkeys((*GIVEN, "cache_len", *analysis.parameters, *UNIVERSAL_DEFAULTS))
-    found = {name: known.get(name) for name in names}
-    return dict(sorted(found.items(), key=lambda pair: pair[1] is not None))
+    known = {**UNIVERSAL_DEFAULTS, **{n: v for n, v in analysis.values.items() if n not in GIVEN}, **given}
+    texts = {**dict.fromkeys(FOLLOWS, NOT_GIVEN), **{name: _literal(value) for name, value in known.items()}}
+    names = dict.fromkeys((*GIVEN, "cache_len", *analysis.parameters, *CALL))
+    found = {name: texts.get(name, "") for name in names}
+    return dict(sorted(found.items(), key=lambda pair: pair[1] != ""))
 
 
-def _arguments(defaults: Mapping[str, int | None], names: Mapping[str, str]) -> Iterator[str]:
+def _literal(value: Number) -> str:
+    """A whole number, or the text that ``_size`` reads: '0.5' or '1/3'."""
+    return str(value) if isinstance(value, int) else repr(number_text(value))
+
+
+def _arguments(defaults: Mapping[str, str], names: Mapping[str, str]) -> Iterator[str]:
     for name, value in defaults.items():
-        yield names[name] if value is None else f"{names[name]}={value}"
+        yield f"{names[name]}={value}" if value else names[name]
 
 
 def _identifiers(names: Iterable[str]) -> dict[str, str]:
@@ -169,6 +201,21 @@ class _Writer:
 
 _HELPERS = {
     "math": "import math\n",
+    "_size": '''
+
+def _size(value):
+    """Bytes of an element, exact: an int, a Fraction, a text as '17/32', or a float, which means its decimal text."""
+    found = Fraction(str(value))
+    if found <= 0:
+        raise ValueError(f"an element takes more than 0 bytes, not {value}")
+    return _exact(found)
+''',
+    "_exact": '''
+
+def _exact(value):
+    """The value as an int where it is one, else as it is."""
+    return int(value) if value == int(value) else value
+''',
     "_quotient": '''
 
 def _quotient(left, right):
@@ -193,16 +240,23 @@ def _whole(value):
 }
 
 
+_ALWAYS = ("_size", "_exact")
+
+
 def _helpers(used: set[str]) -> str:
-    imports = _HELPERS["math"] if "math" in used else ""
-    imports += "from fractions import Fraction\n" if "_quotient" in used else ""
-    functions = "".join(_HELPERS[name] for name in ("_quotient", "_power", "_whole") if name in used)
-    return imports + functions + ("\n\n" if imports or functions else "\n")
+    imports = (_HELPERS["math"] if "math" in used else "") + "from fractions import Fraction\n"
+    return (
+        imports
+        + "".join(_HELPERS[name] for name in ("_quotient", "_power", "_whole") if name in used)
+        + "".join(_HELPERS[name] for name in _ALWAYS)
+        + "\n\n"
+    )
 
 
 def _about(numbers: ModelNumbers) -> list[str]:
     analysis = numbers.model
     source, config = analysis.source, analysis.config
+    own = None if analysis.quantization is None else analysis.quantization.applied
     statuses = sorted({part.status for part in analysis.parts.values()})
     uncounted = sorted({operator for part in analysis.parts.values() for operator in part.uncounted})
     return [
@@ -212,6 +266,7 @@ def _about(numbers: ModelNumbers) -> list[str]:
         f"Source: {source.distribution} {source.version}, {source.file}",
         f"Config: {config.name} ({config.origin})",
         f"Formulas: {', '.join(statuses) or 'unverified'}",
+        *([f"Weights: as the checkpoint stores them ({own}); w_bytes is for all others"] if own else []),
         *([f"NOT counted, there is no rule for: {', '.join(uncounted)}"] if uncounted else []),
     ]
 
@@ -219,9 +274,9 @@ def _about(numbers: ModelNumbers) -> list[str]:
 def _what(numbers: ModelNumbers, names: Mapping[str, str]) -> list[str]:
     analysis = numbers.model
     write = _Writer(numbers.assumptions.values(), names)
-    lines = ["FLOPs, and bytes of eager execution, of one forward(): exact integers.", ""]
+    lines = ["FLOPs, and bytes of eager execution, of one forward(): exact.", ""]
     lines += [f"{names[name]}: {origin}" for name, origin in analysis.parameters.items() if name in names]
-    lines += ["w_bytes, a_bytes: bytes of a weight and of an activation element"]
+    lines += ["w_bytes, a_bytes, kv_bytes: bytes of an element of weights, activations and KV cache (default: a_bytes)"]
     if numbers.assumptions:
         lines += ["", "Holds where:", *(f"    {write.condition(c)}" for c in numbers.assumptions.values())]
     return lines

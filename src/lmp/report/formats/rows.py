@@ -8,6 +8,7 @@ from fractions import Fraction
 from functools import reduce
 from typing import Literal
 
+from lmp.formula import Number
 from lmp.link.numbers import CostNumbers, KernelNumbers, ModuleNumbers
 from lmp.records import ModelAnalysis, short
 from lmp.report.formats.base import Show, weighed
@@ -103,10 +104,10 @@ class _Rows:
             key = self.show.by  # the top ones are the dearest
         if key == "order":
             return list(parts)
-        keys: dict[str, Callable[[Part], Fraction | int]] = {
+        keys: dict[str, Callable[[Part], Number]] = {
             "intensity": lambda part: Fraction(part.total.flops, part.total.bytes or 1)
         }
-        return sorted(parts, key=keys.get(key, lambda part: int(getattr(part.total, key))), reverse=True)
+        return sorted(parts, key=keys.get(key, lambda part: getattr(part.total, key)), reverse=True)
 
     def _row(self, kind: Literal["module", "kernel"], depth: int, name: str, part: Part) -> Row:
         if isinstance(part, KernelNumbers):

@@ -1,6 +1,7 @@
 """A file for speedscope.app: one profile for each weight, the chosen one in front.
 
-Weights are exact in the file. A browser reads them as doubles: beyond 2^53 it shows 16 digits of them.
+Whole weights are exact in the file. A browser reads them as doubles: beyond 2^53 it shows 16 digits of them. Bytes that
+are a fraction are the nearest double.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import json
 from importlib import metadata
 from typing import IO, Any, get_args
 
+from lmp.formula import number_text
 from lmp.report.formats.base import Format, Result, Show, Weight
 from lmp.report.formats.stacks import NAMES, UNITS, Frame, stacks
 
@@ -38,8 +40,9 @@ def _profile(result: Result, weight: Weight, indices: dict[tuple[str, str], int]
     for frames, size in stacks(result.model, result.tree, weight):
         samples.append([indices.setdefault(_key(frame), len(indices)) for frame in frames])
         sizes.append(size)
+    weights = [size if isinstance(size, int) else float(size) for size in sizes]
     about = {"type": "sampled", "name": NAMES[weight], "unit": UNITS[weight]}
-    return {**about, "startValue": 0, "endValue": sum(sizes), "samples": samples, "weights": sizes}
+    return {**about, "startValue": 0, "endValue": sum(weights), "samples": samples, "weights": weights}
 
 
 def _key(frame: Frame) -> tuple[str, str]:
@@ -52,4 +55,4 @@ def _frame(name: str, place: str) -> dict[str, Any]:
 
 
 def _values(result: Result) -> str:
-    return ", ".join(f"{name}={value}" for name, value in result.evaluation.values.items())
+    return ", ".join(f"{name}={number_text(value)}" for name, value in result.evaluation.values.items())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from lmp.formula import Number
 from lmp.link.numbers import KernelNumbers, ModuleNumbers
 from lmp.records import ModelAnalysis, short
 from lmp.report.formats.base import Weight, one_line, weighed
@@ -23,14 +24,14 @@ class Frame:
     place: str = ""
 
 
-def stacks(model: ModelAnalysis, tree: ModuleNumbers, weight: Weight) -> Iterator[tuple[tuple[Frame, ...], int]]:
+def stacks(model: ModelAnalysis, tree: ModuleNumbers, weight: Weight) -> Iterator[tuple[tuple[Frame, ...], Number]]:
     """Each operator that has a weight, with the modules around it, outermost first; in the order of execution."""
     yield from _below(model, tree, (Frame(short(tree.class_name), tree),), weight)
 
 
 def _below(
     model: ModelAnalysis, module: ModuleNumbers, around: tuple[Frame, ...], weight: Weight
-) -> Iterator[tuple[tuple[Frame, ...], int]]:
+) -> Iterator[tuple[tuple[Frame, ...], Number]]:
     for child in module.children:
         if isinstance(child, KernelNumbers):
             size = weighed(child.total, weight)

@@ -8,13 +8,10 @@ from typing import Any
 from lmp.errors import UsageError
 from lmp.link.numbers import intensity
 from lmp.link.sweep import Chunk
-from lmp.link.values import GIVEN, UNIVERSAL_DEFAULTS
+from lmp.link.values import CALL
 from lmp.report.formats.base import SweepResult
 
 COSTS = ("flops", "matmul_flops", "read", "write", "compulsory")
-CALL = (*GIVEN, *UNIVERSAL_DEFAULTS, "kv_bytes")
-"""Values that every row has, whether they change or not."""
-
 PAGE = 1000
 """Rows that a page of text takes."""
 

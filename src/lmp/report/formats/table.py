@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from typing import IO, Any
 
 from rich.console import Console, RenderableType
@@ -10,8 +11,10 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from lmp.link.numbers import KernelNumbers
+from lmp.records import Operands
 from lmp.report.formats.base import Format, Result, Show, SweepResult
-from lmp.report.formats.figures import figure, percent, ratio
+from lmp.report.formats.figures import figure, in_full, percent, ratio
 from lmp.report.formats.rows import Row, rows
 from lmp.report.formats.sweeps import columns, first_and_last
 from lmp.report.terminal import Terminal
@@ -30,13 +33,18 @@ def point(result: Result, show: Show, out: IO[Any]) -> None:
     console = _console(show, out)
     for line in heading(result):
         console.print(line)
-    shown = rows(result.model, result.tree, show)
-    narrow = show.width < WIDE
-    table = _table(_NARROW if narrow else HEADS, numbers=1)
-    for row in shown:
-        table.add_row(*_cells(row, show, narrow))
+    said: list[str]
+    if show.each is None:
+        shown = rows(result.model, result.tree, show)
+        narrow = show.width < WIDE
+        table = _table(_NARROW if narrow else HEADS, numbers=1)
+        for row in shown:
+            table.add_row(*_cells(row, show, narrow))
+        said = notes(result, shown, show)
+    else:
+        table, said = each_operator(result, show)
     console.print(table)
-    for note in notes(result, shown, show):
+    for note in said:
         console.print(Text(f"  {note}", style="dim"))
     console.print(_pairs(totals(result, show)))
     for warning in result.warnings:
@@ -49,7 +57,7 @@ def sweep(result: SweepResult, show: Show, out: IO[Any]) -> None:
     console = _console(show, out)
     console.print(Text(result.model.class_name, style="bold"))
     fixed = [(name, value) for name, value in result.sweep.fixed.items() if name not in result.sweep.axes]
-    console.print(Text("  " + ", ".join(f"{name} = {value:,}" for name, value in fixed)))
+    console.print(Text("  " + ", ".join(f"{name} = {in_full(value)}" for name, value in fixed)))
     table = _table(sweep_heads(result), numbers=0)
     for index, (row, cells) in enumerate(zip(found, sweep_texts(result, found, show), strict=True)):
         if index == ENDS and size > len(found):
@@ -94,14 +102,17 @@ _UNITS = {"flops": "FLOP", "matmul_flops": "FLOP", "read": "B", "write": "B", "c
 def heading(result: Result) -> list[Text]:
     """Class, config and values, and how far the formulas are verified."""
     evaluation, model = result.evaluation, result.model
-    values = ", ".join(f"{name} = {value:,}" for name, value in evaluation.values.items())
+    values = ", ".join(f"{name} = {in_full(value)}" for name, value in evaluation.values.items())
     status = evaluation.verification
+    method = evaluation.quantization
+    own = [] if method is None else [Text(f"  weights as the checkpoint stores them ({method}); all others at w_bytes")]
     return [
         Text(evaluation.class_name, style="bold"),
         Text(
             f"  config: {model.config.name} ({model.config.origin}) · {model.source.distribution} "
             f"{model.source.version} · {values}"
         ),
+        *own,
         Text.assemble("  ", (status if status == "verified" else status.upper(), STYLES[status])),
     ]
 
@@ -167,6 +178,64 @@ def figures(row: Row, show: Show) -> list[str]:
     ]
 
 
+EACH = 20
+"""Operators that a flat list shows if no other number is asked for."""
+
+
+def each_operator(result: Result, show: Show) -> tuple[Table, list[str]]:
+    """The most expensive operators, with the sizes of their products, and what the reader has to know of them."""
+    kernels = [kernel for kernel in result.tree.kernels() if any(kernel.total)]
+    key = show.by if show.sort == "order" else show.sort
+    kernels.sort(key=lambda kernel: _rank(kernel, key), reverse=True)
+    most = show.top or EACH
+    table = _table(("operator", "sizes", "runs", "share", "FLOPs", "read", "written"), numbers=2)
+    whole = sum((getattr(kernel.total, show.by) for kernel in kernels), start=Fraction(0))
+    for kernel in kernels[:most]:
+        part = getattr(kernel.total, show.by)
+        name = Text.assemble((kernel.kernel.operation, "cyan"), (f" {kernel.path or '(the model)'}", "dim"))
+        table.add_row(
+            Text.assemble(name, (f":{kernel.kernel.line}", "dim")),
+            sizes_text(result.numbers.operands(kernel.kernel, result.evaluation.values)),
+            f"{kernel.runs:,}",
+            percent(Fraction(part) / whole if whole else None),
+            figure(kernel.total.flops, "FLOP", show.exact),
+            figure(kernel.total.read, "B", show.exact),
+            figure(kernel.total.write, "B", show.exact),
+        )
+    said = [f"{len(kernels) - most:,} more operators: --top"] if len(kernels) > most else []
+    return table, [*said, f"most expensive first, by {_RANKED.get(key, key)}; figures are of all runs"]
+
+
+_RANKED = {"flops": "FLOPs", "intensity": "FLOPs per byte", **_OF}
+
+
+def _rank(kernel: KernelNumbers, key: str) -> Fraction:
+    total = kernel.total
+    if key == "intensity":
+        return Fraction(total.flops) / Fraction(total.bytes) if total.bytes else Fraction(0)
+    return Fraction(getattr(total, key))
+
+
+def sizes_text(operands: Operands | None) -> str:
+    """The sizes of one operator: of a product, of attention, else the shape of its first output."""
+    if operands is None:
+        return "-"
+    sizes = operands
+    if sizes.q_len is not None:
+        window = f", window {sizes.window:,}" if sizes.window else ""
+        return (
+            f"batch {sizes.batch:,}, q {sizes.q_len:,}, kv {sizes.kv_len:,}, heads {sizes.heads:,}, "
+            f"KV heads {sizes.kv_heads:,}, dim {sizes.head_dim:,}{window}"
+        )
+    if sizes.tokens is not None:
+        of = f"{sizes.tokens:,} tokens x {sizes.top_k:,} of {sizes.experts:,} experts"
+        return f"{of}, n {sizes.n:,} x k {sizes.k:,}"
+    if sizes.m is not None:
+        batch = "" if sizes.batch == 1 else f"{sizes.batch:,} of "
+        return f"{batch}{sizes.m:,} x {sizes.n:,} x {sizes.k:,}"
+    return f"[{', '.join(map(str, sizes.outputs[0].shape))}]" if sizes.outputs else "-"
+
+
 def _sweep_cell(name: str, value: Any, show: Show) -> str:
     if value is None:
         return "-"
@@ -174,7 +243,7 @@ def _sweep_cell(name: str, value: Any, show: Show) -> str:
         return "yes" if value else "NO"
     if isinstance(value, float):
         return f"{value:,.2f}"
-    return figure(value, _UNITS[name], show.exact) if name in _UNITS else f"{value:,}"
+    return figure(value, _UNITS[name], show.exact) if name in _UNITS else in_full(value)
 
 
 def _console(show: Show, out: IO[Any]) -> Console:

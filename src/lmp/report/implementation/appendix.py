@@ -79,7 +79,7 @@ def _is_quantised(facts: ModelFacts, roles: frozenset[str]) -> bool:
 
 
 GLOSSARY: tuple[tuple[str, str, Used], ...] = (
-    ("a_bytes, w_bytes", "bytes of an activation's and of a weight's element: 2 in bfloat16", _always),
+    ("a_bytes, kv_bytes, w_bytes", "bytes of an element of activations, KV cache and weights: 2 in bfloat16", _always),
     ("ATen operator", "what PyTorch dispatches for a line of Python: one kernel launch, or a few", _always),
     ("batch_size, seq_len", "sequences of a call, and new tokens of each", _always),
     ("bound", "the least time that a device's peak rates allow; nothing was measured", _always),

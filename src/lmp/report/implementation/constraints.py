@@ -75,7 +75,7 @@ def _hardware(facts: ModelFacts, sources: Sources) -> Iterator[Line]:
         line += [
             "; the weights take ",
             facts.number("{a}", "B", a=Term(name="weight_bytes")),
-            f" in {facts.model.dtype}, ",
+            f" {facts.stored_in}, ",
             "less than" if fits else "more than",
             " the ",
             memory,
@@ -98,7 +98,9 @@ def _precision(facts: ModelFacts, sources: Sources) -> Iterator[Line]:
     if found is not None:
         own = facts.settings.get("dtype")
         line.append(" (as the config says)" if own == facts.model.dtype else f" (the config says {own or 'none'})")
-        if found.quantised:
+        if facts.quantised is not None:
+            line.append(f"; weights as the quantised checkpoint stores them ({facts.quantised})")
+        elif found.quantised:
             line.append(f"; the checkpoint is quantised ({found.quantised}), which no figure here has")
     yield [*line, *_converted(facts)]
     for piece in sources.classes:

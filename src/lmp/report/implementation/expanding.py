@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from lmp.observe.flow import Flow, Op
 from lmp.report.document.amounts import Term
 from lmp.report.document.parts import Code, Inline, Line
 from lmp.report.facts import ModelFacts, Point
-from lmp.report.implementation.operators import kinds_of, layer_of, plain, pointer_at
+from lmp.report.implementation.operators import Kind, kinds_of, layer_of, plain, pointer_at
 from lmp.report.implementation.searching import Searched, reached_functions
 
 GROWING = "{cache_len}"
@@ -38,10 +39,10 @@ def _rows_grow(op: Op) -> bool:
     return op.category == "matmul" and op.product is not None and GROWING in op.product[1]
 
 
-def _by_place(facts: ModelFacts, flow: Flow, ops: list[Op]) -> dict[tuple[str, int], list[tuple[str, Op]]]:
-    """Path in a layer, and line -> of each kind of layer the path of its first one, and the operator."""
+def _by_place(facts: ModelFacts, flow: Flow, ops: list[Op]) -> dict[tuple[str, int], list[tuple[Kind | None, Op]]]:
+    """Path in a layer, and line -> of each kind of layer the kind, and the operator."""
     kinds = {(kind.stack, kind.run): kind for kind in kinds_of(facts, flow)}
-    found: dict[tuple[str, int], list[tuple[str, Op]]] = {}
+    found: dict[tuple[str, int], list[tuple[Kind | None, Op]]] = {}
     for op in ops:
         path = op.frames[0].path
         layer = layer_of(path)
@@ -49,12 +50,42 @@ def _by_place(facts: ModelFacts, flow: Flow, ops: list[Op]) -> dict[tuple[str, i
         if layer is not None and kind is None and kinds:
             continue
         inner = layer[2] if layer is not None else path
-        whole = f"{kind.path}.{inner}" if kind is not None else path
-        found.setdefault((inner, op.frames[0].lines[0].line), []).append((whole, op))
+        found.setdefault((inner, op.frames[0].lines[0].line), []).append((kind, op))
     return found
 
 
-def _product(facts: ModelFacts, path: str, ops: list[tuple[str, Op]]) -> list[Inline]:
+def counted_at(facts: ModelFacts, point: Point, op: Op, path_of: Callable[[str], str | None]) -> dict[str, Any] | None:
+    """What chooses the kernels of a product (see `Term`): those at its own line, or at a line that calls its module.
+
+    A call of a module on a tensor of the cache is inlined, because the module's own analysis is for activations.
+    ``path_of``: path of a module that was run -> its path in the whole model, or None if it is none of those asked for.
+    """
+    for frame in op.frames:
+        path = path_of(frame.path)
+        for line in frame.lines if path is not None else ():
+            choice: dict[str, Any] = {
+                "path": path,
+                "class_name": frame.class_name,
+                "category": op.category,
+                "line": line.line,
+            }
+            if facts.value(Term(point=point.key, quantity="flops", **choice)):
+                return choice
+    return None
+
+
+def _counted(facts: ModelFacts, point: Point, kind: Kind | None, op: Op) -> Term | None:
+    """The FLOPs of a product in all layers of a kind."""
+
+    def path_of(path: str) -> str:
+        layer = layer_of(path)
+        return path if kind is None or layer is None else ".".join(filter(None, (kind.path, layer[2])))
+
+    choice = counted_at(facts, point, op, path_of)
+    return None if choice is None else Term(point=point.key, quantity="flops", **choice)
+
+
+def _product(facts: ModelFacts, path: str, ops: list[tuple[Kind | None, Op]]) -> list[Inline]:
     op = ops[0][1]
     assert op.product is not None
     batches, *sizes = op.product
@@ -71,7 +102,11 @@ def _product(facts: ModelFacts, path: str, ops: list[tuple[str, Op]]) -> list[In
         " FLOPs a layer",
     ]
     for point in _decode(facts):
-        terms = {f"a{n}": Term(point=point.key, quantity="flops", path=p) for n, (p, _) in enumerate(ops)}
+        counted = [_counted(facts, point, *each) for each in ops]
+        terms = {f"a{n}": term for n, term in enumerate(counted) if term is not None}
+        if len(terms) < len(ops):
+            line.append(f"; {point.title}: none found (searched: formulas at its line and at those that call it)")
+            continue
         total = " + ".join(f"{{{name}}}" for name in terms)
         whole = Term(point=point.key, quantity="flops")
         line += [f"; {point.title}: ", facts.number(total, "FLOP", **terms), ", "]

@@ -18,9 +18,6 @@ from lmp.report.implementation.searching import Function, Searched, reached_func
 from lmp.source.names import dotted_name
 from lmp.source.parsed import parse
 
-BITS = {"fp8": (1, 1), "mxfp4": (17, 32)}
-"""Kind of quantisation -> bytes of a weight: 8 bits; 4 bits, and a scale of 8 bits for 32 of them."""
-
 ASKS = ("get_device_capability", "is_cuda", "sm_*", "triton.")
 
 
@@ -47,32 +44,15 @@ def _weights(facts: ModelFacts) -> Iterator[Line]:
     if facts.inspection is None:
         return
     line: list[Inline] = ["weights: ", facts.number("{a}", "B", a=Term(name="weight_bytes")), " for "]
-    line += [facts.number("{a}", "params", a=Term(name="parameters_count")), f" in {facts.inspection.dtype}"]
+    line += [facts.number("{a}", "params", a=Term(name="parameters_count"))]
     kind = facts.inspection.quantised
-    if kind:
+    if facts.quantised is not None:
+        line += [" as the checkpoint stores them (", Code(facts.quantised), "), scales included"]
+    else:
+        line += [f" in {facts.inspection.dtype}"]
+    if kind and facts.quantised is None:
         line += ["; the config's quantisation (", Code(kind), ") is not in the figures of this report"]
-    if kind in BITS:
-        line += _quantised(facts, *BITS[kind])
     yield line
-
-
-def _quantised(facts: ModelFacts, over: int, under: int) -> list[Inline]:
-    """The least that weights can take in a quantised checkpoint, and devices for it."""
-    terms = {
-        "p": Term(name="parameters_count"),
-        "a": Term(constant=over, source="width of a quantised weight"),
-        "b": Term(constant=under, source="width of a quantised weight"),
-    }
-    room = Term(constant=facts.device.memory, source=facts.device.source)
-    return [
-        ": were every weight stored so, they would take ",
-        facts.number("{p} * {a} / {b}", "B", **terms),
-        " at ",
-        facts.number("8 * {a} / {b}", "", a=terms["a"], b=terms["b"]),
-        f" bits, on {facts.device.name}s at least ",
-        facts.number("ceil({p} * {a} / ({b} * {m}))", "", **terms, m=room),
-        "; what stays in its own type comes on top",
-    ]
 
 
 # --- conditions on the device ----------------------------------------------------------------------------------------

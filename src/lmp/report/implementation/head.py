@@ -89,7 +89,12 @@ def _limits(facts: ModelFacts) -> Iterator[Line]:
         names = ", ".join(f"{name} = {value}" for name, value in pinned_of(facts).items())
         yield f"Values of the config that the formulas hold for alone: {names}"
     found = facts.inspection
-    if found is not None and found.quantised:
+    if facts.quantised is not None:
+        yield (
+            f"The checkpoint is quantised ({facts.quantised}). Weights are as it stores them, scales included. "
+            f"Operators and activations are those of the model in {model.dtype}: its own kernels may run others."
+        )
+    elif found is not None and found.quantised:
         yield (
             f"The checkpoint is quantised ({found.quantised}). Every figure here is of weights in {found.dtype}: "
             "weight bytes and times of what reads weights are larger than with the checkpoint's own kernels."

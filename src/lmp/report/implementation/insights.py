@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
+from functools import partial
 
 from lmp.formula import add, to_text
 from lmp.link.numbers import KernelNumbers
@@ -15,6 +16,7 @@ from lmp.report.document.parts import Code, Inline, Line
 from lmp.report.facts import ModelFacts, Point
 from lmp.report.implementation.classes import EXPERTS, Component, components
 from lmp.report.implementation.compulsory import Placed, placed
+from lmp.report.implementation.expanding import counted_at
 from lmp.report.implementation.measures import Measure
 from lmp.report.implementation.ran import instance_of
 from lmp.report.implementation.sources import place_near
@@ -271,13 +273,23 @@ def over_cache(component: Component) -> Iterator[Line]:
     if flow is None or not points:
         return
     longest = max(points, key=lambda point: (point.values["cache_len"], -_batch(point)))
-    called = dict.fromkeys(op.frames[0].path for op in flow.ops if op.frames and op.product is not None and _grows(op))
-    for inner in (path for path in called if path != owner and _parent(path, owner)):
-        name = inner.rpartition(".")[2]
-        share = Measure(facts, tuple({"path": f"{path}.{name}"} for path in component.paths)).share("flops", longest)
-        line: list[Inline] = [Code(name), " runs over all tokens of the cache in every decode step"]
+    called = {op.frames[0].path: op for op in flow.ops if op.frames and op.product is not None and _grows(op)}
+    for inner, op in called.items():
+        if inner == owner or not _parent(inner, owner):
+            continue
+        line: list[Inline] = [Code(inner.rpartition(".")[2]), " runs over all tokens of the cache in every decode step"]
+        choices = [counted_at(facts, longest, op, partial(_beside, owner, path)) for path in component.paths]
+        known = tuple(choice for choice in choices if choice is not None)
+        share = Measure(facts, known).share("flops", longest) if len(known) == len(choices) else None
         line += [": ", share, f" of the model's FLOPs in {longest.title}"] if share is not None else []
         yield [*line, "."]
+
+
+def _beside(owner: str, other: str, path: str) -> str | None:
+    """Of a path within ``owner`` the same one within ``other``."""
+    if not owner:
+        return path
+    return other + path.removeprefix(owner) if path == owner or path.startswith(f"{owner}.") else None
 
 
 def _grows(op: Op) -> bool:
@@ -402,7 +414,7 @@ def _operators_told(component: Component, point: Point) -> Iterator[Inline]:
 
 def _are_alike(component: Component, point: Point) -> bool:
     """Whether every place of the class moves the same in one call: their shares say how often each runs, no more."""
-    once: dict[str, int] = {}
+    once: dict[str, int | Fraction] = {}
     for k in component.facts.kernels(point):
         if k.class_name == component.class_name:
             once[k.path] = once.get(k.path, 0) + k.once.bytes

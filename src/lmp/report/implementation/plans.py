@@ -13,6 +13,7 @@ from lmp.report.implementation.styles import FOLDER, Collective, Registry, Style
 from lmp.source.locate import find_class, lineage_of
 from lmp.source.names import Definition, Names
 from lmp.source.parsed import parse
+from lmp.source.trees import Tree
 
 PLANS = {
     "tensor": ("_tp_plan", "base_model_tp_plan"),
@@ -75,7 +76,7 @@ class Plans:
         if tree is None:
             return {}
         wanted = {rule.style for kind in ("tensor", "expert") for rule in self.rules[kind]} | set(IMPLIED.values())
-        return {name: style for name, style in Registry(tree.root / FOLDER, tree.root).styles() if name in wanted}
+        return {name: style for name, style in _registry(tree).styles() if name in wanted}
 
     @cached_property
     def stages(self) -> list[Collective]:
@@ -83,22 +84,25 @@ class Plans:
         tree = self.facts.trees.transformers
         if tree is None or not self.rules["pipeline"]:
             return []
-        registry = Registry(tree.root / FOLDER, tree.root)
-        return registry.inside("PipelineStage")
+        return _registry(tree).inside("PipelineStage")
 
     @cached_property
     def implied(self) -> Rule | None:
         """What a model's plan gets by itself where it has embeddings, with the line that adds it."""
         tree = self.facts.trees.transformers
-        file = tree.root / FOLDER / "mixin.py" if tree is not None else None
+        file = tree.path(f"{FOLDER}/mixin.py") if tree is not None else None
         of_base = any(rule.holder.endswith("base_model_tp_plan") for rule in self.rules["tensor"])
         if tree is None or file is None or not file.is_file() or not of_base:
             return None
         for pattern, style in IMPLIED.items():
             for number, text in enumerate(parse(file).lines, 1):
                 if f'"{pattern}": "{style}"' in text:
-                    return Rule(pattern, style, file.relative_to(tree.root).as_posix(), number, "DistributedMixin")
+                    return Rule(pattern, style, tree.relative(file), number, "DistributedMixin")
         return None
+
+
+def _registry(tree: Tree) -> Registry:
+    return Registry(tree.path(FOLDER), FOLDER)
 
 
 IMPLIED = {"embed_tokens": "embedding_rowwise"}

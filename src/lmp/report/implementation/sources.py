@@ -202,7 +202,7 @@ def _ran(facts: ModelFacts, seen: set[tuple[Path, int]]) -> Iterator[Piece]:
     )
     for file, line in dict.fromkeys(places):
         path = facts.trees.path_of(file)
-        tree = next((t for t in facts.trees if path is not None and path.is_relative_to(t.root)), None)
+        tree = next((t for t in facts.trees if path is not None and path.is_relative_to(t.package_dir)), None)
         node = None if path is None else _innermost(parse(path).tree, line)
         if path is None or tree is None or node is None or (path, node.lineno) in seen:
             continue

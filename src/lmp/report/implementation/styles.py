@@ -92,11 +92,12 @@ class Implementation:
 class Registry:
     """The classes and functions of transformers' folder of parallelism, by name."""
 
-    def __init__(self, folder: Path, root: Path) -> None:
+    def __init__(self, folder: Path | None, named: str) -> None:
+        """``named`` is what pointers call the folder. None in place of it: the sources have no such folder."""
         self.files: dict[str, ParsedFile] = {}
         self.classes: dict[str, tuple[str, ast.ClassDef]] = {}
-        for path in sorted(folder.glob("*.py")) if folder.is_dir() else ():
-            file = path.relative_to(root).as_posix()
+        for path in sorted(folder.glob("*.py")) if folder is not None and folder.is_dir() else ():
+            file = f"{named}/{path.name}"
             self.files[file] = parse(path)
             for node in ast.walk(self.files[file].tree):
                 if isinstance(node, ast.ClassDef):

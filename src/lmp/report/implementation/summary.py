@@ -101,7 +101,7 @@ def _parameters(facts: ModelFacts) -> Iterator[Inline]:
         else:
             yield ", all of them used for every token"
         weights = facts.number("{a}", "B", a=Term(name="weight_bytes"))
-        yield from ("; they take ", weights, f" in {facts.inspection.dtype}")
+        yield from ("; they take ", weights, f" {facts.stored_in}")
     elif facts.model.totals.parameters_count is not None:
         yield from (", with ", facts.amount("parameters_count", facts.points[0]))
 

@@ -35,7 +35,7 @@ def content(facts: ModelFacts) -> dict[str, Any]:
         "name": facts.name,
         "variables": controls.variables(model),
         "phases": controls.phases(model),
-        "precisions": controls.precisions(model),
+        "precisions": controls.precisions(),
         "program": steps.record(),
         "totals": {name: steps.slot(formula) for name, formula in numbers.quantities.items()},
         "assumptions": [_assumption(text, condition, steps) for text, condition in numbers.assumptions.items()],
@@ -46,6 +46,7 @@ def content(facts: ModelFacts) -> dict[str, Any]:
         "parameters": list(_parameters(facts)),
         "devices": [_device(device) for device in {**DEVICES, facts.device.name: facts.device}.values()],
         "device": facts.device.name,
+        "quantised": facts.quantised,
     }
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from lmp.link.values import GIVEN, UNIVERSAL_DEFAULTS
-from lmp.records import ModelAnalysis
-
-PRECISIONS = {"float32": (4, 4), "bfloat16": (2, 2), "float16": (2, 2), "float8": (1, 1), "w8a16": (1, 2)}
-"""Bytes of a weight and of an activation element: what `lmp evaluate --dtype` knows (a test holds them equal)."""
+from lmp.dtypes import WORDS, sizes
+from lmp.formula import number_text
+from lmp.link.values import FOLLOWS, GIVEN, UNIVERSAL_DEFAULTS
+from lmp.records import UNIVERSAL, ModelAnalysis
 
 SLIDERS = {"batch_size": 2**10, "seq_len": 2**17, "cache_len": 2**20}
 """Name -> where its slider ends. The number beside it may be larger."""
@@ -38,13 +37,14 @@ _TITLES = {
 
 def variables(model: ModelAnalysis) -> list[dict[str, Any]]:
     """Every name that the formulas may use, with its first value and how it is changed."""
-    names = dict.fromkeys((*model.parameters, "w_bytes", "a_bytes"))
+    names = dict.fromkeys((*model.parameters, *UNIVERSAL))
     sizes = [name for name in SLIDERS if name in names]
     return [_variable(model, name) for name in (*sizes, *(name for name in names if name not in sizes))]
 
 
 def _variable(model: ModelAnalysis, name: str) -> dict[str, Any]:
     known = {**UNIVERSAL_DEFAULTS, **{n: v for n, v in model.values.items() if n not in GIVEN}, **START}
+    known = {**{follower: known[source] for follower, source in FOLLOWS.items()}, **known}
     found: dict[str, Any] = {
         "name": name,
         "title": _TITLES.get(name, name),
@@ -56,6 +56,12 @@ def _variable(model: ModelAnalysis, name: str) -> dict[str, Any]:
         found["not_given"] = True
     if name in SLIDERS:
         found["slider"] = SLIDERS[name]
+    if name in FOLLOWS:
+        found["follows"] = FOLLOWS[name]
+    if name in UNIVERSAL:
+        found["rational"] = True
+    if name == "w_bytes" and model.quantization is not None and model.quantization.applied is not None:
+        found["title"] = f"bytes of a weight that is not quantised ({model.quantization.applied})"
     return found
 
 
@@ -64,11 +70,6 @@ def phases(model: ModelAnalysis) -> dict[str, dict[str, int]]:
     return PHASES if {"seq_len", "cache_len"} <= model.parameters.keys() else {}
 
 
-def precisions(model: ModelAnalysis) -> dict[str, dict[str, int]]:
-    """Name -> the value of each variable that it sets."""
-    found = {}
-    for name, (weight, activation) in PRECISIONS.items():
-        found[name] = {"w_bytes": weight, "a_bytes": activation}
-        if "kv_bytes" in model.parameters:
-            found[name]["kv_bytes"] = activation
-    return found
+def precisions() -> dict[str, dict[str, str]]:
+    """Dtype word -> the value of each variable that it sets, as in `lmp evaluate --dtype`."""
+    return {word: {name: number_text(size) for name, size in sizes(word).items()} for word in WORDS}

@@ -10,9 +10,10 @@ from lmp.report.evaluating import Worth
 from lmp.report.review.diagrams import check_diagrams
 from lmp.report.review.figures import check_numbers
 from lmp.report.review.placeholders import check_placeholders, check_tables
-from lmp.report.review.places import Roots, check_pointers
+from lmp.report.review.places import Roots, check_pointers, cited
 from lmp.report.review.reading import NESTING, read_markdown
 from lmp.report.review.written import check_written
+from lmp.source.installed import INSTALL
 
 __all__ = ["Review", "ReviewFinding", "Roots", "review_text"]
 
@@ -36,6 +37,9 @@ def review_text(
     count, remarks = 0, list(notes)
     if parts.too_deep is not None:
         remarks.append(f"line {parts.too_deep} is nested more than {NESTING} deep: what stands in it was not looked at")
+    closed = sum(roots.is_absent(pointer.path) for pointer in cited(parts)) if roots.absent else 0
+    if closed:
+        remarks.append(f"{closed} pointers were not opened: their sources are not installed ({INSTALL})")
     if ledger is None:
         remarks.append("the numbers were not held against results: none belong to this file")
     else:

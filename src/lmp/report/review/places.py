@@ -33,11 +33,17 @@ class Roots:
     """Where pointers are looked for. Nothing outside of these folders is opened."""
 
     labelled: Mapping[str, Path] = field(default_factory=dict)
-    """First part of a path -> the folder that the rest is relative to."""
+    """Beginning of a path, one part or several -> the folder that the rest is relative to."""
     folders: tuple[Path, ...] = ()
     """Folders that whole paths are relative to."""
     beside: Path | None = None
     """The folder of the file that is reviewed: its links are relative to it, and places may be."""
+    absent: tuple[str, ...] = ()
+    """Beginnings of paths into sources that are neither vendored nor installed: these cannot be opened."""
+
+    def is_absent(self, path: str) -> bool:
+        """True for a path into sources that are not here."""
+        return any(PurePosixPath(path).is_relative_to(label) for label in self.absent) and not self.find(path)
 
     def find(self, path: str) -> list[Path]:
         """The files that a path names: none, one, or several that end alike."""
@@ -56,9 +62,9 @@ class Roots:
         return [file] if any(_is_inside(root, file) for root in allowed) else []
 
     def _places(self, pure: PurePosixPath) -> Iterator[tuple[Path, PurePosixPath]]:
-        label, *rest = pure.parts or ("",)
-        if label in self.labelled and rest:
-            yield self.labelled[label], PurePosixPath(*rest)
+        for label, folder in self.labelled.items():
+            if pure.is_relative_to(label) and str(pure) != label:
+                yield folder, pure.relative_to(label)
         yield from ((folder, pure) for folder in self.folders)
         if self.beside is not None:
             yield self.beside, pure
@@ -186,10 +192,12 @@ def _is_of_word(sign: str) -> bool:
 
 
 def check_pointers(text: Text, roots: Roots) -> tuple[int, list[ReviewFinding]]:
-    """How many there are, and what is wrong."""
+    """How many can be opened here, and what is wrong."""
     known: dict[tuple[object, ...], str | None] = {}
     count, findings = 0, []
     for pointer in cited(text):
+        if roots.is_absent(pointer.path):
+            continue
         count += 1
         key = (pointer.path, pointer.first, pointer.last, pointer.symbol, pointer.is_link, pointer.is_word)
         if key not in known:

@@ -48,7 +48,7 @@ class Icicle {
   // A kernel has its own cost, a module that of what is in it: so every cost is in the picture once.
   async show(result) {
     const parts = this.state.metric === "parameters" ? this.parameters() : this.costs(result);
-    const whole = parts.reduce((sum, part) => sum + part.own, 0n);
+    const whole = parts.reduce((sum, part) => added(sum, part.own), 0n);
     this.note(result, whole);
     if (whole === 0n) return Plotly.purge(this.box);
     const trace = {
@@ -78,7 +78,7 @@ class Icicle {
 
   note(result, whole) {
     const metric = METRICS[this.state.metric];
-    const changed = this.state.data.variables.some(({ name, slider, value }) => !slider && !name.endsWith("_bytes") && this.state.values[name] !== BigInt(value));
+    const changed = this.state.data.variables.some(({ name, slider, value }) => !slider && !name.endsWith("_bytes") && this.state.changedFrom(name, value));
     const notes = [];
     if (whole === 0n) notes.push(`nothing to show: the ${metric ? metric.title : "parameters"} are 0 at these values`);
     if (!metric) notes.push(`parameters that each module holds itself${changed ? "; of the analysis's config, NOT of the values that you changed" : ""}`);
@@ -134,13 +134,13 @@ class Icicle {
 
 // Where a part stands: its FLOPs a byte, and the FLOP/s that it reaches where each of its kernels takes its time bound.
 function spot(name, cost, device) {
-  const bytes = cost.read + cost.write;
+  const bytes = added(cost.read, cost.write);
   if (cost.flops === 0n || bytes === 0n || cost.bound === 0n) return null;
-  const rate = { above: cost.flops * device.denominator, below: cost.bound };
+  const rate = divided(cost.flops * device.denominator, cost.bound);
   return {
     x: float(cost.flops, bytes),
-    y: float(rate.above, rate.below),
-    text: `<b>${shortened(name)}</b><br>${ratio(cost.flops, bytes)} FLOPs a byte<br>${figure(rate.above / rate.below, "FLOP/s")} at most<br>${seconds(cost.bound, device.denominator)} at least`,
+    y: float(rate, 1n),
+    text: `<b>${shortened(name)}</b><br>${ratio(cost.flops, bytes)} FLOPs a byte<br>${figure(floor(rate), "FLOP/s")} at most<br>${seconds(cost.bound, device.denominator)} at least`,
   };
 }
 
@@ -226,7 +226,7 @@ class Roofline {
       if (!sums.has(name)) sums.set(name, none());
       addTo(sums.get(name), result.total(index));
     }
-    const largest = [...sums].filter(([, cost]) => cost.bound > 0n).sort(([, a], [, b]) => (a.bound < b.bound ? 1 : a.bound > b.bound ? -1 : 0)).slice(0, PARTS);
+    const largest = [...sums].filter(([, cost]) => compared(cost.bound, 0n) > 0).sort(([, a], [, b]) => compared(b.bound, a.bound)).slice(0, PARTS);
     const symbols = ["circle", "triangle-up", "triangle-down", "cross", "x", "hexagon"];
     return largest.flatMap(([name, cost], place) => {
       const point = spot(name, cost, result.device);

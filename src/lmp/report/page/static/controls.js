@@ -18,7 +18,8 @@ class NumberField {
     this.state = state;
     this.variable = variable;
     const id = `set-${variable.name}`;
-    this.input = made("input", { type: "number", id, step: "1", min: String(variable.least), inputmode: "numeric" });
+    const kind = variable.rational ? { type: "text", inputmode: "decimal" } : { type: "number", step: "1", min: String(variable.least), inputmode: "numeric" };
+    this.input = made("input", { id, ...kind });
     this.input.setAttribute("aria-describedby", `${id}-wrong`);
     this.wrong = made("span", { id: `${id}-wrong`, class: "wrong", role: "alert" });
     const name = variable.title === variable.name ? [] : [" ", made("code", {}, variable.name)];
@@ -35,16 +36,23 @@ class NumberField {
   typed() {
     const value = this.state.parsed(this.variable.name, this.input.value);
     if (value === null) {
-      this.wrong.textContent = `give a whole number of at least ${this.variable.least}, of at most 100 digits`;
+      this.wrong.textContent = this.variable.rational
+        ? "give a positive number of bytes, as 2, 0.5 or 17/32"
+        : `give a whole number of at least ${this.variable.least}, of at most 100 digits`;
       this.input.setAttribute("aria-invalid", "true");
       return;
     }
     this.state.set({ [this.variable.name]: value });
   }
 
+  shows(value) {
+    const shown = this.state.parsed(this.variable.name, this.input.value);
+    return shown !== null && compared(shown, value) === 0;
+  }
+
   show() {
     const value = this.state.values[this.variable.name];
-    if (this.state.parsed(this.variable.name, this.input.value) !== value) this.input.value = value.toString();
+    if (!this.shows(value)) this.input.value = value.toString();
     this.wrong.textContent = "";
     this.input.removeAttribute("aria-invalid");
     if (this.note) this.note.hidden = this.state.touched.has(this.variable.name);
@@ -148,7 +156,7 @@ class Controls {
     element("precision").querySelector("legend").after(made("div", { class: "field" }, made("label", { for: "set-precision" }, "dtype"), select));
     select.addEventListener("change", () => select.value && this.state.set(precisions[select.value]));
     this.shown.push({ show: () => {
-      const fits = (name) => Object.entries(precisions[name] || {}).every(([key, value]) => this.state.values[key] === BigInt(value));
+      const fits = (name) => Object.entries(precisions[name] || {}).every(([key, value]) => !this.state.changedFrom(key, value));
       if (select.value && fits(select.value) && this.state.touched.has("w_bytes")) return;
       select.value = ["bfloat16", ...Object.keys(precisions)].find(fits) || "";
     } });

@@ -9,6 +9,28 @@ class Fraction {
     this.above = above;
     this.below = below;
   }
+
+  // 0.53125, or 1/3 where the digits do not end: lmp.formula.number_text.
+  toString() {
+    const places = placesOf(this.below);
+    if (places === null) return `${this.above}/${this.below}`;
+    const sign = this.above < 0n ? "-" : "";
+    const digits = (((sign ? -this.above : this.above) * 10n ** BigInt(places)) / this.below).toString().padStart(places + 1, "0");
+    return `${sign}${digits.slice(0, -places)}.${digits.slice(-places)}`;
+  }
+}
+
+const PLACES = 30;
+
+// Digits behind the decimal point of 1 / below; null if they do not end, or are too many to be read.
+function placesOf(below) {
+  const count = (prime) => {
+    let found = 0;
+    for (; below % prime === 0n; below /= prime) found += 1;
+    return found;
+  };
+  const places = Math.max(count(2n), count(5n));
+  return below === 1n && places <= PLACES ? places : null;
 }
 
 function measured(value) {
@@ -30,6 +52,18 @@ function quotient(above, below) {
   below /= shared;
   return measured(above) === NONE || measured(below) === NONE ? NONE : new Fraction(above, below);
 }
+
+// Sums and products of what has been worked out: of any size, as BigInt's own are.
+function reduced(above, below) {
+  const shared = gcd(above, below);
+  return below === shared ? above / shared : new Fraction(above / shared, below / shared);
+}
+
+const added = (a, b) => (isWhole(a) && isWhole(b) ? a + b : reduced(aboveOf(a) * belowOf(b) + aboveOf(b) * belowOf(a), belowOf(a) * belowOf(b)));
+const scaled = (a, b) => (isWhole(a) && isWhole(b) ? a * b : reduced(aboveOf(a) * aboveOf(b), belowOf(a) * belowOf(b)));
+
+// The numerator and the denominator of a / b.
+const over = (a, b) => [aboveOf(a) * belowOf(b), belowOf(a) * aboveOf(b)];
 
 const isWhole = (value) => typeof value === "bigint";
 const aboveOf = (value) => (isWhole(value) ? value : value.above);

@@ -1,12 +1,12 @@
 // The model with numbers put in: what lmp.link.numbers does, on the page's data.
 
-const QUANTITIES = ["flops", "matmul_flops", "read", "write"];
+const IN_BYTES = new Set(["read", "write", "compulsory"]);
 
 // Metric -> title, unit, and its value in a node's totals.
 const METRICS = {
   flops: { title: "FLOPs", unit: "FLOP", of: (cost) => cost.flops },
   matmul_flops: { title: "matmul FLOPs", unit: "FLOP", of: (cost) => cost.matmul_flops },
-  bytes: { title: "bytes read and written", unit: "B", of: (cost) => cost.read + cost.write },
+  bytes: { title: "bytes read and written", unit: "B", of: (cost) => added(cost.read, cost.write) },
   read: { title: "bytes read", unit: "B", of: (cost) => cost.read },
   write: { title: "bytes written", unit: "B", of: (cost) => cost.write },
   bound: { title: "time bound", unit: "s", of: (cost) => cost.bound },
@@ -15,7 +15,7 @@ const METRICS = {
 const none = () => ({ flops: 0n, matmul_flops: 0n, read: 0n, write: 0n, bound: 0n });
 
 function addTo(total, cost) {
-  for (const name of Object.keys(total)) total[name] += cost[name];
+  for (const name of Object.keys(total)) total[name] = added(total[name], cost[name]);
 }
 
 // A device's rates, with every time as a whole number of 1 / denominator seconds.
@@ -32,8 +32,8 @@ class Device {
   // The longer of computing and moving at peak rates: what one kernel cannot take less than.
   bound(flops, bytes, matmul) {
     const computing = flops * (matmul ? this.other : this.matmul) * this.bandwidth;
-    const moving = bytes * this.matmul * this.other;
-    return computing > moving ? computing : moving;
+    const moving = scaled(bytes, this.matmul * this.other);
+    return compared(computing, moving) > 0 ? computing : moving;
   }
 }
 
@@ -63,11 +63,12 @@ class Result {
     this.values = values;
     this.device = device;
     this.trouble = [];
+    this.fractions = Boolean(model.data.quantised) || Object.values(values).some((value) => !isWhole(value));
     this.found = model.program.run(values);
     this.costs = model.nodes.map(() => null);
     this.enter(0, 1n);
     this.totals = {};
-    for (const [name, slot] of Object.entries(model.data.totals)) this.totals[name] = this.whole(slot, `the total of ${name}`);
+    for (const [name, slot] of Object.entries(model.data.totals)) this.totals[name] = this.valued(slot, `the total of ${name}`, IN_BYTES.has(name));
     this.violated = model.data.assumptions.filter(({ slot }) => this.found[slot] !== true);
   }
 
@@ -76,8 +77,13 @@ class Result {
   }
 
   whole(slot, what) {
+    return this.valued(slot, what, false);
+  }
+
+  // Only bytes may be fractions, and only where those of an element are.
+  valued(slot, what, inBytes) {
     const value = this.found[slot];
-    if (isWhole(value)) return value;
+    if (isWhole(value) || (inBytes && this.fractions && value !== NONE)) return value;
     const why = value === NONE ? "it divides by zero, or grows beyond all bounds" : `it is ${value.above}/${value.below}, not a whole number`;
     this.trouble.push(`${what} has no value at these sizes: ${why}`);
     return 0n;
@@ -93,10 +99,10 @@ class Result {
     this.costs[index] = cost;
     if (times === 0n) return;
     if (node.costs) {
-      const [flops, read, write] = node.costs.map((slot, i) => this.whole(slot, `${["FLOPs", "bytes read", "bytes written"][i]} of ${place}`));
-      const bound = this.device.bound(flops, read + write, node.matmul && !node.wide);
+      const [flops, read, write] = node.costs.map((slot, i) => this.valued(slot, `${["FLOPs", "bytes read", "bytes written"][i]} of ${place}`, i > 0));
+      const bound = this.device.bound(flops, added(read, write), node.matmul && !node.wide);
       cost.once = { flops, matmul_flops: node.matmul ? flops : 0n, read, write, bound };
-      for (const name of Object.keys(cost.once)) cost.total[name] = runs * cost.once[name];
+      for (const name of Object.keys(cost.once)) cost.total[name] = scaled(runs, cost.once[name]);
       return;
     }
     for (const child of this.model.inside[index]) {

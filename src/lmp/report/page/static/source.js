@@ -142,6 +142,6 @@ class Source {
   }
 
   kernels(found) {
-    return [...found].map(([name, cost]) => made("span", { class: "chip" }, name, " ", made("b", {}, [cost.flops && figure(cost.flops, "FLOP"), figure(cost.read + cost.write, "B")].filter(Boolean).join(", "))));
+    return [...found].map(([name, cost]) => made("span", { class: "chip" }, name, " ", made("b", {}, [cost.flops && figure(cost.flops, "FLOP"), figure(added(cost.read, cost.write), "B")].filter(Boolean).join(", "))));
   }
 }

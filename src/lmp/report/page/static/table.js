@@ -62,7 +62,7 @@ class Row {
     this.times = cost === null ? null : cost.times;
     this.share = metric.of(this.total);
     this.whole = metric.of(result.whole_cost);
-    this.moved = this.total.read + this.total.write;
+    this.moved = added(this.total.read, this.total.write);
     this.free = this.total.flops === 0n && this.moved === 0n;
     this.written = false;
   }
@@ -91,10 +91,10 @@ class Row {
     if (key === "class") return order(this.class, other.class);
     if (key === "line") return order(this.file, other.file) || order(this.node.line || 0, other.node.line || 0);
     if (key === "repeat") return order(this.runs, other.runs);
-    if (key === "share") return order(this.share, other.share);
-    if (key !== "intensity") return order(this.total[key], other.total[key]);
+    if (key === "share") return compared(this.share, other.share);
+    if (key !== "intensity") return compared(this.total[key], other.total[key]);
     if (this.moved === 0n || other.moved === 0n) return order(this.moved !== 0n, other.moved !== 0n);
-    return order(this.total.flops * other.moved, other.total.flops * this.moved);
+    return compared(scaled(this.total.flops, other.moved), scaled(other.total.flops, this.moved));
   }
 }
 

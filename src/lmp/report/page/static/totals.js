@@ -8,7 +8,7 @@ class Totals {
 
   show(result) {
     const { totals, device } = result;
-    const moved = totals.read + totals.write;
+    const moved = added(totals.read, totals.write);
     const bound = result.whole_cost.bound;
     this.list.replaceChildren();
     this.add("flops", "FLOPs", totals.flops, "FLOP");
@@ -37,9 +37,9 @@ function showPoint(state) {
   const phase = phaseOf(state.values);
   const config = (name) => `${name} = ${grouped(state.values[name])}`;
   const sizes = state.data.variables.filter(({ slider }) => slider).map(({ name }) => config(name));
-  const bytes = ["w_bytes", "a_bytes"].map(config);
+  const bytes = ["w_bytes", "a_bytes", "kv_bytes"].map(config);
   const changed = state.data.variables
-    .filter(({ name, slider, value }) => !slider && !bytes.some((text) => text.startsWith(`${name} `)) && state.values[name] !== BigInt(value))
+    .filter(({ name, slider, value }) => !slider && !bytes.some((text) => text.startsWith(`${name} `)) && state.changedFrom(name, value))
     .map(({ name, value }) => `${config(name)} instead of ${grouped(BigInt(value))}`);
   element("point").textContent = [phase, ...sizes, ...bytes, ...changed].filter(Boolean).join(", ");
 }

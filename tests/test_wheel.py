@@ -1,0 +1,201 @@
+"""The wheel in an empty environment, with no project near: what the README begins with, and the base package."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKED = ("src", "pyproject.toml", "README.md", "LICENSE")
+MODEL = "openai-community/gpt2"
+CLASS = "transformers.models.gpt2.modeling_gpt2.GPT2LMHeadModel"
+OTHER_TRANSFORMERS = "5.22.2"
+"""A release of transformers that lmp is not proven on."""
+
+
+@dataclass(frozen=True)
+class Environment:
+    """A virtual environment, a folder with nothing in it to work in, and the user's folders."""
+
+    folder: Path
+    home: Path
+
+    @property
+    def packages(self) -> Path:
+        return next((self.folder / "lib").glob("python3*/site-packages"))
+
+    def install(self, *requirements: str) -> None:
+        done = self.python("-m", "pip", "install", "--quiet", *requirements)
+        assert done.returncode == 0, done.stderr
+
+    def python(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        empty = self.home / "empty"
+        empty.mkdir(parents=True, exist_ok=True)
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "LMP_", "XDG_"))}
+        # No cache of the hub, and no request to it: the catalogue has the configs.
+        own = {"HOME": str(self.home), "HF_HOME": str(self.home / "hf"), "HF_HUB_OFFLINE": "1"}
+        command = [str(self.folder / "bin" / "python"), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, cwd=empty, env={**kept, **own}, check=False)
+
+    def lmp(self, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+        """Run a command. It must end with ``code``, and leave the current folder empty."""
+        done = self.python(str(self.folder / "bin" / "lmp"), *arguments)
+        assert done.returncode == code, done.stdout + done.stderr
+        assert os.listdir(self.home / "empty") == []
+        return done
+
+
+def made(folder: Path, home: Path) -> Environment:
+    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+    return Environment(folder, home)
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What ``python -m build`` makes of the files that belong to the package: the sdist, and from it the wheel."""
+    folder = tmp_path_factory.mktemp("build")
+    for name in PACKED:
+        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+        copy(ROOT / name, folder / name)
+    builder = made(folder / "builder", folder / "home")
+    builder.install("build")
+    done = builder.python("-m", "build", str(folder))
+    assert done.returncode == 0, done.stdout + done.stderr
+    (found,) = (folder / "dist").glob("*.whl")
+    return found
+
+
+@pytest.fixture(scope="module")
+def base(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    """The base package, in the home of the whole one: it sees the same results."""
+    folder = tmp_path_factory.mktemp("base")
+    found = made(folder / "environment", folder / "home")
+    found.install("-c", str(ROOT / "constraints.txt"), str(wheel))
+    return found
+
+
+@pytest.fixture(scope="module")
+def engine(base: Environment, wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    found = made(tmp_path_factory.mktemp("engine") / "environment", base.home)
+    found.install("-c", str(ROOT / "constraints.txt"), f"lmp[engine] @ {wheel.as_uri()}")
+    return found
+
+
+def commands_of_the_readme() -> list[list[str]]:
+    """The first five commands of README.md after the set-up, without their comments."""
+    found = re.findall(r"^\.venv/bin/lmp (.+?)(?:\s+#.*)?$", (ROOT / "README.md").read_text(), re.M)
+    models = {"A": "Qwen/Qwen3-30B-A3B", "B": MODEL}
+    return [[models.get(word, word) for word in line.split()] for line in found[:5]]
+
+
+def test_what_is_in_it(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    for file in ("catalogue/openai-community--gpt2.json", "prompts/analyze_module_forward.md", "py.typed"):
+        assert f"lmp/{file}" in names
+    assert any(name.endswith("dist-info/licenses/LICENSE") for name in names)
+    assert not [name for name in names if not name.startswith("lmp")]
+
+
+def test_the_readmes_first_commands(engine: Environment) -> None:
+    commands = commands_of_the_readme()
+    assert [command[0] for command in commands] == ["analyze-module", "expand", "evaluate", "inspect", "diff"]
+    for command in commands:
+        engine.lmp(*command)
+    results = engine.home / ".local" / "share" / "lmp" / "analysis_results"
+    assert (results / "torch.nn.modules.linear.Linear" / "module_analysis.json").is_file()
+    assert f"results: {results}\n" in engine.lmp("verify", "torch.nn.Linear").stderr
+
+
+def test_the_base_package_reads_what_the_whole_one_made(base: Environment, engine: Environment) -> None:
+    engine.lmp("expand", "--model-id", MODEL, "--quiet")
+    point = ("--model-id", MODEL, "--batch-size", "2", "--seq-len", "16", "--json", "--quiet")
+    without, full = base.lmp("evaluate", *point), engine.lmp("evaluate", *point)
+    assert json.loads(without.stdout) == json.loads(full.stdout)
+    assert "results are used as stored" in without.stderr
+    assert full.stderr == ""
+    named = f"{CLASS}@{MODEL.replace('/', '--')}"
+    base.lmp("diff", named, named, "--batch-size", "1", "--seq-len", "8")
+    base.lmp("doctor", code=3)
+    base.lmp("schema", "module_analysis")
+    for command in ("analyze-module", "verify"):
+        assert "\ninstall it: pip install 'lmp[engine]'" in base.lmp(command, "torch.nn.ReLU", "--quiet", code=3).stderr
+    told = base.lmp("inspect", "--model-id", MODEL, "--quiet", code=3).stderr
+    assert told.endswith("\ninstall them: pip install 'lmp[engine]'\n")
+
+
+AFTER_TRANSFORMERS = """
+import os, transformers, lmp
+from transformers.models.llama.modeling_llama import LlamaMLP
+first, second = lmp.analyze(LlamaMLP), lmp.expand("transformers.models.llama.modeling_llama.LlamaMLP")
+assert first.status == "verified", first.record.verification
+assert set(first.sources.values()) == {os.path.dirname(os.path.dirname(transformers.__file__))}, first.sources
+# Three products of 2*16 rows, 4,096 by 11,008; see the class's default config.
+assert second.evaluate(2, 16).totals.matmul_flops == 3 * 2 * 32 * 4096 * 11008
+config = transformers.LlamaConfig(
+    num_hidden_layers=2, hidden_size=64, intermediate_size=128, num_attention_heads=4, vocab_size=100
+)
+model = transformers.LlamaForCausalLM(config)
+assert lmp.expand(model, inputs="input_ids: int[batch_size, seq_len]").status == "verified"
+"""
+
+
+def test_the_api_after_transformers_is_imported(engine: Environment) -> None:
+    done = engine.python("-c", AFTER_TRANSFORMERS)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture(scope="module")
+def other(engine: Environment, tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    """The same with another release of transformers before the proven one, and the same results folder."""
+    found = made(tmp_path_factory.mktemp("other") / "environment", engine.home)
+    (found.packages / "engine.pth").write_text(f"{engine.packages}\n")
+    found.install("--no-deps", f"transformers=={OTHER_TRANSFORMERS}")
+    shutil.copy(engine.folder / "bin" / "lmp", found.folder / "bin" / "lmp")
+    return found
+
+
+def test_another_release_of_transformers(engine: Environment, other: Environment) -> None:
+    """Analysed, judged, and never mixed with the results of the first one in the same folder."""
+    warning = f"warning: transformers {OTHER_TRANSFORMERS} is installed and analysed; lmp is proven on"
+    path = "transformers.models.llama.modeling_llama.LlamaMLP"
+    (proven,) = json.loads(engine.lmp("analyze-module", path, "--json", "--quiet").stdout)
+    done = other.lmp("analyze-module", path, "--json", "--quiet")
+    (found,) = json.loads(done.stdout)
+    assert done.stderr.count(warning) == 1
+    assert (proven["source"]["version"], found["source"]["version"]) == ("5.23.0", OTHER_TRANSFORMERS)
+    assert found["verification"]["status"] == "verified"
+    assert "run_with.transformers" not in proven["fingerprint"]
+    assert found["fingerprint"]["run_with.transformers"] == OTHER_TRANSFORMERS
+    model = json.loads(other.lmp("expand", CLASS, "--json", "--quiet").stdout)
+    assert model["verification"]["status"] == "verified"
+    # The first release makes its own again.
+    (again,) = json.loads(engine.lmp("analyze-module", path, "--json", "--quiet").stdout)
+    assert again["source"]["version"] == "5.23.0"
+
+
+def test_an_edited_file_of_the_installed_transformers(engine: Environment, other: Environment) -> None:
+    file = other.packages / "transformers" / "models" / "llama" / "modeling_llama.py"
+    text = file.read_text()
+    assert text.count("self.act_fn(self.gate_proj(x)) * self.up_proj(x)") == 1
+    file.write_text(text.replace("self.act_fn(self.gate_proj(x)) *", "2 * self.act_fn(self.gate_proj(x)) *"))
+    try:
+        path = "transformers.models.llama.modeling_llama.LlamaMLP"
+        done = other.lmp("analyze-module", path, "--json", "--quiet")
+    finally:
+        file.write_text(text)
+    (found,) = json.loads(done.stdout)
+    assert done.stderr.count(f"{file} was edited after transformers {OTHER_TRANSFORMERS} was installed") == 1
+    assert found["source"]["version"] == f"{OTHER_TRANSFORMERS}+edited"
+    assert found["verification"]["status"] == "verified"
+    # One product more for each element of the gate.
+    products = [kernel for kernel in found["kernels"] if kernel["category"] == "elementwise"]
+    assert [kernel["flops"] for kernel in products] == ["{batch_size} * {seq_len} * {intermediate_size}"] * 2
