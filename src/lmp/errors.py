@@ -38,6 +38,12 @@ if TYPE_CHECKING:
     from lmp.records import GateFinding, ReviewFinding
 
 
+def first_line(error: BaseException) -> str:
+    """The first line of an error's message; the name of its class if it has no message."""
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
+
+
 class LmpError(Exception):
     """Base of all errors that end a command with a message and an exit code instead of a traceback."""
 

@@ -175,6 +175,18 @@ class Step(Record):
     causal: bool = Field(False, description="attention with a causal mask; its FLOPs are counted in full all the same")
 
 
+KernelId = Annotated[
+    str | None, Field(description="unique in the file; in a model it begins with the ids of the calls")
+]
+Sources = Annotated[
+    list[str],
+    Field(
+        description="ids of the kernels that made the inputs; inputs.NAME: an input of the class; cache: the KV cache "
+        "before the call"
+    ),
+]
+
+
 class KernelClaims(Step):
     """What an author claims of a kernel of one module: the formulas of a composite one are references."""
 
@@ -189,12 +201,8 @@ class Kernel(KernelClaims):
     In ``inputs_from`` and ``arguments_from``, ``ID.N`` is output N of a composite kernel, from 0.
     """
 
-    id: str | None = Field(None, description="unique in the file; in a model it begins with the ids of the calls")
-    inputs_from: list[str] = Field(
-        default=[],
-        description="ids of the kernels that made the inputs; inputs.NAME: an input of the class; cache: the KV cache "
-        "before the call",
-    )
+    id: KernelId = None
+    inputs_from: Sources = []
     arguments_from: dict[str, list[str]] = Field(
         default_factory=dict, description="of a composite kernel: argument of forward() -> what made it"
     )
@@ -207,12 +215,8 @@ class ModelKernel(Step):
     what runs inside of it, once: its ``repeat`` says how often.
     """
 
-    id: str | None = Field(None, description="unique in the file; in a model it begins with the ids of the calls")
-    inputs_from: list[str] = Field(
-        default=[],
-        description="ids of the kernels that made the inputs; inputs.NAME: an input of the class; cache: the KV cache "
-        "before the call",
-    )
+    id: KernelId = None
+    inputs_from: Sources = []
     class_name: ClassPath | None = None
     flops: Formula | None = None
     memory_access: MemoryAccess | None = None

@@ -15,7 +15,7 @@ from lmp.analyze.own import identity
 from lmp.analyze.prove import prove
 from lmp.analyze.session import Outcome, Session, references_of
 from lmp.analyze.workloads import own_dtype, specialisations
-from lmp.errors import LmpError, NotFound, TraceFailed, VerificationFailed
+from lmp.errors import LmpError, NotFound, TraceFailed, VerificationFailed, first_line
 from lmp.records import OWN_ENGINE, ModuleAnalysis
 from lmp.source.locate import ClassSource
 from lmp.store.fingerprint import fingerprint
@@ -127,7 +127,7 @@ class _Job:
                     raise  # the submitted analysis may be wrong: its error is not hidden
                 # Formulas for any size, or for each call of a module, may fail. Those of its operators in this model
                 # may still hold.
-                engine.inline(name, _first_line(error))
+                engine.inline(name, first_line(error))
         try:
             return [*found, self._prove(engine, class_path)]
         except (TraceFailed, VerificationFailed) as error:
@@ -135,7 +135,7 @@ class _Job:
                 raise
             # Without references to other classes: every operator below a call is listed at the line of the call.
             for name in callees:
-                engine.inline(name, f"no formulas with references to it hold: {_first_line(error)}")
+                engine.inline(name, f"no formulas with references to it hold: {first_line(error)}")
             return [*found, self._prove(engine, class_path)]
 
     def _own_calls(self, engine: TraceEngine) -> list[Call]:
@@ -224,7 +224,7 @@ class _Job:
                 return []
             found = self._know(engine, class_path)
         except LmpError as error:
-            engine.inline(class_path, _first_line(error))
+            engine.inline(class_path, first_line(error))
             return []
         analysis = session.lookup(class_path)
         engine.know(analysis, applies_as_constructed(analysis))
@@ -260,10 +260,6 @@ class _Job:
         known = session.lookup(class_path)
         engine.know(known, applies_as_given(known, self.execution))
         return outcomes
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0]
 
 
 def _is_there(class_path: str) -> bool:

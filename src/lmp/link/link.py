@@ -311,10 +311,12 @@ class _Linker:
         if kernel.operands is None:
             return None
 
+        bound = analysis.class_name, tuple(scope.values())
+
         def put(size: int | str) -> int | str:
             if isinstance(size, int):
                 return size
-            key = size, analysis.class_name, tuple(scope.values())
+            key = size, bound
             if key not in self._sizes:
                 formula = self._put(analysis, self._references.plain(analysis, size, here), scope, here)
                 self._sizes[key] = to_size(formula)

@@ -133,8 +133,11 @@ class ModelNumbers:
 
     model: ModelAnalysis
     _totals: Program = field(init=False, repr=False)
-    _sizes_at: tuple[Point, dict[str, int]] = field(init=False, repr=False, default_factory=lambda: ({}, {}))
-    """The last point, and the values of the operands' sizes there."""
+    _sizes_at: tuple[Point, dict[str, int], dict[str, int]] = field(
+        init=False, repr=False, default_factory=lambda: ({}, {}, {})
+    )
+    """The last point, its whole numbers, and the values of the operands' sizes there."""
+    _size_formulas: dict[str, Expr] = field(init=False, repr=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self._totals = Program([*self.quantities.values(), *self.repeats])
@@ -258,20 +261,25 @@ class ModelNumbers:
         if kernel.operands is None:
             return None
         if self._sizes_at[0] is not values:
-            self._sizes_at = values, {}
-        known, at = self._sizes_at[1], values
+            self._sizes_at = values, {n: v for n, v in values.items() if isinstance(v, int)}, {}
+        _, whole, known = self._sizes_at
 
         def number(size: int | str) -> int | str:
             if isinstance(size, int):
                 return size
             if size not in known:
-                known[size] = evaluate(parse(size), {n: v for n, v in at.items() if isinstance(v, int)})
+                known[size] = evaluate(self._size(size), whole)
             return known[size]
 
         try:
             return kernel.operands.with_sizes(number)
         except LmpError:
             return None
+
+    def _size(self, text: str) -> Expr:
+        if text not in self._size_formulas:
+            self._size_formulas[text] = parse(text)
+        return self._size_formulas[text]
 
     def has_fractions(self, values: Point) -> bool:
         """Whether bytes may be fractions: those of an element are, or the formulas have those of a checkpoint."""

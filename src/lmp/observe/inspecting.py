@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from lmp.analyze.session import class_of_config, origin_of
-from lmp.errors import LmpError, TraceFailed, UsageError
+from lmp.errors import LmpError, TraceFailed, UsageError, first_line
 from lmp.observe.checkpoint import checkpoint_bytes
 from lmp.observe.inspection import Inspection, Module, Tensor, Totals
 from lmp.observe.measuring import Measured, Shares
@@ -112,7 +112,7 @@ def _built(cls: type[Any], config: Any, dtype: str | None) -> _Built:
         except Exception as error:
             if blame(error) == "lmp":
                 raise
-            tried.append(f"{model_class.__name__}: {_first_line(error)}")
+            tried.append(f"{model_class.__name__}: {first_line(error)}")
             continue
         for path, module in model.named_modules():
             if type(module) is cls:
@@ -137,11 +137,6 @@ def _quantisation(config: Any) -> str | None:
         return None
     method = found.get("quant_method") if isinstance(found, dict) else getattr(found, "quant_method", None)
     return str(getattr(method, "value", method) or "unnamed")
-
-
-def _first_line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__
 
 
 # --- the tree --------------------------------------------------------------------------------------------------------

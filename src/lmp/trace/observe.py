@@ -16,14 +16,14 @@ from typing import Any
 import torch
 
 from lmp.formula import Expr
+from lmp.records import UNIVERSAL
+from lmp.trace.operands import product_name
 from lmp.trace.recording import Executed, Recording
 from lmp.trace.rules import Move, Size, Tensor, smaller
 from lmp.workload.calls import Call, Place
 from lmp.workload.kinds import COUNTED_ALIKE, kind_of
 from lmp.workload.paths import forward_arguments, is_kv_cache, resolve
 from lmp.workload.results import tensors_in
-
-BYTE_UNITS = ("w_bytes", "a_bytes", "kv_bytes")
 
 CACHED = ".keys.shape[2]"
 """Suffix of the path of ``cache_len``."""
@@ -36,9 +36,6 @@ ITEM = ".dtype.itemsize"
 
 GROWING = ("keys", "values")
 """Attributes of a cache layer whose tensors have an entry for each token."""
-
-SAME_WORK = {"addmm": "mm", "baddbmm": "bmm"}
-"""Operator with a bias -> the product in it. The kernel is the same with and without the bias."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +135,7 @@ class Observer:
         if depth is None or any(self.referred(s.call) for s in executed.segments[:depth]):
             return None
         found = executed.cost
-        name = SAME_WORK.get(executed.operator.name, executed.operator.name)
+        name = product_name(executed.operator.name)
         within = tuple(p for s in executed.segments[:depth] for p in s.chain)
         key = Key(executed.segments[depth].chain, name, composite=False, within=within)
         fields = {
@@ -414,7 +411,7 @@ def _by_unit(moves: tuple[Move, ...]) -> dict[str, Size]:
     """Unit -> elements. Under the unit "" are the bytes of tensors in other dtypes."""
     total: dict[str, Size] = {}
     for move in moves:
-        unit, amount = (str(move.unit), move.elements) if move.unit in BYTE_UNITS else ("", move.elements * move.unit)
+        unit, amount = (str(move.unit), move.elements) if move.unit in UNIVERSAL else ("", move.elements * move.unit)
         total[unit] = total[unit] + amount if unit in total else amount
     return total
 

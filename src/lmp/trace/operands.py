@@ -50,6 +50,11 @@ PLAIN = {
 """Operator with an addition -> the product in it, and its names of the arguments. A bias changes no kernel."""
 
 
+def product_name(operator: str) -> str:
+    """The name of an operator, of the product where it adds to one."""
+    return PLAIN[operator][0] if operator in PLAIN else operator
+
+
 def tensors(op: Operator) -> Iterator[tuple[TensorKey, Tensor]]:
     """The operands of an operator: named inputs in schema order, then outputs by number."""
     _, names = PLAIN.get(op.name, (op.name, {}))
@@ -160,7 +165,7 @@ def record(operator: Operator, found: Mapping[SizeKey, Expr]) -> Operands:
     if product_.get("window") == num(0):
         del product_["window"]
     return Operands(
-        operator=PLAIN[operator.name][0] if operator.name in PLAIN else operator.name,
+        operator=product_name(operator.name),
         inputs=[_operand(key, found) for key in tensors_ if not key.output],
         outputs=[_operand(key, found) for key in tensors_ if key.output],
         **{name: to_size(size) for name, size in product_.items()},

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,7 +22,7 @@ from lmp.workload.base import RUNTIME
 from lmp.workload.calls import Call, CallTracker, Segment, by_caller
 from lmp.workload.dispatch_hook import DispatchHook
 from lmp.workload.failures import hand_on
-from lmp.workload.paths import cached_tensors, caches_given, is_kv_cache
+from lmp.workload.paths import cached_tensors, caches_after, caches_given
 from lmp.workload.questions import STANDS_FOR
 from lmp.workload.results import Results, tensors_in
 
@@ -123,8 +123,7 @@ class Recorder:
         calls = self.tracker.calls
         self.recording.calls = calls
         self.recording.describe = self._tensor
-        made = calls[0].output.values() if calls and isinstance(calls[0].output, Mapping) else ()
-        self._hold([*(c for call in calls for c in caches_given(call)), *filter(is_kv_cache, made)])
+        self._hold(caches_after(calls))
         for tensor in self._tensors.values():
             self._mark(tensor)
 

@@ -10,7 +10,7 @@ A workload takes it as the observer and enters it around the measured call only:
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
@@ -36,7 +36,7 @@ from lmp.verify.operators import (
 )
 from lmp.workload.calls import Call, CallTracker, Segment
 from lmp.workload.failures import hand_on
-from lmp.workload.paths import cached_tensors, caches_given, is_kv_cache
+from lmp.workload.paths import cached_tensors, caches_after, caches_given
 
 Run = Callable[[AbstractContextManager[Any]], None]
 """Executes the module once, with the given context manager around the measured part."""
@@ -105,9 +105,7 @@ class Counter:
 
     def __exit__(self, *exc: Any) -> None:
         self._stack.__exit__(*exc)
-        returned = self.calls[0].output if self.calls else None
-        made = [v for v in returned.values() if is_kv_cache(v)] if isinstance(returned, Mapping) else []
-        self._hold([*(cache for call in self.calls for cache in caches_given(call)), *made])
+        self._hold(caches_after(self.calls))
         self.counts = [count.with_cache(self._cached) for count in self.counts]
 
     def _entered(self, call: Call) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from lmp.errors import LmpError, NotFound
+from lmp.errors import LmpError, NotFound, first_line
 from lmp.formula import evaluate, evaluate_condition, is_open, parse
 from lmp.records import UNIVERSAL, Finding, FindingKind, Kernel, Lookup, ModuleAnalysis, Verification
 from lmp.verify.claims import (
@@ -334,7 +334,7 @@ class _Judge:
                 if not evaluate_condition(condition, {**_sized(SIZES[0]), **values}):
                     return f"the assumption {condition} does not hold"
             except LmpError as error:
-                self.find(None, None, ASSUMPTION, point, values, condition, _first_line(error))
+                self.find(None, None, ASSUMPTION, point, values, condition, first_line(error))
         return None
 
     def _unmet_below(self, values: Mapping[str, int]) -> str | None:
@@ -393,7 +393,7 @@ class _Judge:
             try:
                 claimed = str(evaluate(parse(formula), {**values, **dict(zip(UNIVERSAL, sizes, strict=True))}))
             except LmpError as error:
-                claimed = _first_line(error)
+                claimed = first_line(error)
             if claimed != str(counted):
                 self.find(None, None, PARAMETERS_COUNT, point, values, claimed, str(counted))
 
@@ -425,18 +425,21 @@ class _Judge:
         for line, kernels in self.kernels.items():
             claims: list[tuple[Claim, int]] = []
             for kernel in kernels:
-                if kernel.operands is None or not self._costs_something(kernel, values):
+                # No formula fails here: the costs of all kernels were compared before.
+                amounts = Amounts() if kernel.operands is None else self.claims.kernel(kernel, sized)
+                if kernel.operands is None or not amounts:
                     continue
                 try:
                     claim = self.operands.at(kernel.operands, sized)
                 except LmpError as error:
-                    self.find(*line, OPERANDS, point, values, kernel.operands.operator, _first_line(error))
+                    self.find(*line, OPERANDS, point, values, kernel.operands.operator, first_line(error))
                     continue
-                repeat, flops = self.claims.repeat(kernel, sized), self.claims.kernel(kernel, sized).matmul_flops
+                repeat = self.claims.repeat(kernel, sized)
                 claims.append((claim, repeat))
-                if (claim.product or 0) * repeat != flops:
-                    said = f"FLOPs of {described_claim(claim)}: {(claim.product or 0) * repeat}"
-                    self.find(*line, OPERANDS, point, values, said, str(flops))
+                product = (claim.product or 0) * repeat
+                if product != amounts.matmul_flops:
+                    said = f"FLOPs of {described_claim(claim)}: {product}"
+                    self.find(*line, OPERANDS, point, values, said, str(amounts.matmul_flops))
             ran = [(count.plain_name, count.operands) for count in counted.operators.get(line, ())] if claims else []
             for claim in missing(claims, ran):
                 there = "; ".join(described_claim(Claim(name, frozenset(o), None)) for name, o in ran) or "nothing"
@@ -486,7 +489,7 @@ class _Judge:
                 amounts = self.claims.kernel(kernel, sized)
             except LmpError as error:
                 about = About(FindingKind.formula, f"formula of {kernel.operation}")
-                self.find(*line, about, point, sized, kernel.flops, _first_line(error))
+                self.find(*line, about, point, sized, kernel.flops, first_line(error))
                 return None
             for quantity in QUANTITIES:
                 if getattr(amounts, quantity) < 0:
@@ -578,7 +581,3 @@ def _below(point: Point, call: Call) -> Iterator[Call]:
     yield call
     for inner in point.called_by.get(call.index, ()):
         yield from _below(point, inner)
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).splitlines()[0] if str(error) else type(error).__name__

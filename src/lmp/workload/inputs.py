@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from lmp.errors import LmpError, TraceFailed, UsageError
+from lmp.records import UNIVERSAL
 from lmp.workload.arguments import recording
 from lmp.workload.base import RUNTIME, Variable, Workload, refusal
 from lmp.workload.cache_clearing import caches_cleared
@@ -24,8 +25,6 @@ from lmp.workload.failures import hand_on
 from lmp.workload.questions import Decisions, Policy, Rehearsed, UndecidedError
 from lmp.workload.spec import Construct, Input, Spec, TensorInput, TupleInput, is_plain, tensors
 from lmp.workload.standalone import NOT_SIZES, no_initialisation
-
-BYTE_NAMES = ("w_bytes", "a_bytes", "kv_bytes")
 
 DIMENSION_HINTS = (
     (24, 20, 28, 36, 44, 52), (64, 96, 160, 224, 288, 352), (224, 224, 224), (64, 64, 64), (16, 8, 4), (1, 1, 1),
@@ -231,7 +230,7 @@ class InputsWorkload(Workload):
         for path, tensor in tensors(self.spec.inputs):
             for dim in tensor.dims:
                 for name in dim.names():
-                    if name in BYTE_NAMES:
+                    if name in UNIVERSAL:
                         raise UsageError(
                             f"{name} is the size of an element in bytes, not a dimension\n"
                             "give the dimension another name"
@@ -397,7 +396,7 @@ def _values(arguments: Mapping[str, Any], above: tuple[str, ...]) -> Iterator[tu
 
 def _leaves(arguments: Mapping[str, Any], above: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Variables with their paths: sizes and booleans. The name is the last of the path, or all of it if that exists."""
-    seen: set[str] = {*RUNTIME, *BYTE_NAMES}
+    seen: set[str] = {*RUNTIME, *UNIVERSAL}
     for where, value in _values(arguments, above):
         if isinstance(value, bool) or (type(value) is int and value > 0):
             name = where[-1] if where[-1] not in seen else "_".join(("init", *where))

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from lmp.errors import LmpError, MissingDependency, TraceFailed, UsageError
+from lmp.errors import LmpError, MissingDependency, TraceFailed, UsageError, first_line
 from lmp.workload.failures import missing_package
 from lmp.workload.model import ModelWorkload
 from lmp.workload.model_inputs import has_decoder_inputs
@@ -125,9 +125,7 @@ def find_parent_model(
             raise
         except Exception as error:
             first, unfit[model_class, type(config)] = first or error, error
-            tried.append(
-                f"{model_class.__name__}: {str(error).splitlines()[0] if str(error) else type(error).__name__}"
-            )
+            tried.append(f"{model_class.__name__}: {first_line(error)}")
             continue
         if any(type(module) is cls for module in model.modules()):
             return workload

@@ -251,6 +251,13 @@ def caches_given(call: Call) -> list[Any]:
     return [value for value in (*call.args, *call.kwargs.values()) if is_kv_cache(value)]
 
 
+def caches_after(calls: Sequence[Call]) -> list[Any]:
+    """The KV caches of a run: those that its calls were given, and those that the outermost one returns."""
+    returned = calls[0].output if calls else None
+    made = [value for value in returned.values() if is_kv_cache(value)] if isinstance(returned, Mapping) else []
+    return [*(cache for call in calls for cache in caches_given(call)), *made]
+
+
 def cached_tensors(cache: Any) -> list[torch.Tensor]:
     """The keys and values that a KV cache holds now, those of cross-attention included.
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from lmp.errors import TraceFailed
+from lmp.errors import TraceFailed, first_line
 from lmp.workload.arguments import recording
 from lmp.workload.base import Variable, Workload
 from lmp.workload.cache_clearing import caches_cleared
@@ -180,7 +180,7 @@ class StandaloneWorkload(Workload):
         try:
             self.run(self.build({}), {}, contextlib.nullcontext())
         except Exception as error:
-            return str(error).splitlines()[0] if str(error) else type(error).__name__
+            return first_line(error)
         return None
 
     def _widen(self, whole: dict[str, int]) -> None:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from lmp.errors import ClusterUnavailable, UsageError
+from lmp.errors import ClusterUnavailable, UsageError, first_line
 from lmp.records import ZooEntry
 from lmp.zoo.requests import Finished, Limits, Request
 from lmp.zoo.worker import analyse, differing, end, facts
@@ -137,7 +137,7 @@ class DaskCluster:
             if isinstance(there, ModuleNotFoundError):
                 raise _unusable(worker, f"cannot import {there.name}")
             if isinstance(there, BaseException):
-                raise _unusable(worker, f"has no sources to work on: {_first_line(there)}")
+                raise _unusable(worker, f"has no sources to work on: {first_line(there)}")
             differs = differing(here, there)
             if differs:
                 raise _unusable(worker, f"has {differs}")
@@ -251,7 +251,7 @@ def _task_error(request: Request, error: BaseException | None) -> ZooEntry:
     if isinstance(error, KilledWorker):
         times = error.allowed_failures + 1
         return _failed_entry(request, "stopped", f"{times} workers died, one after the other, while they ran it")
-    text = "nothing" if error is None else f"{type(error).__name__}: {_first_line(error)}"
+    text = "nothing" if error is None else f"{type(error).__name__}: {first_line(error)}"
     return _failed_entry(request, "error", f"a worker failed with {text}")
 
 
@@ -266,10 +266,6 @@ def _failed_entry(request: Request, status: str, reason: str) -> ZooEntry:
             "fingerprint": request.fingerprint,
         }
     )
-
-
-def _first_line(error: BaseException) -> str:
-    return next(iter(str(error).splitlines()), "") or type(error).__name__
 
 
 @contextlib.contextmanager
