@@ -5,7 +5,7 @@ Formulas are stored as text (see ``lmp.formula`` for the language). A record doe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
@@ -139,6 +139,12 @@ class Operands(Record):
     v_head_dim: Size | None = None
     window: Size | None = Field(None, description="of attention in a sliding window: its size")
     causal: Size | None = Field(None, description="of attention: 1 if it is causal without a mask tensor, else 0")
+
+    def sizes(self) -> Iterator[int | str]:
+        """All sizes: of shapes, of presence, of the product."""
+        for operand in (*self.inputs, *self.outputs):
+            yield from (operand.present, *operand.shape)
+        yield from (value for name in self.product_fields() if (value := getattr(self, name)) is not None)
 
     def with_sizes(self, size: Callable[[int | str], int | str]) -> Operands:
         """The same operands with each size replaced. Operands that are then never present are left out."""

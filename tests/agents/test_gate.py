@@ -16,6 +16,7 @@ from lmp.agents.subject import ClassSubject
 from lmp.analyze.judging import up_to_date
 from lmp.analyze.session import Options, Session
 from lmp.errors import Missing
+from lmp.formula import evaluate, parse
 from lmp.records import ModuleAnalysis
 from lmp.store import fingerprint as fingerprints
 
@@ -617,3 +618,70 @@ def judged_again(gate: Gate, found: ModuleAnalysis, monkeypatch: pytest.MonkeyPa
     assert again is not None
     assert session.store.load(found.class_name) == again
     return again
+
+
+# --- operands and edges that lmp fills in -----------------------------------------------------------------------------
+
+
+def without_operands(draft: dict[str, Any]) -> dict[str, Any]:
+    kernels = [{k: v for k, v in kernel.items() if k != "operands"} for kernel in draft["kernels"]]
+    return {**draft, "kernels": kernels}
+
+
+def filled(gate: Gate, draft: dict[str, Any]) -> ModuleAnalysis:
+    verdict = gate.check(draft)
+    assert verdict.findings == ()
+    assert verdict.analysis is not None
+    assert verdict.analysis.verification.status == "verified"
+    return verdict.analysis
+
+
+def test_operands_are_filled_from_execution(gates: Gates, draft: Drafts) -> None:
+    found = filled(gates[LINEAR], without_operands(draft(LINEAR)))
+    operands = found.kernels[0].operands
+    assert operands is not None
+    assert operands.operator == "mm"
+    values = {"batch_size": 2, "seq_len": 3, "in_features": 5, "out_features": 7}
+    # 2 * 3 tokens of 5 features by a weight of 5 x 7.
+    assert [evaluate(parse(str(size)), values) for size in (operands.m, operands.n, operands.k)] == [6, 7, 5]
+    roles = {(one.name, one.role, one.width) for one in operands.inputs}
+    assert {("self", "activation", "a"), ("mat2", "weight", "w")} <= roles
+
+
+def test_edges_are_filled_from_execution(gates: Gates, draft: Drafts) -> None:
+    found = filled(gates[MLP], without_operands(draft(MLP)))
+    # down_proj(act_fn(gate_proj(x)) * up_proj(x)): the product has the outputs of act_fn and up_proj.
+    names = {kernel.id: kernel.operation.partition(":")[0] for kernel in found.kernels}
+    product = next(kernel for kernel in found.kernels if kernel.kernel_type == "basic")
+    assert [names[source.partition(".")[0]] for source in product.inputs_from] == ["act_fn", "up_proj"]
+    down = next(kernel for kernel in found.kernels if kernel.path == "down_proj")
+    assert down.arguments_from == {"input": [product.id]}
+    assert found.outputs_from == [[f"{down.id}.0"]]
+
+
+def test_a_kernel_for_several_operators_has_edges_and_no_operands(gates: Gates, draft: Drafts) -> None:
+    written = without_operands(draft(NORM))
+    at = next(kernel["line"] for kernel in written["kernels"] if ".pow(2)" in kernel["code"])
+    parts = [kernel for kernel in written["kernels"] if kernel["line"] == at]
+    assert len(parts) == 2  # the power and the mean
+    whole = {**parts[0], "operation": "mean of the squares", "flops": " + ".join(part["flops"] for part in parts)}
+    whole["memory_access"] = {
+        way: " + ".join(part["memory_access"][way] for part in parts) for way in ("read", "write")
+    }
+    others = [kernel for kernel in written["kernels"] if kernel["line"] != at]
+    found = filled(gates[NORM], {**written, "kernels": [*others, whole]})
+    mean = found.kernels[-1]
+    assert mean.operands is None
+    upcast = next(kernel for kernel in found.kernels if "to(torch.float32)" in kernel.code)
+    assert mean.inputs_from == [upcast.id]
+    assert any(mean.id in kernel.inputs_from for kernel in found.kernels)
+    said = [check for check in found.verification.checks if check.startswith("operands of ")]
+    assert said == [f"operands of {len(others)} of {len(others) + 1} operators, from execution"]
+
+
+def test_operands_of_the_author_stay(gates: Gates, draft: Drafts) -> None:
+    written = draft(MLP)
+    product = next(kernel for kernel in written["kernels"] if kernel["kernel_type"] == "basic")
+    product["operands"]["inputs"] = product["operands"]["inputs"][:1]
+    verdict = gates[MLP].check(written)
+    assert [finding.quantity for finding in verdict.findings] == ["operands"]

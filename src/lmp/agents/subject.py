@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from lmp.analyze.modules import execution_of
 from lmp.analyze.session import Session
-from lmp.errors import LmpError, TraceFailed, UnsupportedDtype
+from lmp.errors import LmpError, TraceFailed, UnsupportedDtype, first_line
 from lmp.records import DEFAULT_CONFIG, UNIVERSAL, Kernel, ModuleAnalysis, Verification
 from lmp.source.members import members_of
 from lmp.store.fingerprint import submission_fingerprint
@@ -34,6 +34,8 @@ class ClassSubject:
         self.session, self.engine = session, engine
         self.source = session.locate(class_path)
         self.trees = session.trees
+        self._derivations: dict[tuple[str, ...], ModuleAnalysis | str] = {}
+        """References -> the trace engine's derivation with them, or why there is none."""
 
     @cached_property
     def config_names(self) -> Collection[str]:
@@ -77,6 +79,32 @@ class ClassSubject:
             if isinstance(self._ready, TraceFailed):
                 raise self._ready
             return self._ready[0].judged(analysis)
+
+    def with_operands(self, analysis: ModuleAnalysis) -> tuple[ModuleAnalysis, list[str]]:
+        """A verified analysis with operands and edges from execution, and sentences for its checks."""
+        from lmp.analyze.operands import from_execution
+        from lmp.workload.load import quiet_warnings
+
+        with _EXECUTING, quiet_warnings():
+            derived = self._derived(analysis)
+            if isinstance(derived, str) or isinstance(self._ready, TraceFailed):
+                return analysis, [f"operands are not filled: {derived}"]
+            return from_execution(self._ready[0], analysis, derived)
+
+    def _derived(self, analysis: ModuleAnalysis) -> ModuleAnalysis | str:
+        """The trace engine's derivation, made once for all attempts with the same references; or why there is none."""
+        from lmp.analyze.operands import derivation
+        from lmp.analyze.session import references_of
+
+        if isinstance(self._ready, TraceFailed):
+            return first_line(self._ready)
+        key = tuple(references_of(analysis))
+        if key not in self._derivations:
+            try:
+                self._derivations[key] = derivation(self._ready[0], analysis)
+            except LmpError as error:
+                self._derivations[key] = first_line(error)
+        return self._derivations[key]
 
     def points(self, analysis: ModuleAnalysis) -> list[Point]:
         """The points at which an analysis is judged; none if the class cannot be executed."""

@@ -249,7 +249,9 @@ class Execution:
 
     def _draw(self, analysis: ModuleAnalysis, points: list[Point]) -> list[HeldOut]:
         """Points that the author of the analysis could not know."""
-        text = analysis.model_dump_json(include={"kernels", "parameters", "assumptions"})
+        # Only of the formulas: operands that are filled in afterwards are judged at the same points.
+        stated = {"line", "flops", "memory_access", "repeat"}
+        text = analysis.model_dump_json(include={"kernels": {"__all__": stated}, "assumptions": True})
         digest = hashlib.sha256(text.encode()).digest()
         # Many tokens would take long if a loop runs over them.
         long = any(len(p.counts) == len(points[0].counts) for p in points if p.values["seq_len"] >= LONG[1])
@@ -262,12 +264,16 @@ class Execution:
         return drawn_points(own, other, digest, self.workload.has_cache, long)
 
     def _observe_drawn(self, point: HeldOut) -> Point | Skipped:
-        try:
-            return observe(self.workload, point.values, point.label, cross_check=False, results=self._results)
-        except Exception as error:
-            if blame(error) == "lmp":
-                raise
-            return Skipped("")  # counted in the check of how many drawn points ran
+        key = ("drawn", point.label, *sorted(point.values.items()))
+        if key not in self._observed:
+            try:
+                found = observe(self.workload, point.values, point.label, cross_check=False, results=self._results)
+                self._observed[key] = found
+            except Exception as error:
+                if blame(error) == "lmp":
+                    raise
+                self._observed[key] = Skipped("")  # counted in the check of how many drawn points ran
+        return self._observed[key]
 
     # -- fields of an analysis beside its formulas -----------------------------------------------------------------
 

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from lmp.analyze.execution import Execution
+from lmp.analyze.operands import without_differing
 from lmp.analyze.session import references_of
 from lmp.errors import TraceFailed, VerificationFailed
-from lmp.records import FindingKind, ModuleAnalysis, Verification
+from lmp.records import ModuleAnalysis, Verification
 from lmp.source.locate import ClassSource
 from lmp.trace.engine import TraceEngine
 from lmp.verify.judge import Judgement
@@ -120,19 +121,12 @@ class _Attempt:
         return False
 
     def _drop_operands(self) -> bool:
-        """Drop the operands that differ, if nothing else does. The judge keeps a limited number of findings."""
-        findings = self.judgement.verification.findings
-        if not findings or any(finding.kind is not FindingKind.operands for finding in findings):
+        """Drop the operands that differ, if nothing else does."""
+        without = without_differing(self.analysis, self.judgement.verification.findings)
+        if without is None:
             return False
-        lines = {(finding.file, finding.line) for finding in findings}
-        stated = [k for k in self.analysis.kernels if k.operands is not None]
-        # A finding names the first line of a statement, and a kernel may stand at another one: then all are dropped.
-        dropped = [k for k in stated if (k.file, k.line) in lines] or stated
-        if not dropped:
-            return False
-        kernels = [k.model_copy(update={"operands": None}) if k in dropped else k for k in self.analysis.kernels]
-        self._take(self.analysis.model_copy(update={"kernels": kernels}))
-        self.dropped += [f"operands of {k.operation} in line {k.line} differ, and are left out" for k in dropped]
+        self._take(without[0])
+        self.dropped += without[1]
         return True
 
     def _derive(self) -> None:

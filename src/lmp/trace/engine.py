@@ -18,7 +18,7 @@ from lmp.trace import operands
 from lmp.trace.coverage import LineCoverage
 from lmp.trace.dataflow import ItemKey, Made
 from lmp.trace.dataflow import Source as FlowSource
-from lmp.trace.derive import Deriver, known_callee
+from lmp.trace.derive import Callee, Deriver, known_callee
 from lmp.trace.observe import Item, differs
 from lmp.trace.runs import Run
 from lmp.trace.table import Derived
@@ -55,6 +55,10 @@ class TraceEngine:
     def know(self, analysis: ModuleAnalysis, applies: Callable[[Call], bool] | None = None) -> None:
         """Register a standalone analysis, so that calls which it applies to become references."""
         self.deriver.callees[analysis.class_name] = known_callee(analysis, applies)
+
+    def refer(self, analysis: ModuleAnalysis) -> None:
+        """Register an analysis that is taken for every call of its class: all of them become references."""
+        self.deriver.callees[analysis.class_name] = Callee(analysis.parameters)
 
     def inline(self, class_path: str, why: str) -> None:
         """Inline the operators of a called class at its calls, because it has no analysis to refer to."""

@@ -127,6 +127,9 @@ class Gate:
             return _refuse(list(gate_findings(own, analysis, kernels)), notes)
         if operators:
             analysis = analysis.model_copy(update={"uncounted": operators})
+        if verification.status == "verified":
+            analysis, said = self.subject.with_operands(analysis)
+            verification = verification.model_copy(update={"checks": [*verification.checks, *said]})
         return AnalysisVerdict(analysis.model_copy(update={"verification": verification}), (), tuple(notes))
 
 
