@@ -20,6 +20,8 @@ MODEL = "openai-community/gpt2"
 CLASS = "transformers.models.gpt2.modeling_gpt2.GPT2LMHeadModel"
 OTHER_TRANSFORMERS = "5.22.2"
 """A release of transformers that lmp is not proven on."""
+OTHER_TORCH = "2.12.0"
+"""A release of torch that lmp is not proven on. Its build for CUDA runs on a CPU too; it takes 4 GB."""
 
 
 @dataclass(frozen=True)
@@ -199,3 +201,24 @@ def test_an_edited_file_of_the_installed_transformers(engine: Environment, other
     # One product more for each element of the gate.
     products = [kernel for kernel in found["kernels"] if kernel["category"] == "elementwise"]
     assert [kernel["flops"] for kernel in products] == ["{batch_size} * {seq_len} * {intermediate_size}"] * 2
+
+
+@pytest.fixture(scope="module")
+def other_torch(engine: Environment, tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    """The same with another release of torch before the proven one."""
+    found = made(tmp_path_factory.mktemp("torch") / "environment", engine.home)
+    found.install(f"torch=={OTHER_TORCH}")
+    (found.packages / "engine.pth").write_text(f"{engine.packages}\n")
+    shutil.copy(engine.folder / "bin" / "lmp", found.folder / "bin" / "lmp")
+    return found
+
+
+def test_another_release_of_torch(engine: Environment, other_torch: Environment) -> None:
+    """Analysed and judged; the figures of GPT-2 are those of the proven release."""
+    point = (CLASS, "--batch-size", "2", "--seq-len", "16", "--cache-len", "100", "--json", "--quiet")
+    done = other_torch.lmp("evaluate", *point)
+    assert done.stderr.count(f"warning: torch {OTHER_TORCH} is installed and analysed; lmp is proven on torch") == 1
+    assert json.loads(done.stdout)["totals"] == json.loads(engine.lmp("evaluate", *point).stdout)["totals"]
+    (found,) = json.loads(other_torch.lmp("analyze-module", "torch.nn.GELU", "--json", "--quiet").stdout)
+    assert found["verification"]["status"] == "verified"
+    assert found["fingerprint"]["run_with.torch"] == OTHER_TORCH
