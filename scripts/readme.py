@@ -1,4 +1,4 @@
-"""Updates README.md and docs/cli.md with real output: runs the commands that they show and writes the output.
+"""Updates README.md and docs/ with real output: runs the commands that they show and writes the output.
 
     .venv/bin/python scripts/readme.py            write
     .venv/bin/python scripts/readme.py --check    end with 1 if a page differs from the current output
@@ -28,7 +28,7 @@ from pathlib import Path
 from lmp.agents.environment import CREDENTIALS
 
 ROOT = Path(__file__).parents[1]
-PAGES = (ROOT / "README.md", ROOT / "docs" / "cli.md", ROOT / "docs" / "agents.md")
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 
 BLOCK = re.compile(r"(?<=<!-- )(?P<kind>output|local): (?P<command>[^\n]+?) -->\n(?P<shown>.*?)(?=<!-- end -->)", re.S)
 RESULTS = "analysis_results"
