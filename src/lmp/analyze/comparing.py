@@ -12,6 +12,7 @@ from lmp.errors import NotFound, Search, UsageError
 from lmp.link.link import link
 from lmp.records import ModelAnalysis, ModuleAnalysis
 from lmp.source.locate import locate
+from lmp.source.subject import is_model_id, looks_like_path
 from lmp.source.trees import find_trees
 from lmp.store.results import DEFAULT, FILE_NAME, MODEL_FILE_NAME, Store, read_result
 
@@ -40,9 +41,9 @@ def find_result(text: str, options: Options, progress: Progress, stored_only: bo
             return _of_folder(path)
         if path.exists():
             return _of_file(path)
-    if _is_a_path(text):
+    if looks_like_path(text):
         raise UsageError(f"there is no file or folder {text}\ngive a result, a class path or a model's id")
-    if "/" in text:
+    if is_model_id(text):
         options = replace(options, model_id=text)
         return Found(expand_model(class_of_config(options), options, progress, keep=False).model)
     class_path, _, config = text.partition("@")
@@ -53,16 +54,6 @@ def find_result(text: str, options: Options, progress: Progress, stored_only: bo
     if config or stored_only:
         raise _not_stored(store, class_path, config or DEFAULT)
     return Found(expand_model(class_path, options, progress, keep=False).model)
-
-
-def _is_a_path(text: str) -> bool:
-    """True if the text can only be a path. Both a model id and a path may have one slash."""
-    first = text.partition("/")[0]
-    return text.endswith(".json") or text.startswith(("/", ".", "~")) or text.count("/") > 1 or _is_folder(first, text)
-
-
-def _is_folder(first: str, text: str) -> bool:
-    return "/" in text and Path(first).is_dir()
 
 
 # --- files -----------------------------------------------------------------------------------------------------------

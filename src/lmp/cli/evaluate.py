@@ -18,6 +18,7 @@ from lmp.cli import given as g
 from lmp.cli import options as o
 from lmp.cli.output import note
 from lmp.cli.progress import class_of_config, watched
+from lmp.cli.subject import chosen
 from lmp.report.formats import FORMATS
 
 if TYPE_CHECKING:
@@ -110,8 +111,12 @@ def evaluate(
 
         raise UsageError("--each is for the table\nleave it out: the other formats have every operator")
     show = replace(_show(depth, kernels, sort, top, by, weight, exact, output), each=each.value if each else None)
+    named = o.one_of("classes", common.class_path, "--module", common.module)
+    common, class_path = chosen(common, named, "evaluate")
     options = common.options()
-    name = o.one_of("classes", common.class_path, "--module", common.module) or class_of_config(options)
+    if found.point is not None and class_path is None:
+        g.need_batch_size(given, named or f"--config {common.config}")
+    name = class_path or class_of_config(options)
     with watched([name], options, common.quiet) as progress:
         from lmp.analyze.models import expand_model
         from lmp.link.quantised import with_own_bytes
