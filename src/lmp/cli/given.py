@@ -44,7 +44,7 @@ def need_batch_size(given: Axes, model: str) -> None:
     if "batch_size" not in given:
         raise UsageError(
             "no batch size is given\n"
-            f"type lmp evaluate {model} -b 1 -s 2k, or for one decode step lmp evaluate {model} -b 16 -c 8k --phase decode"
+            f"type lmp evaluate {model} -b 1 -s 2k, or for a decode step: -b 16 -c 8k --phase decode"
         )
 
 
@@ -72,7 +72,8 @@ def _apply_phase(phase: Phase, given: dict[str, Values]) -> None:
         raise UsageError("--phase decode has one new token, but --seq-len is not 1\nleave out -s, or --phase")
     if not all(given.get("cache_len", (0,))):
         raise UsageError(
-            "--phase decode needs the tokens that the cache holds, at least 1\ngive -c, as in --phase decode -b 16 -c 8k"
+            "--phase decode needs the tokens that the cache holds, at least 1\n"
+            "give -c, as in --phase decode -b 16 -c 8k"
         )
     given["seq_len"] = (1,)
 

@@ -88,7 +88,7 @@ class Common:
         None
     )
     seq_len: Annotated[
-        str | None, typer.Option("--seq-len", "-s", metavar="N", help="New tokens per sequence: 512, 8k, 1k:64k:*2.")
+        str | None, typer.Option("--seq-len", "-s", metavar="N", help="New tokens per sequence: 512, 8k.")
     ] = None
     cache_len: Annotated[
         str | None, typer.Option("--cache-len", "-c", metavar="N", help="Tokens already in the KV cache [default: 0].")

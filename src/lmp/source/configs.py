@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lmp.errors import NotFound, Search, UsageError
+from lmp.errors import NotFound, Search, UsageError, did_you_mean
 from lmp.source import hub
 from lmp.source.catalogue import catalogued, close_ids
 from lmp.source.locate import class_offered_by_models
@@ -82,7 +82,7 @@ def _check_id(model_id: str) -> None:
     if _MODEL_ID.fullmatch(model_id) and ".." not in model_id and len(model_id) <= _MAX_ID:
         return
     close = close_ids(model_id)
-    hint = f"did you mean {' or '.join(close)}?" if close else "for a file on this machine use --config FILE"
+    hint = did_you_mean(close, "for a file on this machine use --config FILE")
     raise UsageError(
         f"{model_id!r} is not a model id: those have the form org/name, as meta-llama/Llama-3.1-8B\n{hint}"
     )
@@ -118,8 +118,8 @@ def _read_object(file: Path, what_to_do: str) -> tuple[dict[str, Any], str]:
             data = stream.read(hub.MAX_BYTES + 1)
     except OSError as error:
         close = close_files(file) if isinstance(error, FileNotFoundError) else []
-        hint = f"did you mean {' or '.join(close)}?" if close else what_to_do
-        raise UsageError(f"{file} cannot be read: {error.strerror}\n{hint}") from error
+        then = did_you_mean(close, what_to_do)
+        raise UsageError(f"{file} cannot be read: {error.strerror}\n{then}") from error
     if len(data) > hub.MAX_BYTES:
         raise UsageError(f"{file} has more than {hub.MAX_BYTES:,} bytes, which is not a config\n{what_to_do}")
     try:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lmp.errors import LmpError, NotFound, Search, TreeChanged, UsageError, first_line
+from lmp.errors import LmpError, NotFound, Search, TreeChanged, UsageError, did_you_mean, first_line
 from lmp.source.constructed import constructors_of
 from lmp.source.lines import find_function
 from lmp.source.locate import ClassSource, lineage_of, locate
@@ -69,7 +69,7 @@ def _arguments(function: FunctionNode) -> str:
 
 
 def own_file(path: Path, folders: Sequence[Path]) -> OwnFile:
-    """The module of a file. Its package starts below the first folder without ``__init__.py``, or in one of ``folders``.
+    """The module of a file, below one of ``folders`` or the first folder above it without ``__init__.py``.
 
     Raises UsageError for a file that Python cannot import by a name.
     """
@@ -140,9 +140,8 @@ def _no_class(file: OwnFile, name: str, there: list[str]) -> NotFound:
     what = f"{file.path.name} has no class {name}"
     searched = [Search(f"class {name}", str(file.path), f"the classes {', '.join(there)}" if there else "no class")]
     close = difflib.get_close_matches(name, there, n=3, cutoff=0.5)
-    if close:
-        return NotFound(f"{what}\ndid you mean {' or '.join(close)}?", searched)
-    return NotFound(f"{what}\n{f'it has {", ".join(there)}' if there else 'it has no nn.Module'}", searched)
+    has = f"it has {', '.join(there)}" if there else "it has no nn.Module with a forward()"
+    return NotFound(f"{what}\n{did_you_mean(close, has)}", searched)
 
 
 def no_module_class(file: OwnFile, listed: Listed) -> NotFound:

@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from lmp.errors import NotFound, Search, UsageError
+from lmp.errors import NotFound, Search, UsageError, did_you_mean
 from lmp.source.catalogue import catalogued, close_ids
 from lmp.source.hub import CONFIG_NAME
 from lmp.source.names import is_class_path
@@ -101,8 +101,7 @@ def _existing(path: Path) -> Subject:
 
 
 def _no_file(path: Path, what: str) -> str:
-    close = close_files(path)
-    return f"there is no file {path}\n{f'did you mean {" or ".join(close)}?' if close else f'give {what}'}"
+    return f"there is no file {path}\n{did_you_mean(close_files(path), f'give {what}')}"
 
 
 def close_files(path: Path, most: int = 3) -> list[str]:
@@ -115,10 +114,5 @@ def close_files(path: Path, most: int = 3) -> list[str]:
 
 
 def _no_kind(text: str) -> UsageError:
-    close = close_ids(text)
-    hint = (
-        f"did you mean {' or '.join(close)}?"
-        if close
-        else "give dotted names, as in torch.nn.Linear, or a model id, as in Qwen/Qwen3-8B"
-    )
-    return UsageError(f"{text!r} is not a class path\n{hint}")
+    otherwise = "give dotted names, as in torch.nn.Linear, or a model id, as in Qwen/Qwen3-8B"
+    return UsageError(f"{text!r} is not a class path\n{did_you_mean(close_ids(text), otherwise)}")
