@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lmp.analyze.models import expand_model
 from lmp.analyze.session import Options, Progress, class_of_config
-from lmp.errors import NotFound, Search, UsageError
+from lmp.errors import NotFound, Search, UsageError, did_you_mean
 from lmp.link.link import link
 from lmp.records import ModelAnalysis, ModuleAnalysis
 from lmp.source.locate import locate
@@ -128,4 +129,6 @@ def _not_stored(store: Store, class_path: str, config: str) -> NotFound:
     name = class_path if config == DEFAULT else f"{class_path}@{config}"
     there = "no such file" if store.root.is_dir() else "no such folder"
     looked = Search(f"an analysis of {name}", str(file), there)
-    return NotFound(f"no analysis of {name} in {store.root}\nmake it first: lmp expand {class_path}", [looked])
+    close = difflib.get_close_matches(name, [folder.name for folder in store.root.glob("*@*")], n=3)
+    what = did_you_mean([one for one in close if one != name], f"make it first: lmp expand {class_path}")
+    return NotFound(f"no analysis of {name} in {store.root}\n{what}", [looked])

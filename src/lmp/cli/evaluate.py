@@ -115,7 +115,7 @@ def evaluate(
     common, class_path = chosen(common, named, "evaluate")
     options = common.options()
     if found.point is not None and class_path is None:
-        g.need_batch_size(given, named or f"--config {common.config}")
+        g.need_batch_size(given, str(common.model_id or common.config))
     name = class_path or class_of_config(options)
     with watched([name], options, common.quiet) as progress:
         from lmp.analyze.models import expand_model

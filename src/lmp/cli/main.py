@@ -85,9 +85,10 @@ class Lmp(TyperGroup):
                 note(show())
                 sys.exit(exit_code)
             # typer's own message takes four lines; one of them says what is wrong.
-            note(f"error: {show()}".replace("Value error, ", "").rstrip("."))
+            message = show().replace("Value error, ", "").rstrip(".")
+            note(f"error: {message}")
             context = getattr(error, "ctx", None)
-            note(f"see `{context.command_path if context else 'lmp'} --help`")
+            note(f"{_nearest(message)}see `{context.command_path if context else 'lmp'} --help`")
             sys.exit(exit_code)
         if not standalone_mode:
             return code
@@ -118,6 +119,19 @@ class Lmp(TyperGroup):
                 note(f"error: the output cannot be written: {error.strerror}")
                 raise typer.Exit(UNWRITABLE) from error
             _bug(error, _debug(ctx))
+
+
+def _nearest(message: str) -> str:
+    """``did you mean fp8? `` for typer's message on a value that is none of an option's words; else empty."""
+    import difflib
+    import re
+
+    from lmp.errors import did_you_mean
+
+    refused = re.search(r"'([^']*)' is not one of ('.*)", message)
+    words = re.findall(r"'([^']*)'", refused[2]) if refused is not None else []
+    close = difflib.get_close_matches(refused[1].lower(), words, n=2) if refused is not None else []
+    return f"{did_you_mean(close, '')} " if close else ""
 
 
 app = typer.Typer(

@@ -107,10 +107,11 @@ def _no_file(path: Path, what: str) -> str:
 def close_files(path: Path, most: int = 3) -> list[str]:
     """At most ``most`` files beside the missing one with similar names and the same suffix."""
     try:
-        there = [entry.name for entry in path.parent.iterdir() if entry.suffix == path.suffix and entry.is_file()]
+        there = [entry.stem for entry in path.parent.iterdir() if entry.suffix == path.suffix and entry.is_file()]
+        close = difflib.get_close_matches(path.stem, there, n=most, cutoff=0.6)
+        return [str(path.with_name(stem + path.suffix)) for stem in close]
     except (OSError, ValueError):
         return []
-    return [str(path.with_name(name)) for name in difflib.get_close_matches(path.name, there, n=most, cutoff=0.5)]
 
 
 def _no_kind(text: str) -> UsageError:
