@@ -93,10 +93,11 @@ def evaluate(
 ) -> None:
     """Evaluate the formulas of a module or of a whole model.
 
-    Example: lmp evaluate torch.nn.Linear --batch-size 2 --seq-len 16 --set in_features=8,out_features=32,bias=0
+    Examples: lmp evaluate Qwen/Qwen3-8B --phase decode -b 16 -c 8k, lmp evaluate torch.nn.Linear -b 2 -s 16 --set
+    in_features=8,out_features=32,bias=0
 
     Every size may be a list (1,2,4) or a range: 1:64:8 in steps of 8, 128:4096:*2 by doubling, both ends included. All
-    combinations are evaluated.
+    combinations are evaluated. Numbers of sequences and tokens may have a unit: 8k is 8,192, 1M is 1,048,576.
     """
     from lmp.report.formats import load
 
@@ -115,7 +116,7 @@ def evaluate(
     common, class_path = chosen(common, named, "evaluate")
     options = common.options()
     if found.point is not None and class_path is None:
-        g.need_batch_size(given, str(common.model_id or common.config))
+        g.need_batch_size(given, common)
     name = class_path or class_of_config(options)
     with watched([name], options, common.quiet) as progress:
         from lmp.analyze.models import expand_model

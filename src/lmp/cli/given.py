@@ -37,11 +37,12 @@ def given_values(common: Common, settings: Sequence[str]) -> dict[str, Values]:
     return given
 
 
-def need_batch_size(given: Axes, model: str) -> None:
-    """Raise UsageError, with commands to type, if the size of the call of a whole model is not given."""
+def need_batch_size(given: Axes, common: Common) -> None:
+    """Raise UsageError, with commands to type, if the batch size of a config's model is not given."""
     from lmp.errors import UsageError
 
-    if "batch_size" not in given:
+    model = common.model_id or common.config
+    if model is not None and "batch_size" not in given:
         raise UsageError(
             "no batch size is given\n"
             f"type lmp evaluate {model} -b 1 -s 2k, or for a decode step: -b 16 -c 8k --phase decode"

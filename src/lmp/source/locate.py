@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import difflib
 import functools
 import re
 from collections.abc import Sequence
@@ -12,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lmp.errors import NotFound, Search, UsageError, did_you_mean
-from lmp.source.catalogue import close_ids
 from lmp.source.names import Definition, External, Found, Module, Names, check_class_path, dotted_name, file_bytes
 from lmp.source.parsed import FunctionNode
 from lmp.source.trees import LAYOUTS, Tree, Trees, check_file, version_of
@@ -161,6 +159,10 @@ def _longest_module(class_path: str, names: Names) -> tuple[Module, list[str]]:
 
 
 def _no_such_package(parts: list[str], names: Names) -> NotFound:
+    import difflib
+
+    from lmp.source.catalogue import close_ids
+
     packages = sorted(tree.import_name for tree in names.trees)
     if len(parts) == 1:
         close = _classes_named(parts[0], names) or close_ids(parts[0])
@@ -242,6 +244,8 @@ def _folders(models: Path) -> tuple[Path, ...]:
 
 
 def _no_such_class(class_path: str, name: str, module: Module, names: Names) -> NotFound:
+    import difflib
+
     first, _, rest = name.partition(".")
     if rest and module.folder is not None:
         there = sorted({path.stem for path in module.folder.iterdir() if path.suffix == ".py" or path.is_dir()})
