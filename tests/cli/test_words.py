@@ -174,7 +174,7 @@ def test_a_file_without_a_class_lists_them(lmp: Lmp, fake: FakePipeline, blocks:
         "  forward(x, causal: bool)\n"
         '  lmp analyze-module blocks.py:Other --inputs "x: float[batch_size, seq_len, SIZE], causal=true" '
         '--init "n=SIZE"\n'
-        "The shapes are a template, from names and layers in the source. Put numbers in place of SIZE.\n"
+        "The shapes are a template, from names and layers in the source. Put values in place of SIZE.\n"
     )
     assert fake.options is None
 

@@ -63,6 +63,11 @@ def template(folder: Path, init: str, forward: str) -> Template:
             "self, config: Config", "forward(self, x): return x",
             "x: float[batch_size, seq_len, SIZE]", "config=Config()",
         ),
+        # without an annotation: an argument whose attributes are read is no size
+        (
+            "self, dim, cfg\nself.a = nn.Linear(cfg.n, 1)", "forward(self, x): return x",
+            "x: float[batch_size, seq_len, dim]", "dim=SIZE, cfg=VALUE",
+        ),
         ("self", "forward(self): return 1", "", ""),
     ],
 )  # fmt: skip
@@ -70,7 +75,7 @@ def test_templates(tmp_path: Path, init: str, forward: str, inputs: str, constru
     found = template(tmp_path, init, forward)
     assert (found.inputs, found.init) == (inputs, constructor)
     assert list(parse_inputs(found.inputs)) == [part.split(":")[0].split("=")[0] for part in split(inputs)]
-    if "SIZE" not in found.init:
+    if not {"SIZE", "VALUE"} & set(found.open):
         parse_init(found.init)
 
 
@@ -81,6 +86,16 @@ def split(inputs: str) -> list[str]:
         depth += {"[": 1, "]": -1}.get(letter, 0)
         parts = [*parts, ""] if letter == "," and not depth else [*parts[:-1], parts[-1] + letter]
     return [part.strip() for part in parts if part.strip()]
+
+
+def test_another_class_of_the_file_says_what_a_config_is(tmp_path: Path) -> None:
+    one = "class One(nn.Module):\n    def __init__(self, config: Config): pass\n    def forward(self, x): return x\n"
+    two = (
+        "class Two(nn.Module):\n    def __init__(self, config): self.n = config.n\n    def forward(self, x): return x\n"
+    )
+    (tmp_path / "blocks.py").write_text(f"from torch import nn\n{one}{two}")
+    file, trees = own_file(tmp_path / "blocks.py", ()), find_trees(tmp_path, extra=[tmp_path])
+    assert template_of(own_class(file, "Two", trees)).init == "config=Config()"
 
 
 def test_the_words_to_replace(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def _print(found: Sequence[OwnClass], path: Path, common: Common, command: str) 
         stream.write(escaped("\n".join(lines) + "\n"))
     words = dict.fromkeys(word for template in templates for word in template.open)
     stream.write("The shapes are a template, from names and layers in the source.")
-    stream.write(f" Put numbers in place of {', '.join(words)}.\n" if words else " Check them.\n")
+    stream.write(f" Put values in place of {', '.join(words)}.\n" if words else " Check them.\n")
     stream.flush()
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from lmp.source.own_file import OwnClass
-from lmp.source.parsed import FunctionNode
+from lmp.source.parsed import FunctionNode, parse
 
 SIZE = "SIZE"
 
@@ -50,7 +50,7 @@ class Template:
 
 def template_of(own: OwnClass) -> Template:
     """The template for a class: its required arguments, and the constructor's sizes that its inputs name."""
-    init = _Constructor(own.init)
+    init = _Constructor(own)
     inputs = ", ".join(_input(argument, own, init) for argument in _required(own.forward))
     return Template(inputs, ", ".join(init.arguments(inputs)))
 
@@ -66,14 +66,19 @@ def _required(function: FunctionNode) -> list[ast.arg]:
 class _Constructor:
     """The arguments of a constructor, and the layers that it assigns to ``self``."""
 
-    def __init__(self, init: FunctionNode | None) -> None:
+    def __init__(self, own: OwnClass) -> None:
+        init = own.init
+        self.objects = {} if init is None else _objects(init, own)
         self.required = [] if init is None else _required(init)
         self.defaults = {} if init is None else dict(_whole_defaults(init))
         self.layers = {} if init is None else dict(_layers(init))
 
     @property
     def sizes(self) -> list[str]:
-        return [*(a.arg for a in self.required if _annotation(a) in ("", "int")), *self.defaults]
+        return [*(a.arg for a in self.required if self._is_size(a)), *self.defaults]
+
+    def _is_size(self, argument: ast.arg) -> bool:
+        return _annotation(argument) in ("", "int") and argument.arg not in self.objects
 
     def width(self) -> str:
         """The argument that is named as the size of a token's vector; SIZE if there is none."""
@@ -82,9 +87,24 @@ class _Constructor:
     def arguments(self, inputs: str) -> Iterator[str]:
         """The required arguments, and those with a default that the inputs name."""
         for argument in self.required:
-            yield f"{argument.arg}={_value(argument)}"
+            yield f"{argument.arg}={self.objects.get(argument.arg) or _value(argument)}"
         words = inputs.replace(",", " ").replace("]", " ").split()
         yield from (f"{name}={value}" for name, value in self.defaults.items() if name in words)
+
+
+def _objects(init: FunctionNode, own: OwnClass) -> dict[str, str]:
+    """The arguments without annotation whose attributes are read, with a value: ``Config()``, as another class says."""
+    attributes = (node.value for node in ast.walk(init) if isinstance(node, ast.Attribute))
+    read = {value.id for value in attributes if isinstance(value, ast.Name)}
+    said = {
+        argument.arg: _value(argument)
+        for node in ast.walk(parse(own.source.path).tree)
+        if isinstance(node, ast.FunctionDef) and node.name == "__init__"
+        for argument in node.args.args
+        if argument.annotation is not None
+    }
+    bare = [argument.arg for argument in _required(init) if argument.annotation is None]
+    return {name: said.get(name, "VALUE") for name in bare if name in read}
 
 
 def _whole_defaults(function: FunctionNode) -> Iterator[tuple[str, int]]:
