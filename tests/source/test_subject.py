@@ -73,6 +73,13 @@ def test_names_that_no_file_can_have(text: str) -> None:
     assert len(str(caught.value).splitlines()) <= 2
 
 
+def test_a_hint_has_no_control_characters(folder: Path) -> None:
+    (folder / "my_modl\x1b[2J.py").write_text("")
+    with pytest.raises(NotFound) as caught:
+        subject_of("my_modl.py")
+    assert str(caught.value) == "there is no file my_modl.py\ndid you mean my_model.py?"
+
+
 def test_a_path_is_no_model_id() -> None:
     assert is_model_id("org/name")
     assert not is_model_id("checkpoint/config.json")

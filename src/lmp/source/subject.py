@@ -105,9 +105,13 @@ def _no_file(path: Path, what: str) -> str:
 
 
 def close_files(path: Path, most: int = 3) -> list[str]:
-    """At most ``most`` files beside the missing one with similar names and the same suffix."""
+    """At most ``most`` files beside the missing one with similar names and the same suffix.
+
+    A name with control characters is left out: it could steer the terminal that the hint is printed on.
+    """
     try:
-        there = [entry.stem for entry in path.parent.iterdir() if entry.suffix == path.suffix and entry.is_file()]
+        files = [entry for entry in path.parent.iterdir() if entry.suffix == path.suffix and entry.is_file()]
+        there = [entry.stem for entry in files if entry.name.isprintable()]
         close = difflib.get_close_matches(path.stem, there, n=most, cutoff=0.6)
         return [str(path.with_name(stem + path.suffix)) for stem in close]
     except (OSError, ValueError):
