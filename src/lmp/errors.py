@@ -44,6 +44,11 @@ def first_line(error: BaseException) -> str:
     return lines[0] if lines else type(error).__name__
 
 
+def did_you_mean(close: Sequence[str], otherwise: str) -> str:
+    """The next step after a miss: the nearest names, or ``otherwise`` if there are none."""
+    return f"did you mean {' or '.join(close)}?" if close else otherwise
+
+
 class LmpError(Exception):
     """Base of all errors that end a command with a message and an exit code instead of a traceback."""
 

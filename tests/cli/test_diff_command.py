@@ -200,6 +200,8 @@ def test_configs_side_by_side(lmp: Lmp) -> None:
     save("old", mlp(), mlp(config=wide, values={"hidden_size": 16, "intermediate_size": 32}), linear())
     result = lmp("diff", MLP, f"{MLP}@wide", "--results", "old", *POINT, "--exact")
     assert "values A -> B     hidden_size 8 -> 16" in result.stdout
+    text = refused(lmp("diff", MLP, f"{MLP}@wid", "--results", "old", "--quiet"), code=3)
+    assert f"did you mean {MLP}@wide?" in text
     # The Linears: 3 * 2*2*16*8*32 = 49,152 more
     row = next(line for line in result.stdout.splitlines() if line.startswith("FLOPs "))
     assert row.split()[-2:] == ["+49,152", "+90.6%"]  # of 54,272

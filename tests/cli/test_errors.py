@@ -102,7 +102,7 @@ def test_a_config_of_no_known_class_leaves_a_scratchpad(lmp: Lmp, tmp_path: Path
     (package / "models").mkdir(parents=True)
     (package / "__init__.py").write_text("__version__ = '7.0.0'\n")
     (tmp_path / "mine.json").write_text('{"architectures": ["NoSuchModel"]}')
-    result = lmp("evaluate", "--config", "mine.json")
+    result = lmp("evaluate", "--config", "mine.json", "-b", "1", "-s", "1")
     assert result.exit_code == 3
     assert result.stderr.startswith("error: transformers 7.0.0 has no class NoSuchModel, which the config names\n")
     assert "NoSuchModel" in (tmp_path / "analysis_results" / "SCRATCHPAD.md").read_text()
@@ -159,8 +159,7 @@ def test_evaluate_without_the_size_of_the_call(lmp: Lmp, fake: FakePipeline) -> 
     result = lmp("evaluate", MLP, "--quiet")
     assert result.exit_code == 2
     assert result.stderr == (
-        f"error: batch_size and seq_len have no value: {MLP} depends on them\n"
-        "give --set batch_size=2 --set seq_len=16\n"
+        f"error: batch_size and seq_len have no value: {MLP} depends on them\ngive --batch-size 2 --seq-len 16\n"
     )
 
 
@@ -197,10 +196,16 @@ def test_sources_that_are_missing(lmp: Lmp, tmp_path: Path) -> None:
 
 
 def test_a_class_path_that_tries_to_leave_the_results(lmp: Lmp, tmp_path: Path) -> None:
-    for path in ("../../x", "/etc/passwd", "a/../b"):
+    missing, other = "error: there is no file {}\n", "error: {} is neither a config.json nor a .py file\n"
+    for path, message in (
+        ("../../x", missing),
+        ("/etc/passwd", other),
+        ("a/../b", missing),
+        ("a b", "error: 'a b' is"),
+    ):
         result = lmp("analyze-module", path, "--quiet")
         assert result.exit_code == 2
-        assert result.stderr.startswith(f"error: '{path}' is not a class path\n")
+        assert result.stderr.startswith(message.format(path))
     assert [path.name for path in tmp_path.iterdir()] == ["vendor.lock"]
 
 

@@ -116,7 +116,7 @@ def test_both_forms_and_the_alias_of_results(lmp: Lmp, results: Path, tmp_path: 
         ((LINEAR, "--model", MLP), f"error: two models are given: {LINEAR} and, with --model, {MLP}\ngive one\n"),
         ((LINEAR, "--results", "a", "--module-analysis", "b"), "error: two folders are given: --results a and"),
         ((LINEAR, "--depth", "-1"), "error: Invalid value for '--depth'"),
-        (("not/a/class",), "error: 'not/a/class' is not a class path\n"),
+        (("not/a/class",), "error: there is no file not/a/class\n"),
     ],
 )
 def test_usage(lmp: Lmp, arguments: tuple[str, ...], message: str) -> None:

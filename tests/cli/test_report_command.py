@@ -56,6 +56,7 @@ def repo(tmp_path: Path) -> Path:
         (["tiny", "--format", "html"], "--format html is for models, not for a code base"),
         (["--all", "--exclude", "x"], "--exclude: not with --all"),
         (["--all", "a.B"], "--all reports on everything"),
+        (["a.B", "--device", "h1000"], "there is no device 'h1000'\ndid you mean H100 or H200?"),
         (["a.B", "--device", "TPU"], "there is no device 'TPU'\nthe names are A100-80GB, H100"),
         (["a.B", "--max-turns", "3"], "--max-turns: for agents only"),
         (["./nowhere"], "nowhere is no folder"),
@@ -75,7 +76,7 @@ def test_what_cannot_be_carried_out_as_it_is_made(lmp: Lmp, repo: Path, argument
 def test_a_file_is_no_class_path(lmp: Lmp, repo: Path) -> None:
     (repo.parent / "notes.md").write_text("# Notes\n")
     done = lmp("report", "notes.md")
-    assert (done.exit_code, "notes.md is no folder" in done.stderr) == (2, True), done.stderr
+    assert (done.exit_code, "notes.md is neither a config.json nor a .py file" in done.stderr) == (2, True), done.stderr
 
 
 def test_a_code_base(lmp: Lmp, repo: Path, tmp_path: Path) -> None:

@@ -66,8 +66,7 @@ def test_batch_and_sequence_must_be_given_whatever_the_analysis_holds() -> None:
     with pytest.raises(UsageError) as caught:
         values_for(analyses.mlp(values=values), {})
     assert str(caught.value) == (
-        f"batch_size and seq_len have no value: {analyses.MLP} depends on them\n"
-        "give --set batch_size=2 --set seq_len=16"
+        f"batch_size and seq_len have no value: {analyses.MLP} depends on them\ngive --batch-size 2 --seq-len 16"
     )
 
 
@@ -89,10 +88,33 @@ def test_a_name_that_is_pinned() -> None:
         values_for(analyses.mlp(pinned={"layers": 2}), {"layers": 3})
 
 
-@pytest.mark.parametrize("text", ["sixteen", "", "1.5", "1e3", "0x10", "٣", "2*8", "{seq_len}", "nan", "1 2"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "sixteen",
+        "",
+        "1.5",
+        "k",
+        "8q",
+        "1kk",
+        "1.k",
+        ".5k",
+        "8 k",
+        "-k",
+        "1e3k",
+        "1e3",
+        "0x10",
+        "٣",
+        "2*8",
+        "{seq_len}",
+        "nan",
+        "1 2",
+    ],
+)
 def test_text_in_place_of_a_number(text: str) -> None:
     assert message(f"seq_len={text}") == (
-        f"seq_len is set to {text!r}, which is not a whole number\ngive one, as in --set seq_len=2"
+        f"seq_len is set to {text!r}, which is not a whole number\n"
+        "give one, as in --set seq_len=2 or --set seq_len=8k (k is 1,024, M is 1,048,576)"
     )
 
 

@@ -11,7 +11,7 @@ import pytest
 from loopback import COMMIT, Hub, loopback_hub
 from synthetic import MakeTrees
 
-from lmp.errors import NotFound, UsageError
+from lmp.errors import LmpError, NotFound, UsageError
 from lmp.source import hub as hub_module
 from lmp.source.configs import class_of, resolve_config
 
@@ -42,8 +42,8 @@ def hub(cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
         assert found.tokens == []
 
 
-def message(**asked: object) -> str:
-    with pytest.raises(UsageError) as caught:
+def message(error: type[LmpError] = UsageError, **asked: object) -> str:
+    with pytest.raises(error) as caught:
         resolve_config(**asked)  # type: ignore[arg-type]
     assert len(str(caught.value).splitlines()) == 2
     return str(caught.value)
@@ -170,7 +170,7 @@ def test_without_a_network_the_catalogue_answers(cache: Path) -> None:
     found = resolve_config(model_id="openai/gpt-oss-20b")
     assert found is not None
     assert found.origin.startswith("lmp's catalogue")
-    why = message(model_id="openai/gpt-oss-21b")
+    why = message(NotFound, model_id="openai/gpt-oss-21b")
     assert "the hub: not asked, because HF_HUB_OFFLINE is set" in why
     assert "give a config.json with --config FILE" in why
     assert why.endswith("; the catalogue has openai/gpt-oss-20b, openai/gpt-oss-120b")
@@ -190,7 +190,7 @@ def test_without_a_network_the_catalogue_answers(cache: Path) -> None:
 )
 def test_what_the_hub_refuses(hub: Hub, status: int, code: str, why: str, then: str) -> None:
     hub.refused["org/x"] = (status, code)
-    first, second = message(model_id="org/x").splitlines()
+    first, second = message(NotFound, model_id="org/x").splitlines()
     assert why in first
     assert then in second
 
@@ -200,19 +200,19 @@ def test_a_hub_that_sends_no_config(hub: Hub) -> None:
     assert "is not JSON" in message(model_id="org/html")
     hub.files["org/huge"] = b" " * (hub_module.MAX_BYTES + 1)
     # 4 * 2^20 + 1
-    assert "its config.json has 4,194,305 bytes, which is not a config" in message(model_id="org/huge")
+    assert "its config.json has 4,194,305 bytes, which is not a config" in message(NotFound, model_id="org/huge")
 
 
 def test_a_hub_that_does_not_answer(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hub_module, "TOTAL_SECONDS", 1)
     hub.silent.add("org/slow")
-    assert "the hub: no answer within 1 seconds" in message(model_id="org/slow")
+    assert "the hub: no answer within 1 seconds" in message(NotFound, model_id="org/slow")
 
 
 def test_no_hub_there(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hub_module, "_ASKED_OFFLINE", False)
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")  # the port of a service that is switched off everywhere
-    assert "the hub: 127.0.0.1:9: " in message(model_id="org/x")
+    assert "the hub: 127.0.0.1:9: " in message(NotFound, model_id="org/x")
 
 
 # --- the class -------------------------------------------------------------------------------------------------------

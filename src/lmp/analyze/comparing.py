@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lmp.analyze.models import expand_model
 from lmp.analyze.session import Options, Progress, class_of_config
-from lmp.errors import NotFound, Search, UsageError
+from lmp.errors import NotFound, Search, UsageError, did_you_mean
 from lmp.link.link import link
 from lmp.records import ModelAnalysis, ModuleAnalysis
 from lmp.source.locate import locate
+from lmp.source.subject import is_model_id, looks_like_path
 from lmp.source.trees import find_trees
 from lmp.store.results import DEFAULT, FILE_NAME, MODEL_FILE_NAME, Store, read_result
 
@@ -40,9 +42,9 @@ def find_result(text: str, options: Options, progress: Progress, stored_only: bo
             return _of_folder(path)
         if path.exists():
             return _of_file(path)
-    if _is_a_path(text):
+    if looks_like_path(text):
         raise UsageError(f"there is no file or folder {text}\ngive a result, a class path or a model's id")
-    if "/" in text:
+    if is_model_id(text):
         options = replace(options, model_id=text)
         return Found(expand_model(class_of_config(options), options, progress, keep=False).model)
     class_path, _, config = text.partition("@")
@@ -53,16 +55,6 @@ def find_result(text: str, options: Options, progress: Progress, stored_only: bo
     if config or stored_only:
         raise _not_stored(store, class_path, config or DEFAULT)
     return Found(expand_model(class_path, options, progress, keep=False).model)
-
-
-def _is_a_path(text: str) -> bool:
-    """True if the text can only be a path. Both a model id and a path may have one slash."""
-    first = text.partition("/")[0]
-    return text.endswith(".json") or text.startswith(("/", ".", "~")) or text.count("/") > 1 or _is_folder(first, text)
-
-
-def _is_folder(first: str, text: str) -> bool:
-    return "/" in text and Path(first).is_dir()
 
 
 # --- files -----------------------------------------------------------------------------------------------------------
@@ -137,4 +129,6 @@ def _not_stored(store: Store, class_path: str, config: str) -> NotFound:
     name = class_path if config == DEFAULT else f"{class_path}@{config}"
     there = "no such file" if store.root.is_dir() else "no such folder"
     looked = Search(f"an analysis of {name}", str(file), there)
-    return NotFound(f"no analysis of {name} in {store.root}\nmake it first: lmp expand {class_path}", [looked])
+    close = difflib.get_close_matches(name, [folder.name for folder in store.root.glob("*@*")], n=3)
+    what = did_you_mean([one for one in close if one != name], f"make it first: lmp expand {class_path}")
+    return NotFound(f"no analysis of {name} in {store.root}\n{what}", [looked])

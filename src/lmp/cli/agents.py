@@ -48,7 +48,7 @@ def at_work(command: str, classes: Sequence[str], options: Options, common: Comm
     from lmp.agents.commands import start
     from lmp.agents.environment import check_runnable
 
-    with scratchpad(options, lambda: " ".join(classes)):
+    with scratchpad(options.results, lambda: " ".join(classes)):
         if common.dry_run:
             show_dry_run(classes, options, limits(common), common.as_json)
             return None

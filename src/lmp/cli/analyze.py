@@ -13,20 +13,19 @@ from lmp.cli import agents as a
 from lmp.cli import options as o
 from lmp.cli.output import end_if_failed, note, write, write_json
 from lmp.cli.progress import class_of_config, scratchpad, watched
+from lmp.cli.subject import chosen, chosen_classes
 
 if TYPE_CHECKING:
     from lmp.analyze.models import ModelOutcome
     from lmp.analyze.session import Outcome
 
 ClassPaths = Annotated[
-    list[str] | None, typer.Argument(metavar="CLASS...", help="Class paths, or public aliases: torch.nn.Linear.")
+    list[str] | None, typer.Argument(metavar="CLASS...", help=f"{o.SUBJECT} Class paths may be several.")
 ]
 Modules = Annotated[
     list[str] | None, typer.Option("--module", metavar="CLASS", help="A class, in place of an argument.")
 ]
-ModelPath = Annotated[
-    str | None, typer.Argument(metavar="MODEL", help="Class path of a model, or of any module: torch.nn.Linear.")
-]
+ModelPath = Annotated[str | None, typer.Argument(metavar="MODEL", help=o.SUBJECT)]
 ModelOption = Annotated[
     str | None, typer.Option("--model", metavar="MODEL", help="The model, in place of the argument.")
 ]
@@ -47,8 +46,10 @@ RunName = Annotated[
 )
 def analyze_module(common: o.Common, classes: ClassPaths = None, module: Modules = None) -> None:
     """Derive and verify what each line of forward() costs."""
+    named = list(dict.fromkeys([*(classes or []), *(module or [])]))
+    common, paths = chosen_classes(common, named, "analyze-module")
     options = common.options(agents=True)
-    paths = list(dict.fromkeys([*(classes or []), *(module or [])])) or [class_of_config(options)]
+    paths = paths or [class_of_config(options)]
     if options.engine == "agent":
         done = a.at_work("analyze-module", paths, options, common)
         outcomes: Sequence[Outcome] = done.outcomes if done is not None else ()
@@ -65,8 +66,10 @@ def analyze_module(common: o.Common, classes: ClassPaths = None, module: Modules
 @o.takes(*o.ONE_CLASS, "engine", *o.FOLDERS, *o.CONFIG, *o.OWN_CLASS, *o.PRINTED)
 def verify(common: o.Common) -> None:
     """Compare the stored formulas with execution again."""
+    named = o.one_of("classes", common.class_path, "--module", common.module)
+    common, class_path = chosen(common, named, "verify")
     options = common.options()
-    name = o.one_of("classes", common.class_path, "--module", common.module) or class_of_config(options)
+    name = class_path or class_of_config(options)
     with watched([name], options, common.quiet) as progress:
         from lmp.analyze.modules import verify_module
 
@@ -96,8 +99,9 @@ def expand(
 ) -> None:
     """Link the analyses of a model's classes into one."""
     common = replace(common, results=_one_folder(common.results, module_analysis))
+    common, class_path = chosen(common, o.one_of("models", model_path, "--model", model), "expand")
     options = common.options(agents=True)
-    name = o.one_of("models", model_path, "--model", model) or class_of_config(options)
+    name = class_path or class_of_config(options)
     if options.engine == "agent":
         done = a.at_work("expand", [name], options, common)
         if done is None:
@@ -128,7 +132,7 @@ def resume(common: o.Common, run: RunName = None) -> None:
 
         resume_report(begun, options, common)
         return
-    with scratchpad(options, lambda: " ".join(begun.state.classes)):
+    with scratchpad(options.results, lambda: " ".join(begun.state.classes)):
         done = a.carried_out(begun, options, common.quiet)
     if done.model is not None:
         _show_model(done.model, 0, options.why_engine, common.as_json)

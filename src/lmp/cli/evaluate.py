@@ -18,6 +18,7 @@ from lmp.cli import given as g
 from lmp.cli import options as o
 from lmp.cli.output import note
 from lmp.cli.progress import class_of_config, watched
+from lmp.cli.subject import chosen
 from lmp.report.formats import FORMATS
 
 if TYPE_CHECKING:
@@ -92,10 +93,11 @@ def evaluate(
 ) -> None:
     """Evaluate the formulas of a module or of a whole model.
 
-    Example: lmp evaluate torch.nn.Linear --batch-size 2 --seq-len 16 --set in_features=8,out_features=32,bias=0
+    Examples: lmp evaluate Qwen/Qwen3-8B --phase decode -b 16 -c 8k, lmp evaluate torch.nn.Linear -b 2 -s 16 --set
+    in_features=8,out_features=32,bias=0
 
     Every size may be a list (1,2,4) or a range: 1:64:8 in steps of 8, 128:4096:*2 by doubling, both ends included. All
-    combinations are evaluated.
+    combinations are evaluated. Numbers of sequences and tokens may have a unit: 8k is 8,192, 1M is 1,048,576.
     """
     from lmp.report.formats import load
 
@@ -110,8 +112,12 @@ def evaluate(
 
         raise UsageError("--each is for the table\nleave it out: the other formats have every operator")
     show = replace(_show(depth, kernels, sort, top, by, weight, exact, output), each=each.value if each else None)
+    named = o.one_of("classes", common.class_path, "--module", common.module)
+    common, class_path = chosen(common, named, "evaluate")
     options = common.options()
-    name = o.one_of("classes", common.class_path, "--module", common.module) or class_of_config(options)
+    if found.point is not None and class_path is None:
+        g.need_batch_size(given, common)
+    name = class_path or class_of_config(options)
     with watched([name], options, common.quiet) as progress:
         from lmp.analyze.models import expand_model
         from lmp.link.quantised import with_own_bytes

@@ -29,10 +29,31 @@ def given_values(common: Common, settings: Sequence[str]) -> dict[str, Values]:
                 if canonical(written) == name and list(other) != list(values):
                     raise UsageError(f"{name} is set twice: by {option} {text} and by --set\ngive it once")
             given[name] = values
+    for name in sizes.keys() & given.keys():
+        _check_lowest(name, given[name])
     if common.phase is not None:
         _apply_phase(common.phase, given)
     _add_sizes(common, given)
     return given
+
+
+def need_batch_size(given: Axes, common: Common) -> None:
+    """Raise UsageError, with commands to type, if the batch size of a config's model is not given."""
+    from lmp.errors import UsageError
+
+    model = common.model_id or common.config
+    if model is not None and "batch_size" not in given:
+        raise UsageError(
+            "no batch size is given\n"
+            f"type lmp evaluate {model} -b 1 -s 2k, or for a decode step: -b 16 -c 8k --phase decode"
+        )
+
+
+def _check_lowest(name: str, values: Values) -> None:
+    """Raise UsageError for a size below the lowest, before anything is analysed. A range begins with its lowest."""
+    from lmp.link.values import checked
+
+    checked(name, name, values[0] if isinstance(values, range) else min(values))
 
 
 def _apply_phase(phase: Phase, given: dict[str, Values]) -> None:
@@ -45,14 +66,15 @@ def _apply_phase(phase: Phase, given: dict[str, Values]) -> None:
                 "leave out one of them: without --phase, both may be larger than 0 (a prefill in chunks)"
             )
         if "seq_len" not in given:
-            raise UsageError("--phase prefill needs the tokens of a prompt\ngive --seq-len, as in --seq-len 2048")
+            raise UsageError("--phase prefill needs the tokens of a prompt\ngive -s, as in --phase prefill -b 1 -s 2k")
         given["cache_len"] = (0,)
         return
     if any(length != 1 for length in given.get("seq_len", ())):
-        raise UsageError("--phase decode has one new token, but --seq-len is not 1\nleave out --seq-len, or --phase")
+        raise UsageError("--phase decode has one new token, but --seq-len is not 1\nleave out -s, or --phase")
     if not all(given.get("cache_len", (0,))):
         raise UsageError(
-            "--phase decode needs the tokens that the cache holds, at least 1\ngive --cache-len, as in --cache-len 2048"
+            "--phase decode needs the tokens that the cache holds, at least 1\n"
+            "give -c, as in --phase decode -b 16 -c 8k"
         )
     given["seq_len"] = (1,)
 

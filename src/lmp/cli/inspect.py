@@ -9,6 +9,7 @@ import typer
 from lmp.cli import options as o
 from lmp.cli.output import write_json
 from lmp.cli.progress import watched
+from lmp.cli.subject import chosen
 
 InspectDtype = Annotated[
     o.Dtype | None, typer.Option("--dtype", help="Dtype in place of the one that the config states.")
@@ -27,10 +28,11 @@ def inspect(
 ) -> None:
     """Show a model's tree, parameters and cache.
 
-    Example: lmp inspect --model-id meta-llama/Llama-3.1-8B. No weights are loaded. The default class is the
+    Example: lmp inspect meta-llama/Llama-3.1-8B. No weights are loaded. The default class is the
     config's; the default config is the class's.
     """
-    path = o.one_of("classes", common.class_path, "--model", model)
+    named = o.one_of("classes", common.class_path, "--model", model)
+    common, path = chosen(common, named, "inspect")
     options = common.options()
     looked_for = path or common.model_id or str(common.config or "a model")
     with watched([looked_for], options, common.quiet) as progress:

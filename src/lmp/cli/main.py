@@ -41,6 +41,25 @@ COMMANDS = {
 """Command -> the file of this folder that has it, and the first line of its help. ``analyze-module`` is the function
 ``analyze_module`` of its file. Only the file of the command that runs is imported; `lmp --help` imports none."""
 
+GROUPS = {
+    "Costs": ("evaluate", "expand", "inspect", "diff", "catalogue"),
+    "Classes": ("analyze-module", "verify"),
+    "Reports": ("report", "review", "zoo"),
+    "Agents": ("prompt", "submit", "mcp", "resume"),
+    "Setup": ("doctor", "vendor", "schema"),
+}
+"""What people do -> the commands for it, in the order of `lmp --help`."""
+
+EXAMPLES = (
+    ("lmp evaluate Qwen/Qwen3-8B --phase decode -b 16 -c 8k", "One decode step of 16 sequences."),
+    ("lmp evaluate Qwen/Qwen3-8B --phase prefill -b 1 -s 1k,8k,32k", "Three prompts side by side."),
+    ("lmp inspect openai/gpt-oss-20b", "Tree, parameters and cache."),
+    ("lmp diff Qwen/Qwen3-8B Qwen/Qwen3-32B -b 1 -s 2k", "What the larger model costs more."),
+    ("lmp analyze-module my_model.py:Block", "How to analyse a class of your own."),
+    ("lmp report Qwen/Qwen3-8B --format html", "One page that works offline."),
+)
+"""Commands to try, with what they show."""
+
 INTERRUPTED = 130
 BUG = 1
 UNWRITABLE = 2
@@ -51,8 +70,19 @@ def command(name: str) -> Any:
     """The command with its options, as typer builds it from the function. Imports its file."""
     file, _ = COMMANDS[name]
     single = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-    single.command(name)(getattr(importlib.import_module(f"lmp.cli.{file}"), name.replace("-", "_")))
+    single.command(name, cls=GroupedCommand)(
+        getattr(importlib.import_module(f"lmp.cli.{file}"), name.replace("-", "_"))
+    )
     return typer.main.get_command(single)
+
+
+class GroupedCommand(TyperCommand):
+    """A command whose help page has its options in groups."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        from lmp.cli.help import write_options
+
+        write_options(self, ctx, formatter)
 
 
 class Lmp(TyperGroup):
@@ -62,6 +92,16 @@ class Lmp(TyperGroup):
         super().__init__(**attributes)
         for name, (_, summary) in COMMANDS.items():
             self.add_command(TyperCommand(name, help=summary, rich_markup_mode=None))
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """The commands by what people do, whole sentences, and examples."""
+        widest = max(map(len, COMMANDS))
+        for group, names in GROUPS.items():
+            with formatter.section(group):
+                formatter.write_dl([(name.ljust(widest), COMMANDS[name][1]) for name in names])
+        with formatter.section("Examples"):
+            for line, what in EXAMPLES:
+                formatter.write(f"  {line}\n      {what}\n")
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command in place of the entry that only has its name and its summary."""
@@ -85,9 +125,10 @@ class Lmp(TyperGroup):
                 note(show())
                 sys.exit(exit_code)
             # typer's own message takes four lines; one of them says what is wrong.
-            note(f"error: {show()}".replace("Value error, ", "").rstrip("."))
+            message = show().replace("Value error, ", "").rstrip(".")
+            note(f"error: {message}")
             context = getattr(error, "ctx", None)
-            note(f"see `{context.command_path if context else 'lmp'} --help`")
+            note(f"{_nearest(message)}see `{context.command_path if context else 'lmp'} --help`")
             sys.exit(exit_code)
         if not standalone_mode:
             return code
@@ -118,6 +159,19 @@ class Lmp(TyperGroup):
                 note(f"error: the output cannot be written: {error.strerror}")
                 raise typer.Exit(UNWRITABLE) from error
             _bug(error, _debug(ctx))
+
+
+def _nearest(message: str) -> str:
+    """``did you mean fp8? `` for typer's message on a value that is none of an option's words; else empty."""
+    import difflib
+    import re
+
+    from lmp.errors import did_you_mean
+
+    refused = re.search(r"'([^']*)' is not one of ('.*)", message)
+    words = re.findall(r"'([^']*)'", refused[2]) if refused is not None else []
+    close = difflib.get_close_matches(refused[1].lower(), words, n=2) if refused is not None else []
+    return f"{did_you_mean(close, '')} " if close else ""
 
 
 app = typer.Typer(

@@ -58,6 +58,12 @@ def remember_debug(context: typer.Context, value: bool) -> bool:
     return value
 
 
+SUBJECT = (
+    "Model id (Qwen/Qwen3-8B), config.json, class path (torch.nn.Linear), or a class in a file of your own "
+    "(my_model.py:Block)."
+)
+"""Help of the argument that names what a command is for."""
+
 ModelOrAgentModel = Annotated[
     str | None,
     typer.Option("--agent-model", "--model", metavar="NAME", help="Model of the agents [default: the client's]."),
@@ -69,9 +75,7 @@ ModelOrAgentModel = Annotated[
 class Common:
     """The values of the shared options. A command that does not take an option has the option's default."""
 
-    class_path: Annotated[
-        str | None, typer.Argument(metavar="CLASS", help="Class path, or a public alias of it: torch.nn.Linear.")
-    ] = None
+    class_path: Annotated[str | None, typer.Argument(metavar="MODEL", help=SUBJECT)] = None
     module: Annotated[
         str | None, typer.Option("--module", metavar="CLASS", help="The class, in place of the argument.")
     ] = None
@@ -80,10 +84,14 @@ class Common:
     phase: Annotated[
         Phase | None, typer.Option("--phase", help="prefill: no cache; decode: one new token on a cache.")
     ] = None
-    batch_size: Annotated[str | None, typer.Option("--batch-size", metavar="N", help="Number of sequences.")] = None
-    seq_len: Annotated[str | None, typer.Option("--seq-len", metavar="N", help="New tokens per sequence.")] = None
+    batch_size: Annotated[str | None, typer.Option("--batch-size", "-b", metavar="N", help="Number of sequences.")] = (
+        None
+    )
+    seq_len: Annotated[
+        str | None, typer.Option("--seq-len", "-s", metavar="N", help="New tokens per sequence: 512, 8k.")
+    ] = None
     cache_len: Annotated[
-        str | None, typer.Option("--cache-len", metavar="N", help="Tokens already in the KV cache [default: 0].")
+        str | None, typer.Option("--cache-len", "-c", metavar="N", help="Tokens already in the KV cache [default: 0].")
     ] = None
     element_type: Annotated[
         ElementType | None,
@@ -216,20 +224,23 @@ class Common:
             note(f"results: {self.results_folder}")
         return self.results_folder
 
-    def options(self, agents: bool = False) -> "Options":
-        """How the command's analyses are made. ``agents``: true if agents can carry out the command."""
+    def options(self, agents: bool = False, said: bool = True) -> "Options":
+        """How the command's analyses are made. ``agents``: true if agents can carry out the command.
+
+        Without ``said``, no line names the results folder, and the engine is not checked: to look things up first.
+        """
         from lmp.agents.environment import Choice, chosen_engine
         from lmp.analyze.session import Options
         from lmp.errors import UsageError
 
-        if self.engine is Engine.agent and not agents:
+        if self.engine is Engine.agent and not agents and said:
             raise UsageError(
                 "--engine agent is for analyze-module and expand only\n"
                 "run one of these with it, then this command without it"
             )
         choice = chosen_engine(str(self.engine)) if agents else Choice("trace")
         return Options(
-            results=self.said_results_folder(),
+            results=self.said_results_folder() if said else self.results_folder,
             transformers=self.transformers,
             pytorch=self.pytorch,
             config_file=self.config,

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from lmp.cli.output import note
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rich.progress import Progress
 
     from lmp.analyze.session import Options
@@ -56,12 +58,12 @@ class BarWatch(Watch):
 @contextmanager
 def watched(paths: list[str], options: Options, quiet: bool) -> Iterator[Watch]:
     """Progress while the block runs; a search that fails in it writes SCRATCHPAD.md to the results folder."""
-    with watch(paths, quiet) as progress, scratchpad(options, lambda: progress.current or " ".join(paths)):
+    with watch(paths, quiet) as progress, scratchpad(options.results, lambda: progress.current or " ".join(paths)):
         yield progress
 
 
 @contextmanager
-def scratchpad(options: Options, looked_for: Callable[[], str]) -> Iterator[None]:
+def scratchpad(results: Path, looked_for: Callable[[], str]) -> Iterator[None]:
     """A search that fails in the block writes SCRATCHPAD.md to the results folder, and the error names that file."""
     from lmp.errors import NotFound, StorageError
 
@@ -71,7 +73,7 @@ def scratchpad(options: Options, looked_for: Callable[[], str]) -> Iterator[None
         from lmp.source.scratchpad import write_scratchpad
 
         try:
-            page = write_scratchpad(options.results, looked_for(), error)
+            page = write_scratchpad(results, looked_for(), error)
         except StorageError as failure:
             error.message += f"\n({str(failure).splitlines()[0]})"
         else:
@@ -83,7 +85,7 @@ def class_of_config(options: Options) -> str:
     """The class that the given config is of, for a command that names no class."""
     from lmp.analyze.session import class_of_config as found
 
-    with scratchpad(options, lambda: options.model_id or str(options.config_file)):
+    with scratchpad(options.results, lambda: options.model_id or str(options.config_file)):
         return found(options)
 
 

@@ -11,6 +11,7 @@ import typer
 from lmp.cli import options as o
 from lmp.cli.output import note, write, write_json
 from lmp.cli.progress import class_of_config, watched
+from lmp.cli.subject import chosen
 
 if TYPE_CHECKING:
     from lmp.agents.prompts import Prompt
@@ -31,8 +32,10 @@ Stage = Annotated[
 @o.takes(*o.ONE_CLASS, ..., *o.FOLDERS, *o.CONFIG, *o.OWN_CLASS, *o.PRINTED)
 def prompt(common: o.Common, stage: Stage = StageName.analyze) -> None:
     """Print the prompt that an agent would get for a class."""
+    named = o.one_of("classes", common.class_path, "--module", common.module)
+    common, class_path = chosen(common, named, "prompt")
     options = common.options()
-    name = o.one_of("classes", common.class_path, "--module", common.module) or class_of_config(options)
+    name = class_path or class_of_config(options)
     with watched([name], options, common.quiet) as progress:
         from lmp.agents.prompts import prompt_of_class, prompt_of_model
         from lmp.analyze.session import Session

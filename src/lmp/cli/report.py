@@ -15,6 +15,7 @@ from lmp.cli import agents as a
 from lmp.cli import options as o
 from lmp.cli.output import DISAGREES, end_if_failed, note, note_failed, write
 from lmp.cli.progress import class_of_config, counted, watch, watched
+from lmp.cli.subject import chosen
 
 if TYPE_CHECKING:
     from lmp.agents.run import Run
@@ -31,7 +32,7 @@ class Form(StrEnum):
 
 Target = Annotated[
     str | None,
-    typer.Argument(metavar="MODEL|DIR", help="Class path of a model or module, or the folder of a code base."),
+    typer.Argument(metavar="MODEL|DIR", help=f"{o.SUBJECT} Or the folder of a code base."),
 ]
 Forms = Annotated[
     list[Form] | None,
@@ -124,13 +125,14 @@ def report(
 ) -> None:
     """Write the report on a model, a module or a code base.
 
-    Examples: lmp report --model-id Qwen/Qwen3-30B-A3B, lmp report path/to/repo. Missing analyses are made first. A
+    Examples: lmp report Qwen/Qwen3-30B-A3B, lmp report path/to/repo. Missing analyses are made first. A
     report is written only if its review finds nothing: every pointer opens, and every number is what `lmp evaluate`
     prints.
     """
     from lmp.link.values import parse_settings, whole_values
     from lmp.report.devices import DEFAULT
     from lmp.report.extra import check_extra
+    from lmp.source.subject import is_code_base
 
     check_extra()
     if not narrate:
@@ -138,8 +140,10 @@ def report(
     forms = tuple(form or (Form.markdown,))
     sizes = whole_values(parse_settings(settings or ()))
     asked = Asked(common, o.reports_folder(reports), forms, device or DEFAULT, sizes, narrate)
-    options = common.options()
     name = o.one_of("models", target, "--model", model)
+    of_code_base = name is not None and is_code_base(name)
+    common, class_path = (common, name) if of_code_base or everything else chosen(common, name, "report")
+    options = common.options()
     of_folders = {"--include": include, "--exclude": exclude, "--update": update}
     if everything:
         _refuse({**of_folders, "--set": settings, "--model-id": common.model_id}, "not with --all")
@@ -147,14 +151,14 @@ def report(
         return
     if narrate:
         _can_narrate(asked)
-    if name is not None and _is_path(name):
+    if name is not None and of_code_base:
         of_models = {"--device": device, "--set": settings, "--config": common.config, "--model-id": common.model_id}
         of_classes = {"--attn": common.attn, "--inputs": common.inputs, "--init": common.init, "--path": common.path}
         _refuse({**of_models, **of_classes}, "for models only, not for a folder")
         _repository(OfFolder(Path(name), tuple(include or ()), tuple(exclude or ()), update), options, asked)
     else:
         _refuse(of_folders, "for the folder of a code base only, as in lmp report path/to/repo")
-        _model(name, options, asked)
+        _model(class_path, options, asked)
 
 
 def resume_report(run: Run, options: Options, common: o.Common) -> None:
@@ -182,10 +186,6 @@ def _can_narrate(asked: Asked) -> None:
     if not asked.common.dry_run:
         check_runnable("leave out `--narrate`")
         import lmp.agents.claude  # noqa: F401  takes a second: before there is a run that could be interrupted in it
-
-
-def _is_path(name: str) -> bool:
-    return "/" in name or name in (".", "..") or Path(name).exists()
 
 
 def _refuse(given: Mapping[str, object], why: str) -> None:

@@ -29,11 +29,18 @@ FOLLOWS = {"kv_bytes": "a_bytes"}
 CALL = (*GIVEN, *UNIVERSAL_DEFAULTS, *FOLLOWS)
 """Names that every command accepts, in the order in which they are shown."""
 
+COUNTS = (*GIVEN, "cache_len")
+"""Sizes of the call. Their numbers may end with a unit: ``8k`` tokens are 8,192."""
+
+UNITS = {"k": 2**10, "m": 2**20}
+"""Unit at the end of a count -> its factor. Case does not matter."""
+
 ALIASES = {"num_attention_heads": "num_heads"}
 
 _PREFIX = re.compile(r"^(self\.)?(config|init)\.|^self\.")
 _INTEGER = re.compile(r"[+-]?[0-9]+(_[0-9]+)*")
-_LIST_ITEM = re.compile(r"[+-]?[0-9][0-9_]*([./][0-9_]+)?(:.*)?")
+_COUNT = re.compile(r"([+-]?)([0-9]+(?:_[0-9]+)*)(?:\.([0-9]+))?([kKmM])")
+_LIST_ITEM = re.compile(r"[+-]?[0-9][0-9_]*([./][0-9_]+)?[kKmM]?(:.*)?")
 _MAX_DIGITS = 4000
 """Python itself reads no integer of more than 4300 digits."""
 
@@ -93,7 +100,8 @@ def parse_values(name: str, text: str, option: str = "") -> Values:
     """The numbers that a text names: integers, or for bytes of an element also decimals and quotients.
 
     ``16`` · ``1,2,4`` · ``1:64`` or ``1:64:+1`` in steps of 1 · ``8:64:8`` in steps of 8 · ``128:4096:*2`` by doubling.
-    A range includes both ends; an item of a list may be a range. Of bytes: ``0.5,17/32,2``.
+    A range includes both ends; an item of a list may be a range. Of bytes: ``0.5,17/32,2``. Sizes of the call may have
+    a unit: ``8k``, ``1k:1M:*2``.
     """
     option = option or f"--set {name}="
     item = _sizes if is_rational(name) else _item
@@ -166,11 +174,31 @@ def canonical(name: str) -> str:
 
 
 def _whole_number(name: str, text: str, option: str) -> int:
-    if not _INTEGER.fullmatch(text):
-        raise UsageError(f"{name} is set to {text!r}, which is not a whole number\ngive one, as in {option}2")
     if len(text) > _MAX_DIGITS:
         raise UsageError(f"{name} is set to a number of {len(text)} digits\ngive one of at most {_MAX_DIGITS}")
+    count = _COUNT.fullmatch(text) if canonical(name) in COUNTS else None
+    if count is not None:
+        return _count(name, count, option)
+    if not _INTEGER.fullmatch(text):
+        raise UsageError(f"{name} is set to {text!r}, which is not a whole number\n{_as_a_number(name, option)}")
     return int(text)
+
+
+def _as_a_number(name: str, option: str) -> str:
+    if canonical(name) in COUNTS:
+        return f"give one, as in {option}2 or {option}8k (k is 1,024, M is 1,048,576)"
+    return f"give one, as in {option}2"
+
+
+def _count(name: str, written: re.Match[str], option: str) -> int:
+    """The whole number that a count with a unit is: ``1.5k`` is 1,536. Raises UsageError if it is none."""
+    sign, whole, decimals, unit = written.groups()
+    value = Fraction(f"{sign}{whole}.{decimals or 0}") * UNITS[unit.lower()]
+    if value.denominator != 1:
+        raise UsageError(
+            f"{name} is set to {written[0]!r}, which is {number_text(value)}\n{_as_a_number(name, option)}"
+        )
+    return value.numerator
 
 
 def values_for(analysis: AnyAnalysis, given: Mapping[str, Number]) -> dict[str, Number]:
@@ -191,12 +219,17 @@ def values_for(analysis: AnyAnalysis, given: Mapping[str, Number]) -> dict[str, 
     values = {**{name: values[source] for name, source in FOLLOWS.items()}, **values}
     missing = [name for name in analysis.parameters if name not in values]
     if missing:
-        example = " ".join(f"--set {name}={2 if name == 'batch_size' else 16}" for name in missing)
+        example = " ".join(_example(name) for name in missing)
         have, it = ("has", "it") if len(missing) == 1 else ("have", "them")
         raise UsageError(
             f"{' and '.join(missing)} {have} no value: {analysis.class_name} depends on {it}\ngive {example}"
         )
     return {name: values[name] for name in known if name in values}
+
+
+def _example(name: str) -> str:
+    options = {"batch_size": "--batch-size 2", "seq_len": "--seq-len 16"}
+    return options.get(name, f"--set {name}=16")
 
 
 def whole_values(values: Point) -> dict[str, int]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 from dataclasses import dataclass
 
-from lmp.errors import UsageError
+from lmp.errors import UsageError, did_you_mean
 
 
 @dataclass(frozen=True)
@@ -64,5 +65,7 @@ def device_named(name: str) -> Device:
     """Raises UsageError where there is none of this name."""
     found = next((device for known, device in DEVICES.items() if known.lower() == name.lower()), None)
     if found is None:
-        raise UsageError(f"there is no device {name!r}\nthe names are {', '.join(DEVICES)}")
+        close = difflib.get_close_matches(name.upper(), DEVICES, n=2)
+        listed = f"the names are {', '.join(DEVICES)}"
+        raise UsageError(f"there is no device {name!r}\n{did_you_mean(close, listed)}")
     return found

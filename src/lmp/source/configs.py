@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lmp.errors import NotFound, UsageError
+from lmp.errors import NotFound, Search, UsageError, did_you_mean
 from lmp.source import hub
 from lmp.source.catalogue import catalogued, close_ids
 from lmp.source.locate import class_offered_by_models
 from lmp.source.names import Definition, Names
+from lmp.source.subject import close_files
 from lmp.source.trees import Trees, sha256_of
 
 _PART = r"[A-Za-z0-9](?:[\w.]|-(?!-))*"
@@ -47,7 +48,7 @@ def resolve_config(config_file: Path | None = None, model_id: str | None = None)
     """The config that the user names; None if none is named, so that the class's defaults apply.
 
     A model's config comes from the local Hugging Face cache, else from the hub, else from lmp's catalogue.
-    Raises UsageError if there is none, or if it is no JSON object.
+    Raises NotFound if a model has none, UsageError for a file that is missing or holds no JSON object.
     """
     if config_file is not None and model_id is not None:
         raise UsageError(f"two configs are given: {config_file} and, with --model-id, {model_id}\ngive one")
@@ -71,7 +72,7 @@ def _config_of_model(model_id: str) -> FoundConfig:
         return FoundConfig(content, "Hugging Face hub", sha256, model_id=model_id)
     entry = catalogued(model_id)
     if entry is None:
-        raise UsageError(_no_config(model_id, answer))
+        raise NotFound(_no_config(model_id, answer), _searches(model_id, answer))
     canonical = json.dumps(entry.config, sort_keys=True, separators=(",", ":"))
     origin = f"lmp's catalogue, source: {entry.stated_by}"
     return FoundConfig(entry.config, origin, sha256_of(canonical.encode()), model_id=entry.id)
@@ -81,7 +82,7 @@ def _check_id(model_id: str) -> None:
     if _MODEL_ID.fullmatch(model_id) and ".." not in model_id and len(model_id) <= _MAX_ID:
         return
     close = close_ids(model_id)
-    hint = f"did you mean {' or '.join(close)}?" if close else "for a file on this machine use --config FILE"
+    hint = did_you_mean(close, "for a file on this machine use --config FILE")
     raise UsageError(
         f"{model_id!r} is not a model id: those have the form org/name, as meta-llama/Llama-3.1-8B\n{hint}"
     )
@@ -101,13 +102,24 @@ def _no_config(model_id: str, answer: hub.Answer) -> str:
     return f"{why}\ngive a {hub.CONFIG_NAME} with --config FILE, or run again where there is a network{like}"
 
 
+def _searches(model_id: str, answer: hub.Answer) -> list[Search]:
+    what = f"the config of {model_id}"
+    return [
+        Search(what, "the Hugging Face cache", "not there"),
+        Search(what, "the Hugging Face hub", answer.reason),
+        Search(what, "lmp's catalogue", "no such id"),
+    ]
+
+
 def _read_object(file: Path, what_to_do: str) -> tuple[dict[str, Any], str]:
     """The JSON object in a file, and the sha256 of its bytes."""
     try:
         with file.open("rb") as stream:
             data = stream.read(hub.MAX_BYTES + 1)
     except OSError as error:
-        raise UsageError(f"{file} cannot be read: {error.strerror}\n{what_to_do}") from error
+        close = close_files(file) if isinstance(error, FileNotFoundError) else []
+        then = did_you_mean(close, what_to_do)
+        raise UsageError(f"{file} cannot be read: {error.strerror}\n{then}") from error
     if len(data) > hub.MAX_BYTES:
         raise UsageError(f"{file} has more than {hub.MAX_BYTES:,} bytes, which is not a config\n{what_to_do}")
     try:

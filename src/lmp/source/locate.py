@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lmp.errors import NotFound, Search, UsageError
+from lmp.errors import NotFound, Search, UsageError, did_you_mean
 from lmp.source.names import Definition, External, Found, Module, Names, check_class_path, dotted_name, file_bytes
 from lmp.source.parsed import FunctionNode
 from lmp.source.trees import LAYOUTS, Tree, Trees, check_file, version_of
@@ -150,17 +150,43 @@ def _longest_module(class_path: str, names: Names) -> tuple[Module, list[str]]:
             names.trees.need(layout.name)
     module = names.module(parts[0])
     if module is None:
-        known = ", ".join(sorted(tree.import_name for tree in names.trees)) or "none"
-        raise NotFound(
-            f"no source tree holds a package {parts[0]!r} (there are: {known})\n"
-            "give the full path, as in transformers.models.llama.modeling_llama.LlamaMLP or torch.nn.Linear",
-            [Search(f"package {parts[0]}", str(tree.root), "not there") for tree in names.trees],
-        )
+        raise _no_such_package(parts, names)
     for length in range(len(parts), 0, -1):
         longest = names.module(".".join(parts[:length]))
         if longest is not None:
             return longest, parts[length:]
     raise AssertionError("unreachable: the package itself is a module")
+
+
+def _no_such_package(parts: list[str], names: Names) -> NotFound:
+    import difflib
+
+    from lmp.source.catalogue import close_ids
+
+    packages = sorted(tree.import_name for tree in names.trees)
+    if len(parts) == 1:
+        close = _classes_named(parts[0], names) or close_ids(parts[0])
+    else:
+        near = difflib.get_close_matches(parts[0], packages, n=1)
+        close = [".".join([name, *parts[1:]]) for name in near]
+    otherwise = "give the full path, as in transformers.models.llama.modeling_llama.LlamaMLP or torch.nn.Linear"
+    return NotFound(
+        f"no source tree holds a package {parts[0]!r} (there are: {', '.join(packages) or 'none'})\n"
+        f"{did_you_mean(close, otherwise)}",
+        [Search(f"package {parts[0]}", str(tree.root), "not there") for tree in names.trees],
+    )
+
+
+def _classes_named(name: str, names: Names, most: int = 3) -> list[str]:
+    """Paths of classes with this name, or one that differs in case: in torch.nn and in the files of transformers."""
+    nn, transformers = names.module("torch.nn"), names.module("transformers")
+    found = [f"torch.nn.{one}" for one in names.classes(nn) if one.lower() == name.lower()] if nn is not None else []
+    if transformers is not None and transformers.folder is not None:
+        defines = re.compile(rb"^class (%s)\s*[(:]" % re.escape(name.encode()), re.MULTILINE | re.IGNORECASE)
+        for path in sorted(transformers.folder.glob("models/*/modeling_*.py")):
+            parts = path.relative_to(transformers.folder.parent).with_suffix("").parts
+            found += [".".join([*parts, one.decode()]) for one in defines.findall(file_bytes(path))]
+    return found[:most]
 
 
 def _attributes(module: Module, rest: Sequence[str], names: Names) -> Found | None:
@@ -229,7 +255,7 @@ def _no_such_class(class_path: str, name: str, module: Module, names: Names) -> 
         message, wanted, what = f"{module.name} has no class {name}", name, "classes"
     close = difflib.get_close_matches(wanted, there, n=3, cutoff=0.6)
     found = f"{len(there)} {what}" + (f"; closest: {', '.join(close)}" if close else "")
-    hint = f"did you mean {' or '.join(close)}?" if close else f"there are {len(there)} {what} in {module.name}"
+    hint = did_you_mean(close, f"there are {len(there)} {what} in {module.name}")
     return _not_found(f"{message}\n{hint}", names, class_path, module, found)
 
 

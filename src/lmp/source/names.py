@@ -69,9 +69,14 @@ class External:
 Found = Definition | Module | External
 
 
+def is_class_path(text: str) -> bool:
+    """True for dotted names."""
+    return _DOTTED.fullmatch(text) is not None
+
+
 def check_class_path(class_path: str) -> None:
     """Raise UsageError for a path that is no dotted name: it names a results folder and must not lead out of it."""
-    if not _DOTTED.fullmatch(class_path):
+    if not is_class_path(class_path):
         raise UsageError(
             f"{class_path!r} is not a class path\n"
             "give dotted names only, as in transformers.models.llama.modeling_llama.LlamaMLP"

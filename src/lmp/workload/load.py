@@ -8,11 +8,12 @@ import importlib
 import logging
 import os
 import sys
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from lmp.errors import NotFound, TraceFailed, UsageError
+from lmp.errors import NotFound, TraceFailed, UsageError, first_line
 from lmp.source.installed import package_folder
 from lmp.source.trees import Tree
 from lmp.workload.gc_tuning import gc_paused
@@ -72,7 +73,10 @@ def load_class(class_path: str) -> type[Any]:
             f"{module_name} cannot be imported: {error}\ninstall what it needs; its source alone cannot be executed"
         ) from error
     except Exception as error:
-        raise TraceFailed(f"{module_name} cannot be executed with the installed torch: {error}") from error
+        raise TraceFailed(
+            f"{module_name} cannot be executed with the installed torch: {_where(error)}{first_line(error)}\n"
+            f"mend what `python -c 'import {module_name}'` shows"
+        ) from error
     found = getattr(module, name, None)
     if found is None:
         raise NotFound(f"{module_name} has no {name} when it is executed here (an optional dependency may be missing).")
@@ -99,6 +103,12 @@ def load_own(class_path: str, tree: Tree) -> type[Any]:
             "give the package another name, or `--path` the folder that Python takes it from"
         )
     return cls
+
+
+def _where(error: Exception) -> str:
+    """``blocks.py line 3: ``, the innermost line that ran; empty for an error without one."""
+    frames = list(traceback.walk_tb(error.__traceback__))
+    return f"{Path(frames[-1][0].f_code.co_filename).name} line {frames[-1][1]}: " if frames else ""
 
 
 @contextlib.contextmanager
