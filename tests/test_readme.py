@@ -1,4 +1,4 @@
-"""README.md and docs/cli.md show what the commands print: one test, so that its commands share their analyses."""
+"""README.md and docs/ show what the commands print, and git keeps the results that lmp makes."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ from lmp.source.trees import find_trees
 ROOT = Path(__file__).parents[1]
 
 
-@pytest.fixture
-def pages() -> ModuleType:
-    """scripts/readme.py, which is no package: it runs what the pages show."""
-    spec = importlib.util.spec_from_file_location("readme", ROOT / "scripts" / "readme.py")
+def script(name: str) -> ModuleType:
+    """A file of scripts/, which is no package."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "scripts" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -27,10 +26,32 @@ def pages() -> ModuleType:
     return module
 
 
-def test_the_pages_show_what_the_commands_print(pages: ModuleType) -> None:
+@pytest.fixture
+def pages() -> ModuleType:
+    """scripts/readme.py: it runs what the pages show."""
+    return script("readme")
+
+
+@pytest.fixture
+def default_family() -> ModuleType:
+    """scripts/stored_results.py: it expands whole models."""
+    return script("stored_results")
+
+
+def needs_sources() -> None:
     trees = find_trees(ROOT)
     if trees.transformers is None or trees.pytorch is None:
         pytest.skip("nothing is vendored: run `lmp vendor`")
+
+
+def test_the_pages_show_what_the_commands_print(pages: ModuleType) -> None:
+    """One test, so that its commands share their analyses."""
+    needs_sources()
     with tempfile.TemporaryDirectory(prefix="lmp-", dir="/tmp") as folder:
         found = pages.differences(pages.Commands(Path(folder)))
     assert found == [], "run `.venv/bin/python scripts/readme.py`"
+
+
+def test_git_keeps_the_results_that_lmp_makes(default_family: ModuleType) -> None:
+    needs_sources()
+    assert default_family.differences() == [], "run `.venv/bin/python scripts/stored_results.py`"
