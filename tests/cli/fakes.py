@@ -50,4 +50,5 @@ class FakePipeline:
         self.options, self.asked = options, [class_path]
         found = self._outcome(class_path, options)
         model = link(found.analysis, self.analyses.__getitem__).model_copy(update={"quantization": self.quantization})
-        return ModelOutcome(model, found.file.with_name("model_analysis.json"), self.reused, ())
+        file = found.file.with_name("model_analysis.json")
+        return ModelOutcome(model, file, self.reused, (), self.analyses.__getitem__)

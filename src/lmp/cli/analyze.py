@@ -16,7 +16,7 @@ from lmp.cli.progress import class_of_config, scratchpad, watched
 
 if TYPE_CHECKING:
     from lmp.analyze.models import ModelOutcome
-    from lmp.analyze.session import Outcome
+    from lmp.analyze.session import Options, Outcome
 
 ClassPaths = Annotated[
     list[str] | None, typer.Argument(metavar="CLASS...", help="Class paths, or public aliases: torch.nn.Linear.")
@@ -35,6 +35,9 @@ ModuleAnalysis = Annotated[
 ]
 Depth = Annotated[
     int, typer.Option("--depth", min=0, metavar="N", help="Levels of modules whose lines and formulas are shown.")
+]
+Formulas = Annotated[
+    bool, typer.Option("--formulas", help="Show the totals as formulas, with their variables and assumptions.")
 ]
 RunName = Annotated[
     str | None, typer.Argument(metavar="RUN", help="Name of the run [default: the last unfinished one].")
@@ -93,6 +96,7 @@ def expand(
     model: ModelOption = None,
     module_analysis: ModuleAnalysis = None,
     depth: Depth = 0,
+    formulas: Formulas = False,
 ) -> None:
     """Link the analyses of a model's classes into one."""
     common = replace(common, results=_one_folder(common.results, module_analysis))
@@ -109,7 +113,7 @@ def expand(
             from lmp.analyze.models import expand_model
 
             outcome = expand_model(name, options, progress)
-    _show_model(outcome, depth, options.why_engine, common.as_json)
+    _show_model(outcome, options, common.as_json, depth, formulas)
 
 
 @o.takes(..., "results", *o.AGENTS, *o.PRINTED, agent_model=o.ModelOrAgentModel)
@@ -131,7 +135,7 @@ def resume(common: o.Common, run: RunName = None) -> None:
     with scratchpad(options, lambda: " ".join(begun.state.classes)):
         done = a.carried_out(begun, options, common.quiet)
     if done.model is not None:
-        _show_model(done.model, 0, options.why_engine, common.as_json)
+        _show_model(done.model, options, common.as_json)
     else:
         _show_outcomes(done.outcomes, options.why_engine, common.as_json)
 
@@ -164,7 +168,7 @@ def _end_if_an_analysis_failed(outcomes: Sequence[Outcome]) -> None:
     end_if_failed([one.class_name for one in analyses if one.verification.status == "failed"], "them")
 
 
-def _show_model(outcome: ModelOutcome, depth: int, why_engine: str, as_json: bool) -> None:
+def _show_model(outcome: ModelOutcome, options: Options, as_json: bool, depth: int = 0, formulas: bool = False) -> None:
     if as_json:
         from lmp.store.results import to_text
 
@@ -173,7 +177,7 @@ def _show_model(outcome: ModelOutcome, depth: int, why_engine: str, as_json: boo
         from lmp.cli.model_table import print_model
         from lmp.cli.tables import console
 
-        print_model(console(), outcome, depth, why_engine)
+        print_model(console(), outcome, options, depth, formulas)
     for warning in outcome.warnings:
         note(f"warning: {warning}")
     end_if_failed([name for name, part in outcome.model.parts.items() if part.status == "failed"], "the model")

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -26,8 +28,14 @@ PIPED_WIDTH = 120
 WIDE = 110
 """From this width on the three formulas of a kernel are printed side by side, below it under one another."""
 
+NARROW = 50
+"""Below this width a label stands above its texts."""
+
 LABEL = 17
 """Width of the labels below a table."""
+
+SEPARATOR = " · "
+"""Between the facts of a line."""
 
 _LINE, _GAP = 4, 2
 """Width of a line number, and of the space between columns."""
@@ -107,7 +115,7 @@ def _heading(analysis: ModuleAnalysis, why_engine: str, reused: bool, file: Path
     return Group(
         Text(analysis.class_name, style="bold"),
         Text(f"  {lines}  forward()"),
-        Text(f"  {' · '.join(facts)}"),
+        Text(f"  {SEPARATOR.join(facts)}"),
         Text.assemble("  ", _verdict(analysis.verification)),
         Text(f"  {file}{', from the store' if reused else ''}", style="dim"),
     )
@@ -232,15 +240,31 @@ def _footnotes(analysis: ModuleAnalysis) -> Iterator[tuple[str, list[str]]]:
             yield name, texts
 
 
-def labelled(name: str, texts: Iterable[str]) -> Table:
+def labelled(name: str, texts: Iterable[str]) -> Labelled:
     """Texts under one another, with a label at the first."""
-    table = Table.grid(padding=(0, 1, 0, 0))
-    table.add_column(width=LABEL, no_wrap=True)
-    table.add_column(overflow="fold")
-    style = "bold red" if name.isupper() else "dim"
-    for index, text in enumerate(texts):
-        table.add_row(Text(name if index == 0 else "", style=style), Text(text))
-    return table
+    return Labelled(name, tuple(texts))
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """Texts beside their label. In a narrow terminal they stand below it, so that no number is broken."""
+
+    name: str
+    texts: tuple[str, ...]
+
+    def __rich_console__(self, out: Console, options: ConsoleOptions) -> RenderResult:
+        style = "bold red" if self.name.isupper() else "dim"
+        if options.max_width < NARROW:
+            yield Text(self.name, style=style)
+            for text in self.texts:
+                yield Padding(Text(text, overflow="fold"), (0, 0, 0, 2))
+            return
+        table = Table.grid(padding=(0, 1, 0, 0))
+        table.add_column(width=LABEL, no_wrap=True)
+        table.add_column(overflow="fold")
+        for index, text in enumerate(self.texts):
+            table.add_row(Text(self.name if index == 0 else "", style=style), Text(text))
+        yield table
 
 
 def _ranges(lines: Iterable[int]) -> str:
