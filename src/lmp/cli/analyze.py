@@ -39,6 +39,9 @@ Depth = Annotated[
 Formulas = Annotated[
     bool, typer.Option("--formulas", help="Show the totals as formulas, with their variables and assumptions.")
 ]
+Verbose = Annotated[
+    bool, typer.Option("--verbose", "-v", help="Show all checks, phases and files, and every difference.")
+]
 RunName = Annotated[
     str | None, typer.Argument(metavar="RUN", help="Name of the run [default: the last unfinished one].")
 ]
@@ -65,25 +68,20 @@ def analyze_module(common: o.Common, classes: ClassPaths = None, module: Modules
         _show_outcomes(outcomes, options.why_engine, common.as_json)
 
 
-@o.takes(*o.ONE_CLASS, "engine", *o.FOLDERS, *o.CONFIG, *o.OWN_CLASS, *o.PRINTED)
-def verify(common: o.Common) -> None:
+@o.takes(..., "engine", *o.FOLDERS, *o.CONFIG, *o.OWN_CLASS, *o.PRINTED)
+def verify(common: o.Common, classes: ClassPaths = None, module: Modules = None, verbose: Verbose = False) -> None:
     """Compare the stored formulas with execution again."""
     options = common.options()
-    name = o.one_of("classes", common.class_path, "--module", common.module) or class_of_config(options)
-    with watched([name], options, common.quiet) as progress:
-        from lmp.analyze.modules import verify_module
+    paths = list(dict.fromkeys([*(classes or []), *(module or [])])) or [class_of_config(options)]
+    outcomes: list[Outcome] = []
+    try:
+        with watched(paths, options, common.quiet, first_time=False) as progress:
+            from lmp.analyze.modules import verify_modules
 
-        progress(name, "verifying")
-        outcome = verify_module(name, options)
-    verification = outcome.analysis.verification
-    if common.as_json:
-        about = {"class_name": outcome.analysis.class_name, "file": str(outcome.file)}
-        write_json({**about, "verification": verification.model_dump(mode="json", exclude_none=True)})
-    else:
-        from lmp.cli.tables import console, print_verification
-
-        print_verification(console(), outcome.analysis, outcome.file)
-    _end_if_an_analysis_failed([outcome])
+            outcomes.extend(verify_modules(paths, options, progress))
+    finally:  # an error at one class does not hide the verdicts on those before
+        _show_verifications(outcomes, verbose, common.as_json, one=len(paths) == 1)
+    _end_if_an_analysis_failed(outcomes)
 
 
 @o.takes(
@@ -161,6 +159,27 @@ def _show_outcomes(outcomes: Sequence[Outcome], why_engine: str, as_json: bool) 
 
         print_outcomes(console(), outcomes, why_engine)
     _end_if_an_analysis_failed(outcomes)
+
+
+def _show_verifications(outcomes: Sequence[Outcome], verbose: bool, as_json: bool, one: bool) -> None:
+    """``one``: a single class was asked for. Its JSON is an object, that of several classes a list."""
+    if not outcomes:
+        return
+    if as_json:
+        found = [
+            {
+                "class_name": outcome.analysis.class_name,
+                "file": str(outcome.file),
+                "verification": outcome.analysis.verification.model_dump(mode="json", exclude_none=True),
+            }
+            for outcome in outcomes
+        ]
+        write_json(found[0] if one else found)
+    else:
+        from lmp.cli.tables import console
+        from lmp.cli.verdicts import print_verdicts
+
+        print_verdicts(console(), outcomes, verbose)
 
 
 def _end_if_an_analysis_failed(outcomes: Sequence[Outcome]) -> None:

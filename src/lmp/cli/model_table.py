@@ -12,7 +12,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from lmp.cli.tables import LABEL, SEPARATOR, STYLES, labelled, short
+from lmp.cli.tables import LABEL, STYLES, indented, joined, labelled, short
 from lmp.cli.tree import Branch, print_tree
 from lmp.report.formats.figures import figure, in_full
 
@@ -71,8 +71,8 @@ def _print_heading(out: Console, model: ModelAnalysis) -> None:
     name = model.class_name if len(model.class_name) <= out.width else short(model.class_name)
     out.print(Text(name, style="bold"), soft_wrap=True)
     facts = [f"{source.distribution} {source.version}", f"config: {model.config.name}", model.dtype]
-    out.print(Text(f"  {SEPARATOR.join(facts)}"))
-    out.print(Text(f"  {verdict}", style=STYLES[verification.status]))
+    out.print(indented(joined(facts)))
+    out.print(indented(verdict, STYLES[verification.status]))
     out.print()
 
 
@@ -265,7 +265,7 @@ def _origin(outcome: ModelOutcome, why_engine: str, formulas: bool) -> Iterator[
     chosen = why_engine and outcome.made  # what others made was not chosen
     facts = [f"{model.engine} ({why_engine})" if chosen else model.engine]
     facts += [f"attention: {model.attn_implementation}"] if model.attn_implementation else []
-    yield "engine", [SEPARATOR.join(facts)]
+    yield "engine", [joined(facts)]
     if outcome.made:
         yield "analysed now", list(outcome.made) if formulas else _counted(outcome.made)
     elif outcome.reused:

@@ -10,13 +10,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from lmp.cli.output import ascii_only
 from lmp.report.terminal import Terminal
 from lmp.source.trees import UNKNOWN
 
@@ -34,9 +35,6 @@ NARROW = 50
 LABEL = 17
 """Width of the labels below a table."""
 
-SEPARATOR = " · "
-"""Between the facts of a line."""
-
 _LINE, _GAP = 4, 2
 """Width of a line number, and of the space between columns."""
 
@@ -48,6 +46,16 @@ def console() -> Console:
     if sys.stdout.isatty():
         return Terminal(highlight=False)
     return Terminal(highlight=False, width=PIPED_WIDTH)
+
+
+def joined(facts: Iterable[str]) -> str:
+    """Facts in one line, with a separator that the terminal has."""
+    return (" - " if ascii_only(sys.stdout) else " · ").join(facts)
+
+
+def indented(text: str, style: str = "") -> Padding:
+    """A text with two columns before each of its lines."""
+    return Padding(Text(text, style=style, overflow="fold"), (0, 0, 0, 2), expand=False)
 
 
 def short(class_path: str) -> str:
@@ -115,7 +123,7 @@ def _heading(analysis: ModuleAnalysis, why_engine: str, reused: bool, file: Path
     return Group(
         Text(analysis.class_name, style="bold"),
         Text(f"  {lines}  forward()"),
-        Text(f"  {SEPARATOR.join(facts)}"),
+        indented(joined(facts)),
         Text.assemble("  ", _verdict(analysis.verification)),
         Text(f"  {file}{', from the store' if reused else ''}", style="dim"),
     )
@@ -255,9 +263,10 @@ class Labelled:
     def __rich_console__(self, out: Console, options: ConsoleOptions) -> RenderResult:
         style = "bold red" if self.name.isupper() else "dim"
         if options.max_width < NARROW:
-            yield Text(self.name, style=style)
+            if self.name:
+                yield Text(self.name, style=style)
             for text in self.texts:
-                yield Padding(Text(text, overflow="fold"), (0, 0, 0, 2))
+                yield indented(text)
             return
         table = Table.grid(padding=(0, 1, 0, 0))
         table.add_column(width=LABEL, no_wrap=True)
@@ -276,30 +285,3 @@ def _ranges(lines: Iterable[int]) -> str:
         else:
             spans.append([line, line])
     return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in spans)
-
-
-# --- verification ----------------------------------------------------------------------------------------------------
-
-
-def print_verification(out: Console, analysis: ModuleAnalysis, file: Path) -> None:
-    verification = analysis.verification
-    out.print(Text(analysis.class_name, style="bold"), Text.assemble("  ", _verdict(verification)), sep="\n")
-    for check in verification.checks:
-        out.print(Text(f"  {check}"))
-    if verification.findings:
-        table = _plain_table(("line", "quantity", "at", "formula says", "executed"), numbers=(0, 3, 4))
-        for finding in verification.findings:
-            where = "-" if finding.line is None else str(finding.line)
-            if finding.file:
-                where = f"{finding.file}:{where}"
-            table.add_row(*map(Text, (where, finding.quantity, finding.point, finding.claimed, finding.counted)))
-        out.print(table)
-    out.print(Text(f"  {file}", style="dim"))
-
-
-def _plain_table(columns: Sequence[str], numbers: Sequence[int]) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
-    for index, name in enumerate(columns):
-        options: dict[str, Any] = {"justify": "right"} if index in numbers else {}
-        table.add_column(name, overflow="fold", **options)
-    return table

@@ -52,6 +52,8 @@ def _lines(texts: Sequence[Text], width: int) -> Iterator[Text]:
             line, gap = Text(" " * hang), ""
         line = Text.assemble(line, gap, text)
         while len(line) > width:
-            yield line[:width]
-            line = Text.assemble(" " * hang, line[width:])
+            space = line.plain.rfind(" ", 0, width + 1)
+            end = space if line.plain[: max(space, 0)].strip() else width
+            yield line[:end]
+            line = Text.assemble(" " * hang, line[end + (end == space) :])
     yield line
