@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from lmp.cli.tables import indented, joined, labelled, short
+from lmp.cli.tables import STACKED, indented, joined, labelled, short
 from lmp.cli.tree import Branch, print_tree
 from lmp.report.formats.figures import in_full
 
@@ -137,6 +137,13 @@ def _binary(count: int) -> str:
 
 
 def print_catalogue(out: Console, entries: Iterable[Entry]) -> None:
+    if out.width < STACKED:
+        for entry in entries:
+            out.print(Text(entry.id, style="bold"), soft_wrap=True)
+            names = [f"also {', '.join(entry.aliases)}"] if entry.aliases else []
+            for text in (*names, entry.architecture, entry.stated_by):
+                out.print(indented(text))
+        return
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
     for name in ("model", "architecture", "source"):
         table.add_column(name, overflow="fold")

@@ -35,6 +35,9 @@ NARROW = 50
 LABEL = 17
 """Width of the labels below a table."""
 
+STACKED = 76
+"""Below this width what stands in columns elsewhere stands under one another: findings of a check, models of a list."""
+
 _LINE, _GAP = 4, 2
 """Width of a line number, and of the space between columns."""
 
@@ -122,10 +125,10 @@ def _heading(analysis: ModuleAnalysis, why_engine: str, reused: bool, file: Path
         facts.append(f"as called in: {analysis.within}")
     return Group(
         Text(analysis.class_name, style="bold"),
-        Text(f"  {lines}  forward()"),
+        Padding(_verdict(analysis.verification), (0, 0, 0, 2), expand=False),
+        indented(f"forward() in {lines}"),
         indented(joined(facts)),
-        Text.assemble("  ", _verdict(analysis.verification)),
-        Text(f"  {file}{', from the store' if reused else ''}", style="dim"),
+        indented(f"{file}{', from the store' if reused else ''}", "dim"),
     )
 
 
@@ -159,6 +162,10 @@ def _kernel_rows(kernels: Sequence[Kernel], width: int) -> Iterator[RenderableTy
         rows = list(group)
         yield _row(width, [(_LINE, Text(str(line), justify="right")), (0, Text(rows[0].code.strip(), style="bold"))])
         for kernel in rows:
+            if width < STACKED:
+                yield _row(width, [(_LINE, ""), (0, _kernel_name(kernel))])
+                yield _row(width, [(_LINE + 1, ""), (0, _costs(kernel, width))])
+                continue
             yield _row(width, [(_LINE, ""), (_kernel_width(width), _kernel_name(kernel)), (0, _costs(kernel, width))])
 
 
@@ -167,6 +174,9 @@ def _header_row(width: int) -> RenderableType:
     if width >= WIDE:
         costs = _thirds([Text(name, style="dim") for name in ("FLOPs", "read bytes", "write bytes")])
     head = Text("code, kernel", style="dim")
+    if width < STACKED:
+        text = "code, kernel, and its FLOPs, bytes read, bytes written"
+        return _row(width, [(_LINE, Text("line", style="dim")), (0, Text(text, style="dim"))])
     return _row(width, [(_LINE, Text("line", style="dim", justify="right")), (_kernel_width(width), head), (0, costs)])
 
 
@@ -175,7 +185,7 @@ def _row(width: int, cells: Sequence[tuple[int, RenderableType]]) -> Table:
     taken = sum(cell_width + _GAP for cell_width, _ in cells if cell_width)
     table = Table.grid(padding=(0, _GAP, 0, 0))
     for cell_width, _ in cells:
-        table.add_column(width=cell_width or max(10, width - taken), overflow="fold")
+        table.add_column(width=cell_width or max(1, width - taken), overflow="fold")
     table.add_row(*(cell for _, cell in cells))
     return table
 
