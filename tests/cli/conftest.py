@@ -29,7 +29,7 @@ def lmp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lmp:
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> FakePipeline:
     found = FakePipeline({a.class_name: a for a in (analyses.mlp(), analyses.linear())})
-    for name in ("analyze_modules", "verify_module"):
+    for name in ("analyze_modules", "verify_modules"):
         monkeypatch.setattr(pipeline, name, getattr(found, name))
     monkeypatch.setattr(models, "expand_model", found.expand_model)
     return found

@@ -42,12 +42,15 @@ class FakePipeline:
         others = [name for name in self.analyses if name not in class_paths]
         return outcomes + [self._outcome(name, options, requested=False) for name in others]
 
-    def verify_module(self, class_path, options):  # type: ignore[no-untyped-def]
-        self.options, self.asked = options, [class_path]
-        return self._outcome(class_path, options)
+    def verify_modules(self, class_paths, options, progress):  # type: ignore[no-untyped-def]
+        self.options, self.asked = options, list(class_paths)
+        for class_path in class_paths:
+            progress(class_path, "verifying")
+            yield self._outcome(class_path, options)
 
     def expand_model(self, class_path, options, progress, keep=True):  # type: ignore[no-untyped-def]
         self.options, self.asked = options, [class_path]
         found = self._outcome(class_path, options)
         model = link(found.analysis, self.analyses.__getitem__).model_copy(update={"quantization": self.quantization})
-        return ModelOutcome(model, found.file.with_name("model_analysis.json"), self.reused, ())
+        file = found.file.with_name("model_analysis.json")
+        return ModelOutcome(model, file, self.reused, (), self.analyses.__getitem__)

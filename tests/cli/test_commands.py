@@ -11,7 +11,9 @@ from analyses import LINEAR, MLP
 from fakes import FakePipeline, Lmp
 from jsonschema import Draft202012Validator
 
+from lmp.analyze import modules
 from lmp.analyze import session as pipeline
+from lmp.errors import TraceFailed
 from lmp.records import Finding, Verification
 from lmp.store.schemas import schema
 
@@ -108,17 +110,61 @@ def test_a_failed_analysis_ends_with_4(lmp: Lmp, fake: FakePipeline) -> None:
     )
     result = lmp("verify", MLP, "--quiet")
     assert result.exit_code == 4
-    row = next(line for line in result.stdout.splitlines() if "175" in line)
-    assert row.split() == ["175", "read", "seq_len=3", "10", "12"]
+    lines = [line.split() for line in result.stdout.splitlines()]
+    assert lines[1] == ["LlamaMLP", "FAILED", "5", "1", "not", "by", "phase"]
+    assert lines[-3:] == [
+        ["line", "175", "read", "at", "seq_len=3"], ["formula", "says", "10"], ["executed", "12"]
+    ]  # fmt: skip
 
 
 def test_verify(lmp: Lmp, fake: FakePipeline) -> None:
     result = lmp("verify", MLP)
     assert result.exit_code == 0
-    assert result.stdout.startswith(f"{MLP}\n  verified at 5 points\n  matmul_flops equal FlopCounterMode\n")
+    head, row = result.stdout.splitlines()
+    assert head.split() == ["class", "status", "points", "differences", "phases"]
+    assert row.split() == ["LlamaMLP", "verified", "5", "0", "not", "by", "phase"]
+    verbose = lmp("verify", MLP, "--verbose").stdout
+    assert f"\n{MLP}\n  matmul_flops equal FlopCounterMode\n" in verbose
+    assert "module_analysis.json\n" in verbose
     found = json.loads(lmp("verify", "--module", MLP, "--json").stdout)
     assert found["class_name"] == MLP
     assert found["verification"]["status"] == "verified"
+
+
+def test_verify_several_classes_in_one_table(lmp: Lmp, fake: FakePipeline) -> None:
+    findings = [
+        Finding(line=n, quantity="read", point="seq_len=3", claimed=str(n), counted=str(n + 1)) for n in range(7)
+    ]
+    unverified = Verification(status="unverified", points=2, phases=["prefill", "decode"], reason="[no] decode ran")
+    fake.analyses[MLP] = analyses.mlp(verification=unverified)
+    fake.analyses[LINEAR] = analyses.linear(verification=Verification(status="failed", points=4, findings=findings))
+    result = lmp("verify", MLP, "--module", LINEAR, "--quiet")
+    assert result.exit_code == 4
+    assert fake.asked == [MLP, LINEAR]
+    lines = [line.rstrip() for line in result.stdout.splitlines()]
+    assert [line.split() for line in lines[1:3]] == [
+        ["LlamaMLP", "UNVERIFIED", "2", "0", "prefill,", "decode"],
+        ["Linear", "FAILED", "4", "7", "not", "by", "phase"],
+    ]
+    assert "  UNVERIFIED: [no] decode ran" in lines
+    assert "  2 more differences: --verbose shows them" in lines  # 7, of which 5 are shown
+    assert lmp("verify", MLP, LINEAR, "--verbose").stdout.count("formula says") == 7
+    found = json.loads(lmp("verify", MLP, LINEAR, "--json", "--quiet").stdout)
+    assert [one["class_name"] for one in found] == [MLP, LINEAR]
+
+
+def test_an_error_at_one_class_does_not_hide_the_verdicts_before(
+    lmp: Lmp, fake: FakePipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(class_paths, options, progress):  # type: ignore[no-untyped-def]
+        yield from fake.verify_modules([MLP], options, progress)
+        raise TraceFailed("Linear does not run\ngive other inputs")
+
+    monkeypatch.setattr(modules, "verify_modules", broken)
+    result = lmp("verify", MLP, LINEAR, "--quiet")
+    assert result.exit_code == TraceFailed("").exit_code
+    assert "LlamaMLP  verified" in result.stdout
+    assert result.stderr == "error: Linear does not run\ngive other inputs\n"
 
 
 def test_schema(lmp: Lmp, tmp_path: Path) -> None:

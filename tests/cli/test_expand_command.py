@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from analyses import LAYER, LINEAR, MLP, kernel, layer, linear, mlp
 from fakes import Lmp
 from jsonschema import Draft202012Validator
+from rich.console import Console
 
 from lmp.records import ModuleAnalysis, Verification
 from lmp.store.results import Store
@@ -27,38 +29,78 @@ def save(folder: Path, *analyses: ModuleAnalysis) -> None:
         Store(folder).save(analysis.model_copy(update={"engine": "by hand"}))
 
 
-def test_the_table(lmp: Lmp, results: Path) -> None:
+def test_the_figures_and_the_tree(lmp: Lmp, results: Path) -> None:
     result = lmp("expand", LAYER)
     assert result.exit_code == 0
     lines = [line.rstrip() for line in result.stdout.splitlines()]
-    assert lines[:3] == [
+    # Of one token: an add of 8, and 3 MLPs of 3 matrix products of 2 * 8 * 32, an activation of 4 * 32, a product of 32
+    flops = 8 + 3 * (3 * 2 * 8 * 32 + 4 * 32 + 32)
+    assert flops == 5_096
+    assert lines[:4] == [
         LAYER,
-        "  transformers 5.23.0 · config: default (the class's defaults) · engine: by hand · bfloat16",
+        "  transformers 5.23.0 · config: default · bfloat16",
         "  verified at 5 points, as are its 2 parts",
+        "",
     ]
-    assert lines[3] == f"  {results / LAYER / 'model_analysis.json'}"
-    tree = [line.split() for line in lines[lines.index("") + 1 :]]
-    assert tree[:6] == [
-        ["module", "class", "repeat", "kernels"],
-        ["(the", "model)", "LlamaDecoderLayer", "1", "1"],
-        ["mlp", "LlamaMLP", "3", "2"],
-        ["gate_proj", "Linear", "1", "1"],
-        ["up_proj", "Linear", "1", "1"],
-        ["down_proj", "Linear", "1", "1"],
+    assert lines[4:8] == [
+        "parameters        unknown: the analysis does not say them at this config",
+        "KV cache          none: no formula depends on cache_len",
+        "one call          5.096 kFLOP a token at batch_size 1, seq_len 8,192",
+        "",
     ]
+    # An MLP has three matrices of 8 * 32 = 256; that of the layer is not in its analysis.
+    assert lines[8:14] == [
+        "parameters  module",
+        "   unknown  (the model)  LlamaDecoderLayer",
+        "       768    mlp  3 x LlamaMLP",
+        "       256      gate_proj  Linear",
+        "       256      up_proj  Linear",
+        "       256      down_proj  Linear",
+    ]
+    assert lines[14] == "N x: N such modules; parameters there and below are those of one"
+    assert f"stored in {results / LAYER / 'model_analysis.json'}" in lines
+    assert lines[-1] == f"next: lmp evaluate {LAYER} --batch-size 16 --seq-len 512"
+    assert "{" not in result.stdout
+    assert "by hand" not in result.stderr
+    assert result.stderr == f"{LAYER}: linking\n{LAYER}: stored\n"
+
+
+def test_formulas_on_request(lmp: Lmp, results: Path) -> None:
+    lines = [line.rstrip() for line in lmp("expand", LAYER, "--formulas").stdout.splitlines()]
     # 3 MLPs of three Linears at 2 FLOPs a multiply-add; 8 * 32 weights each at the config of the samples: 18 * 256
-    assert "  matmul FLOPs    18 * {batch_size} * {seq_len} * {hidden_size} * {intermediate_size}" in lines
+    assert "matmul FLOPs    18 * {batch_size} * {seq_len} * {hidden_size} * {intermediate_size}" in [
+        line.strip() for line in lines
+    ]
     assert "                  = 4608 * {batch_size} * {seq_len}" in lines
     assert "variables         batch_size = inputs.x.shape[0]" in lines
     assert "                  hidden_size = config.hidden_size = 8" in lines
-    assert "by hand" not in result.stderr
-    assert result.stderr == f"{LAYER}: linking\n{LAYER}: stored\n"
+    assert "   unknown  (the model)  LlamaDecoderLayer  1 kernel" in lines
+
+
+def test_a_class_whose_sizes_are_not_known(lmp: Lmp, results: Path) -> None:
+    text = lmp("expand", LINEAR).stdout
+    assert "FLOPs             unknown: in_features, out_features have no values in the config" in text
+    assert text.splitlines()[-1].endswith(" --batch-size 16 --seq-len 512 --set in_features=512 --set out_features=512")
+
+
+def test_the_next_command_names_the_config(lmp: Lmp, results: Path, tmp_path: Path) -> None:
+    from lmp.analyze.models import ModelOutcome
+    from lmp.analyze.session import Options
+    from lmp.cli.model_table import print_model
+    from lmp.link.link import link
+
+    parts = {one.class_name: one for one in (layer(), mlp(), linear())}
+    outcome = ModelOutcome(link(layer(), parts.__getitem__), tmp_path, False, (), parts.__getitem__)
+    out = Console(file=io.StringIO(), width=80, highlight=False)
+    print_model(out, outcome, Options(results, config_file=Path("my config.json"), attention="eager"))
+    last = out.file.getvalue().splitlines()[-1]  # type: ignore[attr-defined]
+    assert last == f"next: lmp evaluate {LAYER} --config 'my config.json' --attn eager --batch-size 16 --seq-len 512"
 
 
 def test_from_the_store(lmp: Lmp, results: Path) -> None:
     lmp("expand", LAYER)
     result = lmp("expand", LAYER)
-    assert "model_analysis.json, from the store" in result.stdout
+    assert "from the store    nothing was analysed now" in result.stdout
     assert result.stderr == ""
 
 
@@ -74,19 +116,17 @@ def test_lines_down_to_a_depth(lmp: Lmp, results: Path) -> None:
     assert "matrix product" in lmp("expand", LAYER, "--depth", "3").stdout
 
 
-@pytest.mark.parametrize("width", ["80", "120"])
+@pytest.mark.parametrize("width", ["40", "80", "120"])
 def test_no_line_is_wider_than_the_terminal(
     lmp: Lmp, results: Path, width: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from rich.console import Console
-
     monkeypatch.setattr("lmp.cli.tables.console", lambda: Console(width=int(width), highlight=False))
     long = " + ".join(f"{{seq_len}} ** {n} * {{batch_size}}" for n in range(2, 80))
     plain = layer()
     save(results, plain.model_copy(update={"kernels": [*plain.kernels, kernel(330, long, long, "0")]}))
-    lines = lmp("expand", LAYER, "--depth", "3").stdout.splitlines()
-    place = str(results)  # a path stays whole, to be copied
-    assert max(len(line.rstrip()) for line in lines if place not in line) <= int(width)
+    lines = lmp("expand", LAYER, "--depth", "3", "--formulas").stdout.splitlines()
+    copied = ("stored in ", "next: ")  # what is copied stays whole
+    assert max(len(line.rstrip()) for line in lines if not line.startswith(copied)) <= int(width)
     assert "characters, complete with --json" in " ".join(" ".join(lines).split())
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from fakes import Lmp
 from jsonschema import Draft202012Validator
+from rich.console import Console
 
 from lmp.observe.inspection import Cache, CacheSegment, Inspection, Module, Tensor, Totals
 from lmp.records import ConfigOrigin
@@ -69,20 +70,50 @@ def test_the_tree(lmp: Lmp, answer: list[Inspection]) -> None:
     assert result.stderr == ""
     assert [line.rstrip() for line in result.stdout.splitlines()] == [
         f"{NAME}.TinyModel",
-        "  transformers 7.0.0 · config: mine (mine.json) · bfloat16",
-        "       parameters  module",
-        f"               88  {NAME}.TinyModel",
-        "               40    embed: torch.nn.modules.sparse.Embedding  weight [10, 4]",
-        f"               16    layers.0-2: {NAME}.TinyLayer  x3  weight [4, 4], buffer angles [2] float32",
-        "                0    head: torch.nn.modules.linear.Linear  weight [10, 4] = embed.weight",
-        "                    xN: N such modules; parameters at this line and below are those of one",
-        "parameters          88",
-        "  active per token  88",
-        "weight bytes        176 (176.0 bytes) in bfloat16",
-        "buffer bytes        24",
-        "KV cache            1 to 7 tokens: 48 bytes per token",
-        "                    from 8 tokens on: 16 bytes per token and 224 bytes at any length",
+        "  transformers 7.0.0 · config: mine · bfloat16",
+        "parameters        88",
+        "KV cache          1 to 7 tokens: 48 bytes per token",
+        "                  from 8 tokens on: 16 bytes per token and 224 bytes at any length",
+        "active per token  88",
+        "weight bytes      176 (176.0 bytes) in bfloat16",
+        "buffer bytes      24",
+        "",
+        "parameters  module",
+        "        88  TinyModel",
+        "        40    embed  Embedding  weight [10, 4]",
+        "        16    layers.0-2  3 x TinyLayer  weight [4, 4]  buffer angles [2] float32",
+        "         0    head  Linear  weight [10, 4] = embed.weight",
+        "N x: N such modules; parameters there and below are those of one",
+        "",
+        "config            mine (mine.json)",
+        f"classes           {NAME}: TinyModel, TinyLayer",
+        "                  torch.nn.modules.sparse: Embedding",
+        "                  torch.nn.modules.linear: Linear",
     ]
+
+
+def test_full_names_and_classes_that_share_a_name(lmp: Lmp, answer: list[Inspection]) -> None:
+    full = lmp("inspect", "x.Y", "--quiet", "--full-names").stdout
+    assert f"layers.0-2  3 x {NAME}.TinyLayer" in full
+    assert "\nclasses" not in full
+    tree = answer[0].tree
+    other = tree.modules[2].model_copy(update={"class_name": f"{NAME}.Embedding"})
+    answer[0] = inspection(tree=tree.model_copy(update={"modules": [*tree.modules[:2], other]}))
+    text = lmp("inspect", "x.Y", "--quiet").stdout
+    assert "embed  torch.nn.modules.sparse.Embedding" in text
+    assert f"head  {NAME}.Embedding" in text
+
+
+@pytest.mark.parametrize("width", [20, 40, 80, 120])
+def test_no_line_is_wider_than_the_terminal(
+    lmp: Lmp, answer: list[Inspection], width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lmp.cli.tables.console", lambda: Console(width=width, highlight=False))
+    text = lmp("inspect", "x.Y", "--quiet").stdout
+    assert max(map(len, text.splitlines())) <= width
+    words = text.split()
+    for whole in ("TinyModel", "embed", "88", "40", "176", "48", "224"):
+        assert whole in words
 
 
 def test_what_is_not_known_is_said(lmp: Lmp, answer: list[Inspection]) -> None:
@@ -92,7 +123,7 @@ def test_what_is_not_known_is_said(lmp: Lmp, answer: list[Inspection]) -> None:
     )
     out = lmp("inspect", "x.Y").stdout
     assert "active per token  unknown: it does not run" in out
-    assert "KV cache            unknown: its forward() returns no cache" in out
+    assert "KV cache          unknown: its forward() returns no cache" in out
     assert "the config is quantised (fp8); shapes and bytes are those in bfloat16" in out
     assert "bfloat16 (assumed: the config states none)" in out
     assert "2,048 (2.0 KiB)" in out

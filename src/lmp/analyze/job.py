@@ -13,7 +13,7 @@ from lmp.analyze.execution import Execution
 from lmp.analyze.judging import submitted, up_to_date
 from lmp.analyze.own import identity
 from lmp.analyze.prove import prove
-from lmp.analyze.session import Outcome, Session, references_of
+from lmp.analyze.session import WAITING, Outcome, Session, references_of
 from lmp.analyze.workloads import own_dtype, specialisations
 from lmp.errors import LmpError, NotFound, TraceFailed, VerificationFailed, first_line
 from lmp.records import OWN_ENGINE, ModuleAnalysis
@@ -110,6 +110,8 @@ class _Job:
         for name in [name for name in callees if not _is_there(name)]:
             engine.inline(name, "it is made while the model is built and has no source")
             callees.remove(name)
+        for name in callees:
+            self.session.progress(name, WAITING)
         # If encoder and decoder of another model share classes, one run of that model serves them all.
         for name in reversed(callees):
             if takes_config(load_class(name)) and self._is_elsewhere(name):

@@ -25,6 +25,8 @@ class ModelOutcome:
     reused: bool
     made: tuple[str, ...]
     """Classes that were analysed for it now."""
+    lookup: Lookup
+    """The analyses that it was linked from."""
     warnings: tuple[str, ...] = ()
     """Warnings for the reader, one sentence each."""
 
@@ -119,7 +121,18 @@ def model_outcome(model: ModelAnalysis, session: Session, reused: bool, set_asid
     reason = model.verification.reason
     warnings = (*set_aside, *(reason.split("; ") if reason else ()))
     file = session.store.model_file(model.class_name, model.config.name)
-    return ModelOutcome(model, file, reused, tuple(dict.fromkeys(session.made)), warnings)
+    made, lookup = tuple(dict.fromkeys(session.made)), functools.partial(_part, session=session)
+    return ModelOutcome(model, file, reused, made, lookup, warnings)
+
+
+def _part(class_path: str, session: Session) -> ModuleAnalysis:
+    """The analysis of a class that a model was linked from, as it is known or stored."""
+    found = session.known.get(class_path) or session.load(class_path)
+    if found is None:  # a public alias
+        found = session.load(session.locate(class_path).class_path)
+    if found is None:
+        raise InvalidAnalysis(f"the analysis of {class_path} is gone\nrun `lmp analyze-module {class_path}`")
+    return found
 
 
 def _file_hash(class_path: str, session: Session) -> str | None:

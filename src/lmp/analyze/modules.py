@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from lmp.analyze.judging import save_judged, up_to_date
@@ -32,6 +32,19 @@ def analyze_modules(class_paths: Sequence[str], options: Options, progress: Prog
             if name not in found or outcome.requested:
                 found[name] = outcome
     return list(found.values())
+
+
+def verify_modules(class_paths: Sequence[str], options: Options, progress: Progress) -> Iterator[Outcome]:
+    """Compare the stored analyses with execution again, one by one, and store the results.
+
+    Raises NotFound for a class that is not there before any is executed.
+    """
+    session = Session(options, progress)
+    session.ask(class_paths)
+    for class_path in dict.fromkeys(session.locate(class_path).class_path for class_path in class_paths):
+        progress(class_path, "verifying")
+        yield verify_module(class_path, options)
+        progress(class_path, "stored")
 
 
 def verify_module(class_path: str, options: Options) -> Outcome:

@@ -22,7 +22,10 @@ from lmp.store.fingerprint import Standing, standing, unsourced
 from lmp.store.results import Store, config_name
 
 Progress = Callable[[str, str], None]
-"""Called with a class and the current step: reading, tracing, verifying, stored."""
+"""Called with a class and the current step: reading, tracing, verifying, stored; or WAITING."""
+
+WAITING = "waiting"
+"""Step of a class that is to be analysed later in this command: it says how many classes there are."""
 
 
 @dataclass(frozen=True)

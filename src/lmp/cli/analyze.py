@@ -17,7 +17,7 @@ from lmp.cli.subject import chosen, chosen_classes
 
 if TYPE_CHECKING:
     from lmp.analyze.models import ModelOutcome
-    from lmp.analyze.session import Outcome
+    from lmp.analyze.session import Options, Outcome
 
 ClassPaths = Annotated[
     list[str] | None, typer.Argument(metavar="CLASS...", help=f"{o.SUBJECT} Class paths may be several.")
@@ -34,6 +34,12 @@ ModuleAnalysis = Annotated[
 ]
 Depth = Annotated[
     int, typer.Option("--depth", min=0, metavar="N", help="Levels of modules whose lines and formulas are shown.")
+]
+Formulas = Annotated[
+    bool, typer.Option("--formulas", help="Show the totals as formulas, with their variables and assumptions.")
+]
+Verbose = Annotated[
+    bool, typer.Option("--verbose", "-v", help="Show all checks, phases and files, and every difference.")
 ]
 RunName = Annotated[
     str | None, typer.Argument(metavar="RUN", help="Name of the run [default: the last unfinished one].")
@@ -63,27 +69,22 @@ def analyze_module(common: o.Common, classes: ClassPaths = None, module: Modules
         _show_outcomes(outcomes, options.why_engine, common.as_json)
 
 
-@o.takes(*o.ONE_CLASS, "engine", *o.FOLDERS, *o.CONFIG, *o.OWN_CLASS, *o.PRINTED)
-def verify(common: o.Common) -> None:
+@o.takes(..., "engine", *o.FOLDERS, *o.CONFIG, *o.OWN_CLASS, *o.PRINTED)
+def verify(common: o.Common, classes: ClassPaths = None, module: Modules = None, verbose: Verbose = False) -> None:
     """Compare the stored formulas with execution again."""
-    named = o.one_of("classes", common.class_path, "--module", common.module)
-    common, class_path = chosen(common, named, "verify")
+    named = list(dict.fromkeys([*(classes or []), *(module or [])]))
+    common, paths = chosen_classes(common, named, "verify")
     options = common.options()
-    name = class_path or class_of_config(options)
-    with watched([name], options, common.quiet) as progress:
-        from lmp.analyze.modules import verify_module
+    paths = paths or [class_of_config(options)]
+    outcomes: list[Outcome] = []
+    try:
+        with watched(paths, options, common.quiet, first_time=False) as progress:
+            from lmp.analyze.modules import verify_modules
 
-        progress(name, "verifying")
-        outcome = verify_module(name, options)
-    verification = outcome.analysis.verification
-    if common.as_json:
-        about = {"class_name": outcome.analysis.class_name, "file": str(outcome.file)}
-        write_json({**about, "verification": verification.model_dump(mode="json", exclude_none=True)})
-    else:
-        from lmp.cli.tables import console, print_verification
-
-        print_verification(console(), outcome.analysis, outcome.file)
-    _end_if_an_analysis_failed([outcome])
+            outcomes.extend(verify_modules(paths, options, progress))
+    finally:  # an error at one class does not hide the verdicts on those before
+        _show_verifications(outcomes, verbose, common.as_json, one=len(paths) == 1)
+    _end_if_an_analysis_failed(outcomes)
 
 
 @o.takes(
@@ -96,6 +97,7 @@ def expand(
     model: ModelOption = None,
     module_analysis: ModuleAnalysis = None,
     depth: Depth = 0,
+    formulas: Formulas = False,
 ) -> None:
     """Link the analyses of a model's classes into one."""
     common = replace(common, results=_one_folder(common.results, module_analysis))
@@ -113,7 +115,7 @@ def expand(
             from lmp.analyze.models import expand_model
 
             outcome = expand_model(name, options, progress)
-    _show_model(outcome, depth, options.why_engine, common.as_json)
+    _show_model(outcome, options, common.as_json, depth, formulas)
 
 
 @o.takes(..., "results", *o.AGENTS, *o.PRINTED, agent_model=o.ModelOrAgentModel)
@@ -135,7 +137,7 @@ def resume(common: o.Common, run: RunName = None) -> None:
     with scratchpad(options.results, lambda: " ".join(begun.state.classes)):
         done = a.carried_out(begun, options, common.quiet)
     if done.model is not None:
-        _show_model(done.model, 0, options.why_engine, common.as_json)
+        _show_model(done.model, options, common.as_json)
     else:
         _show_outcomes(done.outcomes, options.why_engine, common.as_json)
 
@@ -163,12 +165,33 @@ def _show_outcomes(outcomes: Sequence[Outcome], why_engine: str, as_json: bool) 
     _end_if_an_analysis_failed(outcomes)
 
 
+def _show_verifications(outcomes: Sequence[Outcome], verbose: bool, as_json: bool, one: bool) -> None:
+    """``one``: a single class was asked for. Its JSON is an object, that of several classes a list."""
+    if not outcomes:
+        return
+    if as_json:
+        found = [
+            {
+                "class_name": outcome.analysis.class_name,
+                "file": str(outcome.file),
+                "verification": outcome.analysis.verification.model_dump(mode="json", exclude_none=True),
+            }
+            for outcome in outcomes
+        ]
+        write_json(found[0] if one else found)
+    else:
+        from lmp.cli.tables import console
+        from lmp.cli.verdicts import print_verdicts
+
+        print_verdicts(console(), outcomes, verbose)
+
+
 def _end_if_an_analysis_failed(outcomes: Sequence[Outcome]) -> None:
     analyses = [outcome.analysis for outcome in outcomes]
     end_if_failed([one.class_name for one in analyses if one.verification.status == "failed"], "them")
 
 
-def _show_model(outcome: ModelOutcome, depth: int, why_engine: str, as_json: bool) -> None:
+def _show_model(outcome: ModelOutcome, options: Options, as_json: bool, depth: int = 0, formulas: bool = False) -> None:
     if as_json:
         from lmp.store.results import to_text
 
@@ -177,7 +200,7 @@ def _show_model(outcome: ModelOutcome, depth: int, why_engine: str, as_json: boo
         from lmp.cli.model_table import print_model
         from lmp.cli.tables import console
 
-        print_model(console(), outcome, depth, why_engine)
+        print_model(console(), outcome, options, depth, formulas)
     for warning in outcome.warnings:
         note(f"warning: {warning}")
     end_if_failed([name for name, part in outcome.model.parts.items() if part.status == "failed"], "the model")

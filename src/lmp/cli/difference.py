@@ -15,7 +15,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from lmp.cli.tables import STYLES, labelled, short
+from lmp.cli.tables import NARROW, STYLES, joined, labelled, short
 from lmp.formula import Number
 from lmp.link import difference as d
 from lmp.report.formats.base import one_line
@@ -30,6 +30,12 @@ _NAMES: dict[d.TotalName, tuple[str, str]] = {
     "parameters_count": ("parameters", ""),
 }
 _STATES = {"added": "yellow", "removed": "green", "changed": "cyan", "values": "dim"}
+_GAP = 2
+"""Columns between the columns of a table."""
+
+_LEAST_LABEL = 16
+"""Columns that the name of a module and an operator needs beside its numbers."""
+
 MAX_CODE = 48
 """Characters of a line that are shown: enough to recognise it."""
 
@@ -59,13 +65,15 @@ class _Row:
 
 def print_difference(out: Console, found: d.Difference, view: View) -> None:
     _print_sides(out, found)
-    out.print(_totals(found, view))
+    _print_totals(out, found, view)
+    for label, text in _facts(found):
+        out.print(labelled(label, [text]))
     every = list(_rows(found, view))
     rows = _sorted([row for row in every if view.formulas or any(_moved(row))], view)
     if rows:
         out.print()
     shown = rows[: view.top]
-    if view.formulas:
+    if view.formulas or (shown and _width(shown, view) > out.width):
         for row in shown:
             _print_block(out, row, view)
     elif shown:
@@ -80,15 +88,14 @@ def print_difference(out: Console, found: d.Difference, view: View) -> None:
 def _print_sides(out: Console, found: d.Difference) -> None:
     for name, side in (("A", found.a), ("B", found.b)):
         status = side.verification
-        facts = f"{side.distribution} {side.version} · config: {side.config.name} ({side.config.origin}) · "
-        facts += f"attention: {side.attn_implementation} · " if side.attn_implementation else ""
-        facts += f"{side.dtype} · "
+        facts = [f"{side.distribution} {side.version}", f"config: {side.config.name} ({side.config.origin})"]
+        facts += [f"attention: {side.attn_implementation}"] if side.attn_implementation else []
+        verdict = Text(status if status == "verified" else status.upper(), style=STYLES[status])
         out.print(Text.assemble(f"{name}  ", (side.class_name, "bold")), soft_wrap=True)
-        out.print(Text.assemble(f"   {facts}", (status if status == "verified" else status.upper(), STYLES[status])))
+        line = Text.assemble(joined([*facts, side.dtype, ""]), verdict)
+        out.print(Padding(line, (0, 0, 0, 3), expand=False))
         if side.given != side.class_name:
             out.print(Text(f"   {side.given}", style="dim"), soft_wrap=True)
-    for label, text in _facts(found):
-        out.print(labelled(label, [text]))
     out.print()
 
 
@@ -107,6 +114,28 @@ def _differing(values: Mapping[str, tuple[Number | None, Number | None]]) -> Ite
     for name, pair in values.items():
         before, after = ("none" if value is None else in_full(value) for value in pair)
         yield f"{name} {before} -> {after}"
+
+
+def _print_totals(out: Console, found: d.Difference, view: View) -> None:
+    """The totals in columns, or where the terminal is too narrow for their numbers under one another."""
+    if found.a.values is None:
+        out.print(_totals(found, view))
+        return
+    lines = {
+        label: _numbers(total, unit, view.exact)
+        for name, (label, unit) in _NAMES.items()
+        if (total := found.totals[name]).a is not None or total.b is not None
+    }
+    if _columns([[label, *cells] for label, cells in lines.items()]) <= out.width:
+        out.print(_totals(found, view))
+        return
+    for label, (before, after, more, share) in lines.items():
+        out.print(labelled(label.strip(), [f"{before} -> {after}", f"{more} {share}".rstrip()]))
+
+
+def _columns(rows: Sequence[Sequence[str]]) -> int:
+    """Width of a table with these cells, with the space between its columns."""
+    return sum(max(map(len, column)) + _GAP for column in zip(*rows, strict=True)) - _GAP
 
 
 def _totals(found: d.Difference, view: View) -> Table:
@@ -237,10 +266,18 @@ def _sorted(rows: list[_Row], view: View) -> list[_Row]:
     return sorted(rows, key=lambda r: (-abs(_weighed(r.costs[2], view.by)), -abs(_weighed(r.costs[2], other))))
 
 
+def _width(rows: Sequence[_Row], view: View) -> int:
+    """The least width of the table of these rows, in which no number is broken and labels have some room."""
+    heads = ["", "-" * _LEAST_LABEL, "FLOPs in A", "in B", "change", "", "FLOPs"]
+    return _columns([heads, *([row.state, "", *_cells(row, view)] for row in rows)])
+
+
 def _table(rows: Sequence[_Row], view: View) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
     table.add_column("")
-    table.add_column({"kernel": "module and operator", "line": "module and line", "module": "module"}[view.each])
+    table.add_column(
+        {"kernel": "module and operator", "line": "module and line", "module": "module"}[view.each], overflow="fold"
+    )
     name, other = ("FLOPs", "bytes") if view.by == "flops" else ("bytes", "FLOPs")
     for head in (f"{name} in A", "in B", "change", "", other):
         table.add_column(head, justify="right", no_wrap=True)
@@ -284,7 +321,7 @@ def _print_block(out: Console, row: _Row, view: View) -> None:
             if formula is not None:
                 label = name if side == "A" or a is None else ""
                 grid.add_row(Text(label, style="dim"), Text(side, style="dim"), Text(formula))
-    out.print(Padding(grid, (0, 0, 0, 9)))
+    out.print(Padding(grid, (0, 0, 0, 9 if out.width >= NARROW else 1)))
 
 
 def _notes(

@@ -204,8 +204,17 @@ def _print_checks(checks: list[Check]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from lmp.cli.tables import console
+    from lmp.cli.tables import STACKED, console, indented
 
+    out = console()
+    if out.width < STACKED:
+        for check in checks:
+            mark = "ok" if check.ok else "MISSING" if check.needed else "-"
+            out.print(Text(f"{mark} {check.name}", style="" if check.ok else "bold"))
+            out.print(indented(check.found))
+            if not check.ok and check.mend:
+                out.print(indented(f"-> {check.mend}"))
+        return
     table = Table.grid(padding=(0, 2, 0, 0))
     for _ in range(2):
         table.add_column(no_wrap=True)
@@ -215,4 +224,4 @@ def _print_checks(checks: list[Check]) -> None:
         table.add_row(Text(mark, style=style), Text(check.name), Text(check.found))
         if not check.ok and check.mend:
             table.add_row(Text(), Text(), Text(f"-> {check.mend}", style="bold"))
-    console().print(table)
+    out.print(table)

@@ -16,6 +16,8 @@ InspectDtype = Annotated[
 ]
 Depth = Annotated[int | None, typer.Option("--depth", min=0, help="Levels of the tree to show [default: all].")]
 
+FullNames = Annotated[bool, typer.Option("--full-names", help="Show the full path of each class in the tree.")]
+
 
 @o.takes("class_path", "model", "config", "model_id", "transformers", "pytorch", "results", ..., *o.PRINTED)
 def inspect(
@@ -25,6 +27,7 @@ def inspect(
     ] = None,
     as_dtype: InspectDtype = None,
     depth: Depth = None,
+    full_names: FullNames = False,
 ) -> None:
     """Show a model's tree, parameters and cache.
 
@@ -46,7 +49,7 @@ def inspect(
         from lmp.cli.inspection import print_inspection
         from lmp.cli.tables import console
 
-        print_inspection(console(), inspection.cut(depth))
+        print_inspection(console(), inspection.cut(depth), full_names)
 
 
 @o.takes("as_json", "debug")

@@ -2,56 +2,77 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from lmp.cli.tables import STACKED, indented, joined, labelled, short
+from lmp.cli.tree import Branch, print_tree
 from lmp.report.formats.figures import in_full
 
 if TYPE_CHECKING:
     from lmp.observe.inspection import Cache, CacheSegment, Inspection, Module, Tensor
     from lmp.source.catalogue import Entry
 
-COUNT_WIDTH = 17
-"""Characters of a number of parameters: up to 9,999,999,999,999."""
 
-
-def print_inspection(out: Console, found: Inspection) -> None:
-    config = found.config
-    facts = [f"{found.distribution} {found.version}", f"config: {config.name} ({config.origin})", found.dtype]
+def print_inspection(out: Console, found: Inspection, full_names: bool = False) -> None:
+    """Print the totals, then the tree. Classes have short names, with their paths below it, or ``full_names``."""
+    name = found.class_name if len(found.class_name) <= out.width else short(found.class_name)
+    facts = [f"{found.distribution} {found.version}", f"config: {found.config.name}", found.dtype]
     if found.dtype_from == "assumed":
         facts[-1] += " (assumed: the config states none)"
-    out.print(Text(found.class_name, style="bold"), Text(f"  {' · '.join(facts)}"), sep="\n")
+    out.print(Text(name, style="bold"), soft_wrap=True)
+    out.print(indented(joined(facts)))
     if found.quantised:
-        out.print(Text(f"  the config is quantised ({found.quantised}); shapes and bytes are those in {found.dtype}"))
-    out.print(Text(f"{'parameters':>{COUNT_WIDTH}}  module", style="dim"))
-    for line in _lines(found.tree, 0, found.dtype):
-        out.print(line, soft_wrap=True)
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, value in _totals(found):
-        table.add_row(Text(name, style="bold"), Text(value))
-    out.print(table)
+        out.print(indented(f"the config is quantised ({found.quantised}); shapes and bytes are those in {found.dtype}"))
+    for label, texts in _totals(found):
+        out.print(labelled(label, texts))
+    out.print()
+    names = {} if full_names else _short_names(found.tree)
+    print_tree(out, "parameters", list(_branches(found.tree, 0, found.dtype, names)))
+    if _folded(found.tree):
+        out.print(Text("N x: N such modules; parameters there and below are those of one", style="dim"))
+    out.print()
+    out.print(labelled("config", [f"{found.config.name} ({found.config.origin})"]))
+    for package, classes in _legend(names):
+        out.print(labelled(package, classes))
 
 
-def _lines(module: Module, depth: int, dtype: str) -> Iterator[Text]:
+def _branches(module: Module, level: int, dtype: str, names: Mapping[str, str]) -> Iterator[Branch]:
     """A line for each module: parameters of one such module, its name, its class, and its own tensors."""
-    name = f"{module.name}: " if module.name else ""
-    times = f"  x{module.repeat}" if module.repeat != 1 else ""
+    times = f"{module.repeat:,} x " if module.repeat != 1 else ""
     own = [_tensor(t, dtype) for t in module.weights] + [f"buffer {_tensor(t, dtype)}" for t in module.buffers]
-    yield Text.assemble(
-        f"{module.parameters_count:>{COUNT_WIDTH},}  {'  ' * depth}",
-        (name, "bold"),
-        (module.class_name, "cyan"),
-        (times, "bold"),
-        (f"  {', '.join(own)}" if own else "", "dim"),
-    )
+    texts = [Text(module.name, style="cyan")] if module.name else []
+    texts.append(Text.assemble((times, "bold"), names.get(module.class_name, module.class_name)))
+    texts += [Text(text, style="dim") for text in own]
+    yield Branch(level, f"{module.parameters_count:,}", texts)
     for inner in module.modules:
-        yield from _lines(inner, depth + 1, dtype)
+        yield from _branches(inner, level + 1, dtype, names)
+
+
+def _classes(module: Module) -> Iterator[str]:
+    yield module.class_name
+    for inner in module.modules:
+        yield from _classes(inner)
+
+
+def _short_names(tree: Module) -> dict[str, str]:
+    """Class path -> short name. A class that shares its short name with another one is not there."""
+    paths = list(dict.fromkeys(_classes(tree)))
+    shorts = [short(path) for path in paths]
+    return {path: name for path, name in zip(paths, shorts, strict=True) if shorts.count(name) == 1}
+
+
+def _legend(names: Mapping[str, str]) -> Iterator[tuple[str, list[str]]]:
+    """The files of the short names, with the classes of each: both together are the class's path."""
+    files: dict[str, list[str]] = {}
+    for path, name in names.items():
+        files.setdefault(path.rpartition(".")[0], []).append(name)
+    for index, (file, classes) in enumerate(files.items()):
+        yield "classes" if index == 0 else "", [f"{file}: {', '.join(classes)}"]
 
 
 def _tensor(tensor: Tensor, dtype: str) -> str:
@@ -60,36 +81,33 @@ def _tensor(tensor: Tensor, dtype: str) -> str:
     return f"{tensor.name} {tensor.shape}{kind}{tied}"
 
 
-def _totals(found: Inspection) -> Iterator[tuple[str, str]]:
+def _totals(found: Inspection) -> Iterator[tuple[str, list[str]]]:
     totals = found.totals
-    if _folded(found.tree):
-        yield "", "xN: N such modules; parameters at this line and below are those of one"
-    yield "parameters", f"{totals.parameters_count:,}"
+    yield "parameters", [f"{totals.parameters_count:,}"]
     if found.cache is not None:
+        yield "KV cache", list(_cache(found.cache))
         active, count = totals.active_parameters_count, totals.parameters_count
         share = "" if active in (None, count) else f" ({(active or 0) / count:.1%})"
-        yield "  active per token", f"unknown: {totals.active_reason}" if active is None else f"{active:,}{share}"
-    yield "weight bytes", f"{totals.weight_bytes:,} ({_binary(totals.weight_bytes)}) in {found.dtype}"
+        yield "active per token", [f"unknown: {totals.active_reason}" if active is None else f"{active:,}{share}"]
+    yield "weight bytes", [f"{totals.weight_bytes:,} ({_binary(totals.weight_bytes)}) in {found.dtype}"]
     if totals.checkpoint_bytes is not None:
         size = totals.checkpoint_bytes
-        yield "  as quantised", f"{in_full(size)} ({_binary(round(size))}) with scales"
+        yield "  as quantised", [f"{in_full(size)} ({_binary(round(size))}) with scales"]
     elif totals.checkpoint_reason is not None:
-        yield "  as quantised", f"unknown: {totals.checkpoint_reason}"
+        yield "  as quantised", [f"unknown: {totals.checkpoint_reason}"]
     if totals.buffer_bytes:
-        yield "buffer bytes", f"{totals.buffer_bytes:,}"
-    if found.cache is not None:
-        yield from _cache(found.cache)
+        yield "buffer bytes", [f"{totals.buffer_bytes:,}"]
 
 
-def _cache(cache: Cache) -> Iterator[tuple[str, str]]:
+def _cache(cache: Cache) -> Iterator[str]:
     if not cache.segments:
-        yield "KV cache", f"unknown: {cache.reason}"
+        yield f"unknown: {cache.reason}"
         return
+    of = f" (of {cache.of})" if cache.of else ""
     for index, segment in enumerate(cache.segments):
-        name = f"KV cache of {cache.of}" if cache.of else "KV cache"
-        yield (name if index == 0 else "", _segment(segment))
+        yield _segment(segment) + (of if index == 0 else "")
     if cache.encoder_bytes_per_token is not None:
-        yield "", f"{cache.encoder_bytes_per_token:,} bytes per token of the encoder"
+        yield f"{cache.encoder_bytes_per_token:,} bytes per token of the encoder"
 
 
 def _segment(segment: CacheSegment) -> str:
@@ -119,6 +137,13 @@ def _binary(count: int) -> str:
 
 
 def print_catalogue(out: Console, entries: Iterable[Entry]) -> None:
+    if out.width < STACKED:
+        for entry in entries:
+            out.print(Text(entry.id, style="bold"), soft_wrap=True)
+            names = [f"also {', '.join(entry.aliases)}"] if entry.aliases else []
+            for text in (*names, entry.architecture, entry.stated_by):
+                out.print(indented(text))
+        return
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
     for name in ("model", "architecture", "source"):
         table.add_column(name, overflow="fold")

@@ -13,9 +13,10 @@ def mcp(common: o.Common) -> None:
     import anyio
 
     from lmp.agents.mcp_server import ClientTools, serve
+    from lmp.analyze.session import WAITING
 
     def show(name: str, stage: str) -> None:
-        if not common.quiet:
+        if not common.quiet and stage != WAITING:
             note(f"{name}: {stage}")
 
     anyio.run(serve, ClientTools(options, show).tools())

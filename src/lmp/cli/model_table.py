@@ -1,4 +1,4 @@
-"""The table of a model: its modules as a tree, and its totals.
+"""What `lmp expand` prints: what a model costs, its modules as a tree, and on request its totals as formulas.
 
 Sources and formulas are foreign text: cells hold them as `Text`, never as rich's markup.
 """
@@ -12,70 +12,142 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from lmp.cli.tables import LABEL, STYLES, labelled, short
+from lmp.cli.tables import LABEL, STYLES, indented, joined, labelled, short
+from lmp.cli.tree import Branch, print_tree
+from lmp.report.formats.figures import figure, in_full
 
 if TYPE_CHECKING:
     from lmp.analyze.models import ModelOutcome
+    from lmp.analyze.session import Options
+    from lmp.link.overview import CacheBytes, CallCosts, Overview
+    from lmp.link.parameter_counts import Counts
     from lmp.records import ModelAnalysis, ModelKernel
 
 _ROOT = "(the model)"
-_INDENT = 2
+MAX_FORMULA = 160
+"""Characters of the longest formula that stands among the figures."""
+
 MAX_LINES = 4
 """Lines of one formula; the rest is in --json."""
 
 
-def print_model(out: Console, outcome: ModelOutcome, depth: int = 0, why_engine: str = "") -> None:
-    """Print the model. ``depth`` levels of modules show their lines: 1 is the model's own forward().
+def print_model(out: Console, outcome: ModelOutcome, options: Options, depth: int = 0, formulas: bool = False) -> None:
+    """Print the model: what it costs, its modules, and the next command.
 
-    ``why_engine`` says why the engine was chosen; it is empty for an engine that was named.
+    ``depth`` levels of modules show their lines: 1 is the model's own forward(). With ``formulas`` the totals stand
+    below as formulas, with their variables and assumptions.
     """
-    model = outcome.model
-    _print_heading(out, outcome, why_engine)
-    out.print(_tree(model, out.width))
+    from lmp.link.overview import overview
+
+    model, figures = outcome.model, overview(outcome.model, outcome.lookup)
+    _print_heading(out, model)
+    for label, texts in _figures(figures):
+        out.print(labelled(label, texts))
+    out.print()
+    print_tree(out, "parameters", list(_branches(model, figures.counts, formulas)))
+    for text in _legend(model, figures):
+        out.print(Text(text, style="dim"))
     if depth:
         for path, name, kernels in _modules(model, depth):
             out.print(_lines(path, name, kernels, out.width))
     out.print()
-    for label, texts in _facts(model, out.width):
+    if formulas:
+        for label, texts in _facts(model, out.width):
+            out.print(labelled(label, texts))
+    for label, texts in _remarks(model, formulas):
         out.print(labelled(label, texts))
-    if outcome.made:
-        out.print(labelled("analysed now", list(outcome.made)))
+    for label, texts in _origin(outcome, options.why_engine, formulas):
+        out.print(labelled(label, texts))
+    out.print(Text(f"stored in {outcome.file}", style="dim"), soft_wrap=True)
+    out.print(Text.assemble("next: ", (_next_command(model, options, figures), "bold")), soft_wrap=True)
 
 
-def _print_heading(out: Console, outcome: ModelOutcome, why_engine: str) -> None:
-    model = outcome.model
-    source, config, verification = model.source, model.config, model.verification
-    facts = [f"{source.distribution} {source.version}", f"config: {config.name} ({config.origin})"]
-    chosen = why_engine and outcome.made  # what others made was not chosen
-    facts += [f"engine: {model.engine} ({why_engine})" if chosen else f"engine: {model.engine}"]
-    facts += [f"attention: {model.attn_implementation}"] if model.attn_implementation else []
+def _print_heading(out: Console, model: ModelAnalysis) -> None:
+    source, verification = model.source, model.verification
     verdict = f"{verification.status.upper()}: {verification.reason}"
     if verification.status == "verified":
         count = len(model.parts)
         verdict = f"verified at {verification.points} points" + (f", as are its {count - 1} parts" if count > 1 else "")
-    out.print(Text(model.class_name, style="bold"), soft_wrap=True)
-    out.print(Text(f"  {' · '.join([*facts, model.dtype])}"))
-    out.print(Text(f"  {verdict}", style=STYLES[verification.status]))
-    out.print(Text(f"  {outcome.file}{', from the store' if outcome.reused else ''}", style="dim"), soft_wrap=True)
+    name = model.class_name if len(model.class_name) <= out.width else short(model.class_name)
+    out.print(Text(name, style="bold"), soft_wrap=True)
+    facts = [f"{source.distribution} {source.version}", f"config: {model.config.name}", model.dtype]
+    out.print(indented(joined(facts)))
+    out.print(indented(verdict, STYLES[verification.status]))
     out.print()
+
+
+# --- figures ---------------------------------------------------------------------------------------------------------
+
+
+def _figures(found: Overview) -> Iterator[tuple[str, list[str]]]:
+    """The answers: parameters, bytes of the cache, FLOPs a token in each phase."""
+    unknown = dict(found.unknown)
+    if found.parameters is not None:
+        yield "parameters", [f"{found.parameters:,}"]
+    else:
+        yield "parameters", [f"unknown: {unknown.pop('parameters')}"]
+    yield "KV cache", [_cache(found.cache, unknown.pop("cache", None))]
+    for call in found.calls:
+        yield call.phase, list(_call(call))
+    for name, reason in unknown.items():
+        yield name, [f"unknown: {reason}"]
+
+
+def _cache(cache: CacheBytes | None, reason: str | None) -> str:
+    if reason is not None:
+        return f"unknown: {reason}"
+    if cache is None:
+        return "none: no formula depends on cache_len"
+    if not cache.a_token and not cache.held:
+        return "0 bytes a token: what the model keeps does not grow with cache_len"
+    element = f"at {in_full(cache.element)} bytes an element"
+    held = f"{figure(cache.held, 'B')} held for one sequence at cache_len {cache.cache_len:,}"
+    grows = "a token" if cache.held == cache.a_token * cache.cache_len else "for each further token"
+    return f"{in_full(cache.a_token)} bytes {grows}, {held}, {element}"
+
+
+def _call(call: CallCosts) -> Iterator[str]:
+    """The FLOPs of a call with the call that they are of, and their formula."""
+    of = "a token" if call.tokens is not None else "in all"
+    exact = f" (exactly {in_full(call.flops)})" if isinstance(call.flops, int) and call.flops > 9999 else ""
+    sizes = ", ".join(f"{name} {value:,}" for name, value in call.values.items())
+    yield f"{figure(call.flops, 'FLOP')} {of}{exact} at {sizes}"
+    formula = call.formula
+    if len(formula.text) > MAX_FORMULA:
+        yield f"their formula has {len(formula.text):,} characters: --formulas shows it"
+    elif not formula.text.replace(",", "").isdecimal():
+        per = "" if formula.a_token else ", in the whole call"
+        fixed = f" (at {formula.fixed}{per})"
+        yield f"= {formula.text}{fixed}"
+    for broken in call.violated:
+        yield f"the assumption {broken.assumption} does not hold there"
 
 
 # --- modules ---------------------------------------------------------------------------------------------------------
 
 
-def _tree(model: ModelAnalysis, width: int) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
-    table.add_column("module", overflow="fold")
-    table.add_column("class", overflow="fold")
-    table.add_column("repeat", overflow="fold", max_width=max(16, width // 3))
-    table.add_column("kernels", justify="right")
+def _branches(model: ModelAnalysis, counts: Counts, formulas: bool) -> Iterator[Branch]:
+    """A line for each module. ``formulas``: also the formula of its repeat, and how many kernels it has."""
     statuses = {name: part.status for name, part in model.parts.items()}
-    table.add_row(Text(_ROOT, style="cyan"), _class(model.class_name, statuses), Text("1"), _own(model.kernels))
+    own = [_own(model.kernels)] if formulas else []
+    yield Branch(0, _count(counts, ""), [Text(_ROOT, style="cyan"), _class(model.class_name, statuses), *own])
     for level, step, kernel in _called(model.kernels, "", 1):
-        module = Text(" " * _INDENT * level + step, style="cyan")
-        repeat = Text(_repeat(kernel, model.values))
-        table.add_row(module, _class(kernel.class_name or "", statuses), repeat, _own(kernel.kernels))
-    return table
+        repeat = _repeat(kernel, model.values, formulas)
+        name = Text.assemble((repeat, "bold"), _class(kernel.class_name or "", statuses))
+        own = [_own(kernel.kernels)] if formulas else []
+        yield Branch(level, _count(counts, kernel.path or ""), [Text(step, style="cyan"), name, *own])
+
+
+def _count(counts: Counts, path: str) -> str:
+    found = counts.get(path)
+    return "unknown" if found is None else f"{found:,}"
+
+
+def _legend(model: ModelAnalysis, figures: Overview) -> Iterator[str]:
+    if any(kernel.repeat != 1 for _, _, kernel in _called(model.kernels, "", 1)):
+        yield "N x: N such modules; parameters there and below are those of one"
+    if figures.shares_weights:
+        yield "modules share weights: each counts them, the whole counts them once"
 
 
 def _called(kernels: Sequence[ModelKernel], path: str, level: int) -> Iterator[tuple[int, str, ModelKernel]]:
@@ -94,15 +166,19 @@ def _class(class_path: str, statuses: Mapping[str, str]) -> Text:
 
 def _own(kernels: Sequence[ModelKernel]) -> Text:
     count = sum(kernel.class_name is None for kernel in kernels)
-    return Text(str(count) if count else "-")
+    return Text(f"{count} kernel{'' if count == 1 else 's'}", style="dim")
 
 
-def _repeat(kernel: ModelKernel, values: Mapping[str, int]) -> str:
-    """The formula of the repeat, and its value at the model's config if it has one there."""
+def _repeat(kernel: ModelKernel, values: Mapping[str, int], formulas: bool) -> str:
+    """``36 x `` before a class; the formula if it has no value at the model's config, or if formulas are shown."""
+    if kernel.repeat == 1:
+        return ""
     if isinstance(kernel.repeat, int):
-        return str(kernel.repeat)
+        return f"{kernel.repeat:,} x "
     value = _value(kernel.repeat, values)
-    return kernel.repeat if value is None else f"{value} = {kernel.repeat}"
+    if value is None:
+        return f"({kernel.repeat}) x "
+    return f"{value:,} x (= {kernel.repeat}) " if formulas else "" if value == 1 else f"{value:,} x "
 
 
 def _value(formula: str, values: Mapping[str, int]) -> int | None:
@@ -161,16 +237,62 @@ def _facts(model: ModelAnalysis, width: int) -> Iterator[tuple[str, list[str]]]:
         yield "parameters", _general_and_here(totals.parameters_count, model.values, width - LABEL - 1)
     values = model.values
     given = [f"{n} = {p}" + (f" = {values[n]}" if n in values else "") for n, p in model.parameters.items()]
+    yield "variables", given
+
+
+def _remarks(model: ModelAnalysis, formulas: bool) -> Iterator[tuple[str, list[str]]]:
+    """The conditions of the figures, and what is not proven. Without ``formulas`` conditions are counted."""
     unverified = [f"{name}: {part.status}" for name, part in model.parts.items() if part.status != "verified"]
+    pinned = [f"{name} = {value}" for name, value in model.pinned.items()]
     for label, texts in (
-        ("variables", given),
-        ("assumptions", model.assumptions),
-        ("pinned", [f"{name} = {value}" for name, value in model.pinned.items()]),
+        ("assumptions", model.assumptions if formulas else _counted(model.assumptions)),
+        ("pinned", pinned if formulas else _counted(pinned)),
         ("NOT VERIFIED", unverified),
         ("UNCOUNTED", [f"{name}: {', '.join(p.uncounted)}" for name, p in model.parts.items() if p.uncounted]),
     ):
         if texts:
             yield label, texts
+
+
+def _counted(texts: Sequence[str]) -> list[str]:
+    return [f"{len(texts)}: --formulas lists them"] if texts else []
+
+
+def _origin(outcome: ModelOutcome, why_engine: str, formulas: bool) -> Iterator[tuple[str, list[str]]]:
+    """Where the figures are from."""
+    model = outcome.model
+    yield "config", [f"{model.config.name} ({model.config.origin})"]
+    chosen = why_engine and outcome.made  # what others made was not chosen
+    facts = [f"{model.engine} ({why_engine})" if chosen else model.engine]
+    facts += [f"attention: {model.attn_implementation}"] if model.attn_implementation else []
+    yield "engine", [joined(facts)]
+    if outcome.made:
+        yield "analysed now", list(outcome.made) if formulas else _counted(outcome.made)
+    elif outcome.reused:
+        yield "from the store", ["nothing was analysed now"]
+
+
+def _next_command(model: ModelAnalysis, options: Options, figures: Overview) -> str:
+    """The command that evaluates the model, with what it was asked for."""
+    import shlex
+
+    words = ["lmp", "evaluate", model.class_name]
+    for option, value in (
+        ("--model-id", options.model_id),
+        ("--config", options.config_file),
+        ("--attn", options.attention),
+    ):
+        words += [option, str(value)] if value is not None else []
+    decode = next((call for call in figures.calls if call.phase == "decode"), None)
+    if decode is not None:
+        words += ["--phase", "decode", "--batch-size", "16", "--cache-len", str(decode.values["cache_len"])]
+    else:
+        known = {"batch_size": "--batch-size 16", "seq_len": "--seq-len 512"}
+        words += [word for name, said in known.items() if name in model.parameters for word in said.split()]
+    for name in model.parameters:
+        if name not in model.values and name not in ("batch_size", "seq_len", "cache_len"):
+            words += ["--set", f"{name}=512"]
+    return shlex.join(words)
 
 
 def _general_and_here(formula: str, values: Mapping[str, int], width: int) -> list[str]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
+from typing import TextIO
 
 import typer
 
@@ -37,6 +39,14 @@ def end_if_failed(failed: Sequence[str], what: str) -> None:
 
 def note_failed(failed: Sequence[str]) -> None:
     note(f"error: the formulas do not agree with execution: {', '.join(failed)}")
+
+
+def ascii_only(stream: TextIO) -> bool:
+    """True for a terminal that shows ASCII alone: its locale is C or POSIX, or its encoding is not UTF-8."""
+    if not stream.isatty():
+        return False
+    locale = next((os.environ[name] for name in ("LC_ALL", "LC_CTYPE", "LANG") if os.environ.get(name)), "")
+    return locale in ("C", "POSIX") or not (stream.encoding or "").lower().startswith("utf")
 
 
 def count(number: int, what: str) -> str:

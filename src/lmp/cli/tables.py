@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from lmp.cli.output import ascii_only
 from lmp.report.terminal import Terminal
 from lmp.source.trees import UNKNOWN
 
@@ -26,8 +29,14 @@ PIPED_WIDTH = 120
 WIDE = 110
 """From this width on the three formulas of a kernel are printed side by side, below it under one another."""
 
+NARROW = 50
+"""Below this width a label stands above its texts."""
+
 LABEL = 17
 """Width of the labels below a table."""
+
+STACKED = 76
+"""Below this width what stands in columns elsewhere stands under one another: findings of a check, models of a list."""
 
 _LINE, _GAP = 4, 2
 """Width of a line number, and of the space between columns."""
@@ -40,6 +49,16 @@ def console() -> Console:
     if sys.stdout.isatty():
         return Terminal(highlight=False)
     return Terminal(highlight=False, width=PIPED_WIDTH)
+
+
+def joined(facts: Iterable[str]) -> str:
+    """Facts in one line, with a separator that the terminal has."""
+    return (" - " if ascii_only(sys.stdout) else " · ").join(facts)
+
+
+def indented(text: str, style: str = "") -> Padding:
+    """A text with two columns before each of its lines."""
+    return Padding(Text(text, style=style, overflow="fold"), (0, 0, 0, 2), expand=False)
 
 
 def short(class_path: str) -> str:
@@ -106,10 +125,10 @@ def _heading(analysis: ModuleAnalysis, why_engine: str, reused: bool, file: Path
         facts.append(f"as called in: {analysis.within}")
     return Group(
         Text(analysis.class_name, style="bold"),
-        Text(f"  {lines}  forward()"),
-        Text(f"  {' · '.join(facts)}"),
-        Text.assemble("  ", _verdict(analysis.verification)),
-        Text(f"  {file}{', from the store' if reused else ''}", style="dim"),
+        Padding(_verdict(analysis.verification), (0, 0, 0, 2), expand=False),
+        indented(f"forward() in {lines}"),
+        indented(joined(facts)),
+        indented(f"{file}{', from the store' if reused else ''}", "dim"),
     )
 
 
@@ -143,6 +162,10 @@ def _kernel_rows(kernels: Sequence[Kernel], width: int) -> Iterator[RenderableTy
         rows = list(group)
         yield _row(width, [(_LINE, Text(str(line), justify="right")), (0, Text(rows[0].code.strip(), style="bold"))])
         for kernel in rows:
+            if width < STACKED:
+                yield _row(width, [(_LINE, ""), (0, _kernel_name(kernel))])
+                yield _row(width, [(_LINE + 1, ""), (0, _costs(kernel, width))])
+                continue
             yield _row(width, [(_LINE, ""), (_kernel_width(width), _kernel_name(kernel)), (0, _costs(kernel, width))])
 
 
@@ -151,6 +174,9 @@ def _header_row(width: int) -> RenderableType:
     if width >= WIDE:
         costs = _thirds([Text(name, style="dim") for name in ("FLOPs", "read bytes", "write bytes")])
     head = Text("code, kernel", style="dim")
+    if width < STACKED:
+        text = "code, kernel, and its FLOPs, bytes read, bytes written"
+        return _row(width, [(_LINE, Text("line", style="dim")), (0, Text(text, style="dim"))])
     return _row(width, [(_LINE, Text("line", style="dim", justify="right")), (_kernel_width(width), head), (0, costs)])
 
 
@@ -159,7 +185,7 @@ def _row(width: int, cells: Sequence[tuple[int, RenderableType]]) -> Table:
     taken = sum(cell_width + _GAP for cell_width, _ in cells if cell_width)
     table = Table.grid(padding=(0, _GAP, 0, 0))
     for cell_width, _ in cells:
-        table.add_column(width=cell_width or max(10, width - taken), overflow="fold")
+        table.add_column(width=cell_width or max(1, width - taken), overflow="fold")
     table.add_row(*(cell for _, cell in cells))
     return table
 
@@ -232,15 +258,32 @@ def _footnotes(analysis: ModuleAnalysis) -> Iterator[tuple[str, list[str]]]:
             yield name, texts
 
 
-def labelled(name: str, texts: Iterable[str]) -> Table:
+def labelled(name: str, texts: Iterable[str]) -> Labelled:
     """Texts under one another, with a label at the first."""
-    table = Table.grid(padding=(0, 1, 0, 0))
-    table.add_column(width=LABEL, no_wrap=True)
-    table.add_column(overflow="fold")
-    style = "bold red" if name.isupper() else "dim"
-    for index, text in enumerate(texts):
-        table.add_row(Text(name if index == 0 else "", style=style), Text(text))
-    return table
+    return Labelled(name, tuple(texts))
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """Texts beside their label. In a narrow terminal they stand below it, so that no number is broken."""
+
+    name: str
+    texts: tuple[str, ...]
+
+    def __rich_console__(self, out: Console, options: ConsoleOptions) -> RenderResult:
+        style = "bold red" if self.name.isupper() else "dim"
+        if options.max_width < NARROW:
+            if self.name:
+                yield Text(self.name, style=style)
+            for text in self.texts:
+                yield indented(text)
+            return
+        table = Table.grid(padding=(0, 1, 0, 0))
+        table.add_column(width=LABEL, no_wrap=True)
+        table.add_column(overflow="fold")
+        for index, text in enumerate(self.texts):
+            table.add_row(Text(self.name if index == 0 else "", style=style), Text(text))
+        yield table
 
 
 def _ranges(lines: Iterable[int]) -> str:
@@ -252,30 +295,3 @@ def _ranges(lines: Iterable[int]) -> str:
         else:
             spans.append([line, line])
     return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in spans)
-
-
-# --- verification ----------------------------------------------------------------------------------------------------
-
-
-def print_verification(out: Console, analysis: ModuleAnalysis, file: Path) -> None:
-    verification = analysis.verification
-    out.print(Text(analysis.class_name, style="bold"), Text.assemble("  ", _verdict(verification)), sep="\n")
-    for check in verification.checks:
-        out.print(Text(f"  {check}"))
-    if verification.findings:
-        table = _plain_table(("line", "quantity", "at", "formula says", "executed"), numbers=(0, 3, 4))
-        for finding in verification.findings:
-            where = "-" if finding.line is None else str(finding.line)
-            if finding.file:
-                where = f"{finding.file}:{where}"
-            table.add_row(*map(Text, (where, finding.quantity, finding.point, finding.claimed, finding.counted)))
-        out.print(table)
-    out.print(Text(f"  {file}", style="dim"))
-
-
-def _plain_table(columns: Sequence[str], numbers: Sequence[int]) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
-    for index, name in enumerate(columns):
-        options: dict[str, Any] = {"justify": "right"} if index in numbers else {}
-        table.add_column(name, overflow="fold", **options)
-    return table

@@ -123,9 +123,13 @@ def _child(task: dict[str, Any]) -> None:
 
 def _progress_to(file: Path) -> Callable[[str, str], None]:
     """A progress callback that writes to a file. The server reads the file if the child is stopped."""
+    from lmp.analyze.session import WAITING
+
     first: list[str] = []
 
     def write(class_path: str, stage: str) -> None:
+        if stage == WAITING:  # said of other classes than the current one
+            return
         first[:] = first or [class_path]
         file.write_text(json.dumps({"class_name": first[0], "at": class_path, "stage": stage}))
 
