@@ -33,7 +33,7 @@ function begin() {
     resting = setTimeout(async () => {
       for (const chart of charts) await chart.show(result);
       // The box has a name; what is in it says nothing to a person who hears the page: the table has it all.
-      for (const drawing of document.querySelectorAll("#roofline svg")) drawing.setAttribute("aria-hidden", "true");
+      for (const drawing of document.querySelectorAll("svg")) drawing.setAttribute("aria-hidden", "true");
       document.documentElement.dataset.charts = "drawn";
     }, REST);
   };

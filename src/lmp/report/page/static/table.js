@@ -2,11 +2,11 @@
 
 const COLUMNS = [
   { key: "path", title: "path", text: true },
-  { key: "class", title: "class or kind", text: true, width: 135 },
-  { key: "line", title: "line", text: true, width: 125 },
-  { key: "repeat", title: "repeat", width: 72 },
-  { key: "flops", title: "FLOPs", width: 82 },
-  { key: "read", title: "read, B", width: 84 },
+  { key: "class", title: "class or kind", text: true, width: 112 },
+  { key: "line", title: "line", text: true, width: 112 },
+  { key: "repeat", title: "repeat", width: 68 },
+  { key: "flops", title: "FLOPs", width: 78 },
+  { key: "read", title: "read, B", width: 80 },
   { key: "write", title: "written, B", width: 98 },
   { key: "intensity", title: "FLOPs/B", width: 88 },
   { key: "share", title: "share", width: 74 },
@@ -56,7 +56,7 @@ class Row {
     for (const { key, text } of COLUMNS) this.cells[key] = made("td", { role: "gridcell", class: text ? "words" : "number" });
     this.where = cutInTheMiddle(this.node.path);
     this.cells.path = made("th", { role: "rowheader", scope: "row", class: "words path" }, this.fold, this.name, this.where);
-    this.cells.path.title = [this.node.path, this.node.code].filter(Boolean).join("\n");
+    this.cells.path.title = [this.node.path, this.node.name, this.node.code].filter(Boolean).join("\n");
     this.cells.class.textContent = this.class;
     if (this.class && !this.kernel) this.cells.class.title = table.model.data.classes[this.node.class].path;
     if (this.place) this.cells.line.append(made("span", { class: "place" }, made("span", {}, this.file), `:${this.node.line}`));
@@ -86,7 +86,6 @@ class Row {
       this.cells[key].title = grouped(value);
       this.cells[key].dataset.exact = value;
     };
-    this.cells.repeat.textContent = this.times === null ? "-" : grouped(this.times);
     this.cells.repeat.title = `${grouped(this.runs)} runs in all`;
     write("flops", this.total.flops);
     write("read", this.total.read);
@@ -209,6 +208,7 @@ class Table {
       };
       enter(0);
     }
+    element("table").classList.toggle("flat", flat);
     this.place(shown, flat, found);
     const matches = found === null ? shown.length : shown.filter((index) => found.has(index)).length;
     const hidden = this.rows.filter((row) => row.free && (!flat || row.kernel)).length;
@@ -248,6 +248,8 @@ class Table {
     row.element.classList.toggle("found", found !== null && found.has(row.index));
     row.element.setAttribute("aria-selected", String(row.index === this.state.chosen));
     row.fold.hidden = flat || !row.inside.length;
+    // One kernel by itself runs as often as everything around it makes it run.
+    row.cells.repeat.textContent = row.times === null ? "-" : grouped(flat ? row.runs : row.times);
     row.where.hidden = !flat || !row.node.path;
     row.name.textContent = row.node.name;
     if (row.inside.length) {
