@@ -158,7 +158,7 @@ class Controls {
     const { precisions } = this.state.data;
     const select = made("select", { id: "set-precision" });
     for (const [name, sizes] of Object.entries(precisions)) {
-      select.append(made("option", { value: name }, `${name}: weights ${sizes.w_bytes} B, activations ${sizes.a_bytes} B`));
+      select.append(made("option", { value: name }, `${name}: w ${sizes.w_bytes} B, a ${sizes.a_bytes} B`));
     }
     select.append(made("option", { value: "" }, "as set below"));
     element("precision").querySelector("legend").after(made("div", { class: "field" }, made("label", { for: "set-precision" }, "dtype"), select));

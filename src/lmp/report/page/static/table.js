@@ -2,14 +2,14 @@
 
 const COLUMNS = [
   { key: "path", title: "path", text: true },
-  { key: "class", title: "class or kind", text: true, width: 112 },
-  { key: "line", title: "line", text: true, width: 112 },
-  { key: "repeat", title: "repeat", width: 68 },
+  { key: "share", title: "share", width: 74 },
   { key: "flops", title: "FLOPs", width: 78 },
   { key: "read", title: "read, B", width: 80 },
   { key: "write", title: "written, B", width: 98 },
   { key: "intensity", title: "FLOPs/B", width: 88 },
-  { key: "share", title: "share", width: 74 },
+  { key: "repeat", title: "repeat", width: 68 },
+  { key: "class", title: "class or kind", text: true, width: 112 },
+  { key: "line", title: "line", text: true, width: 112 },
 ];
 const OPEN_AT_FIRST = 3; // levels
 
