@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from lmp.formula import Condition, Expr, num, parse
+from lmp.formula import Condition, Expr, add, free_variables, mul, neg, num, parse, substitute, var
 from lmp.observe.inspection import Module
 from lmp.records import MATMUL_CATEGORIES, ModelKernel, short
 from lmp.report.bounds import is_wide
@@ -29,7 +29,8 @@ def content(facts: ModelFacts) -> dict[str, Any]:
     numbers, model = facts.numbers, facts.model
     tree = _Tree(facts)
     tree.enter(model.kernels, "", model.class_name, 0)
-    steps = Steps([*numbers.quantities.values(), *tree.formulas, *numbers.assumptions.values()])
+    held = _held(facts)
+    steps = Steps([*numbers.quantities.values(), *held.values(), *tree.formulas, *numbers.assumptions.values()])
     return {
         "class_name": model.class_name,
         "name": facts.name,
@@ -38,6 +39,8 @@ def content(facts: ModelFacts) -> dict[str, Any]:
         "precisions": controls.precisions(),
         "program": steps.record(),
         "totals": {name: steps.slot(formula) for name, formula in numbers.quantities.items()},
+        "held": {name: steps.slot(formula) for name, formula in held.items()},
+        "stored": _stored(facts),
         "assumptions": [_assumption(text, condition, steps) for text, condition in numbers.assumptions.items()],
         "nodes": [_slotted(node, steps) for node in tree.nodes],
         "classes": [{"path": path, "name": short(path)} for path in tree.classes],
@@ -48,6 +51,30 @@ def content(facts: ModelFacts) -> dict[str, Any]:
         "device": facts.device.name,
         "quantised": facts.quantised,
     }
+
+
+def _held(facts: ModelFacts) -> dict[str, Expr]:
+    """Bytes of the weights, of the KV cache before a call, and of what the call adds to it; those that are known.
+
+    A call reads the whole cache at least once, and writes its new entries once. So the cache's bytes are those of the
+    compulsory traffic that vanish where an element of the cache takes none.
+    """
+    found = {}
+    count, compulsory = facts.numbers.quantities.get("parameters_count"), facts.model.compulsory
+    if count is not None and facts.quantised is None:
+        found["weights"] = mul(count, var("w_bytes"))
+    if compulsory is not None and "cache_len" in facts.model.parameters:
+        sides = {"cache": parse(compulsory.read), "cache_new": parse(compulsory.write)}
+        if any("kv_bytes" in free_variables(side) for side in sides.values()):
+            found |= {name: add(side, neg(substitute(side, {"kv_bytes": num(0)}))) for name, side in sides.items()}
+    return found
+
+
+def _stored(facts: ModelFacts) -> str | None:
+    """Bytes of a quantised checkpoint's weights at the config as it is; None where they are not known."""
+    if facts.quantised is None or facts.inspection is None or facts.inspection.totals.checkpoint_bytes is None:
+        return None
+    return str(facts.weight_bytes(facts.inspection.totals))
 
 
 def _assumption(text: str, condition: Condition, steps: Steps) -> dict[str, Any]:

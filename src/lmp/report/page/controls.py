@@ -55,7 +55,7 @@ def _variable(model: ModelAnalysis, name: str) -> dict[str, Any]:
     if name not in known:
         found["not_given"] = True
     if name in SLIDERS:
-        found["slider"] = SLIDERS[name]
+        found["slider"], found["count"] = SLIDERS[name], True
     if name in FOLLOWS:
         found["follows"] = FOLLOWS[name]
     if name in UNIVERSAL:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib import metadata
 
 from lmp.errors import UsageError
@@ -12,7 +13,7 @@ from lmp.report.page.content import content
 from lmp.report.warnings import of_the_model
 
 PACKAGE = "lmp.report.page"
-SCRIPTS = ("exact", "figures", "model", "state", "controls", "totals", "charts", "table", "source", "main")
+SCRIPTS = ("exact", "figures", "model", "state", "controls", "totals", "charts", "icicle", "table", "source", "main")
 """In the order in which they need one another."""
 
 
@@ -24,6 +25,7 @@ def page(facts: ModelFacts) -> str:
     except ImportError as error:
         raise UsageError(html.INSTALL) from error
     scripts = {"plotly": html.as_script(get_plotlyjs()), "own": html.as_script(html.joined(PACKAGE, SCRIPTS))}
+    warnings = list(of_the_model(facts.model))
     return template.render(
         policy=html.policy(scripts),
         scripts=scripts,
@@ -32,9 +34,16 @@ def page(facts: ModelFacts) -> str:
         model=facts.model,
         name=facts.name,
         about=_about(facts.model),
-        warnings=list(of_the_model(facts.model)),
+        warnings=warnings,
+        notes=_notes(warnings, facts.model),
         version=metadata.version("lmp"),
     )
+
+
+def _notes(warnings: Sequence[str], model: ModelAnalysis) -> str:
+    """How many notes the page has on its figures, in words; empty where it has none."""
+    counts = {"warning": len(warnings), "pinned value": len(model.pinned), "data decision": len(model.decisions)}
+    return ", ".join(f"{count:,} {what}{'' if count == 1 else 's'}" for what, count in counts.items() if count)
 
 
 def _about(model: ModelAnalysis) -> list[tuple[str, str]]:

@@ -1,17 +1,17 @@
-// The icicle and the roofline, drawn by plotly. Labels are plain text to it: what could be its markup is escaped.
+// The roofline, drawn by plotly. Labels are plain text to it: what could be its markup is escaped.
 
-const CONFIG = { displayModeBar: false, responsive: true, showLink: false, plotlyServerURL: "", topojsonURL: "" };
+const CONFIG = { displayModeBar: false, showLink: false, plotlyServerURL: "", topojsonURL: "" };
 
-// Kinds of kernels, in colours that the colour-blind tell apart (Okabe and Ito).
+// Kinds of kernels. Their colours are in page.css as --kind-KEY.
 const KINDS = [
-  { title: "matmul", colour: "#0072B2", categories: ["matmul", "convolution"] },
-  { title: "attention", colour: "#E69F00", categories: ["attention"] },
-  { title: "grouped matmul", colour: "#009E73", categories: ["grouped_matmul"] },
-  { title: "normalization, softmax, reduction", colour: "#CC79A7", categories: ["normalization", "softmax", "reduction", "pooling", "sort"] },
-  { title: "elementwise, activation", colour: "#56B4E9", categories: ["elementwise", "activation"] },
-  { title: "copy, gather, scatter, factory", colour: "#D55E00", categories: ["copy", "gather", "scatter", "factory"] },
+  { key: "matmul", title: "matmul", categories: ["matmul", "convolution"] },
+  { key: "attention", title: "attention", categories: ["attention"] },
+  { key: "grouped", title: "grouped matmul", categories: ["grouped_matmul"] },
+  { key: "reduction", title: "normalization, softmax, reduction", categories: ["normalization", "softmax", "reduction", "pooling", "sort"] },
+  { key: "elementwise", title: "elementwise, activation", categories: ["elementwise", "activation"] },
+  { key: "copy", title: "copy, gather, scatter, factory", categories: ["copy", "gather", "scatter", "factory"] },
 ];
-const OTHER = { title: "other", colour: "#999999" };
+const OTHER = { key: "other", title: "other", categories: [] };
 const kindOf = (category) => KINDS.find(({ categories }) => categories.includes(category)) || OTHER;
 
 const escaped = (text) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
@@ -32,106 +32,6 @@ function layout(more) {
   };
 }
 
-class Icicle {
-  constructor(state, model) {
-    this.state = state;
-    this.model = model;
-    this.box = element("icicle");
-    for (const { title, colour } of [...KINDS, OTHER]) {
-      if (!model.nodes.some((node) => node.costs && node.formulas.some((text) => text !== "0") && kindOf(node.category).title === title)) continue;
-      const swatch = made("span", { class: "swatch" });
-      swatch.style.background = colour;
-      element("legend").append(made("li", {}, swatch, title));
-    }
-  }
-
-  // A kernel has its own cost, a module that of what is in it: so every cost is in the picture once.
-  async show(result) {
-    const parts = this.state.metric === "parameters" ? this.parameters() : this.costs(result);
-    const whole = parts.reduce((sum, part) => added(sum, part.own), 0n);
-    this.note(result, whole);
-    if (whole === 0n) return Plotly.purge(this.box);
-    const trace = {
-      type: "icicle",
-      ids: parts.map(({ id }) => id),
-      parents: parts.map(({ up }) => up),
-      labels: parts.map(({ name }) => shortened(name, 40)),
-      values: parts.map(({ own }) => float(own, 1n)),
-      text: parts.map(({ all, text }) => `${text}<br>${percent(all, whole)} of all`),
-      hovertext: parts.map(({ name, about, all, text }) => `<b>${shortened(name)}</b><br>${about}${text}<br>${percent(all, whole)} of all`),
-      branchvalues: "remainder",
-      leaf: { opacity: 1 },
-      hoverinfo: "text",
-      texttemplate: "%{label}  %{percentRoot:.1%}",
-      sort: false,
-      tiling: { orientation: "v", pad: 1 },
-      marker: { colors: parts.map(({ colour }) => colour), line: { width: 1, color: colour("--page") } },
-      pathbar: { visible: true, thickness: 22 },
-      maxdepth: 7,
-    };
-    await Plotly.react(this.box, [trace], layout({ margin: { t: 26, r: 0, b: 0, l: 0 }, height: 420, uniformtext: { minsize: 10, mode: "hide" }, xaxis: { visible: false }, yaxis: { visible: false } }), CONFIG);
-    if (!this.listening) {
-      this.listening = true;
-      this.box.on("plotly_icicleclick", (event) => this.clicked && this.state.metric !== "parameters" && this.clicked(Number(event.points[0].id)));
-    }
-  }
-
-  note(result, whole) {
-    const metric = METRICS[this.state.metric];
-    const changed = this.state.data.variables.some(({ name, slider, value }) => !slider && !name.endsWith("_bytes") && this.state.changedFrom(name, value));
-    const notes = [];
-    if (whole === 0n) notes.push(`nothing to show: the ${metric ? metric.title : "parameters"} are 0 at these values`);
-    if (!metric) notes.push(`parameters that each module holds itself${changed ? "; of the analysis's config, NOT of the values that you changed" : ""}`);
-    else if (this.state.metric === "bound") notes.push(`each kernel's bound on ${result.device.name}, one after the other: peak rates, not a measurement`);
-    notes.push("A click goes into a part and chooses it below.");
-    element("icicle-note").textContent = notes.join(". ");
-    element("legend").hidden = !metric;
-  }
-
-  costs(result) {
-    const metric = METRICS[this.state.metric];
-    const grey = colour("--module");
-    const found = [];
-    this.model.nodes.forEach((node, index) => {
-      const all = metric.of(result.total(index));
-      if (all === 0n) return;
-      const kernel = this.model.isKernel(index);
-      const runs = result.runs(index);
-      const times = result.costs[index].times;
-      const about = [node.class === undefined ? node.category : this.model.data.classes[node.class].name, node.path, runs === 1n ? "" : `${grouped(runs)} runs`];
-      found.push({
-        id: String(index),
-        up: index ? String(node.up) : "",
-        name: times === 1n ? node.name : `${node.name} ×${times}`,
-        own: kernel ? all : 0n,
-        all,
-        about: about.filter(Boolean).map((text) => `${shortened(text)}<br>`).join(""),
-        text: this.state.metric === "bound" ? seconds(all, result.device.denominator) : figure(all, metric.unit),
-        colour: kernel ? kindOf(node.category).colour : grey,
-      });
-    });
-    return found;
-  }
-
-  parameters() {
-    const { parameters } = this.model.data;
-    const all = parameters.map(({ own }) => BigInt(own));
-    for (let index = all.length - 1; index > 0; index--) all[parameters[index].up] += all[index];
-    const grey = colour("--module");
-    const found = parameters.map(({ up, name, path, own }, index) => ({
-      id: String(index),
-      up: up < 0 ? "" : String(up),
-      name,
-      own: BigInt(own),
-      all: all[index],
-      about: path ? `${shortened(path)}<br>` : "",
-      text: figure(all[index], ""),
-      colour: BigInt(own) ? KINDS[0].colour : grey,
-    }));
-    return found.filter(({ all }) => all > 0n);
-  }
-}
-
 // Where a part stands: its FLOPs a byte, and the FLOP/s that it reaches where each of its kernels takes its time bound.
 function spot(name, cost, device) {
   const bytes = added(cost.read, cost.write);
@@ -145,9 +45,9 @@ function spot(name, cost, device) {
 }
 
 const MARKS = [
-  { key: "prefill", symbol: "square", colour: "#0072B2", size: 13 },
-  { key: "decode", symbol: "diamond", colour: "#D55E00", size: 14 },
-  { key: "here", symbol: "star", colour: "#CC79A7", size: 15 },
+  { symbol: "square", kind: "matmul", size: 13 },
+  { symbol: "diamond", kind: "copy", size: 14 },
+  { symbol: "star", kind: "reduction", size: 15 },
 ];
 const PARTS = 6;
 
@@ -156,6 +56,11 @@ class Roofline {
     this.state = state;
     this.model = model;
     this.box = element("roofline");
+  }
+
+  // Calls back when the width is not the one that was drawn.
+  resized(draw) {
+    new ResizeObserver(() => this.box.clientWidth !== this.drawn && draw()).observe(this.box);
   }
 
   async show(result) {
@@ -170,8 +75,13 @@ class Roofline {
       return { x: [left, bend, right], y: [left * Number(device.bandwidth), peak, peak], mode: "lines", name, hoverinfo: "skip", line: { color: colour("--quiet"), width: 2, dash } };
     };
     const roofs = [roof(device.matmul, `matmul peak ${figure(device.matmul, "FLOP/s")}`, "solid"), roof(device.other, `other peak ${figure(device.other, "FLOP/s")}`, "dash")];
-    const narrow = this.box.clientWidth < 520;
+    // The size is told: what plotly would find out itself is the least height of the box, whenever the window changes.
+    const width = this.box.clientWidth;
+    const narrow = width < 520;
+    this.drawn = width;
     const shown = layout({
+      autosize: false,
+      width,
       height: narrow ? 560 : 440,
       margin: { t: 10, r: 10, b: narrow ? 40 : 50, l: 60 },
       showlegend: true,
@@ -204,7 +114,7 @@ class Roofline {
     return found.filter(Boolean);
   }
 
-  trace(name, points, { symbol, colour: fill, size }) {
+  trace(name, points, { symbol, kind, size }) {
     return {
       x: points.map(({ x }) => x),
       y: points.map(({ y }) => y),
@@ -212,7 +122,7 @@ class Roofline {
       hoverinfo: "text",
       mode: "markers",
       name: shortened(name, 34),
-      marker: { symbol, color: fill, size, line: { color: colour("--text"), width: 1 } },
+      marker: { symbol, color: colour(`--kind-${kind}`), size, line: { color: colour("--text"), width: 1 } },
     };
   }
 
@@ -230,7 +140,7 @@ class Roofline {
     const symbols = ["circle", "triangle-up", "triangle-down", "cross", "x", "hexagon"];
     return largest.flatMap(([name, cost], place) => {
       const point = spot(name, cost, result.device);
-      return point ? [this.trace(`${name} ${percent(cost.bound, result.whole_cost.bound)}`, [point], { symbol: symbols[place], colour: KINDS[place].colour, size: 10 })] : [];
+      return point ? [this.trace(`${name} ${percent(cost.bound, result.whole_cost.bound)}`, [point], { symbol: symbols[place], kind: KINDS[place].key, size: 10 })] : [];
     });
   }
 

@@ -1,4 +1,4 @@
-// Sliders, numbers and choices. Each says in words what is wrong with what was typed; the figures stay as they were.
+// Sliders, numbers and choices. A field says in words why a text is refused; the figures keep the last good value.
 
 // 0 where that is allowed, then 1, 2, 3, 4, 6, 8, 12, … up to the slider's end.
 function stopsOf({ slider, least }) {
@@ -18,10 +18,10 @@ class NumberField {
     this.state = state;
     this.variable = variable;
     const id = `set-${variable.name}`;
-    const kind = variable.rational ? { type: "text", inputmode: "decimal" } : { type: "number", step: "1", min: String(variable.least), inputmode: "numeric" };
-    this.input = made("input", { id, ...kind });
+    // Text, because a field for numbers gives no text that it refuses itself, and takes no 8k.
+    this.input = made("input", { id, type: "text", inputmode: variable.rational || variable.count ? "text" : "numeric", spellcheck: "false" });
     this.input.setAttribute("aria-describedby", `${id}-wrong`);
-    this.wrong = made("span", { id: `${id}-wrong`, class: "wrong", role: "alert" });
+    this.wrong = made("span", { id: `${id}-wrong`, class: "wrong", "aria-live": "polite" });
     const name = variable.title === variable.name ? [] : [" ", made("code", {}, variable.name)];
     const label = made("label", { for: id, title: variable.origin }, variable.title === variable.name ? made("code", {}, variable.name) : variable.title, ...name);
     this.box = made("div", { class: "field" }, label, this.input, this.wrong);
@@ -30,32 +30,39 @@ class NumberField {
       this.box.append(this.note);
     }
     this.input.addEventListener("input", () => this.typed());
-    this.input.addEventListener("change", () => this.wrong.textContent && this.typed());
   }
 
   typed() {
-    const value = this.state.parsed(this.variable.name, this.input.value);
-    if (value === null) {
-      this.wrong.textContent = this.variable.rational
-        ? "give a positive number of bytes, as 2, 0.5 or 17/32"
-        : `give a whole number of at least ${this.variable.least}, of at most 100 digits`;
-      this.input.setAttribute("aria-invalid", "true");
-      return;
-    }
-    this.state.set({ [this.variable.name]: value });
+    const { name } = this.variable;
+    const { value, why } = this.state.read(name, this.input.value);
+    if (why === undefined) return this.state.set({ [name]: value });
+    this.state.refuse(name, this.input.value);
+    this.show();
   }
 
   shows(value) {
-    const shown = this.state.parsed(this.variable.name, this.input.value);
-    return shown !== null && compared(shown, value) === 0;
+    const shown = this.state.read(this.variable.name, this.input.value).value;
+    return shown !== undefined && compared(shown, value) === 0;
   }
 
   show() {
-    const value = this.state.values[this.variable.name];
-    if (!this.shows(value)) this.input.value = value.toString();
-    this.wrong.textContent = "";
-    this.input.removeAttribute("aria-invalid");
-    if (this.note) this.note.hidden = this.state.touched.has(this.variable.name);
+    const { name } = this.variable;
+    const text = this.state.refused.get(name);
+    const refused = text !== undefined;
+    if (refused) this.input.value = text;
+    else if (!this.shows(this.state.values[name])) this.input.value = this.state.values[name].toString();
+    const wrong = refused ? this.why(text) : "";
+    if (this.wrong.textContent !== wrong) this.wrong.textContent = wrong;
+    if (refused) this.input.setAttribute("aria-invalid", "true");
+    else this.input.removeAttribute("aria-invalid");
+    if (refused && this.box.closest("details")) this.box.closest("details").open = true;
+    if (this.note) this.note.hidden = this.state.touched.has(name);
+  }
+
+  why(text) {
+    const { rational, count, least, name } = this.variable;
+    const wanted = rational ? "a positive number of bytes, as 2, 0.5 or 17/32" : `a whole number of at least ${least}${count ? ", as 2048, 8k or 1M" : ""}`;
+    return `${this.state.read(name, text).why}: give ${wanted}. The figures keep ${grouped(this.state.values[name])}.`;
   }
 }
 
@@ -100,6 +107,7 @@ class Controls {
     this.precision();
     this.shown.push(
       new Choice("metric", Object.entries(METRICS).map(([key, { title }]) => [key, title]).concat(state.data.parameters.length ? [["parameters", "parameters"]] : []), () => state.metric, (value) => this.choose({ metric: value })),
+      new Choice("order", [["source", "in order of execution"], ["heavy", "heaviest left"]], () => state.order, (value) => this.choose({ order: value })),
       new Choice("device", state.data.devices.map(({ name }) => [name, name]), () => state.device, (value) => this.choose({ device: value })),
     );
     element("reset").addEventListener("click", () => {
@@ -150,7 +158,7 @@ class Controls {
     const { precisions } = this.state.data;
     const select = made("select", { id: "set-precision" });
     for (const [name, sizes] of Object.entries(precisions)) {
-      select.append(made("option", { value: name }, `${name}: weights ${sizes.w_bytes} B, activations ${sizes.a_bytes} B`));
+      select.append(made("option", { value: name }, `${name}: w ${sizes.w_bytes} B, a ${sizes.a_bytes} B`));
     }
     select.append(made("option", { value: "" }, "as set below"));
     element("precision").querySelector("legend").after(made("div", { class: "field" }, made("label", { for: "set-precision" }, "dtype"), select));

@@ -18,7 +18,7 @@ function begin() {
   const state = new State(data);
   const model = new Model(data);
   const controls = new Controls(state);
-  const totals = new Totals(state);
+  const totals = new Totals(state, model);
   const table = new Table(state, model);
   const part = new Part(state, model);
   const source = new Source(state, model);
@@ -32,7 +32,7 @@ function begin() {
     document.documentElement.dataset.charts = "waiting";
     resting = setTimeout(async () => {
       for (const chart of charts) await chart.show(result);
-      // The boxes have names; what is in them says nothing to who hears the page: the table has it all.
+      // The box has a name; what is in it says nothing to a person who hears the page: the table has it all.
       for (const drawing of document.querySelectorAll("svg")) drawing.setAttribute("aria-hidden", "true");
       document.documentElement.dataset.charts = "drawn";
     }, REST);
@@ -43,6 +43,7 @@ function begin() {
     result = model.at(state.values, state.device);
     controls.show();
     showPoint(state);
+    showIgnored(state);
     showHolding(state, result);
     totals.show(result);
     table.show(result);
@@ -60,10 +61,11 @@ function begin() {
     source.result = result;
     source.choose(index);
   };
+  charts[1].resized(() => draw());
   charts[0].clicked = (index) => table.reveal(index);
   window.addEventListener("hashchange", () => {
     state.start();
-    state.read(location.hash);
+    state.readAddress(location.hash);
     state.changed();
   });
   themed(draw);

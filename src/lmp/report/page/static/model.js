@@ -69,6 +69,8 @@ class Result {
     this.enter(0, 1n);
     this.totals = {};
     for (const [name, slot] of Object.entries(model.data.totals)) this.totals[name] = this.valued(slot, `the total of ${name}`, IN_BYTES.has(name));
+    this.held = {};
+    for (const [name, slot] of Object.entries(model.data.held)) this.held[name] = this.valued(slot, `the bytes of ${name}`, true);
     this.violated = model.data.assumptions.filter(({ slot }) => this.found[slot] !== true);
   }
 

@@ -12,14 +12,31 @@ function made(tag, attributes = {}, ...inside) {
   return found;
 }
 
-const DIGITS = /^[0-9]{1,100}$/;
-const RATIONAL = /^([0-9]{1,100})(?:\.([0-9]{1,100})|\/([0-9]{1,100}))?$/;
+// Numbers as `lmp evaluate --set` reads them, but for their length.
+const WHOLE_NUMBER = /^\+?[0-9]+(_[0-9]+)*$/;
+const COUNT = /^\+?([0-9]+(?:_[0-9]+)*)(?:\.([0-9]+))?([kKmM])$/;
+const RATIONAL = /^\+?([0-9]+(?:_[0-9]+)*)(?:\.([0-9]+)|\/([0-9]+(?:_[0-9]+)*))?$/;
+const UNITS = { k: 1n << 10n, m: 1n << 20n };
+const MOST_DIGITS = 100;
+
+const integer = (digits) => BigInt(digits.replaceAll("_", ""));
 
 // 2, 0.5 or 17/32; null for any other text.
 function exactNumber(text) {
   const [, above, places = "", below = "1"] = RATIONAL.exec(text) || [];
-  return above === undefined ? NONE : quotient(BigInt(above + places), BigInt(below) * 10n ** BigInt(places.length));
+  return above === undefined ? NONE : quotient(integer(above + places), integer(below) * 10n ** BigInt(places.length));
 }
+
+// A number with a unit: 8k is 8,192 and 1.5k is 1,536; null for any other text.
+function countOf(text) {
+  const [, above, places = "", unit] = COUNT.exec(text) || [];
+  return unit === undefined ? NONE : quotient(integer(above + places) * UNITS[unit.toLowerCase()], 10n ** BigInt(places.length));
+}
+
+const quoted = (text) => `“${text.length > 24 ? `${text.slice(0, 23)}…` : text}”`;
+
+const ORDERS = ["source", "heavy"]; // of the icicle's boxes
+const LISTS = ["cost", "tree"]; // of the table's rows
 
 class State {
   constructor(data) {
@@ -27,36 +44,52 @@ class State {
     this.variables = new Map(data.variables.map((variable) => [variable.name, variable]));
     this.listeners = [];
     this.start();
-    this.read(location.hash);
+    this.readAddress(location.hash);
   }
 
   start() {
     this.values = {};
     for (const [name, variable] of this.variables) this.values[name] = exactNumber(variable.value);
     this.touched = new Set();
+    this.refused = new Map();
+    this.ignored = [];
+    this.order = "source";
+    this.list = "cost";
     this.metric = "flops";
     this.device = this.data.device;
     this.exact = false;
     this.chosen = 0;
   }
 
-  // The number that a text is for this variable, or null.
-  parsed(name, text) {
-    const trimmed = text.trim();
-    if (this.variables.get(name).rational) {
-      const size = exactNumber(trimmed);
-      return size !== NONE && aboveOf(size) > 0n ? size : null;
-    }
-    if (!DIGITS.test(trimmed)) return null;
-    const value = BigInt(trimmed);
-    return value >= BigInt(this.variables.get(name).least) ? value : null;
+  // { value } of a text for this variable, or { why } it is refused.
+  read(name, written) {
+    const text = written.trim();
+    const variable = this.variables.get(name);
+    if (text === "") return { why: "The field is empty" };
+    if ((text.match(/[0-9]/g) || []).length > MOST_DIGITS) return { why: `It has more than ${MOST_DIGITS} digits` };
+    if (variable.rational) return this.readSize(text);
+    const value = WHOLE_NUMBER.test(text) ? integer(text) : variable.count ? countOf(text) : NONE;
+    if (value === NONE || !isWhole(value)) return { why: /^-[0-9]+$/.test(text) ? `${quoted(text)} is below ${variable.least}` : `${quoted(text)} is not a whole number` };
+    return value < BigInt(variable.least) ? { why: `${quoted(text)} is below ${variable.least}` } : { value };
+  }
+
+  readSize(text) {
+    const value = exactNumber(text);
+    if (value !== NONE) return aboveOf(value) > 0n ? { value } : { why: "An element takes more than 0 bytes" };
+    return { why: /^[0-9]+\/0+$/.test(text) ? `${quoted(text)} divides by 0` : `${quoted(text)} is not a number` };
+  }
+
+  // What was typed and cannot be used stands beside its field until the value is set; the figures keep the last one.
+  refuse(name, text) {
+    this.refused.set(name, text);
   }
 
   set(values) {
     for (const [name, value] of Object.entries(values)) {
       if (!this.variables.has(name)) continue;
-      this.values[name] = exactNumber(String(value));
+      this.values[name] = typeof value === "object" ? value : exactNumber(String(value));
       this.touched.add(name);
+      this.refused.delete(name);
     }
     this.follow();
     this.changed();
@@ -69,18 +102,27 @@ class State {
     }
   }
 
-  read(hash) {
+  readAddress(hash) {
     for (const [name, text] of new URLSearchParams(hash.replace(/^#/, ""))) {
       if (this.variables.has(name)) {
-        const value = this.parsed(name, text);
-        if (value !== null) {
+        const { value, why } = this.read(name, text);
+        if (why) this.refuse(name, text);
+        else {
           this.values[name] = value;
           this.touched.add(name);
         }
-      } else if (name === "by" && text in METRICS) this.metric = text;
-      else if (name === "device" && this.data.devices.some((device) => device.name === text)) this.device = text;
+      } else if (!this.readChoice(name, text)) this.ignored.push(`${name}=${text}`);
     }
     this.follow();
+  }
+
+  readChoice(name, text) {
+    if (name === "by" && (text in METRICS || (text === "parameters" && this.data.parameters.length))) this.metric = text;
+    else if (name === "device" && this.data.devices.some((device) => device.name === text)) this.device = text;
+    else if (name === "order" && ORDERS.includes(text)) this.order = text;
+    else if (name === "list" && LISTS.includes(text)) this.list = text;
+    else return false;
+    return true;
   }
 
   changedFrom(name, text) {
@@ -95,6 +137,8 @@ class State {
     }
     if (this.metric !== "flops") found.set("by", this.metric);
     if (this.device !== this.data.device) found.set("device", this.device);
+    if (this.order !== ORDERS[0]) found.set("order", this.order);
+    if (this.list !== LISTS[0]) found.set("list", this.list);
     const hash = found.size ? `#${found}` : "";
     if (location.hash !== hash) history.replaceState(null, "", hash || location.pathname);
   }

@@ -2,18 +2,28 @@
 
 const COLUMNS = [
   { key: "path", title: "path", text: true },
-  { key: "class", title: "class or kind", text: true, width: 135 },
-  { key: "line", title: "line", text: true, width: 125 },
-  { key: "repeat", title: "repeat", width: 72 },
-  { key: "flops", title: "FLOPs", width: 82 },
-  { key: "read", title: "read, B", width: 84 },
+  { key: "share", title: "share", width: 74 },
+  { key: "flops", title: "FLOPs", width: 78 },
+  { key: "read", title: "read, B", width: 80 },
   { key: "write", title: "written, B", width: 98 },
   { key: "intensity", title: "FLOPs/B", width: 88 },
-  { key: "share", title: "share", width: 74 },
+  { key: "repeat", title: "repeat", width: 68 },
+  { key: "class", title: "class or kind", text: true, width: 112 },
+  { key: "line", title: "line", text: true, width: 112 },
 ];
 const OPEN_AT_FIRST = 3; // levels
 
 const order = (a, b) => (a < b ? -1 : a > b ? 1 : 0);
+
+const KEPT = 2; // parts at the end of a path that stay as long as there is room for them
+
+// A path that loses its middle where it is too long: the first half is cut at its end. Its title is the whole.
+function cutInTheMiddle(path) {
+  const parts = path.split(".");
+  const end = parts.slice(-KEPT).join(".");
+  const start = path.slice(0, path.length - end.length);
+  return made("span", { class: "cut", title: path }, made("span", { class: "cut-start" }, start), made("span", { class: "cut-end" }, end));
+}
 
 class Row {
   constructor(table, index) {
@@ -44,8 +54,9 @@ class Row {
     this.name = made("span", { class: this.node.own ? "kernel own" : this.kernel ? "kernel" : "module" });
     this.cells = {};
     for (const { key, text } of COLUMNS) this.cells[key] = made("td", { role: "gridcell", class: text ? "words" : "number" });
-    this.cells.path = made("th", { role: "rowheader", scope: "row", class: "words path" }, this.fold, this.name);
-    this.cells.path.title = [this.node.path, this.node.code].filter(Boolean).join("\n");
+    this.where = cutInTheMiddle(this.node.path);
+    this.cells.path = made("th", { role: "rowheader", scope: "row", class: "words path" }, this.fold, this.name, this.where);
+    this.cells.path.title = [this.node.path, this.node.name, this.node.code].filter(Boolean).join("\n");
     this.cells.class.textContent = this.class;
     if (this.class && !this.kernel) this.cells.class.title = table.model.data.classes[this.node.class].path;
     if (this.place) this.cells.line.append(made("span", { class: "place" }, made("span", {}, this.file), `:${this.node.line}`));
@@ -75,7 +86,6 @@ class Row {
       this.cells[key].title = grouped(value);
       this.cells[key].dataset.exact = value;
     };
-    this.cells.repeat.textContent = this.times === null ? "-" : grouped(this.times);
     this.cells.repeat.title = `${grouped(this.runs)} runs in all`;
     write("flops", this.total.flops);
     write("read", this.total.read);
@@ -105,14 +115,27 @@ class Table {
     this.rows = [];
     model.nodes.forEach((_, index) => this.rows.push(new Row(this, index)));
     this.sorted = { key: null, falling: false };
+    this.lists = LISTS.map((list) => element(`list-${list}`));
     this.head = made("thead", { role: "rowgroup" });
     this.body = made("tbody", { role: "rowgroup" });
     element("table").append(this.head, this.body);
     this.heads();
     this.body.addEventListener("keydown", (event) => this.key(event));
-    for (const id of ["search", "flat", "free"]) element(id).addEventListener("input", () => this.arrange());
+    for (const button of this.lists) button.addEventListener("click", () => this.turn(button.value));
+    for (const id of ["search", "free"]) element(id).addEventListener("input", () => this.arrange());
     element("unfold").addEventListener("click", () => this.all(true));
     element("fold").addEventListener("click", () => this.all(false));
+  }
+
+  isFlat() {
+    return this.state.list === "cost";
+  }
+
+  // Another list begins in its own order.
+  turn(list) {
+    this.state.list = list;
+    this.order(null, false);
+    this.state.changed();
   }
 
   heads() {
@@ -128,16 +151,20 @@ class Table {
     this.head.append(row);
   }
 
-  // Figures fall at first, words rise; a third time brings back the order of execution.
+  // Figures fall at first, words rise; a third time brings back the order of the list.
   sort(key) {
     const falls = !COLUMNS.find((column) => column.key === key).text;
-    if (this.sorted.key !== key) this.sorted = { key, falling: falls };
-    else if (this.sorted.falling === falls) this.sorted = { key, falling: !falls };
-    else this.sorted = { key: null, falling: false };
+    if (this.sorted.key !== key) this.order(key, falls);
+    else if (this.sorted.falling === falls) this.order(key, !falls);
+    else this.order(null, false);
+    this.arrange();
+  }
+
+  order(key, falling) {
+    this.sorted = { key, falling };
     for (const { key: own, cell } of this.buttons) {
       cell.setAttribute("aria-sort", own !== this.sorted.key ? "none" : this.sorted.falling ? "descending" : "ascending");
     }
-    this.arrange();
   }
 
   show(result) {
@@ -150,7 +177,8 @@ class Table {
   }
 
   ordered(indices) {
-    const { key, falling } = this.sorted;
+    const own = this.isFlat() ? { key: "share", falling: true } : { key: null };
+    const { key, falling } = this.sorted.key === null ? own : this.sorted;
     if (key === null) return indices;
     return [...indices].sort((a, b) => (falling ? -1 : 1) * this.rows[a].before(this.rows[b], key) || a - b);
   }
@@ -163,7 +191,7 @@ class Table {
 
   // The rows that are to be seen, in order.
   arrange() {
-    const flat = element("flat").checked;
+    const flat = this.isFlat();
     const free = element("free").checked;
     const found = this.matching();
     const seen = (index) => free || index === 0 || !this.rows[index].free;
@@ -180,9 +208,15 @@ class Table {
       };
       enter(0);
     }
+    element("table").classList.toggle("flat", flat);
     this.place(shown, flat, found);
     const matches = found === null ? shown.length : shown.filter((index) => found.has(index)).length;
-    element("found").textContent = `${grouped(matches)} ${found === null ? "rows" : "found"}; shares are of the ${this.metric.title}.`;
+    const hidden = this.rows.filter((row) => row.free && (!flat || row.kernel)).length;
+    const parts = [`${grouped(BigInt(matches))} ${found === null ? (flat ? "kernels, dearest first" : "rows") : "found"}`, `shares are of the ${this.metric.title}`];
+    if (!free && hidden) parts.push(`${grouped(BigInt(hidden))} that cost nothing are hidden`);
+    element("found").textContent = `${parts.join("; ")}.`;
+    for (const button of this.lists) button.setAttribute("aria-pressed", String(button.value === this.state.list));
+    for (const id of ["unfold", "fold"]) element(id).hidden = flat;
   }
 
   // Those found and all modules around them.
@@ -214,7 +248,10 @@ class Table {
     row.element.classList.toggle("found", found !== null && found.has(row.index));
     row.element.setAttribute("aria-selected", String(row.index === this.state.chosen));
     row.fold.hidden = flat || !row.inside.length;
-    row.name.textContent = flat && row.node.path ? `${row.node.path}: ${row.node.name}` : row.node.name;
+    // One kernel by itself runs as often as everything around it makes it run.
+    row.cells.repeat.textContent = row.times === null ? "-" : grouped(flat ? row.runs : row.times);
+    row.where.hidden = !flat || !row.node.path;
+    row.name.textContent = row.node.name;
     if (row.inside.length) {
       row.element.setAttribute("aria-expanded", String(open));
       row.fold.textContent = open ? "▾" : "▸";
@@ -239,16 +276,17 @@ class Table {
     if (this.chose) this.chose(row.index);
   }
 
-  // Unfolds what is around a row, and goes there.
+  // Unfolds what is around a row, and goes there. A module is a row of the tree alone.
   reveal(index) {
     for (let up = this.model.nodes[index].up; up >= 0; up = this.model.nodes[up].up) this.rows[up].open = true;
+    if (!this.rows[index].kernel && this.isFlat()) this.turn("tree");
     this.choose(this.rows[index]);
   }
 
   key(event) {
     const index = this.shown.indexOf(Number(event.target.closest("tr").dataset.node));
     const row = this.rows[this.shown[index]];
-    const flat = element("flat").checked;
+    const flat = this.isFlat();
     const moves = { ArrowDown: index + 1, ArrowUp: index - 1, Home: 0, End: this.shown.length - 1 };
     if (event.key in moves) this.focus(moves[event.key]);
     else if (event.key === "ArrowRight" && row.inside.length && !flat) row.open ? this.focus(index + 1) : this.toggle(row, true);

@@ -1,36 +1,101 @@
-// Totals, what does not hold at these values, and where they are.
+// The answers, other totals, what does not hold at these values, and where they are.
+
+const MUCH = 2n; // times the compulsory bytes: above it the page says what the eager ones are spent on
+
+// part / count, of any size.
+const share = (part, count) => reduced(aboveOf(part), belowOf(part) * count);
 
 class Totals {
-  constructor(state) {
+  constructor(state, model) {
     this.state = state;
-    this.list = element("totals");
+    this.model = model;
   }
 
   show(result) {
+    this.result = result;
     const { totals, device } = result;
     const moved = added(totals.read, totals.write);
     const bound = result.whole_cost.bound;
+    this.list = element("answers");
     this.list.replaceChildren();
-    this.add("flops", "FLOPs", totals.flops, "FLOP");
-    this.add("matmul_flops", "of it matmul", totals.matmul_flops, "FLOP");
+    this.answers(totals, moved);
+    this.list = element("totals");
+    this.list.replaceChildren();
+    this.add("matmul_flops", "matmul FLOPs", totals.matmul_flops, "FLOP");
     this.add("read", "bytes read", totals.read, "B");
     this.add("write", "bytes written", totals.write, "B");
-    if (totals.compulsory !== undefined) this.add("compulsory", "compulsory bytes", totals.compulsory, "B", "inputs, weights and cache once; outputs once");
-    this.text("intensity", "FLOPs a byte", ratio(totals.flops, moved), `${grouped(totals.flops)} / ${grouped(moved)}`);
+    this.text("intensity", "FLOPs per byte, eager", ratio(totals.flops, moved), `${grouped(totals.flops)} / ${grouped(moved)}`);
     if (totals.parameters_count !== undefined) this.add("parameters_count", "parameters", totals.parameters_count, "");
     this.text("bound", `time bound on ${device.name}`, seconds(bound, device.denominator), "each kernel at peak rates, one after the other; not a measurement");
   }
 
-  add(name, title, value, unit, hint) {
-    const text = this.state.exact ? `${grouped(value)} ${unit}`.trim() : figure(value, unit);
-    this.text(name, title, text, hint ? `${grouped(value)}: ${hint}` : grouped(value), value);
+  answers(totals, moved) {
+    const { values } = this.state;
+    const tokens = values.seq_len === undefined ? null : values.batch_size === undefined ? values.seq_len : values.batch_size * values.seq_len;
+    const each = (value, unit) => (tokens === null || tokens === 1n ? [] : [`${figure(share(value, tokens), unit)} per token`]);
+    this.add("flops", "FLOPs of this call", totals.flops, "FLOP", each(totals.flops, "FLOP"));
+    this.add("bytes", "bytes, eager", moved, "B", ["as PyTorch runs it, operator by operator", ...each(moved, "B"), ...this.spent(totals, moved)]);
+    if (totals.compulsory === undefined) this.unknown("compulsory", "bytes, compulsory", "the analysis does not have them");
+    else this.add("compulsory", "bytes, compulsory", totals.compulsory, "B", ["what no engine can avoid: inputs, weights and cache once, outputs once", ...each(totals.compulsory, "B")]);
+    this.weights(totals);
+    this.cache();
   }
 
-  text(name, title, text, hint, value) {
+  // Why the eager bytes are many, where they are: the kind of kernel that moves most.
+  spent(totals, moved) {
+    const { compulsory } = totals;
+    if (compulsory === undefined || compared(compulsory, 0n) <= 0 || compared(moved, scaled(MUCH, compulsory)) <= 0) return [];
+    const sums = new Map();
+    this.model.nodes.forEach((node, index) => {
+      if (!node.costs) return;
+      const { read, write } = this.result.total(index);
+      const kind = kindOf(node.category).title;
+      sums.set(kind, added(sums.get(kind) || 0n, added(read, write)));
+    });
+    const [kind, most] = [...sums].sort(([, a], [, b]) => compared(b, a))[0];
+    return [`${ratio(moved, compulsory)} times the compulsory; ${percent(most, moved)} of it in ${kind}`];
+  }
+
+  weights(totals) {
+    const { quantised, stored } = this.model.data;
+    const { weights } = this.result.held;
+    const changed = this.state.data.variables.some(({ name, slider, value }) => !slider && !name.endsWith("_bytes") && this.state.changedFrom(name, value));
+    if (weights !== undefined) this.add("weights", "weights held", weights, "B", [`${figure(totals.parameters_count, "")} parameters of ${grouped(this.state.values.w_bytes)} B`]);
+    else if (stored === null) this.unknown("weights", "weights held", "the analysis does not have them");
+    else this.add("weights", "weights held", BigInt(stored), "B", [`as the checkpoint stores them (${quantised})`, ...(changed ? ["of the analysis's config, NOT of the values that you changed"] : [])]);
+  }
+
+  cache() {
+    const { cache, cache_new: fresh } = this.result.held;
+    if (this.state.values.cache_len === undefined) return this.unknown("cache", "KV cache held", "the class has no cache", "none");
+    if (cache === undefined) return this.unknown("cache", "KV cache held", "the formulas do not have it apart");
+    return this.add("cache", "KV cache held", cache, "B", ["before this call", `${this.written(fresh, "B")} are added by it`]);
+  }
+
+  written(value, unit) {
+    return this.state.exact ? `${grouped(value)} ${unit}`.trim() : figure(value, unit);
+  }
+
+  add(name, title, value, unit, notes = []) {
+    this.text(name, title, this.written(value, unit), grouped(value), value, notes);
+  }
+
+  unknown(name, title, why, text = "not known") {
+    this.text(name, title, text, why, undefined, [why]);
+  }
+
+  text(name, title, text, hint, value, notes = []) {
     const shown = made("dd", { title: hint }, text);
     if (value !== undefined) shown.dataset.exact = value.toString();
-    this.list.append(made("div", { "data-total": name }, made("dt", {}, title), shown));
+    this.list.append(made("div", { "data-total": name }, made("dt", {}, title), shown, ...notes.map((note) => made("dd", { class: "why" }, note))));
   }
+}
+
+// What of the address was of no use: a link that is half followed says so.
+function showIgnored({ ignored }) {
+  const box = element("ignored");
+  box.hidden = ignored.length === 0;
+  box.textContent = ignored.length ? `The address has what this page does not know, and leaves out: ${ignored.map(quoted).join(", ")}.` : "";
 }
 
 function showPoint(state) {
