@@ -59,7 +59,7 @@ def test_the_figures_and_the_tree(lmp: Lmp, results: Path) -> None:
     ]
     assert lines[14] == "N x: N such modules; parameters there and below are those of one"
     assert f"stored in {results / LAYER / 'model_analysis.json'}" in lines
-    assert lines[-1] == f"next: lmp evaluate {LAYER} --batch-size 16 --seq-len 512"
+    assert lines[-1] == f"next: lmp evaluate {LAYER} -b 16 -s 512"
     assert "{" not in result.stdout
     assert "by hand" not in result.stderr
     assert result.stderr == f"{LAYER}: linking\n{LAYER}: stored\n"
@@ -80,7 +80,7 @@ def test_formulas_on_request(lmp: Lmp, results: Path) -> None:
 def test_a_class_whose_sizes_are_not_known(lmp: Lmp, results: Path) -> None:
     text = lmp("expand", LINEAR).stdout
     assert "FLOPs             unknown: in_features, out_features have no values in the config" in text
-    assert text.splitlines()[-1].endswith(" --batch-size 16 --seq-len 512 --set in_features=512 --set out_features=512")
+    assert text.splitlines()[-1].endswith(" -b 16 -s 512 --set in_features=512 --set out_features=512")
 
 
 def test_the_next_command_names_the_config(lmp: Lmp, results: Path, tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_the_next_command_names_the_config(lmp: Lmp, results: Path, tmp_path: Pa
     out = Console(file=io.StringIO(), width=80, highlight=False)
     print_model(out, outcome, Options(results, config_file=Path("my config.json"), attention="eager"))
     last = out.file.getvalue().splitlines()[-1]  # type: ignore[attr-defined]
-    assert last == f"next: lmp evaluate {LAYER} --config 'my config.json' --attn eager --batch-size 16 --seq-len 512"
+    assert last == f"next: lmp evaluate {LAYER} --config 'my config.json' --attn eager -b 16 -s 512"
 
 
 def test_from_the_store(lmp: Lmp, results: Path) -> None:

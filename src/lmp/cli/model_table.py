@@ -273,22 +273,26 @@ def _origin(outcome: ModelOutcome, why_engine: str, formulas: bool) -> Iterator[
 
 
 def _next_command(model: ModelAnalysis, options: Options, figures: Overview) -> str:
-    """The command that evaluates the model, with what it was asked for."""
+    """The command that evaluates the model, in the words that people type."""
     import shlex
 
-    words = ["lmp", "evaluate", model.class_name]
+    from lmp.analyze.session import class_of_config
+
+    given = options.model_id or options.config_file
+    is_its_class = given is not None and class_of_config(options) == model.class_name
+    words = ["lmp", "evaluate", str(given) if is_its_class else model.class_name]
     for option, value in (
-        ("--model-id", options.model_id),
-        ("--config", options.config_file),
+        ("--model-id", None if is_its_class else options.model_id),
+        ("--config", None if is_its_class else options.config_file),
         ("--attn", options.attention),
     ):
         words += [option, str(value)] if value is not None else []
     decode = next((call for call in figures.calls if call.phase == "decode"), None)
     if decode is not None:
-        words += ["--phase", "decode", "--batch-size", "16", "--cache-len", str(decode.values["cache_len"])]
+        words += ["--phase", "decode", "-b", "16", "-c", "8k"]
     else:
-        known = {"batch_size": "--batch-size 16", "seq_len": "--seq-len 512"}
-        words += [word for name, said in known.items() if name in model.parameters for word in said.split()]
+        known = {"batch_size": ("-b", "16"), "seq_len": ("-s", "512")}
+        words += [word for name, said in known.items() if name in model.parameters for word in said]
     for name in model.parameters:
         if name not in model.values and name not in ("batch_size", "seq_len", "cache_len"):
             words += ["--set", f"{name}=512"]
