@@ -6,6 +6,7 @@ Sources and formulas are foreign text: cells hold them as `Text`, never as rich'
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from rich.console import Console, Group, RenderableType
@@ -277,9 +278,12 @@ def _next_command(model: ModelAnalysis, options: Options, figures: Overview) -> 
     import shlex
 
     from lmp.analyze.session import class_of_config
+    from lmp.errors import NotFound, UsageError
 
-    given = options.model_id or options.config_file
-    is_its_class = given is not None and class_of_config(options) == model.class_name
+    given, is_its_class = options.model_id or options.config_file, False
+    if given is not None:
+        with suppress(UsageError, NotFound):  # a config need not name a class
+            is_its_class = class_of_config(options) == model.class_name
     words = ["lmp", "evaluate", str(given) if is_its_class else model.class_name]
     for option, value in (
         ("--model-id", None if is_its_class else options.model_id),
@@ -289,7 +293,8 @@ def _next_command(model: ModelAnalysis, options: Options, figures: Overview) -> 
         words += [option, str(value)] if value is not None else []
     decode = next((call for call in figures.calls if call.phase == "decode"), None)
     if decode is not None:
-        words += ["--phase", "decode", "-b", "16", "-c", "8k"]
+        length = decode.values["cache_len"]
+        words += ["--phase", "decode", "-b", "16", "-c", str(length) if length % 1024 else f"{length // 1024}k"]
     else:
         known = {"batch_size": ("-b", "16"), "seq_len": ("-s", "512")}
         words += [word for name, said in known.items() if name in model.parameters for word in said]
