@@ -22,11 +22,13 @@ from lmp.cli.subject import chosen
 from lmp.report.formats import FORMATS
 
 if TYPE_CHECKING:
+    from lmp.analyze.session import Options
     from lmp.link.numbers import ModelNumbers
     from lmp.link.sweep import Chunk, Sweep
     from lmp.link.values import Point, Values
     from lmp.records import ModelAnalysis
-    from lmp.report.formats.base import Format, Show
+    from lmp.report.formats.base import Format, Result, Show
+    from lmp.source.trees import Trees
 
 FormatName = StrEnum("FormatName", list(FORMATS))  # type: ignore[misc]
 
@@ -47,6 +49,9 @@ class Share(StrEnum):
 
 class Each(StrEnum):
     operator = "operator"
+    line = "line"
+    category = "category"
+    module = "module"
 
 
 class WeightName(StrEnum):
@@ -78,18 +83,26 @@ def evaluate(
         bool | None, typer.Option("--kernels/--no-kernels", help="Show operators one by one, or summed up.")
     ] = None,
     each: Annotated[
-        Each | None, typer.Option("--each", help="A flat list, most expensive first, with the sizes of each product.")
+        Each | None,
+        typer.Option("--each", help="A flat list, dearest first; line: the source with its costs."),
     ] = None,
     sort: Annotated[SortBy, typer.Option("--sort", help="Order of the parts of a module.")] = SortBy.order,
     top: Annotated[
         int | None,
-        typer.Option("--top", metavar="N", min=1, help="Show only the N most expensive parts of each module."),
+        typer.Option(
+            "--top", metavar="N", min=1, help="Show only the N most expensive parts of each module, or of a list."
+        ),
     ] = None,
     by: Annotated[Share, typer.Option("--by", help="Quantity that the shares are of.")] = Share.flops,
     weight: Annotated[
         WeightName, typer.Option("--weight", help="Quantity shown as width in a flame graph.")
     ] = WeightName.flops,
     exact: Annotated[bool, typer.Option("--exact", help="Show exact integers, not GFLOP and GB.")] = False,
+    columns: Annotated[
+        str | None,
+        typer.Option("--columns", metavar="all|NAME,NAME", help="Columns of the table [default: as many as fit]."),
+    ] = None,
+    config_values: Annotated[bool, typer.Option("--values", help="Show the values of the config too.")] = False,
 ) -> None:
     """Evaluate the formulas of a module or of a whole model.
 
@@ -107,11 +120,20 @@ def evaluate(
         from lmp.errors import UsageError
 
         raise UsageError(f"--format {form} is binary\ngive a file with --output FILE")
-    if each is not None and _format_name(form, common.as_json) != "table":
-        from lmp.errors import UsageError
+    only_of_tables = {"--each": each, "--columns": columns, "--values": config_values or None}
+    for option, value in only_of_tables.items():
+        if value is not None and _format_name(form, common.as_json) != "table":
+            from lmp.errors import UsageError
 
-        raise UsageError("--each is for the table\nleave it out: the other formats have every operator")
-    show = replace(_show(depth, kernels, sort, top, by, weight, exact, output), each=each.value if each else None)
+            raise UsageError(
+                f"{option} is for the table\nleave it out: the other formats have every operator and value"
+            )
+    show = replace(
+        _show(depth, kernels, sort, top, by, weight, exact, output),
+        each=each.value if each else None,
+        columns=None if columns is None else tuple(name.strip() for name in columns.split(",")),
+        values=config_values,
+    )
     named = o.one_of("classes", common.class_path, "--module", common.module)
     common, class_path = chosen(common, named, "evaluate")
     options = common.options()
@@ -120,15 +142,14 @@ def evaluate(
     name = class_path or class_of_config(options)
     with watched([name], options, common.quiet) as progress:
         from lmp.analyze.models import expand_model
-        from lmp.link.quantised import with_own_bytes
 
         outcome = expand_model(name, options, progress, keep=False)
     model = outcome.model
     for warning in outcome.warnings:
         if warning not in (model.verification.reason or ""):
             note(f"warning: {warning}")
-    model = with_own_bytes(model) if "w_bytes" not in given else model
-    _write_in(found, str(form), model, given, show, max_points, output)
+    trees = _trees(options) if each is Each.line else None
+    _write_in(found, str(form), model, given, show, max_points, output, trees)
     if output is not None and not common.quiet:
         note(f"wrote {output}")
 
@@ -175,6 +196,13 @@ def _show(
     )
 
 
+def _trees(options: Options) -> Trees:
+    """Where the sources of the classes are looked for: own classes below the current folder too."""
+    from lmp.source.trees import find_trees
+
+    return find_trees(None, options.transformers, options.pytorch, [*options.paths, Path.cwd()])
+
+
 # --- what is written -------------------------------------------------------------------------------------------------
 
 
@@ -186,12 +214,16 @@ def _write_in(
     show: Show,
     max_points: int | None,
     output: Path | None,
+    trees: Trees | None,
 ) -> None:
     from lmp.errors import UsageError
     from lmp.link.numbers import ModelNumbers
+    from lmp.link.quantised import with_own_bytes
     from lmp.link.sweep import MAX_POINTS, plan
     from lmp.report.warnings import of_the_model
 
+    at_w_bytes = model
+    model = with_own_bytes(model) if "w_bytes" not in given else model
     numbers = ModelNumbers(model)
     several = [written for written, values in given.items() if len(values) > 1]
     if several and form.sweep is None:
@@ -212,10 +244,15 @@ def _write_in(
     if several:
         _write_sweep(form, numbers, sweep, show, output)
     else:
-        _write_point(form, numbers, sweep.fixed, show, output)
+        result = _result(numbers, at_w_bytes, sweep.fixed, trees)
+        with _opened(output, form.binary) as out:
+            assert form.point is not None
+            form.point(result, show, out)
+        for warning in result.warnings:
+            note(f"warning: {warning}")
 
 
-def _write_point(form: Format, numbers: ModelNumbers, values: Point, show: Show, output: Path | None) -> None:
+def _result(numbers: ModelNumbers, at_w_bytes: ModelAnalysis, values: Point, trees: Trees | None) -> Result:
     from lmp.report.formats.base import Result
     from lmp.report.warnings import of_assumptions, of_the_model, of_the_values
 
@@ -227,11 +264,7 @@ def _write_point(form: Format, numbers: ModelNumbers, values: Point, show: Show,
         *of_assumptions(evaluation.violated_assumptions),
     ]
     evaluation = evaluation.model_copy(update={"warnings": warnings})
-    with _opened(output, form.binary) as out:
-        assert form.point is not None
-        form.point(Result(numbers, tree, evaluation, warnings), show, out)
-    for warning in warnings:
-        note(f"warning: {warning}")
+    return Result(numbers, tree, evaluation, warnings, at_w_bytes, trees)
 
 
 def _write_sweep(form: Format, numbers: ModelNumbers, sweep: Sweep, show: Show, output: Path | None) -> None:

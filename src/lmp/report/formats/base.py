@@ -12,6 +12,7 @@ from lmp.link.records import Evaluation
 from lmp.link.sweep import Chunk, Sweep
 from lmp.link.values import Point
 from lmp.records import ModelAnalysis
+from lmp.source.trees import Trees
 
 Weight = Literal["flops", "bytes", "read", "write"]
 
@@ -35,7 +36,11 @@ class Show:
     exact: bool = False
     """Integers instead of units."""
     each: str | None = None
-    """"operator": a flat list of operators with the sizes of their products, in place of the tree."""
+    """operator, line, category or module: a flat list in place of the tree, most expensive first."""
+    columns: tuple[str, ...] | None = None
+    """Columns of the table by their names; None is as many as the width takes, ("all",) is all."""
+    values: bool = False
+    """Whether the values of the config are shown, not those of the call alone."""
     width: int = 120
     color: bool = False
 
@@ -48,6 +53,10 @@ class Result:
     tree: ModuleNumbers
     evaluation: Evaluation
     warnings: list[str]
+    at_w_bytes: ModelAnalysis | None = None
+    """The same model with all weights at w_bytes, if ``numbers`` has those of a quantised checkpoint."""
+    trees: Trees | None = None
+    """Where the sources of the classes are, if they are to be shown."""
 
     @property
     def model(self) -> ModelAnalysis:

@@ -2,73 +2,175 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping, Sequence
-from fractions import Fraction
+from dataclasses import replace
 from typing import IO, Any
 
-from rich.console import Console, RenderableType
-from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
-from lmp.link.numbers import KernelNumbers
-from lmp.records import Operands
+from lmp.errors import UsageError
+from lmp.link.values import CALL
+from lmp.records import short
 from lmp.report.formats.base import Format, Result, Show, SweepResult
+from lmp.report.formats.card import NUMBERS, STYLES, card, values_of_the_call, values_of_the_config
+from lmp.report.formats.card import Line as CardLine
+from lmp.report.formats.each import RANKED, Listed, flat_list
 from lmp.report.formats.figures import figure, in_full, percent, ratio
+from lmp.report.formats.listing import print_lines
 from lmp.report.formats.rows import Row, rows
 from lmp.report.formats.sweeps import columns, first_and_last
-from lmp.report.terminal import Terminal
+from lmp.report.terminal import GLUE, LEAST_NAME, Column, Line, Terminal, bar, cut, fitted, wrapped
 
-STYLES = {"verified": "green", "failed": "bold red", "unverified": "yellow"}
 HEADS = ("module", "repeat", "share", "FLOPs", "matmul FLOPs", "read", "written", "FLOPs/byte")
-WIDE = 110
-"""From this width on all columns are there; below it repeats stand with the names."""
 
-_NARROW = ("module", "share", "FLOPs", "read", "written", "FLOPs/byte")
+COLUMNS = (
+    Column("repeat", "repeat", 45),
+    Column("share", "share", 90),
+    Column("mark", "", 89, left=True),
+    Column("bar", "", 50, left=True),
+    Column("flops", "FLOPs", 80),
+    Column("matmul", "matmul FLOPs", 10),
+    Column("bytes", "bytes", 70),
+    Column("read", "read", 40),
+    Column("write", "written", 39),
+    Column("intensity", "FLOPs/byte", 30),
+)
+MARK = "*"
+MARKED = 3
+"""The most rows that are marked as the most expensive ones."""
+
+NARROW = 60
+"""Below this width labels do not stand in a column of their own."""
+
+_LABEL = 11
+MOST_WANTED = 100
+_SWEEP_RANKS = {
+    "assumptions_hold": 90,
+    "flops": 80,
+    "compulsory": 70,
+    "read": 60,
+    "write": 59,
+    "parameters_count": 50,
+    "intensity": 40,
+    "matmul_flops": 10,
+}
+"""Columns of a sweep that may be dropped; the values that change are never."""
+
 ENDS = 8
 """Rows of a sweep that are shown from each end."""
 
 
 def point(result: Result, show: Show, out: IO[Any]) -> None:
-    console = _console(show, out)
-    for line in heading(result):
-        console.print(line)
-    said: list[str]
-    if show.each is None:
-        shown = rows(result.model, result.tree, show)
-        narrow = show.width < WIDE
-        table = _table(_NARROW if narrow else HEADS, numbers=1)
-        for row in shown:
-            table.add_row(*_cells(row, show, narrow))
-        said = notes(result, shown, show)
+    console = console_of(show, out)
+    print_card(console, result, show)
+    if show.each == "line":
+        said = print_lines(console, result, show)
+    elif show.each is not None:
+        said = _printed(console, flat_list(result, show), show)
     else:
-        table, said = each_operator(result, show)
-    console.print(table)
+        shown = rows(result.model, result.tree, show)
+        table = Listed("module", COLUMNS, _lines(shown, show))
+        marks = [f"{MARK} the most expensive of the parts shown"] if _dearest(shown) else []
+        said = [*_printed(console, table, show), *marks, *notes(result, shown, show)]
     for note in said:
-        console.print(Text(f"  {note}", style="dim"))
-    console.print(_pairs(totals(result, show)))
+        console.paragraph(note, "dim", "  ")
+    _print_totals(console, result, show)
     for warning in result.warnings:
-        console.print(Text(f"warning: {warning}", style="yellow"))
+        console.paragraph(f"warning: {warning}", "yellow")
 
 
 def sweep(result: SweepResult, show: Show, out: IO[Any]) -> None:
     """The first and the last rows, after all of them have been computed."""
     found, size = first_and_last(result, ENDS), result.sweep.size
-    console = _console(show, out)
-    console.print(Text(result.model.class_name, style="bold"))
-    fixed = [(name, value) for name, value in result.sweep.fixed.items() if name not in result.sweep.axes]
-    console.print(Text("  " + ", ".join(f"{name} = {in_full(value)}" for name, value in fixed)))
-    table = _table(sweep_heads(result), numbers=0)
-    for index, (row, cells) in enumerate(zip(found, sweep_texts(result, found, show), strict=True)):
-        if index == ENDS and size > len(found):
-            table.add_row(*(Text("...", style="dim") for _ in cells))
-        table.add_row(*(Text(cell, style="" if row["assumptions_hold"] else "yellow") for cell in cells))
-    console.print(table)
+    console = console_of(show, out)
+    console.put(Text(short(result.model.class_name), style="bold"))
+    fixed = [(n, v) for n, v in result.sweep.fixed.items() if n not in result.sweep.axes and (show.values or n in CALL)]
+    console.paragraph(", ".join(f"{name}{GLUE}={GLUE}{in_full(value)}" for name, value in fixed), "", "  ")
+    said = _printed(console, _sweep_table(result, found, show), show, uncut=True)
     left_out = size - len(found)
     more = f", {left_out:,} of them not shown: --format csv, json and parquet give all" if left_out else ""
-    console.print(Text(f"  {size:,} points{more}", style="dim"))
+    for note in [*said, f"{size:,} points{more}"]:
+        console.paragraph(note, "dim", "  ")
     for warning in result.warnings():
-        console.print(Text(f"warning: {warning}", style="yellow"))
+        console.paragraph(f"warning: {warning}", "yellow")
+
+
+def _sweep_table(result: SweepResult, found: Sequence[Mapping[str, Any]], show: Show) -> Listed:
+    """The first column is one of those that change, whose names are not cut."""
+    names, texts = _sweep_columns(result), sweep_texts(result, found, show)
+    heads = sweep_heads(result)
+    columns = [
+        Column(name, head, _SWEEP_RANKS.get(name, MOST_WANTED)) for name, head in zip(names[1:], heads[1:], strict=True)
+    ]
+    widest = max(map(len, [heads[0], *(cells[0] for cells in texts)]))
+    lines = [
+        Line(cells[0].rjust(widest), cells[1:], style="" if row["assumptions_hold"] else "yellow")
+        for row, cells in zip(found, texts, strict=True)
+    ]
+    if result.sweep.size > len(found):
+        lines.insert(ENDS, Line("...".rjust(widest), ["..."] * len(columns), style="dim"))
+    return Listed(heads[0].rjust(widest), columns, lines)
+
+
+def _printed(console: Terminal, table: Listed, show: Show, uncut: bool = False) -> list[str]:
+    """Print the table, and return what the reader has to know of it."""
+    wanted = wanted_columns(table.columns, show)
+    least = max(map(len, [table.head, *(line.name for line in table.lines)])) if uncut else LEAST_NAME
+    found = fitted(table.head, table.columns, table.lines, console.width, wanted, least)
+    for line in found.lines:
+        console.put(line)
+    return [*found.notes(), *table.notes]
+
+
+def wanted_columns(columns: Sequence[Column], show: Show) -> list[str] | None:
+    """Names of the columns to show; None is as many as fit. Raises UsageError for a name that no column has."""
+    if show.columns is None:
+        return None
+    names = [column.name for column in columns]
+    if "all" in show.columns:
+        return names
+    for name in show.columns:
+        if name not in names:
+            close = difflib.get_close_matches(name, names, n=1)
+            hint = f": did you mean {close[0]}?" if close else ""
+            raise UsageError(f"the table has no column {name!r}{hint}\nthe names are all, {', '.join(names)}")
+    return list(show.columns)
+
+
+def print_card(console: Terminal, result: Result, show: Show) -> None:
+    """The answer card, and the values of the call."""
+    ellipsis = console.signs("…")
+    console.put(Text(cut(short(result.evaluation.class_name), console.width, ellipsis), style="bold"))
+    narrow = console.width < NARROW
+    for line in _numbers_first(card(result, show)) if narrow else card(result, show):
+        label = line.label if narrow else line.label.ljust(_LABEL)
+        parts = (*line.parts, line.words) if line.words else line.parts
+        first, others = (f"{label} " if line.label else ""), ("" if narrow else " " * (_LABEL + 1))
+        for written in wrapped(" · ".join(parts), console.width, first, others):
+            console.put(Text(written, style=line.style))
+    model = result.model
+    console.paragraph(f"values: {values_of_the_call(result)}", "dim")
+    if show.values:
+        config = f"config {model.config.name} ({model.config.origin}) · {model.source.distribution}"
+        console.paragraph(f"{result.evaluation.class_name} · {config} {model.source.version}", "dim")
+        console.paragraph(f"config: {values_of_the_config(result) or 'no values'}", "dim")
+    console.put()
+
+
+def _numbers_first(lines: Sequence[CardLine]) -> list[CardLine]:
+    """The lines for a narrow terminal: what is asked for stands in the first ten, what it is stands below."""
+    numbers = [replace(line, words="") for line in lines[1:]]
+    words = [CardLine(line.label, (line.words,)) for line in lines if line.words]
+    return [*numbers[:NUMBERS], lines[0], *numbers[NUMBERS:], *words]
+
+
+def _print_totals(console: Terminal, result: Result, show: Show) -> None:
+    pairs = totals(result, show)
+    first, second = (max(map(len, texts)) for texts in zip(*pairs, strict=True))
+    for name, value in pairs:
+        joined = f"{name.ljust(first)}  {value.rjust(second)}"
+        console.put(joined if len(joined) <= console.width else f"{name.strip()} {value}")
 
 
 def sweep_heads(result: SweepResult) -> list[str]:
@@ -144,24 +246,29 @@ def notes(result: Result, shown: Sequence[Row], show: Show) -> list[str]:
     if any(row.repeat not in (None, 1) for row in shown):
         found.append("figures count every repeat, of a module and of those around it")
     if show.by != "flops":
-        found.append(f"shares are of the {_OF[show.by]}")
+        found.append(f"shares are of the {RANKED[show.by]}")
     return found
 
 
-_OF = {"bytes": "bytes read and written", "read": "bytes read", "write": "bytes written"}
+def _lines(shown: Sequence[Row], show: Show) -> list[Line]:
+    marked = _dearest(shown)
+    found = []
+    for index, row in enumerate(shown):
+        name = f"{row.operation} {row.place}" if row.kind == "kernel" else row.name
+        style = "bold" if index in marked or row.depth == 0 else "dim" if row.kind == "rest" else ""
+        repeat, *costs = figures(row, show)
+        mark = MARK if index in marked else ""
+        moved = figure(row.cost.bytes, "B", show.exact)
+        found.append(Line(name, [repeat, *costs[:1], mark, bar(row.share), *costs[1:3], moved, *costs[3:]],
+                          2 * row.depth, style))  # fmt: skip
+    return found
 
 
-def _cells(row: Row, show: Show, narrow: bool) -> list[RenderableType]:
-    texts = dict(zip(HEADS[1:], figures(row, show), strict=True))
-    times = f" x{texts['repeat']}" if narrow and texts["repeat"] not in ("", "1") else ""
-    if row.kind == "kernel":
-        name = Text.assemble((row.operation, "cyan"), (f" {row.place}{times}", "dim"))
-    else:
-        name = Text(row.name + times, style="dim" if row.kind == "rest" else "bold" if row.depth == 0 else "")
-    return [
-        Padding(name, (0, 0, 0, 2 * row.depth)),
-        *(Text(texts[head]) for head in (_NARROW if narrow else HEADS)[1:]),
-    ]
+def _dearest(shown: Sequence[Row]) -> set[int]:
+    """Rows with the largest shares, of those that have no rows inside: at most MARKED, and at most half of them."""
+    last = [i for i, row in enumerate(shown) if i + 1 == len(shown) or shown[i + 1].depth <= row.depth]
+    ranked = sorted((i for i in last if shown[i].share), key=lambda i: shown[i].share or 0, reverse=True)
+    return set(ranked[: min(MARKED, len(last) // 2)])
 
 
 def figures(row: Row, show: Show) -> list[str]:
@@ -178,64 +285,6 @@ def figures(row: Row, show: Show) -> list[str]:
     ]
 
 
-EACH = 20
-"""Operators that a flat list shows if no other number is asked for."""
-
-
-def each_operator(result: Result, show: Show) -> tuple[Table, list[str]]:
-    """The most expensive operators, with the sizes of their products, and what the reader has to know of them."""
-    kernels = [kernel for kernel in result.tree.kernels() if any(kernel.total)]
-    key = show.by if show.sort == "order" else show.sort
-    kernels.sort(key=lambda kernel: _rank(kernel, key), reverse=True)
-    most = show.top or EACH
-    table = _table(("operator", "sizes", "runs", "share", "FLOPs", "read", "written"), numbers=2)
-    whole = sum((getattr(kernel.total, show.by) for kernel in kernels), start=Fraction(0))
-    for kernel in kernels[:most]:
-        part = getattr(kernel.total, show.by)
-        name = Text.assemble((kernel.kernel.operation, "cyan"), (f" {kernel.path or '(the model)'}", "dim"))
-        table.add_row(
-            Text.assemble(name, (f":{kernel.kernel.line}", "dim")),
-            sizes_text(result.numbers.operands(kernel.kernel, result.evaluation.values)),
-            f"{kernel.runs:,}",
-            percent(Fraction(part) / whole if whole else None),
-            figure(kernel.total.flops, "FLOP", show.exact),
-            figure(kernel.total.read, "B", show.exact),
-            figure(kernel.total.write, "B", show.exact),
-        )
-    said = [f"{len(kernels) - most:,} more operators: --top"] if len(kernels) > most else []
-    return table, [*said, f"most expensive first, by {_RANKED.get(key, key)}; figures are of all runs"]
-
-
-_RANKED = {"flops": "FLOPs", "intensity": "FLOPs per byte", **_OF}
-
-
-def _rank(kernel: KernelNumbers, key: str) -> Fraction:
-    total = kernel.total
-    if key == "intensity":
-        return Fraction(total.flops) / Fraction(total.bytes) if total.bytes else Fraction(0)
-    return Fraction(getattr(total, key))
-
-
-def sizes_text(operands: Operands | None) -> str:
-    """The sizes of one operator: of a product, of attention, else the shape of its first output."""
-    if operands is None:
-        return "-"
-    sizes = operands
-    if sizes.q_len is not None:
-        window = f", window {sizes.window:,}" if sizes.window else ""
-        return (
-            f"batch {sizes.batch:,}, q {sizes.q_len:,}, kv {sizes.kv_len:,}, heads {sizes.heads:,}, "
-            f"KV heads {sizes.kv_heads:,}, dim {sizes.head_dim:,}{window}"
-        )
-    if sizes.tokens is not None:
-        of = f"{sizes.tokens:,} tokens x {sizes.top_k:,} of {sizes.experts:,} experts"
-        return f"{of}, n {sizes.n:,} x k {sizes.k:,}"
-    if sizes.m is not None:
-        batch = "" if sizes.batch == 1 else f"{sizes.batch:,} of "
-        return f"{batch}{sizes.m:,} x {sizes.n:,} x {sizes.k:,}"
-    return f"[{', '.join(map(str, sizes.outputs[0].shape))}]" if sizes.outputs else "-"
-
-
 def _sweep_cell(name: str, value: Any, show: Show) -> str:
     if value is None:
         return "-"
@@ -246,27 +295,7 @@ def _sweep_cell(name: str, value: Any, show: Show) -> str:
     return figure(value, _UNITS[name], show.exact) if name in _UNITS else in_full(value)
 
 
-def _console(show: Show, out: IO[Any]) -> Console:
+def console_of(show: Show, out: IO[Any]) -> Terminal:
     return Terminal(
         file=out, width=show.width, highlight=False, force_terminal=show.color or None, no_color=not show.color
     )
-
-
-def _table(heads: Sequence[str], numbers: int) -> Table:
-    """``numbers`` is the first column of figures."""
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
-    for index, head in enumerate(heads):
-        if index < numbers:
-            table.add_column(head, overflow="fold", min_width=16)
-        else:
-            table.add_column(head, overflow="fold", justify="right")
-    return table
-
-
-def _pairs(pairs: Sequence[tuple[str, str]]) -> RenderableType:
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(no_wrap=True)
-    table.add_column(justify="right", overflow="fold")
-    for name, value in pairs:
-        table.add_row(Text(name, style="bold"), Text(value))
-    return table

@@ -1,0 +1,173 @@
+"""The answer card above a table: what one call costs, what it must cost, what is held, and how far that is proven."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from lmp.formula import Number, number_text, plain
+from lmp.link.held import cache_bytes, has_fixed_state, weight_bytes
+from lmp.link.values import CALL
+from lmp.report.formats.base import Result, Show
+from lmp.report.formats.causes import Cause, causes
+from lmp.report.formats.figures import figure, in_full, ratio
+from lmp.report.terminal import GLUE
+
+FACTOR = 2
+"""Eager traffic above this multiple of the compulsory one is explained."""
+
+NUMBERS = 3
+"""Lines after the first that have the costs: FLOPs, eager bytes, compulsory bytes."""
+
+_MOST_CAUSES = 3
+_LEAST_SHARE = Fraction(1, 20)
+"""Part of the difference that a cause has at least to be named."""
+
+STYLES = {"verified": "green", "failed": "bold red", "unverified": "yellow"}
+
+
+@dataclass(frozen=True)
+class Line:
+    """``parts`` are numbers, ``words`` say what they are. GLUE joins what stays on one line."""
+
+    label: str
+    parts: tuple[str, ...]
+    style: str = ""
+    words: str = ""
+
+
+def card(result: Result, show: Show) -> list[Line]:
+    found = [Line("call", (call_in_words(result),)), *_traffic(result, show), _held(result, show), _proof(result)]
+    return [*found, *_caveats(result)]
+
+
+def call_in_words(result: Result) -> str:
+    """``decode of 1 token at batch 16 on a cache of 8,192``."""
+    values, known = result.evaluation.values, result.model.parameters
+    tokens = f"{values.get('seq_len', 1):,}{GLUE}token{'' if values.get('seq_len', 1) == 1 else 's'}"
+    if "cache_len" not in known:
+        phase = f"one call with {tokens}" if "seq_len" in known else "one call"
+    elif not values["cache_len"]:
+        phase = f"prefill of {tokens}"
+    else:
+        phase = f"{'decode' if values.get('seq_len') == 1 else 'chunked prefill'} of {tokens}"
+    batch = f" at batch{GLUE}{values['batch_size']:,}" if "batch_size" in values else ""
+    cache = f" on a cache of{GLUE}{values['cache_len']:,}" if "cache_len" in known and values["cache_len"] else ""
+    return f"{phase}{batch}{cache}"
+
+
+# --- FLOPs and bytes -------------------------------------------------------------------------------------------------
+
+
+def _traffic(result: Result, show: Show) -> list[Line]:
+    totals = result.evaluation.totals
+    eager = plain(totals.read + totals.write)
+    lines = [
+        Line("FLOPs", _per(result, totals.flops, "FLOP", show)),
+        Line("bytes eager", _per(result, eager, "B", show), words="as PyTorch runs it, operator by operator"),
+    ]
+    if totals.compulsory is None:
+        return [*lines, Line("compulsory", ("unknown: the analysis has no formula for it",), "yellow")]
+    words = "what no engine can avoid: weights, inputs, cache and outputs once"
+    lines.append(Line("compulsory", _per(result, totals.compulsory, "B", show), words=words))
+    if eager > FACTOR * totals.compulsory:
+        lines.append(_why(result, eager, totals.compulsory, show))
+    return lines
+
+
+def _per(result: Result, amount: Number, unit: str, show: Show) -> tuple[str, ...]:
+    """The amount a call, and a token of those that the call takes."""
+    values = result.evaluation.values
+    step = "step" if values.get("seq_len") == 1 and values.get("cache_len") else "call"
+    whole = f"{_glued(amount, unit, show)} a {step}"
+    if "seq_len" not in result.model.parameters:
+        return (whole,)
+    tokens = values["seq_len"] * values.get("batch_size", 1)
+    each = plain(Fraction(amount) / Fraction(tokens))
+    return whole, f"{_glued(each, unit, show)} a token"
+
+
+def _why(result: Result, eager: Number, compulsory: Number, show: Show) -> Line:
+    found = causes(result.numbers, [*result.tree.kernels()], result.evaluation.values)
+    least = (eager - compulsory) * _LEAST_SHARE
+    named = [cause for cause in found[:_MOST_CAUSES] if cause.moved >= least]
+    times = f"eager is {ratio(int(eager), compulsory)}{GLUE}x compulsory" if compulsory else "nothing is compulsory"
+    return Line("why", (times, *(_cause(cause, show) for cause in named)))
+
+
+def _cause(cause: Cause, show: Show) -> str:
+    operators = f" ({', '.join(cause.operators)})" if cause.operators else ""
+    return f"{_glued(cause.moved, 'B', show)} {cause.name}{operators}"
+
+
+# --- memory ----------------------------------------------------------------------------------------------------------
+
+
+def _held(result: Result, show: Show) -> Line:
+    return Line("held", (*_weights(result, show), *_cache(result, show)))
+
+
+def _weights(result: Result, show: Show) -> tuple[str, ...]:
+    values, evaluation = result.evaluation.values, result.evaluation
+    held = weight_bytes(result.numbers, values, result.at_w_bytes)
+    count = evaluation.totals.parameters_count
+    if held is None or count is None:
+        return ("weights unknown: the analysis has no formula for them",)
+    method = evaluation.quantization
+    how = f"at {number_text(values['w_bytes'])}{GLUE}B" if method is None else f"as the checkpoint has them, {method}"
+    return (f"weights {_glued(held, 'B', show)} ({_glued(count, '', show)} parameters {how})",)
+
+
+def _cache(result: Result, show: Show) -> tuple[str, ...]:
+    values = result.evaluation.values
+    if "cache_len" not in result.model.parameters:
+        return ("no KV cache",)
+    held = cache_bytes(result.numbers, values)
+    if held is None:
+        return ("KV cache unknown: `lmp inspect` measures it",)
+    each = plain(Fraction(held) / Fraction(values.get("batch_size", 1)))
+    left_out = "; states in another dtype are not in it" if has_fixed_state(result.model) else ""
+    return (f"KV cache {_glued(held, 'B', show)} after it ({_glued(each, 'B', show)} a sequence{left_out})",)
+
+
+# --- proof -----------------------------------------------------------------------------------------------------------
+
+
+def _proof(result: Result) -> Line:
+    status, whole = result.evaluation.verification, result.model.verification
+    if status == "verified":
+        points = whole.points
+        return Line("", (f"verified at {points} point{'' if points == 1 else 's'}",), STYLES[status])
+    broken = [f"{name.rpartition('.')[2]} is {one}" for name, one in result.evaluation.not_verified.items()]
+    reason = whole.reason or ", ".join(broken) or "see the warnings"
+    return Line("", (f"{status.upper()}: {reason}",), STYLES[status])
+
+
+def _caveats(result: Result) -> list[Line]:
+    evaluation, found = result.evaluation, []
+    uncounted = sorted({name for names in evaluation.uncounted.values() for name in names})
+    if uncounted:
+        found.append(Line("", (f"UNCOUNTED, their cost is missing: {', '.join(uncounted)}",), "bold red"))
+    if evaluation.violated_assumptions:
+        number = len(evaluation.violated_assumptions)
+        what = "1 assumption does" if number == 1 else f"{number} assumptions do"
+        found.append(Line("", (f"{what} NOT hold at these values: see the warnings",), "yellow"))
+    return found
+
+
+# --- values ----------------------------------------------------------------------------------------------------------
+
+
+def values_of_the_call(result: Result) -> str:
+    values = result.evaluation.values
+    return ", ".join(f"{name}{GLUE}={GLUE}{in_full(values[name])}" for name in CALL if name in values)
+
+
+def values_of_the_config(result: Result) -> str:
+    values = result.evaluation.values
+    return ", ".join(f"{name}{GLUE}={GLUE}{in_full(value)}" for name, value in values.items() if name not in CALL)
+
+
+def _glued(amount: Number, unit: str, show: Show) -> str:
+    number = figure(plain(Fraction(amount)), unit, show.exact)
+    return (f"{number} {unit}".strip() if show.exact else number).replace(" ", GLUE)

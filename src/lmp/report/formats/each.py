@@ -1,0 +1,167 @@
+"""Flat lists in place of the tree, most expensive first: operators one by one, by category, or by module."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from lmp.link.numbers import CostNumbers, KernelNumbers
+from lmp.records import Operands, short
+from lmp.report.formats.base import Result, Show, weighed
+from lmp.report.formats.figures import figure, percent
+from lmp.report.terminal import Column, Line, bar
+
+EACH = 20
+"""Rows that a flat list shows if no other number is asked for."""
+
+RANKED = {
+    "flops": "FLOPs",
+    "bytes": "bytes read and written",
+    "read": "bytes read",
+    "write": "bytes written",
+    "intensity": "FLOPs per byte",
+}
+"""Quantity -> what notes call it."""
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A table before it is fitted to a width. ``notes`` are what its reader has to know."""
+
+    head: str
+    columns: Sequence[Column]
+    lines: Sequence[Line]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Item:
+    """A row of a flat list. ``about`` are the cells of the columns that only this list has."""
+
+    name: str
+    about: tuple[str, ...]
+    cost: CostNumbers
+
+
+COSTS = (
+    Column("share", "share", 90),
+    Column("bar", "", 30, left=True),
+    Column("flops", "FLOPs", 80),
+    Column("bytes", "bytes", 70),
+    Column("read", "read", 40),
+    Column("write", "written", 39),
+)
+
+
+def flat_list(result: Result, show: Show) -> Listed:
+    """The list that ``show.each`` names."""
+    kernels = [kernel for kernel in result.tree.kernels() if any(kernel.total)]
+    about: tuple[Column, ...]
+    match show.each:
+        case "operator":
+            about = (Column("sizes", "sizes", 60, left=True), Column("runs", "runs", 35))
+            return _listed("operator", about, _operators(result, kernels), result, show)
+        case "category":
+            about = (Column("operators", "operators", 35),)
+            return _listed("category", about, _categories(kernels), result, show)
+        case _:
+            about = (Column("class", "class", 60, left=True), Column("runs", "runs", 35))
+            return _listed("module", about, _modules(kernels), result, show)
+
+
+def _listed(head: str, about: tuple[Column, ...], items: list[_Item], result: Result, show: Show) -> Listed:
+    key = show.by if show.sort == "order" else show.sort
+    items.sort(key=lambda item: rank(item.cost, key), reverse=True)
+    most = show.top or EACH
+    columns = (*about, *COSTS)
+    lines = [
+        Line(item.name, (*item.about, *cost_cells(item.cost, share_of(item.cost, result, show), show)))
+        for item in items[:most]
+    ]
+    left_out = len(items) - most
+    words = {"operator": "operators", "category": "categories", "module": "modules"}
+    more = (f"{left_out:,} more {words[head] if left_out > 1 else head}: --top",) if left_out > 0 else ()
+    own = ("of a module only its own operators, not those of modules in it",) if head == "module" else ()
+    return Listed(
+        head, columns, lines, (*more, f"most expensive first, by {RANKED[key]}; figures are of all runs", *own)
+    )
+
+
+def share_of(cost: CostNumbers, result: Result, show: Show) -> Fraction | None:
+    """The part of the whole call; None if the whole is 0."""
+    whole = weighed(result.tree.total, show.by)
+    return Fraction(weighed(cost, show.by)) / Fraction(whole) if whole else None
+
+
+def cost_cells(cost: CostNumbers, share: Fraction | None, show: Show) -> list[str]:
+    """The cells of COSTS."""
+    return [
+        percent(share),
+        bar(share),
+        figure(cost.flops, "FLOP", show.exact),
+        *(figure(amount, "B", show.exact) for amount in (cost.bytes, cost.read, cost.write)),
+    ]
+
+
+def rank(cost: CostNumbers, key: str) -> Fraction:
+    if key == "intensity":
+        return Fraction(cost.flops) / Fraction(cost.bytes) if cost.bytes else Fraction(0)
+    return Fraction(getattr(cost, key))
+
+
+def _operators(result: Result, kernels: Sequence[KernelNumbers]) -> list[_Item]:
+    values = result.evaluation.values
+    return [
+        _Item(
+            f"{kernel.kernel.operation} {kernel.path or '(the model)'}:{kernel.kernel.line}",
+            (sizes_text(result.numbers.operands(kernel.kernel, values)), f"{kernel.runs:,}"),
+            kernel.total,
+        )
+        for kernel in kernels
+    ]
+
+
+def _categories(kernels: Sequence[KernelNumbers]) -> list[_Item]:
+    groups: dict[str, list[KernelNumbers]] = defaultdict(list)
+    for kernel in kernels:
+        groups[kernel.kernel.category].append(kernel)
+    return [_Item(name, (f"{len(group):,}",), total(group)) for name, group in groups.items()]
+
+
+def _modules(kernels: Sequence[KernelNumbers]) -> list[_Item]:
+    groups: dict[tuple[str, str], list[KernelNumbers]] = defaultdict(list)
+    for kernel in kernels:
+        groups[kernel.path, kernel.class_name].append(kernel)
+    return [
+        _Item(path or "(the model)", (short(name), f"{group[0].runs // max(1, group[0].repeat):,}"), total(group))
+        for (path, name), group in groups.items()
+    ]
+
+
+def total(kernels: Sequence[KernelNumbers]) -> CostNumbers:
+    found = CostNumbers()
+    for kernel in kernels:
+        found = found.plus(kernel.total)
+    return found
+
+
+def sizes_text(operands: Operands | None) -> str:
+    """The sizes of one operator: of a product, of attention, else the shape of its first output."""
+    if operands is None:
+        return "-"
+    sizes = operands
+    if sizes.q_len is not None:
+        window = f", window {sizes.window:,}" if sizes.window else ""
+        return (
+            f"batch {sizes.batch:,}, q {sizes.q_len:,}, kv {sizes.kv_len:,}, heads {sizes.heads:,}, "
+            f"KV heads {sizes.kv_heads:,}, dim {sizes.head_dim:,}{window}"
+        )
+    if sizes.tokens is not None:
+        of = f"{sizes.tokens:,} tokens x {sizes.top_k:,} of {sizes.experts:,} experts"
+        return f"{of}, n {sizes.n:,} x k {sizes.k:,}"
+    if sizes.m is not None:
+        batch = "" if sizes.batch == 1 else f"{sizes.batch:,} of "
+        return f"{batch}{sizes.m:,} x {sizes.n:,} x {sizes.k:,}"
+    return f"[{', '.join(map(str, sizes.outputs[0].shape))}]" if sizes.outputs else "-"
