@@ -8,6 +8,7 @@ import hashlib
 import json
 import re
 import tomllib
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -18,9 +19,11 @@ import small_models as small
 from lmp.dtypes import WORDS, sizes
 from lmp.errors import UsageError
 from lmp.formula import read_number
-from lmp.records import Part, Verification
+from lmp.link.quantised import with_own_bytes
+from lmp.records import Part, Quantization, Verification
 from lmp.report.facts import ModelFacts
 from lmp.report.page import controls, page, writing
+from lmp.report.page.content import content
 
 PROJECT = Path(__file__).parents[3]
 
@@ -146,6 +149,25 @@ def test_only_variables_that_exist(tmp_path: Path) -> None:
     assert [v["name"] for v in controls.variables(less)] == ["batch_size", "width", *BYTE_SIZES]
     assert [v["name"] for v in controls.variables(less) if "not_given" in v] == ["width"]
     assert controls.phases(less) == {}
+    given = controls.variables(less, {"width": 64})
+    assert [(v["value"], "not_given" in v) for v in given if v["name"] == "width"] == [("64", False)]
+
+
+def test_facts_stand_below_the_answers(text: str) -> None:
+    assert text.index('id="answers"') < text.index('id="icicle"') < text.index('class="about"')
+
+
+def test_the_first_line_counts_the_notes(tmp_path: Path) -> None:
+    found = Reader(page(small_facts.facts(tmp_path, pinned={"window": 7, "depth": 2})))
+    assert "2 pinned values below the answers." in found.text
+
+
+def test_a_quantised_checkpoint_without_its_bytes_is_not_known(tmp_path: Path) -> None:
+    about = Quantization(config={"quant_method": "gptq", "bits": 3, "group_size": 8}, whole=True)
+    found = small_facts.facts(tmp_path, quantization=about)
+    data = content(replace(found, model=with_own_bytes(found.model)))
+    assert data["stored"] is None
+    assert "weights" not in data["held"]
 
 
 def test_every_file_of_the_page_is_in_the_package() -> None:

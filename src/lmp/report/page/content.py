@@ -34,7 +34,7 @@ def content(facts: ModelFacts) -> dict[str, Any]:
     return {
         "class_name": model.class_name,
         "name": facts.name,
-        "variables": controls.variables(model),
+        "variables": controls.variables(model, facts.sizes),
         "phases": controls.phases(model),
         "precisions": controls.precisions(),
         "program": steps.record(),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from lmp.dtypes import WORDS, sizes
@@ -35,15 +37,18 @@ _TITLES = {
 }
 
 
-def variables(model: ModelAnalysis) -> list[dict[str, Any]]:
-    """Every name that the formulas may use, with its first value and how it is changed."""
+def variables(model: ModelAnalysis, given: Mapping[str, int] = MappingProxyType({})) -> list[dict[str, Any]]:
+    """Every name that the formulas may use, with its first value and how it is changed.
+
+    ``given`` are the sizes that the user set and no config has.
+    """
     names = dict.fromkeys((*model.parameters, *UNIVERSAL))
     sizes = [name for name in SLIDERS if name in names]
-    return [_variable(model, name) for name in (*sizes, *(name for name in names if name not in sizes))]
+    return [_variable(model, name, given) for name in (*sizes, *(name for name in names if name not in sizes))]
 
 
-def _variable(model: ModelAnalysis, name: str) -> dict[str, Any]:
-    known = {**UNIVERSAL_DEFAULTS, **{n: v for n, v in model.values.items() if n not in GIVEN}, **START}
+def _variable(model: ModelAnalysis, name: str, given: Mapping[str, int]) -> dict[str, Any]:
+    known = {**UNIVERSAL_DEFAULTS, **{n: v for n, v in model.values.items() if n not in GIVEN}, **START, **given}
     known = {**{follower: known[source] for follower, source in FOLLOWS.items()}, **known}
     found: dict[str, Any] = {
         "name": name,

@@ -116,7 +116,7 @@ class Icicle {
     this.box.style.height = `${this.rows.length * ROW}px`;
     if (focused) this.cellOf(this.at).focus({ preventScroll: true });
     this.path();
-    element("icicle-hidden").textContent = hidden ? `${grouped(BigInt(hidden))} parts are too narrow to be drawn: zoom in, or see the table.` : "";
+    element("icicle-hidden").textContent = hidden ? `Too narrow to be drawn: ${grouped(BigInt(hidden))} ${hidden === 1 ? "part" : "parts"}. Zoom in, or see the table.` : "";
   }
 
   cell(part, left, width) {

@@ -53,7 +53,7 @@ class Row {
     });
     this.name = made("span", { class: this.node.own ? "kernel own" : this.kernel ? "kernel" : "module" });
     this.cells = {};
-    for (const { key, text } of COLUMNS) this.cells[key] = made("td", { role: "gridcell", class: text ? "words" : "number" });
+    for (const { key, text } of COLUMNS) this.cells[key] = made("td", { role: "gridcell", class: text ? "words" : `number ${key}` });
     this.where = cutInTheMiddle(this.node.path);
     this.cells.path = made("th", { role: "rowheader", scope: "row", class: "words path" }, this.fold, this.name, this.where);
     this.cells.path.title = [this.node.path, this.node.name, this.node.code].filter(Boolean).join("\n");
