@@ -144,8 +144,11 @@ def _count(counts: Counts, path: str) -> str:
 
 
 def _legend(model: ModelAnalysis, figures: Overview) -> Iterator[str]:
-    if any(kernel.repeat != 1 for _, _, kernel in _called(model.kernels, "", 1)):
+    repeats = [_repeat(kernel, model.values, formulas=False) for _, _, kernel in _called(model.kernels, "", 1)]
+    if any(repeats):
         yield "N x: N such modules; parameters there and below are those of one"
+    if "n x " in repeats:
+        yield "n x: the call decides how often it runs; --formulas shows the formula"
     if figures.shares_weights:
         yield "modules share weights: each counts them, the whole counts them once"
 
@@ -170,14 +173,14 @@ def _own(kernels: Sequence[ModelKernel]) -> Text:
 
 
 def _repeat(kernel: ModelKernel, values: Mapping[str, int], formulas: bool) -> str:
-    """``36 x `` before a class; the formula if it has no value at the model's config, or if formulas are shown."""
+    """``36 x `` before a class; ``n x `` if the number depends on the call. With ``formulas`` also the formula."""
     if kernel.repeat == 1:
         return ""
     if isinstance(kernel.repeat, int):
         return f"{kernel.repeat:,} x "
     value = _value(kernel.repeat, values)
     if value is None:
-        return f"({kernel.repeat}) x "
+        return f"({kernel.repeat}) x " if formulas else "n x "
     return f"{value:,} x (= {kernel.repeat}) " if formulas else "" if value == 1 else f"{value:,} x "
 
 
