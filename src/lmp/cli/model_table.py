@@ -130,16 +130,20 @@ def _branches(model: ModelAnalysis, counts: Counts, formulas: bool) -> Iterator[
     """A line for each module. ``formulas``: also the formula of its repeat, and how many kernels it has."""
     statuses = {name: part.status for name, part in model.parts.items()}
     own = [_own(model.kernels)] if formulas else []
-    yield Branch(0, _count(counts, ""), [Text(_ROOT, style="cyan"), _class(model.class_name, statuses), *own])
+    yield Branch(
+        0, _count(counts, "", model.class_name), [Text(_ROOT, style="cyan"), _class(model.class_name, statuses), *own]
+    )
     for level, step, kernel in _called(model.kernels, "", 1):
         repeat = _repeat(kernel, model.values, formulas)
         name = Text.assemble((repeat, "bold"), _class(kernel.class_name or "", statuses))
         own = [_own(kernel.kernels)] if formulas else []
-        yield Branch(level, _count(counts, kernel.path or ""), [Text(step, style="cyan"), name, *own])
+        yield Branch(
+            level, _count(counts, kernel.path or "", kernel.class_name or ""), [Text(step, style="cyan"), name, *own]
+        )
 
 
-def _count(counts: Counts, path: str) -> str:
-    found = counts.get(path)
+def _count(counts: Counts, path: str, class_path: str) -> str:
+    found = counts.get((path, class_path))
     return "unknown" if found is None else f"{found:,}"
 
 
