@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import analyses
@@ -10,6 +11,7 @@ import pytest
 from analyses import LINEAR, MLP
 from fakes import FakePipeline, Lmp
 from jsonschema import Draft202012Validator
+from rich.console import Console
 
 from lmp.analyze import modules
 from lmp.analyze import session as pipeline
@@ -151,6 +153,20 @@ def test_verify_several_classes_in_one_table(lmp: Lmp, fake: FakePipeline) -> No
     assert lmp("verify", MLP, LINEAR, "--verbose").stdout.count("formula says") == 7
     found = json.loads(lmp("verify", MLP, LINEAR, "--json", "--quiet").stdout)
     assert [one["class_name"] for one in found] == [MLP, LINEAR]
+
+
+@pytest.mark.parametrize("width", [20, 40, 80, 120])
+def test_verdicts_fit_the_terminal(lmp: Lmp, fake: FakePipeline, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    finding = Finding(line=175, quantity="read", point="seq_len=3", claimed="1,234,567,890", counted="1,234,567,891")
+    failed = Verification(status="failed", points=1234, findings=[finding])
+    fake.analyses[MLP] = analyses.mlp(verification=failed)
+    monkeypatch.setattr("lmp.cli.tables.console", lambda: Console(width=width, highlight=False))
+    text = lmp("verify", MLP, LINEAR, "--quiet").stdout
+    lines = [line for line in text.splitlines() if line != MLP]  # a path stays whole, to be copied
+    assert max(map(len, lines)) <= width
+    words = re.split(r"[\s,]+(?=\D)|\s", text)
+    for whole in ("LlamaMLP", "FAILED", "verified", "1,234", "1,234,567,890", "1,234,567,891"):
+        assert whole in words
 
 
 def test_an_error_at_one_class_does_not_hide_the_verdicts_before(

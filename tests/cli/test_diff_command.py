@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -380,3 +381,16 @@ def test_a_quantised_checkpoint_beside_one_that_is_not(lmp: Lmp) -> None:
     save("new", mlp(quantization=Quantization(config={"quant_method": "qqq"}, whole=True)), linear())
     told = lmp("diff", f"old/{MLP}", f"new/{MLP}", *POINT)
     assert "B: the quantization method 'qqq' is not known" in told.stderr
+
+
+@pytest.mark.parametrize("width", [20, 40, 60, 80, 120])
+def test_no_number_is_broken_at_any_width(two: Lmp, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    from lmp.cli.tables import console as wide
+
+    whole = two("diff", f"old/{MLP}", f"new/{MLP}", *POINT, "--exact").stdout
+    numbers = set(re.findall(r"[+-]?[0-9,.]+%|[+-]?[0-9]+(?:,[0-9]{3})+", whole))
+    assert len(numbers) > 4
+    monkeypatch.setattr("lmp.cli.tables.console", lambda: type(wide())(width=width, highlight=False))
+    text = two("diff", f"old/{MLP}", f"new/{MLP}", *POINT, "--exact").stdout
+    assert not numbers - set(re.findall(r"[+-]?[0-9,.]+%|[+-]?[0-9]+(?:,[0-9]{3})+", text))
+    assert "…" not in text

@@ -116,7 +116,7 @@ def test_no_class(lmp: Lmp, fake: FakePipeline, command: str) -> None:
 
 
 def test_two_classes_where_one_is_due(lmp: Lmp, fake: FakePipeline) -> None:
-    result = lmp("verify", MLP, "--module", LINEAR)
+    result = lmp("evaluate", MLP, "--module", LINEAR)
     assert result.exit_code == 2
     assert result.stderr == f"error: two classes are given: {MLP} and, with --module, {LINEAR}\ngive one\n"
 

@@ -157,6 +157,18 @@ def test_the_catalogue(lmp: Lmp) -> None:
     assert mixtral["source"]["licence"] == "Apache-2.0"
 
 
+@pytest.mark.parametrize("command", ["catalogue", "doctor"])
+@pytest.mark.parametrize("width", [24, 40, 80])
+def test_a_narrow_terminal_has_every_word(lmp: Lmp, command: str, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    wide = lmp(command).stdout
+    monkeypatch.setattr("lmp.cli.tables.console", lambda: Console(width=width, highlight=False))
+    narrow = lmp(command).stdout
+    assert "…" not in narrow
+    for word in ("Mixtral-8x7B", "2026-08-21") if command == "catalogue" else ("torch", "transformers", "settings"):
+        assert word in wide
+        assert word in narrow
+
+
 def config_file(folder: Path, change: dict[str, object]) -> str:
     config = {
         "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 64, "intermediate_size": 96,

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import analyses
 import pytest
-from analyses import LAYER, LINEAR, analysis, kernel, layer, linear, mlp
+from analyses import LAYER, LINEAR, MLP, analysis, call, kernel, layer, linear, mlp
 
 from lmp.link.link import link
 from lmp.link.overview import Overview, overview
@@ -117,12 +116,26 @@ def test_parameters_of_each_module() -> None:
     model = link(layer(), parts.__getitem__)
     # Matrices of 8 * 32; the analysis of the layer does not say its parameters.
     assert parameter_counts(model, parts.__getitem__) == {
-        "": None,
-        "mlp": 3 * 8 * 32,
-        "mlp.gate_proj": 8 * 32,
-        "mlp.up_proj": 8 * 32,
-        "mlp.down_proj": 8 * 32,
+        ("", LAYER): None,
+        ("mlp", MLP): 3 * 8 * 32,
+        ("mlp.gate_proj", LINEAR): 8 * 32,
+        ("mlp.up_proj", LINEAR): 8 * 32,
+        ("mlp.down_proj", LINEAR): 8 * 32,
     }
+
+
+def test_one_path_of_two_classes_has_two_counts() -> None:
+    """As the last layer of a block, which is another class in an encoder than in a decoder."""
+    sizes = "batch_size={batch_size}, seq_len={seq_len}"
+    calls = [
+        call(3, f"${{{{{MLP}}}}}({sizes}, hidden_size=8, intermediate_size=32)", path="last"),
+        call(4, f"${{{{{LINEAR}}}}}({sizes}, in_features=8, out_features=5)", path="last"),
+    ]
+    names = {"batch_size": "inputs.x.shape[0]", "seq_len": "inputs.x.shape[1]"}
+    root = analysis(DECODER, calls, names)
+    parts = {one.class_name: one for one in (root, mlp(), linear())}
+    counts = parameter_counts(link(root, parts.__getitem__), parts.__getitem__)
+    assert (counts["last", MLP], counts["last", LINEAR]) == (3 * 8 * 32, 8 * 5)
 
 
 def test_a_count_that_refers_to_a_called_class() -> None:
@@ -131,11 +144,10 @@ def test_a_count_that_refers_to_a_called_class() -> None:
     counts = parameter_counts(
         link(found, lambda name: linear()), {LINEAR: linear(), found.class_name: found}.__getitem__
     )
-    assert counts[""] == 2 * 8 * 3 + 5
+    assert counts["", MLP] == 2 * 8 * 3 + 5
 
 
 @pytest.mark.parametrize(("whole", "shared"), [(3 * 768, False), (3 * 768 - 1, True)])
 def test_weights_that_modules_share(whole: int, shared: bool) -> None:
     """Three MLPs of 768 parameters each."""
     assert figures(layer(parameters_count=str(whole)), mlp(), linear()).shares_weights is shared
-    assert LAYER == analyses.LAYER

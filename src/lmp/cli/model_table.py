@@ -131,22 +131,29 @@ def _branches(model: ModelAnalysis, counts: Counts, formulas: bool) -> Iterator[
     """A line for each module. ``formulas``: also the formula of its repeat, and how many kernels it has."""
     statuses = {name: part.status for name, part in model.parts.items()}
     own = [_own(model.kernels)] if formulas else []
-    yield Branch(0, _count(counts, ""), [Text(_ROOT, style="cyan"), _class(model.class_name, statuses), *own])
+    yield Branch(
+        0, _count(counts, "", model.class_name), [Text(_ROOT, style="cyan"), _class(model.class_name, statuses), *own]
+    )
     for level, step, kernel in _called(model.kernels, "", 1):
         repeat = _repeat(kernel, model.values, formulas)
         name = Text.assemble((repeat, "bold"), _class(kernel.class_name or "", statuses))
         own = [_own(kernel.kernels)] if formulas else []
-        yield Branch(level, _count(counts, kernel.path or ""), [Text(step, style="cyan"), name, *own])
+        yield Branch(
+            level, _count(counts, kernel.path or "", kernel.class_name or ""), [Text(step, style="cyan"), name, *own]
+        )
 
 
-def _count(counts: Counts, path: str) -> str:
-    found = counts.get(path)
+def _count(counts: Counts, path: str, class_path: str) -> str:
+    found = counts.get((path, class_path))
     return "unknown" if found is None else f"{found:,}"
 
 
 def _legend(model: ModelAnalysis, figures: Overview) -> Iterator[str]:
-    if any(kernel.repeat != 1 for _, _, kernel in _called(model.kernels, "", 1)):
+    repeats = [_repeat(kernel, model.values, formulas=False) for _, _, kernel in _called(model.kernels, "", 1)]
+    if any(repeats):
         yield "N x: N such modules; parameters there and below are those of one"
+    if "n x " in repeats:
+        yield "n x: the call decides how often it runs; --formulas shows the formula"
     if figures.shares_weights:
         yield "modules share weights: each counts them, the whole counts them once"
 
@@ -171,14 +178,14 @@ def _own(kernels: Sequence[ModelKernel]) -> Text:
 
 
 def _repeat(kernel: ModelKernel, values: Mapping[str, int], formulas: bool) -> str:
-    """``36 x `` before a class; the formula if it has no value at the model's config, or if formulas are shown."""
+    """``36 x `` before a class; ``n x `` if the number depends on the call. With ``formulas`` also the formula."""
     if kernel.repeat == 1:
         return ""
     if isinstance(kernel.repeat, int):
         return f"{kernel.repeat:,} x "
     value = _value(kernel.repeat, values)
     if value is None:
-        return f"({kernel.repeat}) x "
+        return f"({kernel.repeat}) x " if formulas else "n x "
     return f"{value:,} x (= {kernel.repeat}) " if formulas else "" if value == 1 else f"{value:,} x "
 
 

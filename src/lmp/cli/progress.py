@@ -150,7 +150,7 @@ def watch(paths: list[str], quiet: bool, says_first_time: bool = False) -> Itera
 
         class Steps(ProgressColumn):
             def render(self, task: Task) -> Text:
-                width = console.width - (35 if console.width >= BAR_FROM else 3)
+                width = console.width - (35 if bar else 3)
                 return Text(progress_text(task.fields, task.description, task.elapsed or 0, width), no_wrap=True)
 
         console = Console(stderr=True, highlight=False)

@@ -126,7 +126,7 @@ def _heading(analysis: ModuleAnalysis, why_engine: str, reused: bool, file: Path
     return Group(
         Text(analysis.class_name, style="bold"),
         Padding(_verdict(analysis.verification), (0, 0, 0, 2), expand=False),
-        indented(f"forward() in {lines}"),
+        indented(f"{lines}  forward()"),
         indented(joined(facts)),
         indented(f"{file}{', from the store' if reused else ''}", "dim"),
     )

@@ -263,8 +263,9 @@ def _bare(text: str) -> str:
 def _shares_weights(model: ModelAnalysis, counts: Counts) -> bool:
     """Whether the modules that the root calls have more parameters than the whole: they share weights then."""
     called = {
-        kernel.path: kernel.repeat * (counts.get(kernel.path) or 0)
+        (kernel.path, kernel.class_name): kernel.repeat * (counts.get((kernel.path, kernel.class_name)) or 0)
         for kernel in model.kernels
-        if kernel.path is not None and isinstance(kernel.repeat, int)
+        if kernel.path is not None and kernel.class_name is not None and isinstance(kernel.repeat, int)
     }
-    return sum(called.values()) > (counts.get("") or 0)
+    whole = counts.get(("", model.class_name))
+    return whole is not None and sum(called.values()) > whole

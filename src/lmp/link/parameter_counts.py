@@ -14,14 +14,16 @@ from lmp.link.references import References, Trail, join
 from lmp.link.values import UNIVERSAL_DEFAULTS
 from lmp.records import Lookup, ModelAnalysis, ModuleAnalysis, short
 
-Counts = dict[str, int | None]
-"""Path of a module -> parameters of one such module; None if its analysis does not say them. The root's path is ""."""
+Counts = dict[tuple[str, str], int | None]
+"""Path and class of a module -> parameters of one such module; None if its analysis does not say them.
+
+The root's path is "". A path alone is not enough: ``layer[-1]`` is another class in an encoder than in a decoder."""
 
 Sizes = Mapping[str, Number]
 
 
 def parameter_counts(model: ModelAnalysis, lookup: Lookup) -> Counts:
-    """Parameters of every module that the model calls, by its path. ``lookup`` returns the analysis of a class.
+    """Parameters of every module that the model calls, by path and class. ``lookup`` returns the analysis of a class.
 
     A module whose count depends on a size that the config does not give has None.
     """
@@ -43,16 +45,16 @@ class _Walker:
 
     def enter(self, analysis: ModuleAnalysis, sizes: Sizes, path: str, place: Trail) -> None:
         """Count the parameters of a class at these sizes, and those of every module that it calls."""
-        self._found[path] = self._count(analysis, sizes, place)
+        self._found[path, analysis.class_name] = self._count(analysis, sizes, place)
         with self._references.entered(analysis, place):
             for kernel in analysis.kernels:
                 here = place.at(kernel.line)
                 for ref in dict.fromkeys(references(self._references.formula(analysis, kernel.flops, here))):
                     step = kernel.path or short(ref.target)
                     below = join(path, step) if path else step
-                    if below not in self._found:
-                        inside = here.below(step)
-                        target = self._references.target(ref.target, inside)
+                    inside = here.below(step)
+                    target = self._references.target(ref.target, inside)
+                    if (below, target.class_name) not in self._found:
                         self.enter(target, self._bound(analysis, ref, target, sizes, here), below, inside)
 
     def _bound(
