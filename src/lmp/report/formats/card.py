@@ -115,6 +115,8 @@ def _weights(result: Result, show: Show) -> tuple[str, ...]:
         return ("weights unknown: the analysis has no formula for them",)
     method = evaluation.quantization
     how = f"at {number_text(values['w_bytes'])}{GLUE}B" if method is None else f"as the checkpoint has them, {method}"
+    quantization = result.model.quantization
+    how += ", but for what the warnings say" if method and quantization and quantization.warnings else ""
     return (f"weights {_glued(held, 'B', show)} ({_glued(count, '', show)} parameters {how})",)
 
 
