@@ -132,9 +132,14 @@ def test_weights_and_cache() -> None:
     )
 
 
-def test_a_state_in_another_dtype_is_named() -> None:
-    state = copied("mul", [tensor("cache", 4, 8, 8)], [tensor("cache", 4, 8, 8)], 10, "elementwise")
-    assert "states in another dtype are not in it" in told(with_cache(kernels=[state]))["held"]
+def test_states_of_a_recurrence_are_held_too() -> None:
+    """They are there once there is a cache, whatever its length, and have a size of their own."""
+    read = f"{CACHE} + where({{cache_len}} > 0, {{batch_size}} * 30 * 4, 0)"
+    # 800 bytes as above, and 2 * 30 elements of 4 bytes
+    assert (
+        "KV cache 1.040 kB after it (520 B a sequence)"
+        in told({"compulsory": MemoryAccess(read=read, write="0")}, cache_len=84)["held"]
+    )
 
 
 def test_a_cache_that_the_formulas_do_not_name() -> None:
