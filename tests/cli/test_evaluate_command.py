@@ -67,8 +67,10 @@ def test_table(lmp: Lmp, fake: FakePipeline) -> None:
     fake.analyses = {a.class_name: a for a in (analyses.layer(), analyses.mlp(), analyses.linear())}
     out = lmp("evaluate", analyses.LAYER, *POINT, "--exact").stdout
     row = next(line for line in out.splitlines() if "gate_proj" in line)
-    # 3 * 16,384 of 2*16*8 + 3 * 54,272 = 163,072 FLOPs are 30.1%; 3 * 1,024 and 3 * 2,048 bytes; 49,152 / 9,216 = 5.33
-    assert row.split() == ["gate_proj", "Linear", "1", "30.1%", "49,152", "49,152", "3,072", "6,144", "5.33"]
+    # 3 * 16,384 of 2*16*8 + 3 * 54,272 = 163,072 FLOPs are 30.1%; 3 * 1,024 and 3 * 2,048 bytes; 49,152 / 9,216 = 5.33;
+    # 30.1% of 8 blocks are 2. The column of matmul FLOPs has no room
+    costs = ["49,152", "9,216", "3,072", "6,144", "5.33"]
+    assert row.replace("*", "").split() == ["gate_proj", "Linear", "1", "30.1%", "██", *costs]
     assert "FLOPs             163,072" in out
     assert "FLOPs per byte       2.72" in out  # 163,072 / (33,280 + 26,624) = 2.722
     assert "matrix product modeling_llama.py:134" in out
@@ -192,7 +194,8 @@ def test_a_quantised_checkpoint(lmp: Lmp, fake: FakePipeline) -> None:
     assert found["totals"]["read"] == 10_752 - 2 * 256 + 2 * 16
     assert json.loads(lmp("evaluate", MLP, *POINT, "--dtype", "bf16", "--json").stdout)["quantization"] is None
     text = " ".join(lmp("evaluate", MLP, *POINT).stdout.split())
-    assert "weights as the checkpoint stores them (fp8); all others at w_bytes" in text
+    # 768 weights at 2 bytes; 512 of them at 1 byte, and 8 scales of 4 bytes
+    assert "weights 1.056 kB (768 parameters as the checkpoint has them, fp8)" in text
     rows = [
         json.loads(line) for line in lmp("evaluate", MLP, *POINT, "--set", "a_bytes=1,2", "--json").stdout.splitlines()
     ]
@@ -362,3 +365,23 @@ def test_each_operator_is_a_table(lmp: Lmp, fake: FakePipeline) -> None:
     result = lmp("evaluate", MLP, *POINT, "--each", "operator", "--json")
     assert (result.exit_code, result.stdout) == (2, "")
     assert "--each is for the table" in result.stderr
+
+
+@pytest.mark.parametrize("each", ["line", "category", "module"])
+def test_other_flat_lists(lmp: Lmp, fake: FakePipeline, each: str) -> None:
+    result = lmp("evaluate", MLP, *POINT, "--each", each, "--top", "1")
+    assert result.exit_code == 0, result.stderr
+    assert "--top" in result.stdout
+
+
+def test_columns_and_values(lmp: Lmp, fake: FakePipeline) -> None:
+    assert "hidden_size = 8" not in lmp("evaluate", MLP, *POINT).stdout
+    assert "hidden_size = 8, intermediate_size = 32" in lmp("evaluate", MLP, *POINT, "--values").stdout
+    out = lmp("evaluate", MLP, *POINT, "--columns", "intensity, flops").stdout
+    head = next(line for line in out.splitlines() if line.startswith("module"))
+    assert head.split() == ["module", "FLOPs", "FLOPs/byte"]
+    assert "has no column 'x'" in refused(lmp("evaluate", MLP, *POINT, "--columns", "x", "--quiet"))
+    told = refused(lmp("evaluate", MLP, *POINT, "--columns", "all", "--each", "line", "--quiet"))
+    assert "--columns does not go with --each line" in told
+    assert "--columns is for the table" in refused(lmp("evaluate", MLP, *POINT, "--columns", "all", "--json"))
+    assert "--values is for the table" in refused(lmp("evaluate", MLP, *POINT, "--values", "--format", "csv"))

@@ -13,7 +13,9 @@ from lmp.link.numbers import ModelNumbers
 from lmp.link.values import values_for
 from lmp.records import Operand, Operands
 from lmp.report.formats.base import Result, Show
-from lmp.report.formats.table import point, sizes_text
+from lmp.report.formats.each import sizes_text
+from lmp.report.formats.table import point
+from lmp.source.trees import Trees, find_trees
 
 
 @pytest.mark.parametrize(
@@ -66,3 +68,74 @@ def test_nothing_is_left_out_without_a_word() -> None:
     lines = listed(top=6, by="bytes")
     assert not any("more operators" in line for line in lines)
     assert any("by bytes read and written" in line for line in lines)
+
+
+# --- categories, modules, lines --------------------------------------------------------------------------------------
+
+
+def flat(each: str, *head: str, **show: Any) -> list[list[str]]:
+    lines = [line.split() for line in listed_as(each, **show)]
+    first = next(i for i, words in enumerate(lines) if words[: len(head)] == [*head])
+    return lines[first + 1 :]
+
+
+def listed_as(each: str, trees: Trees | None = None, **show: Any) -> list[str]:
+    parts = {a.class_name: a for a in (analyses.layer(), analyses.mlp(), analyses.linear())}
+    model = link(analyses.layer(), parts.__getitem__)
+    numbers = ModelNumbers(model)
+    at = values_for(model, {"batch_size": 2, "seq_len": 16})
+    tree = numbers.tree(at)
+    out = io.StringIO()
+    result = Result(numbers, tree, numbers.evaluation(at, tree), [], trees=trees)
+    point(result, Show(each=each, exact=True, **show), out)
+    return out.getvalue().splitlines()
+
+
+def test_categories() -> None:
+    rows = flat("category", "category", "operators")
+    # Three layers of three Linears of 16,384 FLOPs; 256 of the sum, and 3 * 5 * 1,024 of activation and product.
+    assert rows[0][:2] == ["matmul", "3"]
+    assert "147,456" in rows[0]
+    assert rows[1][:2] == ["elementwise", "3"]
+    assert "15,616" in rows[1]
+
+
+def test_modules_have_their_own_operators_only() -> None:
+    rows = flat("module", "module", "class")
+    found = {row[0]: row for row in rows if row}
+    assert found["mlp.gate_proj"][1:3] == ["Linear", "3"]
+    assert "49,152" in found["mlp.gate_proj"]
+    assert "15,360" in found["mlp"]  # 3 * 5 * 1,024, without its Linears
+    assert "256" in found["(the"]
+
+
+def test_the_top_of_a_flat_list() -> None:
+    lines = listed_as("module", top=2)
+    assert any("3 more modules: --top" in line for line in lines)
+
+
+def test_lines_without_a_source() -> None:
+    lines = listed_as("line", width=160)
+    title = next(line for line in lines if line.startswith("LlamaMLP.forward"))
+    # 3 * 54,272 of 163,072 FLOPs.
+    assert title.split()[1:6] == ["99.8%", "162,816", "in", "3", "runs"]
+    row = next(line for line in lines if line.split()[:1] == ["175"])
+    assert row.split()[1] == "99.8%"
+    assert "162,816" in row
+    assert "down_proj = self.down_proj(" in row
+    assert any("source not at hand" in line and "LlamaMLP" in line for line in lines)
+
+
+def test_the_top_lines_in_the_order_of_the_source() -> None:
+    lines = listed_as("line", top=2)
+    numbers = [line.split()[0] for line in lines if line[:5].strip().isdigit()]
+    # The call of the MLP and its one line; the sum at line 320 and the Linear's line are left out.
+    assert numbers == ["324", "175"]
+    assert any("2 more lines with a cost: --top" in line for line in lines)
+
+
+def test_lines_of_the_source(transformers_tree: Any) -> None:
+    lines = listed_as("line", trees=find_trees(), width=160)
+    title = next(i for i, line in enumerate(lines) if line.startswith("LlamaMLP.forward"))
+    assert "def forward(self, x)" in lines[title + 1]
+    assert lines[title + 1].split()[1] == "def"  # it costs nothing: no number beside it

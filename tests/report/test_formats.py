@@ -31,6 +31,7 @@ from lmp.records import Part
 from lmp.report.formats import FORMATS, load
 from lmp.report.formats.base import Show, one_line
 from lmp.report.formats.python import FORMAT as PYTHON
+from lmp.report.terminal import Terminal
 from lmp.store.schemas import schema
 
 DATA = Path(__file__).parent / "data"
@@ -399,24 +400,11 @@ def test_perfetto_numbers_that_a_browser_cannot_hold_are_text(written: Any) -> N
 
 
 def test_table(written: Any) -> None:
-    text = written("table")
+    text = written("table", Show(width=160))
     row = next(line for line in text.splitlines() if "layers.0 Layer" in line)
-    # 4,992 + 3,072 bytes: 13,056 / 8,064 = 1.619
-    assert row.split() == [
-        "layers.0",
-        "Layer",
-        "3",
-        "100.0%",
-        "13.06",
-        "kFLOP",
-        "12.29",
-        "kFLOP",
-        "4.992",
-        "kB",
-        "3.072",
-        "kB",
-        "1.62",
-    ]
+    # 4,992 + 3,072 = 8,064 bytes: 13,056 / 8,064 = 1.619. All of the FLOPs are 8 blocks.
+    costs = ["13.06", "kFLOP", "12.29", "kFLOP", "8.064", "kB", "4.992", "kB", "3.072", "kB", "1.62"]
+    assert row.split() == ["layers.0", "Layer", "3", "100.0%", "████████", *costs]
     assert "2 operators cost nothing at these values and are not shown" in text
     assert re.search(r"compulsory bytes +1\.280 kB", text)
     assert re.search(r"parameters +192", text)
@@ -425,14 +413,54 @@ def test_table(written: Any) -> None:
 def test_a_narrow_table_has_fewer_columns(written: Any) -> None:
     text = written("table", Show(width=80))
     row = next(line for line in text.splitlines() if "layers.0 Layer" in line)
-    assert row.split() == ["layers.0", "Layer", "x3", "100.0%", "13.06", "kFLOP", "4.992", "kB", "3.072", "kB", "1.62"]
+    assert row.split() == ["layers.0", "Layer", "3", "100.0%", "████████", "13.06", "kFLOP", "8.064", "kB"]
+    assert "4 columns hidden: matmul, read, write, intensity; --columns all shows all" in plain(text)
+
+
+def test_columns_that_are_asked_for_are_there_at_any_width(written: Any) -> None:
+    text = written("table", Show(width=20, columns=("flops", "intensity")))
+    row = next(line for line in text.splitlines() if line.endswith("1.62"))
+    assert row.split()[-3:] == ["13.06", "kFLOP", "1.62"]
+    assert "hidden" not in text
+    assert "matmul FLOPs  " in written("table", Show(width=20, columns=("all",)))
+
+
+def test_a_column_that_no_table_has(written: Any) -> None:
+    with pytest.raises(UsageError, match=r"the table has no column 'flop': did you mean flops\?"):
+        written("table", Show(columns=("flop",)))
+
+
+@pytest.mark.parametrize("width", [20, 40, 80, 120])
+@pytest.mark.parametrize("each", [None, "operator", "category", "module", "line"])
+def test_a_table_fits_any_width(written: Any, width: int, each: str | None) -> None:
+    lines = written("table", Show(width=width, each=each)).splitlines()
+    # The source's own lines keep 8 cells of code: 5 + 2 + 6 + 2 + 8 are 23.
+    assert max(map(len, lines)) <= max(width, 23 if each == "line" else 0)
+    # 13,056 + 0 FLOPs of the root are asked for: they stand in the first ten lines, the number beside its unit.
+    assert any("13.06 kFLOP" in line for line in lines[:10])
+    assert not any(re.match(r" *(k|M|G)?(FLOP|B)\b", line) for line in lines)
+
+
+def test_the_most_expensive_rows_are_marked(written: Any) -> None:
+    marked = [line.split()[0] for line in written("table", Show(width=200)).splitlines() if "% *" in line]
+    assert marked
+    assert "* the most expensive of the parts shown" in written("table")
+
+
+def test_signs_of_a_terminal_without_unicode() -> None:
+    out = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    terminal = Terminal(file=out, width=40)
+    terminal.put("a·b ██ c…d")
+    out.flush()
+    assert out.buffer.getvalue() == b"a-b ## c~d\n"  # type: ignore[attr-defined]
 
 
 def test_an_exact_table(written: Any) -> None:
     text = written("table", Show(exact=True, by="bytes"))
     row = next(line for line in text.splitlines() if "layers.0 Layer" in line)
-    # 8,064 of 9,344 bytes
-    assert row.split() == ["layers.0", "Layer", "3", "86.3%", "13,056", "12,288", "4,992", "3,072", "1.62"]
+    # 8,064 of 9,344 bytes, and of 8 blocks 6.9
+    costs = ["13,056", "12,288", "8,064", "4,992", "3,072", "1.62"]
+    assert row.split() == ["layers.0", "Layer", "3", "86.3%", "███████", *costs]
     assert "shares are of the bytes read and written" in text
 
 
@@ -446,13 +474,13 @@ def test_warnings_stand_in_the_table(written: Any) -> None:
 
 
 @pytest.mark.parametrize("width", [80, 120, 200])
-def test_nothing_is_cut_off_and_nothing_is_markup(written: Any, width: int) -> None:
-    model = {"kernels": [basic(7, "1", "1", "1", operation="[red]add[/red] " + "x" * 90)]}
+def test_nothing_is_cut_without_a_word_and_nothing_is_markup(written: Any, width: int) -> None:
+    model = {"kernels": [basic(7, "1", "1", "1", operation="[red]a[/red] " + "x" * 190)]}
     text = written("table", Show(width=width), model=model)
     assert all(len(line) <= width for line in text.splitlines())
-    assert "[red]add[/red]" in text
-    assert text.count("x") >= 90
-    assert "…" not in text
+    assert "[red]a[" in text
+    assert "…" in text
+    assert "names are cut in the middle" in text
 
 
 def test_the_ends_of_a_sweep(swept: Any) -> None:

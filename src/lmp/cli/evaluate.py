@@ -128,6 +128,10 @@ def evaluate(
             raise UsageError(
                 f"{option} is for the table\nleave it out: the other formats have every operator and value"
             )
+    if columns is not None and each is Each.line:
+        from lmp.errors import UsageError
+
+        raise UsageError("--columns does not go with --each line\nleave it out: it shows as many as fit")
     show = replace(
         _show(depth, kernels, sort, top, by, weight, exact, output),
         each=each.value if each else None,

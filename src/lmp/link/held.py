@@ -5,38 +5,27 @@ from __future__ import annotations
 from lmp.formula import Number, evaluate_exact, free_variables, parse, plain
 from lmp.link.numbers import ModelNumbers
 from lmp.link.values import Point
-from lmp.records import ModelAnalysis, ModelKernel
+from lmp.records import ModelAnalysis
 
 ALL_EXPERTS = 10**12
 """Sequences in a call that reads every weight, those of all routed experts too."""
 
 
 def cache_bytes(numbers: ModelNumbers, values: Point) -> Number | None:
-    """Bytes that the KV cache holds after the call; None if the formulas do not tell.
+    """Bytes that the cache holds after the call, states of a recurrence included; None if the formulas do not tell.
 
-    The next call reads the cache once: these are the bytes of compulsory traffic in elements of kv_bytes.
+    The next call reads the whole cache once. So these are the compulsory bytes that it reads more than a call without a
+    cache, weights aside.
     """
     compulsory = numbers.model.compulsory
     if compulsory is None or "cache_len" not in values or "seq_len" not in values:
         return None
     read = parse(compulsory.read)
-    if "kv_bytes" not in free_variables(read):
+    if "cache_len" not in free_variables(read):
         return None
-    after = {**values, "cache_len": values["cache_len"] + values["seq_len"]}
-    return plain(evaluate_exact(read, after) - evaluate_exact(read, {**after, "kv_bytes": 0}))
-
-
-def has_fixed_state(model: ModelAnalysis) -> bool:
-    """Whether the cache has tensors of another dtype than the model's, as states of a recurrence may be."""
-    return _fixed(model.kernels)
-
-
-def _fixed(kernels: list[ModelKernel]) -> bool:
-    for kernel in kernels:
-        tensors = [] if kernel.operands is None else [*kernel.operands.inputs, *kernel.operands.outputs]
-        if any(tensor.role == "cache" and tensor.width != "kv" for tensor in tensors) or _fixed(kernel.kernels):
-            return True
-    return False
+    after = {**values, "w_bytes": 0, "cache_len": values["cache_len"] + values["seq_len"]}
+    held = plain(evaluate_exact(read, after) - evaluate_exact(read, {**after, "cache_len": 0}))
+    return held if held > 0 else None
 
 
 def weight_bytes(numbers: ModelNumbers, values: Point, at_w_bytes: ModelAnalysis | None) -> Number | None:

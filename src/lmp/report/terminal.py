@@ -41,9 +41,9 @@ class Terminal(Console):
         return text.translate(_IN_ASCII) if self.ascii_only else text
 
     def put(self, text: Text | str = "") -> None:
-        """Print one line as it is: neither wrapped nor cut."""
+        """Print one line as it is: neither wrapped nor cut. Control characters of foreign text become spaces."""
         text = Text(text) if isinstance(text, str) else text
-        text.plain = self.signs(text.plain) if self.ascii_only else text.plain
+        text.plain = self.signs("".join(sign if sign.isprintable() else " " for sign in text.plain))
         self.print(text, soft_wrap=True)
 
     def paragraph(self, text: str, style: str = "", indent: str = "") -> None:

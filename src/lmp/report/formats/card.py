@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from lmp.formula import Number, number_text, plain
-from lmp.link.held import cache_bytes, has_fixed_state, weight_bytes
+from lmp.link.held import cache_bytes, weight_bytes
 from lmp.link.values import CALL
 from lmp.report.formats.base import Result, Show
 from lmp.report.formats.causes import Cause, causes
@@ -115,6 +115,8 @@ def _weights(result: Result, show: Show) -> tuple[str, ...]:
         return ("weights unknown: the analysis has no formula for them",)
     method = evaluation.quantization
     how = f"at {number_text(values['w_bytes'])}{GLUE}B" if method is None else f"as the checkpoint has them, {method}"
+    quantization = result.model.quantization
+    how += ", but for what the warnings say" if method and quantization and quantization.warnings else ""
     return (f"weights {_glued(held, 'B', show)} ({_glued(count, '', show)} parameters {how})",)
 
 
@@ -126,8 +128,7 @@ def _cache(result: Result, show: Show) -> tuple[str, ...]:
     if held is None:
         return ("KV cache unknown: `lmp inspect` measures it",)
     each = plain(Fraction(held) / Fraction(values.get("batch_size", 1)))
-    left_out = "; states in another dtype are not in it" if has_fixed_state(result.model) else ""
-    return (f"KV cache {_glued(held, 'B', show)} after it ({_glued(each, 'B', show)} a sequence{left_out})",)
+    return (f"KV cache {_glued(held, 'B', show)} after it ({_glued(each, 'B', show)} a sequence)",)
 
 
 # --- proof -----------------------------------------------------------------------------------------------------------

@@ -14,7 +14,8 @@ from lmp.records import MATMUL_CATEGORIES, Operand, Operands
 
 _WIDTHS = {"w": "w_bytes", "a": "a_bytes", "kv": "kv_bytes"}
 _MOST_OPERATORS = 2
-"""Operators of one group that are named."""
+_LEAST_PART = 20
+"""Operators of a group are named if they move at least one part in so many of it, but no more than _MOST_OPERATORS."""
 
 _OTHERS = {
     "elementwise": "element-wise operators",
@@ -51,11 +52,11 @@ def causes(numbers: ModelNumbers, kernels: Sequence[KernelNumbers], values: Poin
         if operands is not None:
             operators[name][operands.operator] += int(amount)
     ranked = sorted(moved, key=lambda name: moved[name], reverse=True)
-    return [
-        Cause(name, tuple(one for one, _ in operators[name].most_common(_MOST_OPERATORS)), moved[name])
-        for name in ranked
-        if moved[name] > 0
-    ]
+    return [Cause(name, tuple(_named(operators[name], moved[name])), moved[name]) for name in ranked if moved[name] > 0]
+
+
+def _named(operators: Counter[str], moved: Number) -> list[str]:
+    return [one for one, amount in operators.most_common(_MOST_OPERATORS) if amount * _LEAST_PART >= moved]
 
 
 def _needed(kernel: KernelNumbers, operands: Operands | None, values: Point) -> Number:
@@ -80,19 +81,21 @@ def _group(kernel: KernelNumbers, operands: Operands | None, norms: dict[str, in
     category = kernel.kernel.category
     if kernel.class_name in norms:
         return f"norms in {norms[kernel.class_name]} operators"
+    products = "inputs and outputs of " + ("attention" if category == "attention" else "matrix products")
+    others = _OTHERS.get(category, f"operators of the category {category}")
     if operands is None:
-        return _OTHERS.get(category, f"operators of the category {category}")
+        return products if category in MATMUL_CATEGORIES else others
     cached, made = _cached(operands.inputs), _cached(operands.outputs)
     if category in MATMUL_CATEGORIES:
         largest = max(map(_elements, operands.outputs), default=0)
         if category != "attention" and cached and largest > max(map(_elements, cached)):
             return "keys and values made anew from the cache"
-        return "inputs and outputs of " + ("attention" if category == "attention" else "matrix products")
+        return products
     if category in ("copy", "scatter") and cached:
         return "the cache copied whole to append to it" if made else "the cache copied for the heads of attention"
     if operands.operator == "_to_copy":
         return "conversions of dtype"
-    return _OTHERS.get(category, f"operators of the category {category}")
+    return others
 
 
 def _cached(tensors: Iterable[Operand]) -> list[Operand]:

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from rich.cells import cell_len
+from rich.text import Text
+
 from lmp.errors import LmpError
 from lmp.link.numbers import CostNumbers, ModuleNumbers
 from lmp.records import ModelKernel, short
 from lmp.report.formats.base import Result, Show, weighed
 from lmp.report.formats.each import rank, share_of
 from lmp.report.formats.figures import figure, percent
-from lmp.report.terminal import Terminal, bar, cut
+from lmp.report.terminal import GLUE, Terminal, bar, cut, wrapped
 from lmp.source.locate import locate
 from lmp.source.parsed import parse
 from lmp.source.quoting import escaped
@@ -20,8 +23,11 @@ Function = tuple[str, str, str]
 """A class; and the file and the name of a plain function that its forward() calls, both empty for forward() itself."""
 
 _COLUMNS = (("share", 6), ("", 8), ("FLOPs", 11), ("bytes", 9))
-_LEAST_CODE = 24
-"""Cells that the code has at least, before figures are left out for it."""
+_ROOM_FOR_CODE = 24
+"""Cells that the code has before figures are left out for it."""
+
+LEAST_CODE = 8
+"""Cells of code that stand even where the width has no room for them."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +81,7 @@ def print_lines(console: Terminal, result: Result, show: Show) -> list[str]:
         hidden = [name or "bar" for name, _ in _COLUMNS if (name, _) not in shown]
         said.append(f"{len(hidden)} column{'' if len(hidden) == 1 else 's'} hidden for the width: {', '.join(hidden)}")
     without: list[str] = []
+    was_cut = False
     for function, costs in functions.items():
         lines = {line for line in costs.lines if (function, line) in dearest}
         if not lines:
@@ -82,11 +89,17 @@ def print_lines(console: Terminal, result: Result, show: Show) -> list[str]:
         listing = None if function[1] or function[2] else _listing(function[0], result)
         if listing is None and not function[2]:
             without.append(short(function[0]))
-        console.put(_title(function, costs, result, show, listing))
+        for text in wrapped(_title(function, costs, result, show, listing), console.width):
+            console.put(Text(text, style="bold"))
         for line, code in _source(costs, lines, listing, show):
             cost = costs.lines.get(line, CostNumbers()) if line in lines or show.top is None else CostNumbers()
-            console.put(_row(line, code, cost, result, show, [name for name, _ in shown], console))
+            before = _before(line, cost, result, show, [name for name, _ in shown])
+            code, room = escaped(code.expandtabs(4), kept=""), max(LEAST_CODE, console.width - len(before))
+            was_cut = was_cut or cell_len(code) > room
+            console.put((before + cut(code, room, console.signs("…"))).rstrip())
         console.put()
+    if was_cut:
+        said.append("long lines are cut in the middle")
     if without:
         said.append(f"source not at hand, lines with operators only: {', '.join(dict.fromkeys(without))}")
     if left_out:
@@ -138,6 +151,7 @@ def _title(function: Function, costs: _Costs, result: Result, show: Show, listin
     amount = weighed(costs.total, show.by)
     whole = figure(amount, "FLOP" if show.by == "flops" else "B", show.exact)
     called = f"in {costs.runs:,} run{'' if costs.runs == 1 else 's'}"
+    whole = whole.replace(" ", GLUE)
     return f"{short(name)}.{helper or 'forward'}  {share}  {whole} {called}  {file.rpartition('/')[2]}"
 
 
@@ -153,12 +167,11 @@ def _source(costs: _Costs, lines: set[int], listing: Listing | None, show: Show)
 def _fits(width: int, name: str) -> bool:
     """Whether a column stands at this width: shares always, then FLOPs, bytes, and the bar last."""
     needed = {"share": 0, "FLOPs": 6 + 2 + 11, "bytes": 6 + 2 + 11 + 2 + 9, "": 6 + 2 + 11 + 2 + 9 + 2 + 8}[name]
-    return width >= needed + _LEAST_CODE or name == "share"
+    return width >= needed + _ROOM_FOR_CODE or name == "share"
 
 
-def _row(
-    line: int, code: str, cost: CostNumbers, result: Result, show: Show, names: Sequence[str], console: Terminal
-) -> str:
+def _before(line: int, cost: CostNumbers, result: Result, show: Show, names: Sequence[str]) -> str:
+    """The number of the line and its costs; blanks where it has none."""
     share = share_of(cost, result, show) if any(cost) else None
     texts = {
         "share": percent(share) if share is not None else "",
@@ -171,10 +184,4 @@ def _row(
         for name, width in _COLUMNS
         if name in names
     ]
-    before = f"{line:>5}  {'  '.join(cells)}  "
-    code = escaped(code.expandtabs(4), kept="")
-    return (before + cut(code, max(LEAST, console.width - len(before)), console.signs("…"))).rstrip()
-
-
-LEAST = 8
-"""Cells of code that stand even where the width has no room for them."""
+    return f"{line:>5}  {'  '.join(cells)}  "

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import IO, Any
 
 from lmp.report.formats.base import Format, Result, Show, SweepResult, one_line
+from lmp.report.formats.card import card
 from lmp.report.formats.rows import rows
 from lmp.report.formats.sweeps import every_row
 from lmp.report.formats.table import HEADS, figures, heading, notes, sweep_heads, sweep_texts, totals
@@ -19,6 +20,10 @@ def point(result: Result, show: Show, out: IO[Any]) -> None:
     out.write(f"**{escaped(first.plain)}**\n\n")
     for line in more:
         out.write(f"{escaped(line.plain.strip())}\n\n")
+    for row in card(result, show):
+        words = " · ".join((*row.parts, row.words) if row.words else row.parts)
+        out.write(f"- {escaped(f'{row.label}: {words}' if row.label else words)}\n")
+    out.write("\n")
     shown = rows(result.model, result.tree, show)
     named = [("\u2003" * row.depth + escaped(_name(row.name, row.place)), *figures(row, show)) for row in shown]
     out.write(table(HEADS, named, 1))

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from lmp.errors import UsageError
 from lmp.link.values import CALL
-from lmp.records import short
+from lmp.records import DEFAULT_CONFIG, short
 from lmp.report.formats.base import Format, Result, Show, SweepResult
 from lmp.report.formats.card import NUMBERS, STYLES, card, values_of_the_call, values_of_the_config
 from lmp.report.formats.card import Line as CardLine
@@ -27,7 +27,6 @@ HEADS = ("module", "repeat", "share", "FLOPs", "matmul FLOPs", "read", "written"
 COLUMNS = (
     Column("repeat", "repeat", 45),
     Column("share", "share", 90),
-    Column("mark", "", 89, left=True),
     Column("bar", "", 50, left=True),
     Column("flops", "FLOPs", 80),
     Column("matmul", "matmul FLOPs", 10),
@@ -63,16 +62,10 @@ ENDS = 8
 
 def point(result: Result, show: Show, out: IO[Any]) -> None:
     console = console_of(show, out)
+    table = None if show.each == "line" else _tree(result, show) if show.each is None else flat_list(result, show)
+    wanted = None if table is None else wanted_columns(table.columns, show)
     print_card(console, result, show)
-    if show.each == "line":
-        said = print_lines(console, result, show)
-    elif show.each is not None:
-        said = _printed(console, flat_list(result, show), show)
-    else:
-        shown = rows(result.model, result.tree, show)
-        table = Listed("module", COLUMNS, _lines(shown, show))
-        marks = [f"{MARK} the most expensive of the parts shown"] if _dearest(shown) else []
-        said = [*_printed(console, table, show), *marks, *notes(result, shown, show)]
+    said = print_lines(console, result, show) if table is None else _printed(console, table, wanted)
     for note in said:
         console.paragraph(note, "dim", "  ")
     _print_totals(console, result, show)
@@ -80,14 +73,22 @@ def point(result: Result, show: Show, out: IO[Any]) -> None:
         console.paragraph(f"warning: {warning}", "yellow")
 
 
+def _tree(result: Result, show: Show) -> Listed:
+    shown = rows(result.model, result.tree, show)
+    marks = [f"{MARK} the most expensive of the parts shown"] if _dearest(shown) else []
+    return Listed("module", COLUMNS, _lines(shown, show), (*marks, *notes(result, shown, show)))
+
+
 def sweep(result: SweepResult, show: Show, out: IO[Any]) -> None:
     """The first and the last rows, after all of them have been computed."""
     found, size = first_and_last(result, ENDS), result.sweep.size
+    table = _sweep_table(result, found, show)
+    wanted = wanted_columns(table.columns, show)
     console = console_of(show, out)
     console.put(Text(short(result.model.class_name), style="bold"))
     fixed = [(n, v) for n, v in result.sweep.fixed.items() if n not in result.sweep.axes and (show.values or n in CALL)]
     console.paragraph(", ".join(f"{name}{GLUE}={GLUE}{in_full(value)}" for name, value in fixed), "", "  ")
-    said = _printed(console, _sweep_table(result, found, show), show, uncut=True)
+    said = _printed(console, table, wanted, uncut=True)
     left_out = size - len(found)
     more = f", {left_out:,} of them not shown: --format csv, json and parquet give all" if left_out else ""
     for note in [*said, f"{size:,} points{more}"]:
@@ -113,9 +114,8 @@ def _sweep_table(result: SweepResult, found: Sequence[Mapping[str, Any]], show: 
     return Listed(heads[0].rjust(widest), columns, lines)
 
 
-def _printed(console: Terminal, table: Listed, show: Show, uncut: bool = False) -> list[str]:
+def _printed(console: Terminal, table: Listed, wanted: Sequence[str] | None, uncut: bool = False) -> list[str]:
     """Print the table, and return what the reader has to know of it."""
-    wanted = wanted_columns(table.columns, show)
     least = max(map(len, [table.head, *(line.name for line in table.lines)])) if uncut else LEAST_NAME
     found = fitted(table.head, table.columns, table.lines, console.width, wanted, least)
     for line in found.lines:
@@ -140,8 +140,10 @@ def wanted_columns(columns: Sequence[Column], show: Show) -> list[str] | None:
 
 def print_card(console: Terminal, result: Result, show: Show) -> None:
     """The answer card, and the values of the call."""
-    ellipsis = console.signs("…")
-    console.put(Text(cut(short(result.evaluation.class_name), console.width, ellipsis), style="bold"))
+    model = result.model
+    config = "default config" if model.config.name == DEFAULT_CONFIG.name else f"config {model.config.name}"
+    for text in wrapped(f"{short(result.evaluation.class_name)}, {config}", console.width):
+        console.put(Text(cut(text, console.width, console.signs("…")), style="bold"))
     narrow = console.width < NARROW
     for line in _numbers_first(card(result, show)) if narrow else card(result, show):
         label = line.label if narrow else line.label.ljust(_LABEL)
@@ -149,7 +151,6 @@ def print_card(console: Terminal, result: Result, show: Show) -> None:
         first, others = (f"{label} " if line.label else ""), ("" if narrow else " " * (_LABEL + 1))
         for written in wrapped(" · ".join(parts), console.width, first, others):
             console.put(Text(written, style=line.style))
-    model = result.model
     console.paragraph(f"values: {values_of_the_call(result)}", "dim")
     if show.values:
         config = f"config {model.config.name} ({model.config.origin}) · {model.source.distribution}"
@@ -170,7 +171,10 @@ def _print_totals(console: Terminal, result: Result, show: Show) -> None:
     first, second = (max(map(len, texts)) for texts in zip(*pairs, strict=True))
     for name, value in pairs:
         joined = f"{name.ljust(first)}  {value.rjust(second)}"
-        console.put(joined if len(joined) <= console.width else f"{name.strip()} {value}")
+        if len(joined) <= console.width:
+            console.put(joined)
+        else:
+            console.paragraph(f"{name.strip()} {value.replace(' ', GLUE)}")
 
 
 def sweep_heads(result: SweepResult) -> list[str]:
@@ -257,9 +261,9 @@ def _lines(shown: Sequence[Row], show: Show) -> list[Line]:
         name = f"{row.operation} {row.place}" if row.kind == "kernel" else row.name
         style = "bold" if index in marked or row.depth == 0 else "dim" if row.kind == "rest" else ""
         repeat, *costs = figures(row, show)
-        mark = MARK if index in marked else ""
+        share = f"{costs[0]} {MARK if index in marked else ' '}"
         moved = figure(row.cost.bytes, "B", show.exact)
-        found.append(Line(name, [repeat, *costs[:1], mark, bar(row.share), *costs[1:3], moved, *costs[3:]],
+        found.append(Line(name, [repeat, share, bar(row.share), *costs[1:3], moved, *costs[3:]],
                           2 * row.depth, style))  # fmt: skip
     return found
 
