@@ -89,11 +89,19 @@ def test_the_same_name_twice_is_fine(lmp: Lmp, fake: FakePipeline) -> None:
     [
         ("a/b --model-id c/d", "two configs are given: a/b and, with --model-id, c/d\ngive one\n"),
         ("a/b --config c.json", "two configs are given: a/b and, with --config, c.json\ngive one\n"),
-        ("a/b --module torch.nn.Linear", "two classes are given: a/b and, with --module, torch.nn.Linear\ngive one\n"),
+        (
+            "a/b --module torch.nn.Linear",
+            "a/b is given with other names, but only class paths may be several\ngive it alone",
+        ),
     ],
 )
 def test_two_that_differ(lmp: Lmp, fake: FakePipeline, arguments: str, message: str) -> None:
     refused(lmp("verify", *arguments.split(), "--quiet"), 2, message)
+
+
+def test_two_classes_for_a_command_of_one(lmp: Lmp) -> None:
+    message = "two classes are given: a/b and, with --module, torch.nn.Linear\ngive one\n"
+    refused(lmp("evaluate", "a/b", "--module", "torch.nn.Linear", *POINT, "--quiet"), 2, message)
 
 
 def test_what_stands_alone(lmp: Lmp, fake: FakePipeline) -> None:

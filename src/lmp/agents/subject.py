@@ -81,7 +81,7 @@ class ClassSubject:
             return self._ready[0].judged(analysis)
 
     def with_operands(self, analysis: ModuleAnalysis) -> tuple[ModuleAnalysis, list[str]]:
-        """A verified analysis with operands and edges from execution, and sentences for its checks."""
+        """A verified analysis with operands and edges from execution, and notes on them."""
         from lmp.analyze.operands import from_execution
         from lmp.workload.load import quiet_warnings
 

@@ -223,7 +223,7 @@ def samples_of(
 def from_execution(
     execution: Execution, analysis: ModuleAnalysis, derived: ModuleAnalysis
 ) -> tuple[ModuleAnalysis, list[str]]:
-    """A verified analysis with operands and edges from execution, judged; and sentences for its checks.
+    """A verified analysis with operands and edges from execution, judged; and notes on them.
 
     ``derived``: see `derivation`.
     """

@@ -41,7 +41,7 @@ def own_class(common: Common, path: Path, name: str | None, command: str) -> tup
 def _print(found: Sequence[OwnClass], path: Path, common: Common, command: str) -> None:
     """The classes with their signatures and commands: on stdout, with --json on stderr."""
     from lmp.source.quoting import escaped
-    from lmp.workload.template import template_of
+    from lmp.source.template import template_of
 
     stream = sys.stderr if common.as_json else sys.stdout
     templates = [template_of(one) for one in found]

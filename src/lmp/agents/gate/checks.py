@@ -129,7 +129,7 @@ class Gate:
             analysis = analysis.model_copy(update={"uncounted": operators})
         if verification.status == "verified":
             analysis, said = self.subject.with_operands(analysis)
-            verification = verification.model_copy(update={"checks": [*verification.checks, *said]})
+            notes = [*notes, *said]
         return AnalysisVerdict(analysis.model_copy(update={"verification": verification}), (), tuple(notes))
 
 

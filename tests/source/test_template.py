@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from lmp.source.own_file import own_class, own_file
+from lmp.source.template import Template, template_of
 from lmp.source.trees import find_trees
 from lmp.workload.spec import parse_init, parse_inputs
-from lmp.workload.template import Template, template_of
 
 
 def template(folder: Path, init: str, forward: str) -> Template:
