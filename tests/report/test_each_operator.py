@@ -26,9 +26,9 @@ from lmp.source.trees import Trees, find_trees
         ({"tokens": 4, "top_k": 2, "experts": 8, "n": 28672, "k": 4096},
          "4 tokens x 2 of 8 experts, n 28,672 x k 4,096"),
         ({"batch": 4, "q_len": 1, "kv_len": 101, "heads": 32, "kv_heads": 8, "head_dim": 128, "v_head_dim": 128},
-         "batch 4, q 1, kv 101, heads 32, KV heads 8, dim 128"),
+         "batch 4, q 1, kv 101, heads 32 (KV 8), dim 128"),
         ({"batch": 4, "q_len": 1, "kv_len": 101, "heads": 32, "kv_heads": 8, "head_dim": 128, "v_head_dim": 128,
-          "window": 4096}, "batch 4, q 1, kv 101, heads 32, KV heads 8, dim 128, window 4,096"),
+          "window": 4096}, "batch 4, q 1, kv 101, heads 32 (KV 8), dim 128, window 4,096"),
         ({}, "[2, 5, 8]"),
     ],
 )  # fmt: skip

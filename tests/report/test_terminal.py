@@ -58,3 +58,18 @@ def test_what_is_asked_for_stays() -> None:
     found = fitted("module", COLUMNS, ROWS, 20, ["flops", "read"])
     assert found.hidden == ()
     assert found.lines[1].plain.endswith("138.5 GFLOP  8.711 GB")
+
+
+def test_the_figure_of_the_shares_is_dropped_last() -> None:
+    columns = [Column("flops", "FLOPs", 80), Column("bytes", "bytes", 85)]
+    rows = [Line("a module", ["1.000 GFLOP", "2.000 GB"])]
+    # 20 columns: 8 for the name, 2 + 8 for one figure of bytes; 2 + 11 more do not fit.
+    assert fitted("module", columns, rows, 20).hidden == ("flops",)
+
+
+def test_a_column_is_kept_where_names_may_be_cut_further() -> None:
+    columns = [Column(name, name, 50) for name in ("one", "two", "six")]
+    rows = [Line("n" * 40, ["1" * 8] * 3)]
+    # Three columns of 2 + 8 leave 30 of 60 for the name. Half of the width is 30, the whole is 60.
+    assert fitted("name", columns, rows, 60, part=2).hidden == ()
+    assert fitted("name", columns, rows, 60, part=1).hidden == ("one",)

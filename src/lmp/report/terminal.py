@@ -129,14 +129,16 @@ def fitted(
     width: int,
     wanted: Sequence[str] | None = None,
     least_name: int = LEAST_NAME,
+    part: int = 3,
 ) -> Fitted:
     """The rows with as many columns as the width takes; with those that are ``wanted``, whatever the width is.
 
-    Names are cut to the width that is left, but not below ``least_name`` cells.
+    Names are cut to the width that is left, but not below ``least_name`` cells. A column is dropped before names get
+    less than this ``part`` of the width.
     """
     widths = [max(map(cell_len, [column.head, *(row.cells[i] for row in rows)])) for i, column in enumerate(columns)]
     natural = max([cell_len(head), *(row.indent + cell_len(row.name) for row in rows)])
-    least = min(natural, max(least_name, width // 3))
+    least = min(natural, max(least_name, width // part))
     kept = [i for i, column in enumerate(columns) if wanted is None or column.name in wanted]
     dropped: list[int] = []
 

@@ -34,6 +34,8 @@ class Listed:
     columns: Sequence[Column]
     lines: Sequence[Line]
     notes: tuple[str, ...] = ()
+    part: int = 3
+    """Names are cut to a third of the width, or another part, before a column is dropped."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ def flat_list(result: Result, show: Show) -> Listed:
     about: tuple[Column, ...]
     match show.each:
         case "operator":
-            about = (Column("sizes", "sizes", 60, left=True), Column("runs", "runs", 35))
+            about = (Column("sizes", "sizes", 75, left=True), Column("runs", "runs", 35))
             return _listed("operator", about, _operators(result, kernels), result, show)
         case "category":
             about = (Column("operators", "operators", 35),)
@@ -84,9 +86,8 @@ def _listed(head: str, about: tuple[Column, ...], items: list[_Item], result: Re
     words = {"operator": "operators", "category": "categories", "module": "modules"}
     more = (f"{left_out:,} more {words[head] if left_out > 1 else head}: --top",) if left_out > 0 else ()
     own = ("of a module only its own operators, not those of modules in it",) if head == "module" else ()
-    return Listed(
-        head, columns, lines, (*more, f"most expensive first, by {RANKED[key]}; figures are of all runs", *own)
-    )
+    notes = (*more, f"most expensive first, by {RANKED[key]}; figures are of all runs", *own)
+    return Listed(head, columns, lines, notes, part=4)
 
 
 def share_of(cost: CostNumbers, result: Result, show: Show) -> Fraction | None:
@@ -155,8 +156,8 @@ def sizes_text(operands: Operands | None) -> str:
     if sizes.q_len is not None:
         window = f", window {sizes.window:,}" if sizes.window else ""
         return (
-            f"batch {sizes.batch:,}, q {sizes.q_len:,}, kv {sizes.kv_len:,}, heads {sizes.heads:,}, "
-            f"KV heads {sizes.kv_heads:,}, dim {sizes.head_dim:,}{window}"
+            f"batch {sizes.batch:,}, q {sizes.q_len:,}, kv {sizes.kv_len:,}, heads {sizes.heads:,} "
+            f"(KV {sizes.kv_heads:,}), dim {sizes.head_dim:,}{window}"
         )
     if sizes.tokens is not None:
         of = f"{sizes.tokens:,} tokens x {sizes.top_k:,} of {sizes.experts:,} experts"

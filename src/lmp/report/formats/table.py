@@ -35,6 +35,9 @@ COLUMNS = (
     Column("write", "written", 39),
     Column("intensity", "FLOPs/byte", 30),
 )
+ASKED = 85
+"""Rank of the figure that the shares are of."""
+
 MARK = "*"
 MARKED = 3
 """The most rows that are marked as the most expensive ones."""
@@ -45,13 +48,13 @@ NARROW = 60
 _LABEL = 11
 MOST_WANTED = 100
 _SWEEP_RANKS = {
-    "assumptions_hold": 90,
     "flops": 80,
     "compulsory": 70,
     "read": 60,
     "write": 59,
     "parameters_count": 50,
     "intensity": 40,
+    "assumptions_hold": 30,
     "matmul_flops": 10,
 }
 """Columns of a sweep that may be dropped; the values that change are never."""
@@ -63,6 +66,7 @@ ENDS = 8
 def point(result: Result, show: Show, out: IO[Any]) -> None:
     console = console_of(show, out)
     table = None if show.each == "line" else _tree(result, show) if show.each is None else flat_list(result, show)
+    table = table and replace(table, columns=_asked_first(table.columns, show.by))
     wanted = None if table is None else wanted_columns(table.columns, show)
     print_card(console, result, show)
     said = print_lines(console, result, show) if table is None else _printed(console, table, wanted)
@@ -71,6 +75,11 @@ def point(result: Result, show: Show, out: IO[Any]) -> None:
     _print_totals(console, result, show)
     for warning in result.warnings:
         console.paragraph(f"warning: {warning}", "yellow")
+
+
+def _asked_first(columns: Sequence[Column], by: str) -> list[Column]:
+    """The columns, of which that of the shares is dropped after all other figures."""
+    return [replace(column, rank=ASKED) if column.name == by else column for column in columns]
 
 
 def _tree(result: Result, show: Show) -> Listed:
@@ -101,8 +110,10 @@ def _sweep_table(result: SweepResult, found: Sequence[Mapping[str, Any]], show: 
     """The first column is one of those that change, whose names are not cut."""
     names, texts = _sweep_columns(result), sweep_texts(result, found, show)
     heads = sweep_heads(result)
+    # Whether the assumptions hold is wanted most where they do not.
+    ranks = _SWEEP_RANKS | ({} if all(row["assumptions_hold"] for row in found) else {"assumptions_hold": 90})
     columns = [
-        Column(name, head, _SWEEP_RANKS.get(name, MOST_WANTED)) for name, head in zip(names[1:], heads[1:], strict=True)
+        Column(name, head, ranks.get(name, MOST_WANTED)) for name, head in zip(names[1:], heads[1:], strict=True)
     ]
     widest = max(map(len, [heads[0], *(cells[0] for cells in texts)]))
     lines = [
@@ -117,7 +128,7 @@ def _sweep_table(result: SweepResult, found: Sequence[Mapping[str, Any]], show: 
 def _printed(console: Terminal, table: Listed, wanted: Sequence[str] | None, uncut: bool = False) -> list[str]:
     """Print the table, and return what the reader has to know of it."""
     least = max(map(len, [table.head, *(line.name for line in table.lines)])) if uncut else LEAST_NAME
-    found = fitted(table.head, table.columns, table.lines, console.width, wanted, least)
+    found = fitted(table.head, table.columns, table.lines, console.width, wanted, least, table.part)
     for line in found.lines:
         console.put(line)
     return [*found.notes(), *table.notes]
