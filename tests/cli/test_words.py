@@ -114,7 +114,7 @@ def test_an_id_that_nobody_knows(lmp: Lmp, tmp_path: Path) -> None:
     refused(
         result, 3, "no config of Qwen/Qwen3-8Bx: not in the Hugging Face cache, not in lmp's catalogue; the hub: no "
     )
-    assert "the catalogue has Qwen/Qwen3-8B" in result.stderr
+    assert "\ndid you mean Qwen/Qwen3-8B" in result.stderr
     assert "no network" in (tmp_path / "analysis_results" / "SCRATCHPAD.md").read_text()
 
 

@@ -157,7 +157,7 @@ def test_a_product_in_another_class_is_said() -> None:
     own = basic(14, "0", "{hidden_size} * {w_bytes}", "0", category="matmul")
     found = model(FP8, kernels=[*base.kernels, own])
     (warning,) = warnings(found)
-    assert "quantized or not: Root line 14" in warning
+    assert "has them quantized: Root line 14" in warning
 
 
 def test_a_checkpoint_that_is_not_quantised_is_as_it_was() -> None:

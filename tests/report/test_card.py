@@ -172,3 +172,29 @@ def test_how_far_it_is_proven() -> None:
     assert "UNCOUNTED, their cost is missing: aten::frob · " in lines
     (broken,) = (text_of(line) for line in card(result_of({"assumptions": ["{seq_len} < 8"]}), Show())[-1:])
     assert broken.startswith("1 assumption does NOT hold")
+
+
+# --- what is counted by convention -----------------------------------------------------------------------------------
+
+
+def with_product(**sizes: Any) -> dict[str, Any]:
+    operands = Operands(operator="product", inputs=[], outputs=[], **sizes)
+    return {"kernels": [basic(7, "1000", "8", "8", operands=operands, category="attention", id="1.1")]}
+
+
+def test_attention_is_counted_in_full() -> None:
+    attention = {"batch": 2, "heads": 4, "kv_len": 16, "head_dim": 8, "v_head_dim": 8}
+    assert told(with_product(q_len="{seq_len}", **attention))["counted"].startswith(
+        "attention in full, 1.000 kFLOP, whatever a mask leaves out"
+    )
+    # One new token: a causal mask leaves nothing out.
+    assert "counted" not in told(with_product(q_len="{seq_len}", **attention), seq_len=1, cache_len=5)
+
+
+def test_experts_that_tokens_share_are_counted_for_each() -> None:
+    experts = {"top_k": 2, "n": 8, "k": 8}
+    # 3 tokens with 2 experts each reach at most 6 of 64; 40 tokens reach all 64.
+    few, all_ = (told(with_product(tokens=tokens, experts=64, **experts))["counted"] for tokens in (3, 40))
+    assert few.startswith("6 of 64 experts read, the most that 3 tokens reach; fewer where they share experts")
+    assert all_.startswith("64 of 64 experts read, the most that 40 tokens reach; fewer where they share experts")
+    assert "counted" not in told(with_product(tokens=1, experts=64, **experts))

@@ -73,3 +73,12 @@ def test_a_column_is_kept_where_names_may_be_cut_further() -> None:
     # Three columns of 2 + 8 leave 30 of 60 for the name. Half of the width is 30, the whole is 60.
     assert fitted("name", columns, rows, 60, part=2).hidden == ()
     assert fitted("name", columns, rows, 60, part=1).hidden == ("one",)
+
+
+def test_an_operator_stays_whole_before_its_path() -> None:
+    name = "row gather model.layers.3.mlp.experts:529"
+    (_, line) = fitted("operator", [], [Line(name, [], whole="row gather ")], 30).lines
+    # 30 cells: 11 of "row gather ", and 19 of the path with its middle left out.
+    assert line.plain.startswith("row gather model.")
+    assert line.plain.endswith("experts:529")
+    assert len(line.plain) == 30

@@ -347,7 +347,7 @@ def class_of_config(options: Options) -> str:
     if found is None:
         raise UsageError(
             "no class is given\n"
-            "name one, as in transformers.models.llama.modeling_llama.LlamaMLP, or give --model-id or --config"
+            "name one, as in lmp evaluate Qwen/Qwen3-8B, or a class: transformers.models.llama.modeling_llama.LlamaMLP"
         )
     trees = find_trees(None, options.transformers, options.pytorch)
     if trees.transformers is None and trees.project is None:

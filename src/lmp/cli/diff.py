@@ -106,6 +106,8 @@ def diff(
         from lmp.cli.difference import View, print_difference
         from lmp.cli.tables import console
 
+        if values is None:
+            note(f"no sizes are given, so formulas are compared; for numbers: lmp diff {a} {second} -b 1 -s 2k")
         view = View(by=by.value, each=each.value, top=top, formulas=formulas or values is None, exact=exact)
         print_difference(console(), found, view)
     for warning in warnings:

@@ -268,7 +268,7 @@ def _sorted(rows: list[_Row], view: View) -> list[_Row]:
 
 def _width(rows: Sequence[_Row], view: View) -> int:
     """The least width of the table of these rows, in which no number is broken and labels have some room."""
-    heads = ["", "-" * _LEAST_LABEL, "FLOPs in A", "in B", "change", "", "FLOPs"]
+    heads = ["", "-" * _LEAST_LABEL, "FLOPs in A", "in B", "change", "", "change of FLOPs"]
     return _columns([heads, *([row.state, "", *_cells(row, view)] for row in rows)])
 
 
@@ -279,7 +279,7 @@ def _table(rows: Sequence[_Row], view: View) -> Table:
         {"kernel": "module and operator", "line": "module and line", "module": "module"}[view.each], overflow="fold"
     )
     name, other = ("FLOPs", "bytes") if view.by == "flops" else ("bytes", "FLOPs")
-    for head in (f"{name} in A", "in B", "change", "", other):
+    for head in (f"{name} in A", "in B", "change", "", f"change of {other}"):
         table.add_column(head, justify="right", no_wrap=True)
     for row in rows:
         label = Text.assemble(row.module, "\n  ", (row.what, "cyan"), (f" {row.place}".rstrip(), "dim"))

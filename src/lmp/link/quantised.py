@@ -95,7 +95,8 @@ class _Conversion:
         if self._own_weights:
             places = ", ".join(self._own_weights)
             found.append(
-                f"weights that no linear layer's call reads are evaluated at w_bytes, quantized or not: {places}"
+                f"weights that are read outside of a linear layer's own call are counted at w_bytes, even if the "
+                f"checkpoint has them quantized: {places}"
             )
         if self._mixed:
             names = ", ".join(self._mixed)

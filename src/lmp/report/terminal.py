@@ -94,12 +94,16 @@ class Column:
 
 @dataclass(frozen=True)
 class Line:
-    """A row: its name, the cells of all columns, and how it is shown."""
+    """A row: its name, the cells of all columns, and how it is shown.
+
+    ``whole`` is the beginning of the name that is cut last, as an operator before its path.
+    """
 
     name: str
     cells: Sequence[str]
     indent: int = 0
     style: str = ""
+    whole: str = ""
 
 
 @dataclass(frozen=True)
@@ -150,9 +154,11 @@ def fitted(
         kept.remove(dropped[-1])
     name_width = max(min(natural, room()), least if wanted is not None else least_name)
 
-    def laid(name: str, cells: Sequence[str], indent: int) -> str:
+    def laid(name: str, cells: Sequence[str], indent: int, whole: str = "") -> str:
         indent = min(indent, name_width - least_name)
-        label = " " * indent + cut(name, name_width - indent)
+        rest = name_width - indent - cell_len(whole)
+        fits = whole and rest >= LEAST_NAME
+        label = " " * indent + (whole + cut(name[len(whole) :], rest) if fits else cut(name, name_width - indent))
         parts = [label + " " * (name_width - cell_len(label))]
         for i in kept:
             space = " " * (widths[i] - cell_len(cells[i]))
@@ -160,6 +166,6 @@ def fitted(
         return (" " * GAP).join(parts).rstrip()
 
     lines = [Text(laid(head, [column.head for column in columns], 0), style="bold")]
-    lines += [Text(laid(row.name, row.cells, row.indent), style=row.style) for row in rows]
+    lines += [Text(laid(row.name, row.cells, row.indent, row.whole), style=row.style) for row in rows]
     was_cut = any(cell_len(row.name) > name_width - min(row.indent, name_width - least_name) for row in rows)
     return Fitted(tuple(lines), tuple(columns[i].name for i in sorted(dropped)), was_cut)

@@ -91,15 +91,15 @@ def _check_id(model_id: str) -> None:
 def _no_config(model_id: str, answer: hub.Answer) -> str:
     why = f"no config of {model_id}: not in the Hugging Face cache, not in lmp's catalogue; the hub: {answer.reason}"
     close = close_ids(model_id)
-    like = f"; the catalogue has {', '.join(close)}" if close else ""
+    like = f"did you mean {' or '.join(close)}? else " if close else ""
     if answer.problem == hub.GATED:
         return (
-            f"{why}\nlog in as someone with access (`hf auth login`), run `hf download {model_id} {hub.CONFIG_NAME}` "
-            f"and then this again, or give the file with --config FILE{like}"
+            f"{why}\n{like}log in as someone with access (`hf auth login`), run "
+            f"`hf download {model_id} {hub.CONFIG_NAME}` and then this again, or give the file with --config FILE"
         )
     if answer.problem == hub.MISSING:
-        return f"{why}\ncheck the id, or give a {hub.CONFIG_NAME} with --config FILE{like}"
-    return f"{why}\ngive a {hub.CONFIG_NAME} with --config FILE, or run again where there is a network{like}"
+        return f"{why}\n{like}check the id, or give a {hub.CONFIG_NAME} with --config FILE"
+    return f"{why}\n{like}give a {hub.CONFIG_NAME} with --config FILE, or run again where there is a network"
 
 
 def _searches(model_id: str, answer: hub.Answer) -> list[Search]:

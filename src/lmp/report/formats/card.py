@@ -38,7 +38,7 @@ class Line:
 
 def card(result: Result, show: Show) -> list[Line]:
     found = [Line("call", (call_in_words(result),)), *_traffic(result, show), _held(result, show), _proof(result)]
-    return [*found, *_caveats(result)]
+    return [*found, *_conventions(result, show), *_caveats(result)]
 
 
 def call_in_words(result: Result) -> str:
@@ -98,6 +98,27 @@ def _why(result: Result, eager: Number, compulsory: Number, show: Show) -> Line:
 def _cause(cause: Cause, show: Show) -> str:
     operators = f" ({', '.join(cause.operators)})" if cause.operators else ""
     return f"{_glued(cause.moved, 'B', show)} {cause.name}{operators}"
+
+
+def _conventions(result: Result, show: Show) -> list[Line]:
+    """What is counted by convention and may be less in an engine: masked products, experts that tokens share."""
+    masked: Number = 0
+    experts: set[tuple[int, int, int]] = set()
+    for kernel in result.tree.kernels():
+        operands = result.numbers.operands(kernel.kernel, result.evaluation.values)
+        if operands is None:
+            continue
+        if operands.q_len is not None and int(operands.q_len) > 1:
+            masked += kernel.total.flops
+        if operands.experts is not None and operands.tokens is not None and int(operands.tokens) > 1:
+            tokens, every = int(operands.tokens), int(operands.experts)
+            experts.add((tokens, min(every, tokens * int(operands.top_k or 1)), every))
+    parts = [f"attention in full, {_glued(masked, 'FLOP', show)}, whatever a mask leaves out"] if masked else []
+    parts += [
+        f"{reached:,} of {every:,} experts read, the most that {tokens:,} tokens reach; fewer where they share experts"
+        for tokens, reached, every in sorted(experts)
+    ]
+    return [Line("counted", tuple(parts))] if parts else []
 
 
 # --- memory ----------------------------------------------------------------------------------------------------------

@@ -45,6 +45,8 @@ class _Item:
     name: str
     about: tuple[str, ...]
     cost: CostNumbers
+    whole: str = ""
+    """The beginning of the name that is cut last."""
 
 
 COSTS = (
@@ -79,7 +81,9 @@ def _listed(head: str, about: tuple[Column, ...], items: list[_Item], result: Re
     most = show.top or EACH
     columns = (*about, *COSTS)
     lines = [
-        Line(item.name, (*item.about, *cost_cells(item.cost, share_of(item.cost, result, show), show)))
+        Line(
+            item.name, (*item.about, *cost_cells(item.cost, share_of(item.cost, result, show), show)), whole=item.whole
+        )
         for item in items[:most]
     ]
     left_out = len(items) - most
@@ -119,6 +123,7 @@ def _operators(result: Result, kernels: Sequence[KernelNumbers]) -> list[_Item]:
             f"{kernel.kernel.operation} {kernel.path or '(the model)'}:{kernel.kernel.line}",
             (sizes_text(result.numbers.operands(kernel.kernel, values)), f"{kernel.runs:,}"),
             kernel.total,
+            f"{kernel.kernel.operation} ",
         )
         for kernel in kernels
     ]
