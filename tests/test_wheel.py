@@ -129,7 +129,10 @@ def test_the_base_package_reads_what_the_whole_one_made(base: Environment, engin
     base.lmp("schema", "module_analysis")
     for command in ("analyze-module", "verify"):
         assert "\ninstall it: pip install 'lmp[engine]'" in base.lmp(command, "torch.nn.ReLU", "--quiet", code=3).stderr
-    told = base.lmp("inspect", "--model-id", MODEL, "--quiet", code=3).stderr
+    shown = base.lmp("inspect", MODEL, "--quiet")
+    assert re.search(r"^parameters +124,439,808$", shown.stdout, re.M)  # GPT-2's published 124M, tied embeddings once
+    assert "without the shapes of weights" in shown.stderr
+    told = base.lmp("inspect", "Qwen/Qwen3-0.6B", "--quiet", code=3).stderr
     assert told.endswith("\ninstall them: pip install 'lmp[engine]'\n")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,6 +10,9 @@ from lmp.cli import options as o
 from lmp.cli.output import write_json
 from lmp.cli.progress import watched
 from lmp.cli.subject import chosen
+
+if TYPE_CHECKING:
+    from lmp.analyze.session import Options
 
 InspectDtype = Annotated[
     o.Dtype | None, typer.Option("--dtype", help="Dtype in place of the one that the config states.")
@@ -38,6 +41,11 @@ def inspect(
     common, path = chosen(common, named, "inspect")
     options = common.options()
     looked_for = path or common.model_id or str(common.config or "a model")
+    from lmp.source.installed import lacking
+
+    if lacking() and not common.as_json:
+        _print_stored(path, options, common.quiet)
+        return
     with watched([looked_for], options, common.quiet) as progress:
         progress(looked_for, "reading")
         from lmp.observe.inspecting import inspect_model
@@ -50,6 +58,23 @@ def inspect(
         from lmp.cli.tables import console
 
         print_inspection(console(), inspection.cut(depth), full_names)
+
+
+def _print_stored(path: str | None, options: Options, quiet: bool) -> None:
+    """What a stored analysis says of a model, where nothing can build it. Raises EngineMissing if none is stored."""
+    from lmp.cli.output import note
+    from lmp.cli.progress import class_of_config
+
+    name = path or class_of_config(options)
+    with watched([name], options, quiet) as progress:
+        from lmp.analyze.models import expand_model
+
+        outcome = expand_model(name, options, progress, keep=False)
+    note("warning: torch or transformers is not installed: this is the stored analysis, without the shapes of weights")
+    from lmp.cli.model_table import print_model
+    from lmp.cli.tables import console
+
+    print_model(console(), outcome, options)
 
 
 @o.takes("as_json", "debug")
