@@ -15,6 +15,7 @@ from lmp.report.formats.base import Result, Show
 from lmp.report.formats.card import Line, call_in_words, card
 from lmp.report.formats.causes import causes
 from lmp.report.terminal import GLUE
+from lmp.report.warnings import of_costs
 
 CACHE = "2 * {batch_size} * {cache_len} * {kv_bytes}"
 """Two elements a token, as one head of one key and one value."""
@@ -198,3 +199,11 @@ def test_experts_that_tokens_share_are_counted_for_each() -> None:
     assert few.startswith("6 of 64 experts read, the most that 3 tokens reach; fewer where they share experts")
     assert all_.startswith("64 of 64 experts read, the most that 40 tokens reach; fewer where they share experts")
     assert "counted" not in told(with_product(tokens=1, experts=64, **experts))
+
+
+def test_an_operator_below_nothing_is_wrong_whatever_is_verified() -> None:
+    wrong = {"kernels": [basic(7, "10 - {cache_len}", "8", "8", id="1.1")]}
+    assert told(wrong, cache_len=10)[""].startswith("verified")  # 10 - 10 = 0
+    assert told(wrong, cache_len=11)[""].startswith("WRONG at these values")  # 10 - 11 = -1
+    (said,) = of_costs(result_of(wrong, cache_len=11).tree.kernels())
+    assert said.startswith("the formulas are WRONG at these values, verified or not: kernel of line 7 in line 7 of ")

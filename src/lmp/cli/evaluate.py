@@ -258,11 +258,13 @@ def _write_in(
 
 def _result(numbers: ModelNumbers, at_w_bytes: ModelAnalysis, values: Point, trees: Trees | None) -> Result:
     from lmp.report.formats.base import Result
-    from lmp.report.warnings import of_assumptions, of_the_model, of_the_values
+    from lmp.report.warnings import of_assumptions, of_costs, of_the_model, of_the_values
 
     tree = numbers.tree(values)
+    wrong = list(of_costs(tree.kernels()))
     evaluation = numbers.evaluation(values, tree)
     warnings = [
+        *wrong,
         *of_the_model(numbers.model),
         *of_the_values(numbers.model, values["cache_len"]),
         *of_assumptions(evaluation.violated_assumptions),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from lmp.formula import Number, number_text
+from lmp.link.numbers import KernelNumbers
 from lmp.link.records import ViolatedAssumption
 from lmp.records import ModelAnalysis
 
@@ -24,6 +25,15 @@ def of_the_model(model: ModelAnalysis) -> Iterator[str]:
             yield f"{name} has operators without a rule, whose cost is missing: {', '.join(part.uncounted)}"
     if model.quantization is not None:
         yield from model.quantization.warnings
+
+
+def of_costs(kernels: Iterable[KernelNumbers]) -> Iterator[str]:
+    """Operators that cost less than nothing: no execution does, so the formulas do not hold at these values."""
+    wrong = [one for one in kernels if min(one.total) < 0]
+    if wrong:
+        first, more = wrong[0].kernel, f" and {len(wrong) - 1} more" if len(wrong) > 1 else ""
+        where = f"{first.operation} in line {first.line} of {wrong[0].path or 'the model'}{more}"
+        yield f"the formulas are WRONG at these values, verified or not: {where} cost less than 0"
 
 
 def of_the_values(model: ModelAnalysis, cache_len: Number) -> Iterator[str]:

@@ -12,6 +12,7 @@ from lmp.report.formats.base import Result, Show
 from lmp.report.formats.causes import Cause, causes
 from lmp.report.formats.figures import figure, in_full, ratio
 from lmp.report.terminal import GLUE
+from lmp.report.warnings import of_costs
 
 FACTOR = 2
 """Eager traffic above this multiple of the compulsory one is explained."""
@@ -156,6 +157,8 @@ def _cache(result: Result, show: Show) -> tuple[str, ...]:
 
 
 def _proof(result: Result) -> Line:
+    if any(of_costs(result.tree.kernels())):
+        return Line("", ("WRONG at these values: operators cost less than 0; see the warnings",), STYLES["failed"])
     status, whole = result.evaluation.verification, result.model.verification
     if status == "verified":
         points = whole.points
