@@ -463,17 +463,17 @@ class Item:
 def items() -> list[Item]:
     """All items, each group's list at an even pace: what is cheap, of all groups, comes first."""
     zoo = [Item(f"families/zoo {text}", family_run(*text.split())) for text in ZOO]
-    families = [Item(f"families/{name}", expanded(_path(name))) for name in FAMILIES]
+    families = [Item(f"families/{name}", expanded(class_path(name))) for name in FAMILIES]
     own = [Item(f"classes/own.{name}", own_analysed(name)) for name in OWN_CLASSES]
     python = [Item(f"classes/python {name}", called(name)) for name in PYTHON_CALLS]
     eager = [
-        Item(f"classes/{name} eager", analysed(_path(name), "--attn", "eager"))
+        Item(f"classes/{name} eager", analysed(class_path(name), "--attn", "eager"))
         for name in ("llama.LlamaAttention", "vit.ViTAttention")
     ]
     classes = [
         *_mixed(
             [Item(f"classes/torch.nn.{name}", analysed(f"torch.nn.{name}")) for name in TORCH_CLASSES],
-            [*eager, *[Item(f"classes/{name}", analysed(_path(name))) for name in MODEL_CLASSES]],
+            [*eager, *[Item(f"classes/{name}", analysed(class_path(name))) for name in MODEL_CLASSES]],
             [*own, *python],
         )
     ]
@@ -490,7 +490,7 @@ def _mixed(*lists: list[Item]) -> list[Item]:
     return [item for _, item in sorted(placed, key=lambda pair: pair[0])]
 
 
-def _path(name: str) -> str:
+def class_path(name: str) -> str:
     family, _, class_name = name.partition(".")
     return f"transformers.models.{family}.modeling_{family}.{class_name}"
 

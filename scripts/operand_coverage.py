@@ -42,12 +42,6 @@ def _basic(kernels: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         yield from _basic(kernel.get("kernels", []))
 
 
-def _class_path(name: str) -> str:
-    """``llama.LlamaModel`` -> its full path."""
-    family, _, cls = name.partition(".")
-    return f"transformers.models.{family}.modeling_{family}.{cls}"
-
-
 def _lmp(*arguments: str) -> tuple[int, str, str]:
     command = [sys.executable, "-m", "lmp", *arguments]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)

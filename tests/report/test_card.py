@@ -12,7 +12,7 @@ from lmp.link.numbers import ModelNumbers
 from lmp.link.values import values_for
 from lmp.records import MemoryAccess, ModelKernel, Operand, Operands, Part, Quantization, Verification
 from lmp.report.formats.base import Result, Show
-from lmp.report.formats.card import Line, call_in_words, card
+from lmp.report.formats.card import CardLine, call_in_words, card
 from lmp.report.formats.causes import causes
 from lmp.report.terminal import GLUE
 from lmp.report.warnings import of_costs
@@ -28,7 +28,7 @@ def result_of(model: dict[str, Any] | None = None, **given: int) -> Result:
     return Result(numbers, tree, numbers.evaluation(at, tree), [])
 
 
-def text_of(line: Line) -> str:
+def text_of(line: CardLine) -> str:
     return " · ".join((*line.parts, line.words)).replace(GLUE, " ")
 
 
@@ -101,7 +101,7 @@ def test_causes_are_told_by_what_the_operators_do() -> None:
         copied("mm", [rows, tensor("weight", "w", 8, 8)], [rows], 228, "matmul"),
     ]
     result = result_of({"kernels": kernels})
-    found = causes(result.numbers, [*result.tree.kernels()], result.evaluation.values)
+    found = causes([*result.operators()], result.evaluation.values)
     assert [(cause.name, cause.operators, cause.moved) for cause in found] == [
         ("the cache copied whole to append to it", ("cat",), 3000),
         ("the cache copied for the heads of attention", ("clone",), 2000),
@@ -116,7 +116,7 @@ def test_a_norm_is_told_by_its_reciprocal_root() -> None:
     names = ("pow", "mean", "add", "rsqrt", "mul", "_to_copy")
     kernels = [copied(name, [rows], [rows], 100, "elementwise") for name in names]
     result = result_of({"kernels": kernels})
-    (cause,) = causes(result.numbers, [*result.tree.kernels()], result.evaluation.values)
+    (cause,) = causes([*result.operators()], result.evaluation.values)
     assert (cause.name, cause.moved) == ("norms in 6 operators", 600)
 
 

@@ -43,14 +43,7 @@ def test_no_operands_and_no_outputs() -> None:
 
 
 def listed(**show: Any) -> list[str]:
-    parts = {a.class_name: a for a in (analyses.layer(), analyses.mlp(), analyses.linear())}
-    model = link(analyses.layer(), parts.__getitem__)
-    numbers = ModelNumbers(model)
-    at = values_for(model, {"batch_size": 2, "seq_len": 16})
-    tree = numbers.tree(at)
-    out = io.StringIO()
-    point(Result(numbers, tree, numbers.evaluation(at, tree), []), Show(each="operator", exact=True, **show), out)
-    return out.getvalue().splitlines()
+    return listed_as("operator", **show)
 
 
 def test_the_most_expensive_operators_come_first() -> None:

@@ -5,10 +5,10 @@ The formulas are compiled once (`lmp.formula.Program`); an evaluation after that
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any, NamedTuple, cast
 
 from lmp.errors import EvaluationError, FormulaSyntaxError, InvalidAnalysis, LmpError, UnknownVariable
@@ -67,6 +67,10 @@ def intensity(flops: int, moved: Number) -> float | None:
         return float(flops / moved) if moved else None
     except OverflowError:
         return None
+
+
+def summed(costs: Iterable[CostNumbers]) -> CostNumbers:
+    return reduce(CostNumbers.plus, costs, CostNumbers())
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,7 +345,6 @@ class ModelNumbers:
     ) -> ModuleNumbers:
         """The module's numbers. ``numbers``: the values of all its formulas, in order; None: evaluate when needed."""
         children: list[ModuleNumbers | KernelNumbers] = []
-        total = CostNumbers()
         for node in nodes:
             times = self._count(node, node.repeat, values, numbers)
             if times < 0 < runs:
@@ -363,7 +366,7 @@ class ModelNumbers:
                 )
             if times:
                 children.append(child)
-                total = total.plus(child.total)
+        total = summed(child.total for child in children)
         return ModuleNumbers(path, class_name, call, repeat, runs, total, tuple(children))
 
     def _count(self, node: _FormulaTree, formula: Expr, values: Point, numbers: Iterator[Number] | None) -> int:

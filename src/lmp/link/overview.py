@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-from lmp.errors import LmpError
+from lmp.errors import LmpError, first_line
 from lmp.formula import (
     Call,
     Compare,
@@ -113,18 +113,18 @@ def overview(model: ModelAnalysis, lookup: Lookup) -> Overview:
             try:
                 calls.append(_costs(numbers, phase))
             except (_NotKnown, LmpError) as error:
-                unknown[phase] = str(error).splitlines()[0]
+                unknown[phase] = first_line(error)
     try:
         cache = _cache(model, next((call for call in calls if call.phase == "decode"), None))
     except (_NotKnown, LmpError) as error:
-        unknown["cache"] = str(error).splitlines()[0]
+        unknown["cache"] = first_line(error)
     parameters = calls[0].totals.parameters_count if calls else _parameters(model)
     if parameters is None:
         unknown["parameters"] = "the analysis does not say them at this config"
     try:
         counts = parameter_counts(model, lookup)
     except LmpError as error:
-        unknown["parameters of modules"] = str(error).splitlines()[0]
+        unknown["parameters of modules"] = first_line(error)
     return Overview(parameters, tuple(calls), cache, counts, _shares_weights(model, counts), unknown)
 
 

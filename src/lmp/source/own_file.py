@@ -55,7 +55,7 @@ class OwnClass:
 
 
 @dataclass(frozen=True, eq=False)
-class Listed:
+class ClassesOfFile:
     """The module classes of a file, and why its other classes are none."""
 
     classes: list[OwnClass] = field(default_factory=list)
@@ -106,13 +106,13 @@ def _as_name(text: str) -> str:
     return name if name.isidentifier() else f"my_{name}"
 
 
-def own_classes(file: OwnFile, trees: Trees) -> Listed:
+def own_classes(file: OwnFile, trees: Trees) -> ClassesOfFile:
     """The module classes that the file defines and that have a ``forward()``, in source order; why others are none.
 
     Raises NotFound if the file is not valid Python.
     """
     names = [node.name for node in parse(file.path).tree.body if isinstance(node, ast.ClassDef)]
-    listed = Listed()
+    listed = ClassesOfFile()
     for name in dict.fromkeys(names):
         try:
             listed.classes.append(_own_class(locate(f"{file.module}.{name}", trees), trees))
@@ -144,7 +144,7 @@ def _no_class(file: OwnFile, name: str, there: list[str]) -> NotFound:
     return NotFound(f"{what}\n{did_you_mean(close, has)}", searched)
 
 
-def no_module_class(file: OwnFile, listed: Listed) -> NotFound:
+def no_module_class(file: OwnFile, listed: ClassesOfFile) -> NotFound:
     """The error for a file without a module class. It has the reason of the first class that is none."""
     searched = listed.others or [Search("a class that is an nn.Module", str(file.path), "it defines no class")]
     why = f": {listed.others[0].found}" if listed.others else ""

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import IO, Any, Literal
 
 from lmp.formula import Number
-from lmp.link.numbers import CostNumbers, ModelNumbers, ModuleNumbers
+from lmp.link.numbers import CostNumbers, KernelNumbers, ModelNumbers, ModuleNumbers
 from lmp.link.records import Evaluation
 from lmp.link.sweep import Chunk, Sweep
 from lmp.link.values import Point
-from lmp.records import ModelAnalysis
+from lmp.records import ModelAnalysis, Operands
 from lmp.source.trees import Trees
 
 Weight = Literal["flops", "bytes", "read", "write"]
@@ -61,6 +61,11 @@ class Result:
     @property
     def model(self) -> ModelAnalysis:
         return self.numbers.model
+
+    def operators(self) -> Iterator[tuple[KernelNumbers, Operands | None]]:
+        """The operators in order, each with its operands in numbers; None where it costs nothing or has none."""
+        records = (record.operands for record in self.evaluation.kernels)
+        return zip(self.tree.kernels(), records, strict=True)
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ STYLES = {"verified": "green", "failed": "bold red", "unverified": "yellow"}
 
 
 @dataclass(frozen=True)
-class Line:
+class CardLine:
     """``parts`` are numbers, ``words`` say what they are. GLUE joins what stays on one line."""
 
     label: str
@@ -37,8 +37,8 @@ class Line:
     words: str = ""
 
 
-def card(result: Result, show: Show) -> list[Line]:
-    found = [Line("call", (call_in_words(result),)), *_traffic(result, show), _held(result, show), _proof(result)]
+def card(result: Result, show: Show) -> list[CardLine]:
+    found = [CardLine("call", (call_in_words(result),)), *_traffic(result, show), _held(result, show), _proof(result)]
     return [*found, *_conventions(result, show), *_caveats(result)]
 
 
@@ -60,17 +60,17 @@ def call_in_words(result: Result) -> str:
 # --- FLOPs and bytes -------------------------------------------------------------------------------------------------
 
 
-def _traffic(result: Result, show: Show) -> list[Line]:
+def _traffic(result: Result, show: Show) -> list[CardLine]:
     totals = result.evaluation.totals
     eager = plain(totals.read + totals.write)
     lines = [
-        Line("FLOPs", _per(result, totals.flops, "FLOP", show)),
-        Line("bytes eager", _per(result, eager, "B", show), words="as PyTorch runs it, operator by operator"),
+        CardLine("FLOPs", _per(result, totals.flops, "FLOP", show)),
+        CardLine("bytes eager", _per(result, eager, "B", show), words="as PyTorch runs it, operator by operator"),
     ]
     if totals.compulsory is None:
-        return [*lines, Line("compulsory", ("unknown: the analysis has no formula for it",), "yellow")]
+        return [*lines, CardLine("compulsory", ("unknown: the analysis has no formula for it",), "yellow")]
     words = "what no engine can avoid: weights, inputs, cache and outputs once"
-    lines.append(Line("compulsory", _per(result, totals.compulsory, "B", show), words=words))
+    lines.append(CardLine("compulsory", _per(result, totals.compulsory, "B", show), words=words))
     if eager > FACTOR * totals.compulsory:
         lines.append(_why(result, eager, totals.compulsory, show))
     return lines
@@ -88,12 +88,12 @@ def _per(result: Result, amount: Number, unit: str, show: Show) -> tuple[str, ..
     return whole, f"{_glued(each, unit, show)} a token"
 
 
-def _why(result: Result, eager: Number, compulsory: Number, show: Show) -> Line:
-    found = causes(result.numbers, [*result.tree.kernels()], result.evaluation.values)
+def _why(result: Result, eager: Number, compulsory: Number, show: Show) -> CardLine:
+    found = causes([*result.operators()], result.evaluation.values)
     least = (eager - compulsory) * _LEAST_SHARE
     named = [cause for cause in found[:_MOST_CAUSES] if cause.moved >= least]
     times = f"eager is {ratio(int(eager), compulsory)}{GLUE}x compulsory" if compulsory else "nothing is compulsory"
-    return Line("why", (times, *(_cause(cause, show) for cause in named)))
+    return CardLine("why", (times, *(_cause(cause, show) for cause in named)))
 
 
 def _cause(cause: Cause, show: Show) -> str:
@@ -101,12 +101,11 @@ def _cause(cause: Cause, show: Show) -> str:
     return f"{_glued(cause.moved, 'B', show)} {cause.name}{operators}"
 
 
-def _conventions(result: Result, show: Show) -> list[Line]:
+def _conventions(result: Result, show: Show) -> list[CardLine]:
     """What is counted by convention and may be less in an engine: masked products, experts that tokens share."""
     masked: Number = 0
     experts: set[tuple[int, int, int]] = set()
-    for kernel in result.tree.kernels():
-        operands = result.numbers.operands(kernel.kernel, result.evaluation.values)
+    for kernel, operands in result.operators():
         if operands is None:
             continue
         if operands.q_len is not None and int(operands.q_len) > 1:
@@ -119,14 +118,14 @@ def _conventions(result: Result, show: Show) -> list[Line]:
         f"{reached:,} of {every:,} experts read, the most that {tokens:,} tokens reach; fewer where they share experts"
         for tokens, reached, every in sorted(experts)
     ]
-    return [Line("counted", tuple(parts))] if parts else []
+    return [CardLine("counted", tuple(parts))] if parts else []
 
 
 # --- memory ----------------------------------------------------------------------------------------------------------
 
 
-def _held(result: Result, show: Show) -> Line:
-    return Line("held", (*_weights(result, show), *_cache(result, show)))
+def _held(result: Result, show: Show) -> CardLine:
+    return CardLine("held", (*_weights(result, show), *_cache(result, show)))
 
 
 def _weights(result: Result, show: Show) -> tuple[str, ...]:
@@ -156,27 +155,27 @@ def _cache(result: Result, show: Show) -> tuple[str, ...]:
 # --- proof -----------------------------------------------------------------------------------------------------------
 
 
-def _proof(result: Result) -> Line:
+def _proof(result: Result) -> CardLine:
     if any(of_costs(result.tree.kernels())):
-        return Line("", ("WRONG at these values: operators cost less than 0; see the warnings",), STYLES["failed"])
+        return CardLine("", ("WRONG at these values: operators cost less than 0; see the warnings",), STYLES["failed"])
     status, whole = result.evaluation.verification, result.model.verification
     if status == "verified":
         points = whole.points
-        return Line("", (f"verified at {points} point{'' if points == 1 else 's'}",), STYLES[status])
+        return CardLine("", (f"verified at {points} point{'' if points == 1 else 's'}",), STYLES[status])
     broken = [f"{name.rpartition('.')[2]} is {one}" for name, one in result.evaluation.not_verified.items()]
     reason = whole.reason or ", ".join(broken) or "see the warnings"
-    return Line("", (f"{status.upper()}: {reason}",), STYLES[status])
+    return CardLine("", (f"{status.upper()}: {reason}",), STYLES[status])
 
 
-def _caveats(result: Result) -> list[Line]:
+def _caveats(result: Result) -> list[CardLine]:
     evaluation, found = result.evaluation, []
     uncounted = sorted({name for names in evaluation.uncounted.values() for name in names})
     if uncounted:
-        found.append(Line("", (f"UNCOUNTED, their cost is missing: {', '.join(uncounted)}",), "bold red"))
+        found.append(CardLine("", (f"UNCOUNTED, their cost is missing: {', '.join(uncounted)}",), "bold red"))
     if evaluation.violated_assumptions:
         number = len(evaluation.violated_assumptions)
         what = "1 assumption does" if number == 1 else f"{number} assumptions do"
-        found.append(Line("", (f"{what} NOT hold at these values: see the warnings",), "yellow"))
+        found.append(CardLine("", (f"{what} NOT hold at these values: see the warnings",), "yellow"))
     return found
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import prod
 
 from lmp.formula import Number, plain
-from lmp.link.numbers import KernelNumbers, ModelNumbers
+from lmp.link.numbers import KernelNumbers
 from lmp.link.values import Point
 from lmp.records import MATMUL_CATEGORIES, Operand, Operands
 
@@ -37,15 +37,14 @@ class Cause:
     moved: Number
 
 
-def causes(numbers: ModelNumbers, kernels: Sequence[KernelNumbers], values: Point) -> list[Cause]:
-    """The groups, largest first."""
-    norms = _norms(kernels)
+def causes(executed: Sequence[tuple[KernelNumbers, Operands | None]], values: Point) -> list[Cause]:
+    """The groups of the operators, each with its operands in numbers; largest first."""
+    norms = _norms([kernel for kernel, _ in executed])
     moved: dict[str, Number] = defaultdict(int)
     operators: dict[str, Counter[str]] = defaultdict(Counter)
-    for kernel in kernels:
+    for kernel, operands in executed:
         if not kernel.total.bytes:
             continue
-        operands = numbers.operands(kernel.kernel, values)
         amount = plain(kernel.total.bytes - kernel.runs * _needed(kernel, operands, values))
         name = _group(kernel, operands, norms)
         moved[name] += amount

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from lmp.link.numbers import CostNumbers, KernelNumbers
+from lmp.link.numbers import CostNumbers, KernelNumbers, summed
 from lmp.records import Operands, short
 from lmp.report.formats.base import Result, Show, weighed
 from lmp.report.formats.figures import figure, percent
@@ -27,7 +27,7 @@ RANKED = {
 
 
 @dataclass(frozen=True)
-class Listed:
+class FlatTable:
     """A table before it is fitted to a width. ``notes`` are what its reader has to know."""
 
     head: str
@@ -59,14 +59,15 @@ COSTS = (
 )
 
 
-def flat_list(result: Result, show: Show) -> Listed:
+def flat_list(result: Result, show: Show) -> FlatTable:
     """The list that ``show.each`` names."""
-    kernels = [kernel for kernel in result.tree.kernels() if any(kernel.total)]
+    operators = [(kernel, operands) for kernel, operands in result.operators() if any(kernel.total)]
+    kernels = [kernel for kernel, _ in operators]
     about: tuple[Column, ...]
     match show.each:
         case "operator":
             about = (Column("sizes", "sizes", 75, left=True), Column("runs", "runs", 35))
-            return _listed("operator", about, _operators(result, kernels), result, show)
+            return _listed("operator", about, _operators(operators), result, show)
         case "category":
             about = (Column("operators", "operators", 35),)
             return _listed("category", about, _categories(kernels), result, show)
@@ -75,7 +76,7 @@ def flat_list(result: Result, show: Show) -> Listed:
             return _listed("module", about, _modules(kernels), result, show)
 
 
-def _listed(head: str, about: tuple[Column, ...], items: list[_Item], result: Result, show: Show) -> Listed:
+def _listed(head: str, about: tuple[Column, ...], items: list[_Item], result: Result, show: Show) -> FlatTable:
     key = show.by if show.sort == "order" else show.sort
     items.sort(key=lambda item: rank(item.cost, key), reverse=True)
     most = show.top or EACH
@@ -91,7 +92,7 @@ def _listed(head: str, about: tuple[Column, ...], items: list[_Item], result: Re
     more = (f"{left_out:,} more {words[head] if left_out > 1 else head}: --top",) if left_out > 0 else ()
     own = ("of a module only its own operators, not those of modules in it",) if head == "module" else ()
     notes = (*more, f"most expensive first, by {RANKED[key]}; figures are of all runs", *own)
-    return Listed(head, columns, lines, notes, part=4)
+    return FlatTable(head, columns, lines, notes, part=4)
 
 
 def share_of(cost: CostNumbers, result: Result, show: Show) -> Fraction | None:
@@ -116,16 +117,15 @@ def rank(cost: CostNumbers, key: str) -> Fraction:
     return Fraction(getattr(cost, key))
 
 
-def _operators(result: Result, kernels: Sequence[KernelNumbers]) -> list[_Item]:
-    values = result.evaluation.values
+def _operators(operators: Sequence[tuple[KernelNumbers, Operands | None]]) -> list[_Item]:
     return [
         _Item(
             f"{kernel.kernel.operation} {kernel.path or '(the model)'}:{kernel.kernel.line}",
-            (sizes_text(result.numbers.operands(kernel.kernel, values)), f"{kernel.runs:,}"),
+            (sizes_text(operands), f"{kernel.runs:,}"),
             kernel.total,
             f"{kernel.kernel.operation} ",
         )
-        for kernel in kernels
+        for kernel, operands in operators
     ]
 
 
@@ -133,7 +133,7 @@ def _categories(kernels: Sequence[KernelNumbers]) -> list[_Item]:
     groups: dict[str, list[KernelNumbers]] = defaultdict(list)
     for kernel in kernels:
         groups[kernel.kernel.category].append(kernel)
-    return [_Item(name, (f"{len(group):,}",), total(group)) for name, group in groups.items()]
+    return [_Item(name, (f"{len(group):,}",), _total(group)) for name, group in groups.items()]
 
 
 def _modules(kernels: Sequence[KernelNumbers]) -> list[_Item]:
@@ -141,16 +141,13 @@ def _modules(kernels: Sequence[KernelNumbers]) -> list[_Item]:
     for kernel in kernels:
         groups[kernel.path, kernel.class_name].append(kernel)
     return [
-        _Item(path or "(the model)", (short(name), f"{group[0].runs // max(1, group[0].repeat):,}"), total(group))
+        _Item(path or "(the model)", (short(name), f"{group[0].runs // max(1, group[0].repeat):,}"), _total(group))
         for (path, name), group in groups.items()
     ]
 
 
-def total(kernels: Sequence[KernelNumbers]) -> CostNumbers:
-    found = CostNumbers()
-    for kernel in kernels:
-        found = found.plus(kernel.total)
-    return found
+def _total(kernels: Iterable[KernelNumbers]) -> CostNumbers:
+    return summed(kernel.total for kernel in kernels)
 
 
 def sizes_text(operands: Operands | None) -> str:

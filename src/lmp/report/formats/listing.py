@@ -9,7 +9,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from lmp.errors import LmpError
-from lmp.link.numbers import CostNumbers, ModuleNumbers
+from lmp.link.numbers import CostNumbers, ModuleNumbers, summed
 from lmp.records import ModelKernel, short
 from lmp.report.formats.base import Result, Show, weighed
 from lmp.report.formats.each import rank, share_of
@@ -65,10 +65,7 @@ class _Costs:
 
     @property
     def total(self) -> CostNumbers:
-        found = CostNumbers()
-        for cost in self.lines.values():
-            found = found.plus(cost)
-        return found
+        return summed(self.lines.values())
 
 
 def print_lines(console: Terminal, result: Result, show: Show) -> list[str]:

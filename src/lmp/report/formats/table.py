@@ -13,9 +13,8 @@ from lmp.errors import UsageError
 from lmp.link.values import CALL
 from lmp.records import DEFAULT_CONFIG, short
 from lmp.report.formats.base import Format, Result, Show, SweepResult
-from lmp.report.formats.card import NUMBERS, STYLES, card, values_of_the_call, values_of_the_config
-from lmp.report.formats.card import Line as CardLine
-from lmp.report.formats.each import RANKED, Listed, flat_list
+from lmp.report.formats.card import NUMBERS, STYLES, CardLine, card, values_of_the_call, values_of_the_config
+from lmp.report.formats.each import RANKED, FlatTable, flat_list
 from lmp.report.formats.figures import figure, in_full, percent, ratio
 from lmp.report.formats.listing import print_lines
 from lmp.report.formats.rows import Row, rows
@@ -82,10 +81,10 @@ def _asked_first(columns: Sequence[Column], by: str) -> list[Column]:
     return [replace(column, rank=ASKED) if column.name == by else column for column in columns]
 
 
-def _tree(result: Result, show: Show) -> Listed:
+def _tree(result: Result, show: Show) -> FlatTable:
     shown = rows(result.model, result.tree, show)
     marks = [f"{MARK} the most expensive of the parts shown"] if _dearest(shown) else []
-    return Listed("module", COLUMNS, _lines(shown, show), (*marks, *notes(result, shown, show)))
+    return FlatTable("module", COLUMNS, _lines(shown, show), (*marks, *notes(result, shown, show)))
 
 
 def sweep(result: SweepResult, show: Show, out: IO[Any]) -> None:
@@ -106,7 +105,7 @@ def sweep(result: SweepResult, show: Show, out: IO[Any]) -> None:
         console.paragraph(f"warning: {warning}", "yellow")
 
 
-def _sweep_table(result: SweepResult, found: Sequence[Mapping[str, Any]], show: Show) -> Listed:
+def _sweep_table(result: SweepResult, found: Sequence[Mapping[str, Any]], show: Show) -> FlatTable:
     """The first column is one of those that change, whose names are not cut."""
     names, texts = _sweep_columns(result), sweep_texts(result, found, show)
     heads = sweep_heads(result)
@@ -122,10 +121,10 @@ def _sweep_table(result: SweepResult, found: Sequence[Mapping[str, Any]], show: 
     ]
     if result.sweep.size > len(found):
         lines.insert(ENDS, Line("...".rjust(widest), ["..."] * len(columns), style="dim"))
-    return Listed(heads[0].rjust(widest), columns, lines)
+    return FlatTable(heads[0].rjust(widest), columns, lines)
 
 
-def _printed(console: Terminal, table: Listed, wanted: Sequence[str] | None, uncut: bool = False) -> list[str]:
+def _printed(console: Terminal, table: FlatTable, wanted: Sequence[str] | None, uncut: bool = False) -> list[str]:
     """Print the table, and return what the reader has to know of it."""
     least = max(map(len, [table.head, *(line.name for line in table.lines)])) if uncut else LEAST_NAME
     found = fitted(table.head, table.columns, table.lines, console.width, wanted, least, table.part)
