@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from lmp.cli.tables import STACKED, indented, joined, labelled, short
+from lmp.cli.tables import STACKED, indented, joined, labelled, short, short_names
 from lmp.cli.tree import Branch, print_tree
 from lmp.report.formats.figures import in_full
 
@@ -31,7 +31,7 @@ def print_inspection(out: Console, found: Inspection, full_names: bool = False) 
     for label, texts in _totals(found):
         out.print(labelled(label, texts))
     out.print()
-    names = {} if full_names else _short_names(found.tree)
+    names = {} if full_names else short_names(_classes(found.tree))
     print_tree(out, "parameters", list(_branches(found.tree, 0, found.dtype, names)))
     if _folded(found.tree):
         out.print(Text("N x: N such modules; parameters there and below are those of one", style="dim"))
@@ -57,13 +57,6 @@ def _classes(module: Module) -> Iterator[str]:
     yield module.class_name
     for inner in module.modules:
         yield from _classes(inner)
-
-
-def _short_names(tree: Module) -> dict[str, str]:
-    """Class path -> short name. A class that shares its short name with another one is not there."""
-    paths = list(dict.fromkeys(_classes(tree)))
-    shorts = [short(path) for path in paths]
-    return {path: name for path, name in zip(paths, shorts, strict=True) if shorts.count(name) == 1}
 
 
 def _legend(names: Mapping[str, str]) -> Iterator[tuple[str, list[str]]]:

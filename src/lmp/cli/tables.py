@@ -65,6 +65,13 @@ def short(class_path: str) -> str:
     return class_path.rpartition(".")[2]
 
 
+def short_names(class_paths: Iterable[str]) -> dict[str, str]:
+    """Class path -> short name. A class that shares its short name with another one is not there."""
+    paths = list(dict.fromkeys(class_paths))
+    shorts = [short(path) for path in paths]
+    return {path: name for path, name in zip(paths, shorts, strict=True) if shorts.count(name) == 1}
+
+
 def shown(formula: str) -> str:
     """The formula with the short names of the classes that it refers to."""
     from lmp.errors import FormulaError

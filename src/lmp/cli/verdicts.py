@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from lmp.cli.tables import STYLES, indented, short
+from lmp.cli.tables import STYLES, indented, short_names
 
 if TYPE_CHECKING:
     from lmp.analyze.session import Outcome
@@ -28,7 +28,8 @@ _NUMBERS = ("points", "differences")
 def print_verdicts(out: Console, outcomes: Sequence[Outcome], verbose: bool = False) -> None:
     """Print a row for each class, then the reasons. ``verbose``: also the checks, the file and all differences."""
     analyses = [outcome.analysis for outcome in outcomes]
-    names = _names(analyses)
+    shorts = short_names(analysis.class_name for analysis in analyses)
+    names = [shorts.get(analysis.class_name, analysis.class_name) for analysis in analyses]
     if out.width >= TABLE_FROM:
         out.print(_table(analyses, names))
     else:
@@ -64,13 +65,6 @@ def _cells(analysis: ModuleAnalysis, name: str) -> tuple[Text, Text, Text, Text,
         Text(f"{len(found.findings):,}"),
         Text(phases),
     )
-
-
-def _names(analyses: Iterable[ModuleAnalysis]) -> list[str]:
-    """Short class names; the full path where two classes have the same name."""
-    paths = [analysis.class_name for analysis in analyses]
-    shorts = [short(path) for path in paths]
-    return [name if shorts.count(name) == 1 else path for name, path in zip(shorts, paths, strict=True)]
 
 
 def _print_details(out: Console, outcome: Outcome, verbose: bool) -> None:
