@@ -12,14 +12,15 @@ from typing import Any
 
 from lmp.errors import EvaluationError
 from lmp.formula import Condition, Expr, Num, evaluate_condition, free_variables, ge, num, ref, simplify, to_text, var
-from lmp.records import UNIVERSAL, ConfigOrigin, Kernel, MemoryAccess, ModuleAnalysis, Operands, Source
+from lmp.records import UNIVERSAL, ConfigOrigin, Kernel, Lookup, MemoryAccess, ModuleAnalysis, Operands, Source
 from lmp.source.lines import FunctionSource, enclosing_function, line_text
 from lmp.trace import operands
+from lmp.trace.called import CalledCosts
 from lmp.trace.coverage import LineCoverage
 from lmp.trace.dataflow import ItemKey, Made
 from lmp.trace.dataflow import Source as FlowSource
 from lmp.trace.derive import Callee, Deriver, known_callee
-from lmp.trace.observe import Item, differs
+from lmp.trace.observe import Item
 from lmp.trace.runs import Run
 from lmp.trace.table import Derived
 from lmp.trace.words import explanation, operation
@@ -52,9 +53,14 @@ class TraceEngine:
         self.deriver = Deriver(workload, setting.roots[0])
         self.coverage = LineCoverage(*setting.roots)
 
-    def know(self, analysis: ModuleAnalysis, applies: Callable[[Call], bool] | None = None) -> None:
-        """Register a standalone analysis, so that calls which it applies to become references."""
-        self.deriver.callees[analysis.class_name] = known_callee(analysis, applies)
+    def know(self, analysis: ModuleAnalysis, lookup: Lookup, applies: Callable[[Call], bool] | None = None) -> None:
+        """Register a standalone analysis, so that calls which it applies to become references.
+
+        ``lookup``: the analyses that it refers to. A verified analysis is held against each call; if another one
+        differs from a call, the caller's judge is to find it.
+        """
+        costs = CalledCosts(analysis, lookup) if analysis.verification.status == "verified" else None
+        self.deriver.callees[analysis.class_name] = known_callee(analysis, applies, costs)
 
     def refer(self, analysis: ModuleAnalysis) -> None:
         """Register an analysis that is taken for every call of its class: all of them become references."""
@@ -65,11 +71,9 @@ class TraceEngine:
         self.deriver.inline(class_path, why)
 
     def applies(self, call: Call, run: Run) -> bool:
-        """True if a call of a known class can be a reference, judged by its constructor and its inputs."""
+        """True if a call of a known class can be a reference, judged by its constructor, inputs and costs."""
         callee = self.deriver.callees.get(call.class_path)
-        if callee is None:
-            return False
-        return (callee.applies is None or callee.applies(call)) and not differs(call, run.recording)
+        return callee is not None and self.deriver.fits(callee, call, run)
 
     def calls(self) -> list[Call]:
         """The module calls of the base run."""
