@@ -79,3 +79,15 @@ def test_an_encoder_layer_without_biases(
     flags_of_torch = {name: bool(value) for name, value in flags.items()}
     ran = executed(lambda: torch.nn.TransformerEncoderLayer(**sizes, **flags_of_torch), (batch_size, seq_len, 30))
     assert (got.flops, got.read, got.write) == ran
+
+
+@pytest.mark.parametrize(("images", "channels", "height", "width"), [(3, 7, 13, 1), (1, 10, 6, 11), (5, 2, 4, 4)])
+def test_an_instance_norm_computes_its_statistics(
+    images: int, channels: int, height: int, width: int, shared_options: Options
+) -> None:
+    sizes = {"batch_size": images, "num_features": channels, "height": height, "width": width}
+    got = totals("torch.nn.InstanceNorm2d", shared_options, **sizes, seq_len=1)
+    # Each picture's channel is a row: 5 operations a pixel, 4 a row.
+    assert got.flops == images * channels * (5 * height * width + 4)
+    ran = executed(lambda: torch.nn.InstanceNorm2d(channels), (images, channels, height, width))
+    assert (got.flops, got.read, got.write) == ran
