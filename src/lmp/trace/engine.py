@@ -6,7 +6,7 @@ import contextlib
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +65,11 @@ class TraceEngine:
     def refer(self, analysis: ModuleAnalysis) -> None:
         """Register an analysis that is taken for every call of its class: all of them become references."""
         self.deriver.callees[analysis.class_name] = Callee(analysis.parameters)
+
+    def rebind(self, analysis: ModuleAnalysis) -> None:
+        """Let later references bind all parameters of a derived class: an assumption may have one of its own."""
+        known = self.deriver.callees[analysis.class_name]
+        self.deriver.callees[analysis.class_name] = replace(known, parameters=analysis.parameters)
 
     def inline(self, class_path: str, why: str) -> None:
         """Inline the operators of a called class at its calls, because it has no analysis to refer to."""
