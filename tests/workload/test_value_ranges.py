@@ -52,8 +52,8 @@ def test_a_loop_over_tokens_ends() -> None:
     x = torch.zeros(1)
     with ValueRanges(10) as ranges:
         for _ in range(10):
-            -x
+            x.neg()
         assert not ranges.ended
         with pytest.raises(TooManyOperators):
-            -x
+            x.neg()
         assert ranges.ended
