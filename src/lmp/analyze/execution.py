@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -270,7 +270,7 @@ class Execution:
         if key not in self._observed:
             try:
                 found = observe(self.workload, point.values, point.label, cross_check=False, results=self._results)
-                self._observed[key] = found
+                self._observed[key] = replace(found, drawn=True)
             except Exception as error:
                 if blame(error) == "lmp":
                     raise

@@ -11,7 +11,21 @@ from pathlib import Path
 from typing import Any
 
 from lmp.errors import EvaluationError
-from lmp.formula import Condition, Expr, Num, evaluate_condition, free_variables, ge, num, ref, simplify, to_text, var
+from lmp.formula import (
+    Condition,
+    Expr,
+    Num,
+    eq,
+    evaluate_condition,
+    free_variables,
+    ge,
+    num,
+    ref,
+    simplify,
+    simplify_condition,
+    to_text,
+    var,
+)
 from lmp.records import UNIVERSAL, ConfigOrigin, Kernel, Lookup, MemoryAccess, ModuleAnalysis, Operands, Source
 from lmp.source.lines import FunctionSource, enclosing_function, line_text
 from lmp.trace import operands
@@ -141,7 +155,7 @@ class TraceEngine:
             values={n: v for n, v in self._values(derived).items() if n in derived.parameters},
             aliases={o: n for o, n in self.workload.aliases.items() if n in derived.parameters},
             interface={n: [_text(s) for s in shape] for n, shape in derived.interface.items()},
-            assumptions=list(dict.fromkeys(map(to_text, [*derived.assumptions, *self._fewest_tokens(derived)]))),
+            assumptions=_stated([*derived.assumptions, *self._fewest_tokens(derived)]),
             pinned=derived.pinned,
             fixed=self.workload.fixed,
             called_with=self._called_with(derived),
@@ -389,6 +403,18 @@ def _within(derived: Derived, point: Mapping[str, int]) -> bool:
                 if not evaluate_condition(condition, point):
                     return False
     return True
+
+
+def _stated(conditions: Iterable[Condition]) -> list[str]:
+    """Conditions as text, each once, without those that always hold, such as ``{dim} % {dim} == 0``."""
+    return list(dict.fromkeys(to_text(condition) for condition in conditions if not _always_holds(condition)))
+
+
+def _always_holds(condition: Condition) -> bool:
+    try:
+        return simplify_condition(condition) == eq(num(0), num(0))
+    except EvaluationError:
+        return False
 
 
 def _bytes(formulas: Mapping[str, Expr], direction: str) -> Expr:
