@@ -44,7 +44,7 @@ def isolated(assumptions: Sequence[str], values: Mapping[str, int]) -> Iterator[
                 few = ", ".join(map(str, sorted(left)[:4]))
                 yield GateFinding(
                     rule="variable",
-                    message=f"assumption {text}: it leaves {name} single values ({few}), no interval; formulas must "
+                    message=f"assumption {_short(text)}: it leaves {name} single values ({few}), no interval; formulas must "
                     "hold at every size that runs, as with where(condition, a, b)",
                     claimed=text[:200],
                 )
@@ -68,6 +68,10 @@ def _left(condition: Condition, name: str, values: Mapping[str, int]) -> set[int
         return set(tried)  # it has no value somewhere: the judge says at which point
     table = np.broadcast_to(found, (len(tried), len(rest)))
     return {value for value, holds in zip(tried, table, strict=True) if holds.any()}
+
+
+def _short(text: str, most: int = 120) -> str:
+    return text if len(text) <= most else f"{text[:most]}..."
 
 
 def _numbers(condition: Condition) -> set[int]:
