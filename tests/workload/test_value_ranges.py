@@ -48,6 +48,16 @@ def test_ids_of_tokens_have_no_known_range() -> None:
         assert ranges.of(ids > 3) == (0, 1)
 
 
+def test_a_selection_by_a_mask_has_no_known_range() -> None:
+    """As in the buckets of relative positions: far ones are replaced, and every index is in the table."""
+    for device in ("cpu", "meta"):
+        with torch.device(device), ValueRanges(100):
+            positions = torch.arange(50)
+            table = torch.zeros(12, 4)
+            assert table[torch.where(positions < 12, positions, 11)].shape == (50, 4)
+            assert table[positions.masked_fill(positions > 11, 0)].shape == (50, 4)
+
+
 def test_a_loop_over_tokens_ends() -> None:
     x = torch.zeros(1)
     with ValueRanges(10) as ranges:

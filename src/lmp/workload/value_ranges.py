@@ -163,13 +163,11 @@ _FILLED: dict[str, Callable[[Any, Any], Range | None]] = {
 _JOINED: dict[str, Callable[[Any], Any]] = {
     "cat": lambda args: args[0],
     "stack": lambda args: args[0],
-    "where": lambda args: args[1:3] if len(args) > 2 else (None,),
-    "masked_fill": lambda args: (args[0], args[2]),
     "constant_pad_nd": lambda args: (args[0], args[2] if len(args) > 2 else 0),
     "tril": lambda args: (args[0], 0),
     "triu": lambda args: (args[0], 0),
 }
-"""Operators whose results have entries of these arguments."""
+"""Operators whose results have entries of these arguments. A selection by a mask has no range: it may cut off."""
 
 _COMPUTED: dict[str, Callable[[Range, Range], Range | None]] = {
     "add": lambda a, b: (a[0] + b[0], a[1] + b[1]),
