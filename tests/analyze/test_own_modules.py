@@ -372,8 +372,9 @@ def test_calls_that_cannot_be(options: Options, name: str, inputs: str | None, i
 
 
 def test_inputs_are_for_ones_own(options: Options) -> None:
-    with pytest.raises(UsageError, match="are for classes of your own, but torch"):
-        analyze_modules(["torch.nn.Linear"], replace(options, inputs=X), lambda c, s: None)
+    llama = "transformers.models.llama.modeling_llama.LlamaMLP"
+    with pytest.raises(UsageError, match=r"are for classes of your own and of torch\.nn, but transformers"):
+        analyze_modules([llama], replace(options, inputs=X), lambda c, s: None)
     with pytest.raises(UsageError, match="are for one class"):
         analyze_modules(["torch.nn.Linear", "torch.nn.ReLU"], replace(options, inputs=X), lambda c, s: None)
 
