@@ -143,3 +143,65 @@ def test_local_response_norm(options: Options) -> None:
     assert got.flops == 240 * (1 + 4 + 1 + 1 + 3 + 1)
     # Padded: 2*(5 + 1 + 1)*4*6 = 336. Reads: square 240, pad 240, pool 336, three steps of 240, the division 480.
     assert (got.read, got.write) == (2 * (240 + 240 + 336 + 3 * 240 + 480), 2 * (240 + 336 + 5 * 240))
+
+
+LAYERS = {
+    "LSTM": (TIME, "input_size=24, hidden_size=36"),
+    "GRU": (FIRST, "input_size=24, hidden_size=36, num_layers=2, batch_first=true, bidirectional=true"),
+    "RNN": (FIRST, "input_size=24, hidden_size=36, batch_first=true, nonlinearity='relu', bias=false"),
+}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_recurrent_layers_at_sizes_of_no_derivation(name: str, options: Options) -> None:
+    inputs, init = LAYERS[name]
+    own = ask(options, inputs, init)
+    sizes = {"batch_size": 5, "seq_len": 23, "input_size": 10, "hidden_size": 7}
+    got = totals(name, own, **sizes)
+    analysis, _ = load_for_evaluation(f"torch.nn.{name}", own, lambda c, s: None)
+    assert not analysis.pinned
+    assert any("{seq_len}" in str(kernel.repeat) for kernel in analysis.kernels)
+    # What is no variable is said with its value.
+    assert {"num_layers", "bidirectional", "bias"} <= analysis.fixed.keys() | analysis.parameters.keys()
+    arguments = {"RNN": {"nonlinearity": "relu", "bias": False}, "GRU": {"num_layers": 2, "bidirectional": True}}
+    first = name != "LSTM"
+    with FlopCounterMode(display=False) as mode, torch.no_grad(), torch.device("meta"):
+        layer = getattr(torch.nn, name)(10, 7, batch_first=first, **arguments.get(name, {}))
+        layer(torch.empty(5, 23, 10) if first else torch.empty(23, 5, 10))
+    assert got.matmul_flops == mode.get_total_flops()
+
+
+def test_lstm(options: Options) -> None:
+    got = totals("LSTM", ask(options, *LAYERS["LSTM"]), batch_size=3, seq_len=5, input_size=7, hidden_size=11)
+    # A token: [3, 7] x [7, 44] and [3, 11] x [11, 44] are 2*3*7*44 = 1848 and 2*3*11*44 = 2904.
+    assert got.matmul_flops == 5 * (1848 + 2904)
+    # Two biases of 44 for 3 rows, their sum 3*44; on 3*11 = 33 elements 3 sigmoids of 4, 2 tanh, 3 products, 1 sum.
+    assert got.flops == got.matmul_flops + 5 * (264 + 132 + 33 * (12 + 2 + 3 + 1))
+    # Reads of a token: weights 44*7 + 44*11 and biases 88 are 880; inputs 21 and 33; the sum of both products 2*132;
+    # sigmoids and tanh 132; f * c, i * g and their sum 3*66; tanh 33; the last product 66. Then 3 stacks: 5*33, 33, 33.
+    assert got.read == 2 * (5 * (880 + 21 + 33 + 264 + 132 + 3 * 66 + 33 + 66) + 165 + 66)
+    # Writes of a token: 3*132, then 132, and 5 times 33. Two states of zeros, and the stacks.
+    assert got.write == 2 * (5 * (3 * 132 + 132 + 5 * 33) + 66 + 165 + 66)
+
+
+ENCODER = "d_model=48, nhead=6, dim_feedforward=96, batch_first=true"
+
+
+@pytest.mark.parametrize(
+    ("name", "init"),
+    [
+        ("TransformerEncoderLayer", f"{ENCODER}, norm_first=true, bias=false"),
+        ("TransformerEncoder", f"encoder_layer=TransformerEncoderLayer({ENCODER}), num_layers=3"),
+    ],
+)
+def test_transformer_encoders(name: str, init: str, options: Options) -> None:
+    own = ask(options, "src: float[batch_size, seq_len, d_model]", init)
+    sizes = {"batch_size": 3, "seq_len": 21, "d_model": 40, "nhead": 5, "dim_feedforward": 72}
+    analysis, _ = load_for_evaluation(f"torch.nn.{name}", own, lambda c, s: None)
+    got = totals(name, own, **{n: v for n, v in sizes.items() if n in (*analysis.parameters, "batch_size", "seq_len")})
+    assert not analysis.pinned
+    assert sizes.keys() <= analysis.parameters.keys()
+    layers = 3 if name == "TransformerEncoder" else 1
+    # A layer: three projections and one back, 2*63*40*40 each; both products of attention, 2*3*21*21*40 each; two
+    # products with 72, 2*63*40*72 each.
+    assert got.matmul_flops == layers * (4 * 2 * 63 * 1600 + 2 * 2 * 3 * 441 * 40 + 2 * 2 * 63 * 40 * 72)

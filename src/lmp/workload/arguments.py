@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import inspect
 import sys
 import typing
@@ -56,6 +57,7 @@ def recording() -> Iterator[None]:
 
     Every constructor calls ``nn.Module.__init__``. At that moment the frame of the most derived ``__init__`` still
     holds its original arguments. One that hands ``*args`` on has those of the next constructor, which names them.
+    The copy of a module has the arguments of the module.
     """
     original = torch.nn.Module.__init__
 
@@ -73,8 +75,18 @@ def recording() -> Iterator[None]:
             names = outermost.f_code.co_varnames[1:count]
             _recorded[self] = {name: outermost.f_locals[name] for name in names if name in outermost.f_locals}
 
-    torch.nn.Module.__init__ = remember
+    deepcopy = copy.deepcopy
+
+    def copied(given: Any, *how: Any, **named: Any) -> Any:
+        made = deepcopy(given, *how, **named)
+        if isinstance(given, torch.nn.Module):
+            for before, after in zip(given.modules(), made.modules(), strict=True):
+                if before in _recorded:
+                    _recorded[after] = _recorded[before]
+        return made
+
+    torch.nn.Module.__init__, copy.deepcopy = remember, copied
     try:
         yield
     finally:
-        torch.nn.Module.__init__ = original
+        torch.nn.Module.__init__, copy.deepcopy = original, deepcopy
