@@ -288,3 +288,16 @@ class Recurrent(nn.Module):
     def forward(self, x: torch.Tensor, state: torch.Tensor) -> torch.Tensor:
         states, _ = self.rnn(x, state)
         return states
+
+
+class ConvMixer(nn.Module):
+    """A convolution over time, then a projection without bias: the projection's input lies transposed in memory."""
+
+    def __init__(self, dim: int = 24, kernel: int = 3):
+        super().__init__()
+        self.conv = nn.Conv1d(dim, dim, kernel, padding=kernel - 1, groups=dim)
+        self.out = nn.Linear(dim, 2 * dim, bias=False)
+
+    def forward(self, x):
+        y = self.conv(x.transpose(1, 2))[..., : x.shape[1]]
+        return self.out(F.silu(y).transpose(1, 2))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import shutil
 import sys
@@ -15,6 +16,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from evaluation import evaluate_analysis
+from executed import executed
 from lmp.analyze.modules import analyze_modules, load_for_evaluation, verify_module
 from lmp.analyze.session import Options, Outcome
 from lmp.errors import NotFound, UsageError
@@ -430,3 +432,18 @@ def test_thresholds_of_the_tokens_are_paths(analyse: Analyse, tokens: int, each:
     analysis = analyse("Thresholds", "x: float[batch_size, seq_len]")
     found = evaluate_analysis(analysis, lambda name: analysis, {"batch_size": 2, "seq_len": tokens})
     assert found.totals.flops == 2 * tokens * each
+
+
+def test_a_projection_of_a_transposed_convolution(analyse: Analyse, options: Options) -> None:
+    """Linear's own analysis is of a dense input: here ATen copies the input first, so its operators are inlined."""
+    found = analyse("ConvMixer", init="dim=12, kernel=4")
+    assert found.verification.status == "verified"
+    assert list(found.inlined) == ["torch.nn.modules.linear.Linear"]
+    cls = sys.modules[f"{PACKAGE}.blocks"].ConvMixer
+    for batch, tokens, dim, kernel in ((3, 7, 10, 4), (1, 33, 14, 5), (5, 1, 6, 2), (4, 90, 18, 3)):
+        got = totals("ConvMixer", options, batch_size=batch, seq_len=tokens, dim=dim, kernel=kernel)
+        ran = executed(functools.partial(cls, dim, kernel), (batch, tokens, dim))
+        assert (got.flops, got.read, got.write) == ran
+    # At 4 x 90 tokens of 18: the copy reads and writes all 6,480 inputs of the projection, 2 bytes each.
+    line = next(k for k in found.kernels if k.operation == "copy to contiguous memory")
+    assert "{batch_size} * {seq_len} * {dim}" in line.memory_access.read

@@ -5,15 +5,17 @@ from __future__ import annotations
 import hashlib
 import inspect
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from lmp.analyze.bounds import Bound, bounds_of
 from lmp.analyze.own import OwnCall
 from lmp.analyze.session import Session
 from lmp.analyze.workloads import TORCH, asked_config, asked_dtype, roots_for, workload_for
 from lmp.errors import LmpError, NotFound
+from lmp.formula import free_variables, num, substitute, to_text
 from lmp.records import HANDED_IN, OWN_ENGINE, Decision, Given, ModuleAnalysis, Verification
 from lmp.source.lines import line_text, statement_starts
 from lmp.source.locate import ClassSource
@@ -267,7 +269,7 @@ class Execution:
         if key not in self._observed:
             try:
                 found = observe(self.workload, point.values, point.label, cross_check=False, results=self._results)
-                self._observed[key] = found
+                self._observed[key] = replace(found, drawn=True)
             except Exception as error:
                 if blame(error) == "lmp":
                     raise
@@ -316,6 +318,35 @@ class Execution:
             return analysis
         condition = "{cache_len} == 0 or {seq_len} == 1"
         return analysis.model_copy(update={"assumptions": [*analysis.assumptions, condition]})
+
+    @cached_property
+    def bounds(self) -> list[Bound]:
+        """Bounds on the sizes of a call, beyond which the module raises."""
+        with quiet_warnings():
+            return bounds_of(self.workload)
+
+    def bounded(self, analysis: ModuleAnalysis) -> ModuleAnalysis:
+        """The analysis with the bounds that its class has: what its own ``forward()`` runs into, the model all of them.
+
+        A bound may be stated in a config value that no formula has.
+        """
+        workload, class_path = self.workload, analysis.class_name
+        model = workload.model_class
+        whole = model is not None and class_path == f"{model.__module__}.{model.__qualname__}"
+        parameters, values, assumptions = dict(analysis.parameters), dict(analysis.values), list(analysis.assumptions)
+        for bound in self.bounds:
+            # In a part of an encoder or a decoder, seq_len may be the tokens of either.
+            if not whole and (class_path not in bound.classes or workload.has_encoder):
+                continue
+            condition = substitute(bound.condition, {n: num(v) for n, v in analysis.pinned.items()})
+            others = free_variables(condition) - parameters.keys()
+            if others - workload.variables.keys() or others & workload.required:
+                continue
+            parameters |= {name: workload.variables[name].path for name in others}
+            values |= {name: workload.variables[name].default for name in others}
+            assumptions.append(to_text(condition))
+        update = {"parameters": parameters, "values": values, "assumptions": list(dict.fromkeys(assumptions))}
+        return analysis.model_copy(update=update)
 
     def _values_in_model(self, analysis: ModuleAnalysis) -> dict[str, int]:
         """For a module constructed from numbers: the numbers that its parent model passes."""

@@ -101,7 +101,7 @@ class _Job:
         found = self.analyze(class_path)
         for outcome in found:
             self.session.keep(outcome.analysis)
-        engine.know(self.session.lookup(class_path))
+        engine.know(self.session.lookup(class_path), self.session.lookup)
         return [Outcome(o.analysis, o.file, o.reused, requested=False) for o in found]
 
     def _make(self, class_path: str) -> ModuleAnalysis:
@@ -237,7 +237,7 @@ class _Job:
             engine.inline(class_path, first_line(error))
             return []
         analysis = session.lookup(class_path)
-        engine.know(analysis, applies_as_constructed(analysis))
+        engine.know(analysis, session.lookup, applies_as_constructed(analysis))
         return found
 
     def _stands_alone(self, class_path: str) -> bool:
@@ -268,7 +268,7 @@ class _Job:
             session.own[session.locate(class_path).class_path] = own
         outcomes = self._know(engine, class_path)
         known = session.lookup(class_path)
-        engine.know(known, applies_as_given(known, self.execution))
+        engine.know(known, session.lookup, applies_as_given(known, self.execution))
         return outcomes
 
 

@@ -138,6 +138,8 @@ class _Attempt:
         if self.is_in_model:
             found = found.model_copy(update={"decisions": execution.answered(class_path)})
             found = execution.without_refused(found)
+        found = execution.bounded(found)
+        self.engine.rebind(found)
         if class_path == execution.source.class_path:
             found = found.model_copy(update=execution.about(found))
         execution.session.progress(class_path, "verifying")

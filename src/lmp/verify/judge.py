@@ -61,6 +61,8 @@ class Point:
     """Total of torch's own counter in the same run; None if it did not count."""
     synthetic: bool = False
     """True if the config values are synthetic: a layer that exists only there need not be judged."""
+    drawn: bool = False
+    """True if the sizes were drawn: an analysis that excludes them has formulas for chosen points only."""
 
     @cached_property
     def by_call(self) -> dict[int, list[tuple[tuple[Place, ...], OperatorCount]]]:
@@ -173,6 +175,8 @@ class _Judge:
     """Path of a module whose calls were skipped -> reason."""
     left_out: dict[str, str] = field(default_factory=dict)
     """Executed phase that was skipped -> reason."""
+    excluded: dict[str, str] = field(default_factory=dict)
+    """Drawn point that a condition of the analysis excludes -> the condition."""
     phases: set[str] = field(default_factory=set)
     """Phases that were judged."""
     found: set[tuple[Line, str]] = field(default_factory=set)
@@ -212,16 +216,16 @@ class _Judge:
                 self.find(*line, OTHER_PATH, point, {}, path, called)
         unjudged = {phase: why for phase, why in self.left_out.items() if phase not in self.phases}
         if self.strict:
-            for phase, why in unjudged.items():
+            for place, why in (*unjudged.items(), *self.excluded.items()):
                 left_out = Finding(
                     kind=LEFT_OUT.kind,
                     line=None,
                     quantity=LEFT_OUT.name,
-                    point=phase,
+                    point=place,
                     claimed=why,
-                    counted=f"{phase} runs",
+                    counted=f"{place} runs",
                 )
-                self.findings[None, None, phase] = left_out, False
+                self.findings[None, None, place] = left_out, False
         findings = [finding for finding, _ in self.findings.values()][:KEPT]
         if findings:
             return Verification(status="failed", points=self.held, checks=self.checks, findings=findings)
@@ -270,6 +274,7 @@ class _Judge:
             self.checks.append(f"skipped {point.label}: {pinned}")
             if calls:
                 self.left_out.setdefault(point.phase, pinned)
+                self._exclude(point, pinned)
             return
         seen: dict[Any, str | None] = {}
         judged, skipped = 0, ""
@@ -285,6 +290,7 @@ class _Judge:
             if unmet is not None:
                 skipped = skipped or unmet
                 self._not_judged(point, call, unmet)
+                self._exclude(point, unmet)
                 continue
             counted = self.counted(point, call)
             # Alike layers are judged once.
@@ -316,6 +322,10 @@ class _Judge:
             self.checks.append(f"line by line: FLOPs, matmul FLOPs, read and write equal at {point.label} ({number})")
             if point.flop_counter is not None:
                 self.checks.append(f"matmul_flops of the whole run equal torch.utils.flop_counter at {point.label}")
+
+    def _exclude(self, point: Point, why: str) -> None:
+        if point.drawn:
+            self.excluded.setdefault(point.label, why)
 
     def _not_judged(self, point: Point, call: Call, why: str) -> None:
         if not point.synthetic:

@@ -119,7 +119,7 @@ class StandaloneWorkload(Workload):
         torch.set_default_dtype(self.dtype)
         try:
             with torch.device("meta"), recording(), no_initialisation():
-                return hand_on(self.cls, **arguments).eval().requires_grad_(False)
+                return hand_on(self.cls, **arguments).eval()
         finally:
             torch.set_default_dtype(before)
 
