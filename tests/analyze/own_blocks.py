@@ -278,7 +278,7 @@ class Tagger(nn.Module):
         return self.out(states)
 
 
-class Recurrent(nn.Module):
+class Continued(nn.Module):
     """A recurrent layer that gets its first state."""
 
     def __init__(self, dim: int, hidden: int) -> None:

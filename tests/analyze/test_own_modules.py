@@ -249,7 +249,7 @@ def test_a_loop_over_tokens(analyse: Analyse, options: Options) -> None:
     [
         ("Tagger", "ids: int[batch_size, seq_len]", {"vocab": 90, "dim": 20, "hidden": 12, "tags": 7}, None),
         (
-            "Recurrent",
+            "Continued",
             "x: float[seq_len, batch_size, dim], state: float[1, batch_size, hidden]",
             {"dim": 20, "hidden": 12},
             [(13, 3, 5), (1, 3, 9)],

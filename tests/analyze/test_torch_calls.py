@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from evaluation import evaluate_analysis
 from lmp.analyze.modules import analyze_modules, execution_of, load_for_evaluation, verify_module
