@@ -16,7 +16,7 @@ from lmp.analyze.session import Session
 from lmp.analyze.workloads import TORCH, asked_config, asked_dtype, roots_for, workload_for
 from lmp.errors import LmpError, NotFound
 from lmp.formula import free_variables, num, substitute, to_text
-from lmp.records import DEFAULT_CONFIG, HANDED_IN, OWN_ENGINE, Decision, Given, ModuleAnalysis, Verification
+from lmp.records import HANDED_IN, OWN_ENGINE, Decision, Given, ModuleAnalysis, Verification
 from lmp.source.lines import line_text, statement_starts
 from lmp.source.locate import ClassSource
 from lmp.source.trees import Tree
@@ -87,8 +87,7 @@ class Execution:
     def setting(self) -> Setting:
         """Metadata of analyses made here."""
         session, options = self.session, self.session.options
-        of_torch = self.call is None and self.source.class_path.startswith("torch.")
-        config = DEFAULT_CONFIG if of_torch else session.origin
+        config = session.origin_of(self.source.class_path)
         attention = "sdpa" if self.call is not None else options.attention or "sdpa"
         dtype = options.dtype if self.call is None else str(self.workload.dtype).removeprefix("torch.")
         return Setting(config, attention, dtype, self.roots, self.file_of)

@@ -127,6 +127,8 @@ class Deriver:
         self.inlined: dict[str, str] = {}
         """Class path -> reason, for classes without an analysis: their operators are inlined at the call."""
         self.inlined_sites: set[CallSite] = set()
+        self.general = False
+        """True if formulas must be in the config's sizes."""
         self._why: dict[CallSite | None, str] = {}
         """Inlined site -> reason, where it is a reason of the site and not of the class."""
         self._observed: dict[int, list[Observation]] = {}
@@ -195,7 +197,7 @@ class Deriver:
         for all_layers, specialised in ((False, False), (True, False), (False, True), (True, True)):
             if (all_layers and not counts) or (only_specialised and not specialised):
                 continue
-            if specialised and self.runs.most_specialised == ALL_SIZES:
+            if specialised and (self.general or self.runs.most_specialised == ALL_SIZES):
                 continue  # the sizes of a standalone module are synthetic: its formulas must hold for any sizes
             if all_layers and not specialised:
                 self.runs.explore_all_layers()

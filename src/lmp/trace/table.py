@@ -224,6 +224,7 @@ class Table:
         if name == "count":
             # The first round of a loop may differ from the others.
             found.update(dict.fromkeys(simplify(e - k) for run in self.symbolic for e in run.loops for k in (0, 1)))
+            found.update(dict.fromkeys(self._rounds(key)))
             column = self._column(key, name)
             counts = {s.value for s in column}
             if self.all_layers:
@@ -243,6 +244,15 @@ class Table:
             for layers, pattern in self.runs.workload.layer_patterns.items() if max(counts, default=0) > 1 else ():
                 found.update(dict.fromkeys(in_pattern(layers, pattern)))
         return list(found)
+
+    def _rounds(self, key: tuple[Key, int]) -> Iterator[Expr]:
+        """Counts of an operator that a loop runs several times a round."""
+        for run, observation in self.formulas:
+            count = observation.items[key].count if key in observation.items else 0
+            for rounds in (simplify(e - k) for e in run.loops for k in (0, 1)):
+                number = int(evaluate(rounds, run.numbers))
+                if number > 1 and count > number and count % number == 0:
+                    yield simplify(count // number * rounds)
 
     def at_config(self, found: Iterable[Expr], column: list[Sample], others: Iterable[Expr] = ()) -> dict[Expr, None]:
         """The candidates with the config's own values as numbers, and polynomials if none of them fits."""
