@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,7 +24,7 @@ from lmp.workload.calls import Call, CallTracker, Segment, by_caller
 from lmp.workload.dispatch_hook import DispatchHook
 from lmp.workload.failures import hand_on
 from lmp.workload.paths import cached_tensors, caches_after, caches_given
-from lmp.workload.questions import STANDS_FOR
+from lmp.workload.questions import STANDS_FOR, asking
 from lmp.workload.results import Results, tensors_in
 
 
@@ -334,6 +335,8 @@ class _Dispatch(TorchDispatchMode):
         kwargs = kwargs or {}
         recorder = self.recorder
         if _is_free(func):
+            if func is torch.ops.aten.slice.Tensor:
+                _note_cut(*args, **kwargs)
             out = func(*args, **kwargs)
             if torch.Tag.inplace_view in func.tags:
                 recorder.forget(args[0])
@@ -353,6 +356,15 @@ class _Dispatch(TorchDispatchMode):
                 described["tensors"] = [dataclasses.replace(recorder._tensor(out), unit=described["tensors"][0].unit)]
         recorder.record(name.rstrip("_") if in_place else name, described, out, in_place=in_place, causal=False)
         return out
+
+
+def _note_cut(tensor: torch.Tensor, dim: int = 0, start: Any = None, end: Any = None, step: Any = 1) -> None:
+    """Record the constant bounds of a slice: a size below a bound is cut otherwise than one above it."""
+    size = tensor.shape[dim]
+    if isinstance(size, torch.SymInt):
+        for bound in (start, end):
+            if type(bound) is int and 1 < abs(bound) < sys.maxsize:
+                size.node.shape_env.cut_at(asking()[0], size.node.expr, abs(bound))
 
 
 _MAX_POOL = ("input", "kernel_size", "stride", "padding", "dilation", "ceil_mode")

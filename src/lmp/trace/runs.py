@@ -8,7 +8,7 @@ import itertools
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,13 +16,36 @@ import sympy
 import torch
 
 from lmp.errors import EvaluationError, LmpError, TraceFailed
-from lmp.formula import Condition, Expr, evaluate_condition, free_variables, var
+from lmp.formula import (
+    Compare,
+    Condition,
+    Expr,
+    Mod,
+    Num,
+    Var,
+    as_polynomial,
+    evaluate,
+    evaluate_condition,
+    free_variables,
+    from_polynomial,
+    gt,
+    num,
+    var,
+)
 from lmp.trace.observe import sizes_given
+from lmp.trace.pieces import LARGEST_STEP, Pieces
 from lmp.trace.recording import Recorder, Recording, run_symbolic
 from lmp.trace.remembered import SymbolicResults
 from lmp.trace.rules import Size
 from lmp.trace.sizes import Sizes
-from lmp.trace.symbols import ConcolicShapeEnv, expression, fake_mode, plain_functions, symbolic_int
+from lmp.trace.symbols import (
+    ConcolicShapeEnv,
+    expression,
+    fake_mode,
+    plain_functions,
+    symbolic_int,
+    symbolic_range,
+)
 from lmp.trace.symbols import Condition as Asked
 from lmp.workload.base import CHUNKED, RUNTIME, Workload, fewest_layers
 from lmp.workload.calls import Call
@@ -68,8 +91,10 @@ class Run:
     """Config value -> classes whose forward() was running then; "" for constructors."""
     loops: list[Expr] = field(default_factory=list)
     """Other sizes that the code turned into plain numbers: candidates for the number of rounds of a loop."""
-    steps: set[int] = field(default_factory=set)
-    """Constants that divide numbers of tokens, or that they are compared with."""
+    pieces: list[Pieces] = field(default_factory=list)
+    """Sizes of the call that the code works on in pieces, or divides."""
+    limits: dict[Condition, None] = field(default_factory=dict)
+    """``size > constant`` for the constants that sizes of the call are compared with or cut at."""
     specialisation: int = ALL_SIZES
     """Which sizes were symbolic: ALL_SIZES, CALL_SIZES or NO_SIZES."""
 
@@ -109,6 +134,7 @@ class Runs:
         """Numbers of tokens other than ``seq_len``: for them, 1 is a separate case too."""
         self._settings: list[dict[str, int]] = [{}]
         self._flipped: set[Condition] = set()
+        self._followed: set[Pieces] = set()
         self._known: dict[tuple[tuple[str, int], ...], Run | None] = {}
         self._results = Results()
         self.specialisation = ALL_SIZES
@@ -163,7 +189,7 @@ class Runs:
             plain |= numbers.keys() - {*RUNTIME, *self.lengths}
         values = {n: v if n in plain else env.size(n, v) for n, v in numbers.items()}
         try:
-            with fake_mode(env), symbolic_int(self._source_modules()), plain_functions():
+            with fake_mode(env), symbolic_int(self._source_modules()), plain_functions(), symbolic_range():
                 model, recorder = self._execute(values, size, env)
         except LmpError:
             raise
@@ -183,17 +209,53 @@ class Runs:
         made.specialisation = specialisation
         made.pinned_in = {e.name: env.pinned_in[e] for e in env.pinned if isinstance(e, sympy.Symbol)}
         for e in env.pinned:
-            tokens = {s.name for s in e.free_symbols} & set(RUNTIME)
+            tokens = {s.name for s in e.free_symbols} & {*RUNTIME, *self.lengths}
             with contextlib.suppress(TypeError):
                 found = size_of(e) if tokens else None
                 if isinstance(found, Expr):
                     made.loops.append(found)
-                    made.steps |= {int(c) for c in e.atoms(sympy.Integer) if c > 1}
-        # The source compares a length with this constant, or divides by it: both sides are explored, as for a chunk.
-        for asked, condition in made.conditions:
-            if free_variables(condition) and free_variables(condition) <= set(RUNTIME):
-                made.steps |= {int(c) for c in asked.expression.atoms(sympy.Integer) if 1 < c < MOST_TOKENS}
+        made.pieces, made.limits = self._pieces(env, made, size_of)
         return made
+
+    def _pieces(
+        self, env: ConcolicShapeEnv, run: Run, size_of: Callable[[Any], Size]
+    ) -> tuple[list[Pieces], dict[Condition, None]]:
+        """Sizes of the call that a symbolic run divides or iterates over, and constants that it compares them with."""
+        call = {*RUNTIME, *self.lengths}
+        turned = {atom for e in env.pinned for atom in e.atoms(sympy.Function)}
+        pieces: dict[tuple[Expr, Expr], bool] = {}
+        for (size, divisor), looped in env.divisions.items():
+            divisions = {atom for atom in turned if atom.args == (size, divisor)}
+            with contextlib.suppress(TypeError):
+                total, step = _of_the_call(size_of(size), call), size_of(divisor)
+                if total is None or (isinstance(step, Expr) and free_variables(step) & call):
+                    continue
+                step = step if isinstance(step, Expr) else num(step)
+                if 1 < evaluate(step, run.numbers) <= LARGEST_STEP:
+                    pieces[total, step] = pieces.get((total, step), False) or looped or bool(divisions)
+        bounds: dict[tuple[Any, Expr], list[int]] = {}
+        for asked, condition in run.conditions:
+            match condition:
+                case Compare(_, left, right) if free_variables(condition) and free_variables(condition) <= call:
+                    compared = as_polynomial(left - right)
+                    bound = abs(compared.pop((), 0))
+                    total = _of_the_call(from_polynomial(compared), call)
+                    if total is not None and isinstance(bound, int) and 1 < bound < MOST_TOKENS:
+                        bounds.setdefault(((asked.file, asked.line), total), []).append(bound)
+        for (place, size), bound in env.cuts.items():
+            with contextlib.suppress(TypeError):
+                total = _of_the_call(size_of(size), call)
+                if total is not None and bound < MOST_TOKENS:
+                    bounds.setdefault((place, total), []).append(bound)
+        limits: dict[Condition, None] = {}
+        for (_, total), found in bounds.items():
+            first = min(found)
+            # while start < tokens: start += 512 compares with each multiple.
+            if len(set(found)) > 1 and all(bound % first == 0 for bound in found):
+                pieces[total, num(first)] = True
+            elif not any(total == t and step == num(first) for t, step in pieces):
+                limits[gt(total, first)] = None
+        return [Pieces(*sizes, unrolled) for sizes, unrolled in pieces.items()], limits
 
     def _execute(
         self, values: dict[str, Any], size: Callable[[Any], Size], env: ConcolicShapeEnv | None = None
@@ -275,14 +337,46 @@ class Runs:
                 self.explore([{**more, "batch_size": 1, "seq_len": self.tokens(1)}])
 
     def _explore_steps(self, run: Run) -> None:
-        """Explore points with one and with several of the chunks that the source splits the tokens into."""
+        """Explore points with one and with several of the pieces that the source works on, and around its limits."""
         cached = (0, 7) if self.workload.has_cache else (0,)
-        self.explore(
-            {"batch_size": b, "seq_len": s, "cache_len": c}
-            for step in sorted(run.steps)
-            for b, s in ((2, step), (2, 2 * step + 3), (2, 2 * step + 4), (1, 3 * step + 1))
-            for c in cached
-        )
+        starts = [{**self.start_point(), "batch_size": b, "cache_len": c} for c in cached for b in (2, 1)]
+        for pieces in run.pieces:
+            step = evaluate(pieces.step, self.start_point())
+            self.explore(self._moved(pieces, starts, _sizes_in_pieces(step, pieces.unrolled)))
+            # Beyond each limit there may be another path: there too, several pieces and a rest.
+            beyond = {bound // step for total, bound in _bounds(run.limits) if total == pieces.total and bound > step}
+            if pieces.unrolled:
+                sizes = [n * step + size for n in sorted(beyond) for size in _sizes_in_pieces(step, True)]
+                self.explore(self._moved(pieces, starts, sizes))
+        for total, bound in _bounds(run.limits):
+            self.explore(self._moved(Pieces(total, num(bound)), starts, (bound, bound + 1, 2 * bound + 3)))
+        for pieces in (p for p in run.pieces if p.unrolled and p not in self._followed):
+            self._followed.add(pieces)
+            step = evaluate(pieces.step, self.start_point())
+            rest = min(3, step - 1)
+            for point in self._moved(pieces, [run.numbers], (2 * step + rest, 3 * step + rest, 2 * step, 3 * step)):
+                if self.at(point) is not None:
+                    with contextlib.suppress(TraceFailed):  # if its path matters, a sample will request it again
+                        self.symbolic.append(self.symbolic_run(point))
+
+    def _moved(
+        self, pieces: Pieces, starts: Iterable[dict[str, int]], sizes: Iterable[int]
+    ) -> Iterator[dict[str, int]]:
+        """The starts with the size of the call that is worked on in pieces set to each of these sizes."""
+        names = ("seq_len", *self.lengths, "batch_size", "cache_len")
+        for start, size in itertools.product(starts, dict.fromkeys(sizes)):
+            moved = pieces.move(start, size, names)
+            if moved is not None:
+                yield moved
+
+    def in_other_pieces(self, run: Run) -> Iterator[dict[str, int]]:
+        """Points of the run with other numbers of full pieces, for formulas in the number of pieces."""
+        for pieces in dict.fromkeys(p for known in self.symbolic for p in known.pieces if p.unrolled):
+            full, rest = pieces.count(run.numbers)
+            step = evaluate(pieces.step, run.numbers)
+            for other in (full - 1, full + 1, full + 2):
+                if other > 0 and full > 0:
+                    yield from self._moved(pieces, [run.numbers], [other * step + rest])
 
     def start_point(self) -> dict[str, int]:
         """Point of the base run: chunked prefill, or the first call if an encoder runs before the cache is filled.
@@ -364,9 +458,8 @@ class Runs:
                 self.explore({**setting, "batch_size": b, "seq_len": NEW_TOKENS, "cache_len": 0} for b in BATCHES)
             return
         cached = (0, 1, 7, 20) if self.workload.has_cache else (0,)
-        steps = sorted({s for run in self.symbolic for s in run.steps})
         few = [self.tokens(groups) for groups in (1, 2, 5, 9)]
-        tokens = dict.fromkeys((*few, *(m for s in steps for m in (s, s + 2, 2 * s + 3, 3 * s + 1))))
+        tokens = dict.fromkeys((*few, *(m for s in self._steps() for m in (s, s + 2, 2 * s + 3, 3 * s + 1))))
         layers = self.workload.full_layers if all_layers else self.workload.in_order
         self.explore(
             {**layers, "batch_size": b, "seq_len": s, "cache_len": c}
@@ -381,6 +474,17 @@ class Runs:
             self.explore(
                 {"batch_size": b, "seq_len": s, "cache_len": c} for c in cached for s in tokens for b in (1, 3)
             )
+
+    def _steps(self) -> list[int]:
+        """Numbers of tokens that the source works on at a time, or compares the tokens with."""
+        found = {
+            evaluate(p.step, self.base)
+            for run in self.symbolic
+            for p in run.pieces
+            if free_variables(p.total) == {"seq_len"}
+        }
+        limits = [limit for run in self.symbolic for limit in _bounds(run.limits)]
+        return sorted(found | {bound for total, bound in limits if total == var("seq_len")})
 
     def does_nothing(self, class_path: str) -> bool:
         """True if no call of the class runs an operator."""
@@ -518,6 +622,38 @@ class Runs:
     def _joins(self, setting: dict[str, int]) -> bool:
         """True if each of several changes was explored separately."""
         return len(setting) > 1 and all({name: value} in self._settings for name, value in setting.items())
+
+
+def _bounds(limits: Iterable[Condition]) -> list[tuple[Expr, int]]:
+    """Size and constant of each limit."""
+    found = []
+    for limit in limits:
+        match limit:
+            case Compare(_, total, Num(bound)) if isinstance(bound, int):
+                found.append((total, bound))
+    return found
+
+
+def _sizes_in_pieces(step: int, unrolled: bool) -> tuple[int, ...]:
+    """Sizes below one piece, of one, one with a rest, several with and without a rest, and of many."""
+    rest = min(3, step - 1)
+    few = (step - 1, step, 2 * step, 2 * step + rest, 3 * step + 1)
+    return (*few, step + rest, 2 * step + 1, 3 * step, 5 * step + 2, 6 * step) if unrolled else few
+
+
+def _of_the_call(size: Size, call: Set[str]) -> Expr | None:
+    """The part of a size that is a sum of sizes of the call, such as ``{seq_len}`` in ``-{seq_len}`` or with 63 more.
+
+    A remainder is left out, because it only rounds. None if there is no such part or more than that.
+    """
+    terms = as_polynomial(size) if isinstance(size, Expr) else {}
+    found = {m: c for m, c in terms.items() if m and all(isinstance(a, Var) and a.name in call for a, _ in m)}
+    others = [
+        m for m in terms if m not in found and any(not isinstance(a, Mod) and free_variables(a) & call for a, _ in m)
+    ]
+    if others or any(p != 1 for m in found for _, p in m) or set(found.values()) not in ({1}, {-1}):
+        return None
+    return from_polynomial(dict.fromkeys(found, 1))
 
 
 def _comes_out(condition: Condition, numbers: Mapping[str, int], so: bool) -> bool:

@@ -8,10 +8,12 @@ plain integer. Comparisons in the analysed source are kept as the conditions of 
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import functools
 import json
 import numbers
+import operator
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -78,6 +80,8 @@ def _once(name: str) -> Callable[..., SymNode]:
         key = (name, self._expr, self.pytype, *[o._expr for o in others], *[o.pytype for o in others])
         known = self.shape_env.results
         if key not in known:
+            if name in _DIVIDING:
+                self.shape_env.divided(self._expr, others[0]._expr)
             result = operation(self, *others)
             if type(result) is SymNode:
                 result.__class__ = SizeNode
@@ -85,6 +89,9 @@ def _once(name: str) -> Callable[..., SymNode]:
         return known[key]
 
     return method
+
+
+_DIVIDING = ("floordiv", "int_floordiv", "mod")
 
 
 for _name in (
@@ -132,6 +139,10 @@ class ConcolicShapeEnv(ShapeEnv):
         """Sizes that code turned into plain numbers."""
         self.pinned_in: dict[sympy.Basic, set[str]] = {}
         """Size -> classes whose forward() was running then; "" for constructors."""
+        self.divisions: dict[tuple[sympy.Basic, sympy.Basic], bool] = {}
+        """Size and divisor of each ``//``, ``%`` and stepped range -> true for a range: code runs once per piece."""
+        self.cuts: dict[tuple[tuple[str, int], sympy.Basic], int] = {}
+        """Line of the source that cuts a tensor, and the size that it cuts -> the smallest bound there."""
         self.results: dict[Any, SymNode] = {}
         """Cached results of SizeNode operations."""
         self._noted: set[Any] | None = None
@@ -168,6 +179,16 @@ class ConcolicShapeEnv(ShapeEnv):
                 place = (frame.f_code.co_filename, frame.f_lineno)
                 self.conditions[orig_expr] = Condition(orig_expr, bool(found), *place, within)
         return sympy.sympify(found) if isinstance(found, (bool, int, float)) else found
+
+    def divided(self, size: Any, divisor: Any, looped: bool = False) -> None:
+        """Record that the code divides a size, or with ``looped`` that it iterates over it in steps."""
+        if isinstance(size, sympy.Basic) and size.free_symbols:
+            key = size, sympy.sympify(divisor)
+            self.divisions[key] = looped or self.divisions.get(key, False)
+
+    def cut_at(self, place: tuple[str, int], size: Any, bound: int) -> None:
+        """Record that a line cuts a tensor of this size at a constant bound."""
+        self.cuts[place, size] = min(bound, self.cuts.get((place, size), bound))
 
     def turned(self, expression: Any) -> None:
         """Record that the classes running now turned an already pinned size into a number."""
@@ -266,6 +287,49 @@ def symbolic_int(module_names: Iterable[str]) -> Iterator[None]:
     finally:
         for module in modules:
             vars(module).pop("int", None)
+
+
+_range = range
+
+
+class _RangeType(type):
+    """Metaclass: isinstance(x, range) holds for ranges where SymbolicRange replaces ``range``."""
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, _range)
+
+    def __subclasscheck__(cls, subclass: type) -> bool:
+        return issubclass(subclass, _range)
+
+
+class SymbolicRange(metaclass=_RangeType):
+    """``range`` for symbolic runs: its number of rounds is a number, its steps are recorded and stay expressions."""
+
+    def __new__(cls, *bounds: Any) -> Any:
+        sizes = [b for b in bounds if isinstance(b, torch.SymInt)]
+        if not sizes or len(bounds) < 3:
+            return _range(*bounds)
+        env = sizes[0].node.shape_env
+        start, stop, step = bounds
+        width = env._value(expression(step))  # a step that stays symbolic is not turned into a number
+        if width > 1:
+            env.divided(expression(stop - start), expression(step), looped=True)
+        elif width < -1:
+            env.divided(expression(start - stop), expression(-step), looped=True)
+        rounds = _range(operator.index(start), operator.index(stop), int(width))
+        if isinstance(step, torch.SymInt):
+            return [start + k * step if k else start for k in _range(len(rounds))]
+        return rounds
+
+
+@contextlib.contextmanager
+def symbolic_range() -> Iterator[None]:
+    """While active, ``range`` is SymbolicRange in all code."""
+    vars(builtins)["range"] = SymbolicRange
+    try:
+        yield
+    finally:
+        vars(builtins)["range"] = _range
 
 
 class _Unneeded:

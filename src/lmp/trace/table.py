@@ -36,6 +36,7 @@ from lmp.trace.fit import Fitter, Point, Sample, negated
 from lmp.trace.interpolate import polynomial
 from lmp.trace.observe import CACHED, Item, Key, Observation, cache_argument, input_tensors, sizes_given
 from lmp.trace.operands import OperandSizes
+from lmp.trace.pieces import Pieces
 from lmp.trace.rules import Size
 from lmp.trace.runs import Run, Runs
 from lmp.trace.variables import ClassVariables, renamed
@@ -92,6 +93,7 @@ class Table:
         formulas = [(r, variables.in_own_length(r, o)) for r in self.symbolic for o in observe(r)]
         shown = [r for r in runs.shown(class_path) if self._is_shown(r)]
         self._summed = _unrolled([o for _, o in formulas], [o for run in shown for o in observe(run)])
+        self._summed |= self._of_pieces([*formulas, *((run, o) for run in shown for o in observe(run))])
         self.formulas = [(r, self._collapsed(o)) for r, o in formulas]
         self.samples = [s for run in shown for s in self.samples_of(run, observe(run))]
         self.rows = self._rows()
@@ -103,6 +105,17 @@ class Table:
         self.fitter = Fitter(self._conditions(), self.flags)
         self._columns: dict[tuple[tuple[Key, int], str], list[Sample]] = {}
         self._candidates: dict[tuple[tuple[Key, int], str], list[Expr]] = {}
+
+    def _of_pieces(self, seen: list[tuple[Run, Observation]]) -> set[Key]:
+        """Operators that a line runs on different shapes wherever it works on several pieces, and nowhere else."""
+        unrolled = [p for p in self._pieces if p.unrolled]
+        differing: set[Key] = set()
+        otherwise: set[Key] = set()
+        for run, observation in seen:
+            several = any(full > (rest == 0) for full, rest in (p.count(run.numbers) for p in unrolled))
+            keys = {key for key, index in observation.items if index > 0 and not key.composite}
+            (differing if several else otherwise).update(keys)
+        return differing - otherwise
 
     def _config_sizes(self) -> dict[str, Expr]:
         """Config sizes that are numbers in formulas from concrete runs."""
@@ -177,9 +190,16 @@ class Table:
         # The batch decides little: it comes last, so that it explains nothing that another condition explains.
         found += [gt(var(name), 1) for name in self.runs.lengths]
         # Tokens that fill their last chunk need no padding; a single chunk needs no loop.
-        steps = sorted({s for run in self.symbolic for s in run.steps})
-        found += [c for step in steps for c in (gt(var("seq_len"), step), eq(var("seq_len") % step, 0))]
+        found += dict.fromkeys(limit for run in self.symbolic for limit in run.limits)
+        found += [condition for pieces in self._pieces for condition in pieces.conditions()]
         return [*found, gt(var("batch_size"), 1), gt(var("batch_size") * var("seq_len"), 1)]
+
+    @functools.cached_property
+    def _pieces(self) -> list[Pieces]:
+        """The sizes of the call that the source works on in pieces or divides, each once."""
+        found = [p for run in self.symbolic for p in run.pieces]
+        unrolled = {(p.total, p.step) for p in found if p.unrolled}
+        return list(dict.fromkeys(Pieces(p.total, p.step, (p.total, p.step) in unrolled) for p in found))
 
     def _kinds(self) -> list[Condition]:
         """Conditions on attributes with few values among the instances, each a number and no config size."""
@@ -210,12 +230,13 @@ class Table:
         return self._candidates[key, name]
 
     def _find_candidates(self, key: tuple[Key, int], name: str) -> list[Expr]:
-        found: dict[Expr, None] = {}
-        for _, observation in self.formulas:
+        seen: list[tuple[Run, Expr]] = []
+        for run, observation in self.formulas:
             item = observation.items.get(key)
             if item is not None:
                 value = item.count if name == "count" else item.fields.get(name, 0)
-                found[simplify(value) if isinstance(value, Expr) else num(value)] = None
+                seen.append((run, simplify(value) if isinstance(value, Expr) else num(value)))
+        found = self._in_any_number_of_pieces(seen)
         if self.specialised:
             # The number of layers stays a variable, because a called class may need it bound.
             counted = [var(n) for n in self.runs.workload.full_layers if name == n]
@@ -243,6 +264,34 @@ class Table:
             for layers, pattern in self.runs.workload.layer_patterns.items() if max(counts, default=0) > 1 else ():
                 found.update(dict.fromkeys(in_pattern(layers, pattern)))
         return list(found)
+
+    def _in_any_number_of_pieces(self, seen: list[tuple[Run, Expr]]) -> dict[Expr, None]:
+        """The formulas of symbolic runs, without those that hold for one number of pieces only.
+
+        In their place are formulas in the number of pieces.
+        """
+        unrolled = [p for p in self._pieces if p.unrolled]
+        in_runs: dict[Expr, list[list[tuple[int, int]]]] = {}
+        for run, formula in seen:
+            in_runs.setdefault(formula, []).append([p.count(run.numbers) for p in unrolled])
+        found = {
+            formula: None
+            for formula, counts in in_runs.items()
+            if all(
+                full == 0 or (full, rest) == (1, 0) or len({c[i] for c in counts}) > 1
+                for i in range(len(unrolled))
+                for full, rest in [counts[0][i]]
+            )
+        }
+        for pieces in unrolled:
+            for name in sorted(free_variables(pieces.total)):
+                groups: dict[Any, dict[tuple[int, int], Expr]] = {}
+                for run, formula in seen:
+                    others = tuple(sorted((n, v) for n, v in run.numbers.items() if n != name))
+                    groups.setdefault(others, {})[pieces.count(run.numbers)] = formula
+                for group in groups.values():
+                    found.update(dict.fromkeys(pieces.in_any_number(group, name)))
+        return found
 
     def at_config(self, found: Iterable[Expr], column: list[Sample], others: Iterable[Expr] = ()) -> dict[Expr, None]:
         """The candidates with the config's own values as numbers, and polynomials if none of them fits."""
