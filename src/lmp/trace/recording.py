@@ -359,12 +359,13 @@ class _Dispatch(TorchDispatchMode):
 
 
 def _note_cut(tensor: torch.Tensor, dim: int = 0, start: Any = None, end: Any = None, step: Any = 1) -> None:
-    """Record the constant bounds of a slice: a size below a bound is cut otherwise than one above it."""
+    """Record the bounds of a slice: a size below a bound is cut otherwise than one above it."""
     size = tensor.shape[dim]
     if isinstance(size, torch.SymInt):
         for bound in (start, end):
-            if type(bound) is int and 1 < abs(bound) < sys.maxsize:
-                size.node.shape_env.cut_at(asking()[0], size.node.expr, abs(bound))
+            value = number_of(bound) if isinstance(bound, torch.SymInt) else bound
+            if isinstance(value, int) and 1 < abs(value) < sys.maxsize:
+                size.node.shape_env.cut_at(asking()[0], size.node.expr, expression(bound), value)
 
 
 _MAX_POOL = ("input", "kernel_size", "stride", "padding", "dilation", "ceil_mode")

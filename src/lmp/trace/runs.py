@@ -21,7 +21,6 @@ from lmp.formula import (
     Condition,
     Expr,
     Mod,
-    Num,
     Var,
     as_polynomial,
     evaluate,
@@ -233,6 +232,7 @@ class Runs:
                 step = step if isinstance(step, Expr) else num(step)
                 if 1 < evaluate(step, run.numbers) <= LARGEST_STEP:
                     pieces[total, step] = pieces.get((total, step), False) or looped or bool(divisions)
+        limits: dict[Condition, None] = {}
         bounds: dict[tuple[Any, Expr], list[int]] = {}
         for asked, condition in run.conditions:
             match condition:
@@ -242,12 +242,15 @@ class Runs:
                     total = _of_the_call(from_polynomial(compared), call)
                     if total is not None and isinstance(bound, int) and 1 < bound < MOST_TOKENS:
                         bounds.setdefault(((asked.file, asked.line), total), []).append(bound)
-        for (place, size), bound in env.cuts.items():
+        for (place, size), (value, bound) in env.cuts.items():
             with contextlib.suppress(TypeError):
-                total = _of_the_call(size_of(size), call)
-                if total is not None and bound < MOST_TOKENS:
-                    bounds.setdefault((place, total), []).append(bound)
-        limits: dict[Condition, None] = {}
+                total, limit = _of_the_call(size_of(size), call), size_of(bound)
+                if total is None or value >= MOST_TOKENS or (isinstance(limit, Expr) and free_variables(limit) & call):
+                    continue
+                if isinstance(limit, Expr):
+                    limits[gt(total, limit)] = None
+                else:
+                    bounds.setdefault((place, total), []).append(limit)
         for (_, total), found in bounds.items():
             first = min(found)
             # while start < tokens: start += 512 compares with each multiple.
@@ -344,11 +347,12 @@ class Runs:
             step = evaluate(pieces.step, self.start_point())
             self.explore(self._moved(pieces, starts, _sizes_in_pieces(step, pieces.unrolled)))
             # Beyond each limit there may be another path: there too, several pieces and a rest.
-            beyond = {bound // step for total, bound in _bounds(run.limits) if total == pieces.total and bound > step}
+            limits = _bounds(run.limits, self.base)
+            beyond = {bound // step for total, bound in limits if total == pieces.total and bound > step}
             if pieces.unrolled:
                 sizes = [n * step + size for n in sorted(beyond) for size in _sizes_in_pieces(step, True)]
                 self.explore(self._moved(pieces, starts, sizes))
-        for total, bound in _bounds(run.limits):
+        for total, bound in _bounds(run.limits, self.base):
             self.explore(self._moved(Pieces(total, num(bound)), starts, (bound, bound + 1, 2 * bound + 3)))
         for pieces in (p for p in run.pieces if p.unrolled and p not in self._followed):
             self._followed.add(pieces)
@@ -483,7 +487,7 @@ class Runs:
             for p in run.pieces
             if free_variables(p.total) == {"seq_len"}
         }
-        limits = [limit for run in self.symbolic for limit in _bounds(run.limits)]
+        limits = [limit for run in self.symbolic for limit in _bounds(run.limits, self.base)]
         return sorted(found | {bound for total, bound in limits if total == var("seq_len")})
 
     def does_nothing(self, class_path: str) -> bool:
@@ -624,14 +628,9 @@ class Runs:
         return len(setting) > 1 and all({name: value} in self._settings for name, value in setting.items())
 
 
-def _bounds(limits: Iterable[Condition]) -> list[tuple[Expr, int]]:
-    """Size and constant of each limit."""
-    found = []
-    for limit in limits:
-        match limit:
-            case Compare(_, total, Num(bound)) if isinstance(bound, int):
-                found.append((total, bound))
-    return found
+def _bounds(limits: Iterable[Condition], numbers: Mapping[str, int]) -> list[tuple[Expr, int]]:
+    """Size and number of each limit."""
+    return [(c.left, evaluate(c.right, numbers)) for c in limits if isinstance(c, Compare)]
 
 
 def _sizes_in_pieces(step: int, unrolled: bool) -> tuple[int, ...]:

@@ -141,8 +141,8 @@ class ConcolicShapeEnv(ShapeEnv):
         """Size -> classes whose forward() was running then; "" for constructors."""
         self.divisions: dict[tuple[sympy.Basic, sympy.Basic], bool] = {}
         """Size and divisor of each ``//``, ``%`` and stepped range -> true for a range: code runs once per piece."""
-        self.cuts: dict[tuple[tuple[str, int], sympy.Basic], int] = {}
-        """Line of the source that cuts a tensor, and the size that it cuts -> the smallest bound there."""
+        self.cuts: dict[tuple[tuple[str, int], sympy.Basic], tuple[int, sympy.Basic]] = {}
+        """Line of the source that cuts a tensor, and the size that it cuts -> the smallest bound there: value, size."""
         self.results: dict[Any, SymNode] = {}
         """Cached results of SizeNode operations."""
         self._noted: set[Any] | None = None
@@ -186,9 +186,10 @@ class ConcolicShapeEnv(ShapeEnv):
             key = size, sympy.sympify(divisor)
             self.divisions[key] = looped or self.divisions.get(key, False)
 
-    def cut_at(self, place: tuple[str, int], size: Any, bound: int) -> None:
-        """Record that a line cuts a tensor of this size at a constant bound."""
-        self.cuts[place, size] = min(bound, self.cuts.get((place, size), bound))
+    def cut_at(self, place: tuple[str, int], size: Any, bound: Any, value: int) -> None:
+        """Record that a line cuts a tensor of this size at a bound, which counts from the end if it is negative."""
+        found = abs(value), sympy.sympify(bound if value > 0 else -bound)
+        self.cuts[place, size] = min(found, self.cuts.get((place, size), found), key=lambda cut: cut[0])
 
     def turned(self, expression: Any) -> None:
         """Record that the classes running now turned an already pinned size into a number."""
@@ -212,8 +213,8 @@ class ConcolicShapeEnv(ShapeEnv):
         return bool(self._value(orig_expr))
 
     def bound_sympy(self, expr: Any, size_oblivious: bool = False) -> Any:
-        """Sizes are at least 0; there is no other bound."""
-        return ValueRanges(sympy.Integer(0), int_oo)
+        """Sizes are at least 0; there is no other bound. A negated size, as in ``-tokens % block``, has none."""
+        return ValueRanges(-int_oo if expr.is_negative else sympy.Integer(0), int_oo)
 
     def replace(self, expr: Any) -> Any:
         return expr
