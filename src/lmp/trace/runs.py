@@ -94,6 +94,8 @@ class Run:
     """Sizes of the call that the code works on in pieces, or divides."""
     limits: dict[Condition, None] = field(default_factory=dict)
     """``size > constant`` for the constants that sizes of the call are compared with or cut at."""
+    shrinks: tuple[str, int] | None = None
+    """File and line of a loop that divides a size until it is small."""
     specialisation: int = ALL_SIZES
     """Which sizes were symbolic: ALL_SIZES, CALL_SIZES or NO_SIZES."""
 
@@ -150,8 +152,19 @@ class Runs:
     def symbolic_run(self, numbers: dict[str, int]) -> Run:
         """A run with as many symbolic sizes as the module can be run with; its ``specialisation`` tells which.
 
-        If every specialisation fails, raises TraceFailed with the error of the most symbolic one.
+        If every specialisation fails, raises TraceFailed with the error of the most symbolic one. Also raises it for a
+        loop whose number of rounds no formula expresses.
         """
+        run = self._symbolic_run(numbers)
+        if run.shrinks is not None:
+            file, line = run.shrinks
+            raise TraceFailed(
+                f"the loop at {os.path.basename(file)}:{line} divides a size of the call until it is small.\n"
+                "Its number of rounds grows with the logarithm, which formulas do not have."
+            ).at(file, line)
+        return run
+
+    def _symbolic_run(self, numbers: dict[str, int]) -> Run:
         first: TraceFailed | None = None
         for specialisation in range(self.specialisation, self.most_specialised + 1):
             try:
@@ -214,6 +227,7 @@ class Runs:
                 if isinstance(found, Expr):
                     made.loops.append(found)
         made.pieces, made.limits = self._pieces(env, made, size_of)
+        made.shrinks = env.shrinking()
         return made
 
     def _pieces(
@@ -268,6 +282,7 @@ class Runs:
         recorder = Recorder(model, self.workload.dtype, size, results)
         if env is not None:
             env.where = lambda: frozenset(c.class_path for c in recorder.tracker.stack)
+            env.calls = lambda: recorder.tracker.stack[-1].index if recorder.tracker.stack else -1
         self.workload.run(model, values, recorder, recorder.before)
         return model, recorder
 

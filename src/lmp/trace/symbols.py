@@ -24,6 +24,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.sym_node import SymNode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.utils._sympy.functions import FloorDiv
 from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.value_ranges import ValueRanges
 
@@ -149,6 +150,10 @@ class ConcolicShapeEnv(ShapeEnv):
         self.source_root = ""
         self.where: Callable[[], frozenset[str]] = frozenset
         """Returns the classes whose forward() is running."""
+        self.calls: Callable[[], int] = int
+        """Returns the index of the module call that is running."""
+        self.asked_at: dict[tuple[str, int, int], dict[int, sympy.Basic]] = {}
+        """Line, and index of the module call -> its comparisons by how many times their sizes were divided."""
 
     def size(self, name: str, value: int) -> Any:
         """A symbolic integer called ``name`` with the value ``value`` in this run."""
@@ -177,6 +182,7 @@ class ConcolicShapeEnv(ShapeEnv):
                 before = self.conditions.get(orig_expr)
                 within = self.where() | (before.within if before else frozenset())
                 place = (frame.f_code.co_filename, frame.f_lineno)
+                self.asked_at.setdefault((*place, self.calls()), {})[_times_divided(orig_expr)] = orig_expr
                 self.conditions[orig_expr] = Condition(orig_expr, bool(found), *place, within)
         return sympy.sympify(found) if isinstance(found, (bool, int, float)) else found
 
@@ -185,6 +191,10 @@ class ConcolicShapeEnv(ShapeEnv):
         if isinstance(size, sympy.Basic) and size.free_symbols:
             key = size, sympy.sympify(divisor)
             self.divisions[key] = looped or self.divisions.get(key, False)
+
+    def shrinking(self) -> tuple[str, int] | None:
+        """A line that compares a size, the size divided, and that divided again. Its loop's rounds have no formula."""
+        return next(((file, line) for (file, line, _), asked in self.asked_at.items() if len(asked) > 2), None)
 
     def cut_at(self, place: tuple[str, int], size: Any, bound: Any, value: int) -> None:
         """Record that a line cuts a tensor of this size at a bound, which counts from the end if it is negative."""
@@ -224,6 +234,11 @@ class ConcolicShapeEnv(ShapeEnv):
 
     def is_unbacked_symint(self, symbol: Any) -> bool:
         return False
+
+
+def _times_divided(expression: sympy.Basic) -> int:
+    """Depth of nested ``//``."""
+    return max((_times_divided(a) for a in expression.args), default=0) + isinstance(expression, FloorDiv)
 
 
 def _asking_frame() -> Any:
