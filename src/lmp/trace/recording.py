@@ -107,9 +107,12 @@ class Recorder:
         self.before = _Before(self.run, plain)
         """Context manager for code that runs before the measured call: attention is not decomposed there either."""
         self._dispatch_mode = _Dispatch(self)
+        self.on_start: Callable[[], None] = lambda: None
+        """Called when recording starts."""
 
     def __enter__(self) -> Recorder:
         # The module's current tensors: filling the cache may have replaced some, and running may replace more.
+        self.on_start()
         self._kept = [*self._module.parameters(), *self._module.buffers()]
         self._weights = {_storage(t) for t in self._kept}
         self.tracker.__enter__()

@@ -220,7 +220,7 @@ class Runs:
         made = Run(numbers, shown, recorder.recording, size, sizes, list(env.conditions.values()), model, pinned)
         made.specialisation = specialisation
         made.pinned_in = {e.name: env.pinned_in[e] for e in env.pinned if isinstance(e, sympy.Symbol)}
-        for e in env.pinned:
+        for e in (e for e in env.pinned if e in env.turned_now):
             tokens = {s.name for s in e.free_symbols} & {*RUNTIME, *self.lengths}
             with contextlib.suppress(TypeError):
                 found = size_of(e) if tokens else None
@@ -235,7 +235,7 @@ class Runs:
     ) -> tuple[list[Pieces], dict[Condition, None]]:
         """Sizes of the call that a symbolic run divides or iterates over, and constants that it compares them with."""
         call = {*RUNTIME, *self.lengths}
-        turned = {atom for e in env.pinned for atom in e.atoms(sympy.Function)}
+        turned = {atom for e in env.turned_now for atom in e.atoms(sympy.Function)}
         pieces: dict[tuple[Expr, Expr], bool] = {}
         for (size, divisor), looped in env.divisions.items():
             divisions = {atom for atom in turned if atom.args == (size, divisor)}
@@ -281,6 +281,7 @@ class Runs:
         results = self._results if env is None else SymbolicResults(env, run_symbolic)
         recorder = Recorder(model, self.workload.dtype, size, results)
         if env is not None:
+            recorder.on_start = env.begin
             env.where = lambda: frozenset(c.class_path for c in recorder.tracker.stack)
             env.calls = lambda: recorder.tracker.stack[-1].index if recorder.tracker.stack else -1
         self.workload.run(model, values, recorder, recorder.before)

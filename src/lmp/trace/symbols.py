@@ -80,9 +80,9 @@ def _once(name: str) -> Callable[..., SymNode]:
     def method(self: SymNode, *others: SymNode) -> SymNode:
         key = (name, self._expr, self.pytype, *[o._expr for o in others], *[o.pytype for o in others])
         known = self.shape_env.results
+        if name in _DIVIDING:
+            self.shape_env.divided(self._expr, others[0]._expr)
         if key not in known:
-            if name in _DIVIDING:
-                self.shape_env.divided(self._expr, others[0]._expr)
             result = operation(self, *others)
             if type(result) is SymNode:
                 result.__class__ = SizeNode
@@ -140,6 +140,8 @@ class ConcolicShapeEnv(ShapeEnv):
         """Sizes that code turned into plain numbers."""
         self.pinned_in: dict[sympy.Basic, set[str]] = {}
         """Size -> classes whose forward() was running then; "" for constructors."""
+        self.turned_now: set[sympy.Basic] = set()
+        """Sizes that the observed call turned into plain numbers."""
         self.divisions: dict[tuple[sympy.Basic, sympy.Basic], bool] = {}
         """Size and divisor of each ``//``, ``%`` and stepped range -> true for a range: code runs once per piece."""
         self.cuts: dict[tuple[tuple[str, int], sympy.Basic], tuple[int, sympy.Basic]] = {}
@@ -186,6 +188,11 @@ class ConcolicShapeEnv(ShapeEnv):
                 self.conditions[orig_expr] = Condition(orig_expr, bool(found), *place, within)
         return sympy.sympify(found) if isinstance(found, (bool, int, float)) else found
 
+    def begin(self) -> None:
+        """Forget what was done to sizes before the observed call: filling a cache may loop over the cached tokens."""
+        for noted in (self.turned_now, self.divisions, self.cuts, self.asked_at):
+            noted.clear()
+
     def divided(self, size: Any, divisor: Any, looped: bool = False) -> None:
         """Record that the code divides a size, or with ``looped`` that it iterates over it in steps."""
         if isinstance(size, sympy.Basic) and size.free_symbols:
@@ -203,6 +210,7 @@ class ConcolicShapeEnv(ShapeEnv):
 
     def turned(self, expression: Any) -> None:
         """Record that the classes running now turned an already pinned size into a number."""
+        self.turned_now.add(expression)
         self.pinned_in.setdefault(expression, set()).update(self.where() or {""})
         if self._noted is not None:
             self._noted.add(expression)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,6 +46,8 @@ from lmp.workload.calls import Call
 
 BYTES = {"w_bytes": 3, "a_bytes": 5, "kv_bytes": 7}
 ZERO = num(0)
+LIKELY = {"batch_size": (1, 2, 7), "seq_len": (1, 2, 50, 64, 65, 300, 5000), "cache_len": (0, 1, 64, 65, 700, 5000)}
+"""Sizes of calls at which no cost may be below 0."""
 MOST_KINDS = 4
 """Most values of an attribute that become conditions, if the instances of a class differ in it."""
 
@@ -469,6 +472,7 @@ class Table:
         assumptions = [condition for condition in dict.fromkeys(stated) if condition is not None]
         assumptions += self._untried(used)
         used |= {n for c in assumptions for n in free_variables(c)}
+        self._require_no_negative_cost(items, assumptions)
         assumptions += [le(var(n), 1) for n in sorted(used & self.flags)]
         operands = {i: f for i, f in operands.items() if _variables_of(f) <= paths.keys()}
         used |= {n for formulas in operands.values() for n in _variables_of(formulas)}
@@ -498,6 +502,25 @@ class Table:
             operands,
             lambda run, seen: self.has_compulsory and self.holds_at(outside, run, seen),
         )
+
+    def _require_no_negative_cost(
+        self, items: list[tuple[Item, dict[str, Expr]]], assumptions: Sequence[Condition]
+    ) -> None:
+        """Raises TraceFailed if a cost is below 0 at sizes of a call that the assumptions allow."""
+        numbers = {**self.numbers(), **BYTES}
+        names = [n for n in (*RUNTIME, *self.runs.lengths) if n in numbers]
+        tried = [LIKELY.get(n, LIKELY["seq_len"]) for n in names]
+        points = [Point({**numbers, **dict(zip(names, sizes, strict=True))}) for sizes in itertools.product(*tried)]
+        allowed = [p for p in points if all(self.fitter.holds(c, p) is not False for c in assumptions)]
+        for item, formulas in items:
+            for name, formula in formulas.items():
+                below = next((p for p in allowed if (self.fitter.value(formula, p) or 0) < 0), None)
+                if below is not None:
+                    values = ", ".join(f"{n}={below.values[n]}" for n in names)
+                    key = next(key for key, row in self.rows.items() if row is item)[0]
+                    raise _about(
+                        key, f"{self.class_path}: {name} of {key.name} at {_where(key)} is below 0 at {values}."
+                    )
 
     def _give_up(self, missing: list[str], items: list[tuple[Item, dict[str, Expr]]]) -> bool:
         """Drop compulsory traffic if only it depends on missing variables. Returns true if it is dropped."""
