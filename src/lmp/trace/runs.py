@@ -358,16 +358,18 @@ class Runs:
     def _explore_steps(self, run: Run) -> None:
         """Explore points with one and with several of the pieces that the source works on, and around its limits."""
         cached = (0, 7) if self.workload.has_cache else (0,)
-        starts = [{**self.start_point(), "batch_size": b, "cache_len": c} for c in cached for b in (2, 1)]
+        starts = [{**self.start_point(), "batch_size": b, "cache_len": c} for b in (2, 1) for c in cached]
+        # A path that loops over single tokens takes long: many pieces are explored where the loop over pieces was seen.
+        here = [start for start in starts if start["cache_len"] == run.numbers["cache_len"]]
         for pieces in run.pieces:
             step = evaluate(pieces.step, self.start_point())
-            self.explore(self._moved(pieces, starts, _sizes_in_pieces(step, pieces.unrolled)))
-            # Beyond each limit there may be another path: there too, several pieces and a rest.
-            limits = _bounds(run.limits, self.base)
-            beyond = {bound // step for total, bound in limits if total == pieces.total and bound > step}
+            self.explore(self._moved(pieces, starts[: len(cached)], (step, 2 * step + 3, 2 * step + 4)))
+            self.explore(self._moved(pieces, starts[len(cached) :], (3 * step + 1,)))
             if pieces.unrolled:
-                sizes = [n * step + size for n in sorted(beyond) for size in _sizes_in_pieces(step, True)]
-                self.explore(self._moved(pieces, starts, sizes))
+                # Beyond each limit there may be another path: there too, several pieces and a rest.
+                limits = [bound // step for total, bound in _bounds(run.limits, self.base) if total == pieces.total]
+                sizes = [n * step + size for n in sorted({0, *limits}) for size in _sizes_in_pieces(step)]
+                self.explore(self._moved(pieces, here or starts, sizes))
         for total, bound in _bounds(run.limits, self.base):
             self.explore(self._moved(Pieces(total, num(bound)), starts, (bound, bound + 1, 2 * bound + 3)))
         for pieces in (p for p in run.pieces if p.unrolled and p not in self._followed):
@@ -649,11 +651,11 @@ def _bounds(limits: Iterable[Condition], numbers: Mapping[str, int]) -> list[tup
     return [(c.left, evaluate(c.right, numbers)) for c in limits if isinstance(c, Compare)]
 
 
-def _sizes_in_pieces(step: int, unrolled: bool) -> tuple[int, ...]:
+def _sizes_in_pieces(step: int) -> tuple[int, ...]:
     """Sizes below one piece, of one, one with a rest, several with and without a rest, and of many."""
     rest = min(3, step - 1)
-    few = (step - 1, step, 2 * step, 2 * step + rest, 3 * step + 1)
-    return (*few, step + rest, 2 * step + 1, 3 * step, 5 * step + 2, 6 * step) if unrolled else few
+    few = (step - 1, step, step + rest, 2 * step, 2 * step + 1, 2 * step + rest)
+    return (*few, 3 * step, 3 * step + 1, 5 * step + 2, 6 * step)
 
 
 def _of_the_call(size: Size, call: Set[str]) -> Expr | None:
