@@ -248,6 +248,7 @@ class Table:
         if name == "count":
             # The first round of a loop may differ from the others.
             found.update(dict.fromkeys(simplify(e - k) for run in self.symbolic for e in run.loops for k in (0, 1)))
+            found.update(dict.fromkeys(self._several_times_each_round(seen)))
             column = self._column(key, name)
             counts = {s.value for s in column}
             if self.all_layers:
@@ -267,6 +268,15 @@ class Table:
             for layers, pattern in self.runs.workload.layer_patterns.items() if max(counts, default=0) > 1 else ():
                 found.update(dict.fromkeys(in_pattern(layers, pattern)))
         return list(found)
+
+    def _several_times_each_round(self, seen: list[tuple[Run, Expr]]) -> Iterator[Expr]:
+        """Counts of operators that run several times in each round of a loop, or in each but the first."""
+        for run, count in seen:
+            point = Point(run.numbers)
+            for rounds in (simplify(e - k) for e in run.loops for k in (0, 1)):
+                number, times = self.fitter.value(rounds, point), self.fitter.value(count, point)
+                if number and times and times > number > 1 and times % number == 0:
+                    yield simplify(times // number * rounds)
 
     def _in_any_number_of_pieces(self, seen: list[tuple[Run, Expr]]) -> dict[Expr, None]:
         """The formulas of symbolic runs, without those that hold for one number of pieces only.
