@@ -27,6 +27,7 @@ from lmp.formula import (
     ne,
     num,
     simplify,
+    simplify_condition,
     substitute,
     to_text,
     var,
@@ -219,6 +220,11 @@ class Table:
             *self.runs.compared,
             *sorted(n for n, met in seen.items() if len(met) > 1 and n not in self.runs.compared),
         ]
+
+    @property
+    def _of_the_call(self) -> set[str]:
+        """Variables of a call: batch, tokens, cached tokens, and the tokens of an encoder."""
+        return {*RUNTIME, *self.runs.lengths}
 
     @functools.cached_property
     def _windows(self) -> list[str]:
@@ -654,10 +660,13 @@ class Table:
         """Comparisons in the source that had one result in all runs, with that result."""
         lines = {(p.file, p.line) for item, _ in items for p in item.key.chain}
         for run in self.symbolic:
-            for asked, condition in run.conditions:
+            calls = run.calls_of(self.class_path)
+            rename = self.variables.renaming(run, calls[0]) if calls else {}
+            for asked, found in run.conditions:
                 # A comparison with the tokens decides a path, wherever it stands.
-                own = self.class_path in asked.within and bool(free_variables(condition) & set(RUNTIME))
+                own = self.class_path in asked.within and bool(free_variables(found) & self._of_the_call)
                 if own or (asked.file, asked.line) in lines:
+                    condition = substitute(found, rename) if rename else found
                     met = {self.fitter.holds(condition, p) for _, p, _ in self.samples}
                     if met in ({True}, {False}):
                         yield condition if asked.holds else negated(condition)
@@ -673,9 +682,9 @@ class Table:
         if not others:
             return condition
         base = self.runs.base
-        if not names & known & set(RUNTIME) or not others <= base.keys():
+        if not names & known & self._of_the_call or not others <= base.keys():
             return None
-        return substitute(condition, {name: num(base[name]) for name in others})
+        return simplify_condition(substitute(condition, {name: num(base[name]) for name in others}))
 
     def sizes_used(self, items: list[tuple[Item, dict[str, Expr]]]) -> set[str]:
         """Variables in the tensor shapes of the class's own operators."""
