@@ -90,3 +90,51 @@ class OnAllBefore(nn.Module):
             keys, values = k[:, : i + 48], v[:, : i + 48]
             out.append((q[:, i : i + 48] @ keys.transpose(1, 2)).softmax(-1) @ values)
         return torch.cat(out, 1)
+
+
+class WholeBlocks(nn.Module):
+    """The tokens padded to whole blocks of 48."""
+
+    def __init__(self, dim=32):
+        super().__init__()
+        self.qkv = nn.Linear(dim, 3 * dim)
+
+    def forward(self, x):
+        b, s, d = x.shape
+        pad = (-s) % 48
+        q, k, v = self.qkv(F.pad(x, (0, 0, 0, pad))).view(b, -1, 48, 3, d).unbind(3)
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True).reshape(b, s + pad, d)[:, :s]
+
+
+class LastTokens(nn.Module):
+    def __init__(self, dim=32, piece=24):
+        super().__init__()
+        self.piece = piece
+        self.up = nn.Linear(dim, 2 * dim)
+
+    def forward(self, x):
+        return self.up(x[:, -self.piece :])
+
+
+class LastSixty(nn.Module):
+    def __init__(self, dim=32):
+        super().__init__()
+        self.up = nn.Linear(dim, 2 * dim)
+
+    def forward(self, x):
+        return self.up(x[:, -60:])
+
+
+class Halving(nn.Module):
+    """A tree reduction: its number of rounds is a logarithm."""
+
+    def __init__(self, dim=32):
+        super().__init__()
+        self.join = nn.Linear(2 * dim, dim)
+
+    def forward(self, x):
+        while x.shape[1] > 1:
+            if x.shape[1] % 2:
+                x = F.pad(x, (0, 0, 0, 1))
+            x = self.join(torch.cat([x[:, ::2], x[:, 1::2]], -1))
+        return x
