@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import inspect
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from lmp.analyze.covering import Covering
 from lmp.analyze.own import OwnCall
 from lmp.analyze.session import Session
 from lmp.analyze.workloads import TORCH, asked_config, asked_dtype, roots_for, workload_for
@@ -19,14 +20,17 @@ from lmp.source.lines import line_text, statement_starts
 from lmp.source.locate import ClassSource
 from lmp.source.trees import Tree
 from lmp.trace.engine import Setting, TraceEngine
-from lmp.verify.judge import Judgement, Point, judge, named, observe
+from lmp.verify.judge import KEPT, Judgement, Point, judge, judging_of, named, observe
+from lmp.verify.literals import literals
 from lmp.verify.points import (
     FACTORS,
     LONG,
     HeldOut,
+    PointKind,
     changed,
     drawn_points,
     held_out_points,
+    literal_points,
     structural,
     with_layers,
 )
@@ -38,6 +42,9 @@ from lmp.workload.load import load_class, quiet_warnings
 from lmp.workload.parent_models import find_parent_model, parent_models_of
 from lmp.workload.questions import CHOSEN, UndecidedError
 from lmp.workload.results import Results
+
+MOST_OPERATORS = 20_000
+"""After a point at which more operators run, no larger sizes of the source's numbers are executed."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +80,8 @@ class Execution:
         self._observed: dict[tuple[Any, ...], Point | Skipped] = {}
         self._changed: dict[int, dict[str, int]] = {}
         """Rotation of the factors -> config values of the drawn points."""
+        self.extra: list[HeldOut] = []
+        """Points that earlier analyses of this workload needed to take an arm of their formulas."""
 
     # -- settings --------------------------------------------------------------------------------------------------
 
@@ -139,6 +148,14 @@ class Execution:
         return self._held_out[0]
 
     @cached_property
+    def literals(self) -> list[HeldOut]:
+        """Points on both sides of the numbers that decide paths in the source."""
+        workload = self.workload
+        modules = workload.build(workload.hints).modules()
+        found = literals(modules, without=workload.full_layers)
+        return literal_points(workload, found, self.held_out)
+
+    @cached_property
     def _held_out(self) -> tuple[list[HeldOut], list[str]]:
         """The points, and a sentence for each point that the user's code refuses."""
         points = held_out_points(self.workload, self.kept)
@@ -190,8 +207,10 @@ class Execution:
         return observed
 
     def _observe_all(self, in_order: bool = False, full: bool = False) -> list[Point | Skipped]:
-        found = []
-        for few in self.held_out:
+        found: list[Point | Skipped] = []
+        for few in (*self.held_out, *self.literals, *self.extra):
+            if few.kind is PointKind.LITERAL and any(_is_heavy(one) for one in found):
+                break  # the literals come in order of size: at larger ones a loop over the tokens takes too long
             point = with_layers(self.workload, few, in_order, full)
             key = (point.label, *sorted(point.values.items()))
             if key not in self._observed:
@@ -202,12 +221,14 @@ class Execution:
     def _observe(self, point: HeldOut, more_layers: bool) -> Point | Skipped:
         """The run at a point, or why it is skipped. A synthetic config need not run with all layers."""
         try:
-            return observe(self.workload, point.values, point.label, results=self._results, synthetic=point.synthetic)
+            return self._run_at(point)
         except Exception as error:
             if blame(error) == "lmp":
                 raise
             if point.synthetic and more_layers:
                 return Skipped(f"skipped {point.label}: the model does not run there with all its layers")
+            if point.kind is PointKind.LITERAL:
+                return Skipped("")  # counted in the check of how many ran
             if point.may_be_refused:
                 return Skipped(f"skipped {named(point.label, point.values)}: the model does not run there")
             raise
@@ -223,17 +244,50 @@ class Execution:
         with quiet_warnings():
             observed = self._observed_for(analysis)
             points = _executed(observed)
-            checks = [skipped.why for skipped in observed if isinstance(skipped, Skipped)] + self._held_out[1]
+            checks = [one.why for one in observed if isinstance(one, Skipped) and one.why] + self._held_out[1]
+            ran = sum(point.kind is PointKind.LITERAL for point in points)
+            if self.literals:
+                checks.append(f"points at numbers in the source: {ran} of {len(self.literals)} ran")
             if analysis.engine in HANDED_IN:
                 drawn = [self._observe_drawn(point) for point in self._draw(analysis, points)]
                 points = [*points, *_executed(drawn)]
                 checks.append(f"drawn points: {len(_executed(drawn))} of {len(drawn)} ran")
             by_statement = None if analysis.engine == OWN_ENGINE else self.statement_of
             strict = analysis.engine in HANDED_IN
-            found = judge(analysis, points, self.session.lookup, self.file_of, by_statement, strict)
+            judging = judging_of(analysis, self.session.lookup, self.file_of, by_statement, strict)
+            judging.add(points)
+            covering = Covering(analysis, judging, self.workload, self._observe_extra)
+            if not judging.differences:
+                covering.run()
+                if analysis.engine == OWN_ENGINE:
+                    self.extra += covering.executed
+            found = judging.judgement()
         verification = found.verification
-        verification = verification.model_copy(update={"checks": [*verification.checks, *checks]})
-        return Judgement(verification, found.only_at_synthetic)
+        update: dict[str, Any] = {"checks": [*verification.checks, *checks]}
+        if not judging.differences:
+            update["checks"] += covering.checks()
+            update["arms"] = covering.taken()
+            untaken = covering.findings()
+            if untaken and strict and verification.status != "failed":
+                update |= {"status": "failed", "findings": untaken[:KEPT]}
+        return replace(found, verification=verification.model_copy(update=update), untaken=covering.untaken())
+
+    def _observe_extra(self, point: HeldOut) -> Point | None:
+        """The run at a point, if the module runs there."""
+        key = (point.label, *sorted(point.values.items()))
+        if key not in self._observed:
+            try:
+                self._observed[key] = self._run_at(point)
+            except Exception as error:
+                if blame(error) == "lmp":
+                    raise
+                self._observed[key] = Skipped("")
+        found = self._observed[key]
+        return found if isinstance(found, Point) else None
+
+    def _run_at(self, point: HeldOut) -> Point:
+        label, synthetic = point.label, point.synthetic
+        return observe(self.workload, point.values, label, True, self._results, synthetic, point.kind)
 
     def holds_at(self, analysis: ModuleAnalysis, values: Mapping[str, int]) -> bool | None:
         """Judge one more point: true if the analysis holds. None if the module does not run, or nothing is judged."""
@@ -354,6 +408,10 @@ class Execution:
             return False  # it does not run standalone
         here = [part for _, part in sections_of(self.workload.config) if type(part) is type(alone)]
         return not here or any(stated(part) != stated(alone) for part in here)
+
+
+def _is_heavy(point: Point | Skipped) -> bool:
+    return isinstance(point, Point) and len(point.counts) > MOST_OPERATORS
 
 
 def _executed(observed: list[Point | Skipped]) -> list[Point]:

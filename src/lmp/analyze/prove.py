@@ -18,8 +18,12 @@ from lmp.errors import TraceFailed, VerificationFailed
 from lmp.records import ModuleAnalysis, Verification
 from lmp.source.locate import ClassSource
 from lmp.trace.engine import TraceEngine
+from lmp.verify.arms import without_arms
 from lmp.verify.judge import Judgement
-from lmp.verify.points import what_to_keep
+from lmp.verify.points import SEARCHED, what_to_keep
+
+MOST_ROUNDS = 4
+"""Most derivations with points at which the formulas differed."""
 
 FEWEST_POINTS = 3
 """Fewest points at which a module must run to be judged."""
@@ -93,7 +97,7 @@ class _Attempt:
         return self.judgement.verification.status
 
     def run(self) -> None:
-        """Derive, judge, and narrow if the formulas differ at synthetic configs only."""
+        """Derive and judge. Derive again with points that differ; narrow if only synthetic configs differ."""
         again = True
         while again:
             self._derive()
@@ -104,7 +108,35 @@ class _Attempt:
                 return
             self._pin()
             self._judge()
+            self._with_counterexamples()
             again = self._narrow()
+        self._without_untaken()
+
+    def _with_counterexamples(self) -> None:
+        """Derive again with the points at which the formulas differ, as long as that helps."""
+        runs = self.engine.deriver.runs
+        for _ in range(MOST_ROUNDS):
+            before = self.analysis, self.judgement
+            concrete = len(runs.concrete)
+            runs.explore([dict(p.values) for p in self.judgement.differing if p.kind in SEARCHED])
+            if len(runs.concrete) == concrete:
+                return  # nothing differs there, or the derivation has seen it
+            try:
+                self._derive()
+            except TraceFailed:
+                del runs.concrete[concrete:]  # no formula explains them; a narrower claim may still hold
+                self._take(before[0])
+                self.analysis, self.judgement = before
+                return
+            self._pin()
+            self._judge()
+
+    def _without_untaken(self) -> None:
+        """Drop the arms that no executable point takes: what excludes them becomes an assumption."""
+        if self.status != "verified" or not self.judgement.untaken or self.judgement.coverage is None:
+            return
+        self._take(without_arms(self.analysis, self.judgement.untaken, self.judgement.coverage.arms))
+        self._judge()
 
     def _narrow(self) -> bool:
         """Take steps of NARROWING while only synthetic configs differ. Returns true to derive again.
