@@ -5,7 +5,7 @@ from __future__ import annotations
 from lmp.formula import evaluate_condition, parse_condition
 from lmp.records import Kernel, MemoryAccess, ModuleAnalysis, Source
 from lmp.verify.arms import Arm, Arms, without_arms
-from lmp.verify.solving import Domain, contradiction, solutions
+from lmp.verify.solving import Budget, Domain, contradiction, solution
 
 
 def analysis(*formulas: str, assumptions: tuple[str, ...] = ()) -> ModuleAnalysis:
@@ -84,7 +84,7 @@ def test_a_point_is_found_for_nested_conditions() -> None:
     arms = Arms(analysis("where({s} > 200, where({n} % 6 == 0, where({n} > {s}, 1, 2), 3), 4)"))
     target = Arm("{n} > {s}", "true")
     domain = Domain({"s", "n"})
-    found = [next(solutions(way, [{"s": 5, "n": 2}], domain), None) for way in arms.ways_of(target)]
+    found = [solution(way, {"s": 5, "n": 2}, domain, Budget(600)) for way in arms.ways_of(target)]
     assert found
     assert all(values is not None and target in arms.taken(values) for values in found)
 
@@ -96,6 +96,9 @@ def test_a_contradiction_is_named() -> None:
     assert why(("{s} > 200", True), ("{s} + 63 < 64", True)) == "{s} > 200 is true, {s} + 63 < 64 is true"
     assert why(("2 * {s} - {n} > 3", True), ("{n} - 2 * {s} > -3", True)) is not None
     assert why(("{s} < 1", True)) == "the smallest size, {s} < 1 is true"
+    assert why(("{s} % {n} == 0", True), ("{s} >= {n}", False)) == "{s} % {n} == 0 is true, {s} >= {n} is false"
+    assert why(("{s} > 3 and {n} > 2", True), ("{n} <= 2 or {s} <= 3", True)) is not None
+    assert why(("{s} > 3 and {n} > 2", True), ("{n} > 2 and {s} > 4", False)) is None  # s is 4
     assert why(("{s} > 3", True), ("{s} < 5", True)) is None  # 4
     assert why(("{s} > 3 and {n} > 2", False), ("{s} > 3", True)) is None  # n is 1 or 2
 

@@ -13,7 +13,7 @@ from lmp.verify.claims import ARM
 from lmp.verify.counted import SIZES
 from lmp.verify.judge import JudgedCall, Judging, Point
 from lmp.verify.points import SEARCHED, HeldOut, PointKind, phase_of
-from lmp.verify.solving import Domain, contradiction, solutions
+from lmp.verify.solving import Budget, Domain, contradiction, solution
 from lmp.workload.base import RUNTIME, Workload
 
 MOST_POINTS = 24
@@ -24,6 +24,12 @@ MOST_BASES = 8
 
 MOST_TRIES = 4
 """Most points that are executed for one arm; the module may refuse some."""
+
+MOST_EVALUATIONS = 600
+"""Most evaluations of conditions in the search of a point for one arm; a pair of arms has a quarter of it."""
+
+MOST_IN_ALL = 4000
+"""Most such evaluations for all arms of one class."""
 
 Observe = Callable[[HeldOut], Point | None]
 """Returns the run at a point; None if the module does not run there."""
@@ -42,6 +48,7 @@ class Covering:
     excluded: dict[Arm | Pair, str] = field(default_factory=dict)
     """Arm or pair that no sizes take -> the contradiction."""
     _tried: dict[Arm | Pair, int] = field(default_factory=dict)
+    _budget: Budget = field(default_factory=lambda: Budget(MOST_IN_ALL))
     _seen: set[tuple[tuple[str, int], ...]] = field(default_factory=set)
 
     def run(self) -> None:
@@ -121,13 +128,18 @@ class Covering:
 
     def _point(self, target: Arm | Pair) -> HeldOut | None:
         """The nearest point that is predicted to take an arm, and that was not tried yet."""
+        budget = Budget(MOST_EVALUATIONS if isinstance(target, Arm) else MOST_EVALUATIONS // 4)
         for way in self.judging.arms.ways_of(target):
             full: Way = (*way, *self._assumed)
             for base in self._bases:
-                for values in solutions(full, [self._values(base)], self._domain):
-                    point = self._as_point(base, values)
-                    if point is not None and tuple(sorted(point.values.items())) not in self._seen:
-                        return point
+                if self._budget.left <= 0 or budget.left <= 0:
+                    return None
+                before = budget.left
+                values = solution(full, self._values(base), self._domain, budget)
+                self._budget.left -= before - budget.left
+                point = None if values is None else self._as_point(base, values)
+                if point is not None and tuple(sorted(point.values.items())) not in self._seen:
+                    return point
         return None
 
     def _why_excluded(self, target: Arm | Pair) -> str | None:

@@ -21,6 +21,7 @@ from lmp.formula import (
     Or,
     Var,
     as_polynomial,
+    eq,
     free_variables,
     to_text,
     walk,
@@ -31,10 +32,7 @@ from lmp.verify.arms import Way, truths
 LARGEST = 1 << 17
 """Sizes up to this are tried."""
 
-MOST_TRIES = 1500
-"""Evaluations of conditions per search."""
-
-DEPTH = 5
+DEPTH = 4
 """Most variables that a search changes at a time."""
 
 SUGGESTED = 8
@@ -57,13 +55,16 @@ class Domain:
         return 1 if name in self.flags else LARGEST
 
 
-def solutions(way: Way, bases: Iterable[Mapping[str, int]], domain: Domain) -> Iterator[dict[str, int]]:
-    """Values that meet all conditions of a way, nearest to the bases first. One for each base at most."""
-    for base in bases:
-        search = _Search(way, domain)
-        found = search.repaired(dict(base), frozenset(), DEPTH)
-        if found is not None:
-            yield found
+@dataclass
+class Budget:
+    """Number of evaluations of conditions that searches may still make. It bounds their time in a repeatable way."""
+
+    left: int
+
+
+def solution(way: Way, base: Mapping[str, int], domain: Domain, budget: Budget) -> dict[str, int] | None:
+    """Values near the base that meet all conditions of a way; None if none are found within the budget."""
+    return _Search(way, domain, budget).repaired(dict(base), frozenset(), DEPTH)
 
 
 @dataclass
@@ -72,21 +73,23 @@ class _Search:
 
     way: Way
     domain: Domain
-    tries: int = 0
+    budget: Budget
 
     def repaired(self, values: dict[str, int], changed: frozenset[str], depth: int) -> dict[str, int] | None:
         truth = truths(values)
-        unmet = [(c, wanted) for c, wanted in self.way if truth(c) is not wanted]
-        self.tries += 1
-        if not unmet:
+        self.budget.left -= 1
+        unmet = next(((c, wanted) for c, wanted in self.way if truth(c) is not wanted), None)
+        if unmet is None:
             return values
-        if depth == 0 or self.tries > MOST_TRIES:
+        if depth == 0:
             return None
-        condition, wanted = unmet[0]
+        condition, wanted = unmet
         for name in sorted(free_variables(condition) & set(self.domain.free) - changed):
             for value in self._suggested(condition, wanted, name, values):
+                if self.budget.left <= 0:
+                    return None
                 found = self.repaired({**values, name: value}, changed | {name}, depth - 1)
-                if found is not None or self.tries > MOST_TRIES:
+                if found is not None:
                     return found
         return None
 
@@ -98,6 +101,7 @@ class _Search:
         found: list[tuple[int, float, int]] = []
         for value in _tries([c for c, _ in about], name, values):
             if least <= value <= most and value != now:
+                self.budget.left -= 1
                 truth = truths({**values, name: value})
                 if truth(condition) is wanted:
                     unmet = sum(truth(c) is not w for c, w in about)
@@ -181,14 +185,54 @@ def contradiction(way: Way, domain: Domain) -> str | None:
     literals = list(itertools.chain.from_iterable(_literals(c, wanted) for c, wanted in way))
     known: dict[Condition, bool] = {}
     for condition, wanted in literals:
-        if known.setdefault(condition, wanted) is not wanted:
-            return f"{to_text(condition)} cannot be both"
+        plain, result = _plain(condition, wanted)
+        if known.setdefault(plain, result) is not result:
+            return f"{to_text(plain)} cannot be both"
+    for condition, wanted in literals:
+        result = _follows(condition, known) if isinstance(condition, And | Or) else None
+        if result is not None and result is not wanted:
+            return f"{to_text(condition)} cannot be {'true' if wanted else 'false'} beside the others"
     bounds: dict[tuple[tuple[Monomial, Fraction], ...], _Interval] = {}
     for condition, wanted in literals:
         if isinstance(condition, Compare):
-            problem = _bounded(condition, wanted, domain, bounds)
+            problem = _bounded(condition, wanted, domain, bounds) or _indivisible(condition, wanted, known, domain)
             if problem is not None:
                 return problem
+    return None
+
+
+def _plain(condition: Condition, wanted: bool) -> tuple[Condition, bool]:
+    """The condition with one of two opposite relations, and its result."""
+    if isinstance(condition, Compare) and condition.relation in ("<=", "<", "!="):
+        return Compare(_OPPOSITE[condition.relation], condition.left, condition.right), not wanted
+    return condition, wanted
+
+
+def _follows(condition: Condition, known: Mapping[Condition, bool]) -> bool | None:
+    """The result that follows from known ones; None if it is open."""
+    match condition:
+        case Not(part):
+            inner = _follows(part, known)
+            return None if inner is None else not inner
+        case And(parts) | Or(parts):
+            decisive = isinstance(condition, Or)
+            inside = [_follows(part, known) for part in parts]
+            return decisive if decisive in inside else None if None in inside else not decisive
+    plain, same = _plain(condition, True)
+    return known[plain] is same if plain in known else None
+
+
+def _indivisible(condition: Compare, wanted: bool, known: Mapping[Condition, bool], domain: Domain) -> str | None:
+    """Text if a size is both smaller than another one and a multiple of it."""
+    plain, result = _plain(condition, wanted)
+    if not isinstance(plain, Compare) or plain.relation != ">=" or result:
+        return None
+    left, right = plain.left, plain.right
+    if not isinstance(left, Var) or domain.least(left.name) < 1:
+        return None
+    divides = eq(left % right, 0)
+    if known.get(divides) is True:
+        return f"{to_text(divides)} is true, {to_text(plain)} is false"
     return None
 
 
