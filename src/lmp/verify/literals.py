@@ -46,11 +46,11 @@ def literals(modules: Iterable[torch.nn.Module], without: Collection[str] = ()) 
 def around(number: int, fewer: bool = False) -> tuple[int, ...]:
     """Sizes on both sides of a number, at it, and several multiples, whole and not. The nearest ones come first.
 
-    ``fewer``: without the sizes that points of a few tokens have anyway, for numbers up to SMALL.
+    ``fewer``: without some multiples, and without the sizes that points of a few tokens have anyway.
     """
     n = number
-    if fewer and n <= SMALL:
-        return (n, n + 1, 2 * n + 3)
+    if fewer:
+        return (n, n + 1, 2 * n + 3) if n <= SMALL else (n + 1, n, n - 1, 2 * n + 3, 3 * n + 1)
     return (n + 1, n, n - 1, 2 * n + 3, 2 * n, 3 * n + 1, 2 * n - 1)
 
 

@@ -189,8 +189,8 @@ def contradiction(way: Way, domain: Domain) -> str | None:
         if known.setdefault(plain, result) is not result:
             return f"{to_text(plain)} cannot be both"
     for condition, wanted in literals:
-        result = _follows(condition, known) if isinstance(condition, And | Or) else None
-        if result is not None and result is not wanted:
+        follows = _follows(condition, known) if isinstance(condition, And | Or) else None
+        if follows is not None and follows is not wanted:
             return f"{to_text(condition)} cannot be {'true' if wanted else 'false'} beside the others"
     bounds: dict[tuple[tuple[Monomial, Fraction], ...], _Interval] = {}
     for condition, wanted in literals:
