@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from lmp.formula import parse_condition
+from lmp.errors import FormulaError
+from lmp.formula import Expr, eq, evaluate, free_variables, parse_condition, substitute, var
 from lmp.records import UNIVERSAL, ArmTaken, Finding, ModuleAnalysis
 from lmp.verify.arms import Arm, Pair, Way
 from lmp.verify.claims import ARM
@@ -25,10 +28,13 @@ MOST_BASES = 8
 MOST_TRIES = 4
 """Most points that are executed for one arm; the module may refuse some."""
 
-MOST_EVALUATIONS = 600
+OWN = "its "
+"""Prefix of the analysis's variables beside those of a point."""
+
+MOST_EVALUATIONS = 800
 """Most evaluations of conditions in the search of a point for one arm; a pair of arms has a quarter of it."""
 
-MOST_IN_ALL = 4000
+MOST_IN_ALL = 6000
 """Most such evaluations for all arms of one class."""
 
 Observe = Callable[[HeldOut], Point | None]
@@ -77,14 +83,30 @@ class Covering:
                 counted="no executed point takes it: leave this arm out, and state its opposite as an assumption",
             )
             for arm in self.untaken()
+            if not self._is_shape(arm)
         ]
+
+    def _is_shape(self, arm: Arm) -> bool:
+        """True for a kind of quotient of config sizes: what divides what is the config's matter.
+
+        Configs that break such a rule may run by chance, as by broadcasting. They are left to an assumption.
+        """
+        last = self._in_point(self.judging.arms.ways_of(arm)[0][-1:])
+        return arm.is_quotient and not any(free_variables(condition) & self._of_call for condition, _ in last)
+
+    @cached_property
+    def _of_call(self) -> set[str]:
+        """Variables of a point that a call can vary."""
+        workload = self.workload
+        return {*RUNTIME, *(n for n, v in workload.variables.items() if v.path.startswith("inputs."))}
 
     def taken(self) -> list[ArmTaken]:
         """The arms for the record."""
         coverage = self.judging.coverage
+        assumed = dict.fromkeys(self.untaken(), "left to an assumption")
         return [
-            ArmTaken(of=arm.of, side=arm.side, point=coverage.taken.get(arm), excluded=self.excluded.get(arm))
-            for arm in coverage.arms.ways
+            ArmTaken(of=a.of, side=a.side, point=coverage.taken.get(a), excluded=self.excluded.get(a) or assumed.get(a))
+            for a in coverage.arms.ways
         ]
 
     def checks(self) -> list[str]:
@@ -92,12 +114,14 @@ class Covering:
         coverage = self.judging.coverage
         if not coverage.arms:
             return []
-        untaken, pairs = self.untaken(), self.missing(coverage.missing_pairs)
-        arms = [arm for arm in coverage.arms.ways if arm not in self.excluded]
-        combined = [pair for pair in coverage.arms.pairs if pair not in self.excluded]
-        found = [f"arms: {len(arms) - len(untaken)} of {len(arms)}"]
-        if combined:
-            found.append(f"pairs of arms: {len(combined) - len(pairs)} of {len(combined)}")
+        untaken = {arm for arm in self.untaken() if self._is_shape(arm)}
+        left = {*self.excluded, *untaken}
+        arms = [arm for arm in coverage.arms.ways if arm not in left]
+        pairs = [pair for pair in coverage.arms.pairs if pair not in left and not untaken & set(pair)]
+        taken = coverage.taken.keys()
+        found = [f"arms: {len(taken & set(arms))} of {len(arms)}"]
+        if pairs:
+            found.append(f"pairs of arms: {len(taken & set(pairs))} of {len(pairs)}")
         if coverage.arms.pairs_left_out:
             found.append(f"pairs of arms not followed: {coverage.arms.pairs_left_out}")
         return found
@@ -108,6 +132,8 @@ class Covering:
         """Execute the point that is predicted to take the most arms. False if there is none."""
         found: dict[tuple[tuple[str, int], ...], tuple[HeldOut, list[Arm | Pair]]] = {}
         for target in self.missing(targets):
+            if any(self._is_shape(arm) for arm in (target if isinstance(target, tuple) else (target,))):
+                continue
             if self._tried.get(target, 0) < MOST_TRIES:
                 point = self._point(target)
                 if point is None:
@@ -130,12 +156,12 @@ class Covering:
         """The nearest point that is predicted to take an arm, and that was not tried yet."""
         budget = Budget(MOST_EVALUATIONS if isinstance(target, Arm) else MOST_EVALUATIONS // 4)
         for way in self.judging.arms.ways_of(target):
-            full: Way = (*way, *self._assumed)
-            for base in self._bases:
+            needed = self._in_point((*way, *self._assumed))
+            for base, usual in itertools.product(self._bases, (self._usual, ())):
                 if self._budget.left <= 0 or budget.left <= 0:
                     return None
                 before = budget.left
-                values = solution(full, self._values(base), self._domain, budget)
+                values = solution((*needed, *usual), self._values(base), self._domain, budget)
                 self._budget.left -= before - budget.left
                 point = None if values is None else self._as_point(base, values)
                 if point is not None and tuple(sorted(point.values.items())) not in self._seen:
@@ -177,80 +203,69 @@ class Covering:
 
     @staticmethod
     def _values(call: JudgedCall) -> dict[str, int]:
-        return {**dict(zip(UNIVERSAL, SIZES[0], strict=True)), **call.values}
+        """Values of the point, and those of the analysis's variables under other names."""
+        own = {f"{OWN}{name}": value for name, value in call.values.items()}
+        return {**dict(zip(UNIVERSAL, SIZES[0], strict=True)), **own, **call.point}
+
+    def _in_point(self, way: Way) -> Way:
+        """The conditions in the variables of the point."""
+        return tuple((substitute(condition, self._sources), wanted) for condition, wanted in way)
 
     @cached_property
-    def _sources(self) -> dict[str, tuple[str, ...]]:
-        """Variable of the analysis -> variable of the point, or two whose sum or product it is at every judged call."""
-        found: dict[str, tuple[str, ...]] = {}
-        for name in self.analysis.parameters:
-            if name in self.analysis.pinned or not self._calls:
-                continue
-            source = next((s for s in self._possible_sources(name) if self._is_source(name, s)), None)
-            if source is not None:
-                found[name] = source
-        return found
+    def _sources(self) -> dict[str, Expr]:
+        """Variable of the analysis -> its formula in variables of the point, as it is at every judged call."""
+        return {name: self._source(name) for name in self.analysis.parameters}
 
-    def _possible_sources(self, name: str) -> Iterator[tuple[str, ...]]:
-        known = self._calls[0].point
-        if name in known:
-            yield (name,)
-        yield from ((other,) for other in known if other != name)
-        yield ("*", "batch_size", "seq_len")
-        yield ("+", "seq_len", "cache_len")
+    def _source(self, name: str) -> Expr:
+        if self._calls:
+            for source in self._possible_sources(name):
+                with suppress(FormulaError):
+                    if all(evaluate(source, call.point) == call.values[name] for call in self._calls):
+                        return source
+        return var(f"{OWN}{name}")  # it stays as it is
 
-    def _is_source(self, name: str, source: tuple[str, ...]) -> bool:
-        pinned = self.analysis.pinned
-        if any(part in pinned for part in source):
-            return False
-        values = [(call.values[name], _combined(source, call.point)) for call in self._calls]
-        return all(own == given for own, given in values)
+    def _possible_sources(self, name: str) -> Iterator[Expr]:
+        names = list(self._calls[0].point)
+        if name in names:
+            yield var(name)
+        yield from (var(other) for other in names if other != name)
+        yield var("batch_size") * var("seq_len")
+        yield var("seq_len") + var("cache_len")
+        own = [n for n in names if n not in RUNTIME]
+        yield from (var(a) // var(b) for a in own for b in own if a != b)
 
     @cached_property
     def _domain(self) -> Domain:
         workload = self.workload
-        fixed = set() if workload.has_cache else {"cache_len"}
-        free = {n for n, s in self._sources.items() if not fixed & set(s) and s[-1] not in workload.full_layers}
-        return Domain(free, self._flags)
+        fixed = {*self.analysis.pinned, *workload.full_layers, *(() if workload.has_cache else ("cache_len",))}
+        return Domain({*RUNTIME, *workload.hints} - fixed, workload.flags)
+
+    @cached_property
+    def _usual(self) -> Way:
+        """What most configs keep: a size that another one divides stays a multiple of it."""
+        own = {n: v for n, v in self.workload.hints.items() if v > 1 and n not in self.workload.full_layers}
+        decided = {n for c, _ in self._in_point(self._deciding) for n in free_variables(c)}
+        names = list(own)
+        return tuple(
+            (eq(var(a) % var(b), 0), True)
+            for a, b in itertools.permutations(names, 2)
+            if own[a] % own[b] == 0 and {a, b} & decided and (own[a] != own[b] or names.index(a) < names.index(b))
+        )
+
+    @cached_property
+    def _deciding(self) -> Way:
+        """All conditions of the arms."""
+        return tuple(dict.fromkeys(one for ways in self.judging.arms.ways.values() for way in ways for one in way))
 
     @cached_property
     def _everything(self) -> Domain:
-        return Domain(set(self.analysis.parameters), self._flags)
-
-    @cached_property
-    def _flags(self) -> set[str]:
-        """Variables that are 0 or 1 at every judged call, or may be 0."""
-        workload = self.workload
-        named = {n for n, source in self._sources.items() if source[0] in workload.flags}
-        met = {n: {call.values[n] for call in self._calls} for n in self.analysis.parameters}
-        return named | {n for n, values in met.items() if values <= {0, 1} and 0 in values and n not in RUNTIME}
+        """The analysis's variables: those that are 0 at some call are switches or lengths that may be 0."""
+        zero = {n for n in self.analysis.parameters if any(call.values[n] == 0 for call in self._calls)}
+        return Domain(set(self.analysis.parameters), zero - set(RUNTIME))
 
     def _as_point(self, base: JudgedCall, values: Mapping[str, int]) -> HeldOut | None:
-        """The point whose calls are predicted to have these values."""
-        point = dict(base.point)
-        for name in (n for n in self._domain.free if values[n] != base.values[n]):
-            source, value = self._sources[name], values[name]
-            match source:
-                case ("*", batch, new):
-                    point[batch], point[new] = (
-                        (value // point[new], point[new]) if value % point[new] == 0 else (value, 1)
-                    )
-                case ("+", new, cached):
-                    point[cached] = value - point[new]
-                case (direct,):
-                    point[direct] = value
-        if point.get("seq_len", 1) < 1 or point.get("cache_len", 0) < 0:
-            return None
+        point = {name: values[name] for name in base.point}
         if phase_of(point) in self.workload.refused:
             return None
         kind = PointKind.ARM_SYNTHETIC if self._is_synthetic(point) else PointKind.ARM
         return HeldOut(SEARCHED[kind], point, kind)
-
-
-def _combined(source: tuple[str, ...], point: Mapping[str, int]) -> int | None:
-    match source:
-        case ("*", left, right):
-            return point[left] * point[right]
-        case ("+", left, right):
-            return point[left] + point[right]
-    return point[source[0]]

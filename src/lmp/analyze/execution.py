@@ -10,24 +10,29 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from lmp.analyze.covering import Covering
 from lmp.analyze.own import OwnCall
 from lmp.analyze.session import Session
 from lmp.analyze.workloads import TORCH, asked_config, asked_dtype, roots_for, workload_for
 from lmp.errors import LmpError, NotFound
+from lmp.formula import Condition
 from lmp.records import DEFAULT_CONFIG, HANDED_IN, OWN_ENGINE, Decision, Given, ModuleAnalysis, Verification
 from lmp.source.lines import line_text, statement_starts
 from lmp.source.locate import ClassSource
 from lmp.source.trees import Tree
 from lmp.trace.engine import Setting, TraceEngine
+from lmp.verify.arms import without_arms
 from lmp.verify.judge import KEPT, Judgement, Point, judge, judging_of, named, observe
-from lmp.verify.literals import literals
+from lmp.verify.literals import compared, literals
 from lmp.verify.points import (
     FACTORS,
     LONG,
     HeldOut,
     PointKind,
     changed,
+    compared_points,
     drawn_points,
     held_out_points,
     literal_points,
@@ -80,6 +85,8 @@ class Execution:
         self._observed: dict[tuple[Any, ...], Point | Skipped] = {}
         self._changed: dict[int, dict[str, int]] = {}
         """Rotation of the factors -> config values of the drawn points."""
+        self._last: tuple[ModuleAnalysis, Judgement] | None = None
+        """The analysis that was judged last, and the result."""
         self.extra: list[HeldOut] = []
         """Points that earlier analyses of this workload needed to take an arm of their formulas."""
 
@@ -150,10 +157,25 @@ class Execution:
     @cached_property
     def literals(self) -> list[HeldOut]:
         """Points on both sides of the numbers that decide paths in the source."""
+        found = literals(self._modules, without=self.workload.full_layers)
+        return literal_points(self.workload, found, self.held_out)
+
+    @cached_property
+    def comparisons(self) -> list[Condition]:
+        """Comparisons of config values in the constructors of the model."""
         workload = self.workload
-        modules = workload.build(workload.hints).modules()
-        found = literals(modules, without=workload.full_layers)
-        return literal_points(workload, found, self.held_out)
+        if workload.model_class is None:
+            return []
+        paths = {v.path.rpartition(".")[2]: n for n, v in workload.variables.items() if n in workload.hints}
+        return list(compared(self._modules, {**paths, **workload.aliases}))
+
+    @cached_property
+    def _compared(self) -> list[HeldOut]:
+        return compared_points(self.workload, self.comparisons, self.held_out)
+
+    @cached_property
+    def _modules(self) -> list[torch.nn.Module]:
+        return list(self.workload.build(self.workload.hints).modules())
 
     @cached_property
     def _held_out(self) -> tuple[list[HeldOut], list[str]]:
@@ -208,7 +230,7 @@ class Execution:
 
     def _observe_all(self, in_order: bool = False, full: bool = False) -> list[Point | Skipped]:
         found: list[Point | Skipped] = []
-        for few in (*self.held_out, *self.literals, *self.extra):
+        for few in (*self.held_out, *self._compared, *self.literals, *self.extra):
             if few.kind is PointKind.LITERAL and any(_is_heavy(one) for one in found):
                 break  # the literals come in order of size: at larger ones a loop over the tokens takes too long
             point = with_layers(self.workload, few, in_order, full)
@@ -270,7 +292,16 @@ class Execution:
             untaken = covering.findings()
             if untaken and strict and verification.status != "failed":
                 update |= {"status": "failed", "findings": untaken[:KEPT]}
-        return replace(found, verification=verification.model_copy(update=update), untaken=covering.untaken())
+        found = replace(found, verification=verification.model_copy(update=update), untaken=covering.untaken())
+        self._last = analysis, found
+        return found
+
+    def without_untaken(self, analysis: ModuleAnalysis) -> ModuleAnalysis:
+        """The analysis without the arms that no executable point takes. Assumptions exclude them."""
+        found = self._last[1] if self._last is not None and self._last[0] is analysis else self.judgement(analysis)
+        if found.verification.status != "verified" or not found.untaken or found.coverage is None:
+            return analysis
+        return without_arms(analysis, found.untaken, found.coverage.arms)
 
     def _observe_extra(self, point: HeldOut) -> Point | None:
         """The run at a point, if the module runs there."""

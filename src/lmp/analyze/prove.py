@@ -15,12 +15,12 @@ from lmp.analyze.execution import Execution
 from lmp.analyze.operands import without_differing
 from lmp.analyze.session import references_of
 from lmp.errors import TraceFailed, VerificationFailed
+from lmp.formula import Condition, Not, evaluate_condition, free_variables, simplify_condition, to_text
 from lmp.records import ModuleAnalysis, Verification
 from lmp.source.locate import ClassSource
 from lmp.trace.engine import TraceEngine
-from lmp.verify.arms import without_arms
 from lmp.verify.judge import Judgement
-from lmp.verify.points import SEARCHED, what_to_keep
+from lmp.verify.points import COUNTEREXAMPLES, what_to_keep
 
 MOST_ROUNDS = 4
 """Most derivations with points at which the formulas differed."""
@@ -110,7 +110,8 @@ class _Attempt:
             self._judge()
             self._with_counterexamples()
             again = self._narrow()
-        self._without_untaken()
+        if self.status == "verified":
+            self._without_untaken()
 
     def _with_counterexamples(self) -> None:
         """Derive again with the points at which the formulas differ, as long as that helps."""
@@ -118,7 +119,7 @@ class _Attempt:
         for _ in range(MOST_ROUNDS):
             before = self.analysis, self.judgement
             concrete = len(runs.concrete)
-            runs.explore([dict(p.values) for p in self.judgement.differing if p.kind in SEARCHED])
+            runs.explore([dict(p.values) for p in self.judgement.differing if p.kind in COUNTEREXAMPLES])
             if len(runs.concrete) == concrete:
                 return  # nothing differs there, or the derivation has seen it
             try:
@@ -133,10 +134,10 @@ class _Attempt:
 
     def _without_untaken(self) -> None:
         """Drop the arms that no executable point takes: what excludes them becomes an assumption."""
-        if self.status != "verified" or not self.judgement.untaken or self.judgement.coverage is None:
-            return
-        self._take(without_arms(self.analysis, self.judgement.untaken, self.judgement.coverage.arms))
-        self._judge()
+        narrowed = self.execution.without_untaken(self.analysis)
+        if narrowed is not self.analysis:
+            self._take(narrowed)
+            self._judge()
 
     def _narrow(self) -> bool:
         """Take steps of NARROWING while only synthetic configs differ. Returns true to derive again.
@@ -206,7 +207,7 @@ class _Attempt:
 
     def claim(self, analysis: ModuleAnalysis) -> None:
         """Judge a narrower analysis, and keep it."""
-        self.analysis = analysis
+        self._take(analysis)
         self._judge()
 
 
@@ -227,6 +228,27 @@ def pin_specialised_anywhere(attempt: _Attempt) -> Next:
     return _pin_more(attempt, attempt.engine.pinned())
 
 
+def assume_comparisons(attempt: _Attempt) -> Next:
+    """Assume the results of those comparisons in constructors whose other result differs."""
+    analysis, execution = attempt.analysis, attempt.execution
+    own, variables = execution.workload.hints, execution.workload.variables
+    assumed: dict[Condition, None] = {}
+    for point in attempt.judgement.differing:
+        for condition in execution.comparisons:
+            holds = evaluate_condition(condition, own)
+            if evaluate_condition(condition, point.values) != holds:
+                assumed[condition if holds else simplify_condition(Not(condition))] = None
+    if not assumed:
+        return Next.GO_ON
+    used = {name for condition in assumed for name in free_variables(condition)}
+    parameters = {name: variables[name].path for name in used} | analysis.parameters
+    values = {name: variables[name].default for name in used} | analysis.values
+    assumptions = dict.fromkeys([*analysis.assumptions, *map(to_text, assumed)])
+    update = {"parameters": parameters, "values": values, "assumptions": list(assumptions)}
+    attempt.claim(analysis.model_copy(update=update))
+    return Next.GO_ON
+
+
 def keep_structure(attempt: _Attempt) -> Next:
     """Keep the values that decide which modules exist, and derive again."""
     return Next.DERIVE_AGAIN if attempt.execution.hold_structure() else Next.GO_ON
@@ -243,6 +265,7 @@ def keep_values_of_model(attempt: _Attempt) -> Next:
 
 
 NARROWING: tuple[Callable[[_Attempt], Next], ...] = (
+    assume_comparisons,
     pin_specialised,
     pin_specialised_anywhere,
     keep_structure,

@@ -62,6 +62,11 @@ class Arm:
     of: str
     side: str
 
+    @property
+    def is_quotient(self) -> bool:
+        """True for a kind of quotient: the formula is the same in all of them, only rounding differs."""
+        return self.side in (EXACT, REST, BELOW_ONE)
+
     def __str__(self) -> str:
         return f"{self.of} is {self.side}"
 

@@ -8,10 +8,12 @@ import inspect
 import linecache
 import textwrap
 import types
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
+
+from lmp.formula import Condition, Expr, Var, compare, num, var
 
 LARGEST = 1 << 16
 """Numbers up to this are sizes; larger ones are constants such as a mask's minimum."""
@@ -52,6 +54,40 @@ def around(number: int, fewer: bool = False) -> tuple[int, ...]:
     if fewer:
         return (n, n + 1, 2 * n + 3) if n <= SMALL else (n + 1, n, n - 1, 2 * n + 3, 3 * n + 1)
     return (n + 1, n, n - 1, 2 * n + 3, 2 * n, 3 * n + 1, 2 * n - 1)
+
+
+_RELATIONS: dict[type[ast.cmpop], str] = {
+    ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=",
+}  # fmt: skip
+
+
+def compared(modules: Iterable[torch.nn.Module], names: Mapping[str, str]) -> dict[Condition, None]:
+    """Comparisons of sizes in the constructors of the modules: they decide which parts exist.
+
+    ``names``: name of a config value or argument -> its variable.
+    """
+    found: dict[Condition, None] = {}
+    bases = dict.fromkeys(base for module in modules for base in type(module).__mro__)
+    for base in bases:
+        constructor = _plain(base.__dict__.get("__init__"))
+        node = None if constructor is None else _definition(constructor.__code__)
+        for one in ast.walk(node) if node is not None else ():
+            match one:
+                case ast.Compare(left=left, ops=[operator], comparators=[right]) if type(operator) in _RELATIONS:
+                    sides = [_size(side, names) for side in (left, right)]
+                    if sides[0] is not None and sides[1] is not None and any(isinstance(side, Var) for side in sides):
+                        found[compare(_RELATIONS[type(operator)], sides[0], sides[1])] = None
+    return found
+
+
+def _size(node: ast.expr, names: Mapping[str, str]) -> Expr | None:
+    """A variable or a number; None for anything else."""
+    match node:
+        case ast.Constant(value=value) if type(value) is int and value <= LARGEST:
+            return num(value)
+        case ast.Attribute(attr=name) | ast.Name(id=name) if name in names:
+            return var(names[name])
+    return None
 
 
 # -- functions --------------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 
+from lmp.formula import Condition, Num, evaluate_condition, free_variables, walk
 from lmp.verify.literals import around
 from lmp.workload.base import CHUNKED, RUNTIME, Workload, fewest_layers, refusal
 
@@ -29,8 +30,15 @@ class PointKind(Enum):
     """Sizes of the call at which the formulas take an arm that no other point takes."""
     ARM_SYNTHETIC = auto()
     """The same, at synthetic config values."""
+    COMPARED = auto()
+    """Synthetic config values at which a comparison in a constructor has another result."""
+    ONE = auto()
+    """Synthetic config values with one count set to 1."""
     LITERAL = auto()
     """Sizes of the call on both sides of a number in the source."""
+
+
+SYNTHETIC_KINDS = (PointKind.SYNTHETIC, PointKind.ARM_SYNTHETIC, PointKind.COMPARED, PointKind.ONE)
 
 
 @dataclass(frozen=True)
@@ -44,7 +52,7 @@ class HeldOut:
 
     @property
     def synthetic(self) -> bool:
-        return self.kind in (PointKind.SYNTHETIC, PointKind.ARM_SYNTHETIC)
+        return self.kind in SYNTHETIC_KINDS
 
     @property
     def may_be_refused(self) -> bool:
@@ -58,6 +66,9 @@ SEARCHED = {
     PointKind.LITERAL: "number in the source",
 }
 """Kinds of points that come from formulas and sources, with their labels."""
+
+COUNTEREXAMPLES = (*SEARCHED, PointKind.ONE)
+"""Kinds of points from which formulas are derived again if they differ there."""
 
 PREFILL, FIRST_TOKEN, DECODE = "prefill", "first token", "decode"
 PHASES = (PREFILL, DECODE, CHUNKED, FIRST_TOKEN)
@@ -161,8 +172,7 @@ def _with_cache(workload: Workload, kept: Collection[str]) -> list[HeldOut]:
     ]
     ones = one_for_all(workload, kept)
     points += [
-        _point(f"chunked prefill, one {name}, other ratios", values, (2, 5, 8), PointKind.SYNTHETIC)
-        for name, values in ones
+        _point(f"chunked prefill, one {name}, other ratios", values, (2, 5, 8), PointKind.ONE) for name, values in ones
     ]
     window_name = next((n for n in own if "window" in n or "chunk" in n), None)
     if window_name is not None and own[window_name] > 1:
@@ -190,6 +200,33 @@ def _with_cache(workload: Workload, kept: Collection[str]) -> list[HeldOut]:
 
 MOST_AT_ONCE = 64
 """Numbers up to this may split the batch."""
+
+
+def compared_points(workload: Workload, conditions: Collection[Condition], known: Collection[HeldOut]) -> list[HeldOut]:
+    """Points with the other result of each comparison that a constructor makes, one per variable that changes it."""
+    own = dict(workload.hints)
+    found: list[HeldOut] = []
+    for condition in conditions:
+        holds = evaluate_condition(condition, own)
+        names = sorted(free_variables(condition) - set(workload.full_layers) - workload.flags)
+        if any(evaluate_condition(condition, point.values) != holds for point in known):
+            continue
+        bounds = [own[n] for n in free_variables(condition)]
+        bounds += [int(node.value) for node in walk(condition) if isinstance(node, Num)]
+        for name in names:
+            tries = dict.fromkeys([own[name] * 2, own[name] // 2, *bounds, *(b + d for b in bounds for d in (1, -1))])
+            changed = ({**own, name: value} for value in tries if value > 0)
+            other = (v for v in changed if evaluate_condition(condition, v) != holds and _runs(workload, v))
+            values = next(other, None)
+            if values is not None:
+                cached = 8 if workload.has_cache and CHUNKED not in workload.refused else 0
+                shape = (2, 5 * workload.fewest_tokens, cached)
+                found.append(_point("comparison in a constructor", values, shape, PointKind.COMPARED))
+    return found[:MOST_COMPARED]
+
+
+MOST_COMPARED = 8
+"""Most points for the comparisons in constructors."""
 
 MOST_SIZES = 40
 """Most sizes beside the numbers of the source that one variable of a call is set to."""
@@ -324,12 +361,12 @@ def equalised(workload: Workload, kept: Collection[str] = ()) -> dict[str, int]:
 
 
 def one_for_all(workload: Workload, kept: Collection[str] = ()) -> list[tuple[str, dict[str, int]]]:
-    """Each count that divides another one, set to 1 separately, if the module runs.
+    """Each count that divides another one or equals it, set to 1 separately, if the module runs.
 
     An example is one key and value head shared by all query heads.
     """
     counts = _counts(workload, kept)
-    shared = [s for s, v in counts.items() if any(above > v and above % v == 0 for above in counts.values())]
+    shared = [s for s, v in counts.items() if any(n != s and above % v == 0 for n, above in counts.items())]
     settings = [(name, {**workload.hints, name: 1}) for name in shared]
     return [(name, values) for name, values in settings if _runs(workload, values)][:MOST_SHARED]
 
