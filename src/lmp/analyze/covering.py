@@ -11,7 +11,7 @@ from functools import cached_property
 from lmp.errors import FormulaError
 from lmp.formula import Expr, eq, evaluate, free_variables, parse_condition, substitute, var
 from lmp.records import UNIVERSAL, ArmTaken, Finding, ModuleAnalysis
-from lmp.verify.arms import Arm, Pair, Way
+from lmp.verify.arms import POINT, Arm, Pair, Way
 from lmp.verify.claims import ARM
 from lmp.verify.counted import SIZES
 from lmp.verify.judge import JudgedCall, Judging, Point
@@ -32,9 +32,9 @@ OWN = "its "
 """Prefix of the analysis's variables beside those of a point."""
 
 MOST_EVALUATIONS = 800
-"""Most evaluations of conditions in the search of a point for one arm; a pair of arms has a quarter of it."""
+"""Most evaluations of conditions in the search of a point for one arm; a pair of arms has half of it."""
 
-MOST_IN_ALL = 6000
+MOST_IN_ALL = 8000
 """Most such evaluations for all arms of one class."""
 
 Observe = Callable[[HeldOut], Point | None]
@@ -55,6 +55,7 @@ class Covering:
     """Arm or pair that no sizes take -> the contradiction."""
     _tried: dict[Arm | Pair, int] = field(default_factory=dict)
     _budget: Budget = field(default_factory=lambda: Budget(MOST_IN_ALL))
+    _found: dict[Arm | Pair, HeldOut | None] = field(default_factory=dict)
     _seen: set[tuple[tuple[str, int], ...]] = field(default_factory=set)
 
     def run(self) -> None:
@@ -107,6 +108,7 @@ class Covering:
         return [
             ArmTaken(of=a.of, side=a.side, point=coverage.taken.get(a), excluded=self.excluded.get(a) or assumed.get(a))
             for a in coverage.arms.ways
+            if a not in coverage.arms.auxiliary
         ]
 
     def checks(self) -> list[str]:
@@ -116,7 +118,7 @@ class Covering:
             return []
         untaken = {arm for arm in self.untaken() if self._is_shape(arm)}
         left = {*self.excluded, *untaken}
-        arms = [arm for arm in coverage.arms.ways if arm not in left]
+        arms = [arm for arm in coverage.arms.ways if arm not in left and arm not in coverage.arms.auxiliary]
         pairs = [pair for pair in coverage.arms.pairs if pair not in left and not untaken & set(pair)]
         taken = coverage.taken.keys()
         found = [f"arms: {len(taken & set(arms))} of {len(arms)}"]
@@ -135,7 +137,9 @@ class Covering:
             if any(self._is_shape(arm) for arm in (target if isinstance(target, tuple) else (target,))):
                 continue
             if self._tried.get(target, 0) < MOST_TRIES:
-                point = self._point(target)
+                point = self._found.get(target)
+                if point is None or tuple(sorted(point.values.items())) in self._seen:
+                    point = self._found[target] = self._point(target)
                 if point is None:
                     self._tried[target] = MOST_TRIES
                     continue
@@ -154,7 +158,7 @@ class Covering:
 
     def _point(self, target: Arm | Pair) -> HeldOut | None:
         """The nearest point that is predicted to take an arm, and that was not tried yet."""
-        budget = Budget(MOST_EVALUATIONS if isinstance(target, Arm) else MOST_EVALUATIONS // 4)
+        budget = Budget(MOST_EVALUATIONS if isinstance(target, Arm) else MOST_EVALUATIONS // 2)
         for way in self.judging.arms.ways_of(target):
             needed = self._in_point((*way, *self._assumed))
             for base, usual in itertools.product(self._bases, (self._usual, ())):
@@ -170,9 +174,8 @@ class Covering:
 
     def _why_excluded(self, target: Arm | Pair) -> str | None:
         if target not in self.excluded:
-            whys = [
-                contradiction((*way, *self._assumed), self._everything) for way in self.judging.arms.ways_of(target)
-            ]
+            ways = [self._in_point((*way, *self._assumed)) for way in self.judging.arms.ways_of(target)]
+            whys = [contradiction(way, self._everything) for way in ways]
             if any(why is None for why in whys):
                 return None
             self.excluded[target] = whys[0] or ""
@@ -209,7 +212,10 @@ class Covering:
 
     def _in_point(self, way: Way) -> Way:
         """The conditions in the variables of the point."""
-        return tuple((substitute(condition, self._sources), wanted) for condition, wanted in way)
+        sources = (
+            {**self._sources, **{f"{POINT}{name}": var(name) for name in self._calls[0].point}} if self._calls else {}
+        )
+        return tuple((substitute(condition, sources), wanted) for condition, wanted in way)
 
     @cached_property
     def _sources(self) -> dict[str, Expr]:
@@ -259,9 +265,10 @@ class Covering:
 
     @cached_property
     def _everything(self) -> Domain:
-        """The analysis's variables: those that are 0 at some call are switches or lengths that may be 0."""
-        zero = {n for n in self.analysis.parameters if any(call.values[n] == 0 for call in self._calls)}
-        return Domain(set(self.analysis.parameters), zero - set(RUNTIME))
+        """All variables: those that are 0 at some call are switches, or lengths that may be 0."""
+        met = [self._values(call) for call in self._calls]
+        zero = {name for values in met for name, value in values.items() if value == 0}
+        return Domain({name for values in met for name in values}, zero - set(RUNTIME))
 
     def _as_point(self, base: JudgedCall, values: Mapping[str, int]) -> HeldOut | None:
         point = {name: values[name] for name in base.point}

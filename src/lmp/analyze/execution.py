@@ -261,8 +261,11 @@ class Execution:
         """Result of comparing the analysis with execution, at points that it was not derived from."""
         return self.judgement(analysis).verification
 
-    def judgement(self, analysis: ModuleAnalysis) -> Judgement:
-        """The same, with a flag for differences at synthetic configs only."""
+    def judgement(self, analysis: ModuleAnalysis, asked: Collection[Condition] = ()) -> Judgement:
+        """The same, with a flag for differences at synthetic configs only.
+
+        ``asked``: conditions of the source, whose sides are combined with the arms of the formulas.
+        """
         with quiet_warnings():
             observed = self._observed_for(analysis)
             points = _executed(observed)
@@ -276,7 +279,7 @@ class Execution:
                 checks.append(f"drawn points: {len(_executed(drawn))} of {len(drawn)} ran")
             by_statement = None if analysis.engine == OWN_ENGINE else self.statement_of
             strict = analysis.engine in HANDED_IN
-            judging = judging_of(analysis, self.session.lookup, self.file_of, by_statement, strict)
+            judging = judging_of(analysis, self.session.lookup, self.file_of, by_statement, strict, asked)
             judging.add(points)
             covering = Covering(analysis, judging, self.workload, self._observe_extra)
             if not judging.differences:

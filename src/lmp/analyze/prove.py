@@ -15,12 +15,14 @@ from lmp.analyze.execution import Execution
 from lmp.analyze.operands import without_differing
 from lmp.analyze.session import references_of
 from lmp.errors import TraceFailed, VerificationFailed
-from lmp.formula import Condition, Not, evaluate_condition, free_variables, simplify_condition, to_text
+from lmp.formula import Condition, Not, evaluate_condition, free_variables, parse_condition, simplify_condition, to_text
 from lmp.records import ModuleAnalysis, Verification
 from lmp.source.locate import ClassSource
 from lmp.trace.engine import TraceEngine
+from lmp.verify.arms import truths
 from lmp.verify.judge import Judgement
 from lmp.verify.points import COUNTEREXAMPLES, what_to_keep
+from lmp.workload.base import RUNTIME
 
 MOST_ROUNDS = 4
 """Most derivations with points at which the formulas differed."""
@@ -203,7 +205,21 @@ class _Attempt:
         return self.analysis.model_copy(update={"pinned": {**self.analysis.pinned, **values}})
 
     def _judge(self) -> None:
-        self.judgement = self.execution.judgement(self.analysis)
+        self.judgement = self.execution.judgement(self.analysis, self._asked())
+
+    def _asked(self) -> list[Condition]:
+        """Comparisons of sizes that the source of the class makes, with either result in some run."""
+        runs, known = self.engine.deriver.runs, {*RUNTIME, *self.execution.workload.hints}
+        asked = {
+            condition: None
+            for run in runs.symbolic
+            for one, condition in run.conditions
+            if self.class_path in one.within and free_variables(condition) <= known
+        }
+        assumed = [parse_condition(text) for text in self.analysis.assumptions]
+        met = [truths(run.numbers) for run in (*runs.symbolic, *runs.concrete)]
+        inside = [truth for truth in met if all(truth(condition) is not False for condition in assumed)]
+        return [c for c in asked if len({truth(c) for truth in inside} - {None}) > 1]
 
     def claim(self, analysis: ModuleAnalysis) -> None:
         """Judge a narrower analysis, and keep it."""

@@ -8,7 +8,7 @@ to reach the arm.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -37,7 +37,9 @@ from lmp.formula import (
     rewrite,
     simplify,
     simplify_condition,
+    substitute,
     to_text,
+    var,
 )
 from lmp.formula.evaluate import guarded, holds
 from lmp.records import ModuleAnalysis
@@ -77,11 +79,15 @@ Pair = tuple[Arm, Arm]
 class Arms:
     """All arms of one analysis, and those that a call with given values takes."""
 
-    def __init__(self, analysis: ModuleAnalysis) -> None:
+    def __init__(self, analysis: ModuleAnalysis, asked: Collection[Condition] = ()) -> None:
+        """``asked``: conditions of the source, in variables of the point. Their sides are combined with the arms."""
         self.ways: dict[Arm, dict[Way, None]] = {}
         self.pairs: dict[Pair, None] = {}
         """Pairs of decisions that one kernel's formulas combine."""
         self.pairs_left_out = 0
+        self.auxiliary: set[Arm] = set()
+        """Arms that matter in pairs only: sides of conditions of the source, and parts of one condition."""
+        self._parts: dict[Arm, dict[Way, None]] = {}
         seen: dict[str, list[Arm]] = {}
         for texts in _formulas(analysis):
             decided: dict[Arm, None] = {}
@@ -89,7 +95,23 @@ class Arms:
                 if text not in seen:
                     seen[text] = self._add(text) if any(part in text for part in _DECIDING) else []
                 decided.update(dict.fromkeys(seen[text]))
-            self._pair(list(decided))
+            self._pair(itertools.combinations(decided, 2))
+        compared = [arm for arm in self.ways if arm.side in (TRUE, FALSE)]
+        sides: dict[Arm, None] = {}
+        for condition in asked if compared else ():
+            if isinstance(condition, Compare):
+                positive = _positive(condition)
+                for side, wanted in ((TRUE, True), (FALSE, False)):
+                    arm = Arm(to_text(positive), side)
+                    if arm not in self.ways:
+                        sides[arm] = None
+                        self._parts[arm] = {((_at_point(positive), wanted),): None}
+        if sides:
+            parts = [arm for arm in self._parts if arm not in sides]
+            whole = [arm for arm in compared if not any(arm.side == p.side and p.of.startswith(arm.of) for p in parts)]
+            self.ways |= self._parts
+            self.auxiliary = set(self._parts)
+            self._pair(itertools.product([*parts, *whole], sides))
 
     def __bool__(self) -> bool:
         return bool(self.ways)
@@ -109,14 +131,16 @@ class Arms:
     def _add(self, text: str) -> list[Arm]:
         """Add the arms of a formula. Returns those of whole decisions, which are combined in pairs."""
         decided: dict[Arm, None] = {}
-        for arm, way, whole in _expression(parse(text), ()):
+        for arm, way, within in _expression(parse(text), ()):
             self.ways.setdefault(arm, {})[way] = None
-            if whole:
+            if not within:
                 decided[arm] = None
+            else:
+                self._parts.setdefault(Arm(f"{arm.of} in {within}", arm.side), {})[way] = None
         return list(decided)
 
-    def _pair(self, decided: list[Arm]) -> None:
-        for first, second in itertools.combinations(decided, 2):
+    def _pair(self, pairs: Iterable[Pair]) -> None:
+        for first, second in pairs:
             if first.of == second.of or (first, second) in self.pairs:
                 continue
             if len(self.pairs) < MOST_PAIRS:
@@ -130,6 +154,14 @@ class Arms:
             return list(self.ways[target])
         first, second = (self.ways[arm] for arm in target)
         return [(*a, *b) for a in first for b in second]
+
+
+POINT = "point's "
+"""Prefix of variables of a point, beside those of the analysis."""
+
+
+def _at_point(condition: Condition) -> Condition:
+    return substitute(condition, {name: var(f"{POINT}{name}") for name in free_variables(condition)})
 
 
 def meets(way: Way, truth: Callable[[Condition], bool | None]) -> bool:
@@ -159,8 +191,8 @@ def _formulas(analysis: ModuleAnalysis) -> Iterator[list[str]]:
         yield [str(analysis.parameters_count)]
 
 
-_Found = Iterator[tuple[Arm, Way, bool]]
-"""An arm, a way to it, and whether it is a whole decision."""
+_Found = Iterator[tuple[Arm, Way, str]]
+"""An arm, a way to it, and the condition that it is a part of; "" for a whole decision."""
 
 
 def _expression(node: Node, guards: Way) -> _Found:
@@ -183,28 +215,28 @@ def _condition(condition: Condition, guards: Way) -> _Found:
     """Both sides of a condition, and of each comparison in it where that one decides the result."""
     if not isinstance(condition, Compare | Not):
         for side, wanted in ((TRUE, True), (FALSE, False)):
-            yield Arm(to_text(condition), side), (*guards, (condition, wanted)), True
-    yield from _part(condition, guards, isinstance(condition, Compare | Not))
+            yield Arm(to_text(condition), side), (*guards, (condition, wanted)), ""
+    yield from _part(condition, guards, "" if isinstance(condition, Compare | Not) else to_text(condition))
 
 
-def _part(condition: Condition, guards: Way, whole: bool) -> _Found:
+def _part(condition: Condition, guards: Way, within: str) -> _Found:
     match condition:
         case Compare(_, left, right):
             if isinstance(left, Num) and isinstance(right, Num):
                 return
             positive = _positive(condition)
             for side, wanted in ((TRUE, True), (FALSE, False)):
-                yield Arm(to_text(positive), side), (*guards, (positive, wanted)), whole
+                yield Arm(to_text(positive), side), (*guards, (positive, wanted)), within
             for operand in (left, right):
                 yield from _expression(operand, guards)
         case Not(part):
-            yield from _part(part, guards, whole)
+            yield from _part(part, guards, within)
         case And(parts) | Or(parts):
             # A part decides where all others leave the result open.
             neutral = isinstance(condition, And)
             for index, part in enumerate(parts):
                 others = tuple((other, neutral) for i, other in enumerate(parts) if i != index)
-                yield from _part(part, (*guards, *others), False)
+                yield from _part(part, (*guards, *others), within or to_text(condition))
 
 
 def _positive(condition: Compare) -> Compare:
@@ -222,7 +254,7 @@ def _extreme(function: str, arguments: tuple[Expr, ...], guards: Way) -> _Found:
     for index, argument in enumerate(arguments):
         others = [other for i, other in enumerate(arguments) if i != index]
         way = tuple((compare(relation, argument, other), True) for other in others)
-        yield Arm(of, to_text(argument)), (*guards, *way), True
+        yield Arm(of, to_text(argument)), (*guards, *way), ""
 
 
 def _quotient(left: Expr, right: Expr, guards: Way) -> _Found:
@@ -231,9 +263,9 @@ def _quotient(left: Expr, right: Expr, guards: Way) -> _Found:
     of = to_text(FloorDiv(left, right))
     divides = eq(left % right, 0)
     several = compare(">=", left, right)
-    yield Arm(of, BELOW_ONE), (*guards, (several, False)), True
-    yield Arm(of, EXACT), (*guards, (several, True), (divides, True)), True
-    yield Arm(of, REST), (*guards, (several, True), (divides, False)), True
+    yield Arm(of, BELOW_ONE), (*guards, (several, False)), ""
+    yield Arm(of, EXACT), (*guards, (several, True), (divides, True)), ""
+    yield Arm(of, REST), (*guards, (several, True), (divides, False)), ""
 
 
 # -- arms that no point takes -----------------------------------------------------------------------------------------

@@ -11,9 +11,9 @@ from functools import cached_property
 from typing import Any
 
 from lmp.errors import LmpError, NotFound, first_line
-from lmp.formula import evaluate, evaluate_condition, is_open, parse
+from lmp.formula import Condition, evaluate, evaluate_condition, is_open, parse
 from lmp.records import UNIVERSAL, Finding, FindingKind, Kernel, Lookup, ModuleAnalysis, Verification
-from lmp.verify.arms import Arm, Arms, Pair
+from lmp.verify.arms import POINT, Arm, Arms, Pair
 from lmp.verify.claims import (
     ASSUMPTION,
     LEFT_OUT,
@@ -132,7 +132,7 @@ class Coverage:
 
     @property
     def missing(self) -> list[Arm]:
-        return [arm for arm in self.arms.ways if arm not in self.taken]
+        return [arm for arm in self.arms.ways if arm not in self.taken and arm not in self.arms.auxiliary]
 
     @property
     def missing_pairs(self) -> list[Pair]:
@@ -179,9 +179,13 @@ def judging_of(
     file_of: Callable[[str], str],
     statement_of: StatementOf | None = None,
     strict: bool = False,
+    asked: Collection[Condition] = (),
 ) -> Judging:
-    """A comparison of an analysis with execution, without points so far. The arguments are those of `judge`."""
-    return Judging(analysis, Claims(lookup), file_of, statement_of or (lambda file, line: line), strict)
+    """A comparison of an analysis with execution, without points so far. The arguments are those of `judge`.
+
+    ``asked``: conditions of the source, in variables of points.
+    """
+    return Judging(analysis, Claims(lookup), file_of, statement_of or (lambda file, line: line), strict, asked)
 
 
 def called_classes(
@@ -213,6 +217,7 @@ class Judging:
     file_of: Callable[[str], str]
     statement_of: StatementOf
     strict: bool = False
+    asked: Collection[Condition] = ()
     findings: dict[tuple[Any, ...], tuple[Finding, bool]] = field(default_factory=dict)
     """First finding of each line and quantity, and whether its point is synthetic."""
     checks: list[str] = field(default_factory=list)
@@ -247,7 +252,7 @@ class Judging:
         self.operands = OperandClaims()
         self.unsettled = self.claims.unsettled(analysis)
         self.sizes = (*SIZES, *_drawn(analysis))
-        self.arms = Arms(analysis)
+        self.arms = Arms(analysis, self.asked)
 
     def _line(self, file: str, line: int) -> Line:
         return file, self.statement_of(file, line)
@@ -389,7 +394,8 @@ class Judging:
         self.judged_calls.append(JudgedCall(point.values, values))
         sizes = self.sizes if self.arms.variables & set(UNIVERSAL) else self.sizes[:1]
         for each in sizes:
-            taken = self.arms.taken({**values, **_sized(each)})
+            at_point = {f"{POINT}{name}": value for name, value in point.values.items()} if self.arms.auxiliary else {}
+            taken = self.arms.taken({**at_point, **values, **_sized(each)})
             for arm in taken:
                 self.taken.setdefault(arm, point.label)
             for pair in self.arms.pairs:
