@@ -259,7 +259,11 @@ class Execution:
 
     def judged(self, analysis: ModuleAnalysis) -> Verification:
         """Result of comparing the analysis with execution, at points that it was not derived from."""
-        return self.judgement(analysis).verification
+        found = self.judgement(analysis)
+        if analysis.engine == OWN_ENGINE and found.untaken and found.verification.status == "verified":
+            reason = f"no executed point takes an arm of its formulas: {found.untaken[0]}"
+            return found.verification.model_copy(update={"status": "unverified", "reason": reason})
+        return found.verification
 
     def judgement(self, analysis: ModuleAnalysis, asked: Collection[Condition] = ()) -> Judgement:
         """The same, with a flag for differences at synthetic configs only.
