@@ -80,6 +80,11 @@ class ClassSubject:
                 raise self._ready
             return self._ready[0].judged(analysis)
 
+    def without_untaken(self, analysis: ModuleAnalysis) -> ModuleAnalysis:
+        """The verified analysis with assumptions that exclude what no executable point showed."""
+        with _EXECUTING:
+            return analysis if isinstance(self._ready, TraceFailed) else self._ready[0].without_untaken(analysis)
+
     def with_operands(self, analysis: ModuleAnalysis) -> tuple[ModuleAnalysis, list[str]]:
         """A verified analysis with operands and edges from execution, and notes on them."""
         from lmp.analyze.operands import from_execution

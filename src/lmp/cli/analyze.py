@@ -41,6 +41,9 @@ Formulas = Annotated[
 Verbose = Annotated[
     bool, typer.Option("--verbose", "-v", help="Show all checks, phases and files, and every difference.")
 ]
+Coverage = Annotated[
+    bool, typer.Option("--coverage", help="Show the arms of the formulas, and the points that took them.")
+]
 RunName = Annotated[
     str | None, typer.Argument(metavar="RUN", help="Name of the run [default: the last unfinished one].")
 ]
@@ -70,7 +73,13 @@ def analyze_module(common: o.Common, classes: ClassPaths = None, module: Modules
 
 
 @o.takes(..., "engine", *o.FOLDERS, *o.CONFIG, *o.OWN_CLASS, *o.PRINTED)
-def verify(common: o.Common, classes: ClassPaths = None, module: Modules = None, verbose: Verbose = False) -> None:
+def verify(
+    common: o.Common,
+    classes: ClassPaths = None,
+    module: Modules = None,
+    verbose: Verbose = False,
+    coverage: Coverage = False,
+) -> None:
     """Compare the stored formulas with execution again."""
     named = list(dict.fromkeys([*(classes or []), *(module or [])]))
     common, paths = chosen_classes(common, named, "verify")
@@ -83,7 +92,7 @@ def verify(common: o.Common, classes: ClassPaths = None, module: Modules = None,
 
             outcomes.extend(verify_modules(paths, options, progress))
     finally:  # an error at one class does not hide the verdicts on those before
-        _show_verifications(outcomes, verbose, common.as_json, one=len(paths) == 1)
+        _show_verifications(outcomes, verbose, common.as_json, one=len(paths) == 1, coverage=coverage)
     _end_if_an_analysis_failed(outcomes)
 
 
@@ -165,7 +174,9 @@ def _show_outcomes(outcomes: Sequence[Outcome], why_engine: str, as_json: bool) 
     _end_if_an_analysis_failed(outcomes)
 
 
-def _show_verifications(outcomes: Sequence[Outcome], verbose: bool, as_json: bool, one: bool) -> None:
+def _show_verifications(
+    outcomes: Sequence[Outcome], verbose: bool, as_json: bool, one: bool, coverage: bool = False
+) -> None:
     """``one``: a single class was asked for. Its JSON is an object, that of several classes a list."""
     if not outcomes:
         return
@@ -184,6 +195,10 @@ def _show_verifications(outcomes: Sequence[Outcome], verbose: bool, as_json: boo
         from lmp.cli.verdicts import print_verdicts
 
         print_verdicts(console(), outcomes, verbose)
+        if coverage:
+            from lmp.cli.coverage import print_coverage
+
+            print_coverage(console(), [outcome.analysis for outcome in outcomes])
 
 
 def _end_if_an_analysis_failed(outcomes: Sequence[Outcome]) -> None:
