@@ -16,6 +16,8 @@ from lmp.source.members import members_of
 from lmp.store.fingerprint import submission_fingerprint
 
 if TYPE_CHECKING:
+    from lmp.analyze.agreement import Agreement
+    from lmp.analyze.derivations import Derivation
     from lmp.analyze.execution import Execution
     from lmp.source.trees import Tree
     from lmp.verify.judge import Point
@@ -34,7 +36,7 @@ class ClassSubject:
         self.session, self.engine = session, engine
         self.source = session.locate(class_path)
         self.trees = session.trees
-        self._derivations: dict[tuple[str, ...], ModuleAnalysis | str] = {}
+        self._derivations: dict[tuple[str, ...], Derivation | str] = {}
         """References -> the trace engine's derivation with them, or why there is none."""
 
     @cached_property
@@ -89,11 +91,22 @@ class ClassSubject:
             derived = self._derived(analysis)
             if isinstance(derived, str) or isinstance(self._ready, TraceFailed):
                 return analysis, [f"operands are not filled: {derived}"]
-            return from_execution(self._ready[0], analysis, derived)
+            return from_execution(self._ready[0], analysis, derived.analysis)
 
-    def _derived(self, analysis: ModuleAnalysis) -> ModuleAnalysis | str:
+    def agreement(self, analysis: ModuleAnalysis) -> Agreement:
+        """Comparison of an analysis that holds at the held-out points with the trace engine's own formulas."""
+        from lmp.analyze.agreement import Agreement, agree
+        from lmp.workload.load import quiet_warnings
+
+        with _EXECUTING, quiet_warnings():
+            derived = self._derived(analysis)
+            if isinstance(derived, str) or isinstance(self._ready, TraceFailed):
+                return Agreement(checks=[f"not compared with lmp's own formulas: {derived}"])
+            return agree(self._ready[0], analysis, derived)
+
+    def _derived(self, analysis: ModuleAnalysis) -> Derivation | str:
         """The trace engine's derivation, made once for all attempts with the same references; or why there is none."""
-        from lmp.analyze.operands import derivation
+        from lmp.analyze.derivations import derive
         from lmp.analyze.session import references_of
 
         if isinstance(self._ready, TraceFailed):
@@ -101,7 +114,7 @@ class ClassSubject:
         key = tuple(references_of(analysis))
         if key not in self._derivations:
             try:
-                self._derivations[key] = derivation(self._ready[0], analysis)
+                self._derivations[key] = derive(self._ready[0], analysis)
             except LmpError as error:
                 self._derivations[key] = first_line(error)
         return self._derivations[key]

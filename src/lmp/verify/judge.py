@@ -126,15 +126,16 @@ def judge(
     file_of: Callable[[str], str],
     statement_of: StatementOf | None = None,
     strict: bool = False,
+    sizes: Sizes = (),
 ) -> Judgement:
     """Compare every executed call of the analysis's class at every point.
 
     ``file_of``: path of an executed file -> path that analyses use. ``lookup``: returns the analysis that a reference
     names. ``statement_of``: treats a statement of several lines as one line, because only the interpreter knows an
     operator's line in it. ``strict``: a phase that runs but fails the assumptions is a difference; otherwise it is
-    unverified.
+    unverified. ``sizes``: element sizes beside those of every judgement.
     """
-    judge_ = _Judge(analysis, Claims(lookup), file_of, statement_of or (lambda file, line: line), strict)
+    judge_ = _Judge(analysis, Claims(lookup), file_of, statement_of or (lambda file, line: line), strict, sizes)
     return judge_.verify(points)
 
 
@@ -165,6 +166,7 @@ class _Judge:
     file_of: Callable[[str], str]
     statement_of: StatementOf
     strict: bool = False
+    more_sizes: Sizes = ()
     findings: dict[tuple[Any, ...], tuple[Finding, bool]] = field(default_factory=dict)
     """First finding of each line and quantity, and whether its point is synthetic."""
     checks: list[str] = field(default_factory=list)
@@ -193,7 +195,7 @@ class _Judge:
         self._files: dict[str, str] = {}
         self.operands = OperandClaims()
         self.unsettled = self.claims.unsettled(analysis)
-        self.sizes = (*SIZES, *_drawn(analysis))
+        self.sizes = (*SIZES, *_drawn(analysis), *self.more_sizes)
 
     def _line(self, file: str, line: int) -> Line:
         return file, self.statement_of(file, line)
