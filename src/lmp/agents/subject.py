@@ -16,7 +16,6 @@ from lmp.source.members import members_of
 from lmp.store.fingerprint import submission_fingerprint
 
 if TYPE_CHECKING:
-    from lmp.analyze.agreement import Agreement
     from lmp.analyze.derivations import Derivation
     from lmp.analyze.execution import Execution
     from lmp.source.trees import Tree
@@ -76,11 +75,13 @@ class ClassSubject:
         return execution, points
 
     def judge(self, analysis: ModuleAnalysis) -> Verification:
-        """Compare with execution. Raises TraceFailed if the class cannot be executed here."""
+        """Compare with execution and with the trace engine. Raises TraceFailed if the class cannot be executed here."""
+        from lmp.analyze.agreement import judged_with_derivation
+
         with _EXECUTING:
             if isinstance(self._ready, TraceFailed):
                 raise self._ready
-            return self._ready[0].judged(analysis)
+            return judged_with_derivation(self._ready[0], analysis, lambda: self._derived(analysis))
 
     def with_operands(self, analysis: ModuleAnalysis) -> tuple[ModuleAnalysis, list[str]]:
         """A verified analysis with operands and edges from execution, and notes on them."""
@@ -93,30 +94,16 @@ class ClassSubject:
                 return analysis, [f"operands are not filled: {derived}"]
             return from_execution(self._ready[0], analysis, derived.analysis)
 
-    def agreement(self, analysis: ModuleAnalysis) -> Agreement:
-        """Comparison of an analysis that holds at the held-out points with the trace engine's own formulas."""
-        from lmp.analyze.agreement import Agreement, agree
-        from lmp.workload.load import quiet_warnings
-
-        with _EXECUTING, quiet_warnings():
-            derived = self._derived(analysis)
-            if isinstance(derived, str) or isinstance(self._ready, TraceFailed):
-                return Agreement(checks=[f"not compared with lmp's own formulas: {derived}"])
-            return agree(self._ready[0], analysis, derived)
-
     def _derived(self, analysis: ModuleAnalysis) -> Derivation | str:
         """The trace engine's derivation, made once for all attempts with the same references; or why there is none."""
-        from lmp.analyze.derivations import derive
+        from lmp.analyze.derivations import derivation_or_reason
         from lmp.analyze.session import references_of
 
         if isinstance(self._ready, TraceFailed):
             return first_line(self._ready)
         key = tuple(references_of(analysis))
         if key not in self._derivations:
-            try:
-                self._derivations[key] = derive(self._ready[0], analysis)
-            except LmpError as error:
-                self._derivations[key] = first_line(error)
+            self._derivations[key] = derivation_or_reason(self._ready[0], analysis)
         return self._derivations[key]
 
     def points(self, analysis: ModuleAnalysis) -> list[Point]:

@@ -1,4 +1,4 @@
-"""Compares a handed-in analysis with the trace engine's own derivation at thousands of points, and executes where they differ.
+"""Compares a handed-in analysis with the trace engine's derivation at thousands of points; executes where they differ.
 
 Execution decides which of the two is wrong. Points that the handed-in analysis leaves out, and the engine's covers, are
 executed too.
@@ -7,18 +7,20 @@ executed too.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from lmp.analyze.derivations import Derivation, View, views
-from lmp.errors import FormulaError, LmpError, first_line
-from lmp.formula import evaluate_condition
-from lmp.records import UNIVERSAL, Finding, FindingKind, ModuleAnalysis, Verification
+from lmp.analyze.derivations import Derivation, View, derivation_or_reason, views
+from lmp.errors import FormulaError, first_line
+from lmp.formula import Program, num
+from lmp.records import HANDED_IN, UNIVERSAL, Finding, FindingKind, ModuleAnalysis, Verification
 from lmp.verify.array_claims import ArrayClaims, Costs, Line, differing, each_line
-from lmp.verify.claims import QUANTITIES
+from lmp.verify.claims import LEFT_OUT, QUANTITIES
 from lmp.verify.judge import named
-from lmp.verify.probes import Point, Space, draw, literals, seed_of
+from lmp.verify.probes import Point, Space, draw, edges, literals, seed_of
 from lmp.workload.base import RUNTIME
 
 if TYPE_CHECKING:
@@ -26,21 +28,29 @@ if TYPE_CHECKING:
 
 Array = Any
 
+Lines = tuple[Line, ...]
+"""Lines whose costs are summed."""
+
 TRIES = 6
 """Differing points that are executed per line and quantity, until the module runs at one."""
 
 MOST_TRIES = 40
 """The same over all lines."""
 
+MOST_NEARBY = 16
+"""Points that are executed beside one at which the module does not run."""
+
 MOST_FAILURES = 200
 """Evaluations after which points without a value are left out."""
 
-SMALL = (1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 16, 17, 24, 32, 33, 48, 64, 65, 100, 128, 129, 150, 256, 257, 512, 513, 1024,
-         1025, 2048, 2049, 4096, 4097, 8192, 16384, 32768, 65536, 131072, 262144, 524288)  # fmt: skip
+SMALL = (
+    *range(1, 10), 11, 12, 16, 17, 24, 32, 33, 48, 64, 65, 100, 128, 129, 150, 256, 257, 512, 513, 1024, 1025,
+    2048, 2049, 4096, 4097, *(1 << power for power in range(13, 20)),
+)  # fmt: skip
 """Sizes that a differing point is reduced to if it still differs there."""
 
-SLOW_TOKENS = 1 << 12
-"""Largest number of tokens that is executed if a loop runs over them."""
+MOST_OPERATORS = 30_000
+"""Largest number of operators in one executed run, where a loop runs over tokens."""
 
 
 @dataclass
@@ -49,10 +59,45 @@ class Agreement:
 
     findings: list[Finding] = field(default_factory=list)
     checks: list[str] = field(default_factory=list)
-    refuted: Verification | None = None
-    """The engine's own analysis differs from execution: its findings."""
+    refuted: Point | None = None
+    """A point at which the engine's own formulas differ from execution."""
     unresolved: str | None = None
     """Why a difference was not decided by execution."""
+
+
+def judged_with_derivation(
+    execution: Execution, analysis: ModuleAnalysis, derivation: Callable[[], Derivation | str] | None = None
+) -> Verification:
+    """The verdict of execution on a handed-in analysis; if it is verified, compared with the engine's derivation too.
+
+    ``derivation`` returns it, or why there is none.
+    """
+    found = execution.judged(analysis)
+    if found.status != "verified":
+        return found
+    derived = derivation_or_reason(execution, analysis) if derivation is None else derivation()
+    if isinstance(derived, str):
+        return found.model_copy(update={"checks": [*found.checks, f"not compared with lmp's own formulas: {derived}"]})
+    agreement = agree(execution, analysis, derived)
+    update: dict[str, Any] = {"checks": [*found.checks, *agreement.checks]}
+    if agreement.findings:
+        update |= {"status": "failed", "findings": agreement.findings}
+    elif agreement.unresolved is not None:
+        update |= {"status": "unverified", "reason": agreement.unresolved}
+    if agreement.refuted is not None:
+        _refute(execution, analysis.class_name, agreement.refuted)
+    return found.model_copy(update=update)
+
+
+def _refute(execution: Execution, class_path: str, point: Point) -> None:
+    """Store the findings against lmp's own stored analysis of a class, if it differs from execution at a point."""
+    session = execution.session
+    stored = session.load(class_path)
+    if stored is None or stored.engine in HANDED_IN:
+        return
+    judged = execution.judged_at(stored, {name: value for name, value in point.items() if name not in UNIVERSAL})
+    if judged is not None and judged.status == "failed":
+        session.store.save(stored.model_copy(update={"verification": judged}))
 
 
 def agree(execution: Execution, analysis: ModuleAnalysis, derivation: Derivation) -> Agreement:
@@ -74,12 +119,27 @@ class _Block:
     """Points with the same view, and the costs of both analyses there."""
 
     points: Sequence[Point]
-    lines: Sequence[tuple[Line, ...]]
-    """Lines that are compared together."""
     own: Mapping[Line, Costs]
     its: Mapping[Line, Costs]
     own_holds: Array
     its_holds: Array
+
+    @property
+    def both(self) -> Array:
+        """Mask of the points that both analyses are for."""
+        return self.own_holds & self.its_holds
+
+    @property
+    def left_out(self) -> Array:
+        """Mask of the points that only the engine's own analysis is for."""
+        return self.own_holds & ~self.its_holds
+
+    def differ(self, lines: Lines, quantity: str) -> Array:
+        """Mask of the points at which the sums over some lines differ."""
+        return differing(self.own, self.its, lines, quantity) & self.both
+
+    def at(self, mask: Array) -> list[Point]:
+        return [point for point, held in zip(self.points, mask, strict=True) if held]
 
 
 class _Comparison:
@@ -97,25 +157,25 @@ class _Comparison:
         self.judged_at = [dict(point.values) for point in execution.points_for(analysis)]
         """The held-out points, where both hold."""
         self.tries = MOST_TRIES
+        self._programs: dict[int, Program] = {}
+        self._literals = literals([self.own, analysis])
+        self._sizes = sorted({0, *SMALL, *(edge for number in self._literals for edge in edges(number))})
+        """Values that sizes are reduced to."""
         self._line_of = {id(a): each_line(a, execution.statement_of) for a in (self.own, analysis)}
         self.lines = self._lines()
 
     def run(self) -> None:
-        points = self._points()
         compared = 0
-        differing_at: dict[tuple[tuple[Line, ...], str], list[Point]] = {}
+        differing_at: dict[tuple[Lines, str], list[Point]] = {}
         left_out: list[Point] = []
-        for block in self._blocks(points):
-            import numpy as np
-
-            both = block.own_holds & block.its_holds
-            compared += int(np.count_nonzero(both))
-            left_out += [block.points[i] for i in np.flatnonzero(block.own_holds & ~block.its_holds)]
+        for block in self._blocks(self._points()):
+            compared += int(block.both.sum())
+            left_out += block.at(block.left_out)
             for lines in self.lines:
                 for quantity in QUANTITIES:
-                    at = np.flatnonzero(differing(block.own, block.its, lines, quantity) & both)
-                    if len(at):
-                        differing_at.setdefault((lines, quantity), []).extend(block.points[i] for i in at)
+                    where = block.at(block.differ(lines, quantity))
+                    if where:
+                        differing_at.setdefault((lines, quantity), []).extend(where)
         for (lines, quantity), where in differing_at.items():
             self._decide(lines, quantity, where)
             if self.found.findings:
@@ -123,7 +183,7 @@ class _Comparison:
         if left_out:
             self._decide_left_out(left_out)
         if not self.found.findings:
-            which = "differs at points where it holds" if self.found.refuted else "equal"
+            which = "equal" if self.found.refuted is None else "execution confirms these, and not those"
             own = "lmp's own formulas" if self.derivation.proven else "lmp's own formulas, which are not proven,"
             self.found.checks.append(f"compared with {own} at {compared:,} points: {which}")
 
@@ -132,11 +192,7 @@ class _Comparison:
     def _points(self) -> list[Point]:
         workload, own = self.execution.workload, self.judged_at[0]
         layers = frozenset(workload.full_layers)
-        known = {
-            tuple(sorted((n, v) for n, v in values.items() if n not in RUNTIME)): values
-            for values in self.judged_at
-            if all(values[n] == own[n] for n in layers)
-        }
+        known = {_setting(values): values for values in self.judged_at if all(values[n] == own[n] for n in layers)}
         base = {**own, **{n: v for n, v in workload.hints.items() if n not in layers}}
         space = Space(
             base,
@@ -146,26 +202,22 @@ class _Comparison:
             workload.has_cache,
             workload.fewest_tokens,
         )
-        return draw(space, literals([self.own, self.analysis]), seed_of([self.own, self.analysis]))
+        return draw(space, self._literals, seed_of([self.own, self.analysis]))
 
-    def _lines(self) -> list[tuple[Line, ...]]:
+    def _lines(self) -> list[Lines]:
         """Lines that are compared: each alone, but those together that differ where the sums of both are right.
 
         The cost of a helper may stand at its lines or at its call.
         """
-        import numpy as np
-
         sized = [{**values, **dict.fromkeys(UNIVERSAL, 2)} for values in self.judged_at]
-        lines: dict[Line, None] = {}
-        together: dict[Line, None] = {}
+        together: dict[Line, bool] = {}
         for block in self._blocks(sized):
-            lines |= dict.fromkeys([*block.own, *block.its])
-            both = block.own_holds & block.its_holds
-            for line in lines:
-                if any(np.any(differing(block.own, block.its, [line], q) & both) for q in QUANTITIES):
-                    together[line] = None
-        alone = [(line,) for line in lines if line not in together]
-        return [*alone, tuple(together)] if together else alone
+            for line in (*block.own, *block.its):
+                differs = any(block.differ((line,), quantity).any() for quantity in QUANTITIES)
+                together[line] = together.get(line, False) or differs
+        alone: list[Lines] = [(line,) for line, differs in together.items() if not differs]
+        rest = tuple(line for line, differs in together.items() if differs)
+        return [*alone, rest] if rest else alone
 
     def _blocks(self, points: Sequence[Point]) -> Iterator[_Block]:
         """The points by view, with the costs of both analyses. Points at which a formula has no value are left out."""
@@ -195,54 +247,54 @@ class _Comparison:
             yield group, runs[run]
 
     def _evaluated(self, points: Sequence[Point], view: View) -> Iterator[_Block]:
-        pending, left = [list(points)], MOST_FAILURES
+        pending, left = [self._with_variables(points, view)], MOST_FAILURES
         while pending and left:
             some = pending.pop()
+            if not some:
+                continue
             try:
-                yield self._block(some, view)
+                yield self._block(some)
             except FormulaError:
                 left -= 1
                 if len(some) > 1:
                     pending += [some[: len(some) // 2], some[len(some) // 2 :]]
 
-    def _block(self, points: Sequence[Point], view: View) -> _Block:
-        import numpy as np
+    def _with_variables(self, points: Sequence[Point], view: View) -> list[tuple[Point, Point, Point]]:
+        """Each point with the values of both analyses' variables. Points at which one is a fraction are left out."""
+        if id(view) not in self._programs:
+            formulas = [*view.own.values(), *view.other.values()]
+            self._programs[id(view)] = Program([num(f) if isinstance(f, int) else f for f in formulas])
+        program, found = self._programs[id(view)], []
+        for point in points:
+            with suppress(FormulaError):
+                numbers = program(point)
+                own = dict(zip(view.own, numbers, strict=False))
+                other = dict(zip(view.other, numbers[len(own) :], strict=True))
+                found.append((point, own, other))
+        return found
 
-        values = _arrays(points)
-        own, own_holds = self._at(self.own, view.own, values, points)
-        its, its_holds = self._at(self.analysis, view.other, values, points)
-        return _Block(points, [], own, its, np.asarray(own_holds, bool), np.asarray(its_holds, bool))
+    def _block(self, some: Sequence[tuple[Point, Point, Point]]) -> _Block:
+        points, own, other = zip(*some, strict=True)
+        costs, holds = self._at(self.own, own, points)
+        its_costs, its_holds = self._at(self.analysis, other, points)
+        return _Block(points, costs, its_costs, holds, its_holds)
 
     def _at(
-        self, analysis: ModuleAnalysis, variables: Mapping[str, Any], values: Mapping[str, Array], points: Sequence[Point]
+        self, analysis: ModuleAnalysis, variables: Sequence[Point], points: Sequence[Point]
     ) -> tuple[Mapping[Line, Costs], Array]:
         import numpy as np
 
-        sized = {name: values[name] for name in UNIVERSAL}
-        for name, formula in variables.items():
-            known = isinstance(formula, int)
-            sized[name] = np.full(len(points), formula) if known else self.claims.value(formula, values)
+        values = _arrays(points, UNIVERSAL) | _arrays(variables, analysis.parameters)
         pins = np.array([all(p.get(n, v) == v for n, v in analysis.pinned.items()) for p in points])
-        lines, below = self.claims.lines(analysis, sized, self._line_of[id(analysis)])
-        return lines, self.claims.holds(analysis, sized) & below & pins
+        lines, below = self.claims.lines(analysis, values, self._line_of[id(analysis)])
+        return lines, self.claims.holds(analysis, values) & below & pins
 
     # -- execution decides -------------------------------------------------------------------------------------------
 
-    def _decide(self, lines: tuple[Line, ...], quantity: str, where: Sequence[Point]) -> None:
+    def _decide(self, lines: Lines, quantity: str, where: Sequence[Point]) -> None:
         """Execute some of the points at which the analyses differ, the simplest first."""
-
-        def differs(points: Sequence[Point]) -> set[int]:
-            import numpy as np
-
-            found: set[int] = set()
-            index = {id(point): i for i, point in enumerate(points)}
-            for block in self._blocks(points):
-                at = differing(block.own, block.its, lines, quantity) & block.own_holds & block.its_holds
-                found |= {index[id(block.points[i])] for i in np.flatnonzero(at)}
-            return found
-
         undecided = ""
-        for point in self._candidates(where, differs):
+        for point in self._candidates(where, lambda block: block.differ(lines, quantity)):
             its = self._judged(self.analysis, point)
             if isinstance(its, str):
                 undecided = its
@@ -252,26 +304,15 @@ class _Comparison:
                 return
             mine = self._judged(self.own, point)
             if isinstance(mine, Verification) and mine.status == "failed":
-                self.found.refuted = self.found.refuted or mine
+                self.found.refuted = self.found.refuted or point
                 return
         if undecided == TOO_LONG:
-            at = named("", where[0])
+            at = _shown(where[0], self.judged_at[0])
             self.found.unresolved = f"it differs from lmp's own formulas at {at}, and {TOO_LONG}"
 
     def _decide_left_out(self, where: Sequence[Point]) -> None:
         """A point that the analysis leaves out, at which the module runs and the engine's formulas hold."""
-
-        def left_out(points: Sequence[Point]) -> set[int]:
-            import numpy as np
-
-            index = {id(point): i for i, point in enumerate(points)}
-            return {
-                index[id(block.points[i])]
-                for block in self._blocks(points)
-                for i in np.flatnonzero(block.own_holds & ~block.its_holds)
-            }
-
-        for point in self._candidates(where, left_out):
+        for point in self._candidates(where, lambda block: block.left_out):
             mine = self._judged(self.own, point)
             its = self._judged(self.analysis, point)
             if isinstance(mine, str) or isinstance(its, str) or mine.status != "verified" or its.status == "verified":
@@ -281,7 +322,7 @@ class _Comparison:
                 Finding(
                     kind=FindingKind.left_out,
                     line=None,
-                    quantity="phase left out",
+                    quantity=LEFT_OUT.name,
                     point=_shown(point, self.judged_at[0]),
                     claimed=why,
                     counted="the module runs there, and lmp's own formulas hold",
@@ -289,7 +330,7 @@ class _Comparison:
             )
             return
 
-    def _candidates(self, where: Sequence[Point], still: Callable[[Sequence[Point]], set[int]]) -> Iterator[Point]:
+    def _candidates(self, where: Sequence[Point], still: Callable[[_Block], Array]) -> Iterator[Point]:
         """Some of the points, each reduced to the simplest one of its kind, those at the config's own values first."""
         base = self.judged_at[0]
 
@@ -300,49 +341,73 @@ class _Comparison:
         tried: set[tuple[tuple[str, int], ...]] = set()
         known = [p for p in where if _setting(p) in {_setting(values) for values in self.judged_at}]
         for point in [*sorted(known, key=effort)[:TRIES], *sorted(where, key=effort)[: 4 * TRIES]]:
-            if self.tries <= 0 or len(tried) >= 2 * TRIES:
+            if self.tries <= 0 or len(tried) >= TRIES:
                 return
             found = self._reduced(point, still)
             key = tuple(sorted(found.items()))
             if key not in tried:
                 tried.add(key)
                 self.tries -= 1
-                yield found
+                yield found if self._runs(found) else next(self._nearby(found, still), found)
 
-    def _reduced(self, point: Point, still: Callable[[Sequence[Point]], set[int]]) -> Point:
+    def _reduced(self, point: Point, still: Callable[[_Block], Array]) -> Point:
         """The point with as many values as possible from the config, and the smallest sizes of the call."""
         base = {**self.judged_at[0], **dict.fromkeys(UNIVERSAL, 2)}
         for name in [*(n for n in point if n not in RUNTIME), *RUNTIME]:
-            if name in RUNTIME:
-                tries = [v for v in (0, *SMALL) if v < point[name] and (v or name == "cache_len")]
-            else:
-                tries = [base[name]] if name in base and base[name] != point[name] else []
-            if not tries:
-                continue
+            tries = [v for v in self._sizes if v < point[name] and (v or name == "cache_len")]
+            if name not in RUNTIME:
+                tries = [base[name], *tries] if base[name] != point[name] else []
             options = [{**point, name: value} for value in tries]
-            differs = still(options)
-            if differs:
-                point = options[min(differs)]
+            point = next(iter(self._among(options, still)), point)
         return point
+
+    def _nearby(self, point: Point, still: Callable[[_Block], Array]) -> Iterator[Point]:
+        """Points at which the module runs, with one more config value changed: sizes may have to fit one another."""
+        base = self.judged_at[0]
+        kept = {*RUNTIME, *UNIVERSAL, *self.execution.workload.flags, *self.execution.workload.full_layers}
+        names = [n for n in base if n not in kept]
+        changed = {n: point[n] for n in names if point[n] != base[n]}
+        options: dict[tuple[str, int], Point] = {}
+        pairs = [(n, other) for n in names if n not in changed for other in changed]
+        # Sizes of one magnitude are likely to be compared with one another: experts with those that are chosen.
+        for name, other in sorted(pairs, key=lambda pair: abs(math.log(max(base[pair[0]], 1) / changed[pair[1]]))):
+            value = changed[other]
+            if base[other]:
+                scaled = base[name] * value // base[other]
+                for tried in (value, 2 * value, base[name] * value, scaled):
+                    if tried not in (0, base[name]):
+                        options.setdefault((name, tried), {**point, name: tried})
+        for found in self._among(list(options.values()), still)[:MOST_NEARBY]:
+            if self._runs(found):
+                yield found
+
+    def _among(self, points: Sequence[Point], still: Callable[[_Block], Array]) -> list[Point]:
+        """The points at which a mask holds, in their order."""
+        held = {id(point) for block in self._blocks(points) for point in block.at(still(block))}
+        return [point for point in points if id(point) in held]
+
+    def _runs(self, point: Point) -> bool:
+        return not isinstance(self._judged(self.own, point), str)
 
     def _judged(self, analysis: ModuleAnalysis, point: Point) -> Verification | str:
         """The verdict on an analysis at one point, or why there is none."""
-        if self._has_loop and point["seq_len"] > SLOW_TOKENS:
+        if self._operators_per_token * point["seq_len"] > MOST_OPERATORS:
             return TOO_LONG
-        sizes = tuple(point[name] for name in UNIVERSAL)
+        sizes = (point["w_bytes"], point["a_bytes"], point["kv_bytes"])
         values = {name: value for name, value in point.items() if name not in UNIVERSAL}
         found = self.execution.judged_at(analysis, values, sizes)
         return "the module does not run there" if found is None else found
 
     @functools.cached_property
-    def _has_loop(self) -> bool:
-        """True if more tokens take more operators."""
-        counts = {
-            (p.values["seq_len"], len(p.counts))
-            for p in self.execution.points_for(self.analysis)
-            if not p.synthetic and p.values["cache_len"] == 0 and p.values["seq_len"] > 1
-        }
-        return len({number for _, number in counts}) > 1
+    def _operators_per_token(self) -> float:
+        """How many operators more run for one more token, because of a loop; from the longest executed prefill."""
+        counts: dict[Any, dict[int, int]] = {}
+        for point in self.execution.points_for(self.analysis):
+            if point.values["cache_len"] == 0 and point.values["seq_len"] > 1:
+                counts.setdefault(_setting(point.values), {})[point.values["seq_len"]] = len(point.counts)
+        spans = [(max(found) - min(found), found[max(found)] - found[min(found)]) for found in counts.values()]
+        span, more = max(spans, default=(0, 0))
+        return more / span if span else 0.0
 
 
 TOO_LONG = "it takes too long to execute there"
@@ -350,23 +415,26 @@ TOO_LONG = "it takes too long to execute there"
 
 def _path_taken(view: View, points: Sequence[Point]) -> list[bool]:
     """For each point, whether all comparisons on the path of the view's run have the same results there."""
+    path = Program([condition for condition, _ in view.conditions])
+    expected = [int(held) for _, held in view.conditions]
 
     def same(point: Point) -> bool:
         try:
-            return all(evaluate_condition(condition, point) == held for condition, held in view.conditions)
-        except LmpError:
+            return path(point) == expected
+        except FormulaError:
             return False
 
     return [same(point) for point in points]
 
 
-def _arrays(points: Sequence[Point]) -> dict[str, Array]:
+def _arrays(points: Sequence[Point], names: Iterable[str]) -> dict[str, Array]:
     import numpy as np
 
-    return {name: np.array([point[name] for point in points]) for name in points[0]}
+    return {name: np.array([point[name] for point in points]) for name in names}
 
 
 def _setting(point: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
+    """The config values of a point."""
     return tuple(sorted((n, v) for n, v in point.items() if n not in RUNTIME and n not in UNIVERSAL))
 
 

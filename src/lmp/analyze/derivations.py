@@ -1,15 +1,15 @@
-"""The trace engine's own derivation of a class whose analysis was handed in, and both analyses in the same variables."""
+"""The trace engine's derivation of a class whose analysis was handed in, and both analyses in the same variables."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lmp.analyze.session import references_of
-from lmp.errors import LmpError
+from lmp.errors import LmpError, first_line
 from lmp.formula import Condition, Expr
 from lmp.records import ModuleAnalysis
 from lmp.trace.engine import TraceEngine
@@ -17,6 +17,7 @@ from lmp.workload.paths import Unresolvable, resolve
 
 if TYPE_CHECKING:
     from lmp.analyze.execution import Execution
+    from lmp.analyze.session import Session
     from lmp.trace.runs import Run
 
 
@@ -44,16 +45,34 @@ class View:
     """Number of the run: its calls have the same conditions."""
 
 
+def derivation_or_reason(execution: Execution, analysis: ModuleAnalysis) -> Derivation | str:
+    """The derivation of the class of an analysis, or why there is none."""
+    try:
+        return derive(execution, analysis)
+    except LmpError as error:
+        return first_line(error)
+
+
 def derive(execution: Execution, analysis: ModuleAnalysis) -> Derivation:
     """The derivation of the class of an analysis, with the same references as far as they hold.
 
     Raises TraceFailed if the engine derives nothing.
     """
-    with execution.session.instead({}):
+    with execution.session.instead({}), _without_progress(execution.session):
         try:
             return _derived(execution, references_of(analysis))
         except LmpError:
             return _derived(execution, ())  # every operator below a call stands at the line of the call
+
+
+@contextmanager
+def _without_progress(session: Session) -> Iterator[None]:
+    """While active, the session reports no steps: those of a second derivation are not the user's."""
+    before, session.progress = session.progress, lambda name, stage: None
+    try:
+        yield
+    finally:
+        session.progress = before
 
 
 def _derived(execution: Execution, callees: Iterable[str]) -> Derivation:

@@ -9,8 +9,9 @@ import hashlib
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from lmp.formula import Num, parse, parse_condition, walk
+from lmp.formula import Node, Num, parse, parse_condition, walk
 from lmp.records import UNIVERSAL, ModuleAnalysis
 from lmp.workload.base import RUNTIME
 
@@ -49,7 +50,7 @@ def literals(analyses: Iterable[ModuleAnalysis]) -> list[int]:
     """The integers from 2 in formulas and assumptions, smallest first."""
     found: set[int] = set()
     for analysis in analyses:
-        nodes = [parse_condition(text) for text in analysis.assumptions]
+        nodes: list[Node] = [parse_condition(text) for text in analysis.assumptions]
         for kernel in analysis.kernels:
             texts = (kernel.flops, kernel.memory_access.read, kernel.memory_access.write, str(kernel.repeat))
             nodes += map(parse, dict.fromkeys(texts))
@@ -71,7 +72,7 @@ def draw(space: Space, numbers: Sequence[int], seed: bytes, count: int = PROBES)
 
 def seed_of(analyses: Iterable[ModuleAnalysis]) -> bytes:
     """Hash of the formulas: a changed formula gets other points."""
-    stated = {"kernels": {"__all__": {"line", "flops", "memory_access", "repeat"}}, "assumptions": True}
+    stated: Any = {"kernels": {"__all__": {"line", "flops", "memory_access", "repeat"}}, "assumptions": True}
     texts = [analysis.model_dump_json(include=stated) for analysis in analyses]
     return hashlib.sha256("\n".join(texts).encode()).digest()
 
@@ -93,7 +94,10 @@ class _Drawing:
             yield self._completed({**own, **self._sizes()})
         for index in range(left // 3 if known else 0):
             yield self._completed({**known[index % len(known)], **self._sizes()})
-        drawn = [*self._settings_at_edges(own), *(self._setting(self.random.choice([own, *known])) for _ in range(SETTINGS))]
+        drawn = [
+            *self._settings_at_edges(own),
+            *(self._setting(self.random.choice([own, *known])) for _ in range(SETTINGS)),
+        ]
         for index in range(max(left // 3, 2 * len(drawn))):
             yield self._completed({**drawn[index % len(drawn)], **self._sizes(small=index % 2 == 0)})
 

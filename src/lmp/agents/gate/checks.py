@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lmp.agents.gate.form import read_draft
 from lmp.agents.gate.formulas import (
@@ -128,13 +128,6 @@ class Gate:
         if operators:
             analysis = analysis.model_copy(update={"uncounted": operators})
         if verification.status == "verified":
-            agreement = self.subject.agreement(analysis)
-            if agreement.findings:
-                return _refuse(list(gate_findings(agreement.findings, analysis, kernels)), notes)
-            update: dict[str, Any] = {"checks": [*verification.checks, *agreement.checks]}
-            if agreement.unresolved is not None:
-                update |= {"status": "unverified", "reason": agreement.unresolved}
-            verification = verification.model_copy(update=update)
             analysis, said = self.subject.with_operands(analysis)
             notes = [*notes, *said]
         return AnalysisVerdict(analysis.model_copy(update={"verification": verification}), (), tuple(notes))
