@@ -19,8 +19,9 @@ from lmp.formula import Program, num
 from lmp.records import HANDED_IN, UNIVERSAL, Finding, FindingKind, ModuleAnalysis, Verification
 from lmp.verify.array_claims import ArrayClaims, Costs, Line, differing, each_line
 from lmp.verify.claims import LEFT_OUT, QUANTITIES
+from lmp.verify.judge import Point as Executed
 from lmp.verify.judge import named
-from lmp.verify.probes import Point, Space, draw, edges, literals, seed_of
+from lmp.verify.probes import Point, Space, call_sizes, draw, edges, literals, seed_of
 from lmp.workload.base import RUNTIME
 
 if TYPE_CHECKING:
@@ -199,6 +200,7 @@ class _Comparison:
             list(known.values()),
             frozenset(workload.flags),
             layers,
+            call_sizes(workload),
             workload.has_cache,
             workload.fewest_tokens,
         )
@@ -400,14 +402,18 @@ class _Comparison:
 
     @functools.cached_property
     def _operators_per_token(self) -> float:
-        """How many operators more run for one more token, because of a loop; from the longest executed prefill."""
-        counts: dict[Any, dict[int, int]] = {}
-        for point in self.execution.points_for(self.analysis):
-            if point.values["cache_len"] == 0 and point.values["seq_len"] > 1:
-                counts.setdefault(_setting(point.values), {})[point.values["seq_len"]] = len(point.counts)
-        spans = [(max(found) - min(found), found[max(found)] - found[min(found)]) for found in counts.values()]
-        span, more = max(spans, default=(0, 0))
-        return more / span if span else 0.0
+        return operators_per_token(self.execution.points_for(self.analysis))
+
+
+def operators_per_token(points: Iterable[Executed]) -> float:
+    """How many operators more run for one more token, because of a loop; from the longest executed prefill."""
+    counts: dict[Any, dict[int, int]] = {}
+    for point in points:
+        if point.values["cache_len"] == 0 and point.values["seq_len"] > 1:
+            counts.setdefault(_setting(point.values), {})[point.values["seq_len"]] = len(point.counts)
+    spans = [(max(found) - min(found), found[max(found)] - found[min(found)]) for found in counts.values()]
+    span, more = max(spans, default=(0, 0))
+    return max(more, 0) / span if span else 0.0
 
 
 TOO_LONG = "it takes too long to execute there"

@@ -257,6 +257,11 @@ class Execution:
             found = judge(analysis, [point], self.session.lookup, self.file_of, by_statement, sizes=more)
         return found.verification
 
+    def why_not_at(self, values: Mapping[str, int]) -> str:
+        """The module's error at a point at which `judged_at` found that it does not run."""
+        found = self._observed[("at", *sorted(values.items()))]
+        return found.why if isinstance(found, Skipped) else ""
+
     def _observe_anywhere(self, values: Mapping[str, int]) -> Point | Skipped:
         try:
             return observe(self.workload, values, results=self._results, synthetic=True)

@@ -13,7 +13,7 @@ from typing import Any
 
 from lmp.formula import Node, Num, parse, parse_condition, walk
 from lmp.records import UNIVERSAL, ModuleAnalysis
-from lmp.workload.base import RUNTIME
+from lmp.workload.base import RUNTIME, Workload
 
 PROBES = 4000
 """Number of points."""
@@ -42,8 +42,17 @@ class Space:
     flags: frozenset[str] = frozenset()
     fixed: frozenset[str] = frozenset()
     """Variables that keep their values: numbers of layers."""
+    call_sizes: tuple[str, ...] = ()
+    """Sizes of the inputs beside batch and tokens, such as the encoder's tokens."""
     has_cache: bool = False
     fewest_tokens: int = 1
+    most_batch: int = MOST_BATCH
+    most_tokens: int = MOST_TOKENS
+
+
+def call_sizes(workload: Workload) -> tuple[str, ...]:
+    """Variables that are dimensions of the inputs, beside those of every call."""
+    return tuple(name for name, v in workload.variables.items() if v.path.startswith("inputs.") and name not in RUNTIME)
 
 
 def literals(analyses: Iterable[ModuleAnalysis]) -> list[int]:
@@ -67,7 +76,7 @@ def edges(number: int) -> list[int]:
 
 def draw(space: Space, numbers: Sequence[int], seed: bytes, count: int = PROBES) -> list[Point]:
     """Points over all sizes of the call and over config values, those at the config's own values first."""
-    return list(_Drawing(space, numbers, seed).points(count))
+    return list(Drawing(space, numbers, seed).points(count))
 
 
 def seed_of(analyses: Iterable[ModuleAnalysis]) -> bytes:
@@ -77,12 +86,16 @@ def seed_of(analyses: Iterable[ModuleAnalysis]) -> bytes:
     return hashlib.sha256("\n".join(texts).encode()).digest()
 
 
-class _Drawing:
+class Drawing:
+    """Random values of a space; edges of ``numbers`` are likely."""
+
     def __init__(self, space: Space, numbers: Sequence[int], seed: bytes) -> None:
         self.space, self.random = space, random.Random(seed)
-        self.numbers = [n for n in numbers if n <= MOST_TOKENS]
-        self.sizes = [n for n in space.own if n not in RUNTIME and n not in space.fixed and n not in space.flags]
-        configured = {v for n, v in space.own.items() if n in self.sizes and 1 < v <= MOST_TOKENS}
+        self.numbers = [n for n in numbers if n <= space.most_tokens]
+        kept = {*RUNTIME, *space.fixed, *space.flags, *space.call_sizes}
+        self.configured = [n for n in space.own if n not in kept]
+        """Config sizes."""
+        configured = {v for n, v in space.own.items() if n in self.configured and 1 < v <= space.most_tokens}
         self.around = sorted({e for n in {*self.numbers, *configured} for e in edges(n)}) or [2]
 
     def points(self, count: int) -> Iterator[Point]:
@@ -91,15 +104,13 @@ class _Drawing:
         yield from systematic
         left = max(count - len(systematic), count // 2)
         for _ in range(left // 3):
-            yield self._completed({**own, **self._sizes()})
+            yield self._completed({**own, **self.call()})
         for index in range(left // 3 if known else 0):
-            yield self._completed({**known[index % len(known)], **self._sizes()})
-        drawn = [
-            *self._settings_at_edges(own),
-            *(self._setting(self.random.choice([own, *known])) for _ in range(SETTINGS)),
-        ]
+            yield self._completed({**known[index % len(known)], **self.call()})
+        starts = [own, *known]
+        drawn = [*self._settings_at_edges(own), *(self.setting(self.random.choice(starts)) for _ in range(SETTINGS))]
         for index in range(max(left // 3, 2 * len(drawn))):
-            yield self._completed({**drawn[index % len(drawn)], **self._sizes(small=index % 2 == 0)})
+            yield self._completed({**drawn[index % len(drawn)], **self.call(small=index % 2 == 0)})
 
     # -- sizes of the call -------------------------------------------------------------------------------------------
 
@@ -121,24 +132,31 @@ class _Drawing:
                     yield {"batch_size": 1, "seq_len": 1, "cache_len": edge - 1}
                 if edge > 4:
                     yield {"batch_size": 3, "seq_len": 4, "cache_len": edge - 4}
+            for name in self.space.call_sizes:
+                yield {"batch_size": 2, "seq_len": 3, "cache_len": 0, name: edge}
 
-    def _sizes(self, small: bool = False) -> Point:
+    def call(self, small: bool = False) -> Point:
         """Sizes of one call, log-uniform or at edges, in a random phase."""
-        choose, batch, tokens = self.random.random, 1, MOST_TOKENS
-        batch = 1 if choose() < 0.3 else self._size(8 if small or choose() < 0.6 else MOST_BATCH)
-        tokens = 64 if small else MOST_TOKENS
-        new = 1 if choose() < 0.3 else self._size(tokens)
-        cached = 0 if not self.space.has_cache or choose() < 0.4 else self._size(tokens)
-        return {"batch_size": batch, "seq_len": new, "cache_len": cached}
+        choose, space = self.random.random, self.space
+        few, tokens = choose() < 0.6, 64 if small else space.most_tokens
+        batch = 1 if choose() < 0.3 else self.size(8 if small or few else space.most_batch)
+        new = 1 if choose() < 0.3 else self.size(tokens)
+        cached = 0 if not space.has_cache or choose() < 0.4 else self.size(tokens)
+        if not small and cached and choose() < 0.3:  # the total at an edge
+            total = self.size(tokens)
+            new, cached = (new, total - new) if new < total else (1, total)
+        found = {"batch_size": batch, "seq_len": max(new, space.fewest_tokens), "cache_len": cached}
+        return {**found, **{name: self.size(tokens) for name in space.call_sizes}}
 
-    def _size(self, most: int) -> int:
+    def size(self, most: int) -> int:
+        """A size up to ``most``: half of them at the edge of a literal or of a config value."""
         near = [edge for edge in self.around if edge <= most]
-        if near and self.random.random() < 0.4:
+        if near and self.random.random() < 0.5:
             return self.random.choice(near)
         return max(1, round(most ** self.random.random()))
 
     def _completed(self, values: Point) -> Point:
-        """The point with element sizes. Lengths beside those of the call are sizes of the config here."""
+        """The point with element sizes."""
         sizes = self.random.choice(ELEMENT_SIZES)
         least = self.space.fewest_tokens
         values = {**values, "seq_len": max(values["seq_len"], least)}
@@ -150,18 +168,18 @@ class _Drawing:
         """Each config size at 1, at half, twice, and equal to each other one; each flag switched."""
         for name in sorted(self.space.flags):
             yield {**own, name: 1 - own[name]}
-        for name in self.sizes:
-            others = {own[n] for n in self.sizes}
+        for name in self.configured:
+            others = {own[n] for n in self.configured}
             values = {1, own[name] // 2, own[name] * 2, own[name] + 1, *others, *self.numbers[:8]} - {own[name]}
             yield from ({**own, name: value} for value in sorted(values) if value > 0)
 
-    def _setting(self, start: Mapping[str, int]) -> Point:
+    def setting(self, start: Mapping[str, int]) -> Point:
         """Config values with some of them changed: to 1, to one another's, to multiples, divisors and odd numbers."""
         found = dict(start)
-        if not self.sizes:
+        if not self.configured:
             return found
-        for name in self.random.sample(self.sizes, min(len(self.sizes), self.random.randint(1, 4))):
-            before, other = found[name], found[self.random.choice(self.sizes)]
+        for name in self.random.sample(self.configured, min(len(self.configured), self.random.randint(1, 4))):
+            before, other = found[name], found[self.random.choice(self.configured)]
             options = [1, other, before * 2, before * 3, before // 2, before + 1, before - 1, 2 * other, before | 1]
             options += [self.random.choice(self.around), self.random.randint(1, 12)]
             found[name] = max(1, self.random.choice(options))
