@@ -100,6 +100,8 @@ def audited(chosen: Sequence[Subject], results: Path, points: int, seed: int) ->
             row = found.to_data()
         except LmpError as error:
             row = {"class_name": subject.class_path, "seed": seed, "without_formulas": str(error).splitlines()[0]}
+        except Exception as error:  # a crash of one class does not end the audit of the others
+            row = {"class_name": subject.class_path, "seed": seed, "crashed": f"{type(error).__name__}: {error}"}
         row["core_seconds"] = round(time.process_time() - began, 1)
         yield row
 
@@ -113,6 +115,7 @@ def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     counted = ("drawn", "executed", "equal", "refused")
     return {
         "classes": len(rows),
+        "crashed": sum("crashed" in row for row in rows),
         "without_formulas": sum("without_formulas" in row for row in rows),
         **{name: sum(row.get(name, 0) for row in rows) for name in counted},
         "different": sum(len(row.get("different", ())) for row in rows),

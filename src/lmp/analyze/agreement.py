@@ -38,6 +38,9 @@ TRIES = 6
 MOST_TRIES = 40
 """The same over all lines."""
 
+MOST_SPECIAL = 24
+"""Largest number of literals of one analysis alone at whose edges pairs of sizes are drawn."""
+
 MOST_NEARBY = 16
 """Points that are executed beside one at which the module does not run."""
 
@@ -204,7 +207,8 @@ class _Comparison:
             workload.has_cache,
             workload.fewest_tokens,
         )
-        return draw(space, self._literals, seed_of([self.own, self.analysis]))
+        special = set(literals([self.own])) ^ set(literals([self.analysis]))
+        return draw(space, self._literals, seed_of([self.own, self.analysis]), sorted(special)[:MOST_SPECIAL])
 
     def _lines(self) -> list[Lines]:
         """Lines that are compared: each alone, but those together that differ where the sums of both are right.

@@ -245,17 +245,22 @@ class Execution:
         self, analysis: ModuleAnalysis, values: Mapping[str, int], sizes: Triple | None = None
     ) -> Verification | None:
         """The verdict at one more point, also at these element sizes. None if the module does not run there."""
-        key = ("at", *sorted(values.items()))
         with quiet_warnings():
-            if key not in self._observed:
-                self._observed[key] = self._observe_anywhere(values)
-            point = self._observed[key]
-            if isinstance(point, Skipped):
+            point = self.executed_at(values)
+            if point is None:
                 return None
             by_statement = None if analysis.engine == OWN_ENGINE else self.statement_of
             more = () if sizes is None else (sizes,)
             found = judge(analysis, [point], self.session.lookup, self.file_of, by_statement, sizes=more)
         return found.verification
+
+    def executed_at(self, values: Mapping[str, int]) -> Point | None:
+        """The run at one more point; None if the module does not run there."""
+        key = ("at", *sorted(values.items()))
+        if key not in self._observed:
+            self._observed[key] = self._observe_anywhere(values)
+        found = self._observed[key]
+        return None if isinstance(found, Skipped) else found
 
     def why_not_at(self, values: Mapping[str, int]) -> str:
         """The module's error at a point at which `judged_at` found that it does not run."""

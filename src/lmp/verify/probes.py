@@ -6,6 +6,7 @@ A point has a value for each variable of the workload and for each element size.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,9 @@ MOST_BATCH, MOST_TOKENS = 1 << 12, 1 << 20
 
 MOST_LITERALS = 60
 """Largest number of literals whose edges are drawn systematically; more are drawn at random."""
+
+MOST_PAIRS = 3000
+"""Largest number of points with two sizes at edges."""
 
 SETTINGS = 96
 """Number of drawn combinations of config values."""
@@ -74,9 +78,13 @@ def edges(number: int) -> list[int]:
     return [n for n in (number, number + 1, number - 1, 2 * number, 2 * number + 1, 3 * number - 1) if n > 0]
 
 
-def draw(space: Space, numbers: Sequence[int], seed: bytes, count: int = PROBES) -> list[Point]:
-    """Points over all sizes of the call and over config values, those at the config's own values first."""
-    return list(Drawing(space, numbers, seed).points(count))
+def draw(space: Space, numbers: Sequence[int], seed: bytes, special: Sequence[int] = ()) -> list[Point]:
+    """Points over all sizes of the call and over config values, those at the config's own values first.
+
+    ``special``: literals that only one of two analyses has. Pairs of sizes at their edges are drawn too.
+    """
+    drawing = Drawing(space, numbers, seed)
+    return [*drawing.points(PROBES), *drawing.pairs(special)]
 
 
 def seed_of(analyses: Iterable[ModuleAnalysis]) -> bytes:
@@ -111,6 +119,25 @@ class Drawing:
         drawn = [*self._settings_at_edges(own), *(self.setting(self.random.choice(starts)) for _ in range(SETTINGS))]
         for index in range(max(left // 3, 2 * len(drawn))):
             yield self._completed({**drawn[index % len(drawn)], **self.call(small=index % 2 == 0)})
+
+    def pairs(self, special: Sequence[int]) -> Iterator[Point]:
+        """Points with two variables at edges of special literals, and element sizes at them."""
+        own, names = dict(self.space.own), [*RUNTIME[: 3 if self.space.has_cache else 2], *self.space.call_sizes]
+        near = sorted({e for n in special for e in (n - 1, n, n + 1) if 0 < e <= MOST_TOKENS})
+        sums = {a * k + b for a in special for b in special for k in (1, 2, 5)} | {2 * n + 1 for n in special}
+        call = {"batch_size": 2, "seq_len": 3, "cache_len": 0}
+        values = [*near, *sorted(n for n in sums - {*near} if 0 < n <= MOST_TOKENS)]
+        found = [{**own, **call, name: value} for name in (*names, *self.configured) for value in values]
+        for one, other in itertools.combinations((*names, *self.configured), 2):
+            both = itertools.product(near, near)
+            found += [{**own, **call, one: a, other: b} for a, b in both if one in names or a != own[one]]
+        self.random.shuffle(found)
+        yield from map(self._completed, found[:MOST_PAIRS])
+        for edge in near:
+            for index in range(len(UNIVERSAL)):
+                sizes = [2, 2, 2]
+                sizes[index] = edge
+                yield {**own, **self.call(small=True), **dict(zip(UNIVERSAL, sizes, strict=True))}
 
     # -- sizes of the call -------------------------------------------------------------------------------------------
 
