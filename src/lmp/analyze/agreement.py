@@ -41,7 +41,7 @@ MOST_TRIES = 40
 MOST_SPECIAL = 24
 """Largest number of literals of one analysis alone at whose edges pairs of sizes are drawn."""
 
-MOST_NEARBY = 16
+MOST_NEARBY = 24
 """Points that are executed beside one at which the module does not run."""
 
 MOST_FAILURES = 200
@@ -368,12 +368,17 @@ class _Comparison:
         return point
 
     def _nearby(self, point: Point, still: Callable[[_Block], Array]) -> Iterator[Point]:
-        """Points at which the module runs, with one more config value changed: sizes may have to fit one another."""
+        """Points at which the module runs, with one config value changed: sizes may have to fit one another."""
         base = self.judged_at[0]
         kept = {*RUNTIME, *UNIVERSAL, *self.execution.workload.flags, *self.execution.workload.full_layers}
         names = [n for n in base if n not in kept]
         changed = {n: point[n] for n in names if point[n] != base[n]}
         options: dict[tuple[str, int], Point] = {}
+        for name, value in changed.items():
+            # Powers of two keep what divides: operators may need sizes of 8 or 16.
+            for tried in (base[name] * 2, base[name] * 4, base[name] // 2, base[name] // 4, value * 8, value * 16):
+                if tried not in (0, base[name], value):
+                    options[name, tried] = {**point, name: tried}
         pairs = [(n, other) for n in names if n not in changed for other in changed]
         # Sizes of one magnitude are likely to be compared with one another: experts with those that are chosen.
         for name, other in sorted(pairs, key=lambda pair: abs(math.log(max(base[pair[0]], 1) / changed[pair[1]]))):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -58,11 +58,33 @@ def derive(execution: Execution, analysis: ModuleAnalysis) -> Derivation:
 
     Raises TraceFailed if the engine derives nothing.
     """
+    first: Derivation | None = None
+    failed: LmpError | None = None
+    callees = [execution.session.lookup(name) for name in references_of(analysis)]
     with execution.session.instead({}), _without_progress(execution.session):
-        try:
-            return _derived(execution, references_of(analysis))
-        except LmpError:
-            return _derived(execution, ())  # every operator below a call stands at the line of the call
+        tries = [(callees, _as_made), (callees, TraceEngine.refer)] if callees else []
+        # Without references, every operator below a call stands at the line of the call.
+        for referred, register in [*tries, ([], _as_made)]:
+            try:
+                found = _derived(execution, referred, register)
+            except LmpError as error:
+                failed = failed or error
+                continue
+            if found.proven:
+                return found
+            first = first or found
+    if first is None:
+        assert failed is not None
+        raise failed
+    return first
+
+
+def _as_made(engine: TraceEngine, analysis: ModuleAnalysis) -> None:
+    """Register an analysis for the calls that it covers: one made standalone folds the leading dimensions of a call."""
+    if analysis.within is None:
+        engine.know(analysis)
+    else:
+        engine.refer(analysis)
 
 
 @contextmanager
@@ -75,14 +97,19 @@ def _without_progress(session: Session) -> Iterator[None]:
         session.progress = before
 
 
-def _derived(execution: Execution, callees: Iterable[str]) -> Derivation:
+def _derived(
+    execution: Execution,
+    callees: Iterable[ModuleAnalysis],
+    register: Callable[[TraceEngine, ModuleAnalysis], None],
+) -> Derivation:
+    """A derivation with references to the ``callees``, each registered at the engine."""
     from lmp.analyze.prove import prove
 
     twin, source = _twin(execution), execution.source
     engine = twin.engine()
     engine.prepare(source.class_path)
-    for name in callees:
-        engine.refer(execution.session.lookup(name))
+    for callee in callees:
+        register(engine, callee)
     with suppress(LmpError):
         proof = prove(twin, engine, source)
         if proof.verification.status == "verified":

@@ -24,6 +24,9 @@ MOST_BATCH, MOST_TOKENS = 1 << 12, 1 << 20
 MOST_LITERALS = 60
 """Largest number of literals whose edges are drawn systematically; more are drawn at random."""
 
+MOST_WIDTH = 300
+"""Largest number of bytes of an element that is drawn."""
+
 MOST_PAIRS = 3000
 """Largest number of points with two sizes at edges."""
 
@@ -100,6 +103,8 @@ class Drawing:
     def __init__(self, space: Space, numbers: Sequence[int], seed: bytes) -> None:
         self.space, self.random = space, random.Random(seed)
         self.numbers = [n for n in numbers if n <= space.most_tokens]
+        self.large = [n for n in numbers if n > space.most_tokens]
+        """Literals beyond any number of tokens: config values may be as large."""
         kept = {*RUNTIME, *space.fixed, *space.flags, *space.call_sizes}
         self.configured = [n for n in space.own if n not in kept]
         """Config sizes."""
@@ -185,9 +190,16 @@ class Drawing:
     def _completed(self, values: Point) -> Point:
         """The point with element sizes."""
         sizes = self.random.choice(ELEMENT_SIZES)
+        if self.random.random() < 0.2:
+            sizes = (self._width(), self._width(), self._width())
         least = self.space.fewest_tokens
         values = {**values, "seq_len": max(values["seq_len"], least)}
         return {**values, **dict(zip(UNIVERSAL, sizes, strict=True))}
+
+    def _width(self) -> int:
+        """Bytes of an element: a literal's edge, or up to some dozens."""
+        near = [edge for edge in self.around if edge <= MOST_WIDTH]
+        return self.random.choice(near) if near and self.random.random() < 0.6 else self.random.randint(1, 40)
 
     # -- config values -----------------------------------------------------------------------------------------------
 
@@ -198,6 +210,7 @@ class Drawing:
         for name in self.configured:
             others = {own[n] for n in self.configured}
             values = {1, own[name] // 2, own[name] * 2, own[name] + 1, *others, *self.numbers[:8]} - {own[name]}
+            values |= {e for n in self.large[:8] for e in (n - 1, n, n + 1)}
             yield from ({**own, name: value} for value in sorted(values) if value > 0)
 
     def setting(self, start: Mapping[str, int]) -> Point:
