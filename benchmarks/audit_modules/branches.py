@@ -1,6 +1,5 @@
 """Branches on sizes of the call and on arguments, far from small sizes."""
 
-import torch
 import torch.nn.functional as F
 from torch import nn
 
