@@ -17,7 +17,7 @@ from lmp.analyze.covering import Covering
 from lmp.analyze.own import OwnCall
 from lmp.analyze.session import Session
 from lmp.analyze.workloads import TORCH, asked_config, asked_dtype, roots_for, workload_for
-from lmp.errors import LmpError, NotFound
+from lmp.errors import LmpError, NotFound, first_line
 from lmp.formula import Condition, free_variables, num, substitute, to_text
 from lmp.records import HANDED_IN, OWN_ENGINE, Decision, Given, ModuleAnalysis, Verification
 from lmp.source.lines import line_text, statement_starts
@@ -25,6 +25,7 @@ from lmp.source.locate import ClassSource
 from lmp.source.trees import Tree
 from lmp.trace.engine import Setting, TraceEngine
 from lmp.verify.arms import without_arms
+from lmp.verify.counted import Triple
 from lmp.verify.judge import KEPT, Judgement, Point, judge, judging_of, named, observe
 from lmp.verify.literals import compared, literals
 from lmp.verify.points import (
@@ -329,15 +330,42 @@ class Execution:
 
     def holds_at(self, analysis: ModuleAnalysis, values: Mapping[str, int]) -> bool | None:
         """Judge one more point: true if the analysis holds. None if the module does not run, or nothing is judged."""
+        found = self.judged_at(analysis, values)
+        return None if found is None or found.status == "unverified" else found.status == "verified"
+
+    def judged_at(
+        self, analysis: ModuleAnalysis, values: Mapping[str, int], sizes: Triple | None = None
+    ) -> Verification | None:
+        """The verdict at one more point, also at these element sizes. None if the module does not run there."""
         with quiet_warnings():
-            try:
-                point = observe(self.workload, values, results=self._results, synthetic=True)
-            except Exception as error:
-                if blame(error) == "lmp":
-                    raise
+            point = self.executed_at(values)
+            if point is None:
                 return None
-            found = judge(analysis, [point], self.session.lookup, self.file_of).verification
-        return None if found.status == "unverified" else found.status == "verified"
+            by_statement = None if analysis.engine == OWN_ENGINE else self.statement_of
+            more = () if sizes is None else (sizes,)
+            found = judge(analysis, [point], self.session.lookup, self.file_of, by_statement, sizes=more)
+        return found.verification
+
+    def executed_at(self, values: Mapping[str, int]) -> Point | None:
+        """The run at one more point; None if the module does not run there."""
+        key = ("at", *sorted(values.items()))
+        if key not in self._observed:
+            self._observed[key] = self._observe_anywhere(values)
+        found = self._observed[key]
+        return None if isinstance(found, Skipped) else found
+
+    def why_not_at(self, values: Mapping[str, int]) -> str:
+        """The module's error at a point at which `judged_at` found that it does not run."""
+        found = self._observed[("at", *sorted(values.items()))]
+        return found.why if isinstance(found, Skipped) else ""
+
+    def _observe_anywhere(self, values: Mapping[str, int]) -> Point | Skipped:
+        try:
+            return observe(self.workload, values, results=self._results, synthetic=True)
+        except Exception as error:
+            if blame(error) == "lmp":
+                raise
+            return Skipped(f"{type(error).__name__}: {first_line(error)}")
 
     def _draw(self, analysis: ModuleAnalysis, points: list[Point]) -> list[HeldOut]:
         """Points that the author of the analysis could not know."""

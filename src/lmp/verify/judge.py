@@ -160,15 +160,16 @@ def judge(
     file_of: Callable[[str], str],
     statement_of: StatementOf | None = None,
     strict: bool = False,
+    sizes: Sizes = (),
 ) -> Judgement:
     """Compare every executed call of the analysis's class at every point.
 
     ``file_of``: path of an executed file -> path that analyses use. ``lookup``: returns the analysis that a reference
     names. ``statement_of``: treats a statement of several lines as one line, because only the interpreter knows an
     operator's line in it. ``strict``: a phase that runs but fails the assumptions is a difference; otherwise it is
-    unverified.
+    unverified. ``sizes``: element sizes beside those of every judgement.
     """
-    judging = judging_of(analysis, lookup, file_of, statement_of, strict)
+    judging = judging_of(analysis, lookup, file_of, statement_of, strict, sizes=sizes)
     judging.add(points)
     return judging.judgement()
 
@@ -180,12 +181,14 @@ def judging_of(
     statement_of: StatementOf | None = None,
     strict: bool = False,
     asked: Collection[Condition] = (),
+    sizes: Sizes = (),
 ) -> Judging:
     """A comparison of an analysis with execution, without points so far. The arguments are those of `judge`.
 
     ``asked``: conditions of the source, in variables of points.
     """
-    return Judging(analysis, Claims(lookup), file_of, statement_of or (lambda file, line: line), strict, asked)
+    by_statement = statement_of or (lambda file, line: line)
+    return Judging(analysis, Claims(lookup), file_of, by_statement, strict, asked, sizes)
 
 
 def called_classes(
@@ -218,6 +221,7 @@ class Judging:
     statement_of: StatementOf
     strict: bool = False
     asked: Collection[Condition] = ()
+    more_sizes: Sizes = ()
     findings: dict[tuple[Any, ...], tuple[Finding, bool]] = field(default_factory=dict)
     """First finding of each line and quantity, and whether its point is synthetic."""
     checks: list[str] = field(default_factory=list)
@@ -253,7 +257,7 @@ class Judging:
         self._files: dict[str, str] = {}
         self.operands = OperandClaims()
         self.unsettled = self.claims.unsettled(analysis)
-        self.sizes = (*SIZES, *_drawn(analysis))
+        self.sizes = (*SIZES, *_drawn(analysis), *self.more_sizes)
         self.arms = Arms(analysis, self.asked)
 
     def _line(self, file: str, line: int) -> Line:
