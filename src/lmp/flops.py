@@ -146,7 +146,7 @@ TABLE: dict[str, ScalarOps] = {
             "floor_divide", "one_hot", "masked_select", "nonzero", "unique_consecutive", "repeat_interleave",
             "upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d", "linspace", "eye", "lift_fresh_copy",
             "reflection_pad1d", "reflection_pad2d", "reflection_pad3d", "replication_pad1d", "replication_pad2d",
-            "replication_pad3d", "im2col", "bucketize", "searchsorted",
+            "replication_pad3d", "im2col", "pixel_shuffle", "pixel_unshuffle", "bucketize", "searchsorted",
         ),
         FREE,
     ),

@@ -244,6 +244,32 @@ def test_a_loop_over_tokens(analyse: Analyse, options: Options) -> None:
     assert totals("Recurrent", options, batch_size=2, seq_len=7).matmul_flops == 7 * 2 * 2 * 16 * 8
 
 
+@pytest.mark.parametrize(
+    ("name", "inputs", "sizes", "shapes"),
+    [
+        ("Tagger", "ids: int[batch_size, seq_len]", {"vocab": 90, "dim": 20, "hidden": 12, "tags": 7}, None),
+        (
+            "Continued",
+            "x: float[seq_len, batch_size, dim], state: float[1, batch_size, hidden]",
+            {"dim": 20, "hidden": 12},
+            [(13, 3, 5), (1, 3, 9)],
+        ),
+    ],
+)
+def test_a_recurrent_layer_inside(
+    analyse: Analyse, options: Options, name: str, inputs: str, sizes: dict[str, int], shapes: list[Any] | None
+) -> None:
+    found = analyse(name, inputs, ", ".join(f"{n}={v}" for n, v in sizes.items()))
+    assert found.verification.status == "verified"
+    assert not found.pinned
+    assert sizes.keys() <= found.parameters.keys()
+    other = {"vocab": 50, "dim": 5, "hidden": 9, "tags": 4}
+    other = {n: other[n] for n in sizes}
+    given = [torch.randn(shape) for shape in shapes] if shapes else [torch.zeros(3, 13, dtype=torch.int64)]
+    got = totals(name, options, batch_size=3, seq_len=13, **other)
+    assert got.matmul_flops == counted(name, other, *given)
+
+
 def test_a_convolution(analyse: Analyse, options: Options) -> None:
     found = analyse("Conv", "x: float[batch_size, 3, height, width]")
     assert found.verification.status == "verified"
@@ -374,8 +400,9 @@ def test_calls_that_cannot_be(options: Options, name: str, inputs: str | None, i
 
 
 def test_inputs_are_for_ones_own(options: Options) -> None:
-    with pytest.raises(UsageError, match="are for classes of your own, but torch"):
-        analyze_modules(["torch.nn.Linear"], replace(options, inputs=X), lambda c, s: None)
+    llama = "transformers.models.llama.modeling_llama.LlamaMLP"
+    with pytest.raises(UsageError, match=r"are for classes of your own and of torch\.nn, but transformers"):
+        analyze_modules([llama], replace(options, inputs=X), lambda c, s: None)
     with pytest.raises(UsageError, match="are for one class"):
         analyze_modules(["torch.nn.Linear", "torch.nn.ReLU"], replace(options, inputs=X), lambda c, s: None)
 
