@@ -85,7 +85,8 @@ def recording() -> Iterator[None]:
                     _recorded[after] = _recorded[before]
         return made
 
-    torch.nn.Module.__init__, copy.deepcopy = remember, copied
+    torch.nn.Module.__init__ = remember
+    copy.deepcopy = copied  # type: ignore[assignment]
     try:
         yield
     finally:
