@@ -57,3 +57,22 @@ def test_a_loop_over_tokens_ends() -> None:
         with pytest.raises(TooManyOperators):
             x.neg()
         assert ranges.ended
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda n: torch.ones(n, n),
+        lambda n: torch.arange(n, device="cpu")[:, None] - torch.arange(n, device="cpu"),
+        lambda n: torch.zeros(1, device="cpu").expand(n, n).clone(),
+    ],
+)
+def test_no_large_tensor_with_data_is_made(make: Callable[[int], torch.Tensor]) -> None:
+    """Some models build a mask of all pairs of tokens on the CPU: at 65,536 tokens it would take 16 GB."""
+    with ValueRanges(100):
+        make(100)
+    with ValueRanges(100) as ranges, pytest.raises(TooManyOperators):
+        make(1 << 16)
+    assert ranges.ended
+    with torch.device("meta"), ValueRanges(100):
+        torch.ones(1 << 16, 1 << 16)

@@ -30,7 +30,7 @@ from lmp.workload.value_ranges import TooManyOperators, ValueRanges
 LEAST_TRIED = 4099
 """A length that is tried at least, whatever the numbers of the config."""
 
-FARTHEST = 1 << 17
+FARTHEST = 1 << 16
 """Largest length that is tried."""
 
 MORE_OPERATORS = 2000

@@ -13,6 +13,7 @@ from lmp.cli.tables import STYLES, indented, short_names
 from lmp.link.verdict import verdict
 
 if TYPE_CHECKING:
+    from lmp.analyze.audit import Audit
     from lmp.analyze.session import Outcome
     from lmp.records import Finding, ModuleAnalysis
 
@@ -41,6 +42,27 @@ def print_verdicts(out: Console, outcomes: Sequence[Outcome], verbose: bool = Fa
             out.print(verdict, indented(phases.plain), sep="\n")
     for outcome in outcomes:
         _print_details(out, outcome, verbose)
+
+
+def print_audits(out: Console, audits: Sequence[Audit]) -> None:
+    """Print a row for each audited class, then the points that differ."""
+    shorts = short_names(audit.class_name for audit in audits)
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    table.add_column("class", overflow="fold")
+    for head in ("drawn", "executed", "equal", "refused", "different", "seconds", "seed"):
+        table.add_column(head, justify="right", no_wrap=True)
+    for one in audits:
+        numbers = (one.drawn, one.executed, one.equal, one.refused, len(one.different), f"{one.seconds:.1f}", one.seed)
+        table.add_row(Text(shorts.get(one.class_name, one.class_name)), *map(str, numbers))
+    out.print(table)
+    for one in audits:
+        for found in one.different[:MOST_DIFFERENCES]:
+            values = ", ".join(f"{name}={value}" for name, value in found["values"].items())
+            place = "" if found["line"] is None else f" of line {found['line']}"
+            said = (
+                f"{found['quantity']}{place}: {found['claimed']} by formula, {found['counted']} executed, at {values}"
+            )
+            out.print(indented(said))
 
 
 def _table(analyses: Sequence[ModuleAnalysis], names: Sequence[str]) -> Table:

@@ -46,6 +46,7 @@ from lmp.trace.observe import (
 )
 from lmp.trace.operand_formulas import OperandFitter
 from lmp.trace.runs import ALL_SIZES, Run, Runs
+from lmp.trace.strides import strides_matter
 from lmp.trace.table import Derived, Table
 from lmp.trace.variables import ClassVariables
 from lmp.workload.arguments import constructor_arguments
@@ -171,6 +172,8 @@ class Deriver:
                 # A later layer may get other arguments than the first one, so the full depth is tried too. For a count
                 # this does not help: the number of layers is a plain number in every run.
                 tries += [] if is_count else [run.numbers]
+                # A formula of one number of pieces needs those of others.
+                tries += self.runs.in_other_pieces(run)
                 known = [r.numbers for r in self.runs.symbolic]
                 numbers = next((n for n in tries if n not in known), None)
                 if numbers is None:
@@ -392,6 +395,7 @@ class Deriver:
             and not (run is self.runs.symbolic[0] and self._is_outside(callee, call, run))
             and (callee.applies is None or callee.applies(call))
             and not differs(call, run.recording)
+            and not (run.sizes is None and strides_matter(call, run.recording, self.workload.dtype))
         )
 
     def _misfits(self, callee: Callee, call: Call) -> bool:

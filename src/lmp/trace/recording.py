@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,7 +25,7 @@ from lmp.workload.calls import Call, CallTracker, Segment, by_caller
 from lmp.workload.dispatch_hook import DispatchHook
 from lmp.workload.failures import hand_on
 from lmp.workload.paths import cached_tensors, caches_after, caches_given
-from lmp.workload.questions import STANDS_FOR
+from lmp.workload.questions import STANDS_FOR, asking
 from lmp.workload.results import Results, tensors_in
 
 
@@ -107,9 +108,12 @@ class Recorder:
         self.before = _Before(self.run, plain)
         """Context manager for code that runs before the measured call: attention is not decomposed there either."""
         self._dispatch_mode = _Dispatch(self)
+        self.on_start: Callable[[], None] = lambda: None
+        """Called when recording starts."""
 
     def __enter__(self) -> Recorder:
         # The module's current tensors: filling the cache may have replaced some, and running may replace more.
+        self.on_start()
         self._kept = [*self._module.parameters(), *self._module.buffers()]
         self._weights = {_storage(t) for t in self._kept}
         self.tracker.__enter__()
@@ -348,6 +352,8 @@ class _Dispatch(TorchDispatchMode):
         kwargs = kwargs or {}
         recorder = self.recorder
         if _is_free(func):
+            if func is torch.ops.aten.slice.Tensor:
+                _note_cut(*args, **kwargs)
             # Only ATen itself calls this operator: chunk does, and what calls chunk.
             pieces = _equal_pieces(*args) if func is torch.ops.aten.unsafe_split.Tensor else None
             out = func(*args, **kwargs) if pieces is None else pieces
@@ -369,6 +375,16 @@ class _Dispatch(TorchDispatchMode):
                 described["tensors"] = [dataclasses.replace(recorder._tensor(out), unit=described["tensors"][0].unit)]
         recorder.record(name.rstrip("_") if in_place else name, described, out, in_place=in_place, causal=False)
         return out
+
+
+def _note_cut(tensor: torch.Tensor, dim: int = 0, start: Any = None, end: Any = None, step: Any = 1) -> None:
+    """Record the bounds of a slice: a size below a bound is cut otherwise than one above it."""
+    size = tensor.shape[dim]
+    if isinstance(size, torch.SymInt):
+        for bound in (start, end):
+            value = number_of(bound) if isinstance(bound, torch.SymInt) else bound
+            if isinstance(value, int) and 1 < abs(value) < sys.maxsize:
+                size.node.shape_env.cut_at(asking()[0], size.node.expr, expression(bound), value)
 
 
 _MAX_POOL = ("input", "kernel_size", "stride", "padding", "dilation", "ceil_mode")

@@ -6,6 +6,7 @@ least and largest value are known from the sizes alone. Ids of tokens and other 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -23,8 +24,12 @@ MOST_READ = 1 << 20
 """Entries of a tensor with data up to which its values are read."""
 
 
+MOST_MADE = 1 << 24
+"""Entries of a tensor with data that an operator may make: some models build their mask on the CPU."""
+
+
 class TooManyOperators(Exception):
-    """A run has more operators than it may have: a loop over the tokens."""
+    """A run has more operators than it may have, as in a loop over tokens, or makes too large a tensor with data."""
 
 
 class ValueRanges(DispatchHook):
@@ -33,19 +38,21 @@ class ValueRanges(DispatchHook):
     def __init__(self, most: int) -> None:
         super().__init__(self._operate)
         self._most, self.count = most, 0
+        self._too_large = False
         self._known: dict[int, tuple[torch.Tensor, Range]] = {}
         """Id of a tensor -> the tensor, which keeps its id taken, and its range."""
 
     @property
     def ended(self) -> bool:
-        """True if the run was ended because of its many operators."""
-        return self.count > self._most
+        """True if the run was ended because of its many operators, or of a large tensor with data."""
+        return self.count > self._most or self._too_large
 
     def _operate(self, func: Any, args: Any, kwargs: Any) -> Any:
         self.count += 1
+        name = func._schema.name.partition("::")[2].rstrip("_")
+        self._too_large |= _entries_with_data(name, args, kwargs) > MOST_MADE
         if self.ended:
             raise TooManyOperators
-        name = func._schema.name.partition("::")[2].rstrip("_")
         self._check(name, args)
         result = hand_on(func, *args, **kwargs)
         found = self._range(name, args, kwargs)
@@ -118,6 +125,22 @@ class ValueRanges(DispatchHook):
             first = _COMPUTED["clamp_min"](first, least) if least is not None else first
             return _COMPUTED["clamp_max"](first, most) if first is not None and most is not None else first
         return None
+
+
+def _entries_with_data(name: str, args: Any, kwargs: Any) -> int:
+    """Entries that an operator makes in memory on the CPU, at most; 0 on the meta device."""
+    tensors = tensors_in((args, kwargs))
+    if tensors:
+        if any(t.device.type == "meta" for t in tensors) or kwargs.get("device") == torch.device("meta"):
+            return 0
+        try:
+            return math.prod(torch.broadcast_shapes(*(t.shape for t in tensors)))
+        except RuntimeError:
+            return max(t.numel() for t in tensors)
+    made = name in _FILLED or name in ("empty", "rand", "randn")
+    if not made or kwargs.get("device") == torch.device("meta") or not isinstance(args[0], (list, tuple)):
+        return 0
+    return math.prod(args[0])
 
 
 _KEPT = frozenset(

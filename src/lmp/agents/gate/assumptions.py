@@ -44,8 +44,8 @@ def isolated(assumptions: Sequence[str], values: Mapping[str, int]) -> Iterator[
                 few = ", ".join(map(str, sorted(left)[:4]))
                 yield GateFinding(
                     rule="variable",
-                    message=f"assumption {_short(text)}: it leaves {name} single values ({few}), no interval; formulas must "
-                    "hold at every size that runs, as with where(condition, a, b)",
+                    message=f"assumption {_short(text)}: it leaves {name} single values ({few}), no interval; formulas "
+                    "must hold at every size that runs, as with where(condition, a, b)",
                     claimed=text[:200],
                 )
                 break

@@ -137,6 +137,7 @@ class Gate:
         if operators:
             analysis = analysis.model_copy(update={"uncounted": operators})
         if verification.status == "verified":
+            analysis = self.subject.without_untaken(analysis)
             analysis, said = self.subject.with_operands(analysis)
             notes = [*notes, *said]
         return AnalysisVerdict(analysis.model_copy(update={"verification": verification}), (), tuple(notes))
