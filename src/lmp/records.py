@@ -260,6 +260,8 @@ class FindingKind(StrEnum):
     """A kernel's ``path`` at which no module is called."""
     left_out = "left_out"
     """A phase that runs but that the assumptions or pins exclude."""
+    arm = "arm"
+    """An arm of the formulas that no executed point takes."""
     uncounted = "uncounted"
     """An operator without a rule: no analysis can correct this."""
     whole_run = "whole_run"
@@ -297,6 +299,15 @@ class Provenance(Record):
     run: str | None = Field(default=None, description="the run that made it: its folder under RESULTS/.runs")
 
 
+class ArmTaken(Record):
+    """One arm of the formulas: a side of a condition, a winning argument of min or max, a kind of quotient."""
+
+    of: str = Field(description="the condition, call or quotient")
+    side: str
+    point: str | None = Field(default=None, description="the first executed point that takes it")
+    excluded: str | None = Field(default=None, description="the contradiction, if no sizes take it")
+
+
 class Verification(Record):
     """What the judge found. ``failed`` carries findings, ``unverified`` carries a reason."""
 
@@ -310,6 +321,7 @@ class Verification(Record):
         default=None,
         description="references left out of the judgement: their class is not known yet, or has such references itself",
     )
+    arms: list[ArmTaken] = Field(default=[], description="arms of the formulas, and the points that took them")
 
 
 class Quantization(Record):

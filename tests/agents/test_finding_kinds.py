@@ -33,6 +33,7 @@ RULES = {
     FindingKind.formula: "numbers",
     FindingKind.parameters_count: "numbers",
     FindingKind.left_out: "numbers",
+    FindingKind.arm: "numbers",
     FindingKind.operands: "numbers",
     FindingKind.parameter: "variable",
     FindingKind.assumption: "variable",
@@ -180,7 +181,7 @@ def test_the_judge_records_open_references_beside_its_reason(
     kernel = next(kernel for kernel in opened["kernels"] if "SiLU" in kernel["flops"])
     reference = "${{self.act_fn}}(batch_size={batch_size})"
     kernel.update(flops=reference, memory_access={"read": reference, "write": reference})
-    monkeypatch.setattr(judging._Judge, "_why_unsettled", lambda self: "reworded")
+    monkeypatch.setattr(judging.Judging, "_why_unsettled", lambda self: "reworded")
     found = gates[MLP].check(opened).analysis
     assert found is not None
     assert (found.verification.reason, found.verification.open) == ("reworded", ["self.act_fn"])

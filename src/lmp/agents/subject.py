@@ -83,6 +83,11 @@ class ClassSubject:
                 raise self._ready
             return judged_with_derivation(self._ready[0], analysis, lambda: self._derived(analysis))
 
+    def without_untaken(self, analysis: ModuleAnalysis) -> ModuleAnalysis:
+        """The verified analysis with assumptions that exclude what no executable point showed."""
+        with _EXECUTING:
+            return analysis if isinstance(self._ready, TraceFailed) else self._ready[0].without_untaken(analysis)
+
     def with_operands(self, analysis: ModuleAnalysis) -> tuple[ModuleAnalysis, list[str]]:
         """A verified analysis with operands and edges from execution, and notes on them."""
         from lmp.analyze.operands import from_execution
@@ -167,12 +172,22 @@ class ClassSubject:
         parameters = {n: p for n, p in draft.parameters.items() if n not in open_names}
         found = {n: known[n] for n in parameters if n in known}
         rest = {n: p for n, p in parameters.items() if n not in known and not p.startswith("inputs.")}
-        if workload.required:
+        if workload.required and workload.model_class is None:
             return found  # the sizes that it was run with are synthetic
         calls = [(p, c) for p in points[:1] for c in p.calls if c.class_path == draft.class_name]
         for point, call in calls[:1]:
             found |= resolve_all(rest, call, point.values, point.config)[0]
         return found
+
+    def without_value(self, analysis: ModuleAnalysis) -> list[str]:
+        """Variables of a class in a model without a value there. Others are given for each evaluation."""
+        from lmp.workload.base import RUNTIME
+
+        if isinstance(self._ready, TraceFailed) or self._ready[0].workload.model_class is None:
+            return []
+        given = {*RUNTIME, *UNIVERSAL, *self._ready[0].workload.required}
+        paths = analysis.parameters.items()
+        return [n for n, p in paths if n not in given and n not in analysis.values and not p.startswith("inputs.")]
 
     @cached_property
     def _fingerprint(self) -> dict[str, str]:

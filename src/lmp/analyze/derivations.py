@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from lmp.analyze.session import references_of
 from lmp.errors import LmpError, first_line
 from lmp.formula import Condition, Expr
-from lmp.records import ModuleAnalysis
+from lmp.records import Lookup, ModuleAnalysis
 from lmp.trace.engine import TraceEngine
 from lmp.workload.paths import Unresolvable, resolve
 
@@ -62,7 +62,7 @@ def derive(execution: Execution, analysis: ModuleAnalysis) -> Derivation:
     failed: LmpError | None = None
     callees = [execution.session.lookup(name) for name in references_of(analysis)]
     with execution.session.instead({}), _without_progress(execution.session):
-        tries = [(callees, _as_made), (callees, TraceEngine.refer)] if callees else []
+        tries = [(callees, _as_made), (callees, _for_each_call)] if callees else []
         # Without references, every operator below a call stands at the line of the call.
         for referred, register in [*tries, ([], _as_made)]:
             try:
@@ -79,12 +79,17 @@ def derive(execution: Execution, analysis: ModuleAnalysis) -> Derivation:
     return first
 
 
-def _as_made(engine: TraceEngine, analysis: ModuleAnalysis) -> None:
+def _as_made(engine: TraceEngine, analysis: ModuleAnalysis, lookup: Lookup) -> None:
     """Register an analysis for the calls that it covers: one made standalone folds the leading dimensions of a call."""
     if analysis.within is None:
-        engine.know(analysis)
+        engine.know(analysis, lookup)
     else:
         engine.refer(analysis)
+
+
+def _for_each_call(engine: TraceEngine, analysis: ModuleAnalysis, lookup: Lookup) -> None:
+    """Register an analysis for every call of its class."""
+    engine.refer(analysis)
 
 
 @contextmanager
@@ -100,7 +105,7 @@ def _without_progress(session: Session) -> Iterator[None]:
 def _derived(
     execution: Execution,
     callees: Iterable[ModuleAnalysis],
-    register: Callable[[TraceEngine, ModuleAnalysis], None],
+    register: Callable[[TraceEngine, ModuleAnalysis, Lookup], None],
 ) -> Derivation:
     """A derivation with references to the ``callees``, each registered at the engine."""
     from lmp.analyze.prove import prove
@@ -109,7 +114,7 @@ def _derived(
     engine = twin.engine()
     engine.prepare(source.class_path)
     for callee in callees:
-        register(engine, callee)
+        register(engine, callee, execution.session.lookup)
     with suppress(LmpError):
         proof = prove(twin, engine, source)
         if proof.verification.status == "verified":
@@ -122,6 +127,7 @@ def _twin(execution: Execution) -> Execution:
     twin = copy.copy(execution)
     twin.kept = set(execution.kept)
     twin._changed = {}
+    twin.extra = list(execution.extra)
     return twin
 
 

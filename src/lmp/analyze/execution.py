@@ -5,29 +5,39 @@ from __future__ import annotations
 import hashlib
 import inspect
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import torch
+
+from lmp.analyze.bounds import Bound, bounds_of
+from lmp.analyze.covering import Covering
 from lmp.analyze.own import OwnCall
 from lmp.analyze.session import Session
 from lmp.analyze.workloads import TORCH, asked_config, asked_dtype, roots_for, workload_for
 from lmp.errors import LmpError, NotFound, first_line
-from lmp.records import DEFAULT_CONFIG, HANDED_IN, OWN_ENGINE, Decision, Given, ModuleAnalysis, Verification
+from lmp.formula import Condition, free_variables, num, substitute, to_text
+from lmp.records import HANDED_IN, OWN_ENGINE, Decision, Given, ModuleAnalysis, Verification
 from lmp.source.lines import line_text, statement_starts
 from lmp.source.locate import ClassSource
 from lmp.source.trees import Tree
 from lmp.trace.engine import Setting, TraceEngine
+from lmp.verify.arms import without_arms
 from lmp.verify.counted import Triple
-from lmp.verify.judge import Judgement, Point, judge, named, observe
+from lmp.verify.judge import KEPT, Judgement, Point, judge, judging_of, named, observe
+from lmp.verify.literals import compared, literals
 from lmp.verify.points import (
     FACTORS,
     LONG,
     HeldOut,
+    PointKind,
     changed,
+    compared_points,
     drawn_points,
     held_out_points,
+    literal_points,
     structural,
     with_layers,
 )
@@ -39,6 +49,9 @@ from lmp.workload.load import load_class, quiet_warnings
 from lmp.workload.parent_models import find_parent_model, parent_models_of
 from lmp.workload.questions import CHOSEN, UndecidedError
 from lmp.workload.results import Results
+
+MOST_OPERATORS = 20_000
+"""After a point at which more operators run, no larger sizes of the source's numbers are executed."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +87,10 @@ class Execution:
         self._observed: dict[tuple[Any, ...], Point | Skipped] = {}
         self._changed: dict[int, dict[str, int]] = {}
         """Rotation of the factors -> config values of the drawn points."""
+        self._last: tuple[ModuleAnalysis, Judgement] | None = None
+        """The analysis that was judged last, and the result."""
+        self.extra: list[HeldOut] = []
+        """Points that earlier analyses of this workload needed to take an arm of their formulas."""
 
     # -- settings --------------------------------------------------------------------------------------------------
 
@@ -86,8 +103,7 @@ class Execution:
     def setting(self) -> Setting:
         """Metadata of analyses made here."""
         session, options = self.session, self.session.options
-        of_torch = self.call is None and self.source.class_path.startswith("torch.")
-        config = DEFAULT_CONFIG if of_torch else session.origin
+        config = session.origin_of(self.source.class_path)
         attention = "sdpa" if self.call is not None else options.attention or "sdpa"
         dtype = options.dtype if self.call is None else str(self.workload.dtype).removeprefix("torch.")
         return Setting(config, attention, dtype, self.roots, self.file_of)
@@ -138,6 +154,29 @@ class Execution:
     def held_out(self) -> list[HeldOut]:
         """The held-out points, with few layers. For a user's own class, only those at which it runs."""
         return self._held_out[0]
+
+    @cached_property
+    def literals(self) -> list[HeldOut]:
+        """Points on both sides of the numbers that decide paths in the source."""
+        found = literals(self._modules, without=self.workload.full_layers)
+        return literal_points(self.workload, found, self.held_out)
+
+    @cached_property
+    def comparisons(self) -> list[Condition]:
+        """Comparisons of config values in the constructors of the model."""
+        workload = self.workload
+        if workload.model_class is None:
+            return []
+        paths = {v.path.rpartition(".")[2]: n for n, v in workload.variables.items() if n in workload.hints}
+        return list(compared(self._modules, {**paths, **workload.aliases}))
+
+    @cached_property
+    def _compared(self) -> list[HeldOut]:
+        return compared_points(self.workload, self.comparisons, self.held_out)
+
+    @cached_property
+    def _modules(self) -> list[torch.nn.Module]:
+        return list(self.workload.build(self.workload.hints).modules())
 
     @cached_property
     def _held_out(self) -> tuple[list[HeldOut], list[str]]:
@@ -191,8 +230,10 @@ class Execution:
         return observed
 
     def _observe_all(self, in_order: bool = False, full: bool = False) -> list[Point | Skipped]:
-        found = []
-        for few in self.held_out:
+        found: list[Point | Skipped] = []
+        for few in (*self.held_out, *self._compared, *self.literals, *self.extra):
+            if few.kind is PointKind.LITERAL and any(_is_heavy(one) for one in found):
+                break  # the literals come in order of size: at larger ones a loop over the tokens takes too long
             point = with_layers(self.workload, few, in_order, full)
             key = (point.label, *sorted(point.values.items()))
             if key not in self._observed:
@@ -203,12 +244,14 @@ class Execution:
     def _observe(self, point: HeldOut, more_layers: bool) -> Point | Skipped:
         """The run at a point, or why it is skipped. A synthetic config need not run with all layers."""
         try:
-            return observe(self.workload, point.values, point.label, results=self._results, synthetic=point.synthetic)
+            return self._run_at(point)
         except Exception as error:
             if blame(error) == "lmp":
                 raise
             if point.synthetic and more_layers:
                 return Skipped(f"skipped {point.label}: the model does not run there with all its layers")
+            if point.kind is PointKind.LITERAL:
+                return Skipped("")  # counted in the check of how many ran
             if point.may_be_refused:
                 return Skipped(f"skipped {named(point.label, point.values)}: the model does not run there")
             raise
@@ -217,24 +260,73 @@ class Execution:
 
     def judged(self, analysis: ModuleAnalysis) -> Verification:
         """Result of comparing the analysis with execution, at points that it was not derived from."""
-        return self.judgement(analysis).verification
+        found = self.judgement(analysis)
+        if analysis.engine == OWN_ENGINE and found.untaken and found.verification.status == "verified":
+            reason = f"no executed point takes an arm of its formulas: {found.untaken[0]}"
+            return found.verification.model_copy(update={"status": "unverified", "reason": reason})
+        return found.verification
 
-    def judgement(self, analysis: ModuleAnalysis) -> Judgement:
-        """The same, with a flag for differences at synthetic configs only."""
+    def judgement(self, analysis: ModuleAnalysis, asked: Collection[Condition] = ()) -> Judgement:
+        """The same, with a flag for differences at synthetic configs only.
+
+        ``asked``: conditions of the source, whose sides are combined with the arms of the formulas.
+        """
         with quiet_warnings():
             observed = self._observed_for(analysis)
             points = _executed(observed)
-            checks = [skipped.why for skipped in observed if isinstance(skipped, Skipped)] + self._held_out[1]
+            checks = [one.why for one in observed if isinstance(one, Skipped) and one.why] + self._held_out[1]
+            ran = sum(point.kind is PointKind.LITERAL for point in points)
+            if self.literals:
+                checks.append(f"points at numbers in the source: {ran} of {len(self.literals)} ran")
             if analysis.engine in HANDED_IN:
                 drawn = [self._observe_drawn(point) for point in self._draw(analysis, points)]
                 points = [*points, *_executed(drawn)]
                 checks.append(f"drawn points: {len(_executed(drawn))} of {len(drawn)} ran")
             by_statement = None if analysis.engine == OWN_ENGINE else self.statement_of
             strict = analysis.engine in HANDED_IN
-            found = judge(analysis, points, self.session.lookup, self.file_of, by_statement, strict)
+            judging = judging_of(analysis, self.session.lookup, self.file_of, by_statement, strict, asked)
+            judging.add(points)
+            covering = Covering(analysis, judging, self.workload, self._observe_extra)
+            if not judging.differences:
+                covering.run()
+                if analysis.engine == OWN_ENGINE:
+                    self.extra += covering.executed
+            found = judging.judgement()
         verification = found.verification
-        verification = verification.model_copy(update={"checks": [*verification.checks, *checks]})
-        return Judgement(verification, found.only_at_synthetic)
+        update: dict[str, Any] = {"checks": [*verification.checks, *checks]}
+        if not judging.differences:
+            update["checks"] += covering.checks()
+            update["arms"] = covering.taken()
+            untaken = covering.findings()
+            if untaken and strict and verification.status != "failed":
+                update |= {"status": "failed", "findings": untaken[:KEPT]}
+        found = replace(found, verification=verification.model_copy(update=update), untaken=covering.untaken())
+        self._last = analysis, found
+        return found
+
+    def without_untaken(self, analysis: ModuleAnalysis) -> ModuleAnalysis:
+        """The analysis without the arms that no executable point takes. Assumptions exclude them."""
+        found = self._last[1] if self._last is not None and self._last[0] is analysis else self.judgement(analysis)
+        if found.verification.status != "verified" or not found.untaken or found.coverage is None:
+            return analysis
+        return without_arms(analysis, found.untaken, found.coverage.arms)
+
+    def _observe_extra(self, point: HeldOut) -> Point | None:
+        """The run at a point, if the module runs there."""
+        key = (point.label, *sorted(point.values.items()))
+        if key not in self._observed:
+            try:
+                self._observed[key] = self._run_at(point)
+            except Exception as error:
+                if blame(error) == "lmp":
+                    raise
+                self._observed[key] = Skipped("")
+        found = self._observed[key]
+        return found if isinstance(found, Point) else None
+
+    def _run_at(self, point: HeldOut) -> Point:
+        label, synthetic = point.label, point.synthetic
+        return observe(self.workload, point.values, label, True, self._results, synthetic, point.kind)
 
     def holds_at(self, analysis: ModuleAnalysis, values: Mapping[str, int]) -> bool | None:
         """Judge one more point: true if the analysis holds. None if the module does not run, or nothing is judged."""
@@ -296,7 +388,7 @@ class Execution:
         if key not in self._observed:
             try:
                 found = observe(self.workload, point.values, point.label, cross_check=False, results=self._results)
-                self._observed[key] = found
+                self._observed[key] = replace(found, kind=PointKind.DRAWN)
             except Exception as error:
                 if blame(error) == "lmp":
                     raise
@@ -346,6 +438,35 @@ class Execution:
         condition = "{cache_len} == 0 or {seq_len} == 1"
         return analysis.model_copy(update={"assumptions": [*analysis.assumptions, condition]})
 
+    @cached_property
+    def bounds(self) -> list[Bound]:
+        """Bounds on the sizes of a call, beyond which the module raises."""
+        with quiet_warnings():
+            return bounds_of(self.workload)
+
+    def bounded(self, analysis: ModuleAnalysis) -> ModuleAnalysis:
+        """The analysis with the bounds that its class has: what its own ``forward()`` runs into, the model all of them.
+
+        A bound may be stated in a config value that no formula has.
+        """
+        workload, class_path = self.workload, analysis.class_name
+        model = workload.model_class
+        whole = model is not None and class_path == f"{model.__module__}.{model.__qualname__}"
+        parameters, values, assumptions = dict(analysis.parameters), dict(analysis.values), list(analysis.assumptions)
+        for bound in self.bounds:
+            # In a part of an encoder or a decoder, seq_len may be the tokens of either.
+            if not whole and (class_path not in bound.classes or workload.has_encoder):
+                continue
+            condition = substitute(bound.condition, {n: num(v) for n, v in analysis.pinned.items()})
+            others = free_variables(condition) - parameters.keys()
+            if others - workload.variables.keys() or others & workload.required:
+                continue
+            parameters |= {name: workload.variables[name].path for name in others}
+            values |= {name: workload.variables[name].default for name in others}
+            assumptions.append(to_text(condition))
+        update = {"parameters": parameters, "values": values, "assumptions": list(dict.fromkeys(assumptions))}
+        return analysis.model_copy(update=update)
+
     def _values_in_model(self, analysis: ModuleAnalysis) -> dict[str, int]:
         """For a module constructed from numbers: the numbers that its parent model passes."""
         cls = load_class(self.source.class_path)
@@ -382,6 +503,10 @@ class Execution:
             return False  # it does not run standalone
         here = [part for _, part in sections_of(self.workload.config) if type(part) is type(alone)]
         return not here or any(stated(part) != stated(alone) for part in here)
+
+
+def _is_heavy(point: Point | Skipped) -> bool:
+    return isinstance(point, Point) and len(point.counts) > MOST_OPERATORS
 
 
 def _executed(observed: list[Point | Skipped]) -> list[Point]:

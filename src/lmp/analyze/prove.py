@@ -15,11 +15,17 @@ from lmp.analyze.execution import Execution
 from lmp.analyze.operands import without_differing
 from lmp.analyze.session import references_of
 from lmp.errors import TraceFailed, VerificationFailed
+from lmp.formula import Condition, Not, evaluate_condition, free_variables, parse_condition, simplify_condition, to_text
 from lmp.records import ModuleAnalysis, Verification
 from lmp.source.locate import ClassSource
 from lmp.trace.engine import TraceEngine
+from lmp.verify.arms import truths
 from lmp.verify.judge import Judgement
-from lmp.verify.points import what_to_keep
+from lmp.verify.points import COUNTEREXAMPLES, what_to_keep
+from lmp.workload.base import RUNTIME
+
+MOST_ROUNDS = 4
+"""Most derivations with points at which the formulas differed."""
 
 FEWEST_POINTS = 3
 """Fewest points at which a module must run to be judged."""
@@ -54,6 +60,8 @@ def prove(execution: Execution, engine: TraceEngine, source: ClassSource) -> Pro
             specialised.run()
             if specialised.status == "verified":
                 attempt = specialised
+        # The last derivation is not always the one that is kept: callers bind the parameters of that one.
+        attempt.keep()
     if attempt.status == "failed":
         execution.session.known.pop(source.class_path)
         raise _differs(source, attempt.judgement.verification)
@@ -88,12 +96,17 @@ class _Attempt:
         self.dropped: list[str] = []
         """Operands that were left out, for the checks."""
 
+    def keep(self) -> None:
+        """Let callers refer to this attempt's analysis."""
+        self._take(self.analysis)
+        self.engine.rebind(self.analysis)
+
     @property
     def status(self) -> str:
         return self.judgement.verification.status
 
     def run(self) -> None:
-        """Derive, judge, and narrow if the formulas differ at synthetic configs only."""
+        """Derive and judge. Derive again with points that differ; narrow if only synthetic configs differ."""
         again = True
         while again:
             self._derive()
@@ -104,7 +117,36 @@ class _Attempt:
                 return
             self._pin()
             self._judge()
+            self._with_counterexamples()
             again = self._narrow()
+        if self.status == "verified":
+            self._without_untaken()
+
+    def _with_counterexamples(self) -> None:
+        """Derive again with the points at which the formulas differ, as long as that helps."""
+        runs = self.engine.deriver.runs
+        for _ in range(MOST_ROUNDS):
+            before = self.analysis, self.judgement
+            concrete = len(runs.concrete)
+            runs.explore([dict(p.values) for p in self.judgement.differing if p.kind in COUNTEREXAMPLES])
+            if len(runs.concrete) == concrete:
+                return  # nothing differs there, or the derivation has seen it
+            try:
+                self._derive()
+            except TraceFailed:
+                del runs.concrete[concrete:]  # no formula explains them; a narrower claim may still hold
+                self._take(before[0])
+                self.analysis, self.judgement = before
+                return
+            self._pin()
+            self._judge()
+
+    def _without_untaken(self) -> None:
+        """Drop the arms that no executable point takes: what excludes them becomes an assumption."""
+        narrowed = self.execution.without_untaken(self.analysis)
+        if narrowed is not self.analysis:
+            self._take(narrowed)
+            self._judge()
 
     def _narrow(self) -> bool:
         """Take steps of NARROWING while only synthetic configs differ. Returns true to derive again.
@@ -138,6 +180,8 @@ class _Attempt:
         if self.is_in_model:
             found = found.model_copy(update={"decisions": execution.answered(class_path)})
             found = execution.without_refused(found)
+        found = execution.bounded(found)
+        self.engine.rebind(found)
         if class_path == execution.source.class_path:
             found = found.model_copy(update=execution.about(found))
         execution.session.progress(class_path, "verifying")
@@ -170,11 +214,25 @@ class _Attempt:
         return self.analysis.model_copy(update={"pinned": {**self.analysis.pinned, **values}})
 
     def _judge(self) -> None:
-        self.judgement = self.execution.judgement(self.analysis)
+        self.judgement = self.execution.judgement(self.analysis, self._asked())
+
+    def _asked(self) -> list[Condition]:
+        """Comparisons of sizes that the source of the class makes, with either result in some run."""
+        runs, known = self.engine.deriver.runs, {*RUNTIME, *self.execution.workload.hints}
+        asked = {
+            condition: None
+            for run in runs.symbolic
+            for one, condition in run.conditions
+            if self.class_path in one.within and free_variables(condition) <= known
+        }
+        assumed = [parse_condition(text) for text in self.analysis.assumptions]
+        met = [truths(run.numbers) for run in (*runs.symbolic, *runs.concrete)]
+        inside = [truth for truth in met if all(truth(condition) is not False for condition in assumed)]
+        return [c for c in asked if len({truth(c) for truth in inside} - {None}) > 1]
 
     def claim(self, analysis: ModuleAnalysis) -> None:
         """Judge a narrower analysis, and keep it."""
-        self.analysis = analysis
+        self._take(analysis)
         self._judge()
 
 
@@ -195,6 +253,27 @@ def pin_specialised_anywhere(attempt: _Attempt) -> Next:
     return _pin_more(attempt, attempt.engine.pinned())
 
 
+def assume_comparisons(attempt: _Attempt) -> Next:
+    """Assume the results of those comparisons in constructors whose other result differs."""
+    analysis, execution = attempt.analysis, attempt.execution
+    own, variables = execution.workload.hints, execution.workload.variables
+    assumed: dict[Condition, None] = {}
+    for point in attempt.judgement.differing:
+        for condition in execution.comparisons:
+            holds = evaluate_condition(condition, own)
+            if evaluate_condition(condition, point.values) != holds:
+                assumed[condition if holds else simplify_condition(Not(condition))] = None
+    if not assumed:
+        return Next.GO_ON
+    used = {name for condition in assumed for name in free_variables(condition)}
+    parameters = {name: variables[name].path for name in used} | analysis.parameters
+    values = {name: variables[name].default for name in used} | analysis.values
+    assumptions = dict.fromkeys([*analysis.assumptions, *map(to_text, assumed)])
+    update = {"parameters": parameters, "values": values, "assumptions": list(assumptions)}
+    attempt.claim(analysis.model_copy(update=update))
+    return Next.GO_ON
+
+
 def keep_structure(attempt: _Attempt) -> Next:
     """Keep the values that decide which modules exist, and derive again."""
     return Next.DERIVE_AGAIN if attempt.execution.hold_structure() else Next.GO_ON
@@ -211,6 +290,7 @@ def keep_values_of_model(attempt: _Attempt) -> Next:
 
 
 NARROWING: tuple[Callable[[_Attempt], Next], ...] = (
+    assume_comparisons,
     pin_specialised,
     pin_specialised_anywhere,
     keep_structure,

@@ -42,6 +42,9 @@ Formulas = Annotated[
 Verbose = Annotated[
     bool, typer.Option("--verbose", "-v", help="Show all checks, phases and files, and every difference.")
 ]
+Coverage = Annotated[
+    bool, typer.Option("--coverage", help="Show the arms of the formulas, and the points that took them.")
+]
 Points = Annotated[
     int | None,
     typer.Option("--audit", min=1, metavar="N", help="Execute N points drawn over all that the assumptions allow."),
@@ -81,6 +84,7 @@ def verify(
     classes: ClassPaths = None,
     module: Modules = None,
     verbose: Verbose = False,
+    coverage: Coverage = False,
     points: Points = None,
     seed: Seed = 0,
 ) -> None:
@@ -99,7 +103,7 @@ def verify(
 
             outcomes.extend(verify_modules(paths, options, progress))
     finally:  # an error at one class does not hide the verdicts on those before
-        _show_verifications(outcomes, verbose, common.as_json, one=len(paths) == 1)
+        _show_verifications(outcomes, verbose, common.as_json, one=len(paths) == 1, coverage=coverage)
     _end_if_an_analysis_failed(outcomes)
 
 
@@ -201,7 +205,9 @@ def _show_outcomes(outcomes: Sequence[Outcome], why_engine: str, as_json: bool) 
     _end_if_an_analysis_failed(outcomes)
 
 
-def _show_verifications(outcomes: Sequence[Outcome], verbose: bool, as_json: bool, one: bool) -> None:
+def _show_verifications(
+    outcomes: Sequence[Outcome], verbose: bool, as_json: bool, one: bool, coverage: bool = False
+) -> None:
     """``one``: a single class was asked for. Its JSON is an object, that of several classes a list."""
     if not outcomes:
         return
@@ -220,6 +226,10 @@ def _show_verifications(outcomes: Sequence[Outcome], verbose: bool, as_json: boo
         from lmp.cli.verdicts import print_verdicts
 
         print_verdicts(console(), outcomes, verbose)
+        if coverage:
+            from lmp.cli.coverage import print_coverage
+
+            print_coverage(console(), [outcome.analysis for outcome in outcomes])
 
 
 def _end_if_an_analysis_failed(outcomes: Sequence[Outcome]) -> None:

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lmp.cli.tables import STYLES, indented, short_names
+from lmp.link.verdict import verdict
 
 if TYPE_CHECKING:
     from lmp.analyze.audit import Audit
@@ -91,12 +92,13 @@ def _cells(analysis: ModuleAnalysis, name: str) -> tuple[Text, Text, Text, Text,
 
 def _print_details(out: Console, outcome: Outcome, verbose: bool) -> None:
     analysis, found = outcome.analysis, outcome.analysis.verification
-    if found.status == "verified" and not verbose:
+    conditional = bool(analysis.assumptions or analysis.pinned)
+    if found.status == "verified" and not verbose and not conditional:
         return
     out.print()
     out.print(Text(analysis.class_name, style="bold"), soft_wrap=True)
-    if found.status == "unverified":
-        out.print(indented(f"UNVERIFIED: {found.reason or 'no reason given'}", STYLES["unverified"]))
+    if found.status == "unverified" or (found.status == "verified" and conditional):
+        out.print(indented(verdict(found, analysis.assumptions, analysis.pinned), STYLES[found.status]))
     for check in found.checks if verbose else ():
         out.print(indented(check))
     shown = found.findings if verbose else found.findings[:MOST_DIFFERENCES]

@@ -43,6 +43,7 @@ OTHER_CLASS = About(FindingKind.other_class, "class")
 OTHER_PATH = About(FindingKind.other_path, "path")
 LEFT_OUT = About(FindingKind.left_out, "phase left out")
 ASSUMPTION = About(FindingKind.assumption, "assumption")
+ARM = About(FindingKind.arm, "arm")
 PARAMETERS_COUNT = About(FindingKind.parameters_count, "parameters_count")
 WHOLE_RUN = About(FindingKind.whole_run, "matmul_flops of the whole run")
 

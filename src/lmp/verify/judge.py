@@ -5,14 +5,15 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 from lmp.errors import LmpError, NotFound, first_line
-from lmp.formula import evaluate, evaluate_condition, is_open, parse
+from lmp.formula import Condition, evaluate, evaluate_condition, is_open, parse
 from lmp.records import UNIVERSAL, Finding, FindingKind, Kernel, Lookup, ModuleAnalysis, Verification
+from lmp.verify.arms import POINT, Arm, Arms, Pair
 from lmp.verify.claims import (
     ASSUMPTION,
     LEFT_OUT,
@@ -34,7 +35,7 @@ from lmp.verify.counted import SIZES, Costs, Counted, Line, Sizes, Triple, child
 from lmp.verify.counter import Counter, OperatorCount, flop_counter, together
 from lmp.verify.operands import Claim, OperandClaims, missing
 from lmp.verify.operands import described as described_claim
-from lmp.verify.points import PHASES, phase_of
+from lmp.verify.points import PHASES, PointKind, phase_of
 from lmp.verify.resolve import contradicted, resolve_all
 from lmp.workload.base import RUNTIME, Workload
 from lmp.workload.calls import Call, Place, by_caller
@@ -61,6 +62,7 @@ class Point:
     """Total of torch's own counter in the same run; None if it did not count."""
     synthetic: bool = False
     """True if the config values are synthetic: a layer that exists only there need not be judged."""
+    kind: PointKind = PointKind.OWN
 
     @cached_property
     def by_call(self) -> dict[int, list[tuple[tuple[Place, ...], OperatorCount]]]:
@@ -87,6 +89,7 @@ def observe(
     cross_check: bool = True,
     results: Results | None = None,
     synthetic: bool = False,
+    kind: PointKind = PointKind.OWN,
 ) -> Point:
     """Build the workload's module with these values; run it under lmp's counter and torch's.
 
@@ -101,7 +104,7 @@ def observe(
     workload.run(module, values, together(*observers), before=DispatchHook(run))
     total = int(torchs.get_total_flops()) if cross_check else None
     config = getattr(module, "config", None)
-    return Point(named(label, values), values, counter.counts, counter.calls, config, total, synthetic)
+    return Point(named(label, values), values, counter.counts, counter.calls, config, total, synthetic, kind)
 
 
 def named(label: str, values: Mapping[str, int]) -> str:
@@ -111,12 +114,43 @@ def named(label: str, values: Mapping[str, int]) -> str:
 
 
 @dataclass(frozen=True)
+class JudgedCall:
+    """One executed call at which the formulas were right: the point's values, and those of the analysis's variables."""
+
+    point: Mapping[str, int]
+    values: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """Arms of the formulas, and those that judged calls took."""
+
+    arms: Arms
+    taken: Mapping[Arm | Pair, str]
+    """Arm or pair of arms -> the first point that took it."""
+    calls: Sequence[JudgedCall]
+
+    @property
+    def missing(self) -> list[Arm]:
+        return [arm for arm in self.arms.ways if arm not in self.taken and arm not in self.arms.auxiliary]
+
+    @property
+    def missing_pairs(self) -> list[Pair]:
+        return [pair for pair in self.arms.pairs if pair not in self.taken]
+
+
+@dataclass(frozen=True)
 class Judgement:
     """Result of comparing an analysis with execution."""
 
     verification: Verification
     only_at_synthetic: bool = False
     """True if the formulas differ from execution at synthetic configs only: narrowing the claim may help."""
+    coverage: Coverage | None = None
+    differing: Sequence[Point] = ()
+    """Points at which the formulas differ from execution."""
+    untaken: Sequence[Arm] = ()
+    """Arms that no executed point takes, although nothing excludes them."""
 
 
 def judge(
@@ -135,8 +169,26 @@ def judge(
     operator's line in it. ``strict``: a phase that runs but fails the assumptions is a difference; otherwise it is
     unverified. ``sizes``: element sizes beside those of every judgement.
     """
-    judge_ = _Judge(analysis, Claims(lookup), file_of, statement_of or (lambda file, line: line), strict, sizes)
-    return judge_.verify(points)
+    judging = judging_of(analysis, lookup, file_of, statement_of, strict, sizes=sizes)
+    judging.add(points)
+    return judging.judgement()
+
+
+def judging_of(
+    analysis: ModuleAnalysis,
+    lookup: Lookup,
+    file_of: Callable[[str], str],
+    statement_of: StatementOf | None = None,
+    strict: bool = False,
+    asked: Collection[Condition] = (),
+    sizes: Sizes = (),
+) -> Judging:
+    """A comparison of an analysis with execution, without points so far. The arguments are those of `judge`.
+
+    ``asked``: conditions of the source, in variables of points.
+    """
+    by_statement = statement_of or (lambda file, line: line)
+    return Judging(analysis, Claims(lookup), file_of, by_statement, strict, asked, sizes)
 
 
 def called_classes(
@@ -147,7 +199,7 @@ def called_classes(
     statement_of: StatementOf,
 ) -> set[str]:
     """Paths of the classes called at a kernel's line, at any depth; empty if none is called."""
-    judge_ = _Judge(analysis, Claims(_no_lookup), file_of, statement_of)
+    judge_ = Judging(analysis, Claims(_no_lookup), file_of, statement_of)
     line = judge_._line(kernel.file or analysis.source.file, kernel.line)
     calls = ((p, call) for p in points for call in p.calls if call.class_path == analysis.class_name)
     return {
@@ -160,12 +212,15 @@ def _no_lookup(class_path: str) -> ModuleAnalysis:
 
 
 @dataclass
-class _Judge:
+class Judging:
+    """Compares one analysis with execution, point by point."""
+
     analysis: ModuleAnalysis
     claims: Claims
     file_of: Callable[[str], str]
     statement_of: StatementOf
     strict: bool = False
+    asked: Collection[Condition] = ()
     more_sizes: Sizes = ()
     findings: dict[tuple[Any, ...], tuple[Finding, bool]] = field(default_factory=dict)
     """First finding of each line and quantity, and whether its point is synthetic."""
@@ -175,6 +230,8 @@ class _Judge:
     """Path of a module whose calls were skipped -> reason."""
     left_out: dict[str, str] = field(default_factory=dict)
     """Executed phase that was skipped -> reason."""
+    excluded: dict[str, str] = field(default_factory=dict)
+    """Drawn point that a condition of the analysis excludes -> the condition."""
     phases: set[str] = field(default_factory=set)
     """Phases that were judged."""
     found: set[tuple[Line, str]] = field(default_factory=set)
@@ -183,6 +240,11 @@ class _Judge:
     """Line and path of a kernel whose module was not called -> the point, and the modules called there."""
     held: int = 0
     differences: int = 0
+    taken: dict[Arm | Pair, str] = field(default_factory=dict)
+    """Arm or pair of arms -> the first point that took it."""
+    judged_calls: list[JudgedCall] = field(default_factory=list)
+    differing: list[Point] = field(default_factory=list)
+    """Points at which the formulas differ from execution."""
 
     def __post_init__(self) -> None:
         self.kernels: dict[Line, list[Kernel]] = defaultdict(list)
@@ -196,17 +258,27 @@ class _Judge:
         self.operands = OperandClaims()
         self.unsettled = self.claims.unsettled(analysis)
         self.sizes = (*SIZES, *_drawn(analysis), *self.more_sizes)
+        self.arms = Arms(analysis, self.asked)
 
     def _line(self, file: str, line: int) -> Line:
         return file, self.statement_of(file, line)
 
-    def verify(self, points: Sequence[Point]) -> Judgement:
+    def add(self, points: Iterable[Point]) -> None:
         for point in points:
             self.point(point)
+
+    @property
+    def coverage(self) -> Coverage:
+        return Coverage(self.arms, self.taken, self.judged_calls)
+
+    def judgement(self) -> Judgement:
+        """The result at all points so far."""
         phases = [phase for phase in PHASES if phase in self.phases]
         found = self._outcome().model_copy(update={"phases": phases})
         kept = list(self.findings.values())[:KEPT]
-        return Judgement(found, found.status == "failed" and all(synthetic for _, synthetic in kept))
+        return Judgement(
+            found, found.status == "failed" and all(synthetic for _, synthetic in kept), self.coverage, self.differing
+        )
 
     def _outcome(self) -> Verification:
         for (line, path), (point, called) in self.elsewhere.items():
@@ -214,16 +286,16 @@ class _Judge:
                 self.find(*line, OTHER_PATH, point, {}, path, called)
         unjudged = {phase: why for phase, why in self.left_out.items() if phase not in self.phases}
         if self.strict:
-            for phase, why in unjudged.items():
+            for place, why in (*unjudged.items(), *self.excluded.items()):
                 left_out = Finding(
                     kind=LEFT_OUT.kind,
                     line=None,
                     quantity=LEFT_OUT.name,
-                    point=phase,
+                    point=place,
                     claimed=why,
-                    counted=f"{phase} runs",
+                    counted=f"{place} runs",
                 )
-                self.findings[None, None, phase] = left_out, False
+                self.findings[None, None, place] = left_out, False
         findings = [finding for finding, _ in self.findings.values()][:KEPT]
         if findings:
             return Verification(status="failed", points=self.held, checks=self.checks, findings=findings)
@@ -272,6 +344,7 @@ class _Judge:
             self.checks.append(f"skipped {point.label}: {pinned}")
             if calls:
                 self.left_out.setdefault(point.phase, pinned)
+                self._exclude(point, pinned)
             return
         seen: dict[Any, str | None] = {}
         judged, skipped = 0, ""
@@ -287,6 +360,7 @@ class _Judge:
             if unmet is not None:
                 skipped = skipped or unmet
                 self._not_judged(point, call, unmet)
+                self._exclude(point, unmet)
                 continue
             counted = self.counted(point, call)
             # Alike layers are judged once.
@@ -300,6 +374,8 @@ class _Judge:
                 if self.differences != known[1] and (unmet := self._unmet_below(values)) is not None:
                     # The difference is from a called class at sizes that its assumptions exclude.
                     (self.findings, self.differences), seen[key] = known, unmet
+                elif self.differences == known[1]:
+                    self._take_arms(point, values)
             if seen[key] is not None:
                 skipped = skipped or seen[key] or ""
                 self._not_judged(point, call, seen[key] or "")
@@ -312,12 +388,31 @@ class _Judge:
         if judged:
             self.phases.add(point.phase)
             self._against_flop_counter(point)
+        if self.differences != before:
+            self.differing.append(point)
         if judged and self.differences == before:
             self.held += 1
             number = f"{judged} call{'s' if judged != 1 else ''}"
             self.checks.append(f"line by line: FLOPs, matmul FLOPs, read and write equal at {point.label} ({number})")
             if point.flop_counter is not None:
                 self.checks.append(f"matmul_flops of the whole run equal torch.utils.flop_counter at {point.label}")
+
+    def _exclude(self, point: Point, why: str) -> None:
+        if point.kind is PointKind.DRAWN:
+            self.excluded.setdefault(point.label, why)
+
+    def _take_arms(self, point: Point, values: Mapping[str, int]) -> None:
+        """Record the arms that the formulas take at a call where they are right."""
+        self.judged_calls.append(JudgedCall(point.values, values))
+        sizes = self.sizes if self.arms.variables & set(UNIVERSAL) else self.sizes[:1]
+        for each in sizes:
+            at_point = {f"{POINT}{name}": value for name, value in point.values.items()} if self.arms.auxiliary else {}
+            taken = self.arms.taken({**at_point, **values, **_sized(each)})
+            for arm in taken:
+                self.taken.setdefault(arm, point.label)
+            for pair in self.arms.pairs:
+                if pair[0] in taken and pair[1] in taken:
+                    self.taken.setdefault(pair, point.label)
 
     def _not_judged(self, point: Point, call: Call, why: str) -> None:
         if not point.synthetic:

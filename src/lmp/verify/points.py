@@ -7,7 +7,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 
-from lmp.workload.base import CHUNKED, Workload, fewest_layers, refusal
+from lmp.formula import Condition, Num, evaluate_condition, free_variables, walk
+from lmp.verify.literals import around
+from lmp.workload.base import CHUNKED, RUNTIME, Workload, fewest_layers, refusal
 
 
 class PointKind(Enum):
@@ -24,6 +26,19 @@ class PointKind(Enum):
     """Synthetic config values."""
     DRAWN = auto()
     """Sizes drawn from a hash of the formulas: their author cannot know them."""
+    ARM = auto()
+    """Sizes of the call at which the formulas take an arm that no other point takes."""
+    ARM_SYNTHETIC = auto()
+    """The same, at synthetic config values."""
+    COMPARED = auto()
+    """Synthetic config values at which a comparison in a constructor has another result."""
+    ONE = auto()
+    """Synthetic config values with one count set to 1."""
+    LITERAL = auto()
+    """Sizes of the call on both sides of a number in the source."""
+
+
+SYNTHETIC_KINDS = (PointKind.SYNTHETIC, PointKind.ARM_SYNTHETIC, PointKind.COMPARED, PointKind.ONE)
 
 
 @dataclass(frozen=True)
@@ -37,13 +52,23 @@ class HeldOut:
 
     @property
     def synthetic(self) -> bool:
-        return self.kind is PointKind.SYNTHETIC
+        return self.kind in SYNTHETIC_KINDS
 
     @property
     def may_be_refused(self) -> bool:
         """True if the module may refuse to run here."""
-        return self.kind in (PointKind.LONG, PointKind.MORE_LAYERS)
+        return self.kind in (PointKind.LONG, PointKind.MORE_LAYERS, PointKind.LITERAL)
 
+
+SEARCHED = {
+    PointKind.ARM: "arm of a formula",
+    PointKind.ARM_SYNTHETIC: "arm of a formula, other config",
+    PointKind.LITERAL: "number in the source",
+}
+"""Kinds of points that come from formulas and sources, with their labels."""
+
+COUNTEREXAMPLES = (*SEARCHED, PointKind.ONE)
+"""Kinds of points from which formulas are derived again if they differ there."""
 
 PREFILL, FIRST_TOKEN, DECODE = "prefill", "first token", "decode"
 PHASES = (PREFILL, DECODE, CHUNKED, FIRST_TOKEN)
@@ -113,7 +138,8 @@ def _without_cache(workload: Workload, kept: Collection[str]) -> list[HeldOut]:
     # At the other values, a group may have more tokens than these shapes.
     fitting = [s if _runs(workload, other, s) else (s[0], 3 * few, 0) for s in shapes]
     points += [_point("other sizes", other, shape, PointKind.SYNTHETIC) for shape in fitting]
-    settings = _flag_settings(workload, other)
+    # At both sizes: an analysis that is pinned to the own ones is not judged at the others.
+    settings = [s for sizes in (other, own) for s in _flag_settings(workload, sizes)]
     return [*points, *(_point("flags changed", values, (3, 9 * few, 0), PointKind.SYNTHETIC) for values in settings)]
 
 
@@ -147,8 +173,7 @@ def _with_cache(workload: Workload, kept: Collection[str]) -> list[HeldOut]:
     ]
     ones = one_for_all(workload, kept)
     points += [
-        _point(f"chunked prefill, one {name}, other ratios", values, (2, 5, 8), PointKind.SYNTHETIC)
-        for name, values in ones
+        _point(f"chunked prefill, one {name}, other ratios", values, (2, 5, 8), PointKind.ONE) for name, values in ones
     ]
     window_name = next((n for n in own if "window" in n or "chunk" in n), None)
     if window_name is not None and own[window_name] > 1:
@@ -172,6 +197,87 @@ def _with_cache(workload: Workload, kept: Collection[str]) -> list[HeldOut]:
             *([_point("chunked prefill inside the window", own, (2, 3, window - 5))] if 5 < window < 64 else []),
         ]
     return points
+
+
+MOST_AT_ONCE = 64
+"""Numbers up to this may split the batch."""
+
+
+def compared_points(workload: Workload, conditions: Collection[Condition], known: Collection[HeldOut]) -> list[HeldOut]:
+    """Points with the other result of each comparison that a constructor makes, one per variable that changes it."""
+    own = dict(workload.hints)
+    found: list[HeldOut] = []
+    for condition in conditions:
+        holds = evaluate_condition(condition, own)
+        names = sorted(free_variables(condition) - set(workload.full_layers) - workload.flags)
+        if any(evaluate_condition(condition, point.values) != holds for point in known):
+            continue
+        bounds = [own[n] for n in free_variables(condition)]
+        bounds += [int(node.value) for node in walk(condition) if isinstance(node, Num)]
+        for name in names:
+            tries = dict.fromkeys([own[name] * 2, own[name] // 2, *bounds, *(b + d for b in bounds for d in (1, -1))])
+            changed = ({**own, name: value} for value in tries if value > 0)
+            other = (v for v in changed if evaluate_condition(condition, v) != holds and _runs(workload, v))
+            values = next(other, None)
+            if values is not None:
+                cached = 8 if workload.has_cache and CHUNKED not in workload.refused else 0
+                shape = (2, 5 * workload.fewest_tokens, cached)
+                found.append(_point("comparison in a constructor", values, shape, PointKind.COMPARED))
+    return found[:MOST_COMPARED]
+
+
+MOST_COMPARED = 8
+"""Most points for the comparisons in constructors."""
+
+MOST_SIZES = 40
+"""Most sizes beside the numbers of the source that one variable of a call is set to."""
+
+
+def _sizes_around(workload: Workload, numbers: Collection[int]) -> list[int]:
+    """Sizes beside these numbers in ascending order. Beyond MOST_SIZES, the ones closest to the numbers stay."""
+    fewer = workload.model_class is not None
+    by_place = itertools.zip_longest(*(around(number, fewer) for number in sorted(numbers)))
+    sizes = dict.fromkeys(size for place in by_place for size in place if size)
+    return sorted(itertools.islice(sizes, MOST_SIZES))
+
+
+def literal_points(workload: Workload, numbers: Collection[int], known: Collection[HeldOut]) -> list[HeldOut]:
+    """Points at which each size of a call is below, at and above each number of the source, and at several multiples.
+
+    Sizes that the ``known`` points have are left out.
+    """
+    own, few = dict(workload.hints), workload.fewest_tokens
+    sizes = _sizes_around(workload, numbers)
+    batches = _sizes_around(workload, [n for n in numbers if n <= MOST_AT_ONCE])
+    met = {name: {p.values[name] for p in known if phase_of(p.values) == phase} for name, phase in _VARIED}
+    batches = [b for b in batches if b not in {p.values["batch_size"] for p in known}]
+    shapes: list[tuple[int, int]] = []
+    if workload.has_tokens:
+        shapes += [(size, 0) for size in sizes if size not in met["seq_len"]]
+    if workload.has_cache:
+        shapes += [(1, size) for size in sizes if size not in met["cache_len"]]
+    shapes.sort(key=sum)
+    shapes += [(3 * few, 0)] * (len(batches) - len(shapes))
+    turns = [*batches, *itertools.islice(itertools.cycle((2, 1, 3)), max(0, len(shapes) - len(batches)))]
+    found = [
+        _point(SEARCHED[PointKind.LITERAL], own, (batch, *shape), PointKind.LITERAL)
+        for batch, shape in zip(turns, shapes, strict=True)
+    ]
+    for name in _input_dimensions(workload):
+        for size in (size for size in sizes if size != own[name]):
+            found.append(_point(SEARCHED[PointKind.LITERAL], {**own, name: size}, (2, 3 * few, 0), PointKind.LITERAL))
+    refused = workload.refused
+    return [point for point in found if phase_of(point.values) not in refused]
+
+
+_VARIED = (("seq_len", PREFILL), ("cache_len", DECODE))
+"""Sizes of a call that are varied, each in the phase where it is the number of tokens."""
+
+
+def _input_dimensions(workload: Workload) -> list[str]:
+    """Further dimensions of inputs that a call can vary: lengths of an encoder's input, heights, widths."""
+    inputs = [n for n, v in workload.variables.items() if v.path.startswith("inputs.") and n not in RUNTIME]
+    return [*inputs, *(sorted(workload.required - set(inputs)) if workload.has_encoder else [])]
 
 
 def _with_all_layers(workload: Workload) -> Iterator[dict[str, int]]:
@@ -256,12 +362,12 @@ def equalised(workload: Workload, kept: Collection[str] = ()) -> dict[str, int]:
 
 
 def one_for_all(workload: Workload, kept: Collection[str] = ()) -> list[tuple[str, dict[str, int]]]:
-    """Each count that divides another one, set to 1 separately, if the module runs.
+    """Each count that divides another one or equals it, set to 1 separately, if the module runs.
 
     An example is one key and value head shared by all query heads.
     """
     counts = _counts(workload, kept)
-    shared = [s for s, v in counts.items() if any(above > v and above % v == 0 for above in counts.values())]
+    shared = [s for s, v in counts.items() if any(n != s and above % v == 0 for n, above in counts.items())]
     settings = [(name, {**workload.hints, name: 1}) for name in shared]
     return [(name, values) for name, values in settings if _runs(workload, values)][:MOST_SHARED]
 

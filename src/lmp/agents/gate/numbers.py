@@ -78,6 +78,8 @@ def _message(finding: Finding, kernels: Sequence[Kernel]) -> str:
             return f"{finding.quantity}, {finding.claimed}, at {finding.point}: {finding.counted}"
         case FindingKind.assumption:
             return f"assumption {finding.claimed}: {finding.counted}"
+        case FindingKind.arm:
+            return f"{finding.claimed}: {finding.counted}"
         case FindingKind.parameters_count:
             return (
                 f"the module has {finding.counted} parameters, parameters_count gives {finding.claimed}"

@@ -1,0 +1,96 @@
+"""Paths at larger sizes than the judge's usual ones: formulas are right there, or they are refused."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from evaluation import evaluate_analysis
+from lmp.analyze.modules import analyze_modules, load_for_evaluation
+from lmp.analyze.session import Options
+from lmp.errors import TraceFailed, VerificationFailed
+from lmp.records import ModuleAnalysis
+from lmp.verify.judge import observe
+from lmp.workload.inputs import InputsWorkload
+from lmp.workload.spec import Spec, parse_init, parse_inputs
+
+MODULE = "chunked_blocks"
+X = "x: float[batch_size, seq_len, 32]"
+QUIET = lambda c, s: None  # noqa: E731
+
+
+@pytest.fixture(scope="module")
+def options(tmp_path_factory: pytest.TempPathFactory, transformers_tree: Path) -> Iterator[Options]:
+    before = list(sys.path)
+    yield Options(results=tmp_path_factory.mktemp("results"), paths=(Path(__file__).parent,), inputs=X)
+    sys.path[:] = before
+    sys.modules.pop(MODULE, None)
+
+
+Analyse = Callable[[str, str], ModuleAnalysis]
+
+
+@pytest.fixture(scope="module")
+def analyse(options: Options) -> Analyse:
+    def run(name: str, init: str) -> ModuleAnalysis:
+        found = analyze_modules([f"{MODULE}.{name}"], replace(options, init=init), QUIET)
+        return next(one.analysis for one in found if one.requested)
+
+    return run
+
+
+# None of these sizes is beside a number of the source or at a multiple: 384, 170, 48, 7, 90.
+@pytest.mark.parametrize(
+    ("name", "init", "sizes"),
+    [
+        ("ChunkedFFN", "dim=32", [(2, 500), (3, 1000), (1, 5000)]),
+        ("SplitBeyond", "dim=32", [(3, 180), (2, 250), (1, 1001)]),
+        ("BatchPieces", "dim=32", [(10, 9), (27, 3), (40, 11)]),
+        ("Pieces", "dim=32, piece=90", [(2, 130), (1, 700), (5, 1111)]),
+    ],
+)
+def test_pieces_are_right_or_refused(
+    analyse: Analyse, options: Options, name: str, init: str, sizes: list[tuple[int, int]]
+) -> None:
+    try:
+        analyse(name, init)
+    except (TraceFailed, VerificationFailed):
+        return  # no numbers are better than wrong ones
+    given = replace(options, init=init)
+    analysis, lookup = load_for_evaluation(f"{MODULE}.{name}", given, QUIET)
+    cls = getattr(sys.modules[MODULE], name)
+    workload = InputsWorkload(cls, Spec(parse_inputs(X), parse_init(init)))
+    for batch, tokens in sizes:
+        values = {"batch_size": batch, "seq_len": tokens}
+        evaluated = evaluate_analysis(analysis, lookup, values)
+        counts = observe(workload, {**workload.hints, **values, "cache_len": 0}).counts
+        assert evaluated.totals.flops == sum(c.flops for c in counts), (batch, tokens)
+        assert evaluated.totals.read == sum(c.read.bytes(2, 2, 2) for c in counts), (batch, tokens)
+        assert evaluated.totals.write == sum(c.write.bytes(2, 2, 2) for c in counts), (batch, tokens)
+
+
+def test_a_threshold_is_taken_on_both_sides(analyse: Analyse, options: Options) -> None:
+    found = analyse("Cheaper", "dim=32")
+    arms = {(arm.of, arm.side): arm.point for arm in found.verification.arms}
+    assert arms
+    assert all(arms.values())
+    count = len(arms)
+    assert f"arms: {count} of {count}" in found.verification.checks
+    analysis, lookup = load_for_evaluation(f"{MODULE}.Cheaper", replace(options, init="dim=32"), QUIET)
+    for tokens in (200, 230, 231, 5000):
+        with FlopCounterMode(display=False) as mode, torch.no_grad(), torch.device("meta"):
+            sys.modules[MODULE].Cheaper()(torch.empty(3, tokens, 32))
+        evaluated = evaluate_analysis(analysis, lookup, {"batch_size": 3, "seq_len": tokens})
+        assert evaluated.totals.matmul_flops == mode.get_total_flops(), tokens
+
+
+def test_every_number_of_the_source_is_judged_on_both_sides(analyse: Analyse) -> None:
+    found = analyse("Cheaper", "dim=32")
+    text = "\n".join(found.verification.checks)
+    assert all(f"seq_len={tokens}, " in text for tokens in (229, 230, 231, 460, 463, 691))

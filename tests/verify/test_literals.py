@@ -1,0 +1,50 @@
+"""Numbers of the source that decide paths, and the sizes around them."""
+
+from __future__ import annotations
+
+import torch
+
+from lmp.verify.literals import around, literals
+
+WIDE = 96
+
+
+def halves(x: torch.Tensor, step: int = 40) -> torch.Tensor:
+    parts = [x[i : i + step] for i in range(0, x.shape[0], step)]
+    return parts[0]
+
+
+class Cut(torch.nn.Module):
+    def __init__(self, pieces: int = 24) -> None:
+        super().__init__()
+        self.pieces, self.count = pieces, 7
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        size = self.pieces
+        if x.shape[1] > 300:
+            x = torch.cat(list(x.split(size, 1)), 1)
+        x = x * 1000
+        return halves(x[:, :WIDE]) + self.helped(x)[: self.count]
+
+    def helped(self, x: torch.Tensor) -> torch.Tensor:
+        return x if x.shape[0] % 5 else x + 2000
+
+
+def test_numbers_that_decide_are_found_in_all_functions_and_others_are_not() -> None:
+    # 300 compared, 24 the constructor's, 96 of the module, 40 a default, 5 a divisor, 7 an attribute
+    assert set(literals([Cut()])) == {300, 24, 96, 40, 5, 7}
+    assert set(literals([Cut(26)])) == {300, 26, 96, 40, 5, 7}
+
+
+def test_attributes_may_be_left_out() -> None:
+    assert 7 not in literals([Cut()], without=("count",))
+
+
+def test_pytorchs_own_code_is_left_out() -> None:
+    assert literals([torch.nn.Linear(3, 4), torch.nn.MultiheadAttention(8, 2)]) == {}
+
+
+def test_the_sizes_around_a_number() -> None:
+    assert sorted(around(4)) == [3, 4, 5, 7, 8, 11, 13]
+    assert around(4, fewer=True) == (4, 5, 11)
+    assert sorted(around(300, fewer=True)) == [299, 300, 301, 603, 901]
