@@ -15,14 +15,16 @@ from typing import TYPE_CHECKING, Any
 
 from lmp.analyze.derivations import Derivation, View, derivation_or_reason, views
 from lmp.errors import FormulaError, first_line
-from lmp.formula import Program, num
+from lmp.formula import Program, evaluate_condition, num
 from lmp.records import HANDED_IN, UNIVERSAL, Finding, FindingKind, ModuleAnalysis, Verification
 from lmp.verify.array_claims import ArrayClaims, Costs, Line, differing, each_line
 from lmp.verify.claims import LEFT_OUT, QUANTITIES
 from lmp.verify.judge import Point as Executed
 from lmp.verify.judge import named
 from lmp.verify.probes import Point, Space, call_sizes, draw, edges, literals, seed_of
+from lmp.verify.resolve import resolve_all
 from lmp.workload.base import RUNTIME
+from lmp.workload.calls import Call
 
 if TYPE_CHECKING:
     from lmp.analyze.execution import Execution
@@ -99,7 +101,7 @@ def _refute(execution: Execution, class_path: str, point: Point) -> None:
     stored = session.load(class_path)
     if stored is None or stored.engine in HANDED_IN:
         return
-    judged = execution.judged_at(stored, {name: value for name, value in point.items() if name not in UNIVERSAL})
+    judged = execution.judged_at(stored, _without_sizes(point))
     if judged is not None and judged.status == "failed":
         session.store.save(stored.model_copy(update={"verification": judged}))
 
@@ -320,10 +322,9 @@ class _Comparison:
         """A point that the analysis leaves out, at which the module runs and the engine's formulas hold."""
         for point in self._candidates(where, lambda block: block.left_out):
             mine = self._judged(self.own, point)
-            its = self._judged(self.analysis, point)
-            if isinstance(mine, str) or isinstance(its, str) or mine.status != "verified" or its.status == "verified":
+            why = self._why_left_out(point)
+            if why is None or isinstance(mine, str) or mine.status != "verified":
                 continue
-            why = its.reason or "; ".join(finding.claimed for finding in its.findings)
             self.found.findings.append(
                 Finding(
                     kind=FindingKind.left_out,
@@ -335,6 +336,30 @@ class _Comparison:
                 )
             )
             return
+
+    def _why_left_out(self, point: Point) -> str | None:
+        """Why the analysis leaves out an executed call that the engine's own covers; None if there is no such call."""
+        executed = self.execution.executed_at(_without_sizes(point))
+        if executed is None:
+            return None
+        config = executed.config
+        for call in executed.calls:
+            if call.class_path == self.own.class_name and self._unmet(self.own, point, call, config) is None:
+                why = self._unmet(self.analysis, point, call, config)
+                if why is not None:
+                    return why
+        return None
+
+    def _unmet(self, analysis: ModuleAnalysis, point: Point, call: Call, config: Any) -> str | None:
+        """The first pin or assumption that does not hold at an executed call."""
+        for name, value in analysis.pinned.items():
+            if point.get(name, value) != value:
+                return f"{name} is {point[name]}, and the formulas are for {value}"
+        values, _ = resolve_all(analysis.parameters, call, _without_sizes(point), config)
+        for condition in analysis.assumptions:
+            if not evaluate_condition(condition, {**point, **values}):
+                return f"the assumption {condition} does not hold"
+        return None
 
     def _candidates(self, where: Sequence[Point], still: Callable[[_Block], Array]) -> Iterator[Point]:
         """Some of the points, each reduced to the simplest one of its kind, those at the config's own values first."""
@@ -405,8 +430,7 @@ class _Comparison:
         if self._operators_per_token * point["seq_len"] > MOST_OPERATORS:
             return TOO_LONG
         sizes = (point["w_bytes"], point["a_bytes"], point["kv_bytes"])
-        values = {name: value for name, value in point.items() if name not in UNIVERSAL}
-        found = self.execution.judged_at(analysis, values, sizes)
+        found = self.execution.judged_at(analysis, _without_sizes(point), sizes)
         return "the module does not run there" if found is None else found
 
     @functools.cached_property
@@ -446,6 +470,11 @@ def _arrays(points: Sequence[Point], names: Iterable[str]) -> dict[str, Array]:
     import numpy as np
 
     return {name: np.array([point[name] for point in points]) for name in names}
+
+
+def _without_sizes(point: Mapping[str, int]) -> Point:
+    """The point without element sizes: an execution has none."""
+    return {name: value for name, value in point.items() if name not in UNIVERSAL}
 
 
 def _setting(point: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
