@@ -3,6 +3,7 @@
 # make test        ruff, mypy and all tests that belong to a change
 # make test-quick  ruff and the unit tests: in seconds what `make test` says in minutes
 # make test-slow   the other tests: whole models, fetched code bases, browser, Dask, the real Claude CLI, README.md
+# make audit      executes 40 families and the own modules of benchmarks/ at drawn points; writes reports/audit.json
 # make clean       removes what can be made again, results included; what git has stays
 
 PYTHON ?= python3
@@ -14,7 +15,7 @@ DEMO := $(addprefix $(LLAMA).,LlamaRMSNorm LlamaMLP LlamaAttention LlamaDecoderL
 
 PYTEST := $(BIN)/pytest -n auto --dist loadgroup
 
-.PHONY: setup demo repositories lint test test-quick test-slow clean
+.PHONY: setup demo repositories lint test test-quick test-slow audit clean
 
 setup: $(STAMP)
 	@$(BIN)/lmp vendor --quiet
@@ -53,6 +54,12 @@ test-quick: lint
 
 test-slow: setup repositories
 	$(PYTEST) -m slow
+
+AUDIT_POINTS ?= 200
+AUDIT_SEED ?= 0
+
+audit: setup
+	$(BIN)/python scripts/audit.py --points $(AUDIT_POINTS) --seed $(AUDIT_SEED) --write reports/audit.json
 
 clean:
 	rm -rf .venv build src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

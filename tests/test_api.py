@@ -82,6 +82,7 @@ class Undecided(nn.Module):
 
 
 IDS = "ids: int[batch_size, seq_len]"
+LLAMA = "transformers.models.llama.modeling_llama.LlamaMLP"
 
 
 def flops_of(module: nn.Module, *inputs: torch.Tensor) -> int:
@@ -301,7 +302,8 @@ def without_source() -> nn.Module:
         (Feed, {"inputs": "x: float[8]", "init": {"dim": [1], "hidden": object()}}, UsageError, "hidden is <object"),
         (Locked(), {"inputs": "x: float[2]"}, UsageError, r"Locked cannot be copied: TypeError: cannot pickle"),
         (Broken(), {"inputs": "x: float[batch_size, 4]"}, UsageError, r"not today \(test_api\.py:\d+\)"),
-        (nn.Linear, {"inputs": "x: float[2]"}, UsageError, "for classes of your own and for live modules"),
+        (nn.Linear, {"inputs": "x: float[2]"}, UsageError, r"Linear\.forward\(\) takes no x"),
+        (LLAMA, {"inputs": "x: float[2]"}, UsageError, "for classes of your own or of torch.nn and for live modules"),
         (3, {"inputs": "x: float[2]"}, UsageError, "3 is not a module, a module class or a class path"),
         (Feed(8, 8), {"dtyp": "float32"}, TypeError, r"analyze\(\) got an unexpected keyword argument 'dtyp'"),
         (without_source(), {"inputs": "x: float[2]"}, NotFound, "there is no source of lmp_nowhere.Made"),

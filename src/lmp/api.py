@@ -403,15 +403,14 @@ def _own_call(target: Any, inputs: Inputs | None, init: Init | None, session: Se
 
     if isinstance(target, str):
         source = session.locate(target)
-        if not session.is_own(source.class_path):
-            _none_wanted(inputs, init, source.class_path)
+        if inputs is None and init is None:
             return source.class_path, None
-        return source.class_path, None if inputs is None and init is None else OwnCall(_spec(inputs, init))
+        _check_takes_a_call(source.class_path, session)
+        return source.class_path, OwnCall(_spec(inputs, init))
     if isinstance(target, type) and issubclass(target, torch.nn.Module):
         name = path_of(target)
         if name.startswith(("torch.", "transformers.")):
-            _none_wanted(inputs, init, name)
-            return name, None
+            return _own_call(name, inputs, init, session)
         _hand_over([target], session)
         return name, OwnCall(_spec(inputs, init))
     if not isinstance(target, torch.nn.Module):
@@ -427,10 +426,10 @@ def _own_call(target: Any, inputs: Inputs | None, init: Init | None, session: Se
     return name, OwnCall(_spec(inputs, None, module), module)
 
 
-def _none_wanted(inputs: Inputs | None, init: Init | None, name: str) -> None:
-    if inputs is not None or init is not None:
+def _check_takes_a_call(name: str, session: Session) -> None:
+    if not session.takes_a_call(name):
         raise UsageError(
-            f"inputs and init are for classes of your own and for live modules, but {name} is neither\n"
+            f"inputs and init are for classes of your own or of torch.nn and for live modules, but {name} is neither\n"
             "leave them out, or give an instance"
         )
 

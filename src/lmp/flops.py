@@ -8,7 +8,7 @@ depend on an argument alone, each has its own rule. Integer, boolean and indexin
             + per_output * elements of the first output
             + per_row * rows
 
-``rows`` is the number of normalised groups of a normalisation. It is 0 for all other operators.
+``rows`` is the number of groups that a normalisation or a log softmax is computed over. It is 0 for other operators.
 """
 
 from __future__ import annotations
@@ -95,8 +95,8 @@ TABLE: dict[str, ScalarOps] = {
     # softmax and reductions: counted per input element
     "_softmax": _each(5, "max, subtract, exp, sum, divide"),
     "_safe_softmax": _each(5, "max, subtract, exp, sum, divide"),
-    "_log_softmax": _each(5, "max, subtract, exp, sum, subtract the log (the log itself once a row, left out)"),
-    "logsumexp": _each(4, "max, subtract, exp, sum"),
+    "_log_softmax": ScalarOps(5, 0, 1, "max, subtract, exp, sum, subtract the log of the sum; the log once a row"),
+    "logsumexp": _each(4, "max, subtract, exp, sum; a log and an addition of the max a result", per_output=2),
     "sum": _each(1, "one addition an element"),
     "mean": _each(1, "one addition an element, one division a result", per_output=1),
     "prod": _each(1, "one product an element"),
@@ -116,7 +116,10 @@ TABLE: dict[str, ScalarOps] = {
     "native_layer_norm": ScalarOps(5, 0, 4, "add, subtract, square, add, scale; a weight 1 more, a bias 1 more"),
     "native_group_norm": ScalarOps(5, 0, 4, "add, subtract, square, add, scale; a weight 1 more, a bias 1 more"),
     "_fused_rms_norm": ScalarOps(3, 0, 3, "square, add, scale; divide, add eps, rsqrt a row; a weight 1 more"),
-    "native_batch_norm": ScalarOps(2, 0, 2, "subtract, scale; add eps, rsqrt a channel; weight and bias 1 more each"),
+    "native_batch_norm": ScalarOps(
+        2, 0, 2, "subtract, scale; add eps, rsqrt a channel; weight and bias 1 more each; with statistics of the input "
+        "(InstanceNorm) as native_group_norm: add, square, add more, two divisions a channel more"
+    ),
     "_weight_norm_interface": ScalarOps(3, 0, 2, "v * g / |v|: square, add, scale; a square root and a division a row"),
     # pooling and resampling
     "max_pool": ScalarOps(definition="one comparison an element of each window"),
@@ -143,7 +146,7 @@ TABLE: dict[str, ScalarOps] = {
             "floor_divide", "one_hot", "masked_select", "nonzero", "unique_consecutive", "repeat_interleave",
             "upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d", "linspace", "eye", "lift_fresh_copy",
             "reflection_pad1d", "reflection_pad2d", "reflection_pad3d", "replication_pad1d", "replication_pad2d",
-            "replication_pad3d", "im2col", "bucketize", "searchsorted",
+            "replication_pad3d", "im2col", "pixel_shuffle", "pixel_unshuffle", "bucketize", "searchsorted",
         ),
         FREE,
     ),
@@ -176,6 +179,9 @@ def pow_operations(exponent: object) -> int:
         return 1
     return 3
 
+
+INPUT_STATISTICS = ScalarOps(3, 0, 2, "add, square, add; two divisions a channel: the input's own mean and variance")
+"""What a batch norm computes besides if its statistics are those of the input, as in InstanceNorm."""
 
 NEIGHBOURS = {"_upsample_bilinear2d_aa": 2, "_upsample_bicubic2d_aa": 4}
 """Neighbours a side in an anti-aliased resampling that does not shrink."""

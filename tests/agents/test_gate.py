@@ -400,6 +400,23 @@ def test_an_assumption_does_not_hide_a_phase(gates: Gates, draft: Drafts, limits
     assert reason in messages(verdict)
 
 
+def test_an_assumption_does_not_hide_drawn_sizes(gates: Gates, draft: Drafts) -> None:
+    # Every size that a prompt names: up to 4 sequences of up to 150 tokens, drawn sizes have more.
+    verdict = gates[NORM].check({**draft(NORM), "assumptions": ["{a_bytes} != 4", "{batch_size} <= 4"]})
+    assert verdict.analysis is None
+    assert {finding.quantity for finding in verdict.findings} == {"phase left out"}
+    assert all(str(finding.point).startswith("drawn: batch_size=") for finding in verdict.findings)
+
+
+@pytest.mark.parametrize("points", ["{seq_len} == 9 or {seq_len} == 23", "{batch_size} == 3", "{batch_size} in"])
+def test_an_assumption_is_no_list_of_points(gates: Gates, draft: Drafts, points: str) -> None:
+    if points.endswith("in"):  # the sizes that a prompt names
+        points = " or ".join(f"({{batch_size}} == {b} and {{seq_len}} == {s})" for b, s in ((3, 11), (4, 1), (2, 150)))
+    finding = only(gates[NORM].check({**draft(NORM), "assumptions": ["{a_bytes} != 4", points]}))
+    assert finding.rule == "variable"
+    assert "no interval" in finding.message
+
+
 def plus(text: str, more: str) -> str:
     return f"({text}) + {more}"
 

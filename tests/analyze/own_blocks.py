@@ -262,3 +262,42 @@ class Pooled(nn.Module):
 
     def forward(self, x):
         return self.up(self.pool(x).flatten(1))
+
+
+class Tagger(nn.Module):
+    """Recurrent layers in both directions between an embedding and a linear layer."""
+
+    def __init__(self, vocab: int, dim: int, hidden: int, tags: int) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(vocab, dim)
+        self.rnn = nn.LSTM(dim, hidden, batch_first=True, bidirectional=True)
+        self.out = nn.Linear(2 * hidden, tags)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        states, _ = self.rnn(self.embed(ids))
+        return self.out(states)
+
+
+class Continued(nn.Module):
+    """A recurrent layer that gets its first state."""
+
+    def __init__(self, dim: int, hidden: int) -> None:
+        super().__init__()
+        self.rnn = nn.GRU(dim, hidden)
+
+    def forward(self, x: torch.Tensor, state: torch.Tensor) -> torch.Tensor:
+        states, _ = self.rnn(x, state)
+        return states
+
+
+class ConvMixer(nn.Module):
+    """A convolution over time, then a projection without bias: the projection's input lies transposed in memory."""
+
+    def __init__(self, dim: int = 24, kernel: int = 3):
+        super().__init__()
+        self.conv = nn.Conv1d(dim, dim, kernel, padding=kernel - 1, groups=dim)
+        self.out = nn.Linear(dim, 2 * dim, bias=False)
+
+    def forward(self, x):
+        y = self.conv(x.transpose(1, 2))[..., : x.shape[1]]
+        return self.out(F.silu(y).transpose(1, 2))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import shutil
 import sys
@@ -15,6 +16,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from evaluation import evaluate_analysis
+from executed import executed
 from lmp.analyze.modules import analyze_modules, load_for_evaluation, verify_module
 from lmp.analyze.session import Options, Outcome
 from lmp.errors import NotFound, UsageError
@@ -242,6 +244,32 @@ def test_a_loop_over_tokens(analyse: Analyse, options: Options) -> None:
     assert totals("Recurrent", options, batch_size=2, seq_len=7).matmul_flops == 7 * 2 * 2 * 16 * 8
 
 
+@pytest.mark.parametrize(
+    ("name", "inputs", "sizes", "shapes"),
+    [
+        ("Tagger", "ids: int[batch_size, seq_len]", {"vocab": 90, "dim": 20, "hidden": 12, "tags": 7}, None),
+        (
+            "Continued",
+            "x: float[seq_len, batch_size, dim], state: float[1, batch_size, hidden]",
+            {"dim": 20, "hidden": 12},
+            [(13, 3, 5), (1, 3, 9)],
+        ),
+    ],
+)
+def test_a_recurrent_layer_inside(
+    analyse: Analyse, options: Options, name: str, inputs: str, sizes: dict[str, int], shapes: list[Any] | None
+) -> None:
+    found = analyse(name, inputs, ", ".join(f"{n}={v}" for n, v in sizes.items()))
+    assert found.verification.status == "verified"
+    assert not found.pinned
+    assert sizes.keys() <= found.parameters.keys()
+    other = {"vocab": 50, "dim": 5, "hidden": 9, "tags": 4}
+    other = {n: other[n] for n in sizes}
+    given = [torch.randn(shape) for shape in shapes] if shapes else [torch.zeros(3, 13, dtype=torch.int64)]
+    got = totals(name, options, batch_size=3, seq_len=13, **other)
+    assert got.matmul_flops == counted(name, other, *given)
+
+
 def test_a_convolution(analyse: Analyse, options: Options) -> None:
     found = analyse("Conv", "x: float[batch_size, 3, height, width]")
     assert found.verification.status == "verified"
@@ -372,8 +400,9 @@ def test_calls_that_cannot_be(options: Options, name: str, inputs: str | None, i
 
 
 def test_inputs_are_for_ones_own(options: Options) -> None:
-    with pytest.raises(UsageError, match="are for classes of your own, but torch"):
-        analyze_modules(["torch.nn.Linear"], replace(options, inputs=X), lambda c, s: None)
+    llama = "transformers.models.llama.modeling_llama.LlamaMLP"
+    with pytest.raises(UsageError, match=r"are for classes of your own and of torch\.nn, but transformers"):
+        analyze_modules([llama], replace(options, inputs=X), lambda c, s: None)
     with pytest.raises(UsageError, match="are for one class"):
         analyze_modules(["torch.nn.Linear", "torch.nn.ReLU"], replace(options, inputs=X), lambda c, s: None)
 
@@ -403,3 +432,18 @@ def test_thresholds_of_the_tokens_are_paths(analyse: Analyse, tokens: int, each:
     analysis = analyse("Thresholds", "x: float[batch_size, seq_len]")
     found = evaluate_analysis(analysis, lambda name: analysis, {"batch_size": 2, "seq_len": tokens})
     assert found.totals.flops == 2 * tokens * each
+
+
+def test_a_projection_of_a_transposed_convolution(analyse: Analyse, options: Options) -> None:
+    """Linear's own analysis is of a dense input: here ATen copies the input first, so its operators are inlined."""
+    found = analyse("ConvMixer", init="dim=12, kernel=4")
+    assert found.verification.status == "verified"
+    assert list(found.inlined) == ["torch.nn.modules.linear.Linear"]
+    cls = sys.modules[f"{PACKAGE}.blocks"].ConvMixer
+    for batch, tokens, dim, kernel in ((3, 7, 10, 4), (1, 33, 14, 5), (5, 1, 6, 2), (4, 90, 18, 3)):
+        got = totals("ConvMixer", options, batch_size=batch, seq_len=tokens, dim=dim, kernel=kernel)
+        ran = executed(functools.partial(cls, dim, kernel), (batch, tokens, dim))
+        assert (got.flops, got.read, got.write) == ran
+    # At 4 x 90 tokens of 18: the copy reads and writes all 6,480 inputs of the projection, 2 bytes each.
+    line = next(k for k in found.kernels if k.operation == "copy to contiguous memory")
+    assert "{batch_size} * {seq_len} * {dim}" in line.memory_access.read

@@ -6,9 +6,11 @@ import re
 from typing import Any
 
 import pytest
+import torch
 
 from evaluation import evaluate_analysis
-from lmp.analyze.modules import analyze_modules
+from executed import executed
+from lmp.analyze.modules import analyze_modules, load_for_evaluation
 from lmp.analyze.session import Options
 
 NAMES = """Linear Bilinear Embedding LayerNorm RMSNorm GroupNorm BatchNorm1d BatchNorm2d Conv1d Conv2d Conv3d
@@ -28,9 +30,8 @@ def test_it_is_verified(name: str, shared_options: Options) -> None:
 
 
 def totals(name: str, shared_options: Options, **values: int) -> Any:
-    found = {o.analysis.class_name: o.analysis for o in analyze_modules([name], shared_options, lambda c, s: None)}
-    analysis = next(a for n, a in found.items() if n.rpartition(".")[2] == name.rpartition(".")[2])
-    return evaluate_analysis(analysis, found.__getitem__, values).totals
+    analysis, lookup = load_for_evaluation(name, shared_options, lambda c, s: None)
+    return evaluate_analysis(analysis, lookup, values).totals
 
 
 def test_linear(shared_options: Options) -> None:
@@ -63,3 +64,30 @@ def test_embedding_reads_rows_and_not_the_table(shared_options: Options) -> None
     got = totals("torch.nn.Embedding", shared_options, batch_size=2, seq_len=3, num_embeddings=50_000, embedding_dim=8)
     # 6 indices of 8 bytes and 6 rows of 8 elements; 6*8 elements written.
     assert (got.flops, got.read, got.write) == (0, 6 * 8 + 6 * 8 * 2, 6 * 8 * 2)
+
+
+@pytest.mark.parametrize(("batch_size", "seq_len", "norm_first"), [(3, 7, 1), (2, 12, 0), (1, 9, 1), (5, 1, 0)])
+def test_an_encoder_layer_without_biases(
+    batch_size: int, seq_len: int, norm_first: int, shared_options: Options
+) -> None:
+    """Its projections get a transposed input: with weights as loaded, ATen copies it and multiplies once."""
+    sizes = {"d_model": 30, "nhead": 5, "dim_feedforward": 77}
+    flags = {"batch_first": 1, "norm_first": norm_first, "bias": 0}
+    got = totals(
+        "torch.nn.TransformerEncoderLayer", shared_options, batch_size=batch_size, seq_len=seq_len, **sizes, **flags
+    )
+    flags_of_torch = {name: bool(value) for name, value in flags.items()}
+    ran = executed(lambda: torch.nn.TransformerEncoderLayer(**sizes, **flags_of_torch), (batch_size, seq_len, 30))
+    assert (got.flops, got.read, got.write) == ran
+
+
+@pytest.mark.parametrize(("images", "channels", "height", "width"), [(3, 7, 13, 1), (1, 10, 6, 11), (5, 2, 4, 4)])
+def test_an_instance_norm_computes_its_statistics(
+    images: int, channels: int, height: int, width: int, shared_options: Options
+) -> None:
+    sizes = {"batch_size": images, "num_features": channels, "height": height, "width": width}
+    got = totals("torch.nn.InstanceNorm2d", shared_options, **sizes, seq_len=1)
+    # Each picture's channel is a row: 5 operations a pixel, 4 a row.
+    assert got.flops == images * channels * (5 * height * width + 4)
+    ran = executed(lambda: torch.nn.InstanceNorm2d(channels), (images, channels, height, width))
+    assert (got.flops, got.read, got.write) == ran

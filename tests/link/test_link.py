@@ -198,6 +198,7 @@ def test_a_repeat_of_0_hides_what_has_no_value_there() -> None:
     # The experts' kernel divides by their number; without experts it does not run.
     experts = "where({experts} > 0, {layers}, 0)"
     root = small(call(1, "${{a.Inner}}(n={experts})", repeat=experts), parameters=("experts", "layers"))
+    root = root.model_copy(update={"values": {"experts": 0}})  # off in the config itself, so it can be set to 0
     target = inner("64 // {n}")
     assert agrees(root, target, experts=0, layers=5) == [0, 0, 0, 0]
     assert agrees(root, target, experts=16, layers=5) == [20, 20, 20, 0]

@@ -121,13 +121,30 @@ def test_text_in_place_of_a_number(text: str) -> None:
 @pytest.mark.parametrize(
     ("setting", "expected"),
     [
-        ("hidden_size=-1", "hidden_size is set to -1\ngive a whole number of at least 0"),
+        ("hidden_size=-1", "hidden_size is set to -1\ngive a whole number of at least 1"),
+        ("intermediate_size=0", "intermediate_size is set to 0\ngive a whole number of at least 1"),
+        ("cache_len=-1", "cache_len is set to -1\ngive a whole number of at least 0"),
+        (
+            "a_bytes=0",
+            "a_bytes is set to 0, but an element takes more than 0 bytes\n"
+            "give a positive number of bytes, as 2, 0.5 or 17/32",
+        ),
         ("batch_size=0", "batch_size is set to 0\ngive a whole number of at least 1"),
         ("seq_len=-5", "seq_len is set to -5\ngive a whole number of at least 1"),
     ],
 )
 def test_numbers_that_are_too_small(setting: str, expected: str) -> None:
     assert message(setting) == expected
+
+
+def test_what_may_be_off_may_be_0() -> None:
+    """A switch is 0 or 1 in the config itself; an input that is None is 0. A size has no formula at 0."""
+    paths = {"bias": "init.bias", "experts": "config.experts", "gate": "inputs.gate", "dim": "inputs.gate.shape[2]"}
+    analysis = analyses.analysis("a.B", [], paths).model_copy(update={"values": {"bias": 1, "experts": 0}})
+    off = {"batch_size": 1, "seq_len": 1, "bias": 0, "experts": 0, "gate": 0}
+    assert values_for(analysis, {**off, "dim": 8})["gate"] == 0
+    with pytest.raises(UsageError, match="dim is set to 0"):
+        values_for(analysis, {**off, "dim": 0})
 
 
 @pytest.mark.parametrize("setting", ["seq_len", "=3", "", "seq_len=1,,hidden_size=2"])
@@ -165,7 +182,7 @@ def test_fractions_of_an_element_alone() -> None:
     assert parse_settings(["config.kv_bytes=4.0"]) == {"kv_bytes": 4}
     with pytest.raises(UsageError, match="hidden_size is set to '1/2', which is not a whole number"):
         parse_settings(["hidden_size=1/2"])
-    with pytest.raises(UsageError, match=r"hidden_size is set to 0\.5\ngive a whole number of at least 0"):
+    with pytest.raises(UsageError, match=r"hidden_size is set to 0\.5\ngive a whole number of at least 1"):
         values_for(analyses.mlp(), {"batch_size": 1, "seq_len": 1, "hidden_size": Fraction(1, 2)})
     with pytest.raises(UsageError, match=r"w_bytes is set twice: to 0\.5 and to 1"):
         parse_settings(["w_bytes=1/2,w_bytes=1"])

@@ -172,7 +172,12 @@ def test_how_far_it_is_proven() -> None:
     assert "UNVERIFIED: no time · " in lines
     assert "UNCOUNTED, their cost is missing: aten::frob · " in lines
     (broken,) = (text_of(line) for line in card(result_of({"assumptions": ["{seq_len} < 8"]}), Show())[-1:])
-    assert broken.startswith("1 assumption does NOT hold")
+    assert broken == "NOT verified at these values: 1 assumption does not hold here, see the warnings · "
+    conditional = {"assumptions": ["{hidden_size} >= 2", "{seq_len} <= 8000"], "verification": verified}
+    both = [text_of(line) for line in card(result_of({**conditional, "pinned": {"heads": 8}}), Show())]
+    assert "verified at 31 points, where seq_len <= 8000; heads = 8; hidden_size >= 2 · " in both
+    also = {**conditional, "assumptions": ["{seq_len} < 8"], "verification": unverified}
+    assert text_of(card(result_of(also), Show())[-1]).startswith("UNVERIFIED: no time; 1 assumption does not hold")
 
 
 # --- what is counted by convention -----------------------------------------------------------------------------------

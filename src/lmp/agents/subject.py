@@ -16,6 +16,7 @@ from lmp.source.members import members_of
 from lmp.store.fingerprint import submission_fingerprint
 
 if TYPE_CHECKING:
+    from lmp.analyze.derivations import Derivation
     from lmp.analyze.execution import Execution
     from lmp.source.trees import Tree
     from lmp.verify.judge import Point
@@ -34,7 +35,7 @@ class ClassSubject:
         self.session, self.engine = session, engine
         self.source = session.locate(class_path)
         self.trees = session.trees
-        self._derivations: dict[tuple[str, ...], ModuleAnalysis | str] = {}
+        self._derivations: dict[tuple[str, ...], Derivation | str] = {}
         """References -> the trace engine's derivation with them, or why there is none."""
 
     @cached_property
@@ -74,11 +75,13 @@ class ClassSubject:
         return execution, points
 
     def judge(self, analysis: ModuleAnalysis) -> Verification:
-        """Compare with execution. Raises TraceFailed if the class cannot be executed here."""
+        """Compare with execution and with the trace engine. Raises TraceFailed if the class cannot be executed here."""
+        from lmp.analyze.agreement import judged_with_derivation
+
         with _EXECUTING:
             if isinstance(self._ready, TraceFailed):
                 raise self._ready
-            return self._ready[0].judged(analysis)
+            return judged_with_derivation(self._ready[0], analysis, lambda: self._derived(analysis))
 
     def without_untaken(self, analysis: ModuleAnalysis) -> ModuleAnalysis:
         """The verified analysis with assumptions that exclude what no executable point showed."""
@@ -94,21 +97,18 @@ class ClassSubject:
             derived = self._derived(analysis)
             if isinstance(derived, str) or isinstance(self._ready, TraceFailed):
                 return analysis, [f"operands are not filled: {derived}"]
-            return from_execution(self._ready[0], analysis, derived)
+            return from_execution(self._ready[0], analysis, derived.analysis)
 
-    def _derived(self, analysis: ModuleAnalysis) -> ModuleAnalysis | str:
+    def _derived(self, analysis: ModuleAnalysis) -> Derivation | str:
         """The trace engine's derivation, made once for all attempts with the same references; or why there is none."""
-        from lmp.analyze.operands import derivation
+        from lmp.analyze.derivations import derivation_or_reason
         from lmp.analyze.session import references_of
 
         if isinstance(self._ready, TraceFailed):
             return first_line(self._ready)
         key = tuple(references_of(analysis))
         if key not in self._derivations:
-            try:
-                self._derivations[key] = derivation(self._ready[0], analysis)
-            except LmpError as error:
-                self._derivations[key] = first_line(error)
+            self._derivations[key] = derivation_or_reason(self._ready[0], analysis)
         return self._derivations[key]
 
     def points(self, analysis: ModuleAnalysis) -> list[Point]:
@@ -172,12 +172,22 @@ class ClassSubject:
         parameters = {n: p for n, p in draft.parameters.items() if n not in open_names}
         found = {n: known[n] for n in parameters if n in known}
         rest = {n: p for n, p in parameters.items() if n not in known and not p.startswith("inputs.")}
-        if workload.required:
+        if workload.required and workload.model_class is None:
             return found  # the sizes that it was run with are synthetic
         calls = [(p, c) for p in points[:1] for c in p.calls if c.class_path == draft.class_name]
         for point, call in calls[:1]:
             found |= resolve_all(rest, call, point.values, point.config)[0]
         return found
+
+    def without_value(self, analysis: ModuleAnalysis) -> list[str]:
+        """Variables of a class in a model without a value there. Others are given for each evaluation."""
+        from lmp.workload.base import RUNTIME
+
+        if isinstance(self._ready, TraceFailed) or self._ready[0].workload.model_class is None:
+            return []
+        given = {*RUNTIME, *UNIVERSAL, *self._ready[0].workload.required}
+        paths = analysis.parameters.items()
+        return [n for n, p in paths if n not in given and n not in analysis.values and not p.startswith("inputs.")]
 
     @cached_property
     def _fingerprint(self) -> dict[str, str]:

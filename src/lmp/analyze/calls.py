@@ -18,7 +18,7 @@ from lmp.formula import Expr, Var
 from lmp.records import ModuleAnalysis
 from lmp.trace.observe import forward_arguments
 from lmp.trace.runs import Run
-from lmp.workload.arguments import constructor_arguments
+from lmp.workload.arguments import constructor_arguments, constructor_parameters, hands_on
 from lmp.workload.base import RUNTIME
 from lmp.workload.calls import Call
 from lmp.workload.live import kind
@@ -139,7 +139,7 @@ def _binds(analysis: ModuleAnalysis, call: Call, *, exact: bool) -> bool:
     for name, text in analysis.fixed.items():
         first = name.split(".")[0]
         if first not in arguments:
-            if exact and name in inspect.signature(type(call.module).__init__).parameters:
+            if (exact or hands_on(type(call.module))) and name in constructor_parameters(type(call.module)):
                 return False
             continue
         value = _plain_argument(_inside(arguments, name))

@@ -12,18 +12,20 @@ from typing import Any
 
 import torch
 
+from lmp.analyze.bounds import Bound, bounds_of
 from lmp.analyze.covering import Covering
 from lmp.analyze.own import OwnCall
 from lmp.analyze.session import Session
 from lmp.analyze.workloads import TORCH, asked_config, asked_dtype, roots_for, workload_for
-from lmp.errors import LmpError, NotFound
-from lmp.formula import Condition
-from lmp.records import DEFAULT_CONFIG, HANDED_IN, OWN_ENGINE, Decision, Given, ModuleAnalysis, Verification
+from lmp.errors import LmpError, NotFound, first_line
+from lmp.formula import Condition, free_variables, num, substitute, to_text
+from lmp.records import HANDED_IN, OWN_ENGINE, Decision, Given, ModuleAnalysis, Verification
 from lmp.source.lines import line_text, statement_starts
 from lmp.source.locate import ClassSource
 from lmp.source.trees import Tree
 from lmp.trace.engine import Setting, TraceEngine
 from lmp.verify.arms import without_arms
+from lmp.verify.counted import Triple
 from lmp.verify.judge import KEPT, Judgement, Point, judge, judging_of, named, observe
 from lmp.verify.literals import compared, literals
 from lmp.verify.points import (
@@ -101,8 +103,7 @@ class Execution:
     def setting(self) -> Setting:
         """Metadata of analyses made here."""
         session, options = self.session, self.session.options
-        of_torch = self.call is None and self.source.class_path.startswith("torch.")
-        config = DEFAULT_CONFIG if of_torch else session.origin
+        config = session.origin_of(self.source.class_path)
         attention = "sdpa" if self.call is not None else options.attention or "sdpa"
         dtype = options.dtype if self.call is None else str(self.workload.dtype).removeprefix("torch.")
         return Setting(config, attention, dtype, self.roots, self.file_of)
@@ -329,15 +330,42 @@ class Execution:
 
     def holds_at(self, analysis: ModuleAnalysis, values: Mapping[str, int]) -> bool | None:
         """Judge one more point: true if the analysis holds. None if the module does not run, or nothing is judged."""
+        found = self.judged_at(analysis, values)
+        return None if found is None or found.status == "unverified" else found.status == "verified"
+
+    def judged_at(
+        self, analysis: ModuleAnalysis, values: Mapping[str, int], sizes: Triple | None = None
+    ) -> Verification | None:
+        """The verdict at one more point, also at these element sizes. None if the module does not run there."""
         with quiet_warnings():
-            try:
-                point = observe(self.workload, values, results=self._results, synthetic=True)
-            except Exception as error:
-                if blame(error) == "lmp":
-                    raise
+            point = self.executed_at(values)
+            if point is None:
                 return None
-            found = judge(analysis, [point], self.session.lookup, self.file_of).verification
-        return None if found.status == "unverified" else found.status == "verified"
+            by_statement = None if analysis.engine == OWN_ENGINE else self.statement_of
+            more = () if sizes is None else (sizes,)
+            found = judge(analysis, [point], self.session.lookup, self.file_of, by_statement, sizes=more)
+        return found.verification
+
+    def executed_at(self, values: Mapping[str, int]) -> Point | None:
+        """The run at one more point; None if the module does not run there."""
+        key = ("at", *sorted(values.items()))
+        if key not in self._observed:
+            self._observed[key] = self._observe_anywhere(values)
+        found = self._observed[key]
+        return None if isinstance(found, Skipped) else found
+
+    def why_not_at(self, values: Mapping[str, int]) -> str:
+        """The module's error at a point at which `judged_at` found that it does not run."""
+        found = self._observed[("at", *sorted(values.items()))]
+        return found.why if isinstance(found, Skipped) else ""
+
+    def _observe_anywhere(self, values: Mapping[str, int]) -> Point | Skipped:
+        try:
+            return observe(self.workload, values, results=self._results, synthetic=True)
+        except Exception as error:
+            if blame(error) == "lmp":
+                raise
+            return Skipped(f"{type(error).__name__}: {first_line(error)}")
 
     def _draw(self, analysis: ModuleAnalysis, points: list[Point]) -> list[HeldOut]:
         """Points that the author of the analysis could not know."""
@@ -360,7 +388,7 @@ class Execution:
         if key not in self._observed:
             try:
                 found = observe(self.workload, point.values, point.label, cross_check=False, results=self._results)
-                self._observed[key] = found
+                self._observed[key] = replace(found, kind=PointKind.DRAWN)
             except Exception as error:
                 if blame(error) == "lmp":
                     raise
@@ -409,6 +437,35 @@ class Execution:
             return analysis
         condition = "{cache_len} == 0 or {seq_len} == 1"
         return analysis.model_copy(update={"assumptions": [*analysis.assumptions, condition]})
+
+    @cached_property
+    def bounds(self) -> list[Bound]:
+        """Bounds on the sizes of a call, beyond which the module raises."""
+        with quiet_warnings():
+            return bounds_of(self.workload)
+
+    def bounded(self, analysis: ModuleAnalysis) -> ModuleAnalysis:
+        """The analysis with the bounds that its class has: what its own ``forward()`` runs into, the model all of them.
+
+        A bound may be stated in a config value that no formula has.
+        """
+        workload, class_path = self.workload, analysis.class_name
+        model = workload.model_class
+        whole = model is not None and class_path == f"{model.__module__}.{model.__qualname__}"
+        parameters, values, assumptions = dict(analysis.parameters), dict(analysis.values), list(analysis.assumptions)
+        for bound in self.bounds:
+            # In a part of an encoder or a decoder, seq_len may be the tokens of either.
+            if not whole and (class_path not in bound.classes or workload.has_encoder):
+                continue
+            condition = substitute(bound.condition, {n: num(v) for n, v in analysis.pinned.items()})
+            others = free_variables(condition) - parameters.keys()
+            if others - workload.variables.keys() or others & workload.required:
+                continue
+            parameters |= {name: workload.variables[name].path for name in others}
+            values |= {name: workload.variables[name].default for name in others}
+            assumptions.append(to_text(condition))
+        update = {"parameters": parameters, "values": values, "assumptions": list(dict.fromkeys(assumptions))}
+        return analysis.model_copy(update=update)
 
     def _values_in_model(self, analysis: ModuleAnalysis) -> dict[str, int]:
         """For a module constructed from numbers: the numbers that its parent model passes."""

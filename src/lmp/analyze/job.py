@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
+import functools
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
@@ -21,7 +21,7 @@ from lmp.source.locate import ClassSource
 from lmp.store.fingerprint import fingerprint
 from lmp.trace.engine import TraceEngine
 from lmp.trace.runs import Run
-from lmp.workload.arguments import holds_given_modules
+from lmp.workload.arguments import constructor_parameters, holds_given_modules
 from lmp.workload.calls import Call
 from lmp.workload.load import load_class, quiet_warnings
 from lmp.workload.parent_models import shared_with_encoder, takes_config
@@ -42,14 +42,14 @@ def run_job(source: ClassSource, session: Session, analyze: Analyze) -> list[Out
     results = Results()
     with quiet_warnings():
         first = _Job(source, session, analyze, frozenset(), results)
-        tried: set[frozenset[str]] = set()
+        tried: set[tuple[frozenset[str], bool]] = set()
         raised: list[TraceFailed | VerificationFailed] = []
-        for fixed in specialisations(first.workload, lambda: first.specialised):
-            if fixed in tried:
+        for fixed, general in specialisations(first.workload, lambda: first.specialised):
+            if (fixed, general) in tried:
                 continue
-            tried.add(fixed)
+            tried.add((fixed, general))
             try:
-                return (_Job(source, session, analyze, fixed, results) if fixed else first).outcomes()
+                return (_Job(source, session, analyze, fixed, results) if fixed else first).outcomes(general)
             except (TraceFailed, VerificationFailed) as error:
                 raised.append(error)
     raise raised[0]
@@ -67,10 +67,18 @@ class _Job:
         self.specialised: frozenset[str] = frozenset()
         """Arguments that the code turned into plain numbers."""
 
-    def outcomes(self) -> list[Outcome]:
-        engine, class_path = self.execution.engine(), self.source.class_path
-        engine.prepare(class_path)
+    @functools.cached_property
+    def _engine(self) -> TraceEngine:
+        """The engine, with the runs that formulas are derived from."""
+        engine = self.execution.engine()
+        engine.prepare(self.source.class_path)
         self.specialised = frozenset(engine.pinned())
+        return engine
+
+    def outcomes(self, general: bool) -> list[Outcome]:
+        """The class and its callees. ``general``: only formulas in the sizes of the constructor are accepted."""
+        engine, class_path = self._engine, self.source.class_path
+        engine.deriver.general = general
         if self.execution.call is not None:
             return [*self._callees_by_themselves(engine), self._prove(engine, class_path)]
         return self._in_this_workload(engine)
@@ -93,7 +101,7 @@ class _Job:
         found = self.analyze(class_path)
         for outcome in found:
             self.session.keep(outcome.analysis)
-        engine.know(self.session.lookup(class_path))
+        engine.know(self.session.lookup(class_path), self.session.lookup)
         return [Outcome(o.analysis, o.file, o.reused, requested=False) for o in found]
 
     def _make(self, class_path: str) -> ModuleAnalysis:
@@ -229,13 +237,13 @@ class _Job:
             engine.inline(class_path, first_line(error))
             return []
         analysis = session.lookup(class_path)
-        engine.know(analysis, applies_as_constructed(analysis))
+        engine.know(analysis, session.lookup, applies_as_constructed(analysis))
         return found
 
     def _stands_alone(self, class_path: str) -> bool:
         """True if a class of PyTorch or transformers is analysed on its own inputs."""
         cls = load_class(class_path)
-        if any(p.kind is p.VAR_POSITIONAL for p in inspect.signature(cls.__init__).parameters.values()):
+        if any(p.kind is p.VAR_POSITIONAL for p in constructor_parameters(cls).values()):
             return False  # the formulas of nn.Sequential depend on its contents
         if up_to_date(class_path, self.session, self._make) is not None:
             return True
@@ -260,7 +268,7 @@ class _Job:
             session.own[session.locate(class_path).class_path] = own
         outcomes = self._know(engine, class_path)
         known = session.lookup(class_path)
-        engine.know(known, applies_as_given(known, self.execution))
+        engine.know(known, session.lookup, applies_as_given(known, self.execution))
         return outcomes
 
 

@@ -88,6 +88,7 @@ def _judge(found: ModuleAnalysis, session: Session) -> ModuleAnalysis:
     It is unverified if it cannot be executed here, or if an operator has no rule.
     """
     with gc_paused():
+        from lmp.analyze.agreement import judged_with_derivation
         from lmp.analyze.execution import Execution
         from lmp.verify.claims import separate_not_correctable, uncounted_operators
 
@@ -109,7 +110,8 @@ def _judge(found: ModuleAnalysis, session: Session) -> ModuleAnalysis:
                 raise
             return _not_executed(found, error)
         try:
-            verification = judge.judged(found)
+            handed_in = found.engine in HANDED_IN
+            verification = judged_with_derivation(judge, found) if handed_in else judge.judged(found)
         except LmpError as error:
             return _not_executed(found, error)
     update = {"uncounted": uncounted_operators(verification), "verification": separate_not_correctable(verification)[1]}

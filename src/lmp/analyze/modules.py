@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from lmp.analyze.judging import save_judged, up_to_date
 from lmp.analyze.session import Options, Outcome, Progress, Session, only_trace, references_of
 from lmp.errors import NotFound, Search, VerificationFailed
-from lmp.records import ModuleAnalysis
+from lmp.records import HANDED_IN, ModuleAnalysis, Verification
 from lmp.workload.gc_tuning import gc_paused, gc_seldom
 
 if TYPE_CHECKING:
@@ -56,9 +56,17 @@ def verify_module(class_path: str, options: Options) -> Outcome:
     if stored is None or options.fresh or session.standing(stored) == "derive again":
         return requested(analyze(class_path, session))
     make_references(stored, session)
-    judged = save_judged(stored, execution_of(class_path, session, stored).judged(stored), session)
+    judged = save_judged(stored, _judged(stored, session), session)
     file = session.store.file(judged.class_name, judged.config.name)
     return Outcome(judged, file, reused=False, requested=True)
+
+
+def _judged(stored: ModuleAnalysis, session: Session) -> Verification:
+    """The new verdict on a stored analysis. One that was handed in is compared with lmp's own formulas too."""
+    from lmp.analyze.agreement import judged_with_derivation
+
+    execution = execution_of(stored.class_name, session, stored)
+    return judged_with_derivation(execution, stored) if stored.engine in HANDED_IN else execution.judged(stored)
 
 
 def load_for_evaluation(

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from lmp.analyze.session import references_of
 from lmp.errors import LmpError, first_line
 from lmp.formula import free_variables, parse, substitute, to_size, var
 from lmp.records import UNIVERSAL, Finding, FindingKind, Kernel, ModuleAnalysis
@@ -50,25 +49,6 @@ def without_differing(analysis: ModuleAnalysis, findings: Sequence[Finding]) -> 
 
 
 # --- operands from execution ------------------------------------------------------------------------------------------
-
-
-def derivation(execution: Execution, analysis: ModuleAnalysis) -> ModuleAnalysis:
-    """What the trace engine derives for the class of an analysis, with the same references as far as they hold.
-
-    Raises TraceFailed if it derives nothing.
-    """
-    try:
-        return _derived(execution, references_of(analysis))
-    except LmpError:
-        return _derived(execution, ())  # every operator below a call stands at the line of the call
-
-
-def _derived(execution: Execution, callees: Iterable[str]) -> ModuleAnalysis:
-    engine, source = execution.engine(), execution.source
-    engine.prepare(source.class_path)
-    for name in callees:
-        engine.refer(execution.session.lookup(name))
-    return engine.analyse(source.class_path, source.record(), lambda full: ())
 
 
 @dataclass
@@ -225,7 +205,7 @@ def from_execution(
 ) -> tuple[ModuleAnalysis, list[str]]:
     """A verified analysis with operands and edges from execution, judged; and notes on them.
 
-    ``derived``: see `derivation`.
+    ``derived``: what the trace engine derives for the class.
     """
     samples = list(samples_of(analysis, derived, execution.points_for(analysis)))
     if not samples:

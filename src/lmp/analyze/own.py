@@ -24,6 +24,12 @@ class OwnCall:
     decisions: Decisions | None = None
     """Decisions of the module that calls it: the class is analysed on that module's path."""
 
+    @property
+    def name(self) -> str:
+        """Name of the call in the results folder, for classes that have results without one."""
+        about = [self.spec.inputs_text(), self.spec.init_text(), self.module is not None]
+        return f"call-{hashlib.sha256(json.dumps(about).encode()).hexdigest()[:12]}"
+
 
 def asked_for(inputs: str | None, init: str | None) -> OwnCall | None:
     """The call that ``--inputs`` and ``--init`` describe; None if neither is given."""

@@ -60,6 +60,8 @@ def prove(execution: Execution, engine: TraceEngine, source: ClassSource) -> Pro
             specialised.run()
             if specialised.status == "verified":
                 attempt = specialised
+        # The last derivation is not always the one that is kept: callers bind the parameters of that one.
+        attempt.keep()
     if attempt.status == "failed":
         execution.session.known.pop(source.class_path)
         raise _differs(source, attempt.judgement.verification)
@@ -93,6 +95,11 @@ class _Attempt:
         self.is_in_model = execution.workload.model_class is not None
         self.dropped: list[str] = []
         """Operands that were left out, for the checks."""
+
+    def keep(self) -> None:
+        """Let callers refer to this attempt's analysis."""
+        self._take(self.analysis)
+        self.engine.rebind(self.analysis)
 
     @property
     def status(self) -> str:
@@ -173,6 +180,8 @@ class _Attempt:
         if self.is_in_model:
             found = found.model_copy(update={"decisions": execution.answered(class_path)})
             found = execution.without_refused(found)
+        found = execution.bounded(found)
+        self.engine.rebind(found)
         if class_path == execution.source.class_path:
             found = found.model_copy(update=execution.about(found))
         execution.session.progress(class_path, "verifying")

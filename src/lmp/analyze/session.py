@@ -45,9 +45,9 @@ class Options:
     """Reason for the engine, if it was not chosen by name."""
     model_id: str | None = None
     inputs: str | None = None
-    """For a user's own class: the tensors that forward() is called with."""
+    """For a user's own class or PyTorch's: the tensors that forward() is called with."""
     init: str | None = None
-    """For a user's own class: the constructor arguments."""
+    """For a user's own class or PyTorch's: the constructor arguments."""
     paths: tuple[Path, ...] = ()
     """Folders with the user's own packages."""
 
@@ -78,7 +78,7 @@ class Session:
         self.trees: Trees = find_trees(None, options.transformers, options.pytorch, list(options.paths))
         say_releases(self.trees)
         self.own: dict[str, OwnCall] = {}
-        """Classes of the user's own -> how they are constructed and called."""
+        """Classes of the user's own, or PyTorch's as requested -> how they are constructed and called."""
         self.classes: dict[str, type[Any]] = {}
         """Classes passed as objects: they are not searched for."""
         self.store = Store(options.results)
@@ -129,11 +129,16 @@ class Session:
         if len(class_paths) != 1:
             raise UsageError("--inputs and --init are for one class\nanalyse the classes one by one")
         source = self.locate(class_paths[0])
-        if not self.is_own(source.class_path):
+        if not self.takes_a_call(source.class_path):
             raise UsageError(
-                f"--inputs and --init are for classes of your own, but {source.class_path} is not one\nleave them out"
+                f"--inputs and --init are for classes of your own and of torch.nn, but {source.class_path} is neither\n"
+                "leave them out"
             )
         self.own[source.class_path] = call
+
+    def takes_a_call(self, class_path: str) -> bool:
+        """True if a user may say how a class is constructed and called: it is in no model of transformers."""
+        return class_path.startswith("torch.") or self.is_own(class_path)
 
     def is_own(self, class_path: str) -> bool:
         """True if a class is neither PyTorch's nor transformers'."""
@@ -164,8 +169,15 @@ class Session:
         return Quantization(config=found, whole=isinstance(named, list) and short(class_path) in named)
 
     def names(self, class_path: str) -> str:
-        """Name of the config that results are stored under. PyTorch's modules have none: theirs is the default."""
-        return "default" if class_path.startswith("torch.") else self.origin.name
+        """Name that results are stored under: the config's."""
+        return self.origin_of(class_path).name
+
+    def origin_of(self, class_path: str) -> ConfigOrigin:
+        """Origin of the config of a class. PyTorch's modules have none: theirs is the default, or the given call."""
+        if not class_path.startswith("torch."):
+            return self.origin
+        call = self.own.get(class_path)
+        return DEFAULT_CONFIG if call is None else ConfigOrigin(name=call.name, origin="the given inputs and arguments")
 
     # -- analyses --------------------------------------------------------------------------------------------------
 

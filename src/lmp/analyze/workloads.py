@@ -24,6 +24,9 @@ from lmp.workload.parent_models import config_from, find_parent_model, takes_con
 from lmp.workload.questions import Decisions
 from lmp.workload.standalone import StandaloneWorkload
 
+FEW = 9
+"""Arguments below this that the code turns into plain numbers are numbers of layers, powers and the like, no widths."""
+
 TORCH = Path(torch.__file__).parent
 
 
@@ -44,21 +47,31 @@ def workload_for(source: ClassSource, session: Session, stored: ModuleAnalysis |
     return found
 
 
-def specialisations(workload: Workload, specialised: Callable[[], Iterable[str]]) -> Iterator[frozenset[str]]:
+def specialisations(
+    workload: Workload, specialised: Callable[[], Iterable[str]]
+) -> Iterator[tuple[frozenset[str], bool]]:
     """Sets of constructor arguments to take out of the variables; each set is tried after the one before failed.
 
-    ``specialised`` returns the arguments that the code turned into plain numbers in the last attempt.
+    The second item is true if formulas with plain numbers for all sizes of the constructor are not accepted. They say
+    least, so fewer plain numbers are tried first. ``specialised`` returns the arguments that the code turned into plain
+    numbers in the last attempt.
     """
     flags, fixable = workload.flags, workload.fixable
-    yield frozenset()
     if workload.vary:
+        yield frozenset(), True
         numbers = frozenset(specialised()).intersection(fixable)
-        yield numbers
-        yield flags
-        yield flags | numbers
+        few = frozenset(n for n in numbers if workload.hints.get(n, FEW) < FEW)
+        if few:
+            yield few | flags, True
+        yield frozenset(), False
+        yield numbers, False
+        yield flags, False
+        yield flags | numbers, False
+    else:
+        yield frozenset(), False
     for name in fixable:
-        yield frozenset((name,))
-    yield frozenset(fixable)
+        yield frozenset((name,)), False
+    yield frozenset(fixable), False
 
 
 def roots_for(source: ClassSource, session: Session, call: OwnCall | None) -> tuple[str, ...]:
@@ -126,6 +139,8 @@ def _own(source: ClassSource, session: Session, call: OwnCall, stored: ModuleAna
         for name, module in list(sys.modules.items())
         if str(getattr(module, "__file__", None) or "").startswith(folder) and not name.startswith("torch")
     ]
+    # PyTorch's recurrent layers test that their sizes are of type int.
+    found.source_modules += [name for name in list(sys.modules) if name.startswith("torch.nn.modules.")]
     return found
 
 

@@ -16,6 +16,7 @@ from lmp.cli.progress import class_of_config, scratchpad, watched
 from lmp.cli.subject import chosen, chosen_classes
 
 if TYPE_CHECKING:
+    from lmp.analyze.audit import Audit
     from lmp.analyze.models import ModelOutcome
     from lmp.analyze.session import Options, Outcome
 
@@ -44,6 +45,11 @@ Verbose = Annotated[
 Coverage = Annotated[
     bool, typer.Option("--coverage", help="Show the arms of the formulas, and the points that took them.")
 ]
+Points = Annotated[
+    int | None,
+    typer.Option("--audit", min=1, metavar="N", help="Execute N points drawn over all that the assumptions allow."),
+]
+Seed = Annotated[int, typer.Option("--seed", metavar="S", help="Seed of the points that --audit draws.")]
 RunName = Annotated[
     str | None, typer.Argument(metavar="RUN", help="Name of the run [default: the last unfinished one].")
 ]
@@ -79,12 +85,17 @@ def verify(
     module: Modules = None,
     verbose: Verbose = False,
     coverage: Coverage = False,
+    points: Points = None,
+    seed: Seed = 0,
 ) -> None:
     """Compare the stored formulas with execution again."""
     named = list(dict.fromkeys([*(classes or []), *(module or [])]))
     common, paths = chosen_classes(common, named, "verify")
     options = common.options()
     paths = paths or [class_of_config(options)]
+    if points is not None:
+        _audit(paths, options, points, seed, common)
+        return
     outcomes: list[Outcome] = []
     try:
         with watched(paths, options, common.quiet, first_time=False) as progress:
@@ -94,6 +105,26 @@ def verify(
     finally:  # an error at one class does not hide the verdicts on those before
         _show_verifications(outcomes, verbose, common.as_json, one=len(paths) == 1, coverage=coverage)
     _end_if_an_analysis_failed(outcomes)
+
+
+def _audit(paths: list[str], options: Options, points: int, seed: int, common: o.Common) -> None:
+    """Print what execution says at drawn points; exit with 4 if one differs."""
+    audits: list[Audit] = []
+    try:
+        with watched(paths, options, common.quiet) as progress:
+            from lmp.analyze.audit import audit_modules
+
+            audits.extend(audit_modules(paths, options, points, seed, progress))
+    finally:  # an error at one class does not hide the results of those before
+        if common.as_json and audits:
+            found = [audit.to_data() for audit in audits]
+            write_json(found[0] if len(paths) == 1 else found)
+        elif audits:
+            from lmp.cli.tables import console
+            from lmp.cli.verdicts import print_audits
+
+            print_audits(console(), audits)
+    end_if_failed([audit.class_name for audit in audits if audit.different], "them")
 
 
 @o.takes(

@@ -51,9 +51,10 @@ def need_batch_size(given: Axes, common: Common) -> None:
 
 def _check_lowest(name: str, values: Values) -> None:
     """Raise UsageError for a size below the lowest, before anything is analysed. A range begins with its lowest."""
-    from lmp.link.values import checked
+    from lmp.link.values import GIVEN, checked
 
-    checked(name, name, values[0] if isinstance(values, range) else min(values))
+    lowest = 1 if name in GIVEN else 0
+    checked(name, name, values[0] if isinstance(values, range) else min(values), lowest)
 
 
 def _apply_phase(phase: Phase, given: dict[str, Values]) -> None:

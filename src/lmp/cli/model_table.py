@@ -15,6 +15,7 @@ from rich.text import Text
 
 from lmp.cli.tables import LABEL, STYLES, indented, joined, labelled, short
 from lmp.cli.tree import Branch, print_tree
+from lmp.link.verdict import conditions, verdict
 from lmp.report.formats.figures import figure, in_full
 
 if TYPE_CHECKING:
@@ -65,15 +66,16 @@ def print_model(out: Console, outcome: ModelOutcome, options: Options, depth: in
 
 def _print_heading(out: Console, model: ModelAnalysis) -> None:
     source, verification = model.source, model.verification
-    verdict = f"{verification.status.upper()}: {verification.reason}"
+    said, count = verdict(verification), len(model.parts)
     if verification.status == "verified":
-        count = len(model.parts)
-        verdict = f"verified at {verification.points} points" + (f", as are its {count - 1} parts" if count > 1 else "")
+        where = conditions(model.assumptions, model.pinned)
+        said += f", as are its {count - 1} parts" if count > 1 else ""
+        said += f", where {where}" if where else ""
     name = model.class_name if len(model.class_name) <= out.width else short(model.class_name)
     out.print(Text(name, style="bold"), soft_wrap=True)
     facts = [f"{source.distribution} {source.version}", f"config: {model.config.name}", model.dtype]
     out.print(indented(joined(facts)))
-    out.print(indented(verdict, STYLES[verification.status]))
+    out.print(indented(said, STYLES[verification.status]))
     out.print()
 
 

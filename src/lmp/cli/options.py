@@ -147,7 +147,8 @@ class Common:
         typer.Option(
             "--inputs",
             metavar="SHAPES",
-            help='For your own class: the inputs of forward(), as in "x: float[batch_size, seq_len, 256]".',
+            help="For your own class or one of torch.nn: the inputs of forward(), as in "
+            '"x: float[batch_size, seq_len, 256]".',
         ),
     ] = None
     init: Annotated[
@@ -155,7 +156,8 @@ class Common:
         typer.Option(
             "--init",
             metavar="ARGS",
-            help='For your own class: arguments of the constructor, as in "hidden_size=256, bias=true".',
+            help="For your own class or one of torch.nn: arguments of the constructor, as in "
+            '"hidden_size=256, bias=true".',
         ),
     ] = None
     path: Annotated[

@@ -18,12 +18,13 @@ from rich.table import Table
 from rich.text import Text
 
 from lmp.cli.output import ascii_only
+from lmp.link.verdict import verdict
 from lmp.report.terminal import Terminal
 from lmp.source.trees import UNKNOWN
 
 if TYPE_CHECKING:
     from lmp.analyze.session import Outcome
-    from lmp.records import Kernel, ModuleAnalysis, Verification
+    from lmp.records import Kernel, ModuleAnalysis
 
 PIPED_WIDTH = 120
 WIDE = 110
@@ -132,21 +133,13 @@ def _heading(analysis: ModuleAnalysis, why_engine: str, reused: bool, file: Path
         facts.append(f"as called in: {analysis.within}")
     return Group(
         Text(analysis.class_name, style="bold"),
-        Padding(_verdict(analysis.verification), (0, 0, 0, 2), expand=False),
+        indented(
+            verdict(analysis.verification, analysis.assumptions, analysis.pinned), STYLES[analysis.verification.status]
+        ),
         indented(f"{lines}  forward()"),
         indented(joined(facts)),
         indented(f"{file}{', from the store' if reused else ''}", "dim"),
     )
-
-
-def _verdict(verification: Verification) -> Text:
-    status = verification.status
-    if status == "verified":
-        return Text(f"verified at {verification.points} points", style=STYLES[status])
-    if status == "failed":
-        count = len(verification.findings)
-        return Text(f"FAILED: {count} difference{'s' if count != 1 else ''} from execution", style=STYLES[status])
-    return Text(f"UNVERIFIED: {verification.reason or 'no reason given'}", style=STYLES[status])
 
 
 Place = tuple[str, str]

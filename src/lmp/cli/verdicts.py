@@ -10,8 +10,10 @@ from rich.table import Table
 from rich.text import Text
 
 from lmp.cli.tables import STYLES, indented, short_names
+from lmp.link.verdict import verdict
 
 if TYPE_CHECKING:
+    from lmp.analyze.audit import Audit
     from lmp.analyze.session import Outcome
     from lmp.records import Finding, ModuleAnalysis
 
@@ -42,6 +44,27 @@ def print_verdicts(out: Console, outcomes: Sequence[Outcome], verbose: bool = Fa
         _print_details(out, outcome, verbose)
 
 
+def print_audits(out: Console, audits: Sequence[Audit]) -> None:
+    """Print a row for each audited class, then the points that differ."""
+    shorts = short_names(audit.class_name for audit in audits)
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    table.add_column("class", overflow="fold")
+    for head in ("drawn", "executed", "equal", "refused", "different", "seconds", "seed"):
+        table.add_column(head, justify="right", no_wrap=True)
+    for one in audits:
+        numbers = (one.drawn, one.executed, one.equal, one.refused, len(one.different), f"{one.seconds:.1f}", one.seed)
+        table.add_row(Text(shorts.get(one.class_name, one.class_name)), *map(str, numbers))
+    out.print(table)
+    for one in audits:
+        for found in one.different[:MOST_DIFFERENCES]:
+            values = ", ".join(f"{name}={value}" for name, value in found["values"].items())
+            place = "" if found["line"] is None else f" of line {found['line']}"
+            said = (
+                f"{found['quantity']}{place}: {found['claimed']} by formula, {found['counted']} executed, at {values}"
+            )
+            out.print(indented(said))
+
+
 def _table(analyses: Sequence[ModuleAnalysis], names: Sequence[str]) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
     for head in _HEADS:
@@ -69,12 +92,13 @@ def _cells(analysis: ModuleAnalysis, name: str) -> tuple[Text, Text, Text, Text,
 
 def _print_details(out: Console, outcome: Outcome, verbose: bool) -> None:
     analysis, found = outcome.analysis, outcome.analysis.verification
-    if found.status == "verified" and not verbose:
+    conditional = bool(analysis.assumptions or analysis.pinned)
+    if found.status == "verified" and not verbose and not conditional:
         return
     out.print()
     out.print(Text(analysis.class_name, style="bold"), soft_wrap=True)
-    if found.status == "unverified":
-        out.print(indented(f"UNVERIFIED: {found.reason or 'no reason given'}", STYLES["unverified"]))
+    if found.status == "unverified" or (found.status == "verified" and conditional):
+        out.print(indented(verdict(found, analysis.assumptions, analysis.pinned), STYLES[found.status]))
     for check in found.checks if verbose else ():
         out.print(indented(check))
     shown = found.findings if verbose else found.findings[:MOST_DIFFERENCES]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from lmp.errors import EvaluationError, UsageError
 from lmp.formula import ArrayProgram, Number, free_variables, number_text, settled
 from lmp.link.numbers import IN_BYTES
-from lmp.link.values import FOLLOWS, GIVEN, Point, Values, exact_size, known_name, values_for
+from lmp.link.values import FOLLOWS, Point, Values, exact_size, known_name, lowest_of, values_for
 from lmp.records import UNIVERSAL
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def plan(model: ModelAnalysis, given: Mapping[str, Values], most: int = MAX_POIN
         name = known_name(model, written)
         if name in named and tuple(named[name]) != tuple(values):
             raise UsageError(f"{name} is set twice: once as {written}\ngive it once")
-        named[name] = _checked(name, written, values)
+        named[name] = _checked(name, written, values, lowest_of(model, name))
     fixed = values_for(model, {name: values[0] for name, values in named.items()})
     axes = {name: values for name, values in named.items() if len(values) > 1}
     follows = {n: axis for n, axis in FOLLOWS.items() if axis in axes and n not in named and n not in model.values}
@@ -126,10 +126,9 @@ def plan(model: ModelAnalysis, given: Mapping[str, Values], most: int = MAX_POIN
     return found
 
 
-def _checked(name: str, written: str, values: Values) -> Values:
+def _checked(name: str, written: str, values: Values, lowest: int) -> Values:
     if name in UNIVERSAL:
         return tuple(exact_size(written, value) for value in values)
-    lowest = 1 if name in GIVEN else 0
     if min(values[0], values[-1]) < lowest or (not isinstance(values, range) and min(values) < lowest):
         raise UsageError(f"{written} is set to {min(values)}\ngive whole numbers of at least {lowest}")
     return values

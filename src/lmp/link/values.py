@@ -210,7 +210,7 @@ def values_for(analysis: AnyAnalysis, given: Mapping[str, Number]) -> dict[str, 
     named: dict[str, Number] = {}
     for written, value in given.items():
         name = known_name(analysis, written)
-        value = checked(name, written, value)
+        value = checked(name, written, value, lowest_of(analysis, name))
         if named.setdefault(name, value) != value:
             before, now = number_text(named[name]), number_text(value)
             raise UsageError(f"{name} is set twice: to {before} and, as {written}, to {now}\ngive it once")
@@ -243,11 +243,20 @@ def whole_values(values: Point) -> dict[str, int]:
     return cast("dict[str, int]", dict(values))
 
 
-def checked(name: str, written: str, value: Number) -> Number:
+def lowest_of(analysis: AnyAnalysis, name: str) -> int:
+    """The least value that a name can have: 1 for a size, 0 for cached tokens and for what may be off or absent.
+
+    A number that is 0 or 1 in the config itself may be a switch, and so may an input that is no dimension.
+    """
+    path = analysis.parameters.get(name, "")
+    switch = analysis.values.get(name) in (0, 1) or (path.startswith("inputs.") and ".shape" not in path)
+    return 0 if name not in GIVEN and (name == "cache_len" or switch) else 1
+
+
+def checked(name: str, written: str, value: Number, lowest: int) -> Number:
     """The value, if the name can have it. Raises UsageError if not."""
     if name in UNIVERSAL:
         return exact_size(written, value)
-    lowest = 1 if name in GIVEN else 0
     if isinstance(value, Fraction):
         raise UsageError(f"{written} is set to {number_text(value)}\ngive a whole number of at least {lowest}")
     if value < lowest:

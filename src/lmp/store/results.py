@@ -4,7 +4,7 @@ RESULTS/<class>/module_analysis.json             at the class's default config
 RESULTS/<class>/module_analysis.json.<suffix>    a former file: not valid, or of the engine that the suffix names
 RESULTS/<class>/model_analysis.json              the model: the class with everything that it calls in place
 RESULTS/<class>/draft.json, findings.json        the last draft that was refused, until one is accepted
-RESULTS/<class>@<config>/module_analysis.json    at another config
+RESULTS/<class>@<config>/module_analysis.json    at another config, or of a call of a class of PyTorch (call-<hash>)
 RESULTS/.locks/                                  one lock per folder above, held while it is written
 """
 

@@ -31,6 +31,7 @@ from lmp.formula import (
     var,
 )
 from lmp.records import ModuleAnalysis
+from lmp.trace.called import CalledCosts, costs_of
 from lmp.trace.observe import (
     CallSite,
     Interface,
@@ -45,6 +46,7 @@ from lmp.trace.observe import (
 )
 from lmp.trace.operand_formulas import OperandFitter
 from lmp.trace.runs import ALL_SIZES, Run, Runs
+from lmp.trace.strides import strides_matter
 from lmp.trace.table import Derived, Table
 from lmp.trace.variables import ClassVariables
 from lmp.workload.arguments import constructor_arguments
@@ -56,6 +58,10 @@ MAX_SYMBOLIC_RUNS = 12
 
 
 LEADING = ["{batch_size}", "{seq_len}"]
+
+OTHERWISE = "it is called otherwise than its analysis is for"
+
+COSTS_OTHERWISE = "at this call it costs otherwise than its analysis says: its inputs lie otherwise in memory"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,6 +87,8 @@ class Callee:
     """Conditions of its analysis, in its variables."""
     applies: Callable[[Call], bool] | None = None
     """Predicate: false if a call must be inlined because the analysis does not apply. None: it always applies."""
+    costs: CalledCosts | None = None
+    """Its costs in numbers: a call that costs otherwise must be inlined. None: they are not compared."""
 
     @property
     def ranks(self) -> Mapping[str, int]:
@@ -88,7 +96,9 @@ class Callee:
         return {name: len(shape) for name, shape in self.shapes.items()}
 
 
-def known_callee(analysis: ModuleAnalysis, applies: Callable[[Call], bool] | None = None) -> Callee:
+def known_callee(
+    analysis: ModuleAnalysis, applies: Callable[[Call], bool] | None = None, costs: CalledCosts | None = None
+) -> Callee:
     """The Callee record of a standalone analysis."""
     paths, interface = analysis.parameters, analysis.interface
     switched = {path.removeprefix("inputs.") for path in paths.values()}
@@ -103,6 +113,7 @@ def known_callee(analysis: ModuleAnalysis, applies: Callable[[Call], bool] | Non
         takes_cache=cached,
         assumptions=analysis.assumptions,
         applies=applies,
+        costs=costs,
     )
 
 
@@ -117,6 +128,10 @@ class Deriver:
         self.inlined: dict[str, str] = {}
         """Class path -> reason, for classes without an analysis: their operators are inlined at the call."""
         self.inlined_sites: set[CallSite] = set()
+        self.general = False
+        """True if formulas must be in the config's sizes."""
+        self._why: dict[CallSite | None, str] = {}
+        """Inlined site -> reason, where it is a reason of the site and not of the class."""
         self._observed: dict[int, list[Observation]] = {}
         self._unresolved: dict[int, tuple[Call, bool]] = {}
         self._looked_at: set[tuple[Run, str, int, int]] = set()
@@ -157,6 +172,8 @@ class Deriver:
                 # A later layer may get other arguments than the first one, so the full depth is tried too. For a count
                 # this does not help: the number of layers is a plain number in every run.
                 tries += [] if is_count else [run.numbers]
+                # A formula of one number of pieces needs those of others.
+                tries += self.runs.in_other_pieces(run)
                 known = [r.numbers for r in self.runs.symbolic]
                 numbers = next((n for n in tries if n not in known), None)
                 if numbers is None:
@@ -183,7 +200,7 @@ class Deriver:
         for all_layers, specialised in ((False, False), (True, False), (False, True), (True, True)):
             if (all_layers and not counts) or (only_specialised and not specialised):
                 continue
-            if specialised and self.runs.most_specialised == ALL_SIZES:
+            if specialised and (self.general or self.runs.most_specialised == ALL_SIZES):
                 continue  # the sizes of a standalone module are synthetic: its formulas must hold for any sizes
             if all_layers and not specialised:
                 self.runs.explore_all_layers()
@@ -321,7 +338,8 @@ class Deriver:
             for call in run.recording.calls:
                 if call_site(call) in self.inlined_sites and self._is_inlined_in(call, class_path):
                     name = call.class_path
-                    found.setdefault(name, self.inlined.get(name, "it is called otherwise than its analysis is for"))
+                    site = call_site(call)
+                    found.setdefault(name, self.inlined.get(name) or self._why.get(site, OTHERWISE))
         return found
 
     def _inline_calls(self, class_path: str) -> bool:
@@ -342,7 +360,25 @@ class Deriver:
                 callee = self.callees.get(call.class_path)
                 if call.class_path in self.inlined or (callee is not None and not self._applies(callee, call, run)):
                     self.inlined_sites.add(site)
+                elif callee is not None and self._costs_otherwise(callee, call, run):
+                    self.inlined_sites.add(site)
+                    self._why[site] = COSTS_OTHERWISE
         return len(self.inlined_sites) > before
+
+    def fits(self, callee: Callee, call: Call, run: Run) -> bool:
+        """True if a call can be a reference: the analysis applies to it, and gives the costs of what ran."""
+        return self._applies(callee, call, run) and not self._costs_otherwise(callee, call, run)
+
+    def _costs_otherwise(self, callee: Callee, call: Call, run: Run) -> bool:
+        """True if the analysis gives other costs than what ran at this call, for example because of an input's strides.
+
+        Where the assumptions of the analysis do not hold, there is nothing to compare.
+        """
+        if callee.costs is None or run.sizes is not None:
+            return False
+        values = {name: int(value) for name, value in self._observer(run).bindings(call).items()}
+        claimed = callee.costs.at(values)
+        return claimed is not None and claimed != costs_of(call, run.recording)
 
     def _applies(self, callee: Callee, call: Call, run: Run) -> bool:
         """True if the analysis of a called class applies to this call."""
@@ -359,6 +395,7 @@ class Deriver:
             and not (run is self.runs.symbolic[0] and self._is_outside(callee, call, run))
             and (callee.applies is None or callee.applies(call))
             and not differs(call, run.recording)
+            and not (run.sizes is None and strides_matter(call, run.recording, self.workload.dtype))
         )
 
     def _misfits(self, callee: Callee, call: Call) -> bool:

@@ -6,20 +6,35 @@ import contextlib
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from lmp.errors import EvaluationError
-from lmp.formula import Condition, Expr, Num, evaluate_condition, free_variables, ge, num, ref, simplify, to_text, var
-from lmp.records import UNIVERSAL, ConfigOrigin, Kernel, MemoryAccess, ModuleAnalysis, Operands, Source
+from lmp.formula import (
+    Condition,
+    Expr,
+    Num,
+    eq,
+    evaluate_condition,
+    free_variables,
+    ge,
+    num,
+    ref,
+    simplify,
+    simplify_condition,
+    to_text,
+    var,
+)
+from lmp.records import UNIVERSAL, ConfigOrigin, Kernel, Lookup, MemoryAccess, ModuleAnalysis, Operands, Source
 from lmp.source.lines import FunctionSource, enclosing_function, line_text
 from lmp.trace import operands
+from lmp.trace.called import CalledCosts
 from lmp.trace.coverage import LineCoverage
 from lmp.trace.dataflow import ItemKey, Made
 from lmp.trace.dataflow import Source as FlowSource
 from lmp.trace.derive import Callee, Deriver, known_callee
-from lmp.trace.observe import Item, differs
+from lmp.trace.observe import Item
 from lmp.trace.runs import Run
 from lmp.trace.table import Derived
 from lmp.trace.words import explanation, operation
@@ -52,24 +67,32 @@ class TraceEngine:
         self.deriver = Deriver(workload, setting.roots[0])
         self.coverage = LineCoverage(*setting.roots)
 
-    def know(self, analysis: ModuleAnalysis, applies: Callable[[Call], bool] | None = None) -> None:
-        """Register a standalone analysis, so that calls which it applies to become references."""
-        self.deriver.callees[analysis.class_name] = known_callee(analysis, applies)
+    def know(self, analysis: ModuleAnalysis, lookup: Lookup, applies: Callable[[Call], bool] | None = None) -> None:
+        """Register a standalone analysis, so that calls which it applies to become references.
+
+        ``lookup``: the analyses that it refers to. A verified analysis is held against each call; if another one
+        differs from a call, the caller's judge is to find it.
+        """
+        costs = CalledCosts(analysis, lookup) if analysis.verification.status == "verified" else None
+        self.deriver.callees[analysis.class_name] = known_callee(analysis, applies, costs)
 
     def refer(self, analysis: ModuleAnalysis) -> None:
         """Register an analysis that is taken for every call of its class: all of them become references."""
         self.deriver.callees[analysis.class_name] = Callee(analysis.parameters)
+
+    def rebind(self, analysis: ModuleAnalysis) -> None:
+        """Let later references bind all parameters of a derived class: an assumption may have one of its own."""
+        known = self.deriver.callees[analysis.class_name]
+        self.deriver.callees[analysis.class_name] = replace(known, parameters=analysis.parameters)
 
     def inline(self, class_path: str, why: str) -> None:
         """Inline the operators of a called class at its calls, because it has no analysis to refer to."""
         self.deriver.inline(class_path, why)
 
     def applies(self, call: Call, run: Run) -> bool:
-        """True if a call of a known class can be a reference, judged by its constructor and its inputs."""
+        """True if a call of a known class can be a reference, judged by its constructor, inputs and costs."""
         callee = self.deriver.callees.get(call.class_path)
-        if callee is None:
-            return False
-        return (callee.applies is None or callee.applies(call)) and not differs(call, run.recording)
+        return callee is not None and self.deriver.fits(callee, call, run)
 
     def calls(self) -> list[Call]:
         """The module calls of the base run."""
@@ -132,7 +155,7 @@ class TraceEngine:
             values={n: v for n, v in self._values(derived).items() if n in derived.parameters},
             aliases={o: n for o, n in self.workload.aliases.items() if n in derived.parameters},
             interface={n: [_text(s) for s in shape] for n, shape in derived.interface.items()},
-            assumptions=list(dict.fromkeys(map(to_text, [*derived.assumptions, *self._fewest_tokens(derived)]))),
+            assumptions=_stated([*derived.assumptions, *self._fewest_tokens(derived)]),
             pinned=derived.pinned,
             fixed=self.workload.fixed,
             called_with=self._called_with(derived),
@@ -380,6 +403,18 @@ def _within(derived: Derived, point: Mapping[str, int]) -> bool:
                 if not evaluate_condition(condition, point):
                     return False
     return True
+
+
+def _stated(conditions: Iterable[Condition]) -> list[str]:
+    """Conditions as text, each once, without those that always hold, such as ``{dim} % {dim} == 0``."""
+    return list(dict.fromkeys(to_text(condition) for condition in conditions if not _always_holds(condition)))
+
+
+def _always_holds(condition: Condition) -> bool:
+    try:
+        return simplify_condition(condition) == eq(num(0), num(0))
+    except EvaluationError:
+        return False
 
 
 def _bytes(formulas: Mapping[str, Expr], direction: str) -> Expr:

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from lmp.formula import Expr
+from lmp.formula import Expr, simplify
 from lmp.records import UNIVERSAL
 from lmp.trace.operands import product_name
 from lmp.trace.recording import Executed, Recording
@@ -87,6 +87,38 @@ class Observation:
     """Variable of the run -> the class's own, for the shapes of its operators. Fields are renamed already."""
 
 
+class _Alike:
+    """The items of one key in groups with equal fields. Each group has a number and a first item."""
+
+    def __init__(self) -> None:
+        self._written: dict[Any, tuple[int, Item]] = {}
+        self._first: list[Item] = []
+        self._simplified: list[dict[str, Size]] = []
+
+    def of(self, item: Item) -> tuple[int, Item]:
+        """Number and first item of the item's group, which is a new one if no other has equal fields."""
+        written = tuple(sorted((name, str(value)) for name, value in item.fields.items()))
+        if written not in self._written:
+            number = self._number(item)
+            self._written[written] = number, self._first[number]
+        return self._written[written]
+
+    def _number(self, item: Item) -> int:
+        """Number of the item's group. Factors in another order are equal, which takes long to find out."""
+        if self._first:
+            for first in self._first[len(self._simplified) :]:
+                self._simplified.append(_simplified(first))
+            fields = _simplified(item)
+            if fields in self._simplified:
+                return self._simplified.index(fields)
+        self._first.append(item)
+        return len(self._first) - 1
+
+
+def _simplified(item: Item) -> dict[str, Size]:
+    return {n: simplify(value) if isinstance(value, Expr) else value for n, value in item.fields.items()}
+
+
 CallSite = tuple[tuple[Place, ...], str]
 """Chain of lines from which a module is called, and its class path."""
 
@@ -115,16 +147,14 @@ class Observer:
         items = _without_wrappers([i for e in self.recording.below(call) if (i := self._basic(e, call)) is not None])
         items += [self._composite(c, call) for c in self._called(call)]
         items += [*weight_items(call, self.size), *self._compulsory(call)]
-        groups: dict[Key, dict[Any, tuple[int, Item]]] = {}
+        groups: dict[Key, _Alike] = {}
         for item in sorted((i for i in items if i is not None), key=lambda i: i.order):
-            same = groups.setdefault(item.key, {})
-            content = tuple(sorted((name, str(value)) for name, value in item.fields.items()))
-            if content in same:
-                same[content][1].count += 1
+            number, first = groups.setdefault(item.key, _Alike()).of(item)
+            if first is item:
+                found.items[item.key, number] = item
             else:
-                found.items[item.key, len(same)] = item
-                same[content] = len(same), item
-            found.orders[item.order] = item.key, same[content][0]
+                first.count += 1
+            found.orders[item.order] = item.key, number
         return found
 
     def _basic(self, executed: Executed, call: Call) -> Item | None:

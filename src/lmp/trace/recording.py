@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,7 +25,7 @@ from lmp.workload.calls import Call, CallTracker, Segment, by_caller
 from lmp.workload.dispatch_hook import DispatchHook
 from lmp.workload.failures import hand_on
 from lmp.workload.paths import cached_tensors, caches_after, caches_given
-from lmp.workload.questions import STANDS_FOR
+from lmp.workload.questions import STANDS_FOR, asking
 from lmp.workload.results import Results, tensors_in
 
 
@@ -106,9 +108,12 @@ class Recorder:
         self.before = _Before(self.run, plain)
         """Context manager for code that runs before the measured call: attention is not decomposed there either."""
         self._dispatch_mode = _Dispatch(self)
+        self.on_start: Callable[[], None] = lambda: None
+        """Called when recording starts."""
 
     def __enter__(self) -> Recorder:
         # The module's current tensors: filling the cache may have replaced some, and running may replace more.
+        self.on_start()
         self._kept = [*self._module.parameters(), *self._module.buffers()]
         self._weights = {_storage(t) for t in self._kept}
         self.tracker.__enter__()
@@ -298,6 +303,19 @@ def run_symbolic(func: Any, args: Any, kwargs: Any) -> Any:
         return tensors[0].new_empty(tuple(sizes.get(d, d) for d in shape))
 
 
+def _equal_pieces(tensor: torch.Tensor, piece: int, dim: int = 0) -> tuple[torch.Tensor, ...] | None:
+    """The pieces of a symbolic dimension that ATen's chunk cut evenly, by a number it had made of the size.
+
+    None if the last piece is smaller, or if no size became a number. Recurrent cells cut their gates so.
+    """
+    size = tensor.shape[dim]
+    if not isinstance(size, torch.SymInt) or isinstance(piece, torch.SymInt) or number_of(size) % piece:
+        return None
+    count = number_of(size) // piece
+    each = size // count
+    return tuple(tensor.narrow(dim, index * each, each) for index in range(count))
+
+
 def _looped(pieces: Sequence[torch.Tensor], dim: int, new: bool) -> torch.SymInt | None:
     """Symbolic number of tokens of a loop that made one of these pieces per token; None if there was no such loop.
 
@@ -334,7 +352,11 @@ class _Dispatch(TorchDispatchMode):
         kwargs = kwargs or {}
         recorder = self.recorder
         if _is_free(func):
-            out = func(*args, **kwargs)
+            if func is torch.ops.aten.slice.Tensor:
+                _note_cut(*args, **kwargs)
+            # Only ATen itself calls this operator: chunk does, and what calls chunk.
+            pieces = _equal_pieces(*args) if func is torch.ops.aten.unsafe_split.Tensor else None
+            out = func(*args, **kwargs) if pieces is None else pieces
             if torch.Tag.inplace_view in func.tags:
                 recorder.forget(args[0])
             return out
@@ -355,6 +377,16 @@ class _Dispatch(TorchDispatchMode):
         return out
 
 
+def _note_cut(tensor: torch.Tensor, dim: int = 0, start: Any = None, end: Any = None, step: Any = 1) -> None:
+    """Record the bounds of a slice: a size below a bound is cut otherwise than one above it."""
+    size = tensor.shape[dim]
+    if isinstance(size, torch.SymInt):
+        for bound in (start, end):
+            value = number_of(bound) if isinstance(bound, torch.SymInt) else bound
+            if isinstance(value, int) and 1 < abs(value) < sys.maxsize:
+                size.node.shape_env.cut_at(asking()[0], size.node.expr, expression(bound), value)
+
+
 _MAX_POOL = ("input", "kernel_size", "stride", "padding", "dilation", "ceil_mode")
 
 POOLS = {
@@ -362,6 +394,48 @@ POOLS = {
     **{f"avg_pool{d}d": ("input", "kernel_size", "stride", "padding", "ceil_mode") for d in (2, 3)},
 }
 """Pooling function -> names of its positional arguments."""
+
+
+def _windows(length: Any, kernel: Any, dilation: Any, padding: Any, stride: Any) -> Any:
+    """Number of positions of a sliding window along one dimension."""
+    return (length + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1
+
+
+def _unfolded(x: torch.Tensor, kernel: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> torch.Tensor:
+    """Result of unfold: one column for each position of the window."""
+    kernels = _spread(kernel, 2)
+    steps = zip(x.shape[-2:], kernels, *(_spread(v, 2) for v in (dilation, padding, stride)), strict=True)
+    positions = math.prod(_windows(*given) for given in steps)
+    return x.new_empty((*x.shape[:-3], x.shape[-3] * math.prod(kernels), positions))
+
+
+def _folded(x: torch.Tensor, output_size: Any, kernel: Any, *how: Any, **named: Any) -> torch.Tensor:
+    """Result of fold: an image from the columns that unfold makes of it."""
+    return x.new_empty((*x.shape[:-2], x.shape[-2] // math.prod(_spread(kernel, 2)), *_spread(output_size, 2)))
+
+
+def _shuffled(x: torch.Tensor, factor: Any) -> torch.Tensor:
+    """Result of pixel_shuffle: channels become pixels."""
+    *batch, channels, height, width = x.shape
+    return x.new_empty((*batch, channels // (factor * factor), height * factor, width * factor))
+
+
+def _unshuffled(x: torch.Tensor, factor: Any) -> torch.Tensor:
+    """Result of pixel_unshuffle: pixels become channels."""
+    *batch, channels, height, width = x.shape
+    return x.new_empty((*batch, channels * factor * factor, height // factor, width // factor))
+
+
+FUNCTION_RESULTS: dict[Any, tuple[str, Callable[..., torch.Tensor]]] = {
+    torch.nn.functional.unfold: ("im2col", _unfolded),
+    torch.nn.functional.fold: ("col2im", _folded),
+    torch.nn.functional.pixel_shuffle: ("pixel_shuffle", _shuffled),
+    torch.nn.functional.pixel_unshuffle: ("pixel_unshuffle", _unshuffled),
+}
+"""Function whose arguments must be plain numbers -> its only operator, and the function that makes the result."""
+
+NESTED = ("avg_pool2d", "avg_pool3d")
+"""Functions that other functions of ``torch.nn.functional`` call, where PyTorch disables function modes."""
 
 
 def number_of(size: torch.SymInt) -> int:
@@ -398,6 +472,7 @@ def _spread(size: Any, dimensions: int) -> tuple[Any, ...]:
 
 
 _sdpa = torch.nn.functional.scaled_dot_product_attention
+_nested = {name: getattr(torch.nn.functional, name) for name in NESTED}
 
 
 class _Attention(TorchFunctionMode):
@@ -414,10 +489,14 @@ class _Attention(TorchFunctionMode):
 
     def __enter__(self) -> Any:
         torch.nn.functional.scaled_dot_product_attention = lambda *args, **kwargs: self._attend(args, kwargs)
+        for name in NESTED if not self.plain else ():
+            setattr(torch.nn.functional, name, functools.partial(self._nested, _nested[name]))
         return super().__enter__()
 
     def __exit__(self, *exc: Any) -> None:
         torch.nn.functional.scaled_dot_product_attention = _sdpa
+        for name, function in _nested.items():
+            setattr(torch.nn.functional, name, function)
         super().__exit__(*exc)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -432,7 +511,22 @@ class _Attention(TorchFunctionMode):
         pool = POOLS.get(getattr(func, "__name__", ""))
         if pool is not None and isinstance(args[0], torch.Tensor):
             return self._pool(pool, func.__name__, args, kwargs)
+        if func in FUNCTION_RESULTS:
+            return self._computed(*FUNCTION_RESULTS[func], args, kwargs)
         return self._with_sizes(func, args, kwargs, sizes)
+
+    def _nested(self, func: Any, *args: Any, **kwargs: Any) -> Any:
+        """Call a function that may have been called where function modes are disabled."""
+        if symbolic_in((args, kwargs)):
+            return self._pool(POOLS[func.__name__], func.__name__, args, kwargs)
+        return func(*args, **kwargs)
+
+    def _computed(self, operator: str, result: Callable[..., torch.Tensor], args: Any, kwargs: Any) -> Any:
+        """Result of a function that is one operator, from the symbolic sizes of its arguments."""
+        out = result(*args, **kwargs)
+        if self.recorder is not None:
+            self.recorder.record(operator, {"self": args[0]}, out, in_place=False, causal=False)
+        return out
 
     def _with_sizes(self, func: Any, args: Any, kwargs: Any, sizes: list[torch.SymInt]) -> Any:
         """Call a function with symbolic sizes. If it turns them into numbers, its result gets them back."""

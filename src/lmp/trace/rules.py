@@ -17,6 +17,7 @@ from lmp.flops import (
     COMPLEX,
     FREE,
     GELU_TANH,
+    INPUT_STATISTICS,
     NEIGHBOURS,
     SAMPLED,
     TABLE,
@@ -400,6 +401,18 @@ def _norm(rows: Callable[[Operator, Tensor], Size], name: str) -> Callable[[Oper
     return flops
 
 
+def _batch_norm(op: Operator) -> Size:
+    x, more = op.arguments["input"], INPUT_STATISTICS
+    found = _norm(lambda op, x: x.shape[1], "native_batch_norm")(op)
+    return found + more.per_input * x.results + more.per_row * x.shape[1] if op.get("training") else found
+
+
+def _log_softmax(op: Operator) -> Size:
+    x, table = op.arguments["self"], TABLE["_log_softmax"]
+    dim = op.arguments["dim"] % max(len(x.shape), 1)
+    return table.per_input * x.results + table.per_row * product(x.shape[:dim] + x.shape[dim + 1 :])
+
+
 def _normalised_rows(op: Operator, x: Tensor) -> Size:
     return product(x.shape[: len(x.shape) - len(op.arguments["normalized_shape"])])
 
@@ -444,8 +457,9 @@ register(
     "native_batch_norm",
     "_native_batch_norm_legit_no_training",
     category="normalization",
-    scalar_flops=_norm(lambda op, x: x.shape[1], "native_batch_norm"),
+    scalar_flops=_batch_norm,
 )
+register("_log_softmax", category="softmax", scalar_flops=_log_softmax)
 register(
     "_trilinear",
     category="elementwise",
@@ -529,7 +543,7 @@ CATEGORIES: dict[str, str] = {
     **dict.fromkeys(("_to_copy", "clone", "cat", "stack", "repeat", "constant_pad_nd", "roll", "flip"), "copy"),
     **dict.fromkeys(("silu", "relu", "sigmoid", "tanh", "elu", "softplus", "hardtanh", "leaky_relu", "mish", "glu"),
                     "activation"),
-    **dict.fromkeys(("_softmax", "_safe_softmax", "_log_softmax"), "softmax"),
+    **dict.fromkeys(("_softmax", "_safe_softmax"), "softmax"),
     **dict.fromkeys(("sum", "mean", "prod", "amax", "amin", "max", "min", "argmax", "argmin", "var", "var_mean", "std",
                      "cumsum", "cumprod", "logsumexp", "linalg_vector_norm", "any", "all"), "reduction"),
     **dict.fromkeys(("topk", "sort", "argsort", "histc", "bincount"), "sort"),

@@ -8,7 +8,7 @@ import itertools
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,13 +16,35 @@ import sympy
 import torch
 
 from lmp.errors import EvaluationError, LmpError, TraceFailed
-from lmp.formula import Condition, Expr, evaluate_condition, free_variables, var
+from lmp.formula import (
+    Compare,
+    Condition,
+    Expr,
+    Mod,
+    Var,
+    as_polynomial,
+    evaluate,
+    evaluate_condition,
+    free_variables,
+    from_polynomial,
+    gt,
+    num,
+    var,
+)
 from lmp.trace.observe import sizes_given
+from lmp.trace.pieces import LARGEST_STEP, Pieces
 from lmp.trace.recording import Recorder, Recording, run_symbolic
 from lmp.trace.remembered import SymbolicResults
 from lmp.trace.rules import Size
 from lmp.trace.sizes import Sizes
-from lmp.trace.symbols import ConcolicShapeEnv, expression, fake_mode, plain_functions, symbolic_int
+from lmp.trace.symbols import (
+    ConcolicShapeEnv,
+    expression,
+    fake_mode,
+    plain_functions,
+    symbolic_int,
+    symbolic_range,
+)
 from lmp.trace.symbols import Condition as Asked
 from lmp.workload.base import CHUNKED, RUNTIME, Workload, fewest_layers
 from lmp.workload.calls import Call
@@ -68,8 +90,12 @@ class Run:
     """Config value -> classes whose forward() was running then; "" for constructors."""
     loops: list[Expr] = field(default_factory=list)
     """Other sizes that the code turned into plain numbers: candidates for the number of rounds of a loop."""
-    steps: set[int] = field(default_factory=set)
-    """Constants that divide numbers of tokens, or that they are compared with."""
+    pieces: list[Pieces] = field(default_factory=list)
+    """Sizes of the call that the code works on in pieces, or divides."""
+    limits: dict[Condition, None] = field(default_factory=dict)
+    """``size > constant`` for the constants that sizes of the call are compared with or cut at."""
+    shrinks: tuple[str, int] | None = None
+    """File and line of a loop that divides a size until it is small."""
     specialisation: int = ALL_SIZES
     """Which sizes were symbolic: ALL_SIZES, CALL_SIZES or NO_SIZES."""
 
@@ -109,6 +135,7 @@ class Runs:
         """Numbers of tokens other than ``seq_len``: for them, 1 is a separate case too."""
         self._settings: list[dict[str, int]] = [{}]
         self._flipped: set[Condition] = set()
+        self._followed: set[Pieces] = set()
         self._known: dict[tuple[tuple[str, int], ...], Run | None] = {}
         self._results = Results()
         self.specialisation = ALL_SIZES
@@ -125,8 +152,19 @@ class Runs:
     def symbolic_run(self, numbers: dict[str, int]) -> Run:
         """A run with as many symbolic sizes as the module can be run with; its ``specialisation`` tells which.
 
-        If every specialisation fails, raises TraceFailed with the error of the most symbolic one.
+        If every specialisation fails, raises TraceFailed with the error of the most symbolic one. Also raises it for a
+        loop whose number of rounds no formula expresses.
         """
+        run = self._symbolic_run(numbers)
+        if run.shrinks is not None:
+            file, line = run.shrinks
+            raise TraceFailed(
+                f"the loop at {os.path.basename(file)}:{line} divides a size of the call until it is small.\n"
+                "Its number of rounds grows with the logarithm, which formulas do not have."
+            ).at(file, line)
+        return run
+
+    def _symbolic_run(self, numbers: dict[str, int]) -> Run:
         first: TraceFailed | None = None
         for specialisation in range(self.specialisation, self.most_specialised + 1):
             try:
@@ -163,7 +201,7 @@ class Runs:
             plain |= numbers.keys() - {*RUNTIME, *self.lengths}
         values = {n: v if n in plain else env.size(n, v) for n, v in numbers.items()}
         try:
-            with fake_mode(env), symbolic_int(self._source_modules()), plain_functions():
+            with fake_mode(env), symbolic_int(self._source_modules()), plain_functions(), symbolic_range():
                 model, recorder = self._execute(values, size, env)
         except LmpError:
             raise
@@ -182,18 +220,59 @@ class Runs:
         made = Run(numbers, shown, recorder.recording, size, sizes, list(env.conditions.values()), model, pinned)
         made.specialisation = specialisation
         made.pinned_in = {e.name: env.pinned_in[e] for e in env.pinned if isinstance(e, sympy.Symbol)}
-        for e in env.pinned:
-            tokens = {s.name for s in e.free_symbols} & set(RUNTIME)
+        for e in (e for e in env.pinned if e in env.turned_now):
+            tokens = {s.name for s in e.free_symbols} & {*RUNTIME, *self.lengths}
             with contextlib.suppress(TypeError):
                 found = size_of(e) if tokens else None
                 if isinstance(found, Expr):
                     made.loops.append(found)
-                    made.steps |= {int(c) for c in e.atoms(sympy.Integer) if c > 1}
-        # The source compares a length with this constant, or divides by it: both sides are explored, as for a chunk.
-        for asked, condition in made.conditions:
-            if free_variables(condition) and free_variables(condition) <= set(RUNTIME):
-                made.steps |= {int(c) for c in asked.expression.atoms(sympy.Integer) if 1 < c < MOST_TOKENS}
+        made.pieces, made.limits = self._pieces(env, made, size_of)
+        made.shrinks = env.shrinking()
         return made
+
+    def _pieces(
+        self, env: ConcolicShapeEnv, run: Run, size_of: Callable[[Any], Size]
+    ) -> tuple[list[Pieces], dict[Condition, None]]:
+        """Sizes of the call that a symbolic run divides or iterates over, and constants that it compares them with."""
+        call = {*RUNTIME, *self.lengths}
+        turned = {atom for e in env.turned_now for atom in e.atoms(sympy.Function)}
+        pieces: dict[tuple[Expr, Expr], bool] = {}
+        for (size, divisor), looped in env.divisions.items():
+            divisions = {atom for atom in turned if atom.args == (size, divisor)}
+            with contextlib.suppress(TypeError):
+                total, step = _of_the_call(size_of(size), call), size_of(divisor)
+                if total is None or (isinstance(step, Expr) and free_variables(step) & call):
+                    continue
+                step = step if isinstance(step, Expr) else num(step)
+                if 1 < evaluate(step, run.numbers) <= LARGEST_STEP:
+                    pieces[total, step] = pieces.get((total, step), False) or looped or bool(divisions)
+        limits: dict[Condition, None] = {}
+        bounds: dict[tuple[Any, Expr], list[int]] = {}
+        for asked, condition in run.conditions:
+            match condition:
+                case Compare(_, left, right) if free_variables(condition) and free_variables(condition) <= call:
+                    compared = as_polynomial(left - right)
+                    bound = abs(compared.pop((), 0))
+                    total = _of_the_call(from_polynomial(compared), call)
+                    if total is not None and isinstance(bound, int) and 1 < bound < MOST_TOKENS:
+                        bounds.setdefault(((asked.file, asked.line), total), []).append(bound)
+        for (place, size), (value, bound) in env.cuts.items():
+            with contextlib.suppress(TypeError):
+                total, limit = _of_the_call(size_of(size), call), size_of(bound)
+                if total is None or value >= MOST_TOKENS or (isinstance(limit, Expr) and free_variables(limit) & call):
+                    continue
+                if isinstance(limit, Expr):
+                    limits[gt(total, limit)] = None
+                else:
+                    bounds.setdefault((place, total), []).append(limit)
+        for (_, total), found in bounds.items():
+            first = min(found)
+            # while start < tokens: start += 512 compares with each multiple.
+            if len(set(found)) > 1 and all(bound % first == 0 for bound in found):
+                pieces[total, num(first)] = True
+            elif not any(total == t and step == num(first) for t, step in pieces):
+                limits[gt(total, first)] = None
+        return [Pieces(*sizes, unrolled) for sizes, unrolled in pieces.items()], limits
 
     def _execute(
         self, values: dict[str, Any], size: Callable[[Any], Size], env: ConcolicShapeEnv | None = None
@@ -202,7 +281,9 @@ class Runs:
         results = self._results if env is None else SymbolicResults(env, run_symbolic)
         recorder = Recorder(model, self.workload.dtype, size, results)
         if env is not None:
+            recorder.on_start = env.begin
             env.where = lambda: frozenset(c.class_path for c in recorder.tracker.stack)
+            env.calls = lambda: recorder.tracker.stack[-1].index if recorder.tracker.stack else -1
         self.workload.run(model, values, recorder, recorder.before)
         return model, recorder
 
@@ -275,14 +356,49 @@ class Runs:
                 self.explore([{**more, "batch_size": 1, "seq_len": self.tokens(1)}])
 
     def _explore_steps(self, run: Run) -> None:
-        """Explore points with one and with several of the chunks that the source splits the tokens into."""
+        """Explore points with one and with several of the pieces that the source works on, and around its limits."""
         cached = (0, 7) if self.workload.has_cache else (0,)
-        self.explore(
-            {"batch_size": b, "seq_len": s, "cache_len": c}
-            for step in sorted(run.steps)
-            for b, s in ((2, step), (2, 2 * step + 3), (2, 2 * step + 4), (1, 3 * step + 1))
-            for c in cached
-        )
+        starts = [{**self.start_point(), "batch_size": b, "cache_len": c} for b in (2, 1) for c in cached]
+        # A path that loops over single tokens takes long: many pieces are explored where the loop over pieces was seen.
+        here = [start for start in starts if start["cache_len"] == run.numbers["cache_len"]]
+        for pieces in run.pieces:
+            step = evaluate(pieces.step, self.start_point())
+            self.explore(self._moved(pieces, starts[: len(cached)], (step, 2 * step + 3, 2 * step + 4)))
+            self.explore(self._moved(pieces, starts[len(cached) :], (3 * step + 1,)))
+            if pieces.unrolled:
+                # Beyond each limit there may be another path: there too, several pieces and a rest.
+                limits = [bound // step for total, bound in _bounds(run.limits, self.base) if total == pieces.total]
+                sizes = [n * step + size for n in sorted({0, *limits}) for size in _sizes_in_pieces(step)]
+                self.explore(self._moved(pieces, here or starts, sizes))
+        for total, bound in _bounds(run.limits, self.base):
+            self.explore(self._moved(Pieces(total, num(bound)), starts, (bound, bound + 1, 2 * bound + 3)))
+        for pieces in (p for p in run.pieces if p.unrolled and p not in self._followed):
+            self._followed.add(pieces)
+            step = evaluate(pieces.step, self.start_point())
+            rest = min(3, step - 1)
+            for point in self._moved(pieces, [run.numbers], (2 * step + rest, 3 * step + rest, 2 * step, 3 * step)):
+                if self.at(point) is not None:
+                    with contextlib.suppress(TraceFailed):  # if its path matters, a sample will request it again
+                        self.symbolic.append(self.symbolic_run(point))
+
+    def _moved(
+        self, pieces: Pieces, starts: Iterable[dict[str, int]], sizes: Iterable[int]
+    ) -> Iterator[dict[str, int]]:
+        """The starts with the size of the call that is worked on in pieces set to each of these sizes."""
+        names = ("seq_len", *self.lengths, "batch_size", "cache_len")
+        for start, size in itertools.product(starts, dict.fromkeys(sizes)):
+            moved = pieces.move(start, size, names)
+            if moved is not None:
+                yield moved
+
+    def in_other_pieces(self, run: Run) -> Iterator[dict[str, int]]:
+        """Points of the run with other numbers of full pieces, for formulas in the number of pieces."""
+        for pieces in dict.fromkeys(p for known in self.symbolic for p in known.pieces if p.unrolled):
+            full, rest = pieces.count(run.numbers)
+            step = evaluate(pieces.step, run.numbers)
+            for other in (full - 1, full + 1, full + 2):
+                if other > 0 and full > 0:
+                    yield from self._moved(pieces, [run.numbers], [other * step + rest])
 
     def start_point(self) -> dict[str, int]:
         """Point of the base run: chunked prefill, or the first call if an encoder runs before the cache is filled.
@@ -364,9 +480,8 @@ class Runs:
                 self.explore({**setting, "batch_size": b, "seq_len": NEW_TOKENS, "cache_len": 0} for b in BATCHES)
             return
         cached = (0, 1, 7, 20) if self.workload.has_cache else (0,)
-        steps = sorted({s for run in self.symbolic for s in run.steps})
         few = [self.tokens(groups) for groups in (1, 2, 5, 9)]
-        tokens = dict.fromkeys((*few, *(m for s in steps for m in (s, s + 2, 2 * s + 3, 3 * s + 1))))
+        tokens = dict.fromkeys((*few, *(m for s in self._steps() for m in (s, s + 2, 2 * s + 3, 3 * s + 1))))
         layers = self.workload.full_layers if all_layers else self.workload.in_order
         self.explore(
             {**layers, "batch_size": b, "seq_len": s, "cache_len": c}
@@ -381,6 +496,17 @@ class Runs:
             self.explore(
                 {"batch_size": b, "seq_len": s, "cache_len": c} for c in cached for s in tokens for b in (1, 3)
             )
+
+    def _steps(self) -> list[int]:
+        """Numbers of tokens that the source works on at a time, or compares the tokens with."""
+        found = {
+            evaluate(p.step, self.base)
+            for run in self.symbolic
+            for p in run.pieces
+            if free_variables(p.total) == {"seq_len"}
+        }
+        limits = [limit for run in self.symbolic for limit in _bounds(run.limits, self.base)]
+        return sorted(found | {bound for total, bound in limits if total == var("seq_len")})
 
     def does_nothing(self, class_path: str) -> bool:
         """True if no call of the class runs an operator."""
@@ -518,6 +644,33 @@ class Runs:
     def _joins(self, setting: dict[str, int]) -> bool:
         """True if each of several changes was explored separately."""
         return len(setting) > 1 and all({name: value} in self._settings for name, value in setting.items())
+
+
+def _bounds(limits: Iterable[Condition], numbers: Mapping[str, int]) -> list[tuple[Expr, int]]:
+    """Size and number of each limit."""
+    return [(c.left, evaluate(c.right, numbers)) for c in limits if isinstance(c, Compare)]
+
+
+def _sizes_in_pieces(step: int) -> tuple[int, ...]:
+    """Sizes below one piece, of one, one with a rest, several with and without a rest, and of many."""
+    rest = min(3, step - 1)
+    few = (step - 1, step, step + rest, 2 * step, 2 * step + 1, 2 * step + rest)
+    return (*few, 3 * step, 3 * step + 1, 5 * step + 2, 6 * step)
+
+
+def _of_the_call(size: Size, call: Set[str]) -> Expr | None:
+    """The part of a size that is a sum of sizes of the call, such as ``{seq_len}`` in ``-{seq_len}`` or with 63 more.
+
+    A remainder is left out, because it only rounds. None if there is no such part or more than that.
+    """
+    terms = as_polynomial(size) if isinstance(size, Expr) else {}
+    found = {m: c for m, c in terms.items() if m and all(isinstance(a, Var) and a.name in call for a, _ in m)}
+    others = [
+        m for m in terms if m not in found and any(not isinstance(a, Mod) and free_variables(a) & call for a, _ in m)
+    ]
+    if others or any(p != 1 for m in found for _, p in m) or set(found.values()) not in ({1}, {-1}):
+        return None
+    return from_polynomial(dict.fromkeys(found, 1))
 
 
 def _comes_out(condition: Condition, numbers: Mapping[str, int], so: bool) -> bool:

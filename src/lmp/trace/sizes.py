@@ -14,6 +14,7 @@ import sympy
 
 from lmp.formula import Condition, Expr, Num, as_polynomial, eq, from_polynomial, maximum, minimum, num, simplify, var
 from lmp.formula import nodes as n
+from lmp.workload.base import RUNTIME
 
 
 class Sizes:
@@ -109,6 +110,13 @@ class Sizes:
     def _divides(self, term: Any, divisor: Any) -> bool:
         """True if a quotient is exact in this run and at the config's own values."""
         own = {k: self._own.get(k.name, v) for k, v in self.values.items()}
+        # A rest of one token divides anything, which says nothing of other rests.
+        if (
+            divisor.is_Add
+            and _value(divisor, self.values) == 1
+            and any(k.name in RUNTIME for k in divisor.free_symbols)
+        ):
+            return False
         bounds = [(at, _value(divisor, at)) for at in (self.values, own)]
         return all(bound != 0 and _value(term, at) % bound == 0 for at, bound in bounds)
 

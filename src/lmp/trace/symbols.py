@@ -8,10 +8,12 @@ plain integer. Comparisons in the analysed source are kept as the conditions of 
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import functools
 import json
 import numbers
+import operator
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -22,6 +24,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.sym_node import SymNode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.utils._sympy.functions import FloorDiv
 from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.value_ranges import ValueRanges
 
@@ -77,6 +80,8 @@ def _once(name: str) -> Callable[..., SymNode]:
     def method(self: SymNode, *others: SymNode) -> SymNode:
         key = (name, self._expr, self.pytype, *[o._expr for o in others], *[o.pytype for o in others])
         known = self.shape_env.results
+        if name in _DIVIDING:
+            self.shape_env.divided(self._expr, others[0]._expr)
         if key not in known:
             result = operation(self, *others)
             if type(result) is SymNode:
@@ -85,6 +90,9 @@ def _once(name: str) -> Callable[..., SymNode]:
         return known[key]
 
     return method
+
+
+_DIVIDING = ("floordiv", "int_floordiv", "mod")
 
 
 for _name in (
@@ -132,12 +140,22 @@ class ConcolicShapeEnv(ShapeEnv):
         """Sizes that code turned into plain numbers."""
         self.pinned_in: dict[sympy.Basic, set[str]] = {}
         """Size -> classes whose forward() was running then; "" for constructors."""
+        self.turned_now: set[sympy.Basic] = set()
+        """Sizes that the observed call turned into plain numbers."""
+        self.divisions: dict[tuple[sympy.Basic, sympy.Basic], bool] = {}
+        """Size and divisor of each ``//``, ``%`` and stepped range -> true for a range: code runs once per piece."""
+        self.cuts: dict[tuple[tuple[str, int], sympy.Basic], tuple[int, sympy.Basic]] = {}
+        """Line of the source that cuts a tensor, and the size that it cuts -> the smallest bound there: value, size."""
         self.results: dict[Any, SymNode] = {}
         """Cached results of SizeNode operations."""
         self._noted: set[Any] | None = None
         self.source_root = ""
         self.where: Callable[[], frozenset[str]] = frozenset
         """Returns the classes whose forward() is running."""
+        self.calls: Callable[[], int] = int
+        """Returns the index of the module call that is running."""
+        self.asked_at: dict[tuple[str, int, int], dict[int, sympy.Basic]] = {}
+        """Line, and index of the module call -> its comparisons by how many times their sizes were divided."""
 
     def size(self, name: str, value: int) -> Any:
         """A symbolic integer called ``name`` with the value ``value`` in this run."""
@@ -166,11 +184,33 @@ class ConcolicShapeEnv(ShapeEnv):
                 before = self.conditions.get(orig_expr)
                 within = self.where() | (before.within if before else frozenset())
                 place = (frame.f_code.co_filename, frame.f_lineno)
+                self.asked_at.setdefault((*place, self.calls()), {})[_times_divided(orig_expr)] = orig_expr
                 self.conditions[orig_expr] = Condition(orig_expr, bool(found), *place, within)
         return sympy.sympify(found) if isinstance(found, (bool, int, float)) else found
 
+    def begin(self) -> None:
+        """Forget what was done to sizes before the observed call: filling a cache may loop over the cached tokens."""
+        for noted in (self.turned_now, self.divisions, self.cuts, self.asked_at):
+            noted.clear()
+
+    def divided(self, size: Any, divisor: Any, looped: bool = False) -> None:
+        """Record that the code divides a size, or with ``looped`` that it iterates over it in steps."""
+        if isinstance(size, sympy.Basic) and size.free_symbols:
+            key = size, sympy.sympify(divisor)
+            self.divisions[key] = looped or self.divisions.get(key, False)
+
+    def shrinking(self) -> tuple[str, int] | None:
+        """A line that compares a size, the size divided, and that divided again. Its loop's rounds have no formula."""
+        return next(((file, line) for (file, line, _), asked in self.asked_at.items() if len(asked) > 2), None)
+
+    def cut_at(self, place: tuple[str, int], size: Any, bound: Any, value: int) -> None:
+        """Record that a line cuts a tensor of this size at a bound, which counts from the end if it is negative."""
+        found = abs(value), sympy.sympify(bound if value > 0 else -bound)
+        self.cuts[place, size] = min(found, self.cuts.get((place, size), found), key=lambda cut: cut[0])
+
     def turned(self, expression: Any) -> None:
         """Record that the classes running now turned an already pinned size into a number."""
+        self.turned_now.add(expression)
         self.pinned_in.setdefault(expression, set()).update(self.where() or {""})
         if self._noted is not None:
             self._noted.add(expression)
@@ -191,8 +231,8 @@ class ConcolicShapeEnv(ShapeEnv):
         return bool(self._value(orig_expr))
 
     def bound_sympy(self, expr: Any, size_oblivious: bool = False) -> Any:
-        """Sizes are at least 0; there is no other bound."""
-        return ValueRanges(sympy.Integer(0), int_oo)
+        """Sizes are at least 0; there is no other bound. A negated size, as in ``-tokens % block``, has none."""
+        return ValueRanges(-int_oo if expr.is_negative else sympy.Integer(0), int_oo)
 
     def replace(self, expr: Any) -> Any:
         return expr
@@ -202,6 +242,11 @@ class ConcolicShapeEnv(ShapeEnv):
 
     def is_unbacked_symint(self, symbol: Any) -> bool:
         return False
+
+
+def _times_divided(expression: sympy.Basic) -> int:
+    """Depth of nested ``//``."""
+    return max((_times_divided(a) for a in expression.args), default=0) + isinstance(expression, FloorDiv)
 
 
 def _asking_frame() -> Any:
@@ -266,6 +311,49 @@ def symbolic_int(module_names: Iterable[str]) -> Iterator[None]:
     finally:
         for module in modules:
             vars(module).pop("int", None)
+
+
+_range = range
+
+
+class _RangeType(type):
+    """Metaclass: isinstance(x, range) holds for ranges where SymbolicRange replaces ``range``."""
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, _range)
+
+    def __subclasscheck__(cls, subclass: type) -> bool:
+        return issubclass(subclass, _range)
+
+
+class SymbolicRange(metaclass=_RangeType):
+    """``range`` for symbolic runs: its number of rounds is a number, its steps are recorded and stay expressions."""
+
+    def __new__(cls, *bounds: Any) -> Any:
+        sizes = [b for b in bounds if isinstance(b, torch.SymInt)]
+        if not sizes or len(bounds) < 3:
+            return _range(*bounds)
+        env = sizes[0].node.shape_env
+        start, stop, step = bounds
+        width = env._value(expression(step))  # a step that stays symbolic is not turned into a number
+        if width > 1:
+            env.divided(expression(stop - start), expression(step), looped=True)
+        elif width < -1:
+            env.divided(expression(start - stop), expression(-step), looped=True)
+        rounds = _range(operator.index(start), operator.index(stop), int(width))
+        if isinstance(step, torch.SymInt):
+            return [start + k * step if k else start for k in _range(len(rounds))]
+        return rounds
+
+
+@contextlib.contextmanager
+def symbolic_range() -> Iterator[None]:
+    """While active, ``range`` is SymbolicRange in all code."""
+    vars(builtins)["range"] = SymbolicRange
+    try:
+        yield
+    finally:
+        vars(builtins)["range"] = _range
 
 
 class _Unneeded:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,6 +27,7 @@ from lmp.formula import (
     ne,
     num,
     simplify,
+    simplify_condition,
     substitute,
     to_text,
     var,
@@ -36,6 +38,7 @@ from lmp.trace.fit import Fitter, Point, Sample, negated
 from lmp.trace.interpolate import polynomial
 from lmp.trace.observe import CACHED, Item, Key, Observation, cache_argument, input_tensors, sizes_given
 from lmp.trace.operands import OperandSizes
+from lmp.trace.pieces import Pieces
 from lmp.trace.rules import Size
 from lmp.trace.runs import Run, Runs
 from lmp.trace.variables import ClassVariables, renamed
@@ -44,6 +47,8 @@ from lmp.workload.calls import Call
 
 BYTES = {"w_bytes": 3, "a_bytes": 5, "kv_bytes": 7}
 ZERO = num(0)
+LIKELY = {"batch_size": (1, 2, 7), "seq_len": (1, 2, 50, 64, 65, 300, 5000), "cache_len": (0, 1, 64, 65, 700, 5000)}
+"""Sizes of calls at which no cost may be below 0."""
 MOST_KINDS = 4
 """Most values of an attribute that become conditions, if the instances of a class differ in it."""
 
@@ -92,6 +97,7 @@ class Table:
         formulas = [(r, variables.in_own_length(r, o)) for r in self.symbolic for o in observe(r)]
         shown = [r for r in runs.shown(class_path) if self._is_shown(r)]
         self._summed = _unrolled([o for _, o in formulas], [o for run in shown for o in observe(run)])
+        self._summed |= self._of_pieces([*formulas, *((run, o) for run in shown for o in observe(run))])
         self.formulas = [(r, self._collapsed(o)) for r, o in formulas]
         self.samples = [s for run in shown for s in self.samples_of(run, observe(run))]
         self.rows = self._rows()
@@ -103,6 +109,17 @@ class Table:
         self.fitter = Fitter(self._conditions(), self.flags)
         self._columns: dict[tuple[tuple[Key, int], str], list[Sample]] = {}
         self._candidates: dict[tuple[tuple[Key, int], str], list[Expr]] = {}
+
+    def _of_pieces(self, seen: list[tuple[Run, Observation]]) -> set[Key]:
+        """Operators that a line runs on different shapes wherever it works on several pieces, and nowhere else."""
+        unrolled = [p for p in self._pieces if p.unrolled]
+        differing: set[Key] = set()
+        otherwise: set[Key] = set()
+        for run, observation in seen:
+            several = any(full > (rest == 0) for full, rest in (p.count(run.numbers) for p in unrolled))
+            keys = {key for key, index in observation.items if index > 0 and not key.composite}
+            (differing if several else otherwise).update(keys)
+        return differing - otherwise
 
     def _config_sizes(self) -> dict[str, Expr]:
         """Config sizes that are numbers in formulas from concrete runs."""
@@ -177,9 +194,16 @@ class Table:
         # The batch decides little: it comes last, so that it explains nothing that another condition explains.
         found += [gt(var(name), 1) for name in self.runs.lengths]
         # Tokens that fill their last chunk need no padding; a single chunk needs no loop.
-        steps = sorted({s for run in self.symbolic for s in run.steps})
-        found += [c for step in steps for c in (gt(var("seq_len"), step), eq(var("seq_len") % step, 0))]
+        found += dict.fromkeys(limit for run in self.symbolic for limit in run.limits)
+        found += [condition for pieces in self._pieces for condition in pieces.conditions()]
         return [*found, gt(var("batch_size"), 1), gt(var("batch_size") * var("seq_len"), 1)]
+
+    @functools.cached_property
+    def _pieces(self) -> list[Pieces]:
+        """The sizes of the call that the source works on in pieces or divides, each once."""
+        found = [p for run in self.symbolic for p in run.pieces]
+        unrolled = {(p.total, p.step) for p in found if p.unrolled}
+        return list(dict.fromkeys(Pieces(p.total, p.step, (p.total, p.step) in unrolled) for p in found))
 
     def _kinds(self) -> list[Condition]:
         """Conditions on attributes with few values among the instances, each a number and no config size."""
@@ -197,6 +221,11 @@ class Table:
             *sorted(n for n, met in seen.items() if len(met) > 1 and n not in self.runs.compared),
         ]
 
+    @property
+    def _of_the_call(self) -> set[str]:
+        """Variables of a call: batch, tokens, cached tokens, and the tokens of an encoder."""
+        return {*RUNTIME, *self.runs.lengths}
+
     @functools.cached_property
     def _windows(self) -> list[str]:
         """Config values that the source compares a number of tokens with."""
@@ -210,12 +239,13 @@ class Table:
         return self._candidates[key, name]
 
     def _find_candidates(self, key: tuple[Key, int], name: str) -> list[Expr]:
-        found: dict[Expr, None] = {}
-        for _, observation in self.formulas:
+        seen: list[tuple[Run, Expr]] = []
+        for run, observation in self.formulas:
             item = observation.items.get(key)
             if item is not None:
                 value = item.count if name == "count" else item.fields.get(name, 0)
-                found[simplify(value) if isinstance(value, Expr) else num(value)] = None
+                seen.append((run, simplify(value) if isinstance(value, Expr) else num(value)))
+        found = self._in_any_number_of_pieces(seen)
         if self.specialised:
             # The number of layers stays a variable, because a called class may need it bound.
             counted = [var(n) for n in self.runs.workload.full_layers if name == n]
@@ -224,6 +254,7 @@ class Table:
         if name == "count":
             # The first round of a loop may differ from the others.
             found.update(dict.fromkeys(simplify(e - k) for run in self.symbolic for e in run.loops for k in (0, 1)))
+            found.update(dict.fromkeys(self._several_times_each_round(seen)))
             column = self._column(key, name)
             counts = {s.value for s in column}
             if self.all_layers:
@@ -243,6 +274,43 @@ class Table:
             for layers, pattern in self.runs.workload.layer_patterns.items() if max(counts, default=0) > 1 else ():
                 found.update(dict.fromkeys(in_pattern(layers, pattern)))
         return list(found)
+
+    def _several_times_each_round(self, seen: list[tuple[Run, Expr]]) -> Iterator[Expr]:
+        """Counts of operators that run several times in each round of a loop, or in each but the first."""
+        for run, count in seen:
+            point = Point(run.numbers)
+            for rounds in (simplify(e - k) for e in run.loops for k in (0, 1)):
+                number, times = self.fitter.value(rounds, point), self.fitter.value(count, point)
+                if number and times and times > number > 1 and times % number == 0:
+                    yield simplify(times // number * rounds)
+
+    def _in_any_number_of_pieces(self, seen: list[tuple[Run, Expr]]) -> dict[Expr, None]:
+        """The formulas of symbolic runs, without those that hold for one number of pieces only.
+
+        In their place are formulas in the number of pieces.
+        """
+        unrolled = [p for p in self._pieces if p.unrolled]
+        in_runs: dict[Expr, list[list[tuple[int, int]]]] = {}
+        for run, formula in seen:
+            in_runs.setdefault(formula, []).append([p.count(run.numbers) for p in unrolled])
+        found = {
+            formula: None
+            for formula, counts in in_runs.items()
+            if all(
+                full == 0 or (full, rest) == (1, 0) or len({c[i] for c in counts}) > 1
+                for i in range(len(unrolled))
+                for full, rest in [counts[0][i]]
+            )
+        }
+        for pieces in unrolled:
+            for name in sorted(free_variables(pieces.total)):
+                groups: dict[Any, dict[tuple[int, int], Expr]] = {}
+                for run, formula in seen:
+                    others = tuple(sorted((n, v) for n, v in run.numbers.items() if n != name))
+                    groups.setdefault(others, {})[pieces.count(run.numbers)] = formula
+                for group in groups.values():
+                    found.update(dict.fromkeys(pieces.in_any_number(group, name)))
+        return found
 
     def at_config(self, found: Iterable[Expr], column: list[Sample], others: Iterable[Expr] = ()) -> dict[Expr, None]:
         """The candidates with the config's own values as numbers, and polynomials if none of them fits."""
@@ -420,6 +488,7 @@ class Table:
         assumptions = [condition for condition in dict.fromkeys(stated) if condition is not None]
         assumptions += self._untried(used)
         used |= {n for c in assumptions for n in free_variables(c)}
+        self._require_no_negative_cost(items, assumptions)
         assumptions += [le(var(n), 1) for n in sorted(used & self.flags)]
         operands = {i: f for i, f in operands.items() if _variables_of(f) <= paths.keys()}
         used |= {n for formulas in operands.values() for n in _variables_of(formulas)}
@@ -449,6 +518,25 @@ class Table:
             operands,
             lambda run, seen: self.has_compulsory and self.holds_at(outside, run, seen),
         )
+
+    def _require_no_negative_cost(
+        self, items: list[tuple[Item, dict[str, Expr]]], assumptions: Sequence[Condition]
+    ) -> None:
+        """Raises TraceFailed if a cost is below 0 at sizes of a call that the assumptions allow."""
+        numbers = {**self.numbers(), **BYTES}
+        names = [n for n in (*RUNTIME, *self.runs.lengths) if n in numbers]
+        tried = [LIKELY.get(n, LIKELY["seq_len"]) for n in names]
+        points = [Point({**numbers, **dict(zip(names, sizes, strict=True))}) for sizes in itertools.product(*tried)]
+        allowed = [p for p in points if all(self.fitter.holds(c, p) is not False for c in assumptions)]
+        for item, formulas in items:
+            for name, formula in formulas.items():
+                below = next((p for p in allowed if (self.fitter.value(formula, p) or 0) < 0), None)
+                if below is not None:
+                    values = ", ".join(f"{n}={below.values[n]}" for n in names)
+                    key = next(key for key, row in self.rows.items() if row is item)[0]
+                    raise _about(
+                        key, f"{self.class_path}: {name} of {key.name} at {_where(key)} is below 0 at {values}."
+                    )
 
     def _give_up(self, missing: list[str], items: list[tuple[Item, dict[str, Expr]]]) -> bool:
         """Drop compulsory traffic if only it depends on missing variables. Returns true if it is dropped."""
@@ -572,10 +660,13 @@ class Table:
         """Comparisons in the source that had one result in all runs, with that result."""
         lines = {(p.file, p.line) for item, _ in items for p in item.key.chain}
         for run in self.symbolic:
-            for asked, condition in run.conditions:
+            calls = run.calls_of(self.class_path)
+            rename = self.variables.renaming(run, calls[0]) if calls else {}
+            for asked, found in run.conditions:
                 # A comparison with the tokens decides a path, wherever it stands.
-                own = self.class_path in asked.within and bool(free_variables(condition) & set(RUNTIME))
+                own = self.class_path in asked.within and bool(free_variables(found) & self._of_the_call)
                 if own or (asked.file, asked.line) in lines:
+                    condition = substitute(found, rename) if rename else found
                     met = {self.fitter.holds(condition, p) for _, p, _ in self.samples}
                     if met in ({True}, {False}):
                         yield condition if asked.holds else negated(condition)
@@ -591,9 +682,9 @@ class Table:
         if not others:
             return condition
         base = self.runs.base
-        if not names & known & set(RUNTIME) or not others <= base.keys():
+        if not names & known & self._of_the_call or not others <= base.keys():
             return None
-        return substitute(condition, {name: num(base[name]) for name in others})
+        return simplify_condition(substitute(condition, {name: num(base[name]) for name in others}))
 
     def sizes_used(self, items: list[tuple[Item, dict[str, Expr]]]) -> set[str]:
         """Variables in the tensor shapes of the class's own operators."""

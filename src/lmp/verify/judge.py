@@ -160,15 +160,16 @@ def judge(
     file_of: Callable[[str], str],
     statement_of: StatementOf | None = None,
     strict: bool = False,
+    sizes: Sizes = (),
 ) -> Judgement:
     """Compare every executed call of the analysis's class at every point.
 
     ``file_of``: path of an executed file -> path that analyses use. ``lookup``: returns the analysis that a reference
     names. ``statement_of``: treats a statement of several lines as one line, because only the interpreter knows an
     operator's line in it. ``strict``: a phase that runs but fails the assumptions is a difference; otherwise it is
-    unverified.
+    unverified. ``sizes``: element sizes beside those of every judgement.
     """
-    judging = judging_of(analysis, lookup, file_of, statement_of, strict)
+    judging = judging_of(analysis, lookup, file_of, statement_of, strict, sizes=sizes)
     judging.add(points)
     return judging.judgement()
 
@@ -180,12 +181,14 @@ def judging_of(
     statement_of: StatementOf | None = None,
     strict: bool = False,
     asked: Collection[Condition] = (),
+    sizes: Sizes = (),
 ) -> Judging:
     """A comparison of an analysis with execution, without points so far. The arguments are those of `judge`.
 
     ``asked``: conditions of the source, in variables of points.
     """
-    return Judging(analysis, Claims(lookup), file_of, statement_of or (lambda file, line: line), strict, asked)
+    by_statement = statement_of or (lambda file, line: line)
+    return Judging(analysis, Claims(lookup), file_of, by_statement, strict, asked, sizes)
 
 
 def called_classes(
@@ -218,6 +221,7 @@ class Judging:
     statement_of: StatementOf
     strict: bool = False
     asked: Collection[Condition] = ()
+    more_sizes: Sizes = ()
     findings: dict[tuple[Any, ...], tuple[Finding, bool]] = field(default_factory=dict)
     """First finding of each line and quantity, and whether its point is synthetic."""
     checks: list[str] = field(default_factory=list)
@@ -226,6 +230,8 @@ class Judging:
     """Path of a module whose calls were skipped -> reason."""
     left_out: dict[str, str] = field(default_factory=dict)
     """Executed phase that was skipped -> reason."""
+    excluded: dict[str, str] = field(default_factory=dict)
+    """Drawn point that a condition of the analysis excludes -> the condition."""
     phases: set[str] = field(default_factory=set)
     """Phases that were judged."""
     found: set[tuple[Line, str]] = field(default_factory=set)
@@ -251,7 +257,7 @@ class Judging:
         self._files: dict[str, str] = {}
         self.operands = OperandClaims()
         self.unsettled = self.claims.unsettled(analysis)
-        self.sizes = (*SIZES, *_drawn(analysis))
+        self.sizes = (*SIZES, *_drawn(analysis), *self.more_sizes)
         self.arms = Arms(analysis, self.asked)
 
     def _line(self, file: str, line: int) -> Line:
@@ -280,16 +286,16 @@ class Judging:
                 self.find(*line, OTHER_PATH, point, {}, path, called)
         unjudged = {phase: why for phase, why in self.left_out.items() if phase not in self.phases}
         if self.strict:
-            for phase, why in unjudged.items():
+            for place, why in (*unjudged.items(), *self.excluded.items()):
                 left_out = Finding(
                     kind=LEFT_OUT.kind,
                     line=None,
                     quantity=LEFT_OUT.name,
-                    point=phase,
+                    point=place,
                     claimed=why,
-                    counted=f"{phase} runs",
+                    counted=f"{place} runs",
                 )
-                self.findings[None, None, phase] = left_out, False
+                self.findings[None, None, place] = left_out, False
         findings = [finding for finding, _ in self.findings.values()][:KEPT]
         if findings:
             return Verification(status="failed", points=self.held, checks=self.checks, findings=findings)
@@ -338,6 +344,7 @@ class Judging:
             self.checks.append(f"skipped {point.label}: {pinned}")
             if calls:
                 self.left_out.setdefault(point.phase, pinned)
+                self._exclude(point, pinned)
             return
         seen: dict[Any, str | None] = {}
         judged, skipped = 0, ""
@@ -353,6 +360,7 @@ class Judging:
             if unmet is not None:
                 skipped = skipped or unmet
                 self._not_judged(point, call, unmet)
+                self._exclude(point, unmet)
                 continue
             counted = self.counted(point, call)
             # Alike layers are judged once.
@@ -388,6 +396,10 @@ class Judging:
             self.checks.append(f"line by line: FLOPs, matmul FLOPs, read and write equal at {point.label} ({number})")
             if point.flop_counter is not None:
                 self.checks.append(f"matmul_flops of the whole run equal torch.utils.flop_counter at {point.label}")
+
+    def _exclude(self, point: Point, why: str) -> None:
+        if point.kind is PointKind.DRAWN:
+            self.excluded.setdefault(point.label, why)
 
     def _take_arms(self, point: Point, values: Mapping[str, int]) -> None:
         """Record the arms that the formulas take at a call where they are right."""

@@ -444,6 +444,18 @@ def _channels(op: Operation) -> int:
     return op.given["input"].shape[1]
 
 
+def _batch_norm(op: Operation, first: int, out: int, entry: table.ScalarOps) -> int:
+    """A norm per channel. With ``training`` the mean and the variance are of the input, and computed too."""
+    more = table.INPUT_STATISTICS
+    own = more.per_input * first + more.per_row * _channels(op) if op.given.get("training") else 0
+    return own + _normalised(_channels)(op, first, out, entry)
+
+
+def _logs(op: Operation, first: int, out: int, entry: table.ScalarOps) -> int:
+    length = op.given["self"].shape[op.given["dim"]] if op.given["self"].dim() else 1
+    return entry.per_row * (first // (length or 1))
+
+
 def _bilinear(op: Operation, first: int, out: int, entry: table.ScalarOps) -> int:
     # x1 is [rows, in1], W is [out, in1, in2]: each row uses every element of W.
     rows, _ = op.given["i1"].shape
@@ -491,7 +503,8 @@ SPECIAL: dict[str, Callable[[Operation, int, int, table.ScalarOps], int]] = {
     "native_layer_norm": _normalised(_last_dims),
     "_fused_rms_norm": _normalised(_last_dims),
     "native_group_norm": _normalised(_groups),
-    "native_batch_norm": _normalised(_channels),
+    "native_batch_norm": _batch_norm,
+    "_log_softmax": _logs,
     # One norm per element of g.
     "_weight_norm_interface": lambda op, first, out, entry: entry.per_row * op.given["g"].numel(),
     "_trilinear": _bilinear,

@@ -138,7 +138,8 @@ def _without_cache(workload: Workload, kept: Collection[str]) -> list[HeldOut]:
     # At the other values, a group may have more tokens than these shapes.
     fitting = [s if _runs(workload, other, s) else (s[0], 3 * few, 0) for s in shapes]
     points += [_point("other sizes", other, shape, PointKind.SYNTHETIC) for shape in fitting]
-    settings = _flag_settings(workload, other)
+    # At both sizes: an analysis that is pinned to the own ones is not judged at the others.
+    settings = [s for sizes in (other, own) for s in _flag_settings(workload, sizes)]
     return [*points, *(_point("flags changed", values, (3, 9 * few, 0), PointKind.SYNTHETIC) for values in settings)]
 
 

@@ -18,7 +18,7 @@ import torch
 
 from lmp.errors import LmpError, TraceFailed, UsageError
 from lmp.records import UNIVERSAL
-from lmp.workload.arguments import recording
+from lmp.workload.arguments import constructor_parameters, recording
 from lmp.workload.base import RUNTIME, Variable, Workload, refusal
 from lmp.workload.cache_clearing import caches_cleared
 from lmp.workload.failures import hand_on
@@ -188,7 +188,7 @@ class InputsWorkload(Workload):
 
     def _all_arguments(self) -> dict[str, Any]:
         """The given arguments, and the integer and boolean defaults of the others. Raises UsageError."""
-        parameters = dict(list(inspect.signature(self.cls.__init__).parameters.items())[1:])
+        parameters = constructor_parameters(self.cls)
         if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
             names = [*parameters, *self.spec.init]
         else:

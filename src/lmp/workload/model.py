@@ -411,8 +411,8 @@ def build_model(
         _leave_no_data(model)
         # Skipped initialisation also skips the tying of weights, which decides what counts as a parameter.
         model.tie_weights()
-    # Without gradients: torch's flop counter would request one for a parameter that forward() returns unchanged.
-    found: torch.nn.Module = model.eval().requires_grad_(False)
+    # Weights keep requires_grad, as from_pretrained() leaves them: ATen asks for it, under no_grad too.
+    found: torch.nn.Module = model.eval()
     return found
 
 
@@ -481,7 +481,7 @@ def _leave_no_data(model: torch.nn.Module) -> None:
             if weight.device.type != "meta":
                 if weight not in moved:
                     made = torch.empty(weight.shape, dtype=weight.dtype, device="meta")
-                    moved[weight] = torch.nn.Parameter(made, requires_grad=False)
+                    moved[weight] = torch.nn.Parameter(made, requires_grad=weight.requires_grad)
                 module.register_parameter(name, moved[weight])
 
 

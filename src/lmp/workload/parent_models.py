@@ -6,6 +6,7 @@ import copy
 import inspect
 import sys
 from collections.abc import Iterator
+from types import UnionType
 from typing import Any
 
 from lmp.errors import LmpError, MissingDependency, TraceFailed, UsageError, first_line
@@ -41,13 +42,18 @@ def parent_models_of(cls: type[Any]) -> Iterator[type[Any]]:
         if isinstance(candidate, type)
         and issubclass(candidate, PreTrainedModel)
         and candidate.__module__ == cls.__module__
-        and getattr(candidate, "config_class", None) is not None
+        and _has_one_config(candidate)
     ]
     if issubclass(cls, PreTrainedModel):
         both = [] if has_decoder_inputs(cls) else list(filter(has_decoder_inputs, models))
-        yield from (*both, cls)
+        yield from (*both, *([cls] if _has_one_config(cls) else []))
         return
     yield from sorted(models, key=lambda model: not has_decoder_inputs(model))
+
+
+def _has_one_config(model: type[Any]) -> bool:
+    """False for an abstract base class that stands for models with different configs: it is not built."""
+    return not isinstance(getattr(model, "config_class", None), UnionType)
 
 
 def shared_with_encoder(cls: type[Any]) -> bool:

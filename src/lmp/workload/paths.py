@@ -193,10 +193,15 @@ def _mapped(config: Any, rest: Steps) -> Steps:
 
 
 def _argument(module: torch.nn.Module, rest: Steps, path: str) -> Any:
-    """A constructor argument. For a module that was built without recording, the attribute of that name."""
+    """A constructor argument. For a module that was built without recording, the attribute of that name.
+
+    If it is a module, the next step is an argument of that module's constructor.
+    """
     arguments = constructor_arguments(module)
     if rest[0] in arguments:
-        return follow(arguments[str(rest[0])], rest[1:], path)
+        given = arguments[str(rest[0])]
+        of_given = isinstance(given, torch.nn.Module) and len(rest) > 1
+        return _argument(given, rest[1:], path) if of_given else follow(given, rest[1:], path)
     try:
         return follow(module, rest, path)
     except Unresolvable:

@@ -119,7 +119,7 @@ class StandaloneWorkload(Workload):
         torch.set_default_dtype(self.dtype)
         try:
             with torch.device("meta"), recording(), no_initialisation():
-                return hand_on(self.cls, **arguments).eval().requires_grad_(False)
+                return hand_on(self.cls, **arguments).eval()
         finally:
             torch.set_default_dtype(before)
 
@@ -171,10 +171,11 @@ class StandaloneWorkload(Workload):
                         self._widen(whole)
                         return
                     failure = problem
-        raise TraceFailed(
-            f"{self.cls.__module__}.{self.cls.__qualname__} does not run on its own: {failure}\n"
-            "It is analysed inside a model where one of its file contains it."
-        )
+        name = f"{self.cls.__module__}.{self.cls.__qualname__}"
+        then = "It is analysed inside a model where one of its file contains it."
+        if name.startswith("torch."):
+            then = 'say how it is called, as in --init "input_size=64" --inputs "input: float[batch_size, input_size]"'
+        raise TraceFailed(f"{name} does not run on its own: {failure}\n{then}")
 
     def _attempt(self) -> str | None:
         try:

@@ -311,7 +311,10 @@ def test_broken_assumptions_are_shown(browser: Browser, tmp_path_factory: pytest
     browser.open(small_facts.written(made, tmp_path_factory.mktemp("page")))
     assert not browser.one("#broken").is_displayed()
     assert browser.texts("#assumptions .held code") == held
+    status = "const s = document.querySelector('header .status'); return `${s.className}: ${s.textContent}`"
+    assert browser.run(status) == "status verified: verified"
     browser.type("#set-hidden_size", "10")
+    assert browser.run(status) == "status failed: not verified at these values"
     assert browser.one("#broken").is_displayed()
     assert "{hidden_size} % 4 == 0 does not hold (hidden_size = 10)" in browser.texts("#broken")[0]
     assert browser.texts("#assumptions .violated code") == held[:1]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from lmp.agents.gate.assumptions import isolated
 from lmp.agents.gate.form import read_draft
 from lmp.agents.gate.formulas import (
     COSTS,
@@ -23,6 +24,7 @@ from lmp.agents.gate.formulas import (
 from lmp.agents.gate.lines import DraftLines, kernels_by_statement
 from lmp.agents.gate.numbers import gate_findings
 from lmp.errors import Missing, NotFound, TraceFailed, UsageError
+from lmp.link.verdict import verdict
 from lmp.records import Draft, GateFinding, ModuleAnalysis, Verification
 from lmp.source.locate import locate
 from lmp.source.members import Members, members_of
@@ -52,11 +54,8 @@ class AnalysisVerdict:
     def summary(self) -> str:
         """The class that is accepted, and how far it is proven."""
         assert self.analysis is not None
-        found = self.analysis.verification
-        proof = (
-            f"verified at {found.points} points" if found.status == "verified" else f"{found.status}: {found.reason}"
-        )
-        return f"{self.analysis.class_name} {proof}"
+        found = self.analysis
+        return f"{found.class_name} {verdict(found.verification, found.assumptions, found.pinned)}"
 
 
 class Gate:
@@ -100,6 +99,13 @@ class Gate:
             raise _missing(references.missing)
         return self._judge(spell(draft, slots), references, notes)
 
+    def _without_value(self, analysis: ModuleAnalysis) -> Iterator[GateFinding]:
+        """A finding for each variable that the model's own config gives no value: `evaluate` could not use it."""
+        for name in self.subject.without_value(analysis):
+            path = analysis.parameters[name]
+            message = f"parameter {name}: {path} has no value at the model's config; give a path to a number there"
+            yield GateFinding(rule="variable", message=message, claimed=path[:200])
+
     def _wrong_class(self, draft: Draft) -> GateFinding | None:
         asked, given = self.subject.source, draft.class_name
         if given in (asked.class_path, asked.requested):
@@ -113,6 +119,9 @@ class Gate:
 
     def _judge(self, draft: Draft, references: DraftReferences, notes: list[str]) -> AnalysisVerdict:
         analysis = self.subject.complete(draft.model_dump(mode="json"))
+        narrow = [*isolated(analysis.assumptions, analysis.values), *self._without_value(analysis)]
+        if narrow:
+            return _refuse(narrow, notes)
         try:
             verification = self.subject.judge(analysis)
         except TraceFailed as error:

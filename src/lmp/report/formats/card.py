@@ -8,6 +8,7 @@ from fractions import Fraction
 from lmp.formula import Number, number_text, plain
 from lmp.link.held import cache_bytes, weight_bytes
 from lmp.link.values import CALL
+from lmp.link.verdict import verdict
 from lmp.report.formats.base import Result, Show
 from lmp.report.formats.causes import Cause, causes
 from lmp.report.formats.figures import figure, in_full, ratio
@@ -159,12 +160,21 @@ def _proof(result: Result) -> CardLine:
     if any(of_costs(result.tree.kernels())):
         return CardLine("", ("WRONG at these values: operators cost less than 0; see the warnings",), STYLES["failed"])
     status, whole = result.evaluation.verification, result.model.verification
+    broken_here = _broken_assumptions(len(result.evaluation.violated_assumptions))
+    if status == "verified" and broken_here:
+        return CardLine("", (f"NOT verified at these values: {broken_here}",), STYLES["failed"])
     if status == "verified":
-        points = whole.points
-        return CardLine("", (f"verified at {points} point{'' if points == 1 else 's'}",), STYLES[status])
+        return CardLine("", (verdict(whole, result.model.assumptions, result.model.pinned),), STYLES[status])
     broken = [f"{name.rpartition('.')[2]} is {one}" for name, one in result.evaluation.not_verified.items()]
     reason = whole.reason or ", ".join(broken) or "see the warnings"
-    return CardLine("", (f"{status.upper()}: {reason}",), STYLES[status])
+    said = "; ".join(filter(None, (f"{status.upper()}: {reason}", broken_here)))
+    return CardLine("", (said,), STYLES[status])
+
+
+def _broken_assumptions(number: int) -> str:
+    """The warnings name each; empty if none is broken."""
+    what = "1 assumption does" if number == 1 else f"{number} assumptions do"
+    return f"{what} not hold here, see the warnings" if number else ""
 
 
 def _caveats(result: Result) -> list[CardLine]:
@@ -172,10 +182,6 @@ def _caveats(result: Result) -> list[CardLine]:
     uncounted = sorted({name for names in evaluation.uncounted.values() for name in names})
     if uncounted:
         found.append(CardLine("", (f"UNCOUNTED, their cost is missing: {', '.join(uncounted)}",), "bold red"))
-    if evaluation.violated_assumptions:
-        number = len(evaluation.violated_assumptions)
-        what = "1 assumption does" if number == 1 else f"{number} assumptions do"
-        found.append(CardLine("", (f"{what} NOT hold at these values: see the warnings",), "yellow"))
     return found
 
 

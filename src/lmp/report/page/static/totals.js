@@ -128,6 +128,11 @@ function showHolding(state, result) {
     const title = result.trouble.length ? "The figures below say nothing" : "The formulas were derived for where this holds";
     broken.append(made("strong", {}, title), made("ul", {}, ...lines));
   }
+  const status = document.querySelector("[data-verified]");
+  if (status) {
+    status.textContent = lines.length ? "not verified at these values" : "verified";
+    status.className = `status ${lines.length ? "failed" : "verified"}`;
+  }
   const violated = new Set(result.violated);
   const all = state.data.assumptions.map((assumption) => {
     const held = !violated.has(assumption);

@@ -1,0 +1,127 @@
+"""Loops over pieces of a size: 512 tokens at a time, two sequences at a time.
+
+A run shows such a loop with one number of rounds, so its formulas hold for that number only. Runs with other numbers of
+full pieces show how each coefficient depends on the number: a polynomial of low degree, with exact coefficients. The
+formula is then in ``total // step`` full pieces and a rest of ``total % step``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from lmp.formula import (
+    Condition,
+    Expr,
+    Polynomial,
+    as_polynomial,
+    ceil,
+    eq,
+    evaluate,
+    free_variables,
+    from_polynomial,
+    ge,
+    gt,
+    num,
+    simplify,
+    substitute,
+    var,
+)
+
+LARGEST_STEP = 1 << 16
+"""Steps up to this are explored."""
+
+MOST_DEGREE = 2
+"""Degree in the number of pieces. 2: a piece that works on all pieces before it, as causal attention does."""
+
+_FULL, _REST = var("full pieces"), var("rest of a piece")
+"""Names with spaces: no variable of a module has one."""
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """``total`` is worked on ``step`` at a time."""
+
+    total: Expr
+    step: Expr
+    unrolled: bool = False
+    """True if code runs once for each piece. False: it only divides, as padding to whole blocks does."""
+
+    def count(self, numbers: Mapping[str, int]) -> tuple[int, int]:
+        """Number of full pieces, and the size of the rest."""
+        full, rest = divmod(evaluate(self.total, numbers), evaluate(self.step, numbers))
+        return full, rest
+
+    def conditions(self) -> Iterator[Condition]:
+        """Where other paths may be taken: more than one piece, and no rest."""
+        yield gt(self.total, self.step)
+        yield eq(self.total % self.step, 0)
+        if self.unrolled:
+            yield from (eq(self.total % self.step, 1), ge(self.total, self.step), ge(self.total, 2 * self.step))
+
+    def move(self, numbers: Mapping[str, int], size: int, names: Iterable[str]) -> dict[str, int] | None:
+        """The point with ``total`` set to ``size`` through the first of these variables that can; None if none can."""
+        for name in names:
+            if name not in free_variables(self.total):
+                continue
+            at_0, at_1 = (evaluate(self.total, {**numbers, name: n}) for n in (0, 1))
+            if at_1 > at_0 and (size - at_0) % (at_1 - at_0) == 0 and size > at_0:
+                return {**numbers, name: (size - at_0) // (at_1 - at_0)}
+        return None
+
+    def in_any_number(self, seen: Mapping[tuple[int, int], Expr], name: str) -> list[Expr]:
+        """Formulas for any number of pieces that agree with formulas of single numbers of full pieces and a rest.
+
+        ``name``: the variable that the runs differ in. Runs without a rest are one family, those with a rest of 1
+        another (a slice of one needs no copy), those with more a third. A family needs one run more than the degree.
+        """
+        if as_polynomial(self.total).get(((var(name), 1),)) != 1:
+            return []
+        found: dict[Expr, None] = {}
+        for rest in (_REST, num(1), num(0)):
+            own = {full: formula for (full, size), formula in sorted(seen.items()) if _kind_of_rest(size) == rest}
+            family = [(full, self._split(formula, name, full, rest)) for full, formula in own.items()]
+            for degree in range(1, MOST_DEGREE + 1):
+                if len(family) > degree:
+                    found.update(dict.fromkeys(self._written(_through(family[-degree - 1 :]), rest)))
+        return list(found)
+
+    def _split(self, formula: Expr, name: str, full: int, rest: Expr) -> Polynomial:
+        """The formula at this number of full pieces, in the rest. Sizes inside ``//`` and the like are left alone."""
+        others = self.total - var(name)
+        own = full * self.step + rest - others
+        total: Expr = num(0)
+        for monomial, coefficient in as_polynomial(formula).items():
+            term: Expr = num(coefficient)
+            for atom, power in monomial:
+                term = term * (own if atom == var(name) and power > 0 else atom) ** power
+            total = total + term
+        return as_polynomial(total)
+
+    def _written(self, polynomial: Polynomial, rest: Expr) -> list[Expr]:
+        """The formula in full pieces and the rest; in pieces, the last included, and the total. Shortest first."""
+        formula = from_polynomial(polynomial)
+        full, started = self.total // self.step, ceil(self.total / self.step)
+        ways = [substitute(formula, {_FULL.name: full, _REST.name: self.total % self.step})]
+        if rest == _REST:
+            whole = simplify(substitute(formula, {_REST.name: self.total - _FULL * self.step}))
+            before = simplify(substitute(whole, {_FULL.name: _FULL - 1}))
+            ways += [substitute(whole, {_FULL.name: full}), substitute(before, {_FULL.name: started})]
+        return sorted(map(simplify, ways), key=lambda way: len(as_polynomial(way)))
+
+
+def _kind_of_rest(size: int) -> Expr:
+    return num(size) if size < 2 else _REST
+
+
+def _through(points: Sequence[tuple[int, Polynomial]]) -> Polynomial:
+    """The polynomial in the number of pieces whose coefficients pass through those of every point (Lagrange)."""
+    total: Expr = num(0)
+    for at, polynomial in points:
+        weight: Expr = num(1)
+        for other, _ in points:
+            if other != at:
+                weight = weight * (_FULL - other) * num(Fraction(1, at - other))
+        total = total + weight * from_polynomial(polynomial)
+    return as_polynomial(total)

@@ -1,0 +1,140 @@
+"""Modules that work in pieces: of a literal, of an argument, over the batch, beyond a length, on all pieces before."""
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+class Ranged(nn.Module):
+    def __init__(self, dim=32):
+        super().__init__()
+        self.up = nn.Linear(dim, 3 * dim)
+        self.down = nn.Linear(3 * dim, dim)
+
+    def forward(self, x):
+        out = []
+        for i in range(0, x.shape[1], 40):
+            out.append(self.down(F.gelu(self.up(x[:, i : i + 40]))))
+        return torch.cat(out, 1)
+
+
+class SplitByArgument(nn.Module):
+    def __init__(self, dim=32, piece=24):
+        super().__init__()
+        self.piece = piece
+        self.up = nn.Linear(dim, 2 * dim)
+
+    def forward(self, x):
+        return torch.cat([self.up(part).relu() for part in x.split(self.piece, 1)], 1)
+
+
+class RangedByArgument(nn.Module):
+    def __init__(self, dim=32, piece=24):
+        super().__init__()
+        self.piece = piece
+        self.up = nn.Linear(dim, 2 * dim, bias=False)
+
+    def forward(self, x):
+        out = []
+        for i in range(0, x.shape[1], self.piece):
+            out.append(self.up(x[:, i : i + self.piece].contiguous()).relu())
+        return torch.cat(out, 1)
+
+
+class OverTheBatch(nn.Module):
+    def __init__(self, dim=32):
+        super().__init__()
+        self.up = nn.Linear(dim, 2 * dim)
+
+    def forward(self, x):
+        return torch.cat([self.up(part).relu() for part in x.split(3)])
+
+
+class Beyond(nn.Module):
+    """One call up to 90 tokens, pieces of 32 beyond."""
+
+    def __init__(self, dim=32):
+        super().__init__()
+        self.up = nn.Linear(dim, dim)
+
+    def forward(self, x):
+        if x.shape[1] > 90:
+            return torch.cat([self.up(part) for part in x.split(32, 1)], 1)
+        return self.up(x)
+
+
+class While(nn.Module):
+    def __init__(self, dim=32):
+        super().__init__()
+        self.up = nn.Linear(dim, dim)
+
+    def forward(self, x):
+        out, start = [], 0
+        while start < x.size(1):
+            out.append(self.up(x[:, start : start + 56]).relu())
+            start += 56
+        return torch.cat(out, 1)
+
+
+class OnAllBefore(nn.Module):
+    """Causal attention by pieces of queries: each works on the keys up to its end."""
+
+    def __init__(self, dim=32):
+        super().__init__()
+        self.qkv = nn.Linear(dim, 3 * dim)
+
+    def forward(self, x):
+        q, k, v = self.qkv(x).split(x.shape[-1], -1)
+        out = []
+        for i in range(0, x.shape[1], 48):
+            keys, values = k[:, : i + 48], v[:, : i + 48]
+            out.append((q[:, i : i + 48] @ keys.transpose(1, 2)).softmax(-1) @ values)
+        return torch.cat(out, 1)
+
+
+class WholeBlocks(nn.Module):
+    """The tokens padded to whole blocks of 48."""
+
+    def __init__(self, dim=32):
+        super().__init__()
+        self.qkv = nn.Linear(dim, 3 * dim)
+
+    def forward(self, x):
+        b, s, d = x.shape
+        pad = (-s) % 48
+        q, k, v = self.qkv(F.pad(x, (0, 0, 0, pad))).view(b, -1, 48, 3, d).unbind(3)
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True).reshape(b, s + pad, d)[:, :s]
+
+
+class LastTokens(nn.Module):
+    def __init__(self, dim=32, piece=24):
+        super().__init__()
+        self.piece = piece
+        self.up = nn.Linear(dim, 2 * dim)
+
+    def forward(self, x):
+        return self.up(x[:, -self.piece :])
+
+
+class LastSixty(nn.Module):
+    def __init__(self, dim=32):
+        super().__init__()
+        self.up = nn.Linear(dim, 2 * dim)
+
+    def forward(self, x):
+        return self.up(x[:, -60:])
+
+
+class Halving(nn.Module):
+    """A tree reduction: its number of rounds is a logarithm."""
+
+    def __init__(self, dim=32):
+        super().__init__()
+        self.join = nn.Linear(2 * dim, dim)
+
+    def forward(self, x):
+        while x.shape[1] > 1:
+            if x.shape[1] % 2:
+                x = F.pad(x, (0, 0, 0, 1))
+            x = self.join(torch.cat([x[:, ::2], x[:, 1::2]], -1))
+        return x

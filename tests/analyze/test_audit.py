@@ -1,0 +1,93 @@
+"""`lmp verify --audit`: drawn points are executed, and an analysis that differs at one is found and marked."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from lmp.analyze.audit import Audit, audit_modules
+from lmp.analyze.modules import analyze_modules
+from lmp.analyze.session import Options
+from lmp.cli.main import app
+
+X = "x: float[batch_size, seq_len, dim]"
+MODULES = """
+import torch
+from torch import nn
+
+
+class Scaled(nn.Module):
+    def __init__(self, dim: int = 32):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(dim))
+
+    def forward(self, x):
+        return x * self.weight
+"""
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Path]:
+    (tmp_path / "audited").mkdir()
+    (tmp_path / "audited" / "__init__.py").write_text("")
+    (tmp_path / "audited" / "blocks.py").write_text(MODULES)
+    before = list(sys.path)
+    yield tmp_path
+    sys.path[:] = before
+    for name in [n for n in sys.modules if n.partition(".")[0] == "audited"]:
+        del sys.modules[name]
+
+
+@pytest.fixture
+def options(home: Path, derivation: None) -> Options:
+    return Options(results=home / "results", paths=(home,), inputs=X, init="dim=32")
+
+
+def audited(options: Options, points: int = 60, seed: int = 3) -> Audit:
+    (found,) = audit_modules(["audited.blocks.Scaled"], options, points, seed, lambda name, stage: None)
+    return found
+
+
+def test_every_drawn_point_is_executed_and_equal(options: Options) -> None:
+    found = audited(options)
+    assert (found.drawn, found.executed, found.equal, found.refused) == (60, 60, 60, 0)
+    assert found.different == []
+    assert found.settings > 1
+
+
+def test_the_same_seed_draws_the_same_points(options: Options) -> None:
+    first, again = audited(options).to_data(), audited(options).to_data()
+    assert {n: v for n, v in first.items() if n != "seconds"} == {n: v for n, v in again.items() if n != "seconds"}
+
+
+def test_an_error_far_from_the_judged_points_is_found_and_marked(options: Options, home: Path) -> None:
+    analyze_modules(["audited.blocks.Scaled"], options, lambda name, stage: None)
+    (file,) = (home / "results").rglob("module_analysis.json")
+    data = json.loads(file.read_text())
+    (kernel,) = data["kernels"]
+    # One product an element: wrong from 150 sequences on, where 0 is claimed.
+    assert kernel["flops"] == "{batch_size} * {seq_len} * {dim}"
+    kernel["flops"] = f"where({{batch_size}} < 150, {kernel['flops']}, 0)"
+    file.write_text(json.dumps(data))
+    command = ["verify", "audited.blocks.Scaled", "--inputs", X, "--init", "dim=32", "--path", str(home)]
+    command += ["--results", str(home / "results"), "--audit", "200", "--json", "--quiet"]
+    result = CliRunner().invoke(app, command)
+    assert result.exit_code == 4
+    found = json.loads(result.stdout)
+    assert 0 < len(found["different"]) < found["executed"] == found["drawn"] == 200
+    for one in found["different"]:
+        values = {"dim": 32, **one["values"]}
+        assert values["batch_size"] >= 150
+        counted = values["batch_size"] * values["seq_len"] * values["dim"]
+        assert (one["quantity"], one["claimed"], one["counted"]) == ("flops", "0", str(counted))
+    assert json.loads(file.read_text())["verification"]["status"] == "failed"
+
+
+def test_classes_without_an_analysis_are_analysed_first(options: Options) -> None:
+    assert audited(replace(options, init="dim=48"), points=5).status == "verified"
