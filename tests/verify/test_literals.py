@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from lmp.verify.literals import around, literals
+from lmp.formula import to_text
+from lmp.verify.literals import around, compared, literals
 
 WIDE = 96
 
@@ -48,3 +49,19 @@ def test_the_sizes_around_a_number() -> None:
     assert sorted(around(4)) == [3, 4, 5, 7, 8, 11, 13]
     assert around(4, fewer=True) == (4, 5, 11)
     assert sorted(around(300, fewer=True)) == [299, 300, 301, 603, 901]
+
+
+class Projected(torch.nn.Module):
+    def __init__(self, config: torch.nn.Module, depth: int) -> None:
+        super().__init__()
+        if config.inner_size != config.hidden_size and depth > 3:
+            self.project = torch.nn.Linear(2, 3)
+
+
+def test_comparisons_of_a_constructor_are_found_in_variables() -> None:
+    class Config(torch.nn.Module):
+        inner_size = hidden_size = 8
+
+    names = {"inner_size": "inner", "hidden_size": "hidden_size", "depth": "num_layers"}
+    found = compared([Projected(Config(), 2)], names)
+    assert [to_text(condition) for condition in found] == ["{inner} != {hidden_size}", "{num_layers} > 3"]

@@ -8,13 +8,17 @@ from typing import Any
 
 import torch
 
+from lmp.formula import parse_condition
 from lmp.verify.points import (
     LONG,
     HeldOut,
     PointKind,
     changed,
+    compared_points,
     equalised,
     held_out_points,
+    literal_points,
+    one_for_all,
     structural,
     what_to_keep,
     with_layers,
@@ -212,3 +216,31 @@ def test_what_is_not_what_makes_a_point_differ_is_not_held() -> None:
     assert held(lambda v: v["n_group"] == 1, names=["hidden_size"]) is None
     # The cause is the batch, which is in no config.
     assert held(lambda v: v["batch_size"] == 1) is None
+
+
+def test_a_count_that_equals_another_one_is_set_to_one() -> None:
+    # as many key and value heads as query heads by default: one for all must be judged too
+    fake = Fake({"num_heads": 6, "num_kv_heads": 6}, lambda v: v["num_heads"] % v["num_kv_heads"] == 0)
+    assert one_for_all(fake) == [("num_kv_heads", {"num_heads": 6, "num_kv_heads": 1})]
+
+
+def test_sizes_that_a_constructor_compares_are_set_apart() -> None:
+    fake = Fake({"embedding_size": 96, "hidden_size": 96}, lambda v: v["embedding_size"] % 8 == 0)
+    equal = parse_condition("{embedding_size} == {hidden_size}")
+    found = compared_points(fake, [equal], [])
+    assert [(p.values["embedding_size"], p.values["hidden_size"]) for p in found] == [(192, 96), (96, 192)]
+    assert all(point.synthetic for point in found)
+    assert compared_points(fake, [equal], found[:1]) == []  # another point has the other result already
+
+
+def test_each_number_of_the_source_is_met_by_tokens_batch_and_cache() -> None:
+    fake = Fake({"hidden_size": 96})
+    found = literal_points(fake, [20], [])
+    # 19, 20, 21, 2 * 20 - 1, 2 * 20, 2 * 20 + 3, 3 * 20 + 1
+    beside = {19, 20, 21, 39, 40, 43, 61}
+    assert {p.values["seq_len"] for p in found if p.values["cache_len"] == 0} == beside
+    assert {p.values["cache_len"] for p in found if p.values["seq_len"] == 1} == beside
+    assert beside <= {p.values["batch_size"] for p in found}
+    assert all(p.kind is PointKind.LITERAL for p in found)
+    large = literal_points(fake, [700], [])
+    assert {p.values["batch_size"] for p in large} <= {1, 2, 3}  # no module splits a batch of 700

@@ -99,7 +99,8 @@ class Covering:
     def _of_call(self) -> set[str]:
         """Variables of a point that a call can vary."""
         workload = self.workload
-        return {*RUNTIME, *(n for n, v in workload.variables.items() if v.path.startswith("inputs."))}
+        inputs = {n for n, v in workload.variables.items() if v.path.startswith("inputs.")}
+        return {*RUNTIME, *inputs, *(workload.required if workload.has_encoder else ())}
 
     def taken(self) -> list[ArmTaken]:
         """The arms for the record."""
@@ -201,7 +202,8 @@ class Covering:
 
     def _is_synthetic(self, point: Mapping[str, int]) -> bool:
         workload = self.workload
-        own = {n: v for n, v in workload.hints.items() if n not in workload.full_layers}
+        varied = {*workload.full_layers, *self._of_call}
+        own = {n: v for n, v in workload.hints.items() if n not in varied}
         return any(point[name] != value for name, value in own.items())
 
     @staticmethod
