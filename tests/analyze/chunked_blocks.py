@@ -65,3 +65,15 @@ class Cheaper(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         y = self.fc(x)
         return y if x.shape[1] > 230 else self.fc(y)
+
+
+class Projected(nn.Module):
+    """A projection that exists for unequal widths only."""
+
+    def __init__(self, dim: int = 24, width: int = 40) -> None:
+        super().__init__()
+        self.into = nn.Linear(dim, width) if width != dim else nn.Identity()
+        self.fc = nn.Linear(width, width)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.fc(self.into(x))

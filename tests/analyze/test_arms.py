@@ -94,3 +94,19 @@ def test_every_number_of_the_source_is_judged_on_both_sides(analyse: Analyse) ->
     found = analyse("Cheaper", "dim=32")
     text = "\n".join(found.verification.checks)
     assert all(f"seq_len={tokens}, " in text for tokens in (229, 230, 231, 460, 463, 691))
+
+
+def test_sizes_that_a_constructor_compares_are_an_assumption(options: Options) -> None:
+    given = replace(options, init="dim=24, width=40", inputs="x: float[batch_size, seq_len, dim]", fresh=True)
+    found = next(one.analysis for one in analyze_modules([f"{MODULE}.Projected"], given, QUIET) if one.requested)
+    assert found.verification.status == "verified"
+    assert found.assumptions == ["{width} != {dim}"]
+
+
+def test_a_part_that_a_constructor_makes_for_unequal_sizes_only_is_counted_there_only(options: Options) -> None:
+    given = replace(options, init="dim=24, width=24", inputs="x: float[batch_size, seq_len, dim]", fresh=True)
+    analysis, lookup = load_for_evaluation(f"{MODULE}.Projected", given, QUIET)
+    # 3 * 7 = 21 rows. Linear(8, 10): 21 * (2 * 80 + 10) = 3,570; Linear(10, 10): 21 * (2 * 100 + 10) = 4,410
+    values = {"batch_size": 3, "seq_len": 7, "width": 10}
+    assert evaluate_analysis(analysis, lookup, values | {"dim": 8}).totals.flops == 3_570 + 4_410
+    assert evaluate_analysis(analysis, lookup, values | {"dim": 10}).totals.flops == 4_410

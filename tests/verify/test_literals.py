@@ -65,3 +65,10 @@ def test_comparisons_of_a_constructor_are_found_in_variables() -> None:
     names = {"inner_size": "inner", "hidden_size": "hidden_size", "depth": "num_layers"}
     found = compared([Projected(Config(), 2)], names)
     assert [to_text(condition) for condition in found] == ["{inner} != {hidden_size}", "{num_layers} > 3"]
+
+
+def test_comparisons_in_constructors_of_pytorch_are_found() -> None:
+    names = {"kdim": "kdim", "vdim": "vdim", "embed_dim": "embed_dim"}
+    found = map(to_text, compared([torch.nn.MultiheadAttention(8, 2)], names))
+    # self._qkv_same_embed_dim = self.kdim == embed_dim and self.vdim == embed_dim
+    assert {"{kdim} == {embed_dim}", "{vdim} == {embed_dim}"} <= set(found)

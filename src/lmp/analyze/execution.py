@@ -163,10 +163,8 @@ class Execution:
 
     @cached_property
     def comparisons(self) -> list[Condition]:
-        """Comparisons of config values in the constructors of the model."""
+        """Comparisons of config values or arguments in the constructors of the module and its parts."""
         workload = self.workload
-        if workload.model_class is None:
-            return []
         paths = {v.path.rpartition(".")[2]: n for n, v in workload.variables.items() if n in workload.hints}
         return list(compared(self._modules, {**paths, **workload.aliases}))
 

@@ -69,7 +69,8 @@ def compared(modules: Iterable[torch.nn.Module], names: Mapping[str, str]) -> di
     found: dict[Condition, None] = {}
     bases = dict.fromkeys(base for module in modules for base in type(module).__mro__)
     for base in bases:
-        constructor = _plain(base.__dict__.get("__init__"))
+        constructor = base.__dict__.get("__init__")
+        constructor = constructor if isinstance(constructor, types.FunctionType) else None
         node = None if constructor is None else _definition(constructor.__code__)
         for one in ast.walk(node) if node is not None else ():
             match one:
