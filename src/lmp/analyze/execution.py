@@ -29,6 +29,7 @@ from lmp.verify.counted import Triple
 from lmp.verify.judge import KEPT, Judgement, Point, judge, judging_of, named, observe
 from lmp.verify.literals import compared, literals
 from lmp.verify.points import (
+    BY_SIZE,
     FACTORS,
     LONG,
     HeldOut,
@@ -38,6 +39,7 @@ from lmp.verify.points import (
     drawn_points,
     held_out_points,
     literal_points,
+    mixed_points,
     structural,
     with_layers,
 )
@@ -158,8 +160,16 @@ class Execution:
     @cached_property
     def literals(self) -> list[HeldOut]:
         """Points on both sides of the numbers that decide paths in the source."""
-        found = literals(self._modules, without=self.workload.full_layers)
-        return literal_points(self.workload, found, self.held_out)
+        return literal_points(self.workload, self._numbers, self.held_out)
+
+    @cached_property
+    def _mixed(self) -> list[HeldOut]:
+        return mixed_points(self.workload, self._numbers, self.held_out)
+
+    @cached_property
+    def _numbers(self) -> Collection[int]:
+        """Numbers that decide paths in the source."""
+        return literals(self._modules, without=self.workload.full_layers)
 
     @cached_property
     def comparisons(self) -> list[Condition]:
@@ -229,9 +239,9 @@ class Execution:
 
     def _observe_all(self, in_order: bool = False, full: bool = False) -> list[Point | Skipped]:
         found: list[Point | Skipped] = []
-        for few in (*self.held_out, *self._compared, *self.literals, *self.extra):
-            if few.kind is PointKind.LITERAL and any(_is_heavy(one) for one in found):
-                break  # the literals come in order of size: at larger ones a loop over the tokens takes too long
+        for few in (*self.held_out, *self._compared, *self.literals, *self._mixed, *self.extra):
+            if few.kind in BY_SIZE and any(_is_heavy(one) for one in found):
+                continue  # at larger sizes a loop over the tokens takes too long
             point = with_layers(self.workload, few, in_order, full)
             key = (point.label, *sorted(point.values.items()))
             if key not in self._observed:
@@ -248,7 +258,7 @@ class Execution:
                 raise
             if point.synthetic and more_layers:
                 return Skipped(f"skipped {point.label}: the model does not run there with all its layers")
-            if point.kind is PointKind.LITERAL:
+            if point.kind in BY_SIZE:
                 return Skipped("")  # counted in the check of how many ran
             if point.may_be_refused:
                 return Skipped(f"skipped {named(point.label, point.values)}: the model does not run there")

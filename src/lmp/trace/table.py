@@ -296,11 +296,7 @@ class Table:
         found = {
             formula: None
             for formula, counts in in_runs.items()
-            if all(
-                full == 0 or (full, rest) == (1, 0) or len({c[i] for c in counts}) > 1
-                for i in range(len(unrolled))
-                for full, rest in [counts[0][i]]
-            )
+            if all(_holds_for_any_number({c[i] for c in counts}) for i in range(len(unrolled)))
         }
         for pieces in unrolled:
             for name in sorted(free_variables(pieces.total)):
@@ -308,8 +304,15 @@ class Table:
                 for run, formula in seen:
                     others = tuple(sorted((n, v) for n, v in run.numbers.items() if n != name))
                     groups.setdefault(others, {})[pieces.count(run.numbers)] = formula
-                for group in groups.values():
-                    found.update(dict.fromkeys(pieces.in_any_number(group, name)))
+                made: dict[Expr, list[dict[str, int]]] = {}
+                for others, group in groups.items():
+                    for formula in pieces.in_any_number(group, name):
+                        made.setdefault(formula, []).append(dict(others))
+                # Pieces of another size, in a nested loop, may have one number in all these runs.
+                nested = [p for p in unrolled if name not in free_variables(p.total)]
+                for formula, at in made.items():
+                    if all(_holds_for_any_number({p.count(numbers) for numbers in at}) for p in nested):
+                        found[formula] = None
         return found
 
     def at_config(self, found: Iterable[Expr], column: list[Sample], others: Iterable[Expr] = ()) -> dict[Expr, None]:
@@ -751,6 +754,14 @@ def _unrolled(symbolic: list[Observation], concrete: list[Observation]) -> set[K
 
 def _content(observation: Observation) -> Any:
     return tuple([(k[0].name, i.count, tuple(sorted(i.fields.items()))) for k, i in observation.items.items()])
+
+
+def _holds_for_any_number(counts: Set[tuple[int, int]]) -> bool:
+    """False if a formula was seen at one number of pieces only: its coefficients may be that number.
+
+    ``counts``: full pieces and rest of each run. A single piece, whole or not, is no loop.
+    """
+    return len(counts) > 1 or all(full == 0 or (full, rest) == (1, 0) for full, rest in counts)
 
 
 def _insert_after(

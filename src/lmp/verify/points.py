@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import math
+import random
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum, auto
@@ -36,9 +38,21 @@ class PointKind(Enum):
     """Synthetic config values with one count set to 1."""
     LITERAL = auto()
     """Sizes of the call on both sides of a number in the source."""
+    MIXED = auto()
+    """All sizes of the call changed together."""
+    MIXED_SYNTHETIC = auto()
+    """The same, at synthetic config values."""
 
 
-SYNTHETIC_KINDS = (PointKind.SYNTHETIC, PointKind.ARM_SYNTHETIC, PointKind.COMPARED, PointKind.ONE)
+SYNTHETIC_KINDS = (
+    PointKind.SYNTHETIC,
+    PointKind.ARM_SYNTHETIC,
+    PointKind.COMPARED,
+    PointKind.ONE,
+    PointKind.MIXED_SYNTHETIC,
+)
+BY_SIZE = (PointKind.LITERAL, PointKind.MIXED, PointKind.MIXED_SYNTHETIC)
+"""Kinds of points that may be refused or left out: they come in order of size, and large ones may take too long."""
 
 
 @dataclass(frozen=True)
@@ -57,13 +71,15 @@ class HeldOut:
     @property
     def may_be_refused(self) -> bool:
         """True if the module may refuse to run here."""
-        return self.kind in (PointKind.LONG, PointKind.MORE_LAYERS, PointKind.LITERAL)
+        return self.kind in (PointKind.LONG, PointKind.MORE_LAYERS, *BY_SIZE)
 
 
 SEARCHED = {
     PointKind.ARM: "arm of a formula",
     PointKind.ARM_SYNTHETIC: "arm of a formula, other config",
     PointKind.LITERAL: "number in the source",
+    PointKind.MIXED: "sizes together",
+    PointKind.MIXED_SYNTHETIC: "sizes together, other config",
 }
 """Kinds of points that come from formulas and sources, with their labels."""
 
@@ -268,6 +284,54 @@ def literal_points(workload: Workload, numbers: Collection[int], known: Collecti
             found.append(_point(SEARCHED[PointKind.LITERAL], {**own, name: size}, (2, 3 * few, 0), PointKind.LITERAL))
     refused = workload.refused
     return [point for point in found if phase_of(point.values) not in refused]
+
+
+MIXED_IN_MODEL, MIXED_ALONE = 6, 24
+"""Points with all sizes changed together: of a model, and of a module alone, whose runs are quick."""
+
+MOST_MIXED_BATCH, MOST_MIXED_TOKENS = 12, 700
+"""Largest batch of these points, and largest number of tokens unless the source has larger numbers."""
+
+
+def mixed_points(workload: Workload, numbers: Collection[int], known: Collection[HeldOut]) -> list[HeldOut]:
+    """Points at which batch, tokens, cache and input dimensions change together, in order of size.
+
+    Paths that two sizes choose together, as in nested loops over pieces, show there. Half of the sizes are beside
+    ``numbers`` of the source. For a module alone, a third has other config values, those of ``known`` points.
+    """
+    draw = random.Random(repr(sorted(workload.hints.items())))
+    beside = [size for number in numbers for size in around(number) if size]
+    few_beside = [size for size in beside if size <= MOST_AT_ONCE]
+    most = max([MOST_MIXED_TOKENS, *beside])
+
+    def size(most: int, choices: list[int]) -> int:
+        return (
+            draw.choice(choices)
+            if choices and draw.random() < 0.5
+            else round(math.exp(draw.uniform(0, math.log(most))))
+        )
+
+    in_model, dimensions, few = workload.model_class is not None, _input_dimensions(workload), workload.fewest_tokens
+    others = [] if in_model else [point.values for point in known if point.synthetic]
+    phases = [phase for phase in PHASES if workload.has_cache or phase in (PREFILL, FIRST_TOKEN)]
+    found: list[HeldOut] = []
+    for index in range(MIXED_IN_MODEL if in_model else MIXED_ALONE):
+        is_other = bool(others) and index % 3 == 2
+        values = dict(draw.choice(others) if is_other else workload.hints)
+        values |= {name: size(most, beside) for name in dimensions}
+        phase = PREFILL if index % 2 == 0 else phases[index // 2 % len(phases)]
+        new = 1 if phase in (DECODE, FIRST_TOKEN) else size(most, beside)
+        shape = (
+            size(MOST_MIXED_BATCH, few_beside),
+            max(few, new) if workload.has_tokens else 7,
+            size(most, beside) if phase in (DECODE, CHUNKED) else 0,
+        )
+        kind = PointKind.MIXED_SYNTHETIC if is_other else PointKind.MIXED
+        found.append(_point(SEARCHED[kind], values, shape, kind))
+    ran = [point for point in found if phase_of(point.values) not in workload.refused]
+    return sorted(
+        ran, key=lambda point: point.values["batch_size"] * (point.values["seq_len"] + point.values["cache_len"])
+    )
 
 
 _VARIED = (("seq_len", PREFILL), ("cache_len", DECODE))
