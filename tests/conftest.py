@@ -49,10 +49,14 @@ GROUPS = {"browser": "browser", "dask": "dask", "small": "small models", "wheel"
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark each test with its tier and its group, by the fixtures that it asks for, directly or not."""
+    """Mark each test with its tier and its group, by the fixtures that it asks for, directly or not.
+
+    A test that is marked as slow itself, as one of several cases may be, stays in that tier alone.
+    """
     for item in items:
         fixtures = set(getattr(item, "fixturenames", ()))
-        item.add_marker("slow" if fixtures & SLOW.keys() else "engine" if fixtures & ENGINE.keys() else "unit")
+        if item.get_closest_marker("slow") is None:
+            item.add_marker("slow" if fixtures & SLOW.keys() else "engine" if fixtures & ENGINE.keys() else "unit")
         for name in fixtures & GROUPS.keys():
             item.add_marker(pytest.mark.xdist_group(GROUPS[name]))
 

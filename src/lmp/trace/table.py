@@ -530,6 +530,13 @@ class Table:
         names = [n for n in (*RUNTIME, *self.runs.lengths) if n in numbers]
         tried = [LIKELY.get(n, LIKELY["seq_len"]) for n in names]
         points = [Point({**numbers, **dict(zip(names, sizes, strict=True))}) for sizes in itertools.product(*tried)]
+        # A class in an encoder has the encoder's tokens as its own.
+        same = [
+            (a, b)
+            for a, b in itertools.combinations(names, 2)
+            if all(p.values[a] == p.values[b] for _, p, _ in self.samples)
+        ]
+        points = [p for p in points if all(p.values[a] == p.values[b] for a, b in same)]
         allowed = [p for p in points if all(self.fitter.holds(c, p) is not False for c in assumptions)]
         for item, formulas in items:
             for name, formula in formulas.items():
