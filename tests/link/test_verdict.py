@@ -29,3 +29,7 @@ def test_what_is_not_verified_says_why() -> None:
     finding = Finding(line=1, quantity="flops", point="p", claimed="1", counted="2")
     failed = Verification(status="failed", findings=[finding, finding])
     assert verdict(failed) == "FAILED: 2 differences from execution"
+
+
+def test_what_pins_imply_is_not_said_again() -> None:
+    assert conditions(["1 % {step} == 0", "{step} <= {heads}"], {"step": 1}) == "step = 1; step <= heads"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import itertools
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -18,7 +19,7 @@ from lmp.analyze.own import OwnCall
 from lmp.analyze.session import Session
 from lmp.analyze.workloads import TORCH, asked_config, asked_dtype, roots_for, workload_for
 from lmp.errors import LmpError, NotFound, first_line
-from lmp.formula import Condition, free_variables, num, substitute, to_text
+from lmp.formula import Condition, evaluate_condition, free_variables, num, parse_condition, substitute, to_text
 from lmp.records import HANDED_IN, OWN_ENGINE, Decision, Given, ModuleAnalysis, Verification
 from lmp.source.lines import line_text, statement_starts
 from lmp.source.locate import ClassSource
@@ -317,7 +318,18 @@ class Execution:
         found = self._last[1] if self._last is not None and self._last[0] is analysis else self.judgement(analysis)
         if found.verification.status != "verified" or not found.untaken or found.coverage is None:
             return analysis
-        return without_arms(analysis, found.untaken, found.coverage.arms)
+        narrowed = without_arms(analysis, found.untaken, found.coverage.arms)
+        kept = [a for a in narrowed.assumptions if a in analysis.assumptions or not self._holds_for_switches(a)]
+        return narrowed.model_copy(update={"assumptions": kept})
+
+    def _holds_for_switches(self, condition: str) -> bool:
+        """True for a condition on switches alone that holds whatever their values, 0 or 1."""
+        parsed = parse_condition(condition)
+        names = sorted(free_variables(parsed))
+        if not names or not set(names) <= self.workload.flags:
+            return False
+        every = itertools.product((0, 1), repeat=len(names))
+        return all(evaluate_condition(parsed, dict(zip(names, values, strict=True))) for values in every)
 
     def _observe_extra(self, point: HeldOut) -> Point | None:
         """The run at a point, if the module runs there."""

@@ -147,6 +147,8 @@ class _Attempt:
         if narrowed is not self.analysis:
             self._take(narrowed)
             self._judge()
+            while self._drop_operands():
+                self._judge()
 
     def _narrow(self) -> bool:
         """Take steps of NARROWING while only synthetic configs differ. Returns true to derive again.

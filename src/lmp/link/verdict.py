@@ -26,10 +26,14 @@ def verdict(found: Verification, assumptions: Sequence[str] = (), pinned: Mappin
 
 
 def conditions(assumptions: Sequence[str], pinned: Mapping[str, int]) -> str:
-    """Assumptions and pins in one text; empty if there are none. Those on the sizes of a call come first, then pins."""
+    """Assumptions and pins in one text; empty if there are none. Those on the sizes of a call come first, then pins.
+
+    An assumption on pinned values alone says nothing more than the pins.
+    """
     of_call = [text for text in assumptions if _names(text) & CALL_SIZES]
     pins = [f"{name} = {value}" for name, value in pinned.items()]
-    every = [*of_call, *pins, *(text for text in assumptions if text not in of_call)]
+    others = [text for text in assumptions if text not in of_call and not _names(text) <= pinned.keys()]
+    every = [*of_call, *pins, *others]
     shown = [text.replace("{", "").replace("}", "") for text in every[:SHOWN]]
     rest = len(every) - len(shown)
     return "; ".join([*shown, *([f"and {rest} more condition{'s' if rest > 1 else ''}"] if rest else [])])
