@@ -319,6 +319,7 @@ def mixed_points(workload: Workload, numbers: Collection[int], known: Collection
         is_other = bool(others) and index % 3 == 2
         values = dict(draw.choice(others) if is_other else workload.hints)
         values |= {name: size(most, beside) for name in dimensions}
+        values |= {name: size(MOST_MIXED_TOKENS, []) for name in (workload.required if workload.has_encoder else ())}
         phase = PREFILL if index % 2 == 0 else phases[index // 2 % len(phases)]
         new = 1 if phase in (DECODE, FIRST_TOKEN) else size(most, beside)
         shape = (
@@ -339,9 +340,13 @@ _VARIED = (("seq_len", PREFILL), ("cache_len", DECODE))
 
 
 def _input_dimensions(workload: Workload) -> list[str]:
-    """Further dimensions of inputs that a call can vary: lengths of an encoder's input, heights, widths."""
+    """Further dimensions of inputs that a call can vary: heights, widths.
+
+    Without the length of an encoder's input: the derivation assumes the results of comparisons with it, and a class
+    below the encoder knows neither.
+    """
     inputs = [n for n, v in workload.variables.items() if v.path.startswith("inputs.") and n not in RUNTIME]
-    return [*inputs, *(sorted(workload.required - set(inputs)) if workload.has_encoder else [])]
+    return [name for name in inputs if not workload.has_encoder or name not in workload.required]
 
 
 def _with_all_layers(workload: Workload) -> Iterator[dict[str, int]]:
