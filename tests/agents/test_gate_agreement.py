@@ -19,7 +19,10 @@ Drafts = Callable[[str], dict[str, Any]]
 Gates = dict[str, Gate]
 
 TRUST = Path(__file__).parents[1] / "data" / "submissions" / "trust"
-"""The drafts of a review, with the KV cache in kv_bytes."""
+"""The drafts of a review, with the KV cache in kv_bytes.
+
+The right one of Phi3 also says that heads wider than 256 are repeated without a cache, as use_gqa_in_sdpa() has it.
+"""
 
 
 def limited(draft: dict[str, Any], kernel: int, condition: str, otherwise: str = "0") -> dict[str, Any]:

@@ -88,12 +88,15 @@ class Covering:
         ]
 
     def _is_shape(self, arm: Arm) -> bool:
-        """True for a kind of quotient of config sizes: what divides what is the config's matter.
+        """True for an arm that is the config's matter, or the model's: an assumption is enough for it.
 
-        Configs that break such a rule may run by chance, as by broadcasting. They are left to an assumption.
+        These are kinds of quotients of config sizes, which may run by chance where a config breaks them, as by
+        broadcasting; and conditions on values that no point changes, such as whether a model gives an input.
         """
         last = self._in_point(self.judging.arms.ways_of(arm)[0][-1:])
-        return arm.is_quotient and not any(free_variables(condition) & self._of_call for condition, _ in last)
+        names = {name for condition, _ in last for name in free_variables(condition)}
+        fixed = bool(names) and all(name.startswith(OWN) for name in names)
+        return fixed or (arm.is_quotient and not names & self._of_call)
 
     @cached_property
     def _of_call(self) -> set[str]:
