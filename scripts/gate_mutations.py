@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from drafts import FORMULAS, Data, as_draft, formula, put
 from plain_evaluation import Evaluation, NoValue
 
 from lmp.agents.gate import Gate
@@ -29,7 +30,7 @@ from lmp.analyze.modules import analyze_modules
 from lmp.analyze.session import Options, Session
 from lmp.errors import NotFound
 from lmp.formula import Add, Mul, parse, rewrite, to_text
-from lmp.records import MATMUL_CATEGORIES, UNIVERSAL, Draft, ModuleAnalysis
+from lmp.records import MATMUL_CATEGORIES, UNIVERSAL, ModuleAnalysis
 
 MODELS = "transformers.models"
 CLASSES = (
@@ -47,20 +48,6 @@ CLASSES = (
 SIZES = ((2, 2, 2), (3, 5, 7))
 """Bytes per element of weights, activations and the KV cache."""
 START, END = "<!-- table: scripts/gate_mutations.py -->", "<!-- end of table -->"
-
-Data = dict[str, Any]
-FORMULAS = ("flops", "read", "write")
-
-
-def formula(kernel: Data, which: str) -> str:
-    return str(kernel["flops"] if which == "flops" else kernel["memory_access"][which])
-
-
-def put(kernel: Data, which: str, text: str) -> None:
-    if which == "flops":
-        kernel["flops"] = text
-    else:
-        kernel["memory_access"][which] = text
 
 
 # --- the kinds of errors ---------------------------------------------------------------------------------------------
@@ -428,11 +415,6 @@ class Study:
         count = draft.get("parameters_count")
         parameters = None if count is None else self.evaluation.number(count, values)
         return self.evaluation.statements(draft, values, start), parameters
-
-
-def as_draft(analysis: ModuleAnalysis) -> Data:
-    data = analysis.model_dump(mode="json")
-    return {name: data[name] for name in Draft.model_fields}
 
 
 def table(planted: Sequence[Planted]) -> str:

@@ -22,6 +22,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from drafts import FORMULAS, Data, as_draft, formula, put
 from plain_evaluation import Evaluation, NoValue
 
 from lmp.agents.gate import Gate
@@ -29,7 +30,7 @@ from lmp.agents.subject import ClassSubject
 from lmp.analyze.modules import analyze_modules, execution_of
 from lmp.analyze.session import Options, Session
 from lmp.errors import LmpError
-from lmp.records import UNIVERSAL, Draft
+from lmp.records import UNIVERSAL
 from lmp.workload.paths import Unresolvable, resolve
 
 MODELS = "transformers.models"
@@ -58,20 +59,7 @@ CLASSES = (
     f"{MODELS}.mistral.modeling_mistral.MistralAttention",
 )
 
-Data = dict[str, Any]
 Point = dict[str, int]
-COSTS = ("flops", "read", "write")
-
-
-def cost(kernel: Data, which: str) -> str:
-    return str(kernel["flops"] if which == "flops" else kernel["memory_access"][which])
-
-
-def put(kernel: Data, which: str, text: str) -> None:
-    if which == "flops":
-        kernel["flops"] = text
-    else:
-        kernel["memory_access"][which] = text
 
 
 @dataclass(frozen=True)
@@ -188,8 +176,8 @@ class Maker:
         return [
             (i, which)
             for i in plain
-            for which in COSTS
-            if cost(kernels[i], which) != "0" and wanted(cost(kernels[i], which))
+            for which in FORMULAS
+            if formula(kernels[i], which) != "0" and wanted(formula(kernels[i], which))
         ]
 
     def _changed(
@@ -201,7 +189,7 @@ class Maker:
         index, which = self.random.choice(sites)
         draft = copy.deepcopy(self.right)
         kernel = draft["kernels"][index]
-        put(kernel, which, change(cost(kernel, which)))
+        put(kernel, which, change(formula(kernel, which)))
         start = {"batch_size": 2, "seq_len": 3, "cache_len": 0}
         return Wrong("", draft, {**self.own, **start, **at})
 
@@ -269,8 +257,7 @@ class Study:
     def of(self, class_path: str, number: int, seed: int) -> Iterator[Result]:
         """The right draft's result, and those of ``number`` wrong ones."""
         analysis = next(o.analysis for o in analyze_modules([class_path], self.options, _quiet) if o.requested)
-        data = analysis.model_dump(mode="json")
-        right = {name: data[name] for name in Draft.model_fields}
+        right = as_draft(analysis)
         gate = Gate(ClassSubject(self.session, class_path, engine="submitted"))
         yield self._checked(gate, "right", right, {})
         self.execution = execution_of(class_path, self.session, analysis)
