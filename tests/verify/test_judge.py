@@ -14,6 +14,7 @@ from lmp.errors import NotFound
 from lmp.records import FindingKind, Kernel, MemoryAccess, ModuleAnalysis, Operand, Operands, Source
 from lmp.verify.counter import Counter, flop_counter_total
 from lmp.verify.judge import Point, judge, observe
+from lmp.verify.points import PointKind
 from lmp.workload.arguments import recording
 
 LINEAR = "torch.nn.modules.linear.Linear"
@@ -493,7 +494,7 @@ def test_a_layer_that_only_an_invented_config_has_need_not_be_judged(norm: Modul
     # The model has one layer; the two of another width are synthetic.
     two = point(make(lambda: torch.nn.Sequential(LlamaRMSNorm(16), LlamaRMSNorm(16))), 2, 5, 16)
     assumed = norm.model_copy(update={"assumptions": ["{hidden_size} < 9"]})
-    found = verify(assumed, [one, replace(two, synthetic=True)])
+    found = verify(assumed, [one, replace(two, kind=PointKind.SYNTHETIC)])
     assert (found.status, found.points) == ("verified", 1)
     assert found.checks[-1] == "skipped batch_size=2, seq_len=5: the assumption {hidden_size} < 9 does not hold"
     own = verify(assumed, [one, two])

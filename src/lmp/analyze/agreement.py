@@ -21,7 +21,7 @@ from lmp.verify.array_claims import ArrayClaims, Costs, Line, differing, each_li
 from lmp.verify.claims import LEFT_OUT, QUANTITIES
 from lmp.verify.judge import Point as Executed
 from lmp.verify.judge import named
-from lmp.verify.probes import Point, Space, call_sizes, draw, edges, literals, seed_of
+from lmp.verify.probes import Point, Space, draw, edges, formula_literals, seed_of
 from lmp.verify.resolve import resolve_all
 from lmp.workload.base import RUNTIME
 from lmp.workload.calls import Call
@@ -164,7 +164,7 @@ class _Comparison:
         """The held-out points, where both hold."""
         self.tries = MOST_TRIES
         self._programs: dict[int, Program] = {}
-        self._literals = literals([self.own, analysis])
+        self._literals = formula_literals([self.own, analysis])
         self._sizes = sorted({0, *SMALL, *(edge for number in self._literals for edge in edges(number))})
         """Values that sizes are reduced to."""
         self._line_of = {id(a): each_line(a, execution.statement_of) for a in (self.own, analysis)}
@@ -205,11 +205,11 @@ class _Comparison:
             list(known.values()),
             frozenset(workload.flags),
             layers,
-            call_sizes(workload),
+            workload.input_sizes,
             workload.has_cache,
             workload.fewest_tokens,
         )
-        special = set(literals([self.own])) ^ set(literals([self.analysis]))
+        special = set(formula_literals([self.own])) ^ set(formula_literals([self.analysis]))
         return draw(space, self._literals, seed_of([self.own, self.analysis]), sorted(special)[:MOST_SPECIAL])
 
     def _lines(self) -> list[Lines]:

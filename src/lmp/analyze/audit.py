@@ -19,7 +19,7 @@ from lmp.analyze.judging import save_judged
 from lmp.analyze.modules import analyze, execution_of, make_references, requested
 from lmp.analyze.session import Options, Progress, Session, references_of
 from lmp.records import Finding, ModuleAnalysis
-from lmp.verify.probes import Drawing, Point, Space, call_sizes, literals
+from lmp.verify.probes import Drawing, Point, Space, formula_literals
 from lmp.workload.base import RUNTIME, refusal
 from lmp.workload.configs import sections_of
 from lmp.workload.failures import blame
@@ -141,7 +141,7 @@ class _Points:
             own={**own, **{n: v for n, v in workload.hints.items() if n not in layers}},
             flags=frozenset(workload.flags),
             fixed=layers | analysis.pinned.keys(),
-            call_sizes=call_sizes(workload),
+            call_sizes=workload.input_sizes,
             has_cache=workload.has_cache,
             fewest_tokens=workload.fewest_tokens,
             most_batch=MOST_BATCH,
@@ -149,7 +149,7 @@ class _Points:
         )
         callees = [execution.session.lookup(name) for name in references_of(analysis)]
         numbers = {
-            *literals([analysis, *callees]),
+            *formula_literals([analysis, *callees]),
             *source_literals(execution),
             *(v for _, v in _numbers(workload.config)),
         }

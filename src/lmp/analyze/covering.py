@@ -84,10 +84,10 @@ class Covering:
                 counted="no executed point takes it: leave this arm out, and state its opposite as an assumption",
             )
             for arm in self.untaken()
-            if not self._is_shape(arm)
+            if not self._may_be_assumed(arm)
         ]
 
-    def _is_shape(self, arm: Arm) -> bool:
+    def _may_be_assumed(self, arm: Arm) -> bool:
         """True for an arm that is the config's matter, or the model's: an assumption is enough for it.
 
         These are kinds of quotients of config sizes, which may run by chance where a config breaks them, as by
@@ -102,8 +102,7 @@ class Covering:
     def _of_call(self) -> set[str]:
         """Variables of a point that a call can vary."""
         workload = self.workload
-        inputs = {n for n, v in workload.variables.items() if v.path.startswith("inputs.")}
-        return {*RUNTIME, *inputs, *(workload.required if workload.has_encoder else ())}
+        return {*RUNTIME, *workload.input_sizes, *(workload.required if workload.has_encoder else ())}
 
     def taken(self) -> list[ArmTaken]:
         """The arms for the record."""
@@ -120,7 +119,7 @@ class Covering:
         coverage = self.judging.coverage
         if not coverage.arms:
             return []
-        untaken = {arm for arm in self.untaken() if self._is_shape(arm)}
+        untaken = {arm for arm in self.untaken() if self._may_be_assumed(arm)}
         left = {*self.excluded, *untaken}
         arms = [arm for arm in coverage.arms.ways if arm not in left and arm not in coverage.arms.auxiliary]
         pairs = [pair for pair in coverage.arms.pairs if pair not in left and not untaken & set(pair)]
@@ -138,7 +137,7 @@ class Covering:
         """Execute the point that is predicted to take the most arms. False if there is none."""
         found: dict[tuple[tuple[str, int], ...], tuple[HeldOut, list[Arm | Pair]]] = {}
         for target in self.missing(targets):
-            if any(self._is_shape(arm) for arm in (target if isinstance(target, tuple) else (target,))):
+            if any(self._may_be_assumed(arm) for arm in (target if isinstance(target, tuple) else (target,))):
                 continue
             if self._tried.get(target, 0) < MOST_TRIES:
                 point = self._found.get(target)

@@ -345,8 +345,7 @@ class Execution:
         return found if isinstance(found, Point) else None
 
     def _run_at(self, point: HeldOut) -> Point:
-        label, synthetic = point.label, point.synthetic
-        return observe(self.workload, point.values, label, True, self._results, synthetic, point.kind)
+        return observe(self.workload, point.values, point.label, results=self._results, kind=point.kind)
 
     def holds_at(self, analysis: ModuleAnalysis, values: Mapping[str, int]) -> bool | None:
         """Judge one more point: true if the analysis holds. None if the module does not run, or nothing is judged."""
@@ -381,7 +380,7 @@ class Execution:
 
     def _observe_anywhere(self, values: Mapping[str, int]) -> Point | Skipped:
         try:
-            return observe(self.workload, values, results=self._results, synthetic=True)
+            return observe(self.workload, values, results=self._results, kind=PointKind.SYNTHETIC)
         except Exception as error:
             if blame(error) == "lmp":
                 raise

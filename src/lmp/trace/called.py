@@ -13,12 +13,12 @@ from lmp.trace.recording import Recording
 from lmp.trace.rules import Move
 from lmp.workload.calls import Call
 
-WIDTHS = {"w_bytes": 3, "a_bytes": 5, "kv_bytes": 7}
-"""Bytes of an element for the comparison. They differ, so that a tensor of the wrong kind shows."""
+BYTES = {"w_bytes": 3, "a_bytes": 5, "kv_bytes": 7}
+"""Bytes of an element in samples and comparisons. They differ, so that a tensor of the wrong kind shows."""
 
 
 class Costs(NamedTuple):
-    """FLOPs, and bytes at ``WIDTHS``."""
+    """FLOPs, and bytes at ``BYTES``."""
 
     flops: int
     read: int
@@ -35,7 +35,7 @@ class CalledCosts:
 
     def at(self, values: Mapping[str, int]) -> Costs | None:
         """The costs at these values; None where the analysis has none: outside its assumptions, for example."""
-        return self._of(self.analysis, {**values, **WIDTHS})
+        return self._of(self.analysis, {**values, **BYTES})
 
     def _of(self, analysis: ModuleAnalysis, values: Mapping[str, int]) -> Costs | None:
         key = analysis.class_name, tuple(sorted(values.items()))
@@ -80,4 +80,4 @@ def costs_of(call: Call, recording: Recording) -> Costs:
 
 
 def _bytes(moves: Iterable[Move]) -> int:
-    return sum(m.elements * (WIDTHS[m.unit] if isinstance(m.unit, str) else m.unit) for m in moves)
+    return sum(m.elements * (BYTES[m.unit] if isinstance(m.unit, str) else m.unit) for m in moves)

@@ -32,6 +32,7 @@ from lmp.formula import (
     to_text,
     var,
 )
+from lmp.trace.called import BYTES
 from lmp.trace.counts import in_pattern, stacked, structural
 from lmp.trace.dataflow import Flow, ItemKey
 from lmp.trace.fit import Fitter, Point, Sample, negated
@@ -45,7 +46,6 @@ from lmp.trace.variables import ClassVariables, renamed
 from lmp.workload.base import RUNTIME, fewest_layers
 from lmp.workload.calls import Call
 
-BYTES = {"w_bytes": 3, "a_bytes": 5, "kv_bytes": 7}
 ZERO = num(0)
 LIKELY = {"batch_size": (1, 2, 7), "seq_len": (1, 2, 50, 64, 65, 300, 5000), "cache_len": (0, 1, 64, 65, 700, 5000)}
 """Sizes of calls at which no cost may be below 0."""

@@ -60,8 +60,6 @@ class Point:
     config: Any = None
     flop_counter: int | None = None
     """Total of torch's own counter in the same run; None if it did not count."""
-    synthetic: bool = False
-    """True if the config values are synthetic: a layer that exists only there need not be judged."""
     kind: PointKind = PointKind.OWN
 
     @cached_property
@@ -81,6 +79,10 @@ class Point:
     def phase(self) -> str:
         return phase_of(self.values)
 
+    @property
+    def synthetic(self) -> bool:
+        return self.kind.synthetic
+
 
 def observe(
     workload: Workload,
@@ -88,12 +90,11 @@ def observe(
     label: str = "",
     cross_check: bool = True,
     results: Results | None = None,
-    synthetic: bool = False,
     kind: PointKind = PointKind.OWN,
 ) -> Point:
     """Build the workload's module with these values; run it under lmp's counter and torch's.
 
-    ``results``: cache of operator result shapes from other points. ``synthetic``: see `Point`.
+    ``results``: cache of operator result shapes from other points.
     """
     module = workload.build(values)
     counter = Counter(module, workload.dtype)
@@ -104,7 +105,7 @@ def observe(
     workload.run(module, values, together(*observers), before=DispatchHook(run))
     total = int(torchs.get_total_flops()) if cross_check else None
     config = getattr(module, "config", None)
-    return Point(named(label, values), values, counter.counts, counter.calls, config, total, synthetic, kind)
+    return Point(named(label, values), values, counter.counts, counter.calls, config, total, kind)
 
 
 def named(label: str, values: Mapping[str, int]) -> str:

@@ -11,7 +11,7 @@ from enum import Enum, auto
 
 from lmp.formula import Condition, Num, evaluate_condition, free_variables, walk
 from lmp.verify.literals import around
-from lmp.workload.base import CHUNKED, RUNTIME, Workload, fewest_layers, refusal
+from lmp.workload.base import CHUNKED, Workload, fewest_layers, refusal
 
 
 class PointKind(Enum):
@@ -43,6 +43,11 @@ class PointKind(Enum):
     MIXED_SYNTHETIC = auto()
     """The same, at synthetic config values."""
 
+    @property
+    def synthetic(self) -> bool:
+        """True if the config values are synthetic: a layer that exists only there need not be judged."""
+        return self in SYNTHETIC_KINDS
+
 
 SYNTHETIC_KINDS = (
     PointKind.SYNTHETIC,
@@ -66,7 +71,7 @@ class HeldOut:
 
     @property
     def synthetic(self) -> bool:
-        return self.kind in SYNTHETIC_KINDS
+        return self.kind.synthetic
 
     @property
     def may_be_refused(self) -> bool:
@@ -345,8 +350,7 @@ def _input_dimensions(workload: Workload) -> list[str]:
     Without the length of an encoder's input: the derivation assumes the results of comparisons with it, and a class
     below the encoder knows neither.
     """
-    inputs = [n for n, v in workload.variables.items() if v.path.startswith("inputs.") and n not in RUNTIME]
-    return [name for name in inputs if not workload.has_encoder or name not in workload.required]
+    return [name for name in workload.input_sizes if not workload.has_encoder or name not in workload.required]
 
 
 def _with_all_layers(workload: Workload) -> Iterator[dict[str, int]]:

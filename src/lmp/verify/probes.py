@@ -14,7 +14,7 @@ from typing import Any
 
 from lmp.formula import Node, Num, parse, parse_condition, walk
 from lmp.records import UNIVERSAL, ModuleAnalysis
-from lmp.workload.base import RUNTIME, Workload
+from lmp.workload.base import RUNTIME
 
 PROBES = 4000
 """Number of points."""
@@ -57,12 +57,7 @@ class Space:
     most_tokens: int = MOST_TOKENS
 
 
-def call_sizes(workload: Workload) -> tuple[str, ...]:
-    """Variables that are dimensions of the inputs, beside those of every call."""
-    return tuple(name for name, v in workload.variables.items() if v.path.startswith("inputs.") and name not in RUNTIME)
-
-
-def literals(analyses: Iterable[ModuleAnalysis]) -> list[int]:
+def formula_literals(analyses: Iterable[ModuleAnalysis]) -> list[int]:
     """The integers from 2 in formulas and assumptions, smallest first."""
     found: set[int] = set()
     for analysis in analyses:

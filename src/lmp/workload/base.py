@@ -119,6 +119,12 @@ class Workload(ABC):
         return 1
 
     @property
+    def input_sizes(self) -> tuple[str, ...]:
+        """The variables that are dimensions of the inputs, beside those of every call: an encoder's length, a width."""
+        inputs = (name for name, variable in self.variables.items() if variable.path.startswith("inputs."))
+        return tuple(name for name in inputs if name not in RUNTIME)
+
+    @property
     def fixed(self) -> dict[str, str]:
         """Constructor argument that is no variable -> the value for which the formulas hold. Default: none."""
         return {}

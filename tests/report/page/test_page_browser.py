@@ -88,7 +88,7 @@ POINTS: tuple[dict[str, Number], ...] = (
     {"batch_size": 2, "seq_len": 16, "cache_len": 0},
     {"batch_size": 3, "seq_len": 1, "cache_len": 77},
     {"batch_size": 5, "seq_len": 7, "cache_len": 11, "hidden_size": 5120, "num_hidden_layers": 61},
-    {"batch_size": 1, "seq_len": 1, "cache_len": 0, "num_hidden_layers": 0},
+    {"batch_size": 1, "seq_len": 1, "cache_len": 0, "num_hidden_layers": 1},
     # 2 * 94,906,267 ** 2 and more: far beyond 2 ** 53, where a JavaScript number would lose the last digits.
     {"batch_size": 94_906_267, "seq_len": 94_906_267, "cache_len": 10**15 + 1, "hidden_size": 9_007_199_254_740_993},
     {"batch_size": 10**40 + 7, "seq_len": 3, "cache_len": 1, "w_bytes": 1, "a_bytes": 4},
@@ -275,6 +275,12 @@ def test_a_config_value_has_no_unit(browser: Browser, small_page: Path) -> None:
     assert "not a whole number" in browser.texts("#set-hidden_size-wrong")[0]
 
 
+def test_a_model_without_layers_is_refused_as_evaluate_refuses_it(browser: Browser, small_page: Path) -> None:
+    browser.open(small_page)
+    browser.type("#set-num_hidden_layers", "0")
+    assert "below 1" in browser.texts("#set-num_hidden_layers-wrong")[0]
+
+
 def test_half_a_byte_is_half_a_byte(browser: Browser, small_page: Path) -> None:
     browser.open(small_page, "#batch_size=2&seq_len=16")
     browser.type("#set-w_bytes", "0.5")
@@ -323,14 +329,14 @@ def test_broken_assumptions_are_shown(browser: Browser, tmp_path_factory: pytest
 
 
 def test_values_without_a_result_are_shown(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> None:
-    kernels = [small.basic(12, "{batch_size} / {hidden_size}", "0", "0", operation="odd")]
-    totals = {"flops": "{batch_size} / {hidden_size}", "matmul_flops": "0", "read": "0", "write": "0"}
+    kernels = [small.basic(12, "{batch_size} / {cache_len}", "0", "0", operation="odd")]
+    totals = {"flops": "{batch_size} / {cache_len}", "matmul_flops": "0", "read": "0", "write": "0"}
     made = page(small_facts.facts(tmp_path_factory.mktemp("sources"), kernels=kernels, totals=totals, compulsory=None))
-    browser.open(small_facts.written(made, tmp_path_factory.mktemp("page")), "#batch_size=8")
+    browser.open(small_facts.written(made, tmp_path_factory.mktemp("page")), "#batch_size=8&cache_len=8")
     assert shown_totals(browser)["flops"] == 1
     browser.type("#set-batch_size", "3")
     assert "FLOPs of odd (line 12) has no value at these sizes: it is 3/8" in browser.texts("#broken")[0]
-    browser.type("#set-hidden_size", "0")
+    browser.type("#set-cache_len", "0")
     assert "divides by zero" in browser.texts("#broken")[0]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from lmp.dtypes import WORDS, sizes
 from lmp.formula import number_text
-from lmp.link.values import FOLLOWS, GIVEN, UNIVERSAL_DEFAULTS
+from lmp.link.values import FOLLOWS, GIVEN, UNIVERSAL_DEFAULTS, lowest_of
 from lmp.records import UNIVERSAL, ModelAnalysis
 
 SLIDERS = {"batch_size": 2**10, "seq_len": 2**17, "cache_len": 2**20}
@@ -55,7 +55,7 @@ def _variable(model: ModelAnalysis, name: str, given: Mapping[str, int]) -> dict
         "title": _TITLES.get(name, name),
         "origin": model.parameters.get(name, ""),
         "value": str(known.get(name, NOT_GIVEN)),
-        "least": 1 if name in GIVEN else 0,
+        "least": lowest_of(model, name),
     }
     if name not in known:
         found["not_given"] = True
