@@ -22,7 +22,7 @@ FLOORS = (
     ("trace", "verify"),
     ("analyze",),
     ("observe", "agents", "zoo"),
-    ("report", "recon"),
+    ("lab", "report", "recon"),
     ("cli", "api"),
 )
 """Rooms from the lowest floor to the highest. A room is a folder or a file of src/lmp."""
@@ -33,7 +33,7 @@ BESIDE = {
     ("settings", "errors"),
     ("store", "source"),
     ("link", "store"),
-    ("report", "recon"),
+    ("lab", "report", "recon"),
 }
 """Imports between two rooms of one floor, each allowed in this direction only."""
 
