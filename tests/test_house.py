@@ -33,7 +33,7 @@ BESIDE = {
     ("settings", "errors"),
     ("store", "source"),
     ("link", "store"),
-    ("lab", "report", "recon"),
+    ("report", "recon"),
 }
 """Imports between two rooms of one floor, each allowed in this direction only."""
 
