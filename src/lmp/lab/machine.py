@@ -38,8 +38,8 @@ def load() -> list[float]:
     return [round(value, 2) for value in os.getloadavg()]
 
 
-def first_line_of(argv: Sequence[str]) -> str | None:
-    """The first line that a short command prints; None if it cannot run."""
+def version_line(argv: Sequence[str]) -> str | None:
+    """The line with a version, else the first, of what a short command prints; None if it cannot run."""
     try:
         done = subprocess.run(
             argv,
@@ -53,7 +53,8 @@ def first_line_of(argv: Sequence[str]) -> str | None:
     except (OSError, subprocess.TimeoutExpired):
         return None
     lines = [line.strip() for line in (done.stdout or done.stderr).splitlines() if line.strip()]
-    return lines[0][:200] if lines else None
+    # nvcc prints its release on the fourth line.
+    return next((line for line in lines if re.search(r"\d\.\d", line)), lines[0])[:200] if lines else None
 
 
 def _cpu() -> str:
@@ -67,7 +68,7 @@ def _cpu() -> str:
 def _gpu() -> str | None:
     if shutil.which("nvidia-smi") is None:
         return None
-    found = first_line_of(["nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"])
+    found = version_line(["nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"])
     return found if found is not None and "," in found else None
 
 

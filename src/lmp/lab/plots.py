@@ -32,6 +32,7 @@ _STYLE: dict[str, Any] = {
     "xtick.color": INK,
     "ytick.color": INK,
     "legend.framealpha": 0,
+    "text.parse_math": False,
 }
 
 
@@ -112,9 +113,9 @@ def _charted(rule: PlotRule, drawn: Sequence[Drawn]) -> bytes:
         # No pyplot: it keeps state of its own.
         figure = Figure(figsize=(8, 4.4), dpi=72, facecolor="none", layout="constrained")
         axes = figure.add_subplot()
-        axes.set_title(rule.title, fontsize=10, parse_math=False)
-        axes.set_xlabel(rule.x, parse_math=False)
-        axes.set_ylabel(rule.y, parse_math=False)
+        axes.set_title(rule.title, fontsize=10)
+        axes.set_xlabel(rule.x)
+        axes.set_ylabel(rule.y)
         axes.set_axisbelow(True)
         for side in ("top", "right"):
             axes.spines[side].set_visible(False)
@@ -163,9 +164,7 @@ def _bars(axes: Any, rule: PlotRule, drawn: Sequence[Drawn]) -> None:
             at, series.y, width * 0.92, color=COLOURS[number % len(COLOURS)], label=series.label or None,
             yerr=errors, ecolor=INK, alpha=0.55 if series.original else 1,
         )  # fmt: skip
-    axes.set_xticks(
-        range(len(names)), [name.replace("$", r"\$") for name in names], rotation=20 if len(names) > 5 else 0
-    )
+    axes.set_xticks(range(len(names)), names, rotation=20 if len(names) > 5 else 0)
     axes.grid(True, axis="y", color=LINE, alpha=0.3, linewidth=0.6)
     if rule.log_y:
         axes.set_yscale("log")

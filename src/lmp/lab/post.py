@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
+import signal
+import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -136,11 +140,37 @@ def sha256(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+def line_sums(text: str) -> str:
+    """A checksum of 16 bits for each line."""
+    return "".join(f"{zlib.crc32(line.encode()) & 0xFFFF:04x}" for line in text.split("\n"))
+
+
+def edited_line(text: str, sums: str) -> int:
+    """The first line, from 1, that is not what the checksums were made of; 1 if they do not tell."""
+    mine = line_sums(text)
+    if not sums or mine == sums:
+        return 1
+    steps = range(0, max(len(mine), len(sums)), 4)
+    return next(step for step in steps if mine[step : step + 4] != sums[step : step + 4]) // 4 + 1
+
+
 def save(folder: Path, record: Capture, text: str) -> None:
-    """Store a capture. The record is written last: a raw text without its record is no capture."""
-    write_whole(folder / f"{record.id}.txt", text)
+    """Store a capture. Without its record a raw text is no capture, so the record goes first and comes back last."""
     content = json.dumps(record.model_dump(mode="json"), indent=2, ensure_ascii=False)
-    write_whole(folder / f"{record.id}.json", content + "\n")
+    with _no_interrupt():
+        (folder / f"{record.id}.json").unlink(missing_ok=True)
+        write_whole(folder / f"{record.id}.txt", text)
+        write_whole(folder / f"{record.id}.json", content + "\n")
+
+
+@contextlib.contextmanager
+def _no_interrupt() -> Iterator[None]:
+    """Ctrl-C waits until the block ends."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def load(folder: Path, name: str) -> Stored | None:

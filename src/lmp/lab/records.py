@@ -23,6 +23,7 @@ class Capture(BaseModel):
     argv_template: list[str]
     """As lab.toml has it, with placeholders."""
     env: dict[str, str]
+    """As lab.toml has it, with placeholders."""
     tool: str
     tool_version: str | None
     kernel: str
@@ -48,3 +49,5 @@ class Capture(BaseModel):
     workload_sha256: dict[str, str]
     redactions: dict[str, int]
     output_sha256: str
+    line_sums: str = ""
+    """Four hexadecimal digits for each line of the raw text: they locate the line of an edit."""

@@ -8,7 +8,7 @@ import socket
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -84,7 +84,3 @@ def redactor(root: Path, build: Path) -> Redactor:
         found.setdefault(host, ("<host>", "host"))
     ordered = sorted(found.items(), key=lambda item: -len(item[0]))
     return Redactor([(text, instead, kind) for text, (instead, kind) in ordered])
-
-
-def redacted(values: Mapping[str, str], by: Redactor) -> dict[str, str]:
-    return {name: by.text(value) for name, value in values.items()}

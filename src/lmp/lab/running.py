@@ -148,13 +148,25 @@ def _drain(stream: int, keep: HeadAndTail) -> bool:
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
-    """End the whole process group: first politely, so that a tracer can detach."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, number)
+    """End the session of the tool: first politely, so that a tracer can detach."""
+    try:
+        _signal(process.pid, signal.SIGTERM)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(_GRACE_S)
-    process.wait()
+    finally:
+        _signal(process.pid, signal.SIGKILL)
+        # A process that the kernel does not end must not hold the run for ever.
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_GRACE_S)
+
+
+def _signal(session: int, number: int) -> None:
+    """To the process group, and to groups that its members made inside the session, as `timeout` does."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(session, number)
+    for pid in members(session):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)
 
 
 def _size(out: Path | None) -> int:
@@ -164,14 +176,22 @@ def _size(out: Path | None) -> int:
         return 0
 
 
-def _note_processes(session: int, found: dict[int, set[str]]) -> None:
-    """Add the processes of a session, with their threads and their names."""
+def members(session: int) -> list[int]:
+    """The ids of the processes of a session."""
+    found = []
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError, ValueError, IndexError):
             # The name is in parentheses and may hold anything; the session is the fourth field behind it.
             fields = (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()
-            if int(fields[3]) != session:
-                continue
-            for task in (folder / "task").iterdir():
+            if int(fields[3]) == session:
+                found.append(int(folder.name))
+    return found
+
+
+def _note_processes(session: int, found: dict[int, set[str]]) -> None:
+    """Add the processes of a session, with their threads and their names."""
+    for pid in members(session):
+        with contextlib.suppress(OSError, ValueError):
+            for task in Path(f"/proc/{pid}/task").iterdir():
                 name = (task / "comm").read_text(errors="replace").strip()
                 found.setdefault(int(task.name), set()).add(name)

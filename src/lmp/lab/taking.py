@@ -17,13 +17,16 @@ from pathlib import Path
 from lmp.errors import Interrupted, UsageError
 from lmp.lab import machine as m
 from lmp.lab.config import CaptureRule, in_order
-from lmp.lab.post import Post, save, sha256
+from lmp.lab.post import Post, line_sums, save, sha256
 from lmp.lab.records import Capture, Status
-from lmp.lab.redaction import Redactor, as_text, redacted, redactor
+from lmp.lab.redaction import Redactor, as_text, redactor
 from lmp.lab.running import Limits, Ran, read_capped, run_tool
 
 Progress = Callable[[str, str], None]
 """Called with a capture's id and what becomes of it."""
+
+NOT_FOUND = 127
+"""Exit code of shells, env and wrappers whose program is not there."""
 
 NO_GPU = "no GPU on this machine: nvidia-smi is missing or finds none"
 
@@ -55,7 +58,7 @@ def take(
 ) -> list[Capture]:
     """Take the captures of a post, or those named with what they come after. Returns their records.
 
-    Raises Interrupted on Ctrl-C: the captures taken before are whole, and the one that ran is not stored.
+    Raises Interrupted on Ctrl-C. The captures taken before are whole, and the one that ran is not stored.
     """
     names = chosen(post, only)
     say = progress or (lambda name, what: None)
@@ -70,9 +73,10 @@ def take(
             records.append(record)
         except KeyboardInterrupt:
             left = " ".join(f"--only {left}" for left in names[number:])
+            where = "--replace" if into == post.captures else f"--out {into.parent}"
             raise Interrupted(
                 f"interrupted in {name}: {number} of {len(names)} captures are whole in {into}\n"
-                f"take the rest: `lmp lab run {post.slug} {left} --out {into.parent}`"
+                f"take the rest: `lmp lab run {post.folder} {left} {where}`"
             ) from None
         say(name, f"{record.status}{f': {record.message}' if record.message else ''}")
     return records
@@ -109,14 +113,13 @@ def take_one(taking: Taking, name: str, rule: CaptureRule) -> tuple[Capture, str
     if text and not text.endswith("\n"):
         text += "\n"
     place = taking.placeholders(Path("<out>"))
-    env = {key: _filled(value, place) for key, value in rule.env.items()}
-    threads = env.get("OMP_NUM_THREADS", os.environ.get("OMP_NUM_THREADS", ""))
+    threads = rule.env.get("OMP_NUM_THREADS", os.environ.get("OMP_NUM_THREADS", ""))
     argv = [taking.redactor.text(_filled(word, place)) for word in rule.argv]
     record = Capture(
         id=name,
         argv=argv,
         argv_template=rule.argv,
-        env=redacted(env, taking.redactor),
+        env=rule.env,
         tool=rule.tool,
         tool_version=None if missing else _version(rule, taking),
         kernel=taking.machine.kernel,
@@ -138,6 +141,7 @@ def take_one(taking: Taking, name: str, rule: CaptureRule) -> tuple[Capture, str
         workload_sha256=hashes,
         redactions=dict(sorted(taking.redactor.counts.items())),
         output_sha256=sha256(text),
+        line_sums=line_sums(text),
     )
     return record, text
 
@@ -151,8 +155,8 @@ def what_is_missing(rule: CaptureRule, taking: Taking) -> str | None:
         if rule.argv[0].startswith("{build}"):
             return f"{rule.argv[0]} was not built; see the captures that it comes after: {', '.join(rule.after)}"
         return _install(rule.argv[0], rule)
-    if rule.tool != rule.argv[0] and not _is_there(rule.tool) and not rule.argv[0].startswith("{build}"):
-        return _install(rule.tool, rule)
+    if rule.argv[0] == "{python}" and rule.argv[1:2] == ["-m"] and not _is_a_module(rule.argv[2:3]):
+        return _install(rule.argv[2], rule)
     return None
 
 
@@ -161,11 +165,8 @@ def _install(what: str, rule: CaptureRule) -> str:
     return f"{what} is not installed{package}"
 
 
-def _is_there(tool: str) -> bool:
-    if tool == "python" or shutil.which(tool, path=_path()) is not None:
-        return True
-    top = tool.partition(".")[0].replace("-", "_")
-    return top.isidentifier() and importlib.util.find_spec(top) is not None
+def _is_a_module(names: Sequence[str]) -> bool:
+    return all(importlib.util.find_spec(name.partition(".")[0]) is not None for name in names)
 
 
 def _path() -> str:
@@ -184,7 +185,7 @@ def _version(rule: CaptureRule, taking: Taking) -> str | None:
     else:
         return _distribution(rule.tool)
     program = shutil.which(asked[0], path=_path())
-    found = m.first_line_of([program, *asked[1:]]) if program else None
+    found = m.version_line([program, *asked[1:]]) if program else None
     return None if found is None else taking.redactor.text(as_text(found.encode())[0])
 
 
@@ -261,6 +262,8 @@ def _judged(rule: CaptureRule, ran: Ran, text: str, left_out: int) -> tuple[Stat
     if said is not None:
         return "refused", said.strip()[:300]
     if ran.exit_code not in rule.ok_exit:
+        if ran.exit_code == NOT_FOUND:
+            return "missing", _install(rule.tool, rule)
         own = [line.strip() for line in lines if line.strip() and not line.startswith("@@")]
         return "refused", own[-1][:300] if own else f"exit code {ran.exit_code}"
     return ("cut", f"{left_out} bytes of output were left out") if left_out else ("ok", "")

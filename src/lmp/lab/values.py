@@ -16,6 +16,9 @@ from lmp.lab.taking import sections
 LONGEST_LINE = 10_000
 """Characters of a line that a pattern sees."""
 
+CUT = "@@cut "
+"""How the line begins that stands for what was left out."""
+
 RECORD = ("seconds", "cpus", "threads", "memory", "exit_code", "repeat", "left_out", "redactions")
 """Fields of a record that expressions may use, as ``{record.cpus}``."""
 
@@ -50,7 +53,14 @@ def values_of(stored: Stored, rules: Mapping[str, ValueRule]) -> dict[str, Fract
 
 def _value(name: str, rule: ValueRule, lines: list[str]) -> Fraction:
     pattern = re.compile(rule.pattern)
-    matches = [match for line in _between(lines, rule.after, rule.until) if (match := pattern.search(line))]
+    seen = list(_between(lines, rule.after, rule.until))
+    cut = next((i for i, line in enumerate(seen) if line.startswith(CUT)), None)
+    at = {i: match for i, line in enumerate(seen) if (match := pattern.search(line))}
+    matches = list(at.values())
+    if cut is not None and not _known_despite(rule.take, cut, list(at)):
+        raise Fault(
+            f"value {name}: the output was cut where {rule.take} must look: raise max_bytes, or use after and until"
+        )
     if rule.take == "count":
         return Fraction(len(matches))
     if not matches:
@@ -66,6 +76,11 @@ def _value(name: str, rule: ValueRule, lines: list[str]) -> Fraction:
         "median": lambda all_: Fraction(statistics.median(all_)),
     }
     return combine[rule.take](numbers)
+
+
+def _known_despite(take: str, cut: int, at: list[int]) -> bool:
+    """True if what was left out at a line cannot change the value: a first match above it, a last one below."""
+    return bool(at) and ((take == "first" and at[0] < cut) or (take == "last" and at[-1] > cut))
 
 
 def _read(name: str, text: str | None) -> Fraction:
@@ -91,7 +106,10 @@ def pairs_of(stored: Stored, series: Series) -> list[list[tuple[str, Fraction]]]
     pattern = re.compile(series.pattern or "")
     found = []
     for lines in sections(stored.lines):
-        matches = [m for line in _between(lines, series.after, series.until) if (m := pattern.search(line))]
+        seen = list(_between(lines, series.after, series.until))
+        if any(line.startswith(CUT) for line in seen):
+            raise Fault(f"the output of {stored.record.id} was cut among the points: raise max_bytes")
+        matches = [match for line in seen if (match := pattern.search(line))]
         found.append([(match[1] or "", number_in(match[2] or "")) for match in matches])
     if not any(found):
         raise Fault(f"no line of {stored.record.id} matches {series.pattern!r}")
