@@ -201,7 +201,7 @@ def _captures(post: Post, evaluator: Evaluator) -> list[str]:
     lines = ["## Captures", "", f"To take them on another machine: `lmp lab run posts/{post.slug}`.", ""]
     rows, machines = [], dict[str, None]()
     for name in post.lab.capture:
-        stored = evaluator._taken(name)
+        stored = evaluator.taken(name)
         if stored is None:
             rows.append(f"| {name} | | not taken | | |")
             continue

@@ -10,7 +10,7 @@ from lmp.lab.building import Rendered, index_files, render
 from lmp.lab.config import line_of
 from lmp.lab.faults import Fault, Problem
 from lmp.lab.figures import FiguresOf
-from lmp.lab.post import LAB, SOURCES, Post, Stored, load, sha256
+from lmp.lab.post import LAB, SOURCES, Post, Stored, edited_line, load, sha256
 
 FEWEST_SOURCES = 3
 RECENT = 2022
@@ -40,9 +40,7 @@ def captures_problems(post: Post) -> list[Problem]:
         try:
             stored = load(post.captures, name)
             if stored is not None:
-                found += [
-                    Problem(post.name_of(file), 1, message) for file, message in _capture_problems(post, name, stored)
-                ]
+                found += _capture_problems(post, name, stored)
         except LmpError as error:
             found.append(Problem(post.name_of(post.folder / LAB), line_of(text, ("capture", name)), first_line(error)))
     known = {f"{name}{suffix}" for name in post.lab.capture for suffix in (".json", ".txt")}
@@ -52,23 +50,32 @@ def captures_problems(post: Post) -> list[Problem]:
     return found
 
 
-def _capture_problems(post: Post, name: str, stored: Stored) -> list[tuple[Path, str]]:
+def _capture_problems(post: Post, name: str, stored: Stored) -> list[Problem]:
     record, rule = stored.record, post.lab.capture[name]
-    file, raw = post.captures / f"{name}.json", post.captures / f"{name}.txt"
+    file, raw = post.name_of(post.captures / f"{name}.json"), post.name_of(post.captures / f"{name}.txt")
     found = []
     if record.id != name:
-        found.append((file, f"is the record of capture {record.id}, not of {name}"))
+        found.append(Problem(file, 2, f"is the record of capture {record.id}, not of {name}"))
     if sha256(stored.text) != record.output_sha256:
-        found.append((raw, f"differs from the output_sha256 of {file.name}: the raw text was edited or swapped"))
-    if record.argv_template != rule.argv:
-        found.append((file, "was taken with another argv than lab.toml has: take it again"))
+        line = edited_line(stored.text, record.line_sums)
+        found.append(Problem(raw, line, f"the raw text is not that of {name}.json: it was edited or swapped"))
+    asked: dict[str, tuple[object, object]] = {
+        "argv": (record.argv_template, rule.argv),
+        "env": (record.env, rule.env),
+        "repeat": (record.repeat, rule.repeat if stored.usable else record.repeat),
+    }
+    found += [
+        Problem(file, 1, f"was taken with another {what} than lab.toml has: take it again")
+        for what, (was, is_now) in asked.items()
+        if was != is_now
+    ]
     try:
         hashes = post.workload_hashes(rule.workloads)
     except Fault as error:
-        return [*found, (file, first_line(error))]
+        return [*found, Problem(file, 1, first_line(error))]
     changed = [work for work, digest in hashes.items() if record.workload_sha256.get(work) != digest]
     if changed:
-        found.append((file, f"was taken with another {changed[0]}: take it again"))
+        found.append(Problem(file, 1, f"was taken with another {changed[0]}: take it again"))
     return found
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from lmp.formula import Number
 from lmp.lab.config import CaptureRule, Source
-from lmp.lab.faults import Fault
+from lmp.lab.faults import Fault, NotTaken
 from lmp.lab.figures import Figures
 from lmp.lab.numbers import written
 from lmp.lab.post import Post, Stored, confined, load
@@ -77,7 +77,10 @@ class Evaluator:
         """The number, and beside a reader's the original's."""
         if self.original is None:
             return written(self.number(name, expression), form)
-        before = self.original.number_text(name, expression, form)
+        try:
+            before = self.original.number_text(name, expression, form)
+        except NotTaken:
+            return written(self.number(name, expression), form)
         try:
             mine = written(self.number(name, expression), form)
         except Fault as error:
@@ -171,7 +174,7 @@ class Evaluator:
         return before if text == before else f"{text} (original: {before})"
 
     def _field(self, name: str, field: str) -> str:
-        stored = self._taken(name)
+        stored = self.taken(name)
         if stored is None:
             return "not taken"
         value = getattr(stored.record, field)
@@ -187,25 +190,26 @@ class Evaluator:
             raise Fault(f"{name} is no capture: lab.toml has {', '.join(rules) or 'none'}")
         return rules[name]
 
-    def _taken(self, name: str) -> Stored | None:
+    def taken(self, name: str) -> Stored | None:
+        """The capture as stored; None if it was not taken. Raises Fault for an unknown id."""
         self._rule(name)
         if name not in self._stored:
             self._stored[name] = load(self.captures, name)
         return self._stored[name]
 
     def _usable(self, name: str) -> Stored:
-        stored = self._taken(name)
+        stored = self.taken(name)
         if stored is None:
-            raise Fault(f"capture {name} was not taken: run `lmp lab run {self.post.slug} --only {name}`")
+            raise NotTaken(f"capture {name} was not taken: run `lmp lab run {self.post.slug} --only {name} --replace`")
         if not stored.usable:
             raise Fault(f"capture {name} has no numbers: {stored.record.status}: {stored.record.message}")
         return stored
 
     def stored(self, name: str) -> Stored:
         """The capture, usable or not. Raises Fault if it was not taken."""
-        stored = self._taken(name)
+        stored = self.taken(name)
         if stored is None:
-            raise Fault(f"capture {name} was not taken: run `lmp lab run {self.post.slug} --only {name}`")
+            raise NotTaken(f"capture {name} was not taken: run `lmp lab run {self.post.slug} --only {name} --replace`")
         return stored
 
     # -- blocks ----------------------------------------------------------------------------------------------------
@@ -215,7 +219,7 @@ class Evaluator:
         name, _, ranges = (part.strip() for part in reference.body.partition(":"))
         if self.original is None:
             return self._quoted(name, ranges)
-        mine = self._taken(name)
+        mine = self.taken(name)
         if mine is None or not mine.lines:
             why = "not taken here" if mine is None else f"{mine.record.status} here: {mine.record.message}"
             return f"*{escaped(why)}. The original:*\n\n{self.original._quoted(name, ranges)}"

@@ -24,6 +24,10 @@ class Fault(InvalidAnalysis):
     """A reference that cannot be evaluated. The caller knows its line."""
 
 
+class NotTaken(Fault):
+    """A capture that is not there."""
+
+
 class PostRefused(InvalidAnalysis):
     """A post that cannot be built or does not pass its check. ``problems`` is the complete list."""
 

@@ -11,7 +11,7 @@ from typing import Any
 from lmp.errors import UsageError
 from lmp.lab.config import PlotRule, Series
 from lmp.lab.evaluating import Evaluator
-from lmp.lab.faults import Fault
+from lmp.lab.faults import Fault, NotTaken
 from lmp.lab.flame import flame_svg, stacks_of
 from lmp.lab.values import evaluated, number_in, pairs_of
 
@@ -68,7 +68,10 @@ def plot_svg(name: str, rule: PlotRule, evaluator: Evaluator) -> bytes:
 def _both(series: Series, evaluator: Evaluator) -> list[Drawn]:
     if evaluator.original is None:
         return [_drawn(series, evaluator)]
-    before = _drawn(series, evaluator.original, original=True)
+    try:
+        before = _drawn(series, evaluator.original, original=True)
+    except NotTaken:
+        return [_drawn(series, evaluator)]
     try:
         return [_drawn(series, evaluator), before]
     except Fault:
