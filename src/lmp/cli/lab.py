@@ -114,7 +114,7 @@ def _check(common: o.Common, names: list[str]) -> None:
     with watch([], common.quiet) as progress:
         rendered, problems = check(posts, everything, lambda post: Figures(post, common.results, progress))
     if problems:
-        _end(common, problems)
+        _end(common, problems, "correct them, then run `lmp lab build`")
     references = {each.post.slug: each.references for each in rendered}
     if common.as_json:
         write_json({"references": references, "problems": []})
@@ -136,11 +136,11 @@ def _posts(names: list[str]) -> tuple[list[Post], list[Post]]:
     return found or everything, everything
 
 
-def _end(common: o.Common, problems: list[Problem]) -> NoReturn:
+def _end(common: o.Common, problems: list[Problem], end: str = "nothing was rendered") -> NoReturn:
     """Show the problems and exit."""
     if common.as_json:
         write_json({"problems": [asdict(problem) for problem in problems]})
     for problem in problems:
         note(str(problem))
-    note(f"error: {count(len(problems), 'problem')}; nothing was written")
+    note(f"error: {count(len(problems), 'problem')}; {end}")
     raise typer.Exit(DISAGREES)

@@ -69,10 +69,10 @@ class _Rendering:
             try:
                 found += self._line(line, number)
             except LmpError as error:
-                self._problem(self.file, number, first_line(error))
+                self.problem(self.file, number, first_line(error))
         return found
 
-    def _problem(self, file: str, line: int, message: str) -> None:
+    def problem(self, file: str, line: int, message: str) -> None:
         self.problems.append(Problem(file, line, message))
 
     def _line(self, line: str, number: int) -> list[str]:
@@ -91,12 +91,12 @@ class _Rendering:
             try:
                 shown.append(piece.text if isinstance(piece, Text) else self.evaluator.inline(piece))
             except LmpError as error:
-                self._problem(self.file, number, f"{piece}: {first_line(error)}")
+                self.problem(self.file, number, f"{piece}: {first_line(error)}")
         return ["".join(shown)]
 
     def _check_digits(self, file: str, number: int, text: str) -> None:
         for stray in stray_digits(text, self.post.lab.allowed.words):
-            self._problem(file, number, f"{stray!r} has a digit that is in no reference and not among [allowed] words")
+            self.problem(file, number, f"{stray!r} has a digit that is in no reference and not among [allowed] words")
 
     def _block(self, reference: Reference) -> str:
         try:
@@ -112,7 +112,7 @@ class _Rendering:
         rule = self.post.lab.plot.get(name)
         if rule is None:
             raise Fault(f"{name} is no plot: lab.toml has {', '.join(self.post.lab.plot) or 'none'}")
-        self._lab_digits(("plot", name), [rule.title, rule.x, rule.y, *(series.label for series in rule.series)])
+        self.check_lab(("plot", name), [rule.title, rule.x, rule.y, *(series.label for series in rule.series)])
         self.plots[name] = plot_svg(name, rule, self.evaluator)
         return f"![{escaped(rule.title)}]({self.post.slug}/plots/{name}.svg)"
 
@@ -127,21 +127,21 @@ class _Rendering:
             found = list(pieces(cell, line))
             self.references += sum(isinstance(piece, Reference) for piece in found)
             texts.append(" ".join(piece.text if isinstance(piece, Text) else "R" for piece in found))
-        self._lab_digits(("table", name), texts)
+        self.check_lab(("table", name), texts)
 
-    def _lab_digits(self, where: tuple[str, ...], texts: Iterable[str]) -> None:
+    def check_lab(self, where: tuple[str, ...], texts: Iterable[str]) -> None:
         for text in texts:
             self._check_digits(self.lab_file, line_of(self.lab_text, where), text)
 
     def ratios(self) -> list[tuple[str, str, str, str]]:
         found = []
         for name, rule in self.post.lab.ratio.items():
-            self._lab_digits(("ratio", name), [rule.what])
+            self.check_lab(("ratio", name), [rule.what])
             try:
                 numbers = [self._inline_number(text) for text in (rule.measured, rule.predicted, rule.ratio)]
                 found.append((rule.what, numbers[0], numbers[1], numbers[2]))
             except LmpError as error:
-                self._problem(self.lab_file, line_of(self.lab_text, ("ratio", name)), first_line(error))
+                self.problem(self.lab_file, line_of(self.lab_text, ("ratio", name)), first_line(error))
         return found
 
     def _inline_number(self, text: str) -> str:
@@ -154,15 +154,15 @@ def render(post: Post, figures: Figures, captures: Path | None = None) -> Render
     original = Evaluator(post, post.captures, figures)
     evaluator = original if captures is None else Evaluator(post, captures, figures, original)
     rendering = _Rendering(evaluator)
-    rendering._lab_digits(("title",), [post.lab.title])
-    rendering._lab_digits(("question",), [post.lab.question])
+    rendering.check_lab(("title",), [post.lab.title])
+    rendering.check_lab(("question",), [post.lab.question])
     body = rendering.lines()
     ratios = rendering.ratios()
     try:
         taken = _captures(post, evaluator)
     except LmpError as error:
         taken = []
-        rendering._problem(post.name_of(post.captures), 1, first_line(error))
+        rendering.problem(post.name_of(post.captures), 1, first_line(error))
     head = [GENERATED.format(slug=post.slug), "", f"# {post.lab.title}", "", f"*{post.lab.question}*", ""]
     if evaluator is not original:
         head += ["Measured on this machine; the numbers of the original stand beside.", ""]
@@ -238,11 +238,11 @@ def index_files(everything: Sequence[Post], known: dict[str, Rendered], figures:
     """``posts/README.md`` and ``posts/html/index.html``. A post that cannot be rendered has no ratios there."""
     if not everything:
         return {}
-    rows, ratios = [], []
+    ratios = []
     for post in everything:
-        rendered = known.get(post.slug) or render(post, figures(post))
-        rows.append((post, rendered.references))
-        ratios += [(post, *ratio) for ratio in rendered.ratios]
+        if post.lab.ratio:
+            rendered = known.get(post.slug) or render(post, figures(post))
+            ratios += [(post, *ratio) for ratio in rendered.ratios]
     lines = [
         "<!-- written by `lmp lab build` -->",
         "",
@@ -253,7 +253,7 @@ def index_files(everything: Sequence[Post], known: dict[str, Rendered], figures:
         "",
         "| post | question |",
         "| --- | --- |",
-        *(f"| [{escaped(post.lab.title)}]({post.slug}.md) | {escaped(post.lab.question)} |" for post, _ in rows),
+        *(f"| [{escaped(post.lab.title)}]({post.slug}.md) | {escaped(post.lab.question)} |" for post in everything),
     ]
     if ratios:
         lines += ["", "## Measured and predicted", "", "| post | what | measured | lmp's figure | measured / lmp |"]

@@ -10,10 +10,13 @@ from lmp.lab.building import Rendered, index_files, render
 from lmp.lab.config import line_of
 from lmp.lab.faults import Fault, Problem
 from lmp.lab.figures import FiguresOf
+from lmp.lab.plots import same_drawing
 from lmp.lab.post import LAB, SOURCES, Post, Stored, edited_line, load, sha256
 
 FEWEST_SOURCES = 3
 RECENT = 2022
+MOST_BYTES = 5_000_000
+"""Of all posts with their captures, without runs of readers."""
 
 
 def check(
@@ -25,10 +28,13 @@ def check(
         found = render(post, figures(post))
         rendered.append(found)
         problems += [*found.problems, *captures_problems(post), *source_problems(post, found)]
-        problems += [] if found.problems else differences(post, found.files())
+        if not found.problems:
+            take_same_drawings(found)
+            problems += differences(post, found.files())
     if len(posts) == len(everything) and not problems:
         known = {each.post.slug: each for each in rendered}
-        problems += differences(posts[0], index_files(everything, known, figures)) if posts else []
+        problems += differences(posts[0], index_files(everything, known, figures))
+        problems += size_problems(posts[0].posts)
     return rendered, sorted(set(problems))
 
 
@@ -99,6 +105,30 @@ def source_problems(post: Post, rendered: Rendered) -> list[Problem]:
         if kind not in {source.kind for source in recent}:
             found.append(Problem(name_of_file, 1, f"cites no {kind} source from {RECENT} on"))
     return found
+
+
+def take_same_drawings(rendered: Rendered) -> None:
+    """Take a plot as it is there if another release of matplotlib drew it from the same data."""
+    for name, data in rendered.plots.items():
+        file = rendered.post.folder / "plots" / f"{name}.svg"
+        there = file.read_bytes() if file.is_file() else b""
+        if same_drawing(there, data):
+            rendered.plots[name] = there
+
+
+def size_problems(posts: Path) -> list[Problem]:
+    """A problem if posts and captures are larger than git should have them."""
+    files = [file for file in posts.rglob("*") if file.is_file() and not _is_scratch(file.relative_to(posts))]
+    size = sum(file.stat().st_size for file in files)
+    if size <= MOST_BYTES:
+        return []
+    largest = max(files, key=lambda file: file.stat().st_size)
+    said = f"posts have {size:,} bytes, more than {MOST_BYTES:,}; this file is the largest"
+    return [Problem(largest.relative_to(posts.parent).as_posix(), 1, said)]
+
+
+def _is_scratch(file: Path) -> bool:
+    return "runs" in file.parts or "__pycache__" in file.parts
 
 
 def differences(post: Post, files: dict[Path, bytes]) -> list[Problem]:

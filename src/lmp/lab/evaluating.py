@@ -9,6 +9,7 @@ from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
 
+from lmp.errors import LmpError, first_line
 from lmp.formula import Number
 from lmp.lab.config import CaptureRule, Source
 from lmp.lab.faults import Fault, NotTaken
@@ -83,8 +84,8 @@ class Evaluator:
             return written(self.number(name, expression), form)
         try:
             mine = written(self.number(name, expression), form)
-        except Fault as error:
-            return f"{before} in the original ({escaped(str(error))})"
+        except LmpError as error:
+            return f"{before} in the original ({escaped(first_line(error))})"
         return f"{mine} (original: {before})" if self._depends(name, expression) else before
 
     def _depends(self, name: str, expression: str) -> bool:
@@ -220,10 +221,19 @@ class Evaluator:
         if self.original is None:
             return self._quoted(name, ranges)
         mine = self.taken(name)
-        if mine is None or not mine.lines:
-            why = "not taken here" if mine is None else f"{mine.record.status} here: {mine.record.message}"
-            return f"*{escaped(why)}. The original:*\n\n{self.original._quoted(name, ranges)}"
-        return self._quoted(name, _within(ranges, len(mine.lines)))
+        if mine is not None and mine.usable and mine.lines:
+            return self._quoted(name, _within(ranges, len(mine.lines)))
+        if self.original.taken(name) is None:
+            return self._quoted(name, "")
+        return f"*{escaped(self.why_not(name))}. The original:*\n\n{self.original._quoted(name, ranges)}"
+
+    def why_not(self, name: str) -> str:
+        """Why a reader's run has no output of this capture."""
+        mine = self.taken(name)
+        if mine is None:
+            return "Not taken here"
+        said = mine.record.message or "without output"
+        return f"{mine.record.status.replace('_', ' ').capitalize()} here: {said}"
 
     def _quoted(self, name: str, ranges: str) -> str:
         stored = self.stored(name)
@@ -250,11 +260,20 @@ class Evaluator:
     def _file(self, name: str) -> Path:
         if name.startswith(_VENDORED):
             return confined(self.post.root / name.partition("/")[0], name.partition("/")[2])
+        if name.startswith("captures/"):
+            return self._raw_text(name.removeprefix("captures/"))
         for folder in (self.post.workloads, self.post.folder):
             file = confined(folder, name)
             if file.is_file():
                 return file
         raise Fault(f"{name} is in neither {self.post.posts.name}/workloads nor {self.post.slug}/")
+
+    def _raw_text(self, name: str) -> Path:
+        """The raw text of a capture: a reader's own where it was taken."""
+        stored = self.taken(name.removesuffix(".txt"))
+        if self.original is not None and (stored is None or not stored.usable):
+            return self.original._raw_text(name)
+        return confined(self.captures, name)
 
     def table(self, reference: Reference) -> str:
         rule = self.post.lab.table.get(reference.body)

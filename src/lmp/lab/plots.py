@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
+import json
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -52,9 +55,10 @@ def plot_svg(name: str, rule: PlotRule, evaluator: Evaluator) -> bytes:
     """The plot. A reader's has the original's series dashed beside it. Raises Fault for a series without data."""
     if rule.kind == "flame":
         assert rule.capture is not None
+        mine = evaluator.taken(rule.capture)
+        if evaluator.original is not None and (mine is None or not mine.usable):
+            evaluator = evaluator.original
         stored = evaluator.stored(rule.capture)
-        if not stored.usable and evaluator.original is not None:
-            stored = evaluator.original.stored(rule.capture)
         stacks = stacks_of(stored.lines, rule.stacks)
         if not stacks:
             raise Fault(f"plot {name}: capture {rule.capture} has no stacks of the form {rule.stacks}")
@@ -62,7 +66,26 @@ def plot_svg(name: str, rule: PlotRule, evaluator: Evaluator) -> bytes:
     drawn: list[Drawn] = []
     for series in rule.series:
         drawn += _both(series, evaluator)
-    return _charted(rule, drawn)
+    return _charted(rule, drawn) + _mark(rule, drawn)
+
+
+def same_drawing(one: bytes, other: bytes) -> bool:
+    """True if two files show the same data, drawn by different releases of matplotlib: their bytes may differ."""
+    marks = [_MARK.search(data) for data in (one, other)]
+    if marks[0] is None or marks[1] is None:
+        return False
+    return marks[0][1] == marks[1][1] and marks[0][2] != marks[1][2]
+
+
+_MARK = re.compile(rb"<!-- data ([0-9a-f]{64}), drawn by matplotlib (\S+) -->\s*\Z")
+
+
+def _mark(rule: PlotRule, drawn: Sequence[Drawn]) -> bytes:
+    import matplotlib
+
+    content = json.dumps([rule.model_dump(mode="json"), [asdict(series) for series in drawn]], sort_keys=True)
+    digest = hashlib.sha256(content.encode()).hexdigest()
+    return f"<!-- data {digest}, drawn by matplotlib {matplotlib.__version__} -->\n".encode()
 
 
 def _both(series: Series, evaluator: Evaluator) -> list[Drawn]:
