@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
@@ -14,7 +15,7 @@ from lmp.cli.output import DISAGREES, count, note, write, write_json
 from lmp.cli.progress import watch
 
 if TYPE_CHECKING:
-    from lmp.lab.faults import Problem
+    from lmp.errors import PostProblem
     from lmp.lab.post import Post
 
 
@@ -60,8 +61,7 @@ def lab(
 
 
 def _run(common: o.Common, names: list[str], only: list[str], out: Path | None, replace: bool) -> None:
-    from lmp.errors import UsageError
-    from lmp.lab.faults import PostRefused
+    from lmp.errors import PostRefused, UsageError
     from lmp.lab.post import read_post
     from lmp.lab.rerun import Where, run
 
@@ -89,8 +89,8 @@ def _run(common: o.Common, names: list[str], only: list[str], out: Path | None, 
 
 
 def _build(common: o.Common, names: list[str]) -> None:
+    from lmp.errors import PostRefused
     from lmp.lab.building import build
-    from lmp.lab.faults import PostRefused
     from lmp.lab.figures import Figures
 
     posts, everything = _posts(names)
@@ -136,7 +136,7 @@ def _posts(names: list[str]) -> tuple[list[Post], list[Post]]:
     return found or everything, everything
 
 
-def _end(common: o.Common, problems: list[Problem], end: str = "nothing was rendered") -> NoReturn:
+def _end(common: o.Common, problems: Sequence[PostProblem], end: str = "nothing was rendered") -> NoReturn:
     """Show the problems and exit."""
     if common.as_json:
         write_json({"problems": [asdict(problem) for problem in problems]})

@@ -6,10 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lmp.errors import LmpError, first_line
+from lmp.errors import LmpError, PostFault, PostProblem, PostRefused, first_line
 from lmp.lab.config import Source, line_of
 from lmp.lab.evaluating import Evaluator, escaped
-from lmp.lab.faults import Fault, PostRefused, Problem
 from lmp.lab.figures import Figures, FiguresOf
 from lmp.lab.html import index_page, post_page
 from lmp.lab.plots import plot_svg
@@ -27,7 +26,7 @@ class Rendered:
     post: Post
     markdown: str
     plots: dict[str, bytes]
-    problems: list[Problem]
+    problems: list[PostProblem]
     references: int
     ratios: list[tuple[str, str, str, str]] = field(default_factory=list)
     """What, measured, predicted, ratio."""
@@ -55,7 +54,7 @@ class _Rendering:
 
     def __init__(self, evaluator: Evaluator) -> None:
         self.evaluator, self.post = evaluator, evaluator.post
-        self.problems: list[Problem] = []
+        self.problems: list[PostProblem] = []
         self.plots: dict[str, bytes] = {}
         self.references = 0
         self.file = self.post.name_of(self.post.folder / TEMPLATE)
@@ -73,7 +72,7 @@ class _Rendering:
         return found
 
     def problem(self, file: str, line: int, message: str) -> None:
-        self.problems.append(Problem(file, line, message))
+        self.problems.append(PostProblem(file, line, message))
 
     def _line(self, line: str, number: int) -> list[str]:
         found = list(pieces(line, number))
@@ -84,7 +83,7 @@ class _Rendering:
         block = next((reference for reference in references if reference.kind in BLOCKS), None)
         if block is not None:
             if len(found) > 1 and any(isinstance(p, Reference) or p.text.strip() for p in found if p is not block):
-                raise Fault(f"{block} stands alone on a line")
+                raise PostFault(f"{block} stands alone on a line")
             return self._block(block).split("\n")
         shown = []
         for piece in found:
@@ -106,12 +105,12 @@ class _Rendering:
                 self._table_cells(reference.body)
             return self.evaluator.blocks[reference.kind](reference)
         except LmpError as error:
-            raise Fault(f"{reference}: {first_line(error)}") from error
+            raise PostFault(f"{reference}: {first_line(error)}") from error
 
     def _plot(self, name: str) -> str:
         rule = self.post.lab.plot.get(name)
         if rule is None:
-            raise Fault(f"{name} is no plot: lab.toml has {', '.join(self.post.lab.plot) or 'none'}")
+            raise PostFault(f"{name} is no plot: lab.toml has {', '.join(self.post.lab.plot) or 'none'}")
         self.check_lab(("plot", name), [rule.title, rule.x, rule.y, *(series.label for series in rule.series)])
         self.plots[name] = plot_svg(name, rule, self.evaluator)
         return f"![{escaped(rule.title)}]({self.post.slug}/plots/{name}.svg)"

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
-from lmp.lab.faults import BrokenFile, broken
+from lmp.errors import BrokenPostFile
 
 MAX_OUTPUT = 2_000_000
 """Most bytes of one capture that may be kept: posts and captures stay text of a few megabytes."""
@@ -305,7 +305,7 @@ def _read(file: Path) -> tuple[str, dict[str, Any]]:
     except UnicodeDecodeError as error:
         raise broken(file, 1, "not UTF-8 text", "write the file again as UTF-8") from error
     except OSError as error:
-        raise BrokenFile(
+        raise BrokenPostFile(
             f"{file} cannot be read: {error.strerror}\na post has post.md, lab.toml and sources.toml"
         ) from error
 
@@ -319,6 +319,10 @@ def _validated(kind: type[Record], content: Any, above: tuple[str, ...], file: P
         where = (*above, *map(str, first["loc"]))
         message = first["msg"].removeprefix("Value error, ")
         raise broken(file, line_of(text, where), f"{'.'.join(where) or 'file'}: {message}") from error
+
+
+def broken(file: Path, line: int, what: str, then: str = "docs/lab.md lists the keys") -> BrokenPostFile:
+    return BrokenPostFile(f"{file}:{line}: {what}\n{then}")
 
 
 def line_of(text: str, where: tuple[str, ...]) -> int:

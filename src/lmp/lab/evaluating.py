@@ -9,10 +9,9 @@ from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
 
-from lmp.errors import LmpError, first_line
+from lmp.errors import LmpError, NotTaken, PostFault, first_line
 from lmp.formula import Number
 from lmp.lab.config import CaptureRule, Source
-from lmp.lab.faults import Fault, NotTaken
 from lmp.lab.figures import Figures
 from lmp.lab.numbers import written
 from lmp.lab.post import Post, Stored, confined, load
@@ -51,7 +50,7 @@ class Evaluator:
     # -- inline ----------------------------------------------------------------------------------------------------
 
     def inline(self, reference: Reference) -> str:
-        """The text of a reference in running text. Raises Fault or another LmpError."""
+        """The text of a reference in running text. Raises PostFault or another LmpError."""
         return {
             "num": self._num,
             "lmp": self._lmp,
@@ -67,7 +66,7 @@ class Evaluator:
 
     def _in_line(self, reference: Reference) -> str:
         if reference.kind in ("cap", "code", "plot", "table"):
-            raise Fault(f"{reference} stands alone on a line")
+            raise PostFault(f"{reference} stands alone on a line")
         return self.inline(reference)
 
     def _num(self, reference: Reference) -> str:
@@ -118,7 +117,7 @@ class Evaluator:
         if top in rules and rest:
             return self._value(top, rest)
         known = [*rules[name].values, *self.post.lab.lmp]
-        raise Fault(f"{{{variable}}} has no value: {name} has {', '.join(known) or 'no values'}")
+        raise PostFault(f"{{{variable}}} has no value: {name} has {', '.join(known) or 'no values'}")
 
     def _value(self, name: str, variable: str) -> Fraction:
         stored = self._usable(name)
@@ -129,7 +128,7 @@ class Evaluator:
                 self._values[name] = values_of(stored, self._rule(name).values)
             found = self._values[name]
         if variable not in found:
-            raise Fault(f"{{{variable}}} has no value: {name} has {', '.join(found)}")
+            raise PostFault(f"{{{variable}}} has no value: {name} has {', '.join(found)}")
         return found[variable]
 
     def _lmp(self, reference: Reference) -> str:
@@ -139,7 +138,7 @@ class Evaluator:
         name = reference.body
         value = self._source(name).value
         if value is None:
-            raise Fault(f"source {name} has no value: cite it with {{{{cite:{name}}}}}")
+            raise PostFault(f"source {name} has no value: cite it with {{{{cite:{name}}}}}")
         return f"{escaped(value)} {self._link(name)}"
 
     def _cite(self, reference: Reference) -> str:
@@ -154,20 +153,20 @@ class Evaluator:
     def _source(self, name: str) -> Source:
         found = self.post.sources.get(name)
         if found is None:
-            raise Fault(f"{name} is no source: sources.toml has {', '.join(self.post.sources) or 'none'}")
+            raise PostFault(f"{name} is no source: sources.toml has {', '.join(self.post.sources) or 'none'}")
         return found
 
     def _source_number(self, name: str) -> Fraction:
         value = self._source(name).value or ""
         number = re.search(r"\d[\d,]*(?:\.\d+)?", value)
         if number is None:
-            raise Fault(f"the value of source {name} holds no number")
+            raise PostFault(f"the value of source {name} holds no number")
         return number_in(number[0])
 
     def _env(self, reference: Reference) -> str:
         name, field = _named(reference)
         if field not in ENVIRONMENT:
-            raise Fault(f"{field} is no field of a capture: fields are {', '.join(ENVIRONMENT)}")
+            raise PostFault(f"{field} is no field of a capture: fields are {', '.join(ENVIRONMENT)}")
         text = self._field(name, field)
         if self.original is None:
             return text
@@ -188,11 +187,11 @@ class Evaluator:
     def _rule(self, name: str) -> CaptureRule:
         rules = self.post.lab.capture
         if name not in rules:
-            raise Fault(f"{name} is no capture: lab.toml has {', '.join(rules) or 'none'}")
+            raise PostFault(f"{name} is no capture: lab.toml has {', '.join(rules) or 'none'}")
         return rules[name]
 
     def taken(self, name: str) -> Stored | None:
-        """The capture as stored; None if it was not taken. Raises Fault for an unknown id."""
+        """The capture as stored; None if it was not taken. Raises PostFault for an unknown id."""
         self._rule(name)
         if name not in self._stored:
             self._stored[name] = load(self.captures, name)
@@ -203,11 +202,11 @@ class Evaluator:
         if stored is None:
             raise NotTaken(f"capture {name} was not taken: run `lmp lab run {self.post.slug} --only {name} --replace`")
         if not stored.usable:
-            raise Fault(f"capture {name} has no numbers: {stored.record.status}: {stored.record.message}")
+            raise PostFault(f"capture {name} has no numbers: {stored.record.status}: {stored.record.message}")
         return stored
 
     def stored(self, name: str) -> Stored:
-        """The capture, usable or not. Raises Fault if it was not taken."""
+        """The capture, usable or not. Raises PostFault if it was not taken."""
         stored = self.taken(name)
         if stored is None:
             raise NotTaken(f"capture {name} was not taken: run `lmp lab run {self.post.slug} --only {name} --replace`")
@@ -251,7 +250,7 @@ class Evaluator:
         try:
             text = file.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise Fault(f"{name} cannot be read: {error}") from error
+            raise PostFault(f"{name} cannot be read: {error}") from error
         lines = quoted(text.splitlines(), ranges, name)
         shown = ", ".join(f"{a}-{b}" if b > a else f"{a}" for a, b in line_ranges(ranges)) if ranges else ""
         caption = f"`{name}`{f', lines {shown}' if shown else ''}:"
@@ -266,7 +265,7 @@ class Evaluator:
             file = confined(folder, name)
             if file.is_file():
                 return file
-        raise Fault(f"{name} is in neither {self.post.posts.name}/workloads nor {self.post.slug}/")
+        raise PostFault(f"{name} is in neither {self.post.posts.name}/workloads nor {self.post.slug}/")
 
     def _raw_text(self, name: str) -> Path:
         """The raw text of a capture: a reader's own where it was taken."""
@@ -278,7 +277,7 @@ class Evaluator:
     def table(self, reference: Reference) -> str:
         rule = self.post.lab.table.get(reference.body)
         if rule is None:
-            raise Fault(f"{reference.body} is no table: lab.toml has {', '.join(self.post.lab.table) or 'none'}")
+            raise PostFault(f"{reference.body} is no table: lab.toml has {', '.join(self.post.lab.table) or 'none'}")
         rows = [[self.inline_text(cell, reference.line) for cell in row] for row in [rule.columns, *rule.rows]]
         # A column of numbers stands on the right.
         edges = [
@@ -296,7 +295,7 @@ class Evaluator:
 def _named(reference: Reference) -> tuple[str, str]:
     name, colon, rest = reference.content.partition(":")
     if not colon or not rest.strip():
-        raise Fault(f"{reference} is incomplete: write {{{{{reference.kind}:ID:...}}}}")
+        raise PostFault(f"{reference} is incomplete: write {{{{{reference.kind}:ID:...}}}}")
     return name.strip(), rest.strip()
 
 
@@ -311,12 +310,12 @@ def quoted(lines: Sequence[str], ranges: str, what: str) -> list[str]:
     """The lines of the ranges, with ``[...]`` where ranges are joined."""
     if not ranges:
         if len(lines) > WHOLE:
-            raise Fault(f"{what} has {len(lines)} lines: give a range, as in :1-{WHOLE}")
+            raise PostFault(f"{what} has {len(lines)} lines: give a range, as in :1-{WHOLE}")
         return list(lines)
     found: list[str] = []
     for first, last in line_ranges(ranges):
         if last > len(lines):
-            raise Fault(f"{what} has {len(lines)} lines, so {first}-{last} is not there")
+            raise PostFault(f"{what} has {len(lines)} lines, so {first}-{last} is not there")
         found += [*(["[...]"] if found else []), *lines[first - 1 : last]]
     return found
 

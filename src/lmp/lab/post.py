@@ -14,9 +14,8 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from lmp.errors import NotFound, UsageError
+from lmp.errors import NotFound, PostFault, UsageError
 from lmp.lab.config import Lab, Source, read_lab, read_sources
-from lmp.lab.faults import Fault
 from lmp.lab.records import Capture
 from lmp.store.files import write_whole
 
@@ -82,22 +81,22 @@ class Post:
             raise UsageError(f"{file} cannot be read: {error.strerror}\na post has {TEMPLATE} and {LAB}") from error
 
     def workload_hashes(self, names: list[str]) -> dict[str, str]:
-        """File below ``posts/workloads`` -> its sha256. Raises Fault for one that is not there."""
+        """File below ``posts/workloads`` -> its sha256. Raises PostFault for one that is not there."""
         found = {}
         for name in names:
             file = confined(self.workloads, name)
             try:
                 found[name] = hashlib.sha256(file.read_bytes()).hexdigest()
             except OSError as error:
-                raise Fault(f"workload {name} cannot be read: {error.strerror}") from error
+                raise PostFault(f"workload {name} cannot be read: {error.strerror}") from error
         return found
 
 
 def confined(folder: Path, name: str) -> Path:
-    """The file of that name below the folder. Raises Fault for a path that leads out of it."""
+    """The file of that name below the folder. Raises PostFault for a path that leads out of it."""
     file = (folder / name).resolve()
     if not file.is_relative_to(folder.resolve()):
-        raise Fault(f"{name} leads out of {folder.name}/")
+        raise PostFault(f"{name} leads out of {folder.name}/")
     return file
 
 
@@ -174,7 +173,7 @@ def _no_interrupt() -> Iterator[None]:
 
 
 def load(folder: Path, name: str) -> Stored | None:
-    """The capture of that name; None if it was not taken. Raises Fault if its files cannot be used."""
+    """The capture of that name; None if it was not taken. Raises PostFault if its files cannot be used."""
     file, raw = folder / f"{name}.json", folder / f"{name}.txt"
     if not file.exists():
         return None
@@ -183,7 +182,7 @@ def load(folder: Path, name: str) -> Stored | None:
         text = raw.read_bytes().decode("utf-8")
     except ValidationError as error:
         first = error.errors()[0]
-        raise Fault(f"{file.name} is no capture: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+        raise PostFault(f"{file.name} is no capture: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
     except (OSError, ValueError) as error:
-        raise Fault(f"capture {name} cannot be read: {error}") from error
+        raise PostFault(f"capture {name} cannot be read: {error}") from error
     return Stored(record, text, folder)

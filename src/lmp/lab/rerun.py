@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from lmp.errors import PostRefused
 from lmp.lab.building import Rendered, render
-from lmp.lab.faults import PostRefused
 from lmp.lab.figures import Figures
 from lmp.lab.post import Post
 from lmp.lab.records import Capture
