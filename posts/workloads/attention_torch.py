@@ -25,6 +25,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--head-size", type=int, default=64)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--dtype", default="float32", choices=("float32", "bfloat16", "float16"))
     parser.add_argument("--library", help="callgrind.c as a shared library")
     return parser.parse_args()
 
@@ -39,7 +41,7 @@ def sdpa(torch: Any, q: Any, k: Any, v: Any) -> Any:
 
 
 def nothing() -> None:
-    """What start and stop do outside callgrind."""
+    """What start and stop do outside callgrind, and wait on a CPU."""
 
 
 def main() -> None:
@@ -52,17 +54,21 @@ def main() -> None:
     start: Callable[[], object] = library.start if library else nothing
     stop: Callable[[], object] = library.stop if library else nothing
     shape = (1, options.heads, options.tokens, options.head_size)
-    q, k, v = (torch.randn(shape) for _ in range(3))
+    dtype = getattr(torch, options.dtype)
+    q, k, v = (torch.randn(shape).to(dtype).to(options.device) for _ in range(3))
+    wait: Callable[[], object] = torch.cuda.synchronize if options.device != "cpu" else nothing
     variant = naive if options.variant == "naive" else sdpa
     times = []
     with torch.inference_mode():
         variant(torch, q[..., :64, :], k[..., :64, :], v[..., :64, :])  # sets up threads and libraries, uncounted
+        wait()
         mark("prefill")
         for _ in range(options.repeats):
             begin = time.perf_counter()
             start()
             output = variant(torch, q, k, v)
             stop()
+            wait()
             times.append(time.perf_counter() - begin)
         mark("end")
     row = {

@@ -1,4 +1,4 @@
-"""Run a tool of the CUDA toolkit, found on PATH, in the wheels of NVIDIA, or in triton's: cuda_tool.py NAME ARGUMENTS."""
+"""Run a tool of the CUDA toolkit from PATH, from NVIDIA's wheels or from triton's: cuda_tool.py NAME ARGUMENTS."""
 
 from __future__ import annotations
 

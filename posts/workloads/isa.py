@@ -3,8 +3,8 @@
     isa.py loop FILE FUNCTION          instructions of the loop with the most arithmetic
     isa.py histogram FILE...           one row a function: instructions, FLOPs and FLOPs per instruction of that loop
 
-FILE is a cubin (read with cuobjdump) or a program for x86-64 (read with objdump). FLOPs are those of one warp on a GPU, of
-one thread on a CPU.
+FILE is a cubin (read with cuobjdump) or a program for x86-64 (read with objdump). FLOPs are those of one warp on a GPU,
+of one thread on a CPU.
 """
 
 from __future__ import annotations
@@ -41,6 +41,10 @@ class Instruction:
         if shape:
             m, n, k = map(int, shape.groups())
             return 2 * m * n * k
+        group = re.match(r"HGMMA\.(\d+)x(\d+)x(\d+)\.", self.name)
+        if group:  # one instruction for the four warps of a group
+            m, n, k = map(int, group.groups())
+            return 2 * m * n * k // 4
         if self.name.split(".")[0] == "FFMA":
             return 2 * WARP
         if self.name.split(".")[0] in ("FADD", "FMUL"):
@@ -100,7 +104,7 @@ def hot_loop(body: list[Instruction]) -> list[Instruction]:
 def kind(instruction: Instruction) -> str:
     name = instruction.name
     if instruction.flops:
-        return "tensor" if name.startswith("HMMA") else "float"
+        return "tensor" if "MMA." in name else "float"
     if re.match(r"LDG|LDS|STS|LDSM|STG|BAR", name):
         return name.split(".")[0]
     if re.match(r"v?(mov|broadcast|unpck|shuf|perm|insert)\w*", name):

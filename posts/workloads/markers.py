@@ -1,4 +1,4 @@
-"""Markers of phases: short writes to a file descriptor of their own, so that strace, perf trace and bpftrace see them."""
+"""Markers of phases: short writes to a file descriptor of their own, visible to strace, perf trace and bpftrace."""
 
 from __future__ import annotations
 

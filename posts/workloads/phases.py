@@ -1,7 +1,7 @@
 """Count the system calls of a strace log by phase: phases.py LOG, of `strace -f -ttt -T -o LOG ...`.
 
-A phase goes from one marker (`@@name`) to the next. Waiting calls of several threads overlap: their times add up to more than
-the phase.
+A phase goes from one marker (`@@name`) to the next. Waiting calls of several threads overlap: their times add up to
+more than the phase.
 """
 
 from __future__ import annotations

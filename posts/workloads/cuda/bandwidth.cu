@@ -1,8 +1,8 @@
 // Read bandwidth by access pattern and working set, and the cost of launches: bandwidth_gpu [largest working set in MB]
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 
+#include "../markers.h"
 #include "patterns.cu"
 
 #define CHECK(call)                                                                                   \
@@ -37,17 +37,13 @@ static double gigabytes_per_second(kernel *run, const float *x, float *out, long
     return 1e-6 * bytes * launches / best;
 }
 
-static double seconds()
-{
-    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
 // Time of the CPU for one launch, and of one launch with its end awaited.
 static void launches()
 {
     const int count = 10000;
     nothing<<<1, 1>>>();
     CHECK(cudaDeviceSynchronize());
+    mark("launch");
     double start = seconds();
     for (int i = 0; i < count; i++) nothing<<<1, 1>>>();
     double queued = seconds() - start;
@@ -59,6 +55,7 @@ static void launches()
         CHECK(cudaDeviceSynchronize());
     }
     double awaited = seconds() - start;
+    mark("end");
     std::printf("{\"launch_us\": %.3f, \"launch_and_run_us\": %.3f, \"launch_and_wait_us\": %.3f}\n", 1e6 * queued / count,
                 1e6 * drained / count, 1e6 * awaited / count);
 }
@@ -75,6 +72,7 @@ int main(int argc, char **argv)
     std::printf("{\"gpu\": \"%s\", \"sms\": %d, \"l2_bytes\": %d, \"bus_bits\": %d}\n", device.name, device.multiProcessorCount,
                 device.l2CacheSize, device.memoryBusWidth);
     float *x, *out;
+    mark("allocate");
     CHECK(cudaMalloc(&x, largest));
     CHECK(cudaMalloc(&out, 4));
     CHECK(cudaMemset(x, 0, largest));
@@ -82,6 +80,7 @@ int main(int argc, char **argv)
         {"coalesced", read_coalesced, 1}, {"vector", read_vector, 1},        {"stride2", read_strided, 2},
         {"stride8", read_strided, 8},     {"stride32", read_strided, 32},    {"gather", read_gather, 2654435761L},
     };
+    mark("decode");
     for (long bytes = 1L << 20; bytes <= largest; bytes *= 4)
         for (auto &p : patterns)
             std::printf("{\"pattern\": \"%s\", \"bytes\": %ld, \"GB_s\": %.1f}\n", p.name, bytes,
