@@ -8,11 +8,9 @@ from __future__ import annotations
 import argparse
 import ctypes
 import json
-import math
 import statistics
 import time
 from collections.abc import Callable
-from typing import Any
 
 from markers import mark
 
@@ -31,15 +29,6 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def naive(torch: Any, q: Any, k: Any, v: Any) -> Any:
-    scores = torch.matmul(q, k.transpose(-2, -1)) / math.sqrt(q.shape[-1])
-    return torch.matmul(torch.softmax(scores, dim=-1), v)
-
-
-def sdpa(torch: Any, q: Any, k: Any, v: Any) -> Any:
-    return torch.nn.functional.scaled_dot_product_attention(q, k, v)
-
-
 def nothing() -> None:
     """What start and stop do outside callgrind, and wait on a CPU."""
 
@@ -47,6 +36,7 @@ def nothing() -> None:
 def main() -> None:
     options = arguments()
     import torch
+    from attention_modules import Naive, Sdpa
 
     torch.set_num_threads(options.threads)
     torch.manual_seed(0)
@@ -57,16 +47,16 @@ def main() -> None:
     dtype = getattr(torch, options.dtype)
     q, k, v = (torch.randn(shape).to(dtype).to(options.device) for _ in range(3))
     wait: Callable[[], object] = torch.cuda.synchronize if options.device != "cpu" else nothing
-    variant = naive if options.variant == "naive" else sdpa
+    variant = Naive() if options.variant == "naive" else Sdpa()
     times = []
     with torch.inference_mode():
-        variant(torch, q[..., :64, :], k[..., :64, :], v[..., :64, :])  # sets up threads and libraries, uncounted
+        variant(q[..., :64, :], k[..., :64, :], v[..., :64, :])  # sets up threads and libraries, uncounted
         wait()
         mark("prefill")
         for _ in range(options.repeats):
             begin = time.perf_counter()
             start()
-            output = variant(torch, q, k, v)
+            output = variant(q, k, v)
             stop()
             wait()
             times.append(time.perf_counter() - begin)

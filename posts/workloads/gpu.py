@@ -5,7 +5,7 @@
     gpu.py --dry-run               list the commands
 
 The captures are those of posts/*/lab.toml with `needs = "gpu"`. A refusal or a missing tool is a capture too. Packages
-(*.deb, of strace and gdb, say) in DIR/packages are unpacked there and used. Copy the files of a post into its captures/.
+(*.deb, of strace and gdb, say) in DIR/packages are unpacked there and used. Copy a post's files into its captures/.
 """
 
 from __future__ import annotations

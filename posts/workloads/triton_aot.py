@@ -15,9 +15,7 @@ from pathlib import Path
 from typing import Any
 
 TARGETS = (80, 90, 100)
-TENSOR_PTX = re.compile(
-    r"\b(mma\.sync\S*|wgmma\.mma_async\S*|tcgen05\.mma\S*|tcgen05\.ld\S*|ldmatrix\S*|cp\.async\.\S+)"
-)
+TENSOR_PTX = re.compile(r"\b((?:mma\.sync|wgmma\.mma_async|tcgen05\.mma|tcgen05\.ld|ldmatrix|cp\.async\.)\S*)")
 TENSOR_SASS = re.compile(r"\b(\w*HMMA\S*|\w*GMMA\S*|LDSM\S*|LDGSTS\S*|UTMALDG\S*|LDTM\S*)")
 SHOWN = 6
 
