@@ -15,7 +15,10 @@ def main() -> None:
     if len(sys.argv) != 2:
         sys.exit("usage: folded.py FILE")
     done = subprocess.run(
-        ["perf", "script", "-i", sys.argv[1], "-F", "comm,tid,time,ip,sym,dso,symoff"], capture_output=True, text=True, check=False
+        ["perf", "script", "-i", sys.argv[1], "-F", "comm,tid,time,ip,sym,dso,symoff"],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if done.returncode:
         sys.exit(done.stderr.strip())

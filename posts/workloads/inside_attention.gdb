@@ -1,24 +1,27 @@
-# Stops in naive() at the row maximum of query 100, when all scores are in memory.
+# Stops at the softmax of query 100: all scores are in memory, as products that are not yet normalised.
 set pagination off
+set debuginfod enabled off
+set debug-file-directory /nonexistent
 set print frame-arguments all
 set width 120
-break naive
-run > /dev/null
-tbreak 36 if i == 100
-continue
+break 34
+ignore 1 100
+run
 echo @@frame\n
 frame
-info locals
-echo @@scores of the row before softmax\n
-x/16fw s + (long)i * t
+info breakpoints
+echo @@scores of query 100\n
+x/16fw s + 100 * t
 echo @@the same bytes\n
-x/32xb s + (long)i * t
+x/32xb s + 100 * t
 echo @@registers\n
-info registers rip rsp rax rcx
-p $ymm0.v8_float
-p $ymm1.v8_float
+info registers rip rsp rax rcx rdx
+print $ymm0.v8_float
+print $ymm1.v8_float
+print $ymm2.v8_float
 echo @@instructions\n
-x/10i $rip
-echo @@mapping of the scores\n
-p (size_t)n * t * sizeof(float)
+x/12i $rip
+echo @@size of the scores\n
+p (unsigned long)n * t * sizeof(float)
+info proc mappings
 kill
