@@ -22,6 +22,7 @@ FLOORS = (
     ("trace", "verify"),
     ("analyze",),
     ("observe", "agents", "zoo"),
+    ("predict",),
     ("report", "recon"),
     ("cli", "api"),
 )
