@@ -23,7 +23,7 @@ FLOORS = (
     ("analyze",),
     ("observe", "agents", "zoo"),
     ("predict",),
-    ("report", "recon"),
+    ("lab", "report", "recon"),
     ("cli", "api"),
 )
 """Rooms from the lowest floor to the highest. A room is a folder or a file of src/lmp."""

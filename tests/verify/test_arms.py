@@ -96,7 +96,16 @@ def test_a_contradiction_is_named() -> None:
     assert why(("{s} > 200", True), ("{s} + 63 < 64", True)) == "{s} > 200 is true, {s} + 63 < 64 is true"
     assert why(("2 * {s} - {n} > 3", True), ("{n} - 2 * {s} > -3", True)) is not None
     assert why(("{s} < 1", True)) == "the smallest size, {s} < 1 is true"
-    assert why(("{s} % {n} == 0", True), ("{s} >= {n}", False)) == "{s} % {n} == 0 is true, {s} >= {n} is false"
+    assert why(("{s} % {n} == 0", True), ("{s} >= {n}", False)) == "{s} % {n} == 0, {s} >= {n} is false"
+    # A multiple of n that is not above n is n, and a size that is not above 1 is 1.
+    assert why(("{s} % {n} == 0", True), ("{s} > {n}", False), ("{s} == {n}", False)) is not None
+    assert why(("{s} > {n}", False), ("{s} == {n}", False), ("{s} % {n} == 0", False)) is None  # s is 1, n is 2
+    assert why(("{s} > 1", False), ("{s} == 1", False)) == "the smallest size, {s} == 1 is false, {s} > 1 is false"
+    assert why(("{s} > 2", False), ("{s} == 1", False)) is None  # 2
+    # s is at least 1, so n > s + 1 is above 2.
+    assert why(("{n} > 2", False), ("{s} < {n} - 1", True)) is not None
+    assert why(("{n} > 3", False), ("{s} < {n} - 1", True)) is None  # s is 1, n is 3
+    assert why(("{s} > 3 and not ({n} == 1 and {s} > 5)", False), ("{s} > 3", True), ("{n} == 1 and {s} > 5", False))
     assert why(("{s} > 3 and {n} > 2", True), ("{n} <= 2 or {s} <= 3", True)) is not None
     assert why(("{s} > 3 and {n} > 2", True), ("{n} > 2 and {s} > 4", False)) is None  # s is 4
     assert why(("{s} > 3", True), ("{s} < 5", True)) is None  # 4

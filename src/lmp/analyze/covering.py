@@ -120,6 +120,8 @@ class Covering:
         if not coverage.arms:
             return []
         untaken = {arm for arm in self.untaken() if self._may_be_assumed(arm)}
+        # A side of a condition of the source that never runs is the guards' matter: there is nothing to combine.
+        untaken |= coverage.arms.auxiliary - coverage.taken.keys()
         left = {*self.excluded, *untaken}
         arms = [arm for arm in coverage.arms.ways if arm not in left and arm not in coverage.arms.auxiliary]
         pairs = [pair for pair in coverage.arms.pairs if pair not in left and not untaken & set(pair)]

@@ -29,6 +29,7 @@ COMMANDS = {
     "diff": ("diff", "Show what became more expensive from A to B, by line and by kernel."),
     "report": ("report", "Write the report on a model, a module or a code base."),
     "review": ("review", "Check a report: pointers, placeholders, tables, numbers, diagrams."),
+    "lab": ("lab", "Take the captures of a post, render posts, or check every number in them."),
     "prompt": ("prompt", "Print the prompt that an agent would get for a class."),
     "submit": ("submit", "Check a submitted analysis; store it, or list what is wrong with it."),
     "mcp": ("mcp", "Serve the agents' tools over MCP on stdio."),
@@ -48,7 +49,7 @@ GROUPS = {
     "Costs": ("evaluate", "expand", "inspect", "diff", "catalogue"),
     "Time": ("predict-op", "devices", "calibrate"),
     "Classes": ("analyze-module", "verify"),
-    "Reports": ("report", "review", "zoo"),
+    "Reports": ("report", "review", "zoo", "lab"),
     "Agents": ("prompt", "submit", "mcp", "resume"),
     "Setup": ("doctor", "vendor", "schema"),
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 
 from lmp.errors import FormulaError
@@ -21,8 +21,8 @@ from lmp.formula import (
     Or,
     Var,
     as_polynomial,
-    eq,
     free_variables,
+    num,
     to_text,
     walk,
 )
@@ -192,13 +192,15 @@ def contradiction(way: Way, domain: Domain) -> str | None:
         follows = _follows(condition, known) if isinstance(condition, And | Or) else None
         if follows is not None and follows is not wanted:
             return f"{to_text(condition)} cannot be {'true' if wanted else 'false'} beside the others"
-    bounds: dict[tuple[tuple[Monomial, Fraction], ...], _Interval] = {}
+    bounds: dict[Terms, _Interval] = {}
     for condition, wanted in literals:
         if isinstance(condition, Compare):
-            problem = _bounded(condition, wanted, domain, bounds) or _indivisible(condition, wanted, known, domain)
+            problem = _bounded(condition, wanted, domain, bounds)
             if problem is not None:
                 return problem
-    return None
+    combined = (_beyond_its_terms(terms, interval, domain, bounds) for terms, interval in bounds.items())
+    indivisible = (_indivisible(condition, known[condition], domain, bounds) for condition in known)
+    return next(filter(None, itertools.chain(combined, indivisible)), None)
 
 
 def _plain(condition: Condition, wanted: bool) -> tuple[Condition, bool]:
@@ -209,31 +211,38 @@ def _plain(condition: Condition, wanted: bool) -> tuple[Condition, bool]:
 
 
 def _follows(condition: Condition, known: Mapping[Condition, bool]) -> bool | None:
-    """The result that follows from known ones; None if it is open."""
+    """The result that follows from known ones of its parts; None if it is open."""
     match condition:
         case Not(part):
-            inner = _follows(part, known)
+            inner = _result(part, known)
             return None if inner is None else not inner
         case And(parts) | Or(parts):
             decisive = isinstance(condition, Or)
-            inside = [_follows(part, known) for part in parts]
+            inside = [_result(part, known) for part in parts]
             return decisive if decisive in inside else None if None in inside else not decisive
-    plain, same = _plain(condition, True)
-    return known[plain] is same if plain in known else None
-
-
-def _indivisible(condition: Compare, wanted: bool, known: Mapping[Condition, bool], domain: Domain) -> str | None:
-    """Text if a size is both smaller than another one and a multiple of it."""
-    plain, result = _plain(condition, wanted)
-    if not isinstance(plain, Compare) or plain.relation != ">=" or result:
-        return None
-    left, right = plain.left, plain.right
-    if not isinstance(left, Var) or domain.least(left.name) < 1:
-        return None
-    divides = eq(left % right, 0)
-    if known.get(divides) is True:
-        return f"{to_text(divides)} is true, {to_text(plain)} is false"
     return None
+
+
+def _result(condition: Condition, known: Mapping[Condition, bool]) -> bool | None:
+    plain, same = _plain(condition, True)
+    return known[plain] is same if plain in known else _follows(condition, known)
+
+
+def _indivisible(condition: Condition, holds: bool, domain: Domain, bounds: Mapping[Terms, _Interval]) -> str | None:
+    """Text if a size is both smaller than another one and a multiple of it."""
+    if not holds or not isinstance(condition, Compare) or condition.relation != "==" or condition.right != num(0):
+        return None
+    rest = condition.left
+    if not isinstance(rest, Mod) or not isinstance(rest.left, Var) or domain.least(rest.left.name) < 1:
+        return None
+    terms, _, sign = _normal(rest.left - rest.right)
+    interval = bounds.get(terms)
+    if interval is None:
+        return None
+    smaller = interval.high if sign > 0 else None if interval.low is None else -interval.low
+    if smaller is None or smaller >= 0:
+        return None
+    return f"{to_text(condition)}, {interval.high_from if sign > 0 else interval.low_from}"
 
 
 def _literals(condition: Condition, wanted: bool) -> Iterator[tuple[Condition, bool]]:
@@ -251,14 +260,39 @@ def _literals(condition: Condition, wanted: bool) -> Iterator[tuple[Condition, b
             yield condition, wanted
 
 
+Terms = tuple[tuple[Monomial, Fraction], ...]
+"""A sum of products without its constant, the first factor being 1."""
+
+
 @dataclass
 class _Interval:
     """Bounds of a sum, both included, and the conditions that gave them."""
 
+    whole: bool
+    """True if the sum is an integer."""
     low: Fraction | None = None
     high: Fraction | None = None
     low_from: str = ""
     high_from: str = ""
+    excluded: dict[Fraction, str] = field(default_factory=dict)
+    """Values that the sum does not have, with the conditions that say so."""
+
+    def narrow(self) -> None:
+        """Move a bound of an integer off the values that are excluded."""
+        while self.whole and self.low in self.excluded:
+            self.low_from = _both(self.low_from, self.excluded[self.low])
+            self.low += 1
+        while self.whole and self.high in self.excluded and not self.is_empty:
+            self.high_from = _both(self.high_from, self.excluded[self.high])
+            self.high -= 1
+
+    @property
+    def is_empty(self) -> bool:
+        return self.low is not None and self.high is not None and self.low > self.high
+
+
+def _both(first: str, second: str) -> str:
+    return ", ".join(filter(None, (first, second)))
 
 
 _WHOLE = (Var, FloorDiv, Mod)
@@ -268,27 +302,30 @@ _OPPOSITE = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
 
 
-def _bounded(
-    condition: Compare,
-    wanted: bool,
-    domain: Domain,
-    bounds: dict[tuple[tuple[Monomial, Fraction], ...], _Interval],
-) -> str | None:
+def _normal(difference: Expr) -> tuple[Terms, Fraction, Fraction]:
+    """A sum as its terms over the first one's factor, the constant that it is 0 at, and that factor."""
+    terms = {m: Fraction(c) for m, c in as_polynomial(difference).items()}
+    bound = -terms.pop((), Fraction(0))
+    order = sorted(terms, key=str)
+    lead = terms[order[0]] if order else Fraction(1)
+    return tuple((m, terms[m] / lead) for m in order), bound / lead, lead
+
+
+def _bounded(condition: Compare, wanted: bool, domain: Domain, bounds: dict[Terms, _Interval]) -> str | None:
     """Add the bound that a comparison sets to its sum of variables. Text if nothing is left between the bounds."""
     relation = condition.relation if wanted else _OPPOSITE[condition.relation]
-    terms = {m: Fraction(c) for m, c in as_polynomial(condition.left - condition.right).items()}
-    bound = -terms.pop((), Fraction(0))
-    if not terms or relation == "!=":
+    key, bound, lead = _normal(condition.left - condition.right)
+    if not key:
         return None
-    order = sorted(terms, key=str)
-    lead = terms[order[0]]
     if lead < 0:
         relation = _MIRRORED[relation]
-    key = tuple((m, terms[m] / lead) for m in order)
-    bound /= lead
-    interval = bounds.setdefault(key, _Interval(low=_least(key, domain), low_from="the smallest size"))
-    shown = f"{to_text(condition)} is {'true' if wanted else 'false'}"
     whole = all(c.denominator == 1 and all(isinstance(a, _WHOLE) and n > 0 for a, n in m) for m, c in key)
+    if key not in bounds:
+        bounds[key] = _Interval(whole, low=_least(key, domain), low_from="the smallest size")
+    interval = bounds[key]
+    shown = f"{to_text(condition)} is {'true' if wanted else 'false'}"
+    if relation == "!=":
+        interval.excluded[bound] = shown
     if relation in (">", ">=", "=="):
         low = bound if relation != ">" else _above(bound, whole)
         if interval.low is None or low > interval.low:
@@ -297,9 +334,38 @@ def _bounded(
         high = bound if relation != "<" else _below(bound, whole)
         if interval.high is None or high < interval.high:
             interval.high, interval.high_from = high, shown
-    if interval.low is not None and interval.high is not None and interval.low > interval.high:
-        return f"{interval.low_from}, {interval.high_from}"
+    interval.narrow()
+    return f"{interval.low_from}, {interval.high_from}" if interval.is_empty else None
+
+
+def _beyond_its_terms(
+    terms: Terms, interval: _Interval, domain: Domain, bounds: Mapping[Terms, _Interval]
+) -> str | None:
+    """Text if the bounds of each variable leave no value between the bounds of their sum."""
+    least, least_from = _bound_of_sum(terms, 1, domain, bounds)
+    if least is not None and interval.high is not None and least > interval.high:
+        return _both(least_from, interval.high_from)
+    most, most_from = _bound_of_sum(terms, -1, domain, bounds)
+    if most is not None and interval.low is not None and most < interval.low:
+        return _both(most_from, interval.low_from)
     return None
+
+
+def _bound_of_sum(
+    terms: Terms, sign: int, domain: Domain, bounds: Mapping[Terms, _Interval]
+) -> tuple[Fraction | None, str]:
+    """The least value of a sum that its terms' own bounds allow, or with ``sign`` -1 the most; and what says so."""
+    whys: dict[str, None] = {}
+    total = Fraction(0)
+    for monomial, factor in terms:
+        single = ((monomial, Fraction(1)),)
+        alone = bounds.get(single) or _Interval(whole=True, low=_least(single, domain), low_from="the smallest size")
+        bound, why = (alone.low, alone.low_from) if factor * sign > 0 else (alone.high, alone.high_from)
+        if bound is None:
+            return None, ""
+        total += factor * bound
+        whys[why] = None
+    return total, ", ".join(whys)
 
 
 def _above(bound: Fraction, whole: bool) -> Fraction:
