@@ -22,6 +22,7 @@ FLOORS = (
     ("trace", "verify"),
     ("analyze",),
     ("observe", "agents", "zoo"),
+    ("predict",),
     ("lab", "report", "recon"),
     ("cli", "api"),
 )
