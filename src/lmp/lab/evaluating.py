@@ -311,7 +311,10 @@ def quoted(lines: Sequence[str], ranges: str, what: str) -> list[str]:
     if not ranges:
         if len(lines) > WHOLE:
             raise PostFault(f"{what} has {len(lines)} lines: give a range, as in :1-{WHOLE}")
-        return list(lines)
+        kept = list(lines)
+        while kept and not kept[-1].strip():
+            kept.pop()
+        return kept
     found: list[str] = []
     for first, last in line_ranges(ranges):
         if last > len(lines):

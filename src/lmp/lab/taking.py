@@ -66,8 +66,8 @@ def take(
     taking = Taking(post, into, build, m.machine(), redactor(post.root, build))
     records = []
     for number, name in enumerate(names):
-        say(name, "running")
         try:
+            say(name, "running")
             record, text = take_one(taking, name, post.lab.capture[name])
             save(into, record, text)
             records.append(record)
