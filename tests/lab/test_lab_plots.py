@@ -133,7 +133,9 @@ def test_colours_are_seen_on_both_grounds(colour: str, ground: str) -> None:
 
 
 def test_points_of_expressions(tiny: Post) -> None:
-    series = [{"label": "a", "points": [["ten", "{sums.ten}"], ["half", "{sums.ten} / 2"]]}]
+    series = [
+        {"label": "a", "points": [["ten", "{sums.ten}"], ["half", "{sums.ten} / 2"], ["more", "{sums.record.cpus}"]]}
+    ]
     evaluator = Evaluator(tiny, tiny.captures, no_figures(tiny))
     assert plot_svg("p", rule(kind="bar", series=series), evaluator).startswith(b"<?xml")
 

@@ -111,7 +111,10 @@ class _Rendering:
         rule = self.post.lab.plot.get(name)
         if rule is None:
             raise PostFault(f"{name} is no plot: lab.toml has {', '.join(self.post.lab.plot) or 'none'}")
-        self.check_lab(("plot", name), [rule.title, rule.x, rule.y, *(series.label for series in rule.series)])
+        texts = [rule.title, rule.x, rule.y, *(series.label for series in rule.series)]
+        if rule.kind == "bar":
+            texts += [str(first) for series in rule.series for first, _ in series.points]
+        self.check_lab(("plot", name), texts)
         self.plots[name] = plot_svg(name, rule, self.evaluator)
         return f"![{escaped(rule.title)}]({self.post.slug}/plots/{name}.svg)"
 

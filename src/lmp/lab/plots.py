@@ -104,9 +104,8 @@ def _drawn(series: Series, evaluator: Evaluator, original: bool = False) -> Draw
     label = f"{series.label} (original)".strip() if original else series.label
     scale = evaluated(str(series.scale), _no_name)
     if series.points:
-        some = next(iter(evaluator.post.lab.capture), "")
         x = [str(first) for first, _ in series.points]
-        y = [float(scale * evaluator.number(some, str(second))) for _, second in series.points]
+        y = [float(scale * evaluator.number("", str(second))) for _, second in series.points]
         return Drawn(label, x, y, y, y, original)
     assert series.capture is not None
     stored = evaluator.stored(series.capture)

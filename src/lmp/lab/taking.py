@@ -67,8 +67,9 @@ def take(
     records = []
     for number, name in enumerate(names):
         try:
-            say(name, "running")
-            record, text = take_one(taking, name, post.lab.capture[name])
+            rule = post.lab.capture[name]
+            say(name, f"running, {rule.limit_s * rule.repeat:g} s at most")
+            record, text = take_one(taking, name, rule)
             save(into, record, text)
             records.append(record)
         except KeyboardInterrupt:
