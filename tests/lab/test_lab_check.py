@@ -264,3 +264,19 @@ def test_building_twice_gives_the_same_bytes(built: Post) -> None:
     post = read_post(built.folder)
     build([post], [post], no_figures)
     assert {file: file.read_bytes() for file in files} == before
+
+
+def test_facts_of_records_and_a_capture_that_is_named_record(tiny: Post) -> None:
+    from lmp.lab.rerun import Where, run
+
+    (tiny.folder / "lab.toml").write_text(
+        'title = "t"\nquestion = "q"\n'
+        '[capture.record]\nargv = ["echo", "took 7"]\ntool = "echo"\nvalues.took = \'took (\\d+)\'\n'
+        '[capture.b]\nargv = ["echo", "took 9"]\ntool = "echo"\nrepeat = 2\nvalues.took = \'took (\\d+)\'\n'
+        "[lmp]\n"
+    )
+    (tiny.folder / "post.md").write_text("{{num:b:{record.took} * 100 + {took} * 10 + {record.repeat}}}\n")
+    run(read_post(tiny.folder), Where(replace=True))
+    rendered, _ = check([read_post(tiny.folder)], [tiny], no_figures)
+    # 7 of the capture `record`, 9 of b itself, 2 runs of b.
+    assert "792\n" in rendered[0].markdown

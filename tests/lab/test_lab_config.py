@@ -27,7 +27,7 @@ CAPTURE = "[capture.a]\nargv = ['x']\ntool = 'x'\n"
         (HEAD + CAPTURE + "before = ['weather']", 6, "capture.a.before.0"),
         (HEAD + "[capture.a]\ntool = 'x'\n[capture.b]\nargv = ['x']\ntool = 'x'", 3, "capture.a.argv: Field required"),
         (HEAD + "[capture.A]\nargv = ['x']\ntool = 'x'", 3, "capture.A"),
-        (HEAD + "[capture.record]\nargv = ['x']\ntool = 'x'", 3, "record is a reserved name"),
+        (HEAD + "[capture.source]\nargv = ['x']\ntool = 'x'", 3, "source is a reserved name"),
         (HEAD + CAPTURE + "[capture.a.values]\nn = '(x'", 7, "not a regular expression"),
         (HEAD + CAPTURE + "[capture.a.values]\nn = 'x'", 7, "has one group, this one has 0"),
         (HEAD + CAPTURE + "[capture.a.values]\nn = '(?=x)(y)'", 7, "no look-around"),

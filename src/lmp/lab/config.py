@@ -14,8 +14,8 @@ from lmp.errors import BrokenPostFile
 MAX_OUTPUT = 2_000_000
 """Most bytes of one capture that may be kept: posts and captures stay text of a few megabytes."""
 
-RESERVED = frozenset({"config", "self", "record", "source", "run", "min", "max"})
-"""Names with a meaning of their own in expressions."""
+RESERVED = frozenset({"config", "self", "source"})
+"""Names with a meaning of their own in expressions. The grammar drops ``config.`` and ``self.``."""
 
 _BEYOND_RE2 = re.compile(r"\(\?(?:=|!|<=|<!|P=|\(|>)")
 _ESCAPE = re.compile(r"\\.", re.DOTALL)
