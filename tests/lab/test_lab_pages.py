@@ -78,6 +78,20 @@ def test_markup_in_a_raw_text_cannot_end_its_block(tiny: Post) -> None:
     assert b"````\n10 numbers" in page
 
 
+@pytest.mark.parametrize(
+    ("address", "leads_to"),
+    [
+        ("other.md", "other.html"),
+        ("../docs/bytes.md", "../../docs/bytes.md"),
+        ("workloads/sums.py", "../workloads/sums.py"),
+        ("#sources", "#sources"),
+        ("https://example.org/a.md", "https://example.org/a.md"),
+    ],
+)
+def test_links_of_a_page(address: str, leads_to: str) -> None:
+    assert f'href="{leads_to}"' in post_page("t", f"[a]({address})\n", {})
+
+
 # --- a reader's run --------------------------------------------------------------------------------------------------
 
 
@@ -174,6 +188,20 @@ def test_run_names_its_captures(tiny: Post, monkeypatch: pytest.MonkeyPatch) -> 
     assert (tiny.root / "mine" / "captures" / "sums.json").is_file()
 
 
+def test_a_run_keeps_its_captures_where_the_post_cannot_be_rendered(
+    tiny: Post, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tiny.root)
+    (tiny.folder / "post.md").write_text("{{num:sums:{nothing}}}\n")
+    done = lmp("run", "tiny", "--out", "mine", "--quiet")
+    assert done.exit_code == 4
+    first, second = done.stderr.splitlines()
+    assert first.startswith("posts/tiny/post.md:1: {{num:sums:{nothing}}}: {nothing} has no value")
+    assert second == f"error: 1 problem; the captures are in {tiny.root / 'mine'}, the post is not rendered"
+    assert (tiny.root / "mine" / "captures" / "sums.json").is_file()
+    assert not (tiny.root / "mine" / "tiny.md").exists()
+
+
 def test_ctrl_c_on_the_command_line(process: None, tiny: Post, tmp_path: Path) -> None:
     (tiny.folder / "lab.toml").write_text(
         'title = "t"\nquestion = "q"\n[capture.a]\nargv = ["echo", "x"]\ntool = "echo"\n'
@@ -191,7 +219,7 @@ def test_ctrl_c_on_the_command_line(process: None, tiny: Post, tmp_path: Path) -
     )
     assert started.stderr is not None
     for line in started.stderr:
-        if line == "b: running\n":
+        if line == "b: running, 120 s at most\n":
             break
     started.send_signal(signal.SIGINT)
     said = started.stderr.read()

@@ -100,7 +100,9 @@ def evaluator(tiny: Post) -> Evaluator:
     return Evaluator(tiny, tiny.captures, no_figures(tiny))
 
 
-@pytest.mark.parametrize("fields", [{}, {"log_x": True, "log_y": True}, {"kind": "bar"}])
+@pytest.mark.parametrize(
+    "fields", [{}, {"log_x": True, "log_y": True}, {"kind": "bar"}, {"kind": "bar", "log_y": True}]
+)
 def test_a_plot_is_transparent_and_the_same_each_time(evaluator: Evaluator, fields: dict[str, object]) -> None:
     svg = plot_svg("p", rule(**fields), evaluator)
     assert svg == plot_svg("p", rule(**fields), evaluator)
@@ -108,6 +110,7 @@ def test_a_plot_is_transparent_and_the_same_each_time(evaluator: Evaluator, fiel
     text = svg.decode().lower()
     assert "<dc:date>" not in text
     assert "<script" not in text
+    assert "mathdefault" not in text
     # No white and no black: neither would be seen on one of the grounds.
     used = set(re.findall(r"(?:fill|stroke): (#[0-9a-f]{6})", text))
     assert used
@@ -130,7 +133,9 @@ def test_colours_are_seen_on_both_grounds(colour: str, ground: str) -> None:
 
 
 def test_points_of_expressions(tiny: Post) -> None:
-    series = [{"label": "a", "points": [["ten", "{sums.ten}"], ["half", "{sums.ten} / 2"]]}]
+    series = [
+        {"label": "a", "points": [["ten", "{sums.ten}"], ["half", "{sums.ten} / 2"], ["more", "{sums.record.cpus}"]]}
+    ]
     evaluator = Evaluator(tiny, tiny.captures, no_figures(tiny))
     assert plot_svg("p", rule(kind="bar", series=series), evaluator).startswith(b"<?xml")
 

@@ -111,7 +111,10 @@ class _Rendering:
         rule = self.post.lab.plot.get(name)
         if rule is None:
             raise PostFault(f"{name} is no plot: lab.toml has {', '.join(self.post.lab.plot) or 'none'}")
-        self.check_lab(("plot", name), [rule.title, rule.x, rule.y, *(series.label for series in rule.series)])
+        texts = [rule.title, rule.x, rule.y, *(series.label for series in rule.series)]
+        if rule.kind == "bar":
+            texts += [str(first) for series in rule.series for first, _ in series.points]
+        self.check_lab(("plot", name), texts)
         self.plots[name] = plot_svg(name, rule, self.evaluator)
         return f"![{escaped(rule.title)}]({self.post.slug}/plots/{name}.svg)"
 
@@ -208,6 +211,7 @@ def _captures(post: Post, evaluator: Evaluator) -> list[str]:
         gpu = f", {record.gpu}" if record.gpu else ""
         machines[f"{record.cpus} × {record.cpu}, {round(record.memory / 2**30)} GiB, {record.kernel}{gpu}"] = None
         status = record.status + (f": {record.message}" if record.message else "")
+        status += f"; {record.escaped:,} bytes that are no text stand as \\xNN" if record.escaped else ""
         load = f"{record.load_before[0]} → {record.load_after[0]}"
         rows.append(
             f"| {name} | {escaped(record.tool_version or record.tool)} | {escaped(status)} | {record.date} | {load} |"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Mapping
 from html import escape
 from pathlib import PurePosixPath
@@ -71,9 +72,11 @@ def _without_comments(markdown: str) -> str:
 
 
 def _html_address(address: str) -> str:
-    """A link to another post's markdown leads to its page."""
-    if "://" in address or "/" in address or not address.endswith(".md"):
+    """Where a link of the markdown leads from the page, which stands in a folder below. Posts link to pages."""
+    if re.match(r"[a-z][a-z0-9+.-]*:|#|/", address):
         return address
+    if "/" in address or not address.endswith(".md"):
+        return f"../{address}"
     return str(PurePosixPath(address).with_suffix(".html"))
 
 

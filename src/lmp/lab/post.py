@@ -110,7 +110,8 @@ def read_post(name: str | Path) -> Post:
 
 
 def all_posts(posts: Path) -> list[Post]:
-    return [Post(file.parent) for file in sorted(posts.resolve().glob(f"*/{LAB}"))]
+    """The posts of a folder. One without a template is not a post yet; its captures can be taken."""
+    return [Post(file.parent) for file in sorted(posts.resolve().glob(f"*/{LAB}")) if (file.parent / TEMPLATE).exists()]
 
 
 # --- captures as stored ----------------------------------------------------------------------------------------------
