@@ -119,6 +119,8 @@ def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "without_formulas": sum("without_formulas" in row for row in rows),
         **{name: sum(row.get(name, 0) for row in rows) for name in counted},
         "different": sum(len(row.get("different", ())) for row in rows),
+        "positions_inside": sum(bool(row.get("positions_inside")) for row in rows),
+        "with_positions": sum(row.get("positions") is not None for row in rows),
         "core_hours": round(sum(row["core_seconds"] for row in rows) / 3600, 3),
     }
 

@@ -56,3 +56,4 @@ def test_no_drawn_point_differs(audit: ModuleType, name: str, tmp_path: Path, de
     assert (row["different"], row["drawn"]) == ([], SAMPLE[name])
     # What the module refuses is counted and named; most drawn points run.
     assert row["equal"] == row["executed"] >= 0.8 * SAMPLE[name]
+    assert row["positions_inside"] is not False

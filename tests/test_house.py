@@ -22,7 +22,8 @@ FLOORS = (
     ("trace", "verify"),
     ("analyze",),
     ("observe", "agents", "zoo"),
-    ("report", "recon"),
+    ("predict",),
+    ("lab", "report", "recon"),
     ("cli", "api"),
 )
 """Rooms from the lowest floor to the highest. A room is a folder or a file of src/lmp."""

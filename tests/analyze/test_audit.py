@@ -29,6 +29,19 @@ class Scaled(nn.Module):
 
     def forward(self, x):
         return x * self.weight
+
+
+class Folded(nn.Module):
+    # Calls above three times an argument take a path of their own.
+    def __init__(self, dim: int = 32, most: int = 20):
+        super().__init__()
+        self.most = most
+        self.weight = nn.Parameter(torch.ones(dim))
+
+    def forward(self, x):
+        if x.shape[1] > 3 * self.most:
+            x = x[:, :: self.most]
+        return x * self.weight
 """
 
 
@@ -59,6 +72,14 @@ def test_every_drawn_point_is_executed_and_equal(options: Options) -> None:
     assert (found.drawn, found.executed, found.equal, found.refused) == (60, 60, 60, 0)
     assert found.different == []
     assert found.settings > 1
+
+
+def test_a_bound_by_an_argument_is_stated_in_that_argument(options: Options) -> None:
+    """With the argument's number in its place, the bound would be wrong for another argument."""
+    (found,) = audit_modules(["audited.blocks.Folded"], options, 60, 3, lambda name, stage: None)
+    assert (found.equal, found.different) == (60, [])
+    (outcome,) = analyze_modules(["audited.blocks.Folded"], options, lambda name, stage: None)
+    assert not [text for text in outcome.analysis.assumptions if "60" in text]
 
 
 def test_the_same_seed_draws_the_same_points(options: Options) -> None:

@@ -18,7 +18,8 @@ from lmp.analyze.agreement import MOST_OPERATORS, operators_per_token
 from lmp.analyze.judging import save_judged
 from lmp.analyze.modules import analyze, execution_of, make_references, requested
 from lmp.analyze.session import Options, Progress, Session, references_of
-from lmp.records import Finding, ModuleAnalysis
+from lmp.formula import evaluate_condition
+from lmp.records import UNIVERSAL, Finding, ModuleAnalysis
 from lmp.verify.probes import Drawing, Point, Space, formula_literals
 from lmp.workload.base import RUNTIME, refusal
 from lmp.workload.configs import sections_of
@@ -61,6 +62,10 @@ class Audit:
     """Different config values among the executed points."""
     most_tokens: int = 0
     """Largest number of tokens that was drawn."""
+    positions: int | None = None
+    """Positions that the model's config states."""
+    positions_inside: bool | None = None
+    """True if the assumptions hold for a prefill of all positions, and for a decode step at the last one."""
     seconds: float = 0.0
     different: list[dict[str, Any]] = field(default_factory=list)
     """Values of a point, and its first finding."""
@@ -93,6 +98,9 @@ def audit(analysis: ModuleAnalysis, session: Session, points: int, seed: int) ->
         execution = execution_of(analysis.class_name, session, analysis)
         drawing = _Points(execution, analysis, seed)
         found.most_tokens = drawing.space.most_tokens
+        found.positions = positions_of(execution.workload.config)
+        if found.positions is not None:
+            found.positions_inside = _inside(analysis, drawing.space, found.positions)
         settings: set[tuple[tuple[str, int], ...]] = set()
         while found.drawn < points and found.outside < ATTEMPTS * points:
             point = drawing.next()
@@ -186,6 +194,17 @@ class _Points:
         """The sizes of the call, and the values that differ from the config's own."""
         own = self.space.own
         return {n: v for n, v in point.items() if n in RUNTIME or n in self.space.call_sizes or own.get(n) != v}
+
+
+def _inside(analysis: ModuleAnalysis, space: Space, positions: int) -> bool:
+    """True if the assumptions hold at the config for the longest prefill, and for the last decode step of a cache."""
+    calls = [(positions, 0), (1, positions - 1)] if space.has_cache else [(positions, 0)]
+    known = {**dict.fromkeys(UNIVERSAL, 2), **analysis.values, **space.own}
+    return all(
+        evaluate_condition(text, {**known, "batch_size": 1, "seq_len": new, "cache_len": cached})
+        for text in analysis.assumptions
+        for new, cached in calls
+    )
 
 
 def positions_of(config: Any) -> int | None:

@@ -29,12 +29,16 @@ COMMANDS = {
     "diff": ("diff", "Show what became more expensive from A to B, by line and by kernel."),
     "report": ("report", "Write the report on a model, a module or a code base."),
     "review": ("review", "Check a report: pointers, placeholders, tables, numbers, diagrams."),
+    "lab": ("lab", "Take the captures of a post, render posts, or check every number in them."),
     "prompt": ("prompt", "Print the prompt that an agent would get for a class."),
     "submit": ("submit", "Check a submitted analysis; store it, or list what is wrong with it."),
     "mcp": ("mcp", "Serve the agents' tools over MCP on stdio."),
     "zoo": ("zoo", "Expand and verify many model families, each at its default config."),
     "inspect": ("inspect", "Show a model's tree, parameters and cache."),
     "catalogue": ("inspect", "List the models that lmp knows without a network."),
+    "devices": ("devices", "List the devices that lmp has datasheets of."),
+    "predict-op": ("predict_op", "Predict the times of operators: JSON lines on stdin, one line each on stdout."),
+    "calibrate": ("calibrate", "Fit the kernels' models to measured rows, and print the error on sites held out."),
     "doctor": ("doctor", "Check the installation: what is there, what is missing, what to do."),
     "schema": ("project", "Print the JSON Schemas of lmp's files."),
 }
@@ -43,8 +47,9 @@ COMMANDS = {
 
 GROUPS = {
     "Costs": ("evaluate", "expand", "inspect", "diff", "catalogue"),
+    "Time": ("predict-op", "devices", "calibrate"),
     "Classes": ("analyze-module", "verify"),
-    "Reports": ("report", "review", "zoo"),
+    "Reports": ("report", "review", "zoo", "lab"),
     "Agents": ("prompt", "submit", "mcp", "resume"),
     "Setup": ("doctor", "vendor", "schema"),
 }

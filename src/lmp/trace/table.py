@@ -487,7 +487,7 @@ class Table:
         asked = list(self.questions(kernels)) if self.specialised else self.assumptions(kernels)
         # A condition may be on a size that cancelled out of the formulas: it is still a variable of the class.
         known = used | set(BYTES) | self.sizes_used(kernels)
-        stated = (self._stated(condition, known) for condition in (*asked, *degenerated))
+        stated = (self._stated(condition, known, paths.keys()) for condition in (*asked, *degenerated))
         assumptions = [condition for condition in dict.fromkeys(stated) if condition is not None]
         assumptions += self._untried(used)
         used |= {n for c in assumptions for n in free_variables(c)}
@@ -681,11 +681,11 @@ class Table:
                     if met in ({True}, {False}):
                         yield condition if asked.holds else negated(condition)
 
-    def _stated(self, condition: Condition, known: Set[str]) -> Condition | None:
+    def _stated(self, condition: Condition, known: Set[str], located: Set[str]) -> Condition | None:
         """A condition in the variables of the class; None if it is on other variables only.
 
-        In a comparison with tokens, a config value outside the formulas becomes a number: beyond it formulas may
-        differ.
+        In a comparison with tokens, a config value without a path in the class becomes a number: beyond it formulas
+        may differ.
         """
         names = free_variables(condition)
         others = names - known
@@ -694,7 +694,7 @@ class Table:
         base = self.runs.base
         if not names & known & self._of_the_call or not others <= base.keys():
             return None
-        return simplify_condition(substitute(condition, {name: num(base[name]) for name in others}))
+        return simplify_condition(substitute(condition, {name: num(base[name]) for name in others - located}))
 
     def sizes_used(self, items: list[tuple[Item, dict[str, Expr]]]) -> set[str]:
         """Variables in the tensor shapes of the class's own operators."""

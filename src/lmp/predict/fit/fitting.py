@@ -1,0 +1,258 @@
+"""Fit of one slot: parameters by Nelder-Mead on the log error, trees on what the model leaves, zones of error."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lmp.errors import EngineMissing
+from lmp.predict import trees
+from lmp.predict.calibration import Slot
+from lmp.predict.curves import hats
+from lmp.predict.devices import Device, device_named
+from lmp.predict.fit.data import Measured
+from lmp.predict.kernels import FAMILIES
+from lmp.predict.kernels.base import Array, Family
+from lmp.predict.prediction import time_of, zone_features
+
+UNIT = 1e-4
+"""Resolution of a leaf's value: a hundredth of a per cent."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a family is fitted."""
+
+    sample: int = 4000
+    """Rows on which the parameters are searched."""
+    evaluations: int = 4500
+    trees: int = 300
+    leaves: int = 31
+    rate: float = 0.06
+    least: int = 10
+    """Rows of the smallest leaf."""
+    loss: str = "absolute_error"
+    only: tuple[str, ...] = ()
+    """Parameters that are fitted; empty: all."""
+
+
+RECIPES: Mapping[str, Recipe] = {
+    "gemm": Recipe(sample=1500, evaluations=1800, trees=400, loss="squared_error"),
+    "prefill": Recipe(trees=400),
+    "decode": Recipe(trees=400),
+    "mla_prefill": Recipe(trees=150, leaves=15),
+    "mla_decode": Recipe(trees=150, leaves=15),
+    "batched": Recipe(trees=80, leaves=8),
+    "moe": Recipe(sample=1500, evaluations=1200, trees=150, leaves=15, rate=0.05),
+    "collective": Recipe(trees=0),
+    "quantise": Recipe(trees=100, leaves=15),
+    "pointwise": Recipe(trees=0),
+}
+
+
+def fit_slot(measured: Measured, seed: int, recipe: Recipe | None = None) -> Slot:
+    """Parameters and trees of these rows. Errors and zones are of other rows, and are added later."""
+    recipe = recipe or RECIPES[measured.family]
+    family, device = FAMILIES[measured.family], device_named(measured.device)
+    parameters = fit_parameters(family, measured, device, recipe, seed)
+    slot = Slot(
+        family=measured.family,
+        device=measured.device,
+        variant=measured.variant,
+        kernel=measured.kernel,
+        keys=measured.keys,
+        rows=len(measured.us),
+        parameters=parameters,
+        range={name: (float(v.min()), float(v.max())) for name, v in measured.columns.items() if name in RANGED},
+        shared=0.0,
+    )
+    # The ratio is to the model within its limits, as in a prediction.
+    left = np.log(measured.us / family.model(parameters, measured.columns, device))
+    features = family.features(measured.columns, device)
+    if measured.family == "collective":
+        slot.forest_data = fit_curves(features, left)
+    elif recipe.trees and len(left) >= 4 * recipe.least:
+        slot.forest_data = fit_trees(features, left, recipe, seed)
+    return slot
+
+
+RANGED = (
+    "m", "n", "k", "batch", "q_len", "kv_len", "heads", "kv_heads", "head_dim", "tokens", "hidden", "inter", "topk",
+    "experts", "tp", "ep", "gpus", "bytes",
+)  # fmt: skip
+
+
+def fit_parameters(family: Family, measured: Measured, device: Device, recipe: Recipe, seed: int) -> dict[str, float]:
+    """The parameters with the least mean log error, each in its range."""
+    optimize = _needed("scipy.optimize")
+    rng = np.random.default_rng(seed)
+    rows = rng.permutation(len(measured.us))[: recipe.sample]
+    given = {name: values[rows] for name, values in measured.columns.items()}
+    truth = np.log(measured.us[rows])
+    fixed = {p.name: p.start for p in family.parameters if not _matters(p.name, measured)}
+    free = [p for p in family.parameters if p.name not in fixed]
+    low, high = np.log([p.low for p in free]), np.log([p.high for p in free])
+
+    def named(x: Array) -> dict[str, float]:
+        inside = np.clip(x, low, high)
+        return {**fixed, **{p.name: float(np.exp(v)) for p, v in zip(free, inside, strict=True)}}
+
+    def error(x: Array) -> float:
+        outside = float(np.sum(np.maximum(0, x - high) + np.maximum(0, low - x)))
+        left = np.log(np.maximum(family.model(named(x), given, device), 1e-3)) - truth
+        return float(np.mean(np.abs(left)) + 0.02 * np.sqrt(np.mean(left**2)) + outside)
+
+    best = np.log([p.start for p in free])
+    for step in (0.35, 0.2, 0.1):
+        corners = [best + step * row * np.where(best + step < high, 1, -1) for row in np.eye(len(best))]
+        found = optimize.minimize(
+            error,
+            best,
+            method="Nelder-Mead",
+            options={
+                "maxfev": recipe.evaluations // 3,
+                "xatol": 1e-3,
+                "fatol": 1e-5,
+                "adaptive": True,
+                "initial_simplex": np.vstack([best, *corners]),
+            },
+        )
+        best = np.clip(found.x, low, high)
+    return {name: float(f"{value:.5g}") for name, value in named(best).items()}
+
+
+def _matters(parameter: str, measured: Measured) -> bool:
+    """False for a parameter that no row depends on."""
+    given = measured.columns
+    match parameter:
+        case "tq" | "mq":
+            return bool(np.any(given["quantise"] > 0))
+        case "wide":
+            return bool(np.any((given["head_dim"] > 128) & (given["head_dim"] <= 256)))
+        case "widest":
+            return bool(np.any(given["head_dim"] > 256))
+        case "hot":
+            return bool(np.any(given["skew"] > 0))
+        case _:
+            return True
+
+
+def fit_trees(features: NDArray[np.float64], left: Array, recipe: Recipe, seed: int) -> dict[str, Any]:
+    """Gradient-boosted trees on the log ratio, in the form of ``lmp.predict.trees``."""
+    ensemble = _needed("sklearn.ensemble")
+    model = ensemble.HistGradientBoostingRegressor(
+        loss=recipe.loss,
+        max_iter=recipe.trees,
+        max_leaf_nodes=recipe.leaves,
+        learning_rate=recipe.rate,
+        min_samples_leaf=recipe.least,
+        l2_regularization=1.0,
+        early_stopping=False,
+        random_state=seed,
+    ).fit(features, left)
+    base = float(np.ravel(model._baseline_prediction)[0])
+    return exported([predictor.nodes for (predictor,) in model._predictors], features.shape[1], base)
+
+
+def exported(grown: list[Any], features: int, base: float) -> dict[str, Any]:
+    """Trees of scikit-learn's histogram boosting as lists: thresholds once for each feature, nodes in preorder."""
+    used: list[set[float]] = [set() for _ in range(features)]
+    for nodes in grown:
+        for node in nodes:
+            if not node["is_leaf"]:
+                used[node["feature_idx"]].add(float(node["num_threshold"]))
+    edges = [sorted(values) for values in used]
+    index = [{value: place for place, value in enumerate(values)} for values in edges]
+    splits: list[int] = []
+    values: list[int] = []
+    for nodes in grown:
+        waiting = [0]
+        while waiting:
+            node = nodes[waiting.pop()]
+            if node["is_leaf"]:
+                splits.append(-1)
+                values.append(round(float(node["value"]) / UNIT))
+            else:
+                feature = int(node["feature_idx"])
+                splits.append(feature)
+                values.append(index[feature][float(node["num_threshold"])])
+                waiting += [int(node["right"]), int(node["left"])]
+    return {"base": base, "unit": UNIT, "edges": edges, "splits": splits, "values": values}
+
+
+KNOTS = tuple(float(knot) for knot in range(8, 31, 2))
+"""Sizes of messages, log2 of bytes, between which a collective's correction is linear."""
+SMOOTH, ALIKE = 0.15, 0.1
+
+
+def fit_curves(features: NDArray[np.float64], left: Array) -> dict[str, Any]:
+    """One curve over the size for each number of GPUs, smooth and near to their mean, by penalised least squares."""
+    gpus = np.unique(features[:, 1])
+    knots, many = np.asarray(KNOTS), len(gpus)
+    weights = hats(knots, features[:, 0])
+    size = len(knots)
+    # Unknowns: the mean curve, then the difference of each number of GPUs from it.
+    rows = np.hstack([weights, *(weights * (features[:, 1] == n)[:, None] for n in gpus)])
+    second = np.diff(np.eye(size), n=2, axis=0)
+    penalties = [np.hstack([SMOOTH * second, np.zeros((size - 2, many * size))])]
+    for place in range(many):
+        block = np.zeros((size - 2, (many + 1) * size))
+        block[:, (place + 1) * size : (place + 2) * size] = SMOOTH * second
+        near = np.zeros((size, (many + 1) * size))
+        near[:, (place + 1) * size : (place + 2) * size] = ALIKE * np.eye(size)
+        penalties += [block, near]
+    penalties.append(np.hstack([1e-3 * np.eye(size), np.zeros((size, many * size))]))
+    system = np.vstack([rows, *penalties])
+    target = np.concatenate([left, np.zeros(len(system) - len(left))])
+    solved = np.linalg.lstsq(system, target, rcond=None)[0].reshape(many + 1, size)
+    curves = {f"{n:g}": [round(float(v), 4) for v in solved[0] + solved[place + 1]] for place, n in enumerate(gpus)}
+    return {"knots": list(KNOTS), "curves": curves}
+
+
+def predict_rows(slot: Slot, measured: Measured) -> Array:
+    """Microseconds that a slot says for measured rows."""
+    return time_of(device_named(measured.device), FAMILIES[measured.family], slot, measured.columns)
+
+
+ZONES = 16
+LEAST_ZONE = 0.02
+"""Part of the rows that a zone has at least."""
+
+
+def fit_zones(measured: Measured, predicted: Array) -> dict[str, Any]:
+    """Zones of like error from held-out predictions: a small tree on |log error|, with the percentiles of each leaf."""
+    tree_module = _needed("sklearn.ensemble")
+    device, family = device_named(measured.device), FAMILIES[measured.family]
+    features = zone_features(device, family, measured.columns, predicted)
+    left = np.log(measured.us / predicted)
+    least = max(8, int(LEAST_ZONE * len(left)))
+    model = tree_module.HistGradientBoostingRegressor(
+        loss="squared_error", max_iter=1, max_leaf_nodes=ZONES, learning_rate=1.0, min_samples_leaf=least,
+        early_stopping=False, random_state=0,
+    ).fit(features, np.minimum(np.abs(left), np.quantile(np.abs(left), 0.98)))  # fmt: skip
+    data = exported([nodes.nodes for (nodes,) in model._predictors], features.shape[1], 0.0)
+    leaves = trees.read(data).leaves(features)[:, 0]
+    ends = {}
+    for leaf in np.unique(leaves):
+        low, high = np.quantile(left[leaves == leaf], (0.1, 0.9))
+        ends[str(int(leaf))] = [round(float(low), 4), round(float(high), 4)]
+    return {"tree": data, "leaves": ends}
+
+
+def site_spread(measured: Measured, predicted: Array) -> float:
+    """Standard deviation over sites of the mean log error: what the rows of one site share."""
+    left = np.log(measured.us / predicted)
+    means = [float(np.mean(left[measured.site == site])) for site in np.unique(measured.site)]
+    return round(float(np.std(means)), 4) if len(means) > 1 else round(float(np.std(left)), 4)
+
+
+def _needed(module: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise EngineMissing("calibrating needs scikit-learn\ninstall it with: pip install 'lmp[calibrate]'") from error
