@@ -14,6 +14,7 @@ from lmp.lab.building import build
 from lmp.lab.checking import check
 from lmp.lab.plots import same_drawing
 from lmp.lab.post import Post, all_posts, read_post
+from lmp.lab.rerun import Where, run
 
 
 @pytest.fixture
@@ -267,13 +268,10 @@ def test_building_twice_gives_the_same_bytes(built: Post) -> None:
 
 
 def test_facts_of_records_and_a_capture_that_is_named_record(tiny: Post) -> None:
-    from lmp.lab.rerun import Where, run
-
     (tiny.folder / "lab.toml").write_text(
         'title = "t"\nquestion = "q"\n'
         '[capture.record]\nargv = ["echo", "took 7"]\ntool = "echo"\nvalues.took = \'took (\\d+)\'\n'
         '[capture.b]\nargv = ["echo", "took 9"]\ntool = "echo"\nrepeat = 2\nvalues.took = \'took (\\d+)\'\n'
-        "[lmp]\n"
     )
     (tiny.folder / "post.md").write_text("{{num:b:{record.took} * 100 + {took} * 10 + {record.repeat}}}\n")
     run(read_post(tiny.folder), Where(replace=True))

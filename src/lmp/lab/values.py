@@ -20,7 +20,8 @@ CUT = "@@cut "
 """How the line begins that stands for what was left out."""
 
 RECORD = (
-    "seconds", "cpus", "threads", "memory", "exit_code", "repeat", "left_out", "redactions", "load_before", "load_after",
+    "seconds", "cpus", "threads", "memory", "exit_code", "repeat", "left_out", "redactions",
+    "load_before", "load_after",
 )  # fmt: skip
 """Fields of a record that expressions may use, as ``{record.cpus}``."""
 
