@@ -35,18 +35,15 @@ class Rendered:
 
     def files(self, folder: Path | None = None) -> dict[Path, bytes]:
         """The files of the post: beside its template, or in a reader's own folder."""
-        post = self.post
+        post, plots = self.post, {f"plots/{name}.svg": data for name, data in self.plots.items()}
         if folder is None:
-            plots = {f"plots/{name}.svg": data for name, data in self.plots.items()}
-            inside = {f"{post.slug}/{name}": data for name, data in plots.items()}
-            page = post_page(post.lab.title, self.markdown, inside)
-            found = {post.markdown: self.markdown.encode(), post.html: page.encode()}
-            return found | {post.folder / name: data for name, data in plots.items()}
+            page = post_page(post.lab.title, self.markdown, {f"{post.slug}/{name}": plots[name] for name in plots})
+            files = {post.markdown: self.markdown.encode(), post.html: page.encode()}
+            return files | {post.folder / name: data for name, data in plots.items()}
         markdown = self.markdown.replace(f"]({post.slug}/plots/", "](plots/")
-        plots = {f"plots/{name}.svg": data for name, data in self.plots.items()}
         page = post_page(post.lab.title, markdown, plots)
-        found = {folder / f"{post.slug}.md": markdown.encode(), folder / f"{post.slug}.html": page.encode()}
-        return found | {folder / name: data for name, data in plots.items()}
+        files = {folder / f"{post.slug}.md": markdown.encode(), folder / f"{post.slug}.html": page.encode()}
+        return files | {folder / name: data for name, data in plots.items()}
 
 
 class _Rendering:
