@@ -169,13 +169,13 @@ def test_a_stray_digit(built: Post, file: str, old: str, new: str) -> None:
 
 def test_another_workload(built: Post) -> None:
     edit(built.posts / "workloads" / "sums.py", "10, 20, 40", "10, 20, 80")
-    said = "was taken with another sums.py: take it again"
+    said = "was taken with another sums.py: run `lmp lab run tiny --only sums --replace`"
     assert PostProblem("posts/tiny/captures/sums.json", 1, said) in problems(built)
 
 
 def test_another_command_line(built: Post) -> None:
     edit(built.folder / "lab.toml", '["echo", "hello"]', '["echo", "hallo"]')
-    said = "was taken with another argv than lab.toml has: take it again"
+    said = "was taken with another argv than lab.toml has: run `lmp lab run tiny --only hello --replace`"
     assert PostProblem("posts/tiny/captures/hello.json", 1, said) in problems(built)
 
 

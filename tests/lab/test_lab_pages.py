@@ -18,6 +18,7 @@ from typer.testing import CliRunner, Result
 
 from lmp.cli.main import app
 from lmp.lab.building import build, render
+from lmp.lab.flame import flame_svg
 from lmp.lab.html import post_page
 from lmp.lab.post import Post, load, read_post, save, sha256
 from lmp.lab.rerun import Where, run
@@ -58,6 +59,16 @@ def test_a_page_has_its_plots_and_both_grounds(tiny: Post) -> None:
     assert str(image["src"]).startswith("data:image/svg+xml;base64,")
     assert "prefers-color-scheme: dark" in page
     assert '<h2 id="sources">Sources</h2>' in page
+
+
+def test_a_flame_graph_is_part_of_its_page() -> None:
+    svg = flame_svg({("<script>", "b"): 3}, "t", "samples", 0)
+    page = post_page("t", "![t](a/plots/f.svg)\n", {"a/plots/f.svg": svg})
+    tags = [tag for tag, _ in Tags(page).found]
+    assert tags.count("svg") == 1
+    assert "script" not in tags
+    assert "img" not in tags
+    assert "<title>b: 3 samples, 100.0 %</title>" in page
 
 
 def test_the_index_leads_to_the_posts(tiny: Post) -> None:

@@ -88,6 +88,17 @@ def test_a_refusal_at_exit_code_0(tmp_path: Path) -> None:
     assert (stored.record.status, stored.record.message) == ("refused", "cycles: <not supported>")
 
 
+def test_a_program_that_the_kernel_refuses(tmp_path: Path) -> None:
+    captures = (
+        "[capture.make]\nargv = ['{python}', '-c', 'open(\"prog\", \"wb\").write(bytes(64)); "
+        "import os; os.chmod(\"prog\", 0o755)']\ntool = 'python'\n"
+        "[capture.use]\nargv = ['{build}/prog']\ntool = 'prog'\nafter = ['make']\n"
+    )
+    post = post_with(tmp_path, captures)
+    _, use = taking.take(post, post.captures, tmp_path / "build", ())
+    assert (use.status, use.message) == ("refused", "{build}/prog: Exec format error")
+
+
 def test_an_exit_code_that_is_no_refusal(tmp_path: Path) -> None:
     assert taken(tmp_path, python("import sys; sys.exit(1)") + "ok_exit = [0, 1]").record.status == "ok"
 

@@ -59,6 +59,7 @@ def captures_problems(post: Post) -> list[PostProblem]:
 def _capture_problems(post: Post, name: str, stored: Stored) -> list[PostProblem]:
     record, rule = stored.record, post.lab.capture[name]
     file, raw = post.name_of(post.captures / f"{name}.json"), post.name_of(post.captures / f"{name}.txt")
+    again = f"run `lmp lab run {post.slug} --only {name} --replace`"
     found = []
     if record.id != name:
         found.append(PostProblem(file, 2, f"is the record of capture {record.id}, not of {name}"))
@@ -71,7 +72,7 @@ def _capture_problems(post: Post, name: str, stored: Stored) -> list[PostProblem
         "repeat": (record.repeat, rule.repeat if stored.usable else record.repeat),
     }
     found += [
-        PostProblem(file, 1, f"was taken with another {what} than lab.toml has: take it again")
+        PostProblem(file, 1, f"was taken with another {what} than lab.toml has: {again}")
         for what, (was, is_now) in asked.items()
         if was != is_now
     ]
@@ -81,7 +82,7 @@ def _capture_problems(post: Post, name: str, stored: Stored) -> list[PostProblem
         return [*found, PostProblem(file, 1, first_line(error))]
     changed = [work for work, digest in hashes.items() if record.workload_sha256.get(work) != digest]
     if changed:
-        found.append(PostProblem(file, 1, f"was taken with another {changed[0]}: take it again"))
+        found.append(PostProblem(file, 1, f"was taken with another {changed[0]}: {again}"))
     return found
 
 
