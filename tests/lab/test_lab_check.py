@@ -10,6 +10,7 @@ import pytest
 from lab_posts import no_figures
 
 from lmp.errors import PostProblem, PostRefused
+from lmp.lab import checking
 from lmp.lab.building import build
 from lmp.lab.checking import check
 from lmp.lab.plots import same_drawing
@@ -182,6 +183,23 @@ def test_another_command_line(built: Post) -> None:
 def test_a_capture_of_nothing(built: Post) -> None:
     (built.captures / "left.txt").write_text("x")
     assert PostProblem("posts/tiny/captures/left.txt", 1, "belongs to no capture of lab.toml") in problems(built)
+
+
+def test_a_page_of_no_post(built: Post) -> None:
+    (built.posts / "other.md").write_text("42")
+    assert problems(built) == [PostProblem("posts/other.md", 1, "is rendered from no post")]
+
+
+def test_posts_that_are_too_large(built: Post, monkeypatch: pytest.MonkeyPatch) -> None:
+    (built.folder / "runs").mkdir()
+    (built.folder / "runs" / "large").write_bytes(bytes(10_000))
+    assert problems(built) == []
+    size = sum(file.stat().st_size for file in built.posts.rglob("*") if file.is_file()) - 10_000
+    monkeypatch.setattr(checking, "MOST_BYTES", size)
+    assert problems(built) == []
+    monkeypatch.setattr(checking, "MOST_BYTES", size - 1)
+    (problem,) = problems(built)
+    assert problem.message == f"posts have {size:,} bytes, more than {size - 1:,}; this file is the largest"
 
 
 def test_a_record_that_is_none(built: Post) -> None:

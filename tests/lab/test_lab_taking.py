@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from lmp.errors import BrokenPostFile, Interrupted, UsageError
+from lmp.lab import post as stores
 from lmp.lab import taking
 from lmp.lab.config import CaptureRule
 from lmp.lab.machine import Machine, changes
@@ -231,6 +232,24 @@ def test_a_running_capture_knows_its_own_processes(tmp_path: Path) -> None:
     assert first.startswith("p[")
     assert "[other]" not in first
     assert second == "q[[other]]"
+
+
+def test_a_disk_that_is_full_leaves_the_capture_that_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stored = taken(tmp_path, python("print('a')"))
+    whole = stores.write_whole
+
+    def full(path: Path, content: str) -> None:
+        if path.name.startswith(".one.json"):
+            raise OSError(28, "No space left on device")
+        whole(path, content)
+
+    monkeypatch.setattr(stores, "write_whole", full)
+    with pytest.raises(OSError, match="No space"):
+        stores.save(stored.folder, stored.record.model_copy(update={"tool": "other"}), "b\n")
+    again = load(stored.folder, "one")
+    assert again is not None
+    assert (again.text, again.record) == ("a\n", stored.record)
+    assert sorted(file.name for file in stored.folder.iterdir()) == ["one.json", "one.txt"]
 
 
 # --- Ctrl-C ----------------------------------------------------------------------------------------------------------

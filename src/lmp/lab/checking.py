@@ -33,7 +33,7 @@ def check(
     if len(posts) == len(everything) and not problems:
         known = {each.post.slug: each for each in rendered}
         problems += differences(posts[0], index_files(everything, known, figures))
-        problems += size_problems(posts[0].posts)
+        problems += [*strangers(posts[0].posts, everything), *size_problems(posts[0].posts)]
     return rendered, sorted(set(problems))
 
 
@@ -115,6 +115,18 @@ def take_same_drawings(rendered: Rendered) -> None:
         there = file.read_bytes() if file.is_file() else b""
         if same_drawing(there, data):
             rendered.plots[name] = there
+
+
+def strangers(posts: Path, everything: Sequence[Post]) -> list[PostProblem]:
+    """Files that look like rendered posts and are of no post: nobody checks their numbers."""
+    known = {posts / "README.md", posts / "html" / "index.html"}
+    known |= {file for post in everything for file in (post.markdown, post.html)}
+    there = [*posts.glob("*.md"), *posts.glob("html/*.html")]
+    return [
+        PostProblem(file.relative_to(posts.parent).as_posix(), 1, "is rendered from no post")
+        for file in sorted(there)
+        if file not in known
+    ]
 
 
 def size_problems(posts: Path) -> list[PostProblem]:
