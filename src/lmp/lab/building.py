@@ -209,7 +209,7 @@ def _captures(post: Post, evaluator: Evaluator) -> list[str]:
         machines[f"{record.cpus} × {record.cpu}, {round(record.memory / 2**30)} GiB, {record.kernel}{gpu}"] = None
         status = record.status + (f": {record.message}" if record.message else "")
         status += f"; {record.escaped:,} bytes that are no text stand as \\xNN" if record.escaped else ""
-        load = f"{record.load_before[0]} → {record.load_after[0]}"
+        load = f"{record.load_before[0]:.2f} → {record.load_after[0]:.2f}"
         rows.append(
             f"| {name} | {escaped(record.tool_version or record.tool)} | {escaped(status)} | {record.date} | {load} |"
         )
