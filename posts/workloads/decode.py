@@ -56,7 +56,7 @@ class Run:
 
     def forward(self) -> float:
         start = self.clock()
-        output = self.model(self.ids, past_key_values=self.cache, use_cache=True, logits_to_keep=1)
+        output = self.model(self.ids, past_key_values=self.cache, use_cache=True)
         self.ids = output.logits[:, -1:].argmax(-1)
         return self.clock() - start
 
