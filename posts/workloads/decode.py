@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import resource
 import statistics
 import time
 from pathlib import Path
@@ -68,6 +69,16 @@ class Run:
         return time.perf_counter()
 
 
+def counters() -> dict[str, int]:
+    """Page faults and context switches of this process so far, all threads together."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return {"minor_faults": usage.ru_minflt, "waits": usage.ru_nvcsw, "preemptions": usage.ru_nivcsw}
+
+
+def since(before: dict[str, int]) -> dict[str, int]:
+    return {name: count - before[name] for name, count in counters().items()}
+
+
 def smaps(phase: str) -> None:
     for line in Path("/proc/self/smaps_rollup").read_text().splitlines()[1:]:
         print(phase, line)
@@ -109,15 +120,19 @@ def measure(model: Any, options: argparse.Namespace, batch: int) -> None:
     if options.smaps:
         smaps("before")
     mark("prefill")
-    report("prefill", batch, [run.forward()], options, tokens=batch * options.prompt)
+    before = counters()
+    first = run.forward()
+    report("prefill", batch, [first], options, tokens=batch * options.prompt, **since(before))
     if options.smaps:
         smaps("prefill")
     for _ in range(options.warmup):
         run.forward()
     mark("decode")
+    before = counters()
     times = decode(run, options)
+    counted = since(before)
     mark("end")
-    report("decode", batch, times, options, cache=options.prompt + options.warmup, weight_bytes=weights)
+    report("decode", batch, times, options, cache=options.prompt + options.warmup, weight_bytes=weights, **counted)
     if options.smaps:
         smaps("decode")
 
