@@ -36,6 +36,7 @@ COMMANDS = {
     "zoo": ("zoo", "Expand and verify many model families, each at its default config."),
     "inspect": ("inspect", "Show a model's tree, parameters and cache."),
     "catalogue": ("inspect", "List the models that lmp knows without a network."),
+    "memory": ("memory", "Say whether a model fits on a device: weights, cache, activations and reserve on each GPU."),
     "devices": ("devices", "List the devices that lmp has datasheets of."),
     "predict-op": ("predict_op", "Predict the times of operators: JSON lines in, JSON lines out."),
     "calibrate": ("calibrate", "Fit the kernels' models to measured rows, or check predictions."),
@@ -47,7 +48,7 @@ COMMANDS = {
 
 GROUPS = {
     "Costs": ("evaluate", "expand", "inspect", "diff", "catalogue"),
-    "Time": ("predict-op", "devices", "calibrate"),
+    "Time": ("memory", "predict-op", "devices", "calibrate"),
     "Classes": ("analyze-module", "verify"),
     "Reports": ("report", "review", "zoo", "lab"),
     "Agents": ("prompt", "submit", "mcp", "resume"),
