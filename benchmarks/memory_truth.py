@@ -17,7 +17,8 @@ from statistics import mean, median
 from typing import Any
 
 from lmp.analyze.session import Options
-from lmp.observe.holding import Held, hold
+from lmp.observe.held import Held
+from lmp.observe.holding import hold
 from lmp.predict.devices import device_named
 from lmp.predict.engines import GIB, Settings
 from lmp.predict.memory import Asked, Stage, memory

@@ -16,7 +16,7 @@ from lmp.cli.subject import chosen
 from lmp.dtypes import CACHE_WORDS
 
 if TYPE_CHECKING:
-    from lmp.observe.holding import Held
+    from lmp.observe.held import Held
     from lmp.predict.devices import Device
     from lmp.predict.memory import Asked, Memory
 

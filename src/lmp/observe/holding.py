@@ -1,14 +1,9 @@
-"""What a model holds on a device: each parameter, what each layer keeps for a sequence, and what lives during a call.
-
-Imports torch.
-"""
+"""A model of a config, built on the meta device, as what it holds: `lmp.observe.held`. Imports torch."""
 
 from __future__ import annotations
 
 import functools
-import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +13,9 @@ from lmp.analyze.session import class_of_config
 from lmp.errors import UsageError
 from lmp.link.quantisation import LINEAR, Scheme, config_of, is_experts, scheme_of
 from lmp.observe.checkpoint import stored_bytes
+from lmp.observe.held import Held, KeptLayer, Live, Weight
 from lmp.observe.inspecting import built_model
-from lmp.observe.measuring import CannotMeasure, KeptLayer, Measured
+from lmp.observe.measuring import CannotMeasure, Measured
 from lmp.source.locate import locate
 from lmp.source.runtime import path_of
 from lmp.source.trees import find_trees, say_releases
@@ -29,64 +25,6 @@ from lmp.workload.parent_models import config_from, takes_config
 
 if TYPE_CHECKING:
     from lmp.analyze.session import Options
-
-
-@dataclass(frozen=True)
-class Weight:
-    """A parameter, counted once where several modules share it."""
-
-    path: str
-    """Of its module."""
-    name: str
-    class_name: str
-    """Of its module."""
-    shape: tuple[int, ...]
-    element_size: int
-    stored: Fraction
-    """Bytes as deployed: as the checkpoint stores it, scales included."""
-    is_linear: bool
-    """A matrix of a linear layer, or of all experts: what quantising replaces."""
-
-    @property
-    def bytes(self) -> int:
-        """Bytes in the model's own dtype."""
-        return math.prod(self.shape) * self.element_size
-
-
-@dataclass(frozen=True)
-class Live:
-    """Activations at the peak of one call."""
-
-    bytes: int
-    operator: str
-    largest: tuple[tuple[str, int], ...]
-    """The largest tensors then, with their bytes."""
-
-
-@dataclass(frozen=True)
-class Held:
-    """A model, as plain numbers. ``live`` runs it on the meta device."""
-
-    class_name: str
-    dtype: str
-    element_size: int
-    quantised: str | None
-    """Method of the checkpoint's quantisation."""
-    weights: tuple[Weight, ...]
-    kept: tuple[KeptLayer, ...]
-    """Empty: it keeps nothing, or what it keeps cannot be told, for the ``reason``."""
-    reason: str | None
-    part: str
-    """Path of the part that keeps it."""
-    plan: Mapping[str, str]
-    """Path of a module or parameter, with ``*`` for an index -> how tensor parallelism divides it."""
-    config: Mapping[str, Any]
-    """Values of the text part's config."""
-    vision: Mapping[str, Any] | None
-    """Values of the vision part's config, and those of the whole that say how images become tokens."""
-    warnings: tuple[str, ...]
-    live: Callable[[int, Mapping[str, int]], Live] = field(compare=False)
-    """Tokens, and values in place of the config's -> the peak. Raises CannotMeasure."""
 
 
 def hold(class_path: str | None, options: Options, dtype: str | None = None) -> Held:
@@ -174,9 +112,12 @@ def _vision(config: Any) -> dict[str, Any] | None:
     return {**_plain(vision), **own}
 
 
-def _live(measured: Measured, tokens: int, sizes: Mapping[str, int]) -> Live:
-    with quiet_warnings():
-        peak = measured.live(tokens, sizes)
+def _live(measured: Measured, tokens: int, sizes: Mapping[str, int]) -> Live | str:
+    try:
+        with quiet_warnings():
+            peak = measured.live(tokens, sizes)
+    except CannotMeasure as error:
+        return str(error)
     largest = [
         (f"{storage.dtype} [{', '.join(map(str, storage.shape))}]", storage.bytes)
         for storage in peak.alive

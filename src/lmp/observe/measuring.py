@@ -21,6 +21,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from lmp.observe.flow import KEPT
+from lmp.observe.held import KeptLayer
 from lmp.observe.inspection import Cache, CacheSegment
 from lmp.observe.lifetimes import Lifetimes, Peak
 from lmp.workload.failures import blame, hand_on
@@ -200,23 +201,6 @@ def _stacks(workload: ModelWorkload, part: torch.nn.Module, run: torch.nn.Module
             raise CannotMeasure("what a layer adds to the cache cannot be told: none of its kind is run")
         found.append(_Stack(path, stands_for))
     return found
-
-
-@dataclass(frozen=True)
-class KeptLayer:
-    """What layers that are alike keep for one sequence."""
-
-    indices: tuple[int, ...]
-    """Places in the list of layers; none for a layer that another one stands for."""
-    heads: int
-    """KV heads; 0 if the layer has none."""
-    elements: int
-    """Elements of keys and values of a token, all heads together."""
-    window: int | None
-    other_bytes: int
-    """Bytes of a token beside keys and values: an index of the tokens."""
-    state_bytes: int
-    """Bytes that do not grow: a recurrent state, the input of a convolution."""
 
 
 class _Seen:

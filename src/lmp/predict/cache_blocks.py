@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from lmp.observe.holding import Held
-from lmp.observe.measuring import KeptLayer
+from lmp.observe.held import Held, KeptLayer
 from lmp.predict.sharding import kv_heads_on_one
 
 BLOCK = 16

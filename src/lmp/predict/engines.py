@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from lmp.link.quantisation import is_experts
-from lmp.observe.holding import Held, Live, Weight
+from lmp.observe.held import Held, Live, Weight
 from lmp.predict.devices import Device
 from lmp.predict.sharding import Share
 

@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from lmp.errors import UsageError
-from lmp.observe.holding import Held, Live, Weight
-from lmp.observe.measuring import CannotMeasure
+from lmp.observe.held import Held, Live, Weight
 from lmp.predict.cache_blocks import Blocks, KvKind, blocks_of, kv_kinds
 from lmp.predict.devices import Device
 from lmp.predict.engines import (
@@ -186,12 +185,11 @@ def _live(held: Held, serving: bool, tokens: int, tp: int) -> Live | str:
     sizes = {name: held.config.get(name) for name in INNER_SIZES}
     divided = {name: max(1, size // tp) for name, size in sizes.items() if isinstance(size, int) and size}
     given = divided if tp > 1 else {}
-    try:
-        if not serving or tokens <= SHORT[1]:
-            return held.live(tokens, given)
-        few, many = (held.live(short, given) for short in SHORT)
-    except CannotMeasure as error:
-        return str(error)
+    if not serving or tokens <= SHORT[1]:
+        return held.live(tokens, given)
+    few, many = (held.live(short, given) for short in SHORT)
+    if isinstance(few, str) or isinstance(many, str):
+        return few if isinstance(few, str) else str(many)
     grown = Fraction(many.bytes - few.bytes, SHORT[1] - SHORT[0])
     return replace(many, bytes=round(many.bytes + grown * (tokens - SHORT[1])))
 

@@ -6,8 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 
-from lmp.observe.holding import Held, Weight
-from lmp.observe.measuring import KeptLayer
+from lmp.observe.held import Held, KeptLayer, Weight
 
 Share = Callable[[Weight], Fraction]
 
