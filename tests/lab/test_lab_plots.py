@@ -15,7 +15,8 @@ from lmp.lab.config import PlotRule
 from lmp.lab.evaluating import Evaluator
 from lmp.lab.flame import flame_svg, stacks_of
 from lmp.lab.plots import COLOURS, INK, plot_svg
-from lmp.lab.post import Post, read_post
+from lmp.lab.post import Post, load, read_post, save, sha256
+from lmp.lab.rerun import Where, run
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -154,8 +155,6 @@ def test_a_flame_graph_in_a_post(tiny: Post) -> None:
         '[plot.flame]\nkind = "flame"\ntitle = "Where time goes"\ncapture = "stacks"\n'
     )
     (tiny.folder / "post.md").write_text("{{plot:flame}}\n")
-    from lmp.lab.rerun import Where, run
-
     run(read_post(tiny.folder), Where(replace=True))
     rendered = render(read_post(tiny.folder), no_figures(tiny))
     assert rendered.problems == []
@@ -165,8 +164,6 @@ def test_a_flame_graph_in_a_post(tiny: Post) -> None:
 
 def test_a_plot_of_several_runs_has_a_band(tiny: Post) -> None:
     folder: Path = tiny.captures
-    from lmp.lab.post import load, save, sha256
-
     stored = load(folder, "sums")
     assert stored is not None
     text = "@@run 1\n1 numbers: 5\n2 numbers: 6\n@@run 2\n1 numbers: 7\n2 numbers: 9\n"

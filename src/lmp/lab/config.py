@@ -14,8 +14,8 @@ from lmp.errors import BrokenPostFile
 MAX_OUTPUT = 2_000_000
 """Most bytes of one capture that may be kept: posts and captures stay text of a few megabytes."""
 
-RESERVED = frozenset({"config", "self", "record", "source", "run", "min", "max"})
-"""Names with a meaning of their own in expressions."""
+RESERVED = frozenset({"config", "self", "source"})
+"""Names with a meaning of their own in expressions. The grammar drops ``config.`` and ``self.``."""
 
 _BEYOND_RE2 = re.compile(r"\(\?(?:=|!|<=|<!|P=|\(|>)")
 _ESCAPE = re.compile(r"\\.", re.DOTALL)
@@ -250,7 +250,8 @@ class Source(Closed):
     authors: Text
     year: int = Field(ge=1900, le=2100)
     url: Annotated[str, StringConstraints(pattern=r"^https?://[^\s<>\"`]+$")]
-    read_at: Annotated[str, StringConstraints(pattern=r"^https?://[^\s<>\"`]+$")] | None = None
+    read_at: Text | None = None
+    """The copy that was read, if it was another: an address or words."""
     kind: Literal["academic", "vendor", "practical"]
     sentence: str = ""
     value: str | None = None

@@ -9,14 +9,14 @@ from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
 
-from lmp.errors import LmpError, NotTaken, PostFault, first_line
-from lmp.formula import Number
+from lmp.errors import LmpError, NotTaken, PostFault
+from lmp.formula import Number, free_variables, parse
 from lmp.lab.config import CaptureRule, Source
 from lmp.lab.figures import Figures
 from lmp.lab.numbers import written
 from lmp.lab.post import Post, Stored, confined, load
 from lmp.lab.template import Reference, Text, line_ranges, pieces
-from lmp.lab.values import evaluated, number_in, record_values, values_of
+from lmp.lab.values import RECORD, evaluated, number_in, record_values, values_of
 
 WHOLE = 40
 """Lines of a capture or a file that are quoted without a range."""
@@ -83,18 +83,19 @@ class Evaluator:
             return written(self.number(name, expression), form)
         try:
             mine = written(self.number(name, expression), form)
-        except LmpError as error:
-            return f"{before} in the original ({escaped(first_line(error))})"
-        return f"{mine} (original: {before})" if self._depends(name, expression) else before
+        except NotTaken:
+            return f"{before} (original)"
+        except LmpError:
+            # The block that quotes the capture and the table of captures have the reason.
+            stored = self.taken(name)
+            why = "no value" if stored is None or stored.usable else stored.record.status.replace("_", " ")
+            return f"{before} (original; {why} here)"
+        return f"{mine} (original: {before})" if self._is_measured(expression) else before
 
-    def _depends(self, name: str, expression: str) -> bool:
+    def _is_measured(self, expression: str) -> bool:
         """True if any capture is in the expression: a figure of lmp alone has no original beside it."""
-        from lmp.formula import free_variables, parse
-
-        return any(self._is_capture(name, each) for each in free_variables(parse(expression)))
-
-    def _is_capture(self, name: str, variable: str) -> bool:
-        return variable not in self.post.lab.lmp and not variable.startswith("source.")
+        names = free_variables(parse(expression))
+        return any(each not in self.post.lab.lmp and not each.startswith("source.") for each in names)
 
     def number(self, name: str, expression: str) -> Fraction:
         """The exact value of an expression over the values of a capture. The name is empty if there is no own one."""
@@ -110,7 +111,7 @@ class Evaluator:
             return self.figures.value(self.post.lab.lmp[variable])
         if top == "source":
             return self._source_number(rest)
-        if top == "record" and name:
+        if top == "record" and rest in RECORD and name:
             return self._value(name, variable)
         if top in own and (not rest or rest in ("min", "max")):
             return self._value(name, variable)
@@ -121,7 +122,7 @@ class Evaluator:
 
     def _value(self, name: str, variable: str) -> Fraction:
         stored = self._usable(name)
-        if variable.startswith("record."):
+        if variable.removeprefix("record.") in RECORD and variable.startswith("record."):
             found = record_values(stored)
         else:
             if name not in self._values:
