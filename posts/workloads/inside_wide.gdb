@@ -1,6 +1,6 @@
 # Stops in the wide register block of matmul_sweep.c, after 256 of the products of one block. Registers are found by the names
-# that the compiler chose. Of each vector the low eight lanes are printed, of registers below 16: gdb 13 reads the others wrongly
-# on AMD processors.
+# that the compiler chose. Of each vector the low eight lanes are printed, of registers below 16: gdb 13 on the first machine
+# printed values for the others that the program could not have.
 set pagination off
 set debuginfod enabled off
 set debug-file-directory /nonexistent

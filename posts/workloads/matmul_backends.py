@@ -1,4 +1,4 @@
-"""Product of two square matrices in torch by the library behind it: GFLOP/s of one thread, and the error against float64.
+"""Product of two square matrices in torch by the library behind it: GFLOP/s of one thread, error against float64.
 
 matmul_backends.py N REPEATS WAY...    ways: highest, medium (float32 precision of torch), bfloat16
 
