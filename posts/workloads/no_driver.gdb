@@ -9,10 +9,11 @@ echo @@arguments\n
 backtrace 3
 info registers rip rsp rdi rsi
 x/4i $pc
+set $properties = $rdi
 finish
 echo @@result\n
 info registers rax rip
 x/6i $pc
-echo @@memory of the device properties: nothing was written\n
-x/32xb $rsp
+echo @@memory at the address of the device properties after the call\n
+x/32xb $properties
 kill

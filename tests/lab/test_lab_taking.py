@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from lmp.errors import BrokenPostFile, Interrupted, UsageError
+from lmp.lab import post as stores
 from lmp.lab import taking
 from lmp.lab.config import CaptureRule
 from lmp.lab.machine import Machine, changes
@@ -86,6 +87,17 @@ def test_a_refusal_keeps_the_words_of_the_tool(tmp_path: Path) -> None:
 def test_a_refusal_at_exit_code_0(tmp_path: Path) -> None:
     stored = taken(tmp_path, python("print('cycles: <not supported>')") + "refusal = 'not supported'")
     assert (stored.record.status, stored.record.message) == ("refused", "cycles: <not supported>")
+
+
+def test_a_program_that_the_kernel_refuses(tmp_path: Path) -> None:
+    captures = (
+        "[capture.make]\nargv = ['{python}', '-c', 'open(\"prog\", \"wb\").write(bytes(64)); "
+        "import os; os.chmod(\"prog\", 0o755)']\ntool = 'python'\n"
+        "[capture.use]\nargv = ['{build}/prog']\ntool = 'prog'\nafter = ['make']\n"
+    )
+    post = post_with(tmp_path, captures)
+    _, use = taking.take(post, post.captures, tmp_path / "build", ())
+    assert (use.status, use.message) == ("refused", "{build}/prog: Exec format error")
 
 
 def test_an_exit_code_that_is_no_refusal(tmp_path: Path) -> None:
@@ -220,6 +232,24 @@ def test_a_running_capture_knows_its_own_processes(tmp_path: Path) -> None:
     assert first.startswith("p[")
     assert "[other]" not in first
     assert second == "q[[other]]"
+
+
+def test_a_disk_that_is_full_leaves_the_capture_that_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stored = taken(tmp_path, python("print('a')"))
+    whole = stores.write_whole
+
+    def full(path: Path, content: str) -> None:
+        if path.name.startswith(".one.json"):
+            raise OSError(28, "No space left on device")
+        whole(path, content)
+
+    monkeypatch.setattr(stores, "write_whole", full)
+    with pytest.raises(OSError, match="No space"):
+        stores.save(stored.folder, stored.record.model_copy(update={"tool": "other"}), "b\n")
+    again = load(stored.folder, "one")
+    assert again is not None
+    assert (again.text, again.record) == ("a\n", stored.record)
+    assert sorted(file.name for file in stored.folder.iterdir()) == ["one.json", "one.txt"]
 
 
 # --- Ctrl-C ----------------------------------------------------------------------------------------------------------

@@ -37,8 +37,8 @@ COMMANDS = {
     "inspect": ("inspect", "Show a model's tree, parameters and cache."),
     "catalogue": ("inspect", "List the models that lmp knows without a network."),
     "devices": ("devices", "List the devices that lmp has datasheets of."),
-    "predict-op": ("predict_op", "Predict the times of operators: JSON lines in, JSON lines out."),
-    "calibrate": ("calibrate", "Fit the kernels' models to measured rows, or check predictions."),
+    "predict-op": ("predict_op", "Predict the times of operators: JSON lines on stdin, one line each on stdout."),
+    "calibrate": ("calibrate", "Fit the kernels' models to measured rows, and print the error on sites held out."),
     "doctor": ("doctor", "Check the installation: what is there, what is missing, what to do."),
     "schema": ("project", "Print the JSON Schemas of lmp's files."),
 }

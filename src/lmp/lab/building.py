@@ -35,18 +35,15 @@ class Rendered:
 
     def files(self, folder: Path | None = None) -> dict[Path, bytes]:
         """The files of the post: beside its template, or in a reader's own folder."""
-        post = self.post
+        post, plots = self.post, {f"plots/{name}.svg": data for name, data in self.plots.items()}
         if folder is None:
-            plots = {f"plots/{name}.svg": data for name, data in self.plots.items()}
-            inside = {f"{post.slug}/{name}": data for name, data in plots.items()}
-            page = post_page(post.lab.title, self.markdown, inside)
-            found = {post.markdown: self.markdown.encode(), post.html: page.encode()}
-            return found | {post.folder / name: data for name, data in plots.items()}
+            page = post_page(post.lab.title, self.markdown, {f"{post.slug}/{name}": plots[name] for name in plots})
+            files = {post.markdown: self.markdown.encode(), post.html: page.encode()}
+            return files | {post.folder / name: data for name, data in plots.items()}
         markdown = self.markdown.replace(f"]({post.slug}/plots/", "](plots/")
-        plots = {f"plots/{name}.svg": data for name, data in self.plots.items()}
         page = post_page(post.lab.title, markdown, plots)
-        found = {folder / f"{post.slug}.md": markdown.encode(), folder / f"{post.slug}.html": page.encode()}
-        return found | {folder / name: data for name, data in plots.items()}
+        files = {folder / f"{post.slug}.md": markdown.encode(), folder / f"{post.slug}.html": page.encode()}
+        return files | {folder / name: data for name, data in plots.items()}
 
 
 class _Rendering:
@@ -111,7 +108,10 @@ class _Rendering:
         rule = self.post.lab.plot.get(name)
         if rule is None:
             raise PostFault(f"{name} is no plot: lab.toml has {', '.join(self.post.lab.plot) or 'none'}")
-        self.check_lab(("plot", name), [rule.title, rule.x, rule.y, *(series.label for series in rule.series)])
+        texts = [rule.title, rule.x, rule.y, *(series.label for series in rule.series)]
+        if rule.kind == "bar":
+            texts += [str(first) for series in rule.series for first, _ in series.points]
+        self.check_lab(("plot", name), texts)
         self.plots[name] = plot_svg(name, rule, self.evaluator)
         return f"![{escaped(rule.title)}]({self.post.slug}/plots/{name}.svg)"
 
@@ -208,6 +208,7 @@ def _captures(post: Post, evaluator: Evaluator) -> list[str]:
         gpu = f", {record.gpu}" if record.gpu else ""
         machines[f"{record.cpus} × {record.cpu}, {round(record.memory / 2**30)} GiB, {record.kernel}{gpu}"] = None
         status = record.status + (f": {record.message}" if record.message else "")
+        status += f"; {record.escaped:,} bytes that are no text stand as \\xNN" if record.escaped else ""
         load = f"{record.load_before[0]} → {record.load_after[0]}"
         rows.append(
             f"| {name} | {escaped(record.tool_version or record.tool)} | {escaped(status)} | {record.date} | {load} |"

@@ -66,9 +66,10 @@ def take(
     taking = Taking(post, into, build, m.machine(), redactor(post.root, build))
     records = []
     for number, name in enumerate(names):
-        say(name, "running")
         try:
-            record, text = take_one(taking, name, post.lab.capture[name])
+            rule = post.lab.capture[name]
+            say(name, f"running, {rule.limit_s * rule.repeat:g} s at most")
+            record, text = take_one(taking, name, rule)
             save(into, record, text)
             records.append(record)
         except KeyboardInterrupt:
