@@ -39,7 +39,7 @@ def main() -> None:
     sys.argv = ["decode.py"]
     options = decode.arguments()
     with torch.inference_mode():
-        run = decode.Run(decode.build(options), options)
+        run = decode.Run(decode.build(options), options, 1)
         run.forward()
         with Counting() as seen:
             run.forward()

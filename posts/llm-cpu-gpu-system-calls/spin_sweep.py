@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 
 WORKLOADS = Path(__file__).resolve().parent.parent / "workloads"
-COUNTS = (0, 1_000, 10_000, 100_000, 300_000, 1_000_000)
+COUNTS = (0, 1_000, 10_000, 100_000, 300_000)
 STEPS = 16
 
 
