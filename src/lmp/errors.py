@@ -7,6 +7,7 @@
     │   │   ├── UnknownVariable         .. a name without a value
     │   │   └── EvaluationError         .. division by zero, a fraction in place of an integer
     │   ├── StorageError                a folder or disk that cannot be written
+    │   ├── BrokenPostFile              lab.toml or sources.toml of a post cannot be read
     │   ├── UnsupportedDtype            a --dtype in which nothing can be executed
     │   └── ClusterUnavailable          a missing scheduler, or one without usable workers
     ├── NotFound                   3    source or class not found; SCRATCHPAD.md lists the searches
@@ -16,11 +17,15 @@
     ├── InvalidAnalysis            4    a result that does not parse, does not validate, or has another schema
     │   ├── UncountedOperator           an operator without a rule
     │   ├── TraceFailed                 the module could not be executed or traced
+    │   │   ├── Indistinct              .. calls that differ in cost and in no variable
     │   │   ├── InconsistentDefault     .. a model's default config contradicts itself
     │   │   └── MissingDependency       .. a package that the model needs is not installed
     │   ├── VerificationFailed          the formulas differ from execution
     │   ├── Refused                     a submission that the gate refused, with the findings
-    │   └── ReportRefused               a report with findings of its review
+    │   ├── ReportRefused               a report with findings of its review
+    │   ├── PostRefused                 a post with references, captures or sources that do not hold
+    │   └── PostFault                   one reference, capture or value of a post that cannot be used
+    │       └── NotTaken                .. a capture that was not taken
     ├── AgentUnavailable           5    no credentials, no CLI, service refused
     │   └── CapReached                  turns, budget or time spent before a submission was accepted
     └── Interrupted              130    Ctrl-C during long work; states how to continue
@@ -47,6 +52,18 @@ def first_line(error: BaseException) -> str:
 def did_you_mean(close: Sequence[str], otherwise: str) -> str:
     """The next step after a miss: the nearest names, or ``otherwise`` if there are none."""
     return f"did you mean {' or '.join(close)}?" if close else otherwise
+
+
+@dataclass(frozen=True, order=True)
+class PostProblem:
+    """One defect of a post. ``file`` is relative to the folder above ``posts``."""
+
+    file: str
+    line: int
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.message}"
 
 
 class LmpError(Exception):
@@ -94,6 +111,10 @@ class EvaluationError(FormulaError):
 
 class StorageError(UsageError):
     """A file or folder cannot be written."""
+
+
+class BrokenPostFile(UsageError):
+    """A file of a post cannot be read; the message names file and line."""
 
 
 class UnsupportedDtype(UsageError):
@@ -155,6 +176,10 @@ class TraceFailed(InvalidAnalysis):
     """The module could not be built or executed."""
 
 
+class Indistinct(TraceFailed):
+    """Calls of a class cost differently although all variables are equal, so no formula explains them."""
+
+
 class InconsistentDefault(TraceFailed):
     """A model does not run with the default values of its own config."""
 
@@ -185,6 +210,23 @@ class ReportRefused(InvalidAnalysis):
     def __init__(self, message: str, file: str, findings: Sequence[ReviewFinding] = ()) -> None:
         super().__init__(message)
         self.file, self.findings = file, tuple(findings)
+
+
+class PostRefused(InvalidAnalysis):
+    """A post cannot be built, or does not pass its check. ``problems`` is the complete list."""
+
+    def __init__(self, problems: Sequence[PostProblem]) -> None:
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        super().__init__(f"{problems[0]}{more}\ncorrect the post, then run `lmp lab build` and `lmp lab check`")
+        self.problems = tuple(problems)
+
+
+class PostFault(InvalidAnalysis):
+    """A reference, a capture or a value of a post cannot be used. The caller knows the line."""
+
+
+class NotTaken(PostFault):
+    """A capture is not there."""
 
 
 class AgentUnavailable(LmpError):

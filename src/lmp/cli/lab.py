@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
@@ -14,7 +15,7 @@ from lmp.cli.output import DISAGREES, count, note, write, write_json
 from lmp.cli.progress import watch
 
 if TYPE_CHECKING:
-    from lmp.lab.faults import Problem
+    from lmp.errors import PostProblem
     from lmp.lab.post import Post
 
 
@@ -61,7 +62,6 @@ def lab(
 
 def _run(common: o.Common, names: list[str], only: list[str], out: Path | None, replace: bool) -> None:
     from lmp.errors import UsageError
-    from lmp.lab.faults import PostRefused
     from lmp.lab.post import read_post
     from lmp.lab.rerun import Where, run
 
@@ -75,10 +75,9 @@ def _run(common: o.Common, names: list[str], only: list[str], out: Path | None, 
         if not common.quiet:
             note(f"{name}: {what}")
 
-    try:
-        taken = run(post, Where(only, out, replace, common.results), say)
-    except PostRefused as error:
-        _end(common, error.problems)
+    taken = run(post, Where(only, out, replace, common.results), say)
+    if taken.rendered is not None and taken.rendered.problems:
+        _end(common, taken.rendered.problems, f"the captures are in {taken.folder}, the post is not rendered")
     captures = [{"id": each.id, "status": each.status, "message": each.message} for each in taken.captures]
     if common.as_json:
         write_json({"post": post.slug, "folder": str(taken.folder), "captures": captures})
@@ -89,8 +88,8 @@ def _run(common: o.Common, names: list[str], only: list[str], out: Path | None, 
 
 
 def _build(common: o.Common, names: list[str]) -> None:
+    from lmp.errors import PostRefused
     from lmp.lab.building import build
-    from lmp.lab.faults import PostRefused
     from lmp.lab.figures import Figures
 
     posts, everything = _posts(names)
@@ -136,7 +135,7 @@ def _posts(names: list[str]) -> tuple[list[Post], list[Post]]:
     return found or everything, everything
 
 
-def _end(common: o.Common, problems: list[Problem], end: str = "nothing was rendered") -> NoReturn:
+def _end(common: o.Common, problems: Sequence[PostProblem], end: str = "nothing was rendered") -> NoReturn:
     """Show the problems and exit."""
     if common.as_json:
         write_json({"problems": [asdict(problem) for problem in problems]})

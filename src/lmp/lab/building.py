@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lmp.errors import LmpError, first_line
+from lmp.errors import LmpError, PostFault, PostProblem, PostRefused, first_line
 from lmp.lab.config import Source, line_of
 from lmp.lab.evaluating import Evaluator, escaped
-from lmp.lab.faults import Fault, PostRefused, Problem
 from lmp.lab.figures import Figures, FiguresOf
 from lmp.lab.html import index_page, post_page
 from lmp.lab.plots import plot_svg
@@ -27,7 +27,7 @@ class Rendered:
     post: Post
     markdown: str
     plots: dict[str, bytes]
-    problems: list[Problem]
+    problems: list[PostProblem]
     references: int
     ratios: list[tuple[str, str, str, str]] = field(default_factory=list)
     """What, measured, predicted, ratio."""
@@ -36,18 +36,15 @@ class Rendered:
 
     def files(self, folder: Path | None = None) -> dict[Path, bytes]:
         """The files of the post: beside its template, or in a reader's own folder."""
-        post = self.post
+        post, plots = self.post, {f"plots/{name}.svg": data for name, data in self.plots.items()}
         if folder is None:
-            plots = {f"plots/{name}.svg": data for name, data in self.plots.items()}
-            inside = {f"{post.slug}/{name}": data for name, data in plots.items()}
-            page = post_page(post.lab.title, self.markdown, inside)
-            found = {post.markdown: self.markdown.encode(), post.html: page.encode()}
-            return found | {post.folder / name: data for name, data in plots.items()}
+            page = post_page(post.lab.title, self.markdown, {f"{post.slug}/{name}": plots[name] for name in plots})
+            files = {post.markdown: self.markdown.encode(), post.html: page.encode()}
+            return files | {post.folder / name: data for name, data in plots.items()}
         markdown = self.markdown.replace(f"]({post.slug}/plots/", "](plots/")
-        plots = {f"plots/{name}.svg": data for name, data in self.plots.items()}
         page = post_page(post.lab.title, markdown, plots)
-        found = {folder / f"{post.slug}.md": markdown.encode(), folder / f"{post.slug}.html": page.encode()}
-        return found | {folder / name: data for name, data in plots.items()}
+        files = {folder / f"{post.slug}.md": markdown.encode(), folder / f"{post.slug}.html": page.encode()}
+        return files | {folder / name: data for name, data in plots.items()}
 
 
 class _Rendering:
@@ -55,7 +52,7 @@ class _Rendering:
 
     def __init__(self, evaluator: Evaluator) -> None:
         self.evaluator, self.post = evaluator, evaluator.post
-        self.problems: list[Problem] = []
+        self.problems: list[PostProblem] = []
         self.plots: dict[str, bytes] = {}
         self.references = 0
         self.file = self.post.name_of(self.post.folder / TEMPLATE)
@@ -73,7 +70,7 @@ class _Rendering:
         return found
 
     def problem(self, file: str, line: int, message: str) -> None:
-        self.problems.append(Problem(file, line, message))
+        self.problems.append(PostProblem(file, line, message))
 
     def _line(self, line: str, number: int) -> list[str]:
         found = list(pieces(line, number))
@@ -84,7 +81,7 @@ class _Rendering:
         block = next((reference for reference in references if reference.kind in BLOCKS), None)
         if block is not None:
             if len(found) > 1 and any(isinstance(p, Reference) or p.text.strip() for p in found if p is not block):
-                raise Fault(f"{block} stands alone on a line")
+                raise PostFault(f"{block} stands alone on a line")
             return self._block(block).split("\n")
         shown = []
         for piece in found:
@@ -106,13 +103,16 @@ class _Rendering:
                 self._table_cells(reference.body)
             return self.evaluator.blocks[reference.kind](reference)
         except LmpError as error:
-            raise Fault(f"{reference}: {first_line(error)}") from error
+            raise PostFault(f"{reference}: {first_line(error)}") from error
 
     def _plot(self, name: str) -> str:
         rule = self.post.lab.plot.get(name)
         if rule is None:
-            raise Fault(f"{name} is no plot: lab.toml has {', '.join(self.post.lab.plot) or 'none'}")
-        self.check_lab(("plot", name), [rule.title, rule.x, rule.y, *(series.label for series in rule.series)])
+            raise PostFault(f"{name} is no plot: lab.toml has {', '.join(self.post.lab.plot) or 'none'}")
+        texts = [rule.title, rule.x, rule.y, *(series.label for series in rule.series)]
+        if rule.kind == "bar":
+            texts += [str(first) for series in rule.series for first, _ in series.points]
+        self.check_lab(("plot", name), texts)
         self.plots[name] = plot_svg(name, rule, self.evaluator)
         return f"![{escaped(rule.title)}]({self.post.slug}/plots/{name}.svg)"
 
@@ -151,6 +151,7 @@ class _Rendering:
 
 def render(post: Post, figures: Figures, captures: Path | None = None) -> Rendered:
     """The post with its own captures, or with a reader's captures and the original's beside them."""
+    post.sources  # noqa: B018 - a file that cannot be read is one error, not one for each reference
     original = Evaluator(post, post.captures, figures)
     evaluator = original if captures is None else Evaluator(post, captures, figures, original)
     rendering = _Rendering(evaluator)
@@ -186,12 +187,16 @@ def _sources(cited: Sequence[tuple[str, Source]]) -> list[str]:
         return []
     lines = ["## Sources", ""]
     for number, (_, source) in enumerate(cited, 1):
-        read = f" Read at <{source.read_at}>." if source.read_at else ""
+        read = f" Read: {_copy(source.read_at)}." if source.read_at else ""
         lines.append(
             f"{number}. {escaped(source.authors)}: [{escaped(source.title)}](<{source.url}>), {source.year} "
             f"({source.kind}).{read} “{escaped(source.sentence)}”"
         )
     return [*lines, ""]
+
+
+def _copy(read_at: str) -> str:
+    return f"<{read_at}>" if re.fullmatch(r"https?://[^\s<>]+", read_at) else escaped(read_at)
 
 
 def _captures(post: Post, evaluator: Evaluator) -> list[str]:
@@ -209,7 +214,8 @@ def _captures(post: Post, evaluator: Evaluator) -> list[str]:
         gpu = f", {record.gpu}" if record.gpu else ""
         machines[f"{record.cpus} × {record.cpu}, {round(record.memory / 2**30)} GiB, {record.kernel}{gpu}"] = None
         status = record.status + (f": {record.message}" if record.message else "")
-        load = f"{record.load_before[0]} → {record.load_after[0]}"
+        status += f"; {record.escaped:,} bytes that are no text stand as \\xNN" if record.escaped else ""
+        load = f"{record.load_before[0]:.2f} → {record.load_after[0]:.2f}"
         rows.append(
             f"| {name} | {escaped(record.tool_version or record.tool)} | {escaped(status)} | {record.date} | {load} |"
         )

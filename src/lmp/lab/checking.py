@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from lmp.errors import LmpError, first_line
+from lmp.errors import LmpError, PostFault, PostProblem, first_line
 from lmp.lab.building import Rendered, index_files, render
 from lmp.lab.config import line_of
-from lmp.lab.faults import Fault, Problem
 from lmp.lab.figures import FiguresOf
 from lmp.lab.plots import same_drawing
 from lmp.lab.post import LAB, SOURCES, Post, Stored, edited_line, load, sha256
@@ -21,9 +20,9 @@ MOST_BYTES = 5_000_000
 
 def check(
     posts: Sequence[Post], everything: Sequence[Post], figures: FiguresOf
-) -> tuple[list[Rendered], list[Problem]]:
+) -> tuple[list[Rendered], list[PostProblem]]:
     """The posts as they should be, and everything that is wrong with what is there. Writes nothing."""
-    rendered, problems = [], list[Problem]()
+    rendered, problems = [], list[PostProblem]()
     for post in posts:
         found = render(post, figures(post))
         rendered.append(found)
@@ -34,11 +33,11 @@ def check(
     if len(posts) == len(everything) and not problems:
         known = {each.post.slug: each for each in rendered}
         problems += differences(posts[0], index_files(everything, known, figures))
-        problems += size_problems(posts[0].posts)
+        problems += [*strangers(posts[0].posts, everything), *size_problems(posts[0].posts)]
     return rendered, sorted(set(problems))
 
 
-def captures_problems(post: Post) -> list[Problem]:
+def captures_problems(post: Post) -> list[PostProblem]:
     """Captures that are not what their record says, or not what lab.toml asks for."""
     text = (post.folder / LAB).read_text(encoding="utf-8")
     found = []
@@ -48,44 +47,46 @@ def captures_problems(post: Post) -> list[Problem]:
             if stored is not None:
                 found += _capture_problems(post, name, stored)
         except LmpError as error:
-            found.append(Problem(post.name_of(post.folder / LAB), line_of(text, ("capture", name)), first_line(error)))
+            line = line_of(text, ("capture", name))
+            found.append(PostProblem(post.name_of(post.folder / LAB), line, first_line(error)))
     known = {f"{name}{suffix}" for name in post.lab.capture for suffix in (".json", ".txt")}
     for file in sorted(post.captures.glob("*")) if post.captures.is_dir() else []:
         if file.name not in known:
-            found.append(Problem(post.name_of(file), 1, "belongs to no capture of lab.toml"))
+            found.append(PostProblem(post.name_of(file), 1, "belongs to no capture of lab.toml"))
     return found
 
 
-def _capture_problems(post: Post, name: str, stored: Stored) -> list[Problem]:
+def _capture_problems(post: Post, name: str, stored: Stored) -> list[PostProblem]:
     record, rule = stored.record, post.lab.capture[name]
     file, raw = post.name_of(post.captures / f"{name}.json"), post.name_of(post.captures / f"{name}.txt")
+    again = f"run `lmp lab run {post.slug} --only {name} --replace`"
     found = []
     if record.id != name:
-        found.append(Problem(file, 2, f"is the record of capture {record.id}, not of {name}"))
+        found.append(PostProblem(file, 2, f"is the record of capture {record.id}, not of {name}"))
     if sha256(stored.text) != record.output_sha256:
         line = edited_line(stored.text, record.line_sums)
-        found.append(Problem(raw, line, f"the raw text is not that of {name}.json: it was edited or swapped"))
+        found.append(PostProblem(raw, line, f"the raw text is not that of {name}.json: it was edited or swapped"))
     asked: dict[str, tuple[object, object]] = {
         "argv": (record.argv_template, rule.argv),
         "env": (record.env, rule.env),
         "repeat": (record.repeat, rule.repeat if stored.usable else record.repeat),
     }
     found += [
-        Problem(file, 1, f"was taken with another {what} than lab.toml has: take it again")
+        PostProblem(file, 1, f"was taken with another {what} than lab.toml has: {again}")
         for what, (was, is_now) in asked.items()
         if was != is_now
     ]
     try:
         hashes = post.workload_hashes(rule.workloads)
-    except Fault as error:
-        return [*found, Problem(file, 1, first_line(error))]
+    except PostFault as error:
+        return [*found, PostProblem(file, 1, first_line(error))]
     changed = [work for work, digest in hashes.items() if record.workload_sha256.get(work) != digest]
     if changed:
-        found.append(Problem(file, 1, f"was taken with another {changed[0]}: take it again"))
+        found.append(PostProblem(file, 1, f"was taken with another {changed[0]}: {again}"))
     return found
 
 
-def source_problems(post: Post, rendered: Rendered) -> list[Problem]:
+def source_problems(post: Post, rendered: Rendered) -> list[PostProblem]:
     file = post.folder / SOURCES
     name_of_file = post.name_of(file)
     text = file.read_text(encoding="utf-8") if file.exists() else ""
@@ -93,17 +94,17 @@ def source_problems(post: Post, rendered: Rendered) -> list[Problem]:
     for name, source in post.sources.items():
         line = line_of(text, (name,))
         if not source.sentence.strip():
-            found.append(Problem(name_of_file, line, f"source {name} has no sentence that carries the claim"))
+            found.append(PostProblem(name_of_file, line, f"source {name} has no sentence that carries the claim"))
         elif source.value is not None and " ".join(source.value.split()) not in " ".join(source.sentence.split()):
-            found.append(Problem(name_of_file, line, f"the value of source {name} does not occur in its sentence"))
+            found.append(PostProblem(name_of_file, line, f"the value of source {name} does not occur in its sentence"))
     cited = [post.sources[name] for name in rendered.cited]
     recent = [source for source in cited if source.year >= RECENT]
     if len(recent) < FEWEST_SOURCES:
         said = f"cites {len(recent)} sources from {RECENT} on, and a post needs {FEWEST_SOURCES}"
-        found.append(Problem(name_of_file, 1, said))
+        found.append(PostProblem(name_of_file, 1, said))
     for kind in ("academic", "practical"):
         if kind not in {source.kind for source in recent}:
-            found.append(Problem(name_of_file, 1, f"cites no {kind} source from {RECENT} on"))
+            found.append(PostProblem(name_of_file, 1, f"cites no {kind} source from {RECENT} on"))
     return found
 
 
@@ -116,7 +117,19 @@ def take_same_drawings(rendered: Rendered) -> None:
             rendered.plots[name] = there
 
 
-def size_problems(posts: Path) -> list[Problem]:
+def strangers(posts: Path, everything: Sequence[Post]) -> list[PostProblem]:
+    """Files that look like rendered posts and are of no post: nobody checks their numbers."""
+    known = {posts / "README.md", posts / "html" / "index.html"}
+    known |= {file for post in everything for file in (post.markdown, post.html)}
+    there = [*posts.glob("*.md"), *posts.glob("html/*.html")]
+    return [
+        PostProblem(file.relative_to(posts.parent).as_posix(), 1, "is rendered from no post")
+        for file in sorted(there)
+        if file not in known
+    ]
+
+
+def size_problems(posts: Path) -> list[PostProblem]:
     """A problem if posts and captures are larger than git should have them."""
     files = [file for file in posts.rglob("*") if file.is_file() and not _is_scratch(file.relative_to(posts))]
     size = sum(file.stat().st_size for file in files)
@@ -124,14 +137,14 @@ def size_problems(posts: Path) -> list[Problem]:
         return []
     largest = max(files, key=lambda file: file.stat().st_size)
     said = f"posts have {size:,} bytes, more than {MOST_BYTES:,}; this file is the largest"
-    return [Problem(largest.relative_to(posts.parent).as_posix(), 1, said)]
+    return [PostProblem(largest.relative_to(posts.parent).as_posix(), 1, said)]
 
 
 def _is_scratch(file: Path) -> bool:
     return "runs" in file.parts or "__pycache__" in file.parts
 
 
-def differences(post: Post, files: dict[Path, bytes]) -> list[Problem]:
+def differences(post: Post, files: dict[Path, bytes]) -> list[PostProblem]:
     """Rendered files that differ from what build gives, at the first line that does."""
     found = []
     for file, data in files.items():
@@ -139,15 +152,15 @@ def differences(post: Post, files: dict[Path, bytes]) -> list[Problem]:
         try:
             there = file.read_bytes()
         except OSError:
-            found.append(Problem(name, 1, "is not there: run `lmp lab build`"))
+            found.append(PostProblem(name, 1, "is not there: run `lmp lab build`"))
             continue
         if there != data:
             line = _first_difference(there, data)
-            found.append(Problem(name, line, "differs from what `lmp lab build` gives"))
+            found.append(PostProblem(name, line, "differs from what `lmp lab build` gives"))
     plots = post.folder / "plots"
     for file in sorted(plots.glob("*")) if plots.is_dir() else []:
         if file not in files and post.markdown in files:
-            found.append(Problem(post.name_of(file), 1, "belongs to no plot of the post"))
+            found.append(PostProblem(post.name_of(file), 1, "belongs to no plot of the post"))
     return found
 
 

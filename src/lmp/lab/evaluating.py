@@ -9,15 +9,14 @@ from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
 
-from lmp.errors import LmpError, first_line
-from lmp.formula import Number
+from lmp.errors import LmpError, NotTaken, PostFault
+from lmp.formula import Number, free_variables, parse
 from lmp.lab.config import CaptureRule, Source
-from lmp.lab.faults import Fault, NotTaken
 from lmp.lab.figures import Figures
 from lmp.lab.numbers import written
 from lmp.lab.post import Post, Stored, confined, load
 from lmp.lab.template import Reference, Text, line_ranges, pieces
-from lmp.lab.values import number_in, record_values, values_of
+from lmp.lab.values import RECORD, evaluated, number_in, record_values, values_of
 
 WHOLE = 40
 """Lines of a capture or a file that are quoted without a range."""
@@ -30,7 +29,7 @@ _LANGUAGES = {
     ".py": "python", ".c": "c", ".h": "c", ".cu": "cuda", ".cpp": "cpp", ".sh": "bash", ".toml": "toml",
     ".json": "json", ".bt": "bpftrace",
 }  # fmt: skip
-_MARKDOWN = re.compile(r"([\\`*_\[\]<>|#])")
+_MARKDOWN = re.compile(r"([\\`*_\[\]<>|#&~$])")
 
 
 def escaped(text: str) -> str:
@@ -51,7 +50,7 @@ class Evaluator:
     # -- inline ----------------------------------------------------------------------------------------------------
 
     def inline(self, reference: Reference) -> str:
-        """The text of a reference in running text. Raises Fault or another LmpError."""
+        """The text of a reference in running text. Raises PostFault or another LmpError."""
         return {
             "num": self._num,
             "lmp": self._lmp,
@@ -67,7 +66,7 @@ class Evaluator:
 
     def _in_line(self, reference: Reference) -> str:
         if reference.kind in ("cap", "code", "plot", "table"):
-            raise Fault(f"{reference} stands alone on a line")
+            raise PostFault(f"{reference} stands alone on a line")
         return self.inline(reference)
 
     def _num(self, reference: Reference) -> str:
@@ -84,52 +83,53 @@ class Evaluator:
             return written(self.number(name, expression), form)
         try:
             mine = written(self.number(name, expression), form)
-        except LmpError as error:
-            return f"{before} in the original ({escaped(first_line(error))})"
-        return f"{mine} (original: {before})" if self._depends(name, expression) else before
+        except NotTaken:
+            return f"{before} (original)"
+        except LmpError:
+            # The block that quotes the capture and the table of captures have the reason.
+            stored = self.taken(name)
+            why = "no value" if stored is None or stored.usable else stored.record.status.replace("_", " ")
+            return f"{before} (original; {why} here)"
+        return f"{mine} (original: {before})" if self._is_measured(expression) else before
 
-    def _depends(self, name: str, expression: str) -> bool:
+    def _is_measured(self, expression: str) -> bool:
         """True if any capture is in the expression: a figure of lmp alone has no original beside it."""
-        from lmp.formula import free_variables, parse
-
-        return any(self._is_capture(name, each) for each in free_variables(parse(expression)))
-
-    def _is_capture(self, name: str, variable: str) -> bool:
-        return variable not in self.post.lab.lmp and not variable.startswith("source.")
+        names = free_variables(parse(expression))
+        return any(each not in self.post.lab.lmp and not each.startswith("source.") for each in names)
 
     def number(self, name: str, expression: str) -> Fraction:
-        """The exact value of an expression over the values of a capture."""
-        from lmp.lab.values import evaluated
-
-        self._rule(name)
+        """The exact value of an expression over the values of a capture. The name is empty if there is no own one."""
+        if name:
+            self._rule(name)
         return evaluated(expression, lambda variable: self._look_up(name, variable))
 
     def _look_up(self, name: str, variable: str) -> Number:
         rules = self.post.lab.capture
+        own = rules[name].values if name else {}
         top, _, rest = variable.partition(".")
         if variable in self.post.lab.lmp:
             return self.figures.value(self.post.lab.lmp[variable])
         if top == "source":
             return self._source_number(rest)
-        if top == "record":
+        if top == "record" and rest in RECORD and name:
             return self._value(name, variable)
-        if top in rules[name].values and (not rest or rest in ("min", "max")):
+        if top in own and (not rest or rest in ("min", "max")):
             return self._value(name, variable)
         if top in rules and rest:
             return self._value(top, rest)
-        known = [*rules[name].values, *self.post.lab.lmp]
-        raise Fault(f"{{{variable}}} has no value: {name} has {', '.join(known) or 'no values'}")
+        known = ", ".join([*own, *self.post.lab.lmp])
+        raise PostFault(f"{{{variable}}} has no value: {name or 'the post'} has {known or 'no values'}")
 
     def _value(self, name: str, variable: str) -> Fraction:
         stored = self._usable(name)
-        if variable.startswith("record."):
+        if variable.removeprefix("record.") in RECORD and variable.startswith("record."):
             found = record_values(stored)
         else:
             if name not in self._values:
                 self._values[name] = values_of(stored, self._rule(name).values)
             found = self._values[name]
         if variable not in found:
-            raise Fault(f"{{{variable}}} has no value: {name} has {', '.join(found)}")
+            raise PostFault(f"{{{variable}}} has no value: {name} has {', '.join(found)}")
         return found[variable]
 
     def _lmp(self, reference: Reference) -> str:
@@ -139,7 +139,7 @@ class Evaluator:
         name = reference.body
         value = self._source(name).value
         if value is None:
-            raise Fault(f"source {name} has no value: cite it with {{{{cite:{name}}}}}")
+            raise PostFault(f"source {name} has no value: cite it with {{{{cite:{name}}}}}")
         return f"{escaped(value)} {self._link(name)}"
 
     def _cite(self, reference: Reference) -> str:
@@ -154,20 +154,20 @@ class Evaluator:
     def _source(self, name: str) -> Source:
         found = self.post.sources.get(name)
         if found is None:
-            raise Fault(f"{name} is no source: sources.toml has {', '.join(self.post.sources) or 'none'}")
+            raise PostFault(f"{name} is no source: sources.toml has {', '.join(self.post.sources) or 'none'}")
         return found
 
     def _source_number(self, name: str) -> Fraction:
         value = self._source(name).value or ""
         number = re.search(r"\d[\d,]*(?:\.\d+)?", value)
         if number is None:
-            raise Fault(f"the value of source {name} holds no number")
+            raise PostFault(f"the value of source {name} holds no number")
         return number_in(number[0])
 
     def _env(self, reference: Reference) -> str:
         name, field = _named(reference)
         if field not in ENVIRONMENT:
-            raise Fault(f"{field} is no field of a capture: fields are {', '.join(ENVIRONMENT)}")
+            raise PostFault(f"{field} is no field of a capture: fields are {', '.join(ENVIRONMENT)}")
         text = self._field(name, field)
         if self.original is None:
             return text
@@ -188,11 +188,11 @@ class Evaluator:
     def _rule(self, name: str) -> CaptureRule:
         rules = self.post.lab.capture
         if name not in rules:
-            raise Fault(f"{name} is no capture: lab.toml has {', '.join(rules) or 'none'}")
+            raise PostFault(f"{name} is no capture: lab.toml has {', '.join(rules) or 'none'}")
         return rules[name]
 
     def taken(self, name: str) -> Stored | None:
-        """The capture as stored; None if it was not taken. Raises Fault for an unknown id."""
+        """The capture as stored; None if it was not taken. Raises PostFault for an unknown id."""
         self._rule(name)
         if name not in self._stored:
             self._stored[name] = load(self.captures, name)
@@ -203,11 +203,11 @@ class Evaluator:
         if stored is None:
             raise NotTaken(f"capture {name} was not taken: run `lmp lab run {self.post.slug} --only {name} --replace`")
         if not stored.usable:
-            raise Fault(f"capture {name} has no numbers: {stored.record.status}: {stored.record.message}")
+            raise PostFault(f"capture {name} has no numbers: {stored.record.status}: {stored.record.message}")
         return stored
 
     def stored(self, name: str) -> Stored:
-        """The capture, usable or not. Raises Fault if it was not taken."""
+        """The capture, usable or not. Raises PostFault if it was not taken."""
         stored = self.taken(name)
         if stored is None:
             raise NotTaken(f"capture {name} was not taken: run `lmp lab run {self.post.slug} --only {name} --replace`")
@@ -251,7 +251,7 @@ class Evaluator:
         try:
             text = file.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise Fault(f"{name} cannot be read: {error}") from error
+            raise PostFault(f"{name} cannot be read: {error}") from error
         lines = quoted(text.splitlines(), ranges, name)
         shown = ", ".join(f"{a}-{b}" if b > a else f"{a}" for a, b in line_ranges(ranges)) if ranges else ""
         caption = f"`{name}`{f', lines {shown}' if shown else ''}:"
@@ -266,7 +266,7 @@ class Evaluator:
             file = confined(folder, name)
             if file.is_file():
                 return file
-        raise Fault(f"{name} is in neither {self.post.posts.name}/workloads nor {self.post.slug}/")
+        raise PostFault(f"{name} is in neither {self.post.posts.name}/workloads nor {self.post.slug}/")
 
     def _raw_text(self, name: str) -> Path:
         """The raw text of a capture: a reader's own where it was taken."""
@@ -278,7 +278,7 @@ class Evaluator:
     def table(self, reference: Reference) -> str:
         rule = self.post.lab.table.get(reference.body)
         if rule is None:
-            raise Fault(f"{reference.body} is no table: lab.toml has {', '.join(self.post.lab.table) or 'none'}")
+            raise PostFault(f"{reference.body} is no table: lab.toml has {', '.join(self.post.lab.table) or 'none'}")
         rows = [[self.inline_text(cell, reference.line) for cell in row] for row in [rule.columns, *rule.rows]]
         # A column of numbers stands on the right.
         edges = [
@@ -296,7 +296,7 @@ class Evaluator:
 def _named(reference: Reference) -> tuple[str, str]:
     name, colon, rest = reference.content.partition(":")
     if not colon or not rest.strip():
-        raise Fault(f"{reference} is incomplete: write {{{{{reference.kind}:ID:...}}}}")
+        raise PostFault(f"{reference} is incomplete: write {{{{{reference.kind}:ID:...}}}}")
     return name.strip(), rest.strip()
 
 
@@ -311,12 +311,15 @@ def quoted(lines: Sequence[str], ranges: str, what: str) -> list[str]:
     """The lines of the ranges, with ``[...]`` where ranges are joined."""
     if not ranges:
         if len(lines) > WHOLE:
-            raise Fault(f"{what} has {len(lines)} lines: give a range, as in :1-{WHOLE}")
-        return list(lines)
+            raise PostFault(f"{what} has {len(lines)} lines: give a range, as in :1-{WHOLE}")
+        kept = list(lines)
+        while kept and not kept[-1].strip():
+            kept.pop()
+        return kept
     found: list[str] = []
     for first, last in line_ranges(ranges):
         if last > len(lines):
-            raise Fault(f"{what} has {len(lines)} lines, so {first}-{last} is not there")
+            raise PostFault(f"{what} has {len(lines)} lines, so {first}-{last} is not there")
         found += [*(["[...]"] if found else []), *lines[first - 1 : last]]
     return found
 

@@ -10,9 +10,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lmp.errors import UsageError
+from lmp.errors import PostFault, UsageError
 from lmp.lab.config import SubjectRule
-from lmp.lab.faults import Fault
 from lmp.lab.post import Post, confined
 from lmp.lab.values import evaluated
 
@@ -50,7 +49,7 @@ class Subject:
         rule = self.rule
         config = None if rule.config is None else confined(self.posts, rule.config)
         if config is not None and not config.is_file():
-            raise Fault(f"subject {self.name}: there is no config {rule.config} in {self.posts.name}/")
+            raise PostFault(f"subject {self.name}: there is no config {rule.config} in {self.posts.name}/")
         options = Options(
             results=self.results,
             config_file=config,
@@ -85,13 +84,14 @@ class Subject:
         return values_for(self.numbers.model, given)
 
     def totals(self, at: str) -> dict[str, Number]:
-        """The quantities at one point. Raises Fault unless the formulas are verified there."""
+        """The quantities at one point. Raises PostFault unless the formulas are verified there."""
         evaluation = self.numbers.evaluation(self.values(at))
         if evaluation.verification != "verified":
-            raise Fault(f"subject {self.name}: the formulas of {evaluation.class_name} are {evaluation.verification}")
+            status = f"the formulas of {evaluation.class_name} are {evaluation.verification}"
+            raise PostFault(f"subject {self.name}: {status}")
         if evaluation.violated_assumptions:
             broken = evaluation.violated_assumptions[0].assumption
-            raise Fault(f"subject {self.name}: the assumption {broken} does not hold at {at or 'these values'}")
+            raise PostFault(f"subject {self.name}: the assumption {broken} does not hold at {at or 'these values'}")
         found = {name: getattr(evaluation.totals, name) for name in QUANTITIES}
         return {name: value for name, value in found.items() if value is not None}
 
@@ -108,10 +108,10 @@ class Figures:
         self._subjects: dict[str, Subject] = {}
 
     def value(self, text: str) -> Fraction:
-        """``SUBJECT:QUANTITY@seq_len=1,cache_len=128``. Raises Fault, or another LmpError."""
+        """``SUBJECT:QUANTITY@seq_len=1,cache_len=128``. Raises PostFault, or another LmpError."""
         match = _FIGURE.fullmatch(text.strip())
         if match is None:
-            raise Fault(f"{text!r} is no figure: write SUBJECT:QUANTITY@seq_len=1,cache_len=128")
+            raise PostFault(f"{text!r} is no figure: write SUBJECT:QUANTITY@seq_len=1,cache_len=128")
         subject, expression, at = match[1], match[2], (match[3] or "").strip()
         totals = self._totals(subject, at)
         return evaluated(expression, lambda name: _quantity(totals, name))
@@ -120,7 +120,7 @@ class Figures:
         if name not in self._subjects:
             rules = self._post.lab.subject
             if name not in rules:
-                raise Fault(f"{name} is no subject: subjects are {', '.join(rules) or 'none'}")
+                raise PostFault(f"{name} is no subject: subjects are {', '.join(rules) or 'none'}")
             self._subjects[name] = Subject(name, rules[name], self._post.posts, self._results, self._progress)
         if (name, at) not in self._known:
             self._known[name, at] = self._subjects[name].totals(at)

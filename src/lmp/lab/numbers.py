@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from fractions import Fraction
 
-from lmp.lab.faults import Fault
+from lmp.errors import PostFault
 
 FORMATS = "int, comma, .Nf, %, si, B, kB, MB, GB, TB, KiB, MiB, GiB, ns, us, ms, s, x, with .N in front for digits"
 
@@ -23,16 +23,16 @@ _PREFIXES = ((10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k"))
 
 
 def written(value: Fraction, form: str | None) -> str:
-    """The number as text. Raises Fault for an unknown format, and for a fraction where a whole number is asked."""
+    """The number as text. Raises PostFault for an unknown format, and for a fraction where a whole number is asked."""
     if form is None:
         return _comma(value) if value.denominator == 1 else significant(value, 4)
     if form in ("int", "comma"):
         if value.denominator != 1:
-            raise Fault(f"the value {float(value):g} is no whole number: use .1f or round it with floor(...)")
+            raise PostFault(f"the value {float(value):g} is no whole number: use .1f or round it with floor(...)")
         return str(value.numerator) if form == "int" else _comma(value)
     match = _FORMAT.fullmatch(form)
     if match is None or (match[2] != "si" and match[2] not in _UNITS):
-        raise Fault(f"unknown format {form!r}: formats are {FORMATS}")
+        raise PostFault(f"unknown format {form!r}: formats are {FORMATS}")
     if match[2] == "si":
         return _si(value, int(match[1]) if match[1] else None)
     worth, unit = _UNITS[match[2]]

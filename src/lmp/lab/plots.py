@@ -11,14 +11,13 @@ from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any
 
-from lmp.errors import UsageError
+from lmp.errors import NotTaken, PostFault, UsageError
 from lmp.lab.config import PlotRule, Series
 from lmp.lab.evaluating import Evaluator
-from lmp.lab.faults import Fault, NotTaken
 from lmp.lab.flame import flame_svg, stacks_of
 from lmp.lab.values import evaluated, number_in, pairs_of
 
-COLOURS = ("#3B8EDB", "#E08A1E", "#2FA37C", "#CC6FA8", "#8E7BE0", "#D2603A", "#8C9A2E")
+COLOURS = ("#3B8EDB", "#CC7A12", "#2FA37C", "#CC6FA8", "#8E7BE0", "#D2603A", "#8C9A2E")
 """Mid tones: each has a contrast of at least 3 to white and to GitHub's dark ground, or nearly so."""
 INK, LINE = "#808890", "#808890"
 
@@ -52,7 +51,7 @@ class Drawn:
 
 
 def plot_svg(name: str, rule: PlotRule, evaluator: Evaluator) -> bytes:
-    """The plot. A reader's has the original's series dashed beside it. Raises Fault for a series without data."""
+    """The plot. A reader's has the original's series dashed beside it. Raises PostFault for a series without data."""
     if rule.kind == "flame":
         assert rule.capture is not None
         mine = evaluator.taken(rule.capture)
@@ -61,7 +60,7 @@ def plot_svg(name: str, rule: PlotRule, evaluator: Evaluator) -> bytes:
         stored = evaluator.stored(rule.capture)
         stacks = stacks_of(stored.lines, rule.stacks)
         if not stacks:
-            raise Fault(f"plot {name}: capture {rule.capture} has no stacks of the form {rule.stacks}")
+            raise PostFault(f"plot {name}: capture {rule.capture} has no stacks of the form {rule.stacks}")
         return flame_svg(stacks, rule.title, rule.unit, rule.min_share)
     drawn: list[Drawn] = []
     for series in rule.series:
@@ -97,7 +96,7 @@ def _both(series: Series, evaluator: Evaluator) -> list[Drawn]:
         return [_drawn(series, evaluator)]
     try:
         return [_drawn(series, evaluator), before]
-    except Fault:
+    except PostFault:
         return [before]  # dashed and labelled: what was not taken here is not drawn as the reader's
 
 
@@ -105,14 +104,13 @@ def _drawn(series: Series, evaluator: Evaluator, original: bool = False) -> Draw
     label = f"{series.label} (original)".strip() if original else series.label
     scale = evaluated(str(series.scale), _no_name)
     if series.points:
-        some = next(iter(evaluator.post.lab.capture), "")
         x = [str(first) for first, _ in series.points]
-        y = [float(scale * evaluator.number(some, str(second))) for _, second in series.points]
+        y = [float(scale * evaluator.number("", str(second))) for _, second in series.points]
         return Drawn(label, x, y, y, y, original)
     assert series.capture is not None
     stored = evaluator.stored(series.capture)
     if not stored.usable:
-        raise Fault(f"capture {series.capture} has no numbers: {stored.record.status}: {stored.record.message}")
+        raise PostFault(f"capture {series.capture} has no numbers: {stored.record.status}: {stored.record.message}")
     runs = pairs_of(stored, series)
     by_x: dict[str, list[Fraction]] = {}
     for run in runs:
@@ -125,7 +123,7 @@ def _drawn(series: Series, evaluator: Evaluator, original: bool = False) -> Draw
 
 
 def _no_name(name: str) -> Fraction:
-    raise Fault(f"scale is an expression of plain numbers, and {name} is a name")
+    raise PostFault(f"scale is an expression of plain numbers, and {name} is a name")
 
 
 def _charted(rule: PlotRule, drawn: Sequence[Drawn]) -> bytes:
@@ -170,8 +168,7 @@ def _lines(axes: Any, rule: PlotRule, drawn: Sequence[Drawn]) -> None:
         axes.set_xscale("log", base=2)
         axes.xaxis.set_major_formatter(_plain)
     if rule.log_y:
-        axes.set_yscale("log")
-        axes.yaxis.set_major_formatter(_plain)
+        _log_y(axes)
     else:
         axes.set_ylim(bottom=0)
 
@@ -193,7 +190,17 @@ def _bars(axes: Any, rule: PlotRule, drawn: Sequence[Drawn]) -> None:
     axes.set_xticks(range(len(names)), names, rotation=20 if len(names) > 5 else 0)
     axes.grid(True, axis="y", color=LINE, alpha=0.3, linewidth=0.6)
     if rule.log_y:
-        axes.set_yscale("log")
+        _log_y(axes)
+
+
+def _log_y(axes: Any) -> None:
+    """Plain numbers at the ticks; between powers of ten only where there are few of those."""
+    from matplotlib.ticker import NullFormatter
+
+    axes.set_yscale("log")
+    low, high = axes.get_ylim()
+    axes.yaxis.set_major_formatter(_plain)
+    axes.yaxis.set_minor_formatter(_plain if high < 20 * low else NullFormatter())
 
 
 def _plain(value: float, _: object = None) -> str:

@@ -14,9 +14,8 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from lmp.errors import NotFound, UsageError
+from lmp.errors import NotFound, PostFault, UsageError
 from lmp.lab.config import Lab, Source, read_lab, read_sources
-from lmp.lab.faults import Fault
 from lmp.lab.records import Capture
 from lmp.store.files import write_whole
 
@@ -82,22 +81,22 @@ class Post:
             raise UsageError(f"{file} cannot be read: {error.strerror}\na post has {TEMPLATE} and {LAB}") from error
 
     def workload_hashes(self, names: list[str]) -> dict[str, str]:
-        """File below ``posts/workloads`` -> its sha256. Raises Fault for one that is not there."""
+        """File below ``posts/workloads`` -> its sha256. Raises PostFault for one that is not there."""
         found = {}
         for name in names:
             file = confined(self.workloads, name)
             try:
                 found[name] = hashlib.sha256(file.read_bytes()).hexdigest()
             except OSError as error:
-                raise Fault(f"workload {name} cannot be read: {error.strerror}") from error
+                raise PostFault(f"workload {name} cannot be read: {error.strerror}") from error
         return found
 
 
 def confined(folder: Path, name: str) -> Path:
-    """The file of that name below the folder. Raises Fault for a path that leads out of it."""
+    """The file of that name below the folder. Raises PostFault for a path that leads out of it."""
     file = (folder / name).resolve()
     if not file.is_relative_to(folder.resolve()):
-        raise Fault(f"{name} leads out of {folder.name}/")
+        raise PostFault(f"{name} leads out of {folder.name}/")
     return file
 
 
@@ -111,7 +110,8 @@ def read_post(name: str | Path) -> Post:
 
 
 def all_posts(posts: Path) -> list[Post]:
-    return [Post(file.parent) for file in sorted(posts.resolve().glob(f"*/{LAB}"))]
+    """The posts of a folder. One without a template is not a post yet; its captures can be taken."""
+    return [Post(file.parent) for file in sorted(posts.resolve().glob(f"*/{LAB}")) if (file.parent / TEMPLATE).exists()]
 
 
 # --- captures as stored ----------------------------------------------------------------------------------------------
@@ -155,12 +155,23 @@ def edited_line(text: str, sums: str) -> int:
 
 
 def save(folder: Path, record: Capture, text: str) -> None:
-    """Store a capture. Without its record a raw text is no capture, so the record goes first and comes back last."""
-    content = json.dumps(record.model_dump(mode="json"), indent=2, ensure_ascii=False)
-    with _no_interrupt():
-        (folder / f"{record.id}.json").unlink(missing_ok=True)
-        write_whole(folder / f"{record.id}.txt", text)
-        write_whole(folder / f"{record.id}.json", content + "\n")
+    """Store a capture, or leave the one that is there. Text and record are changed together.
+
+    A raw text without its record is no capture, so a process that is killed in between leaves none.
+    """
+    content = json.dumps(record.model_dump(mode="json"), indent=2, ensure_ascii=False) + "\n"
+    raw, file = folder / f"{record.id}.txt", folder / f"{record.id}.json"
+    new = {path: path.with_name(f".{path.name}.new") for path in (raw, file)}
+    try:
+        write_whole(new[raw], text)
+        write_whole(new[file], content)
+        with _no_interrupt():
+            file.unlink(missing_ok=True)
+            new[raw].replace(raw)
+            new[file].replace(file)
+    finally:
+        for path in new.values():
+            path.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
@@ -174,7 +185,7 @@ def _no_interrupt() -> Iterator[None]:
 
 
 def load(folder: Path, name: str) -> Stored | None:
-    """The capture of that name; None if it was not taken. Raises Fault if its files cannot be used."""
+    """The capture of that name; None if it was not taken. Raises PostFault if its files cannot be used."""
     file, raw = folder / f"{name}.json", folder / f"{name}.txt"
     if not file.exists():
         return None
@@ -183,7 +194,7 @@ def load(folder: Path, name: str) -> Stored | None:
         text = raw.read_bytes().decode("utf-8")
     except ValidationError as error:
         first = error.errors()[0]
-        raise Fault(f"{file.name} is no capture: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+        raise PostFault(f"{file.name} is no capture: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
     except (OSError, ValueError) as error:
-        raise Fault(f"capture {name} cannot be read: {error}") from error
+        raise PostFault(f"capture {name} cannot be read: {error}") from error
     return Stored(record, text, folder)

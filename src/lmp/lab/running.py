@@ -177,13 +177,14 @@ def _size(out: Path | None) -> int:
 
 
 def members(session: int) -> list[int]:
-    """The ids of the processes of a session."""
+    """The ids of the processes of a session that have not ended."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError, ValueError, IndexError):
             # The name is in parentheses and may hold anything; the session is the fourth field behind it.
             fields = (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()
-            if int(fields[3]) == session:
+            # A zombie has ended; it waits for its parent.
+            if int(fields[3]) == session and fields[0] not in "ZX":
                 found.append(int(folder.name))
     return found
 

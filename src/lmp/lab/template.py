@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from lmp.lab.faults import Fault
+from lmp.errors import PostFault
 
 BLOCKS = frozenset({"cap", "code", "plot", "table"})
 """References that stand alone on their line."""
@@ -48,7 +48,7 @@ Piece = Text | Reference
 
 
 def pieces(text: str, line: int) -> Iterator[Piece]:
-    """The pieces of one line. Raises Fault for a reference that is not one."""
+    """The pieces of one line. Raises PostFault for a reference that is not one."""
     at = 0
     while start := _START.search(text, at):
         if start.start() > at:
@@ -56,10 +56,10 @@ def pieces(text: str, line: int) -> Iterator[Piece]:
         kind = _KIND.match(text, start.start())
         if kind is None or kind[1] not in KINDS:
             shown = text[start.start() : start.start() + 30]
-            raise Fault(f"{shown!r} is no reference: kinds are {', '.join(sorted(KINDS))}")
+            raise PostFault(f"{shown!r} is no reference: kinds are {', '.join(sorted(KINDS))}")
         end = _end(text, kind.end())
         if end is None:
-            raise Fault(f"{text[start.start() : start.start() + 30]!r} is never closed: a reference ends with }}}}")
+            raise PostFault(f"{text[start.start() : start.start() + 30]!r} is never closed: a reference ends with }}}}")
         yield Reference(kind[1], text[kind.end() : end].strip(), line)
         at = end + 2
     if at < len(text):
@@ -83,15 +83,15 @@ def _end(text: str, start: int) -> int | None:
 
 
 def line_ranges(text: str) -> list[tuple[int, int]]:
-    """``1-2,7-9`` as pairs, from 1, both ends included. Raises Fault for anything else."""
+    """``1-2,7-9`` as pairs, from 1, both ends included. Raises PostFault for anything else."""
     found: list[tuple[int, int]] = []
     for part in text.split(","):
         match = re.fullmatch(r"\s*(\d{1,7})(?:-(\d{1,7}))?\s*", part)
         if match is None:
-            raise Fault(f"{text!r} is no range of lines: write 3-12 or 1-2,7-9")
+            raise PostFault(f"{text!r} is no range of lines: write 3-12 or 1-2,7-9")
         first, last = int(match[1]), int(match[2] or match[1])
         if first < 1 or last < first or (found and first <= found[-1][1]):
-            raise Fault(f"{text!r} is no range of lines: lines start at 1 and rise")
+            raise PostFault(f"{text!r} is no range of lines: lines start at 1 and rise")
         found.append((first, last))
     return found
 

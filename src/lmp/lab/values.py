@@ -7,9 +7,9 @@ import statistics
 from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 
+from lmp.errors import PostFault
 from lmp.formula import Number, evaluate_exact, free_variables, parse
 from lmp.lab.config import Series, ValueRule
-from lmp.lab.faults import Fault
 from lmp.lab.post import Stored
 from lmp.lab.taking import sections
 
@@ -19,29 +19,32 @@ LONGEST_LINE = 10_000
 CUT = "@@cut "
 """How the line begins that stands for what was left out."""
 
-RECORD = ("seconds", "cpus", "threads", "memory", "exit_code", "repeat", "left_out", "redactions")
+RECORD = (
+    "seconds", "cpus", "threads", "memory", "exit_code", "repeat", "left_out", "redactions",
+    "load_before", "load_after",
+)  # fmt: skip
 """Fields of a record that expressions may use, as ``{record.cpus}``."""
 
-_NUMBER = re.compile(r"[-+]?(?:\d[\d,_']*\d|\d)?(?:\.\d+)?(?:[eE][-+]?\d{1,3})?")
+_NUMBER = re.compile(r"[-+]?(?:\d(?:[\d,_']*\d)?(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d{1,3})?", re.ASCII)
 
 
 def number_in(text: str) -> Fraction:
-    """The exact number that a text spells: 12,345 and 1.5e-3 too. Raises Fault for anything else."""
+    """The exact number that a text spells: 12,345 and 1.5e-3 too. Raises PostFault for anything else."""
     plain = text.strip()
     if plain.lower().startswith("0x"):
         try:
             return Fraction(int(plain, 16))
         except ValueError:
-            raise Fault(f"{text!r} is no number") from None
-    if not _NUMBER.fullmatch(plain) or not any(sign.isdigit() for sign in plain):
-        raise Fault(f"{text[:40]!r} is no number")
+            raise PostFault(f"{text!r} is no number") from None
+    if not _NUMBER.fullmatch(plain):
+        raise PostFault(f"{text[:40]!r} is no number")
     return Fraction(re.sub(r"[,_']", "", plain))
 
 
 def values_of(stored: Stored, rules: Mapping[str, ValueRule]) -> dict[str, Fraction]:
     """``name``, ``name.min`` and ``name.max`` of each rule; of one run all three are equal.
 
-    Raises Fault if a pattern matches nowhere.
+    Raises PostFault if a pattern matches nowhere.
     """
     found = {}
     for name, rule in rules.items():
@@ -58,13 +61,13 @@ def _value(name: str, rule: ValueRule, lines: list[str]) -> Fraction:
     at = {i: match for i, line in enumerate(seen) if (match := pattern.search(line))}
     matches = list(at.values())
     if cut is not None and not _known_despite(rule.take, cut, list(at)):
-        raise Fault(
+        raise PostFault(
             f"value {name}: the output was cut where {rule.take} must look: raise max_bytes, or use after and until"
         )
     if rule.take == "count":
         return Fraction(len(matches))
     if not matches:
-        raise Fault(f"value {name}: no line matches {rule.pattern!r}")
+        raise PostFault(f"value {name}: no line matches {rule.pattern!r}")
     texts = [match[1] for match in matches]
     if rule.take in ("first", "last"):
         return _read(name, texts[0 if rule.take == "first" else -1])
@@ -86,8 +89,8 @@ def _known_despite(take: str, cut: int, at: list[int]) -> bool:
 def _read(name: str, text: str | None) -> Fraction:
     try:
         return number_in(text or "")
-    except Fault as error:
-        raise Fault(f"value {name}: {error}") from None
+    except PostFault as error:
+        raise PostFault(f"value {name}: {error}") from None
 
 
 def _between(lines: list[str], after: str | None, until: str | None) -> Iterator[str]:
@@ -108,21 +111,21 @@ def pairs_of(stored: Stored, series: Series) -> list[list[tuple[str, Fraction]]]
     for lines in sections(stored.lines):
         seen = list(_between(lines, series.after, series.until))
         if any(line.startswith(CUT) for line in seen):
-            raise Fault(f"the output of {stored.record.id} was cut among the points: raise max_bytes")
+            raise PostFault(f"the output of {stored.record.id} was cut among the points: raise max_bytes")
         matches = [match for line in seen if (match := pattern.search(line))]
         found.append([(match[1] or "", number_in(match[2] or "")) for match in matches])
     if not any(found):
-        raise Fault(f"no line of {stored.record.id} matches {series.pattern!r}")
+        raise PostFault(f"no line of {stored.record.id} matches {series.pattern!r}")
     return found
 
 
 def record_values(stored: Stored) -> dict[str, Fraction]:
     """``record.cpus`` and other facts of the record that are numbers."""
     record = stored.record
-    found = {f"record.{name}": getattr(record, name) for name in RECORD if name != "redactions"}
-    found |= {"record.redactions": sum(record.redactions.values())}
-    found |= {"record.load_before": record.load_before[0], "record.load_after": record.load_after[0]}
-    return {name: Fraction(str(value)) for name, value in found.items() if value is not None}
+    found = {name: getattr(record, name) for name in RECORD}
+    found["redactions"] = sum(record.redactions.values())
+    found |= {"load_before": record.load_before[0], "load_after": record.load_after[0]}
+    return {f"record.{name}": Fraction(str(value)) for name, value in found.items() if value is not None}
 
 
 def evaluated(expression: str, look_up: Callable[[str], Number]) -> Fraction:
