@@ -49,8 +49,6 @@ class Held:
     high: Array
     fitted: bool = False
     """True if no other site was there to fit to: these errors are of the fit's own rows."""
-    fitted: bool = False
-    """True if no other site was there to fit to: these errors are of the fit's own rows."""
     factor: float = 1.0
     """What low and high are multiplied with: on sites that were not seen, zones cover less than they promise."""
 
