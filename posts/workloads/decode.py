@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import resource
 import statistics
 import time
 from pathlib import Path
@@ -17,7 +18,9 @@ HERE = Path(__file__).resolve().parent
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--config", type=Path, default=HERE / "four_layers.json")
-    parser.add_argument("--batch", type=int, default=1, help="sequences")
+    parser.add_argument(
+        "--batch", type=int, nargs="+", default=[1], help="sequences; several are run one after the other"
+    )
     parser.add_argument("--prompt", type=int, default=128, help="tokens of the prompt")
     parser.add_argument("--steps", type=int, default=32, help="decode steps")
     parser.add_argument("--warmup", type=int, default=4, help="decode steps before the measured ones")
@@ -45,20 +48,21 @@ def build(options: argparse.Namespace) -> Any:
 class Run:
     """One prompt and its decode steps, each timed with the device idle before and after."""
 
-    def __init__(self, model: Any, options: argparse.Namespace) -> None:
+    def __init__(self, model: Any, options: argparse.Namespace, batch: int) -> None:
         import torch
         from transformers import DynamicCache
 
         self.torch, self.model, self.options = torch, model, options
-        shape = (options.batch, options.prompt)
+        shape = (batch, options.prompt)
         self.ids = torch.randint(0, model.config.vocab_size, shape, device=options.device)
         self.cache = DynamicCache()
 
-    def forward(self) -> float:
-        start = self.clock()
-        output = self.model(self.ids, past_key_values=self.cache, use_cache=True, logits_to_keep=1)
+    def forward(self) -> tuple[float, float]:
+        """Seconds of one call: by the wall, and of this process's CPU time, which other load lengthens less."""
+        start, used = self.clock(), time.process_time()
+        output = self.model(self.ids, past_key_values=self.cache, use_cache=True)
         self.ids = output.logits[:, -1:].argmax(-1)
-        return self.clock() - start
+        return self.clock() - start, time.process_time() - used
 
     def clock(self) -> float:
         if self.options.device != "cpu":
@@ -66,27 +70,40 @@ class Run:
         return time.perf_counter()
 
 
+def counters() -> dict[str, int]:
+    """Page faults and context switches of this process so far, all threads together."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return {"minor_faults": usage.ru_minflt, "waits": usage.ru_nvcsw, "preemptions": usage.ru_nivcsw}
+
+
+def since(before: dict[str, int]) -> dict[str, int]:
+    return {name: count - before[name] for name, count in counters().items()}
+
+
 def smaps(phase: str) -> None:
     for line in Path("/proc/self/smaps_rollup").read_text().splitlines()[1:]:
         print(phase, line)
 
 
-def report(phase: str, times: list[float], options: argparse.Namespace, **more: object) -> None:
-    milliseconds = [1e3 * t for t in times]
+def report(
+    phase: str, batch: int, times: list[tuple[float, float]], options: argparse.Namespace, **more: object
+) -> None:
+    milliseconds = [1e3 * wall for wall, _ in times]
     row = {
         "phase": phase,
-        "batch": options.batch,
+        "batch": batch,
         "threads": options.threads,
         "dtype": options.dtype,
         "calls": len(times),
         "median_ms": round(statistics.median(milliseconds), 3),
         "min_ms": round(min(milliseconds), 3),
         "max_ms": round(max(milliseconds), 3),
+        "cpu_ms": round(1e3 * statistics.median(cpu for _, cpu in times), 3),
     }
     print(json.dumps({**row, **more}), flush=True)
 
 
-def decode(run: Run, options: argparse.Namespace) -> list[float]:
+def decode(run: Run, options: argparse.Namespace) -> list[tuple[float, float]]:
     if not options.profile:
         return [run.forward() for _ in range(options.steps)]
     from torch.profiler import ProfilerActivity, profile
@@ -99,6 +116,31 @@ def decode(run: Run, options: argparse.Namespace) -> list[float]:
     return times
 
 
+def measure(model: Any, options: argparse.Namespace, batch: int) -> None:
+    """Prefill and decode at one batch size, with their lines."""
+    weights = sum(p.numel() * p.element_size() for p in model.parameters())
+    Run(model, options, batch).forward()  # the first call sets up libraries: it is no part of the measured prefill
+    run = Run(model, options, batch)
+    if options.smaps:
+        smaps("before")
+    mark("prefill")
+    before = counters()
+    first = run.forward()
+    report("prefill", batch, [first], options, tokens=batch * options.prompt, **since(before))
+    if options.smaps:
+        smaps("prefill")
+    for _ in range(options.warmup):
+        run.forward()
+    mark("decode")
+    before = counters()
+    times = decode(run, options)
+    counted = since(before)
+    mark("end")
+    report("decode", batch, times, options, cache=options.prompt + options.warmup, weight_bytes=weights, **counted)
+    if options.smaps:
+        smaps("decode")
+
+
 def main() -> None:
     options = arguments()
     mark("import")
@@ -106,24 +148,9 @@ def main() -> None:
 
     mark("build")
     model = build(options)
-    weights = sum(p.numel() * p.element_size() for p in model.parameters())
     with torch.inference_mode():
-        Run(model, options).forward()  # the first call sets up libraries: it is no part of the measured prefill
-        run = Run(model, options)
-        if options.smaps:
-            smaps("before")
-        mark("prefill")
-        report("prefill", [run.forward()], options, tokens=options.batch * options.prompt)
-        if options.smaps:
-            smaps("prefill")
-        for _ in range(options.warmup):
-            run.forward()
-        mark("decode")
-        times = decode(run, options)
-        mark("end")
-        report("decode", times, options, cache=options.prompt + options.warmup, weight_bytes=weights)
-        if options.smaps:
-            smaps("decode")
+        for batch in options.batch:
+            measure(model, options, batch)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,8 @@
 
 folded.py FILE           of a perf.data file
 folded.py FILE FRAME     of a folded file (py-spy -f raw), only stacks that hold FRAME, from there on
+
+Stacks that were seen once are one line, their sum.
 """
 
 from __future__ import annotations
@@ -48,8 +50,12 @@ def main() -> None:
     if len(sys.argv) not in (2, 3):
         sys.exit("usage: folded.py FILE [FRAME]")
     stacks = of_perf(sys.argv[1]) if len(sys.argv) == 2 else of_text(sys.argv[1], sys.argv[2])
+    once = sum(count for count in stacks.values() if count == 1)
     for stack, count in stacks.most_common():
-        print(stack, count)
+        if count > 1:
+            print(stack, count)
+    if once:
+        print("[stacks seen once]", once)
 
 
 if __name__ == "__main__":

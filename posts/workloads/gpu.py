@@ -92,6 +92,11 @@ def first_line(argv: list[str]) -> str | None:
     return lines[0] if lines else None
 
 
+def processor() -> str:
+    lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
 def run(argv: list[str], env: dict[str, str], limit: float) -> tuple[str, int | None, str, str]:
     """Output, exit code, status and message of one command."""
     try:
@@ -118,11 +123,16 @@ def take(name: str, rule: dict[str, Any], build: Path, folder: Path, env: dict[s
     argv = filled(rule["argv"], build, scratch)
     before, start = os.getloadavg(), time.time()
     tool = env.get("PATH") and shutil.which(argv[0], path=env["PATH"])
-    text, code, status, message = run(
-        [tool or argv[0], *argv[1:]], {**env, **rule.get("env", {})}, rule.get("limit_s", 120)
-    )
-    if scratch.exists():
-        text += scratch.read_text(errors="replace")
+    pieces = []
+    for number in range(1, rule.get("repeat", 1) + 1):
+        scratch.unlink(missing_ok=True)
+        own = {**env, **rule.get("env", {})}
+        text, code, status, message = run([tool or argv[0], *argv[1:]], own, rule.get("limit_s", 120))
+        text += "@@out\n" + scratch.read_text(errors="replace") if scratch.exists() else ""
+        pieces.append(f"@@run {number}\n{text}" if rule.get("repeat", 1) > 1 else text)
+        if status != "ok":
+            break
+    text = "".join(pieces)
     text = redacted(text, build)[: rule.get("max_bytes", 200_000)]
     workloads = [rule["workload"]] if isinstance(rule.get("workload"), str) else rule.get("workload", [])
     record = {
@@ -133,7 +143,7 @@ def take(name: str, rule: dict[str, Any], build: Path, folder: Path, env: dict[s
         "tool": rule["tool"],
         "tool_version": first_line(rule.get("version") or [argv[0], "--version"]),
         "kernel": f"{platform.system()} {platform.release()}",
-        "cpu": platform.processor() or platform.machine(),
+        "cpu": processor(),
         "cpus": os.cpu_count(),
         "threads": int(rule.get("env", {}).get("OMP_NUM_THREADS", os.cpu_count() or 1)),
         "memory": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
@@ -145,7 +155,7 @@ def take(name: str, rule: dict[str, Any], build: Path, folder: Path, env: dict[s
         "status": status,
         "message": redacted(message, build)[:500],
         "seconds": round(time.time() - start, 3),
-        "repeat": 1,
+        "repeat": len(pieces),
         "left_out": 0,
         "escaped": 0,
         "workload_sha256": {each: hashlib.sha256((WORKLOADS / each).read_bytes()).hexdigest() for each in workloads},

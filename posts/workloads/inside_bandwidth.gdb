@@ -17,10 +17,10 @@ ignore 2 100
 continue
 echo @@instructions\n
 x/8i $pc
-echo @@registers\n
+echo @@registers: lower halves, for gdb 13 reads the upper halves of zmm wrongly on this processor\n
 info registers rip rax rdi rsi rdx
-print $zmm0.v8_int64
-print $zmm1.v8_int64
+print $ymm1.v4_int64
+print $ymm2.v4_int64
 echo @@the line of memory at the argument x\n
 x/8gd $rdi
 x/64xb $rdi

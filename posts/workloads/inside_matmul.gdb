@@ -17,11 +17,11 @@ ignore 2 256
 continue
 echo @@instructions\n
 x/14i $rip
-echo @@registers: sums of the first row of C, and the element of A in all lanes\n
+echo @@registers: lower halves, for gdb 13 reads the upper halves of zmm wrongly on this processor\n
 info registers rip rax rdx
-print $zmm0.v16_float
-print $zmm1.v16_float
-print $zmm2.v16_float
+print $ymm0.v8_float
+print $ymm8.v8_float
+print $ymm2.v8_float
 echo @@memory: the panel of B that the instruction reads\n
 x/16fw $rdx - 0x80
 x/32xb $rdx - 0x80

@@ -125,6 +125,26 @@ class LastSixty(nn.Module):
         return self.up(x[:, -60:])
 
 
+class LastOfBoth(nn.Module):
+    """Keeps the last 44 of the tokens before and the new ones."""
+
+    def __init__(self, dim=32):
+        super().__init__()
+        self.up = nn.Linear(dim, 2 * dim)
+
+    def forward(self, x, past):
+        return self.up(torch.cat([past, x], 1)[:, -44:]).relu()
+
+
+class PiecesOfBoth(nn.Module):
+    def __init__(self, dim=32):
+        super().__init__()
+        self.up = nn.Linear(dim, 2 * dim)
+
+    def forward(self, x, past):
+        return torch.cat([self.up(part).relu() for part in torch.cat([past, x], 1).split(36, 1)], 1)
+
+
 class Halving(nn.Module):
     """A tree reduction: its number of rounds is a logarithm."""
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -30,14 +32,17 @@ def options(tmp_path_factory: pytest.TempPathFactory, transformers_tree: Path) -
     sys.modules.pop(MODULE, None)
 
 
-def executed(name: str, batch: int, tokens: int, **arguments: int) -> tuple[int, int, int, int]:
-    """FLOPs, those of matrix products, bytes read and written of one call, counted by operator on the meta device."""
+def executed(name: str, batch: int, *tokens: int, **arguments: int) -> tuple[int, int, int, int]:
+    """FLOPs, those of matrix products, bytes read and written of one call, counted by operator on the meta device.
+
+    ``tokens``: one length per input.
+    """
     torch.set_default_dtype(torch.bfloat16)
     try:
         with torch.device("meta"), torch.no_grad():
             module = getattr(sys.modules[MODULE], name)(**arguments).eval()
             with Counter(module) as counter:
-                module(torch.empty(batch, tokens, arguments.get("dim", 32)))
+                module(*(torch.empty(batch, length, arguments.get("dim", 32)) for length in tokens))
     finally:
         torch.set_default_dtype(torch.float32)
     return counter.flops, counter.matmul_flops, counter.read.bytes(2, 2, 2), counter.write.bytes(2, 2, 2)
@@ -73,6 +78,37 @@ def test_a_loop_over_pieces(name: str, options: Options) -> None:
             found = evaluate_analysis(analysis, lookup, {"batch_size": batch, "seq_len": tokens, **changed}).totals
             got = (found.flops, found.matmul_flops, found.read, found.write)
             assert got == executed(name, batch, tokens, **changed), (batch, tokens, changed)
+
+
+@pytest.mark.parametrize("sizes", [("batch_size", "seq_len", "past_len"), ("rows", "new", "old")])
+@pytest.mark.parametrize(
+    ("name", "points"),
+    [
+        # Both together: below the last 44, at them, beyond, and far beyond; either input of one token; one sequence.
+        (
+            "LastOfBoth",
+            [(2, 9, 8), (1, 20, 24), (2, 20, 25), (1, 21, 24), (2, 1, 43), (3, 1, 90), (1, 1, 91), (2, 77, 1)],
+        ),
+        # Pieces of 36: below one, one, one with a rest of 1 and of more, several with and without a rest.
+        (
+            "PiecesOfBoth",
+            [(2, 9, 8), (1, 20, 16), (2, 20, 17), (1, 21, 16), (2, 1, 71), (3, 1, 72), (1, 2, 400), (5, 315, 1)],
+        ),
+    ],
+)  # fmt: skip
+def test_the_sum_of_two_inputs_lengths(
+    name: str, points: list[tuple[int, int, int]], sizes: tuple[str, str, str], options: Options, tmp_path: Path
+) -> None:
+    batch, new, old = sizes
+    inputs = f"x: float[{batch}, {new}, dim], past: float[{batch}, {old}, dim]"
+    options = replace(options, inputs=inputs, results=tmp_path)
+    outcome = next(o for o in analyze_modules([f"{MODULE}.{name}"], options, lambda c, s: None) if o.requested)
+    assert (outcome.analysis.verification.status, outcome.analysis.pinned) == ("verified", {})
+    analysis, lookup = load_for_evaluation(f"{MODULE}.{name}", options, lambda c, s: None)
+    for dim, point in itertools.product((32, 20), points):
+        found = evaluate_analysis(analysis, lookup, {**dict(zip(sizes, point, strict=True)), "dim": dim}).totals
+        got = (found.flops, found.matmul_flops, found.read, found.write)
+        assert got == executed(name, *point, dim=dim), (point, dim)
 
 
 def test_a_loop_that_halves_the_tokens_is_refused_with_its_line(options: Options) -> None:

@@ -10,10 +10,12 @@ import pytest
 from lab_posts import no_figures
 
 from lmp.errors import PostProblem, PostRefused
+from lmp.lab import checking
 from lmp.lab.building import build
 from lmp.lab.checking import check
 from lmp.lab.plots import same_drawing
 from lmp.lab.post import Post, all_posts, read_post
+from lmp.lab.rerun import Where, run
 
 
 @pytest.fixture
@@ -168,19 +170,36 @@ def test_a_stray_digit(built: Post, file: str, old: str, new: str) -> None:
 
 def test_another_workload(built: Post) -> None:
     edit(built.posts / "workloads" / "sums.py", "10, 20, 40", "10, 20, 80")
-    said = "was taken with another sums.py: take it again"
+    said = "was taken with another sums.py: run `lmp lab run tiny --only sums --replace`"
     assert PostProblem("posts/tiny/captures/sums.json", 1, said) in problems(built)
 
 
 def test_another_command_line(built: Post) -> None:
     edit(built.folder / "lab.toml", '["echo", "hello"]', '["echo", "hallo"]')
-    said = "was taken with another argv than lab.toml has: take it again"
+    said = "was taken with another argv than lab.toml has: run `lmp lab run tiny --only hello --replace`"
     assert PostProblem("posts/tiny/captures/hello.json", 1, said) in problems(built)
 
 
 def test_a_capture_of_nothing(built: Post) -> None:
     (built.captures / "left.txt").write_text("x")
     assert PostProblem("posts/tiny/captures/left.txt", 1, "belongs to no capture of lab.toml") in problems(built)
+
+
+def test_a_page_of_no_post(built: Post) -> None:
+    (built.posts / "other.md").write_text("42")
+    assert problems(built) == [PostProblem("posts/other.md", 1, "is rendered from no post")]
+
+
+def test_posts_that_are_too_large(built: Post, monkeypatch: pytest.MonkeyPatch) -> None:
+    (built.folder / "runs").mkdir()
+    (built.folder / "runs" / "large").write_bytes(bytes(10_000))
+    assert problems(built) == []
+    size = sum(file.stat().st_size for file in built.posts.rglob("*") if file.is_file()) - 10_000
+    monkeypatch.setattr(checking, "MOST_BYTES", size)
+    assert problems(built) == []
+    monkeypatch.setattr(checking, "MOST_BYTES", size - 1)
+    (problem,) = problems(built)
+    assert problem.message == f"posts have {size:,} bytes, more than {size - 1:,}; this file is the largest"
 
 
 def test_a_record_that_is_none(built: Post) -> None:
@@ -264,3 +283,16 @@ def test_building_twice_gives_the_same_bytes(built: Post) -> None:
     post = read_post(built.folder)
     build([post], [post], no_figures)
     assert {file: file.read_bytes() for file in files} == before
+
+
+def test_facts_of_records_and_a_capture_that_is_named_record(tiny: Post) -> None:
+    (tiny.folder / "lab.toml").write_text(
+        'title = "t"\nquestion = "q"\n'
+        '[capture.record]\nargv = ["echo", "took 7"]\ntool = "echo"\nvalues.took = \'took (\\d+)\'\n'
+        '[capture.b]\nargv = ["echo", "took 9"]\ntool = "echo"\nrepeat = 2\nvalues.took = \'took (\\d+)\'\n'
+    )
+    (tiny.folder / "post.md").write_text("{{num:b:{record.took} * 100 + {took} * 10 + {record.repeat}}}\n")
+    run(read_post(tiny.folder), Where(replace=True))
+    rendered, _ = check([read_post(tiny.folder)], [tiny], no_figures)
+    # 7 of the capture `record`, 9 of b itself, 2 runs of b.
+    assert "792\n" in rendered[0].markdown

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lmp.errors import BrokenPostFile
-from lmp.lab.config import read_lab, read_sources
+from lmp.lab.config import ValueRule, read_lab, read_sources
 
 HEAD = 'title = "t"\nquestion = "q"\n'
 CAPTURE = "[capture.a]\nargv = ['x']\ntool = 'x'\n"
@@ -27,7 +27,7 @@ CAPTURE = "[capture.a]\nargv = ['x']\ntool = 'x'\n"
         (HEAD + CAPTURE + "before = ['weather']", 6, "capture.a.before.0"),
         (HEAD + "[capture.a]\ntool = 'x'\n[capture.b]\nargv = ['x']\ntool = 'x'", 3, "capture.a.argv: Field required"),
         (HEAD + "[capture.A]\nargv = ['x']\ntool = 'x'", 3, "capture.A"),
-        (HEAD + "[capture.record]\nargv = ['x']\ntool = 'x'", 3, "record is a reserved name"),
+        (HEAD + "[capture.source]\nargv = ['x']\ntool = 'x'", 3, "source is a reserved name"),
         (HEAD + CAPTURE + "[capture.a.values]\nn = '(x'", 7, "not a regular expression"),
         (HEAD + CAPTURE + "[capture.a.values]\nn = 'x'", 7, "has one group, this one has 0"),
         (HEAD + CAPTURE + "[capture.a.values]\nn = '(?=x)(y)'", 7, "no look-around"),
@@ -39,6 +39,7 @@ CAPTURE = "[capture.a]\nargv = ['x']\ntool = 'x'\n"
         (HEAD + "[plot.p]\nkind = 'flame'\ntitle = 't'", 3, "a flame graph has capture"),
         (HEAD + "[plot.p]\ntitle = 't'\ny = 's'\n[[plot.p.series]]\ncapture = 'a'", 6, "either capture and pattern"),
         (HEAD + "[table.t]\ncolumns = ['a', 'b']\nrows = [['x']]", 3, "each row has 2 cells"),
+        (HEAD + CAPTURE + "limit_s = 3\nvalues.n = '(x'", 7, "not a regular expression"),
         (HEAD + "[allowed]\nwords = ['13']", 4, "a bare number needs a reference"),
     ],
 )
@@ -73,6 +74,17 @@ def test_mistakes_in_sources(tmp_path: Path, text: str, line: int, message: str)
         read_sources(file)
     assert str(raised.value).startswith(f"{file}:{line}: ")
     assert message in str(raised.value)
+
+
+@pytest.mark.parametrize("pattern", [r"\(?(\d+)\)?", r"\\1 (\d+)", r"(?:a|b) (\d+)", r"(?m)^(\d+)", r"(?P<n>\d+)"])
+def test_patterns_that_are_taken(pattern: str) -> None:
+    assert ValueRule(pattern=pattern).pattern == pattern
+
+
+def test_the_copy_that_was_read_may_be_words(tmp_path: Path) -> None:
+    file = tmp_path / "sources.toml"
+    file.write_text(SOURCE + "read_at = 'the manual, as packaged'")
+    assert read_sources(file)["a"].read_at == "the manual, as packaged"
 
 
 def test_a_file_that_is_no_text(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from typer.testing import CliRunner, Result
 
 from lmp.cli.main import app
 from lmp.lab.building import build, render
+from lmp.lab.flame import flame_svg
 from lmp.lab.html import post_page
 from lmp.lab.post import Post, load, read_post, save, sha256
 from lmp.lab.rerun import Where, run
@@ -60,6 +61,16 @@ def test_a_page_has_its_plots_and_both_grounds(tiny: Post) -> None:
     assert '<h2 id="sources">Sources</h2>' in page
 
 
+def test_a_flame_graph_is_part_of_its_page() -> None:
+    svg = flame_svg({("<script>", "b"): 3}, "t", "samples", 0)
+    page = post_page("t", "![t](a/plots/f.svg)\n", {"a/plots/f.svg": svg})
+    tags = [tag for tag, _ in Tags(page).found]
+    assert tags.count("svg") == 1
+    assert "script" not in tags
+    assert "img" not in tags
+    assert "<title>b: 3 samples, 100.0 %</title>" in page
+
+
 def test_the_index_leads_to_the_posts(tiny: Post) -> None:
     build([tiny], [tiny], no_figures)
     assert "| [Sums of squares](tiny.md) | How fast" in (tiny.posts / "README.md").read_text()
@@ -76,6 +87,20 @@ def test_markup_in_a_raw_text_cannot_end_its_block(tiny: Post) -> None:
     page = next(data for file, data in render(post, no_figures(post)).files().items() if file.suffix == ".html")
     assert "script" not in [tag for tag, _ in Tags(page.decode()).found]
     assert b"````\n10 numbers" in page
+
+
+@pytest.mark.parametrize(
+    ("address", "leads_to"),
+    [
+        ("other.md", "other.html"),
+        ("../docs/bytes.md", "../../docs/bytes.md"),
+        ("workloads/sums.py", "../workloads/sums.py"),
+        ("#sources", "#sources"),
+        ("https://example.org/a.md", "https://example.org/a.md"),
+    ],
+)
+def test_links_of_a_page(address: str, leads_to: str) -> None:
+    assert f'href="{leads_to}"' in post_page("t", f"[a]({address})\n", {})
 
 
 # --- a reader's run --------------------------------------------------------------------------------------------------
@@ -103,10 +128,18 @@ def test_where_a_tool_is_missing_the_original_is_shown_with_the_reason(tiny: Pos
     file.write_text(file.read_text().replace('["{python}", "{workloads}/sums.py"]', '["no-such-tool"]'))
     result = run(read_post(tiny.folder), Where(out=tmp_path / "out"))
     text = (result.folder / "tiny.md").read_text()
-    reason = "capture sums has no numbers: missing: no-such-tool is not installed"
-    assert f"Forty numbers give 20,540 in the original ({reason})" in text
+    assert "Forty numbers give 20,540 (original; missing here), which is 72.1x (original; missing here)" in text
+    assert "missing: no-such-tool is not installed" in text
     assert "*Missing here: no-such-tool is not installed. The original:*\n\n```text\n$ no-such-tool\n10 numbers" in text
     assert [capture.status for capture in result.captures] == ["missing", "ok"]
+
+
+def test_what_a_reader_did_not_take_is_the_originals(tiny: Post) -> None:
+    result = run(tiny, Where(only=["hello"]))
+    text = (result.folder / "tiny.md").read_text()
+    assert "Forty numbers give 20,540 (original), which is 72.1x (original) the sum of ten." in text
+    assert "*Not taken here. The original:*" in text
+    assert "| sums | | not taken | | |" in text
 
 
 def test_a_post_without_captures_shows_the_readers_alone(tiny: Post) -> None:
@@ -174,6 +207,20 @@ def test_run_names_its_captures(tiny: Post, monkeypatch: pytest.MonkeyPatch) -> 
     assert (tiny.root / "mine" / "captures" / "sums.json").is_file()
 
 
+def test_a_run_keeps_its_captures_where_the_post_cannot_be_rendered(
+    tiny: Post, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tiny.root)
+    (tiny.folder / "post.md").write_text("{{num:sums:{nothing}}}\n")
+    done = lmp("run", "tiny", "--out", "mine", "--quiet")
+    assert done.exit_code == 4
+    first, second = done.stderr.splitlines()
+    assert first.startswith("posts/tiny/post.md:1: {{num:sums:{nothing}}}: {nothing} has no value")
+    assert second == f"error: 1 problem; the captures are in {tiny.root / 'mine'}, the post is not rendered"
+    assert (tiny.root / "mine" / "captures" / "sums.json").is_file()
+    assert not (tiny.root / "mine" / "tiny.md").exists()
+
+
 def test_ctrl_c_on_the_command_line(process: None, tiny: Post, tmp_path: Path) -> None:
     (tiny.folder / "lab.toml").write_text(
         'title = "t"\nquestion = "q"\n[capture.a]\nargv = ["echo", "x"]\ntool = "echo"\n'
@@ -191,7 +238,7 @@ def test_ctrl_c_on_the_command_line(process: None, tiny: Post, tmp_path: Path) -
     )
     assert started.stderr is not None
     for line in started.stderr:
-        if line == "b: running\n":
+        if line == "b: running, 120 s at most\n":
             break
     started.send_signal(signal.SIGINT)
     said = started.stderr.read()

@@ -15,7 +15,8 @@ from lmp.lab.config import PlotRule
 from lmp.lab.evaluating import Evaluator
 from lmp.lab.flame import flame_svg, stacks_of
 from lmp.lab.plots import COLOURS, INK, plot_svg
-from lmp.lab.post import Post, read_post
+from lmp.lab.post import Post, load, read_post, save, sha256
+from lmp.lab.rerun import Where, run
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -100,7 +101,9 @@ def evaluator(tiny: Post) -> Evaluator:
     return Evaluator(tiny, tiny.captures, no_figures(tiny))
 
 
-@pytest.mark.parametrize("fields", [{}, {"log_x": True, "log_y": True}, {"kind": "bar"}])
+@pytest.mark.parametrize(
+    "fields", [{}, {"log_x": True, "log_y": True}, {"kind": "bar"}, {"kind": "bar", "log_y": True}]
+)
 def test_a_plot_is_transparent_and_the_same_each_time(evaluator: Evaluator, fields: dict[str, object]) -> None:
     svg = plot_svg("p", rule(**fields), evaluator)
     assert svg == plot_svg("p", rule(**fields), evaluator)
@@ -108,6 +111,7 @@ def test_a_plot_is_transparent_and_the_same_each_time(evaluator: Evaluator, fiel
     text = svg.decode().lower()
     assert "<dc:date>" not in text
     assert "<script" not in text
+    assert "mathdefault" not in text
     # No white and no black: neither would be seen on one of the grounds.
     used = set(re.findall(r"(?:fill|stroke): (#[0-9a-f]{6})", text))
     assert used
@@ -130,7 +134,9 @@ def test_colours_are_seen_on_both_grounds(colour: str, ground: str) -> None:
 
 
 def test_points_of_expressions(tiny: Post) -> None:
-    series = [{"label": "a", "points": [["ten", "{sums.ten}"], ["half", "{sums.ten} / 2"]]}]
+    series = [
+        {"label": "a", "points": [["ten", "{sums.ten}"], ["half", "{sums.ten} / 2"], ["more", "{sums.record.cpus}"]]}
+    ]
     evaluator = Evaluator(tiny, tiny.captures, no_figures(tiny))
     assert plot_svg("p", rule(kind="bar", series=series), evaluator).startswith(b"<?xml")
 
@@ -149,8 +155,6 @@ def test_a_flame_graph_in_a_post(tiny: Post) -> None:
         '[plot.flame]\nkind = "flame"\ntitle = "Where time goes"\ncapture = "stacks"\n'
     )
     (tiny.folder / "post.md").write_text("{{plot:flame}}\n")
-    from lmp.lab.rerun import Where, run
-
     run(read_post(tiny.folder), Where(replace=True))
     rendered = render(read_post(tiny.folder), no_figures(tiny))
     assert rendered.problems == []
@@ -160,8 +164,6 @@ def test_a_flame_graph_in_a_post(tiny: Post) -> None:
 
 def test_a_plot_of_several_runs_has_a_band(tiny: Post) -> None:
     folder: Path = tiny.captures
-    from lmp.lab.post import load, save, sha256
-
     stored = load(folder, "sums")
     assert stored is not None
     text = "@@run 1\n1 numbers: 5\n2 numbers: 6\n@@run 2\n1 numbers: 7\n2 numbers: 9\n"

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from lmp.errors import BrokenPostFile, Interrupted, UsageError
+from lmp.lab import post as stores
 from lmp.lab import taking
 from lmp.lab.config import CaptureRule
 from lmp.lab.machine import Machine, changes
@@ -86,6 +87,17 @@ def test_a_refusal_keeps_the_words_of_the_tool(tmp_path: Path) -> None:
 def test_a_refusal_at_exit_code_0(tmp_path: Path) -> None:
     stored = taken(tmp_path, python("print('cycles: <not supported>')") + "refusal = 'not supported'")
     assert (stored.record.status, stored.record.message) == ("refused", "cycles: <not supported>")
+
+
+def test_a_program_that_the_kernel_refuses(tmp_path: Path) -> None:
+    captures = (
+        "[capture.make]\nargv = ['{python}', '-c', 'open(\"prog\", \"wb\").write(bytes(64)); "
+        "import os; os.chmod(\"prog\", 0o755)']\ntool = 'python'\n"
+        "[capture.use]\nargv = ['{build}/prog']\ntool = 'prog'\nafter = ['make']\n"
+    )
+    post = post_with(tmp_path, captures)
+    _, use = taking.take(post, post.captures, tmp_path / "build", ())
+    assert (use.status, use.message) == ("refused", "{build}/prog: Exec format error")
 
 
 def test_an_exit_code_that_is_no_refusal(tmp_path: Path) -> None:
@@ -199,6 +211,14 @@ def test_paths_of_the_machine_are_redacted_and_counted(tmp_path: Path) -> None:
     assert stored.record.redactions["repo"] >= 1
 
 
+def test_where_a_path_begins_and_ends() -> None:
+    by = Redactor([("/work/ab", "<repo>", "repo"), ("box7", "<host>", "host")])
+    assert by.text("-I/work/ab/x:/work/abc:/work/ab;/work/ab-2 box7 xbox7 box77") == (
+        "-I<repo>/x:/work/abc:<repo>;/work/ab-2 <host> xbox7 box77"
+    )
+    assert by.counts == {"repo": 2, "host": 1}
+
+
 def test_other_processes_are_redacted_and_own_ones_stay() -> None:
     by = Redactor((), own={41: {"python"}})
     pattern = r"(?P<name>\w+)\[(?P<pid>\d+)\]"
@@ -220,6 +240,24 @@ def test_a_running_capture_knows_its_own_processes(tmp_path: Path) -> None:
     assert first.startswith("p[")
     assert "[other]" not in first
     assert second == "q[[other]]"
+
+
+def test_a_disk_that_is_full_leaves_the_capture_that_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stored = taken(tmp_path, python("print('a')"))
+    whole = stores.write_whole
+
+    def full(path: Path, content: str) -> None:
+        if path.name.startswith(".one.json"):
+            raise OSError(28, "No space left on device")
+        whole(path, content)
+
+    monkeypatch.setattr(stores, "write_whole", full)
+    with pytest.raises(OSError, match="No space"):
+        stores.save(stored.folder, stored.record.model_copy(update={"tool": "other"}), "b\n")
+    again = load(stored.folder, "one")
+    assert again is not None
+    assert (again.text, again.record) == ("a\n", stored.record)
+    assert sorted(file.name for file in stored.folder.iterdir()) == ["one.json", "one.txt"]
 
 
 # --- Ctrl-C ----------------------------------------------------------------------------------------------------------

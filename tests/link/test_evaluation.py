@@ -176,7 +176,9 @@ def test_assumptions_that_do_not_hold_anywhere_below() -> None:
         ("", LAYER, "{batch_size} == 1", {"batch_size": 2}),
         ("", LAYER, "{seq_len} <= 8", {"seq_len": 16}),  # the MLP's, in the variables of the layer
     ]
-    assert evaluated(layer(), inner, linear(), seq_len=8).violated_assumptions == []
+    assert found.verification == "unverified"
+    inside = evaluated(layer(), inner, linear(), seq_len=8)
+    assert (inside.violated_assumptions, inside.verification) == ([], "verified")
 
 
 def test_the_worst_verification_counts() -> None:

@@ -61,7 +61,7 @@ def lab(
 
 
 def _run(common: o.Common, names: list[str], only: list[str], out: Path | None, replace: bool) -> None:
-    from lmp.errors import PostRefused, UsageError
+    from lmp.errors import UsageError
     from lmp.lab.post import read_post
     from lmp.lab.rerun import Where, run
 
@@ -75,10 +75,9 @@ def _run(common: o.Common, names: list[str], only: list[str], out: Path | None, 
         if not common.quiet:
             note(f"{name}: {what}")
 
-    try:
-        taken = run(post, Where(only, out, replace, common.results), say)
-    except PostRefused as error:
-        _end(common, error.problems)
+    taken = run(post, Where(only, out, replace, common.results), say)
+    if taken.rendered is not None and taken.rendered.problems:
+        _end(common, taken.rendered.problems, f"the captures are in {taken.folder}, the post is not rendered")
     captures = [{"id": each.id, "status": each.status, "message": each.message} for each in taken.captures]
     if common.as_json:
         write_json({"post": post.slug, "folder": str(taken.folder), "captures": captures})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,18 +36,15 @@ class Rendered:
 
     def files(self, folder: Path | None = None) -> dict[Path, bytes]:
         """The files of the post: beside its template, or in a reader's own folder."""
-        post = self.post
+        post, plots = self.post, {f"plots/{name}.svg": data for name, data in self.plots.items()}
         if folder is None:
-            plots = {f"plots/{name}.svg": data for name, data in self.plots.items()}
-            inside = {f"{post.slug}/{name}": data for name, data in plots.items()}
-            page = post_page(post.lab.title, self.markdown, inside)
-            found = {post.markdown: self.markdown.encode(), post.html: page.encode()}
-            return found | {post.folder / name: data for name, data in plots.items()}
+            page = post_page(post.lab.title, self.markdown, {f"{post.slug}/{name}": plots[name] for name in plots})
+            files = {post.markdown: self.markdown.encode(), post.html: page.encode()}
+            return files | {post.folder / name: data for name, data in plots.items()}
         markdown = self.markdown.replace(f"]({post.slug}/plots/", "](plots/")
-        plots = {f"plots/{name}.svg": data for name, data in self.plots.items()}
         page = post_page(post.lab.title, markdown, plots)
-        found = {folder / f"{post.slug}.md": markdown.encode(), folder / f"{post.slug}.html": page.encode()}
-        return found | {folder / name: data for name, data in plots.items()}
+        files = {folder / f"{post.slug}.md": markdown.encode(), folder / f"{post.slug}.html": page.encode()}
+        return files | {folder / name: data for name, data in plots.items()}
 
 
 class _Rendering:
@@ -111,7 +109,10 @@ class _Rendering:
         rule = self.post.lab.plot.get(name)
         if rule is None:
             raise PostFault(f"{name} is no plot: lab.toml has {', '.join(self.post.lab.plot) or 'none'}")
-        self.check_lab(("plot", name), [rule.title, rule.x, rule.y, *(series.label for series in rule.series)])
+        texts = [rule.title, rule.x, rule.y, *(series.label for series in rule.series)]
+        if rule.kind == "bar":
+            texts += [str(first) for series in rule.series for first, _ in series.points]
+        self.check_lab(("plot", name), texts)
         self.plots[name] = plot_svg(name, rule, self.evaluator)
         return f"![{escaped(rule.title)}]({self.post.slug}/plots/{name}.svg)"
 
@@ -150,6 +151,7 @@ class _Rendering:
 
 def render(post: Post, figures: Figures, captures: Path | None = None) -> Rendered:
     """The post with its own captures, or with a reader's captures and the original's beside them."""
+    post.sources  # noqa: B018 - a file that cannot be read is one error, not one for each reference
     original = Evaluator(post, post.captures, figures)
     evaluator = original if captures is None else Evaluator(post, captures, figures, original)
     rendering = _Rendering(evaluator)
@@ -185,12 +187,16 @@ def _sources(cited: Sequence[tuple[str, Source]]) -> list[str]:
         return []
     lines = ["## Sources", ""]
     for number, (_, source) in enumerate(cited, 1):
-        read = f" Read at <{source.read_at}>." if source.read_at else ""
+        read = f" Read: {_copy(source.read_at)}." if source.read_at else ""
         lines.append(
             f"{number}. {escaped(source.authors)}: [{escaped(source.title)}](<{source.url}>), {source.year} "
             f"({source.kind}).{read} “{escaped(source.sentence)}”"
         )
     return [*lines, ""]
+
+
+def _copy(read_at: str) -> str:
+    return f"<{read_at}>" if re.fullmatch(r"https?://[^\s<>]+", read_at) else escaped(read_at)
 
 
 def _captures(post: Post, evaluator: Evaluator) -> list[str]:
@@ -208,7 +214,8 @@ def _captures(post: Post, evaluator: Evaluator) -> list[str]:
         gpu = f", {record.gpu}" if record.gpu else ""
         machines[f"{record.cpus} × {record.cpu}, {round(record.memory / 2**30)} GiB, {record.kernel}{gpu}"] = None
         status = record.status + (f": {record.message}" if record.message else "")
-        load = f"{record.load_before[0]} → {record.load_after[0]}"
+        status += f"; {record.escaped:,} bytes that are no text stand as \\xNN" if record.escaped else ""
+        load = f"{record.load_before[0]:.2f} → {record.load_after[0]:.2f}"
         rows.append(
             f"| {name} | {escaped(record.tool_version or record.tool)} | {escaped(status)} | {record.date} | {load} |"
         )

@@ -33,7 +33,7 @@ def check(
     if len(posts) == len(everything) and not problems:
         known = {each.post.slug: each for each in rendered}
         problems += differences(posts[0], index_files(everything, known, figures))
-        problems += size_problems(posts[0].posts)
+        problems += [*strangers(posts[0].posts, everything), *size_problems(posts[0].posts)]
     return rendered, sorted(set(problems))
 
 
@@ -59,6 +59,7 @@ def captures_problems(post: Post) -> list[PostProblem]:
 def _capture_problems(post: Post, name: str, stored: Stored) -> list[PostProblem]:
     record, rule = stored.record, post.lab.capture[name]
     file, raw = post.name_of(post.captures / f"{name}.json"), post.name_of(post.captures / f"{name}.txt")
+    again = f"run `lmp lab run {post.slug} --only {name} --replace`"
     found = []
     if record.id != name:
         found.append(PostProblem(file, 2, f"is the record of capture {record.id}, not of {name}"))
@@ -71,7 +72,7 @@ def _capture_problems(post: Post, name: str, stored: Stored) -> list[PostProblem
         "repeat": (record.repeat, rule.repeat if stored.usable else record.repeat),
     }
     found += [
-        PostProblem(file, 1, f"was taken with another {what} than lab.toml has: take it again")
+        PostProblem(file, 1, f"was taken with another {what} than lab.toml has: {again}")
         for what, (was, is_now) in asked.items()
         if was != is_now
     ]
@@ -81,7 +82,7 @@ def _capture_problems(post: Post, name: str, stored: Stored) -> list[PostProblem
         return [*found, PostProblem(file, 1, first_line(error))]
     changed = [work for work, digest in hashes.items() if record.workload_sha256.get(work) != digest]
     if changed:
-        found.append(PostProblem(file, 1, f"was taken with another {changed[0]}: take it again"))
+        found.append(PostProblem(file, 1, f"was taken with another {changed[0]}: {again}"))
     return found
 
 
@@ -114,6 +115,18 @@ def take_same_drawings(rendered: Rendered) -> None:
         there = file.read_bytes() if file.is_file() else b""
         if same_drawing(there, data):
             rendered.plots[name] = there
+
+
+def strangers(posts: Path, everything: Sequence[Post]) -> list[PostProblem]:
+    """Files that look like rendered posts and are of no post: nobody checks their numbers."""
+    known = {posts / "README.md", posts / "html" / "index.html"}
+    known |= {file for post in everything for file in (post.markdown, post.html)}
+    there = [*posts.glob("*.md"), *posts.glob("html/*.html")]
+    return [
+        PostProblem(file.relative_to(posts.parent).as_posix(), 1, "is rendered from no post")
+        for file in sorted(there)
+        if file not in known
+    ]
 
 
 def size_problems(posts: Path) -> list[PostProblem]:

@@ -14,10 +14,11 @@ from lmp.errors import BrokenPostFile
 MAX_OUTPUT = 2_000_000
 """Most bytes of one capture that may be kept: posts and captures stay text of a few megabytes."""
 
-RESERVED = frozenset({"config", "self", "record", "source", "run", "min", "max"})
-"""Names with a meaning of their own in expressions."""
+RESERVED = frozenset({"config", "self", "source"})
+"""Names with a meaning of their own in expressions. The grammar drops ``config.`` and ``self.``."""
 
-_BEYOND_RE2 = re.compile(r"\(\?(?:=|!|<=|<!|P=|\()|\\[1-9]")
+_BEYOND_RE2 = re.compile(r"\(\?(?:=|!|<=|<!|P=|\(|>)")
+_ESCAPE = re.compile(r"\\.", re.DOTALL)
 
 
 def _name(text: str) -> str:
@@ -28,7 +29,8 @@ def _name(text: str) -> str:
 
 def _pattern(text: str) -> str:
     """A regular expression without look-around and backreferences, matched line by line."""
-    if _BEYOND_RE2.search(text):
+    escapes = _ESCAPE.findall(text)
+    if _BEYOND_RE2.search(_ESCAPE.sub("", text)) or any(each[1] in "123456789" for each in escapes):
         raise ValueError("a pattern has no look-around and no backreference")
     try:
         re.compile(text)
@@ -248,7 +250,8 @@ class Source(Closed):
     authors: Text
     year: int = Field(ge=1900, le=2100)
     url: Annotated[str, StringConstraints(pattern=r"^https?://[^\s<>\"`]+$")]
-    read_at: Annotated[str, StringConstraints(pattern=r"^https?://[^\s<>\"`]+$")] | None = None
+    read_at: Text | None = None
+    """The copy that was read, if it was another: an address or words."""
     kind: Literal["academic", "vendor", "practical"]
     sentence: str = ""
     value: str | None = None
@@ -341,6 +344,7 @@ def _line_of_key(lines: list[str], start: int, key: str) -> int | None:
     for number, line in enumerate(lines[start - 1 :], start):
         if number > start and line.startswith("["):
             return None
-        if re.match(rf"\s*[\"']?{re.escape(key)}[\"']?\s*=", line):
+        # Keys may be dotted: ``values.futex = ...``.
+        if re.match(rf"\s*(?:[\w-]+\.)*[\"']?{re.escape(key)}[\"']?\s*[.=]", line):
             return number
     return None

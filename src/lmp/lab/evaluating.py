@@ -9,14 +9,14 @@ from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
 
-from lmp.errors import LmpError, NotTaken, PostFault, first_line
-from lmp.formula import Number
+from lmp.errors import LmpError, NotTaken, PostFault
+from lmp.formula import Number, free_variables, parse
 from lmp.lab.config import CaptureRule, Source
 from lmp.lab.figures import Figures
 from lmp.lab.numbers import written
 from lmp.lab.post import Post, Stored, confined, load
 from lmp.lab.template import Reference, Text, line_ranges, pieces
-from lmp.lab.values import number_in, record_values, values_of
+from lmp.lab.values import RECORD, evaluated, number_in, record_values, values_of
 
 WHOLE = 40
 """Lines of a capture or a file that are quoted without a range."""
@@ -29,7 +29,7 @@ _LANGUAGES = {
     ".py": "python", ".c": "c", ".h": "c", ".cu": "cuda", ".cpp": "cpp", ".sh": "bash", ".toml": "toml",
     ".json": "json", ".bt": "bpftrace",
 }  # fmt: skip
-_MARKDOWN = re.compile(r"([\\`*_\[\]<>|#])")
+_MARKDOWN = re.compile(r"([\\`*_\[\]<>|#&~$])")
 
 
 def escaped(text: str) -> str:
@@ -83,45 +83,46 @@ class Evaluator:
             return written(self.number(name, expression), form)
         try:
             mine = written(self.number(name, expression), form)
-        except LmpError as error:
-            return f"{before} in the original ({escaped(first_line(error))})"
-        return f"{mine} (original: {before})" if self._depends(name, expression) else before
+        except NotTaken:
+            return f"{before} (original)"
+        except LmpError:
+            # The block that quotes the capture and the table of captures have the reason.
+            stored = self.taken(name)
+            why = "no value" if stored is None or stored.usable else stored.record.status.replace("_", " ")
+            return f"{before} (original; {why} here)"
+        return f"{mine} (original: {before})" if self._is_measured(expression) else before
 
-    def _depends(self, name: str, expression: str) -> bool:
+    def _is_measured(self, expression: str) -> bool:
         """True if any capture is in the expression: a figure of lmp alone has no original beside it."""
-        from lmp.formula import free_variables, parse
-
-        return any(self._is_capture(name, each) for each in free_variables(parse(expression)))
-
-    def _is_capture(self, name: str, variable: str) -> bool:
-        return variable not in self.post.lab.lmp and not variable.startswith("source.")
+        names = free_variables(parse(expression))
+        return any(each not in self.post.lab.lmp and not each.startswith("source.") for each in names)
 
     def number(self, name: str, expression: str) -> Fraction:
-        """The exact value of an expression over the values of a capture."""
-        from lmp.lab.values import evaluated
-
-        self._rule(name)
+        """The exact value of an expression over the values of a capture. The name is empty if there is no own one."""
+        if name:
+            self._rule(name)
         return evaluated(expression, lambda variable: self._look_up(name, variable))
 
     def _look_up(self, name: str, variable: str) -> Number:
         rules = self.post.lab.capture
+        own = rules[name].values if name else {}
         top, _, rest = variable.partition(".")
         if variable in self.post.lab.lmp:
             return self.figures.value(self.post.lab.lmp[variable])
         if top == "source":
             return self._source_number(rest)
-        if top == "record":
+        if top == "record" and rest in RECORD and name:
             return self._value(name, variable)
-        if top in rules[name].values and (not rest or rest in ("min", "max")):
+        if top in own and (not rest or rest in ("min", "max")):
             return self._value(name, variable)
         if top in rules and rest:
             return self._value(top, rest)
-        known = [*rules[name].values, *self.post.lab.lmp]
-        raise PostFault(f"{{{variable}}} has no value: {name} has {', '.join(known) or 'no values'}")
+        known = ", ".join([*own, *self.post.lab.lmp])
+        raise PostFault(f"{{{variable}}} has no value: {name or 'the post'} has {known or 'no values'}")
 
     def _value(self, name: str, variable: str) -> Fraction:
         stored = self._usable(name)
-        if variable.startswith("record."):
+        if variable.removeprefix("record.") in RECORD and variable.startswith("record."):
             found = record_values(stored)
         else:
             if name not in self._values:
@@ -311,7 +312,10 @@ def quoted(lines: Sequence[str], ranges: str, what: str) -> list[str]:
     if not ranges:
         if len(lines) > WHOLE:
             raise PostFault(f"{what} has {len(lines)} lines: give a range, as in :1-{WHOLE}")
-        return list(lines)
+        kept = list(lines)
+        while kept and not kept[-1].strip():
+            kept.pop()
+        return kept
     found: list[str] = []
     for first, last in line_ranges(ranges):
         if last > len(lines):

@@ -13,6 +13,9 @@ WIDTH, ROW, MARGIN = 900, 17, 24
 _LETTER = 6.2
 """Width of a letter of 11 px in the monospaced font."""
 
+FLAME = b'<svg data-kind="flame" xmlns="http://www.w3.org/2000/svg"'
+"""How the file of a flame graph begins."""
+
 Stacks = Mapping[tuple[str, ...], int]
 
 
@@ -88,7 +91,7 @@ def flame_svg(stacks: Stacks, title: str, unit: str, min_share: float) -> bytes:
     deepest = max(depth for depth, *_ in boxes)
     height = MARGIN + (deepest + 1) * ROW + 4
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" '
+        f'{FLAME.decode()} viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" '
         'font-family="monospace" font-size="11">',
         f"<title>{_xml(title)}</title>",
         f'<text x="4" y="15" fill="#808890" font-size="12">{_xml(title)}: {root.samples:,} {_xml(unit)}</text>',

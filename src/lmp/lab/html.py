@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Mapping
 from html import escape
 from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from lmp.lab.flame import FLAME
+
+if TYPE_CHECKING:
+    from markdown_it.token import Token
 
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1c2128; --ground: #ffffff; --quiet: #57606a; --box: #f3f5f7; --line: #d0d7de;
@@ -20,7 +27,7 @@ code { font-family: ui-monospace, monospace; font-size: .88em; background: var(-
 pre code { font-size: inherit; background: none; }
 table { border-collapse: collapse; display: block; overflow-x: auto; margin: 1rem 0; }
 th, td { border: 1px solid var(--line); padding: .25rem .6rem; text-align: left; }
-img { max-width: 100%; height: auto; }
+img, svg { max-width: 100%; height: auto; }
 blockquote { color: var(--quiet); border-left: 3px solid var(--line); margin-left: 0; padding-left: 1rem; }
 """
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
@@ -59,11 +66,19 @@ def _body(markdown: str, images: Mapping[str, bytes]) -> str:
             if child.type == "image":
                 address = str(child.attrGet("src"))
                 if address in images:
-                    data = base64.b64encode(images[address]).decode()
-                    child.attrSet("src", f"data:image/svg+xml;base64,{data}")
+                    _put_in(child, images[address])
             elif child.type == "link_open":
                 child.attrSet("href", _html_address(str(child.attrGet("href"))))
     return str(parser.renderer.render(tokens, parser.options, {}))
+
+
+def _put_in(image: Token, svg: bytes) -> None:
+    """Put a picture into the page. A flame graph becomes part of it: the names of its frames show on hovering."""
+    if svg.startswith(FLAME):
+        # Its names are escaped, and it has no ids that could meet those of another picture.
+        image.type, image.content, image.children = "html_inline", svg.decode(), None
+        return
+    image.attrSet("src", f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}")
 
 
 def _without_comments(markdown: str) -> str:
@@ -71,9 +86,11 @@ def _without_comments(markdown: str) -> str:
 
 
 def _html_address(address: str) -> str:
-    """A link to another post's markdown leads to its page."""
-    if "://" in address or "/" in address or not address.endswith(".md"):
+    """Where a link of the markdown leads from the page, which stands in a folder below. Posts link to pages."""
+    if re.match(r"[a-z][a-z0-9+.-]*:|#|/", address):
         return address
+    if "/" in address or not address.endswith(".md"):
+        return f"../{address}"
     return str(PurePosixPath(address).with_suffix(".html"))
 
 

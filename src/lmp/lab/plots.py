@@ -104,9 +104,8 @@ def _drawn(series: Series, evaluator: Evaluator, original: bool = False) -> Draw
     label = f"{series.label} (original)".strip() if original else series.label
     scale = evaluated(str(series.scale), _no_name)
     if series.points:
-        some = next(iter(evaluator.post.lab.capture), "")
         x = [str(first) for first, _ in series.points]
-        y = [float(scale * evaluator.number(some, str(second))) for _, second in series.points]
+        y = [float(scale * evaluator.number("", str(second))) for _, second in series.points]
         return Drawn(label, x, y, y, y, original)
     assert series.capture is not None
     stored = evaluator.stored(series.capture)
@@ -169,8 +168,7 @@ def _lines(axes: Any, rule: PlotRule, drawn: Sequence[Drawn]) -> None:
         axes.set_xscale("log", base=2)
         axes.xaxis.set_major_formatter(_plain)
     if rule.log_y:
-        axes.set_yscale("log")
-        axes.yaxis.set_major_formatter(_plain)
+        _log_y(axes)
     else:
         axes.set_ylim(bottom=0)
 
@@ -192,7 +190,17 @@ def _bars(axes: Any, rule: PlotRule, drawn: Sequence[Drawn]) -> None:
     axes.set_xticks(range(len(names)), names, rotation=20 if len(names) > 5 else 0)
     axes.grid(True, axis="y", color=LINE, alpha=0.3, linewidth=0.6)
     if rule.log_y:
-        axes.set_yscale("log")
+        _log_y(axes)
+
+
+def _log_y(axes: Any) -> None:
+    """Plain numbers at the ticks; between powers of ten only where there are few of those."""
+    from matplotlib.ticker import NullFormatter
+
+    axes.set_yscale("log")
+    low, high = axes.get_ylim()
+    axes.yaxis.set_major_formatter(_plain)
+    axes.yaxis.set_minor_formatter(_plain if high < 20 * low else NullFormatter())
 
 
 def _plain(value: float, _: object = None) -> str:

@@ -110,7 +110,8 @@ def read_post(name: str | Path) -> Post:
 
 
 def all_posts(posts: Path) -> list[Post]:
-    return [Post(file.parent) for file in sorted(posts.resolve().glob(f"*/{LAB}"))]
+    """The posts of a folder. One without a template is not a post yet; its captures can be taken."""
+    return [Post(file.parent) for file in sorted(posts.resolve().glob(f"*/{LAB}")) if (file.parent / TEMPLATE).exists()]
 
 
 # --- captures as stored ----------------------------------------------------------------------------------------------
@@ -154,12 +155,23 @@ def edited_line(text: str, sums: str) -> int:
 
 
 def save(folder: Path, record: Capture, text: str) -> None:
-    """Store a capture. Without its record a raw text is no capture, so the record goes first and comes back last."""
-    content = json.dumps(record.model_dump(mode="json"), indent=2, ensure_ascii=False)
-    with _no_interrupt():
-        (folder / f"{record.id}.json").unlink(missing_ok=True)
-        write_whole(folder / f"{record.id}.txt", text)
-        write_whole(folder / f"{record.id}.json", content + "\n")
+    """Store a capture, or leave the one that is there. Text and record are changed together.
+
+    A raw text without its record is no capture, so a process that is killed in between leaves none.
+    """
+    content = json.dumps(record.model_dump(mode="json"), indent=2, ensure_ascii=False) + "\n"
+    raw, file = folder / f"{record.id}.txt", folder / f"{record.id}.json"
+    new = {path: path.with_name(f".{path.name}.new") for path in (raw, file)}
+    try:
+        write_whole(new[raw], text)
+        write_whole(new[file], content)
+        with _no_interrupt():
+            file.unlink(missing_ok=True)
+            new[raw].replace(raw)
+            new[file].replace(file)
+    finally:
+        for path in new.values():
+            path.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

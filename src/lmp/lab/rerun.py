@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from lmp.errors import PostRefused
 from lmp.lab.building import Rendered, render
 from lmp.lab.figures import Figures
 from lmp.lab.post import Post
@@ -21,7 +20,10 @@ RUNS = "runs"
 
 @dataclass(frozen=True)
 class Taken:
-    """What a run left: its captures and, unless it replaced the post's own, the post with them."""
+    """What a run left: its captures and, unless it replaced the post's own, the post with them.
+
+    Nothing of the post is written if ``rendered`` has problems. The captures are.
+    """
 
     folder: Path
     captures: list[Capture]
@@ -44,7 +46,7 @@ class Where:
 def run(post: Post, where: Where, progress: Progress | None = None) -> Taken:
     """Take captures into a folder of this run, or with ``replace`` into the post's own.
 
-    Raises Interrupted on Ctrl-C, PostRefused for a template that cannot be rendered.
+    Raises Interrupted on Ctrl-C.
     """
     stamp = datetime.now(UTC).strftime("%Y-%m-%dT%H%M%SZ")
     folder = (where.out or post.folder / RUNS / stamp).resolve()
@@ -61,9 +63,7 @@ def run(post: Post, where: Where, progress: Progress | None = None) -> Taken:
         if where.replace:
             return Taken(into, records, None)
         rendered = render(post, Figures(post, where.results), into)
-        if rendered.problems:
-            raise PostRefused(rendered.problems)
-        for file, data in rendered.files(folder).items():
+        for file, data in rendered.files(folder).items() if not rendered.problems else ():
             write_whole(file, data)
     return Taken(folder, records, rendered)
 

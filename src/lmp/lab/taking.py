@@ -66,9 +66,10 @@ def take(
     taking = Taking(post, into, build, m.machine(), redactor(post.root, build))
     records = []
     for number, name in enumerate(names):
-        say(name, "running")
         try:
-            record, text = take_one(taking, name, post.lab.capture[name])
+            rule = post.lab.capture[name]
+            say(name, f"running, {rule.limit_s * rule.repeat:g} s at most")
+            record, text = take_one(taking, name, rule)
             save(into, record, text)
             records.append(record)
         except KeyboardInterrupt:
@@ -260,7 +261,7 @@ def _judged(rule: CaptureRule, ran: Ran, text: str, left_out: int) -> tuple[Stat
     lines = text.splitlines()
     said = next((line for line in lines if refusal is not None and refusal.search(line)), None)
     if said is not None:
-        return "refused", said.strip()[:300]
+        return "refused", " ".join(said.split())[:300]
     if ran.exit_code not in rule.ok_exit:
         if ran.exit_code == NOT_FOUND:
             return "missing", _install(rule.tool, rule)

@@ -19,7 +19,10 @@ LONGEST_LINE = 10_000
 CUT = "@@cut "
 """How the line begins that stands for what was left out."""
 
-RECORD = ("seconds", "cpus", "threads", "memory", "exit_code", "repeat", "left_out", "redactions")
+RECORD = (
+    "seconds", "cpus", "threads", "memory", "exit_code", "repeat", "left_out", "redactions",
+    "load_before", "load_after",
+)  # fmt: skip
 """Fields of a record that expressions may use, as ``{record.cpus}``."""
 
 _NUMBER = re.compile(r"[-+]?(?:\d(?:[\d,_']*\d)?(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d{1,3})?", re.ASCII)
@@ -119,10 +122,10 @@ def pairs_of(stored: Stored, series: Series) -> list[list[tuple[str, Fraction]]]
 def record_values(stored: Stored) -> dict[str, Fraction]:
     """``record.cpus`` and other facts of the record that are numbers."""
     record = stored.record
-    found = {f"record.{name}": getattr(record, name) for name in RECORD if name != "redactions"}
-    found |= {"record.redactions": sum(record.redactions.values())}
-    found |= {"record.load_before": record.load_before[0], "record.load_after": record.load_after[0]}
-    return {name: Fraction(str(value)) for name, value in found.items() if value is not None}
+    found = {name: getattr(record, name) for name in RECORD}
+    found["redactions"] = sum(record.redactions.values())
+    found |= {"load_before": record.load_before[0], "load_after": record.load_after[0]}
+    return {f"record.{name}": Fraction(str(value)) for name, value in found.items() if value is not None}
 
 
 def evaluated(expression: str, look_up: Callable[[str], Number]) -> Fraction:

@@ -29,7 +29,7 @@ from lmp.formula import (
 from lmp.formula.evaluate import not_an_integer
 from lmp.link.records import EvaluatedKernel, EvaluatedTotals, Evaluation, ViolatedAssumption
 from lmp.link.values import Point
-from lmp.records import MATMUL_CATEGORIES, UNIVERSAL, ModelAnalysis, ModelKernel, Operands, worst
+from lmp.records import MATMUL_CATEGORIES, UNIVERSAL, ModelAnalysis, ModelKernel, Operands, Status, worst
 
 IN_BYTES = frozenset({"read", "write", "compulsory"})
 """Quantities that may be fractions, where bytes of an element are. All others are whole numbers."""
@@ -230,15 +230,17 @@ class ModelNumbers:
         """The record that `lmp evaluate --json` prints."""
         tree = self.tree(values) if tree is None else tree
         statuses = {name: part.status for name, part in self.model.parts.items()}
+        violated = self.violated(values)
+        at_values: list[Status] = ["unverified"] if violated else []
         return Evaluation(
             class_name=self.model.class_name,
             values=dict(values),
             totals=self.totals(values),
             kernels=[self._record(kernel, values) for kernel in tree.kernels()],
-            verification=worst([self.model.verification.status, *statuses.values()]),
+            verification=worst([self.model.verification.status, *statuses.values(), *at_values]),
             not_verified={name: status for name, status in statuses.items() if status != "verified"},
             uncounted={name: part.uncounted for name, part in self.model.parts.items() if part.uncounted},
-            violated_assumptions=self.violated(values),
+            violated_assumptions=violated,
             quantization=None if self.model.quantization is None else self.model.quantization.applied,
             warnings=[] if self.model.quantization is None else self.model.quantization.warnings,
         )

@@ -70,7 +70,9 @@ class Evaluation(Record):
     values: dict[str, Figure]
     totals: EvaluatedTotals
     kernels: list[EvaluatedKernel]
-    verification: Status = Field(description="the worst among the class and everything it refers to")
+    verification: Status = Field(
+        description="the worst among the class and everything it refers to; unverified if an assumption does not hold"
+    )
     not_verified: dict[ClassPath, Status] = Field(description="the classes that are failed or unverified")
     uncounted: dict[ClassPath, list[str]] = Field(description="operators without a rule: their cost is missing above")
     violated_assumptions: list[ViolatedAssumption]

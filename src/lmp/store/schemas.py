@@ -43,6 +43,7 @@ DESCRIBED = {
         Described("zoo_summary", "lmp.records", "ZooSummary", "reports/zoo/<task>.json"),
         Described("evaluation", "lmp.link.records", "Evaluation", "what `lmp evaluate --json` prints"),
         Described("difference", "lmp.link.difference", "Difference", "what `lmp diff --json` prints"),
+        Described("capture", "lmp.lab.records", "Capture", "posts/<name>/captures/<id>.json"),
         Described("inspection", "lmp.observe.inspection", "Inspection", "what `lmp inspect --json` prints"),
     )
 }

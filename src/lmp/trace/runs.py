@@ -133,6 +133,10 @@ class Runs:
         self.base = dict(workload.hints)
         self.lengths = sorted(workload.required) if workload.has_encoder else []
         """Numbers of tokens other than ``seq_len``: for them, 1 is a separate case too."""
+        self.dimensions = tuple(n for n in workload.input_sizes if workload.vary and n not in self.lengths)
+        """Further dimensions of a user's own inputs. They may be lengths, and 1 is a separate case for them too."""
+        self.call_sizes = (*RUNTIME, *self.lengths, *self.dimensions)
+        """Sizes that a call can vary."""
         self._settings: list[dict[str, int]] = [{}]
         self._flipped: set[Condition] = set()
         self._followed: set[Pieces] = set()
@@ -221,7 +225,7 @@ class Runs:
         made.specialisation = specialisation
         made.pinned_in = {e.name: env.pinned_in[e] for e in env.pinned if isinstance(e, sympy.Symbol)}
         for e in (e for e in env.pinned if e in env.turned_now):
-            tokens = {s.name for s in e.free_symbols} & {*RUNTIME, *self.lengths}
+            tokens = {s.name for s in e.free_symbols} & {*self.call_sizes}
             with contextlib.suppress(TypeError):
                 found = size_of(e) if tokens else None
                 if isinstance(found, Expr):
@@ -234,7 +238,7 @@ class Runs:
         self, env: ConcolicShapeEnv, run: Run, size_of: Callable[[Any], Size]
     ) -> tuple[list[Pieces], dict[Condition, None]]:
         """Sizes of the call that a symbolic run divides or iterates over, and constants that it compares them with."""
-        call = {*RUNTIME, *self.lengths}
+        call = {*self.call_sizes}
         turned = {atom for e in env.turned_now for atom in e.atoms(sympy.Function)}
         pieces: dict[tuple[Expr, Expr], bool] = {}
         for (size, divisor), looped in env.divisions.items():
@@ -332,7 +336,7 @@ class Runs:
         self.specialisation = base.specialisation
         self.symbolic.append(base)
         self._explore_setting({})
-        for changed in (*self._other_values(), *({name: 1} for name in self.lengths)):
+        for changed in (*self._other_values(), *({name: 1} for name in (*self.lengths, *self.dimensions))):
             self.explore(self._corners(changed))
         if self.workload.vary:
             self.explore([{**self.start_point(), "seq_len": self.tokens(9)}, {**self.start_point(), "batch_size": 3}])
@@ -359,6 +363,7 @@ class Runs:
         """Explore points with one and with several of the pieces that the source works on, and around its limits."""
         cached = (0, 7) if self.workload.has_cache else (0,)
         starts = [{**self.start_point(), "batch_size": b, "cache_len": c} for b in (2, 1) for c in cached]
+        starts += [{**self.start_point(), name: 1} for name in self.dimensions]
         # A path that loops over single tokens takes long: many pieces are explored where the loop over pieces was seen.
         here = [start for start in starts if start["cache_len"] == run.numbers["cache_len"]]
         for pieces in run.pieces:
@@ -385,7 +390,7 @@ class Runs:
         self, pieces: Pieces, starts: Iterable[dict[str, int]], sizes: Iterable[int]
     ) -> Iterator[dict[str, int]]:
         """The starts with the size of the call that is worked on in pieces set to each of these sizes."""
-        names = ("seq_len", *self.lengths, "batch_size", "cache_len")
+        names = ("seq_len", *self.lengths, *self.dimensions, "batch_size", "cache_len")
         for start, size in itertools.product(starts, dict.fromkeys(sizes)):
             moved = pieces.move(start, size, names)
             if moved is not None:

@@ -284,9 +284,13 @@ def literal_points(workload: Workload, numbers: Collection[int], known: Collecti
         _point(SEARCHED[PointKind.LITERAL], own, (batch, *shape), PointKind.LITERAL)
         for batch, shape in zip(turns, shapes, strict=True)
     ]
-    for name in _input_dimensions(workload):
-        for size in (size for size in sizes if size != own[name]):
-            found.append(_point(SEARCHED[PointKind.LITERAL], {**own, name: size}, (2, 3 * few, 0), PointKind.LITERAL))
+    dimensions = _input_dimensions(workload)
+    for name in dimensions:
+        # A dimension of 1 beside them needs fewer copies: any one of them may be the batch.
+        beside = [{}, *({other: 1} for other in dimensions if other != name)] if workload.vary else [{}]
+        for index, size in enumerate(size for size in sizes if size != own[name]):
+            values = {**own, **beside[index % len(beside)], name: size}
+            found.append(_point(SEARCHED[PointKind.LITERAL], values, (2, 3 * few, 0), PointKind.LITERAL))
     refused = workload.refused
     return [point for point in found if phase_of(point.values) not in refused]
 
@@ -323,7 +327,7 @@ def mixed_points(workload: Workload, numbers: Collection[int], known: Collection
     for index in range(MIXED_IN_MODEL if in_model else MIXED_ALONE):
         is_other = bool(others) and index % 3 == 2
         values = dict(draw.choice(others) if is_other else workload.hints)
-        values |= {name: size(most, beside) for name in dimensions}
+        values |= {name: 1 if workload.vary and draw.random() < 0.2 else size(most, beside) for name in dimensions}
         values |= {name: size(MOST_MIXED_TOKENS, []) for name in (workload.required if workload.has_encoder else ())}
         phase = PREFILL if index % 2 == 0 else phases[index // 2 % len(phases)]
         new = 1 if phase in (DECODE, FIRST_TOKEN) else size(most, beside)

@@ -9,6 +9,7 @@ from lmp.formula import Number, number_text, plain
 from lmp.link.held import cache_bytes, weight_bytes
 from lmp.link.values import CALL
 from lmp.link.verdict import verdict
+from lmp.records import worst
 from lmp.report.formats.base import Result, Show
 from lmp.report.formats.causes import Cause, causes
 from lmp.report.formats.figures import figure, in_full, ratio
@@ -159,7 +160,8 @@ def _cache(result: Result, show: Show) -> tuple[str, ...]:
 def _proof(result: Result) -> CardLine:
     if any(of_costs(result.tree.kernels())):
         return CardLine("", ("WRONG at these values: operators cost less than 0; see the warnings",), STYLES["failed"])
-    status, whole = result.evaluation.verification, result.model.verification
+    whole = result.model.verification
+    status = worst([whole.status, *result.evaluation.not_verified.values()])
     broken_here = _broken_assumptions(len(result.evaluation.violated_assumptions))
     if status == "verified" and broken_here:
         return CardLine("", (f"NOT verified at these values: {broken_here}",), STYLES["failed"])
