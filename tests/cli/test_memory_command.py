@@ -42,6 +42,7 @@ def test_an_unknown_device_is_refused_with_the_nearest(lmp: Lmp, command: str) -
         (["--gpu-memory-utilization", "1.5", "--engine", "vllm"], "less than or equal to 1"),
         (["--gpu-memory-utilization", "nan", "--engine", "vllm"], "less than or equal to 1"),
         (["--kv-dtype", "fp9"], "fp9"),
+        (["--max-num-seqs", "8"], "--max-num-seqs is of a serving engine"),
         (["--tp", "0"], "greater than or equal to 1"),
     ],
 )

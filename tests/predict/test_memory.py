@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lmp.errors import UsageError
+from lmp.observe.held import KeptLayer
 from lmp.predict.devices import device_named
 from lmp.predict.engines import GIB, Settings, rest_of, rotary_bytes, total_memory, weight_bytes
 from lmp.predict.memory import Asked, as_json, memory, stage_layers
@@ -113,6 +114,7 @@ def test_rests_of_the_allocator(mib: float, rest: float) -> None:
 @pytest.mark.parametrize(
     ("rope", "positions", "bytes_"),
     [
+        ({}, 1024, 0),
         ({"rope_type": "default"}, 1024, 1024 * 4 * 2),
         ({"rope_type": "linear", "factor": 8.0}, 1024, 8192 * 4 * 2),
         ({"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 512}, 1024, 2048 * 4 * 2),
@@ -148,6 +150,18 @@ def test_what_cannot_be_measured_is_said() -> None:
     assert found.largest_context is None
     # 3 hidden and 3 inner values of a token.
     assert found.stage.activation_bytes == 8192 * (3 * 8 + 3 * 16) * 2
+
+
+def test_a_cache_that_is_not_told_by_layers_is_whole_on_every_gpu() -> None:
+    model = held(kept=(KeptLayer((0,), 0, 0, None, 48, 1000),))
+    (kind,) = memory(model, H100, Asked(tp=2)).stage.kinds
+    assert (kind.kind, kind.bytes(10)) == ("whole", 480 + 1000)
+
+
+def test_an_engine_needs_the_sizes_of_its_sampler() -> None:
+    config = {name: value for name, value in held().config.items() if name != "vocab_size"}
+    with pytest.raises(UsageError, match="the config states no vocab_size"):
+        memory(held(config=config), H100, Asked(engine=Settings()))
 
 
 def test_stages_have_all_layers_once() -> None:

@@ -27,7 +27,7 @@ AUTO = CacheWord("auto")
 @o.takes("class_path", "module", ..., "batch_size", "cache_len", "config", "model_id", *o.FOLDERS, *o.PRINTED)
 def memory(
     common: o.Common,
-    device: Annotated[str, typer.Option("--device", metavar="NAME", help="A device; `lmp devices` lists them.")],
+    on_device: Annotated[str, typer.Option("--device", metavar="NAME", help="A device; `lmp devices` lists them.")],
     tp: Annotated[int, typer.Option("--tp", metavar="N", min=1, max=1024, help="GPUs that share each layer.")] = 1,
     pp: Annotated[int, typer.Option("--pp", metavar="N", min=1, max=1024, help="Stages of a pipeline.")] = 1,
     as_dtype: Annotated[
@@ -40,11 +40,15 @@ def memory(
         str | None, typer.Option("--engine", metavar="vllm", help="Say what this engine would log.")
     ] = None,
     utilization: Annotated[
-        float, typer.Option("--gpu-memory-utilization", min=0.01, max=1, help="Share of the GPU that the engine takes.")
-    ] = 0.9,
+        float | None,
+        typer.Option(
+            "--gpu-memory-utilization", min=0.01, max=1, help="Share of the GPU that the engine takes [default: 0.9]."
+        ),
+    ] = None,
     max_num_seqs: Annotated[
-        int, typer.Option("--max-num-seqs", metavar="N", min=1, max=2**20, help="Sequences of one step.")
-    ] = 1024,
+        int | None,
+        typer.Option("--max-num-seqs", metavar="N", min=1, max=2**20, help="Sequences of one step [default: 1024]."),
+    ] = None,
     max_num_batched_tokens: Annotated[
         str, typer.Option("--max-num-batched-tokens", metavar="N", help="Tokens of one step: the chunk of a prompt.")
     ] = "8k",
@@ -66,8 +70,12 @@ def memory(
     from lmp.predict.memory import as_json
     from lmp.predict.memory import memory as worked_out
 
-    found_device = device_named(device, devices(devices_file))
-    engine = _engine(serving)
+    found_device = device_named(on_device, devices(devices_file))
+    engines_own = {
+        "--gpu-memory-utilization": utilization, "--max-num-seqs": max_num_seqs, "--max-model-len": max_model_len,
+        "--quantization": quantization,
+    }  # fmt: skip
+    engine = _engine(serving, [option for option, value in engines_own.items() if value is not None])
     batch, cache = _count("batch_size", common.batch_size), _count("cache_len", common.cache_len)
     chunk = _count("max_num_batched_tokens", max_num_batched_tokens) or 1
     named = o.one_of("classes", common.class_path, "--module", common.module)
@@ -82,10 +90,10 @@ def memory(
 
         held = hold(path, options, None if as_dtype is None else str(as_dtype))
         settings = None
-        if engine is not None or quantization is not None:
+        if engine is not None:
             longest = _count("max_model_len", max_model_len) or _positions(held)
-            share = Fraction(str(utilization))
-            settings = Settings(share, max_num_seqs, chunk, longest, quantization)
+            share = Fraction(str(utilization or 0.9))
+            settings = Settings(share, max_num_seqs or 1024, chunk, longest, quantization)
         asked = Asked(tp, pp, batch, cache, _kv_bytes(kv_type), chunk, settings)
         found = worked_out(held, found_device, asked)
     if common.as_json:
@@ -96,12 +104,15 @@ def memory(
         note(f"warning: {warning}")
 
 
-def _engine(name: str | None) -> str | None:
+def _engine(name: str | None, own: list[str]) -> str | None:
+    """The engine's name. Raises UsageError for one without a profile, and for options of an engine without one."""
     import difflib
 
     from lmp.errors import UsageError, did_you_mean
     from lmp.predict.engines import ENGINES
 
+    if name is None and own:
+        raise UsageError(f"{own[0]} is of a serving engine\ngive --engine vllm too, or leave it out")
     if name is None or name in ENGINES:
         return name
     close = difflib.get_close_matches(name.lower(), ENGINES, n=1)

@@ -23,7 +23,7 @@ HOST = "kernels alone: the eager profile's host time is uncalibrated, so a call 
 @o.takes(*(*o.ONE_CLASS, ..., *o.SIZES, "engine", *o.FOLDERS, "config", "model_id", "attn", *o.PRINTED))
 def predict(
     common: o.Common,
-    device: Annotated[str, typer.Option("--device", metavar="NAME", help="A device; `lmp devices` lists them.")],
+    on_device: Annotated[str, typer.Option("--device", metavar="NAME", help="A device; `lmp devices` lists them.")],
     each: Annotated[Literal["operator"] | None, typer.Option("--each", help="Every operator, dearest first.")] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Value of a variable, as batch_size=4.")
@@ -38,7 +38,7 @@ def predict(
     from lmp.predict.devices import device_named, devices
 
     known = devices(devices_file)
-    found_device = device_named(device, known)
+    found_device = device_named(on_device, known)
     given = g.given_values(common, settings or [])
     several = next((name for name, values in given.items() if len(values) > 1), None)
     if several is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -53,7 +54,10 @@ def hold(class_path: str | None, options: Options, dtype: str | None = None) -> 
         try:
             part, kept = measured.kept()
         except CannotMeasure as error:
-            reason = str(error)
+            kept = _whole(measured)
+            reason = None if kept else str(error)
+            if kept:
+                warnings.append(f"the cache is that of the model's own run, whole on every GPU: {error}")
     text, _ = text_part(built.config)
     return Held(
         class_name=source.class_path,
@@ -96,9 +100,19 @@ def _weights(model: torch.nn.Module, scheme: Scheme | None) -> list[Weight]:
     return found
 
 
+def _whole(measured: Measured) -> list[KeptLayer]:
+    """The cache of all layers together, beyond their windows; none where it cannot be measured either."""
+    segments = measured.cache().segments
+    if not segments:
+        return []
+    last = segments[-1]
+    return [KeptLayer((0,), 0, 0, None, math.ceil(last.bytes_per_token), math.ceil(last.constant_bytes))]
+
+
 def _plain(config: Any) -> dict[str, Any]:
-    values: dict[str, Any] = config.to_dict()
-    return values
+    """The values of a config, also under the names that all configs have."""
+    usual = {name: getattr(config, name, None) for name in getattr(config, "attribute_map", None) or {}}
+    return {**config.to_dict(), **usual}
 
 
 WHOLE_OF_IMAGES = ("mm_tokens_per_image", "spatial_merge_size")

@@ -20,7 +20,7 @@ class KvKind:
     """Layers that keep alike, on one GPU."""
 
     kind: str
-    """attention, window, chunk, latent or recurrent."""
+    """attention, window, chunk, latent, recurrent, or whole: all layers of the model together."""
     layers: int
     heads: int
     """KV heads on this GPU."""
@@ -41,7 +41,7 @@ def kv_kinds(held: Held, tp: int, kv_bytes: Fraction, layers: range | None = Non
     found: dict[tuple[str, int, Fraction, int | None, int], int] = {}
     for kept in held.kept:
         count = len(kept.indices) if layers is None else sum(index in layers for index in kept.indices)
-        if count:
+        if count and (kept.elements or kept.other_bytes or kept.state_bytes):
             key = _kind(held, kept, tp, kv_bytes)
             found[key] = found.get(key, 0) + count
     return [KvKind(kind, count, *rest) for (kind, *rest), count in found.items()]  # type: ignore[arg-type]
@@ -60,6 +60,8 @@ def _kind(held: Held, kept: KeptLayer, tp: int, kv_bytes: Fraction) -> tuple[str
         if kept.window is not None and kept.window == held.config.get("attention_chunk_size"):
             kind = "chunk"
         return kind, heads, Fraction(kept.elements * heads, kept.heads) * kv_bytes + other, kept.window, state
+    if other:
+        return "whole", 0, other, None, kept.state_bytes
     return "recurrent", 0, other, None, state
 
 

@@ -116,9 +116,11 @@ def rest_of(size: Fraction) -> int:
 
 
 def rotary_bytes(held: Held) -> int:
-    """Cosines and sines of every position: one table for each kind of rotation."""
+    """Cosines and sines of every position: one table for each kind of rotation, none for a model without."""
     config = held.config
     stated = config.get("rope_parameters") or {}
+    if not stated:
+        return 0
     kinds = [kind for kind in stated.values() if isinstance(kind, Mapping)] or [stated]
     positions = int(config.get("max_position_embeddings") or 0)
     latent = config.get("kv_lora_rank") is not None

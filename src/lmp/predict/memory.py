@@ -130,6 +130,10 @@ def memory(held: Held, device: Device, asked: Asked) -> Memory:
 def _check(held: Held, device: Device, asked: Asked) -> None:
     if asked.engine is not None and asked.engine.quantization == "fp8":
         device.peak("fp8")
+    if asked.engine is not None:
+        missing = [name for name in ("hidden_size", "vocab_size") if not isinstance(held.config.get(name), int)]
+        if missing:
+            raise UsageError(f"the config states no {missing[0]}\nleave out --engine: the class's own run needs none")
     layers = _layer_count(held)
     if asked.pp > 1 and layers < asked.pp:
         raise UsageError(f"--pp {asked.pp} is more than the {layers} layers\ngive fewer stages")
