@@ -81,13 +81,6 @@ __attribute__((noinline)) static void tiled(const float *q, const float *k, cons
     }
 }
 
-static double cpu_seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static float *filled(size_t count)
 {
     float *x = malloc(count * sizeof *x);
