@@ -1,4 +1,6 @@
-"""Simulated cache misses of attention.c by number of tokens: simulated_sweep.py PROGRAM VARIANT TOKENS... [-- VALGRIND OPTIONS].
+"""Simulated cache misses of attention.c by number of tokens.
+
+simulated_sweep.py PROGRAM VARIANT TOKENS... [-- VALGRIND OPTIONS]
 
 Prints one JSON line a number of tokens. A score is one pair of a query and a key.
 """
