@@ -48,24 +48,27 @@ def main() -> None:
     q, k, v = (torch.randn(shape).to(dtype).to(options.device) for _ in range(3))
     wait: Callable[[], object] = torch.cuda.synchronize if options.device != "cpu" else nothing
     variant = Naive() if options.variant == "naive" else Sdpa()
-    times = []
+    times, cpu_times = [], []
     with torch.inference_mode():
         variant(q[..., :64, :], k[..., :64, :], v[..., :64, :])  # sets up threads and libraries, uncounted
         wait()
         mark("prefill")
         for _ in range(options.repeats):
-            begin = time.perf_counter()
+            begin, cpu_begin = time.perf_counter(), time.process_time()
             start()
             output = variant(q, k, v)
             stop()
             wait()
             times.append(time.perf_counter() - begin)
+            cpu_times.append(time.process_time() - cpu_begin)
         mark("end")
     row = {
         "variant": options.variant,
         "tokens": options.tokens,
         "heads": options.heads,
         "best_ms": round(1e3 * min(times), 3),
+        "cpu_ms": round(1e3 * min(cpu_times), 3),
+        "cpu_median_ms": round(1e3 * statistics.median(cpu_times), 3),
         "median_ms": round(1e3 * statistics.median(times), 3),
         "sum": round(output.double().sum().item(), 3),
     }

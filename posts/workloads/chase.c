@@ -16,7 +16,8 @@
 #define LINE 64
 #define PAGE 4096
 #define HUGE_PAGE (2u << 20)
-#define LOADS (1 << 21)
+#define LOADS 4096
+#define PIECES 501
 
 static uint64_t state = 88172645463325252u;
 
@@ -46,19 +47,26 @@ static void link_stops(char *base, size_t stops, size_t step)
     free(order);
 }
 
+static int ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Median over short pieces, in CPU time: a piece that the scheduler interrupted does not decide. */
 static double nanoseconds(char *base, size_t stops)
 {
+    static double pieces[PIECES];
     void **p = (void **)base;
-    for (size_t i = 0; i < stops; i++) p = (void **)*p;
-    double best = 1e30;
-    for (int r = 0; r < 3; r++) {
-        double start = seconds();
+    for (size_t i = 0; i < 2 * stops; i++) p = (void **)*p;
+    for (int piece = 0; piece < PIECES; piece++) {
+        double start = cpu_seconds();
         for (int i = 0; i < LOADS; i++) p = (void **)*p;
-        double taken = seconds() - start;
-        best = taken < best ? taken : best;
+        pieces[piece] = cpu_seconds() - start;
     }
     __asm__ volatile("" : : "r"(p));
-    return 1e9 * best / LOADS;
+    qsort(pieces, PIECES, sizeof *pieces, ascending);
+    return 1e9 * pieces[PIECES / 2] / LOADS;
 }
 
 /* Kilobytes of huge pages that the kernel gave: madvise is a request, and this says whether it was met. */

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import resource
 import statistics
 import time
 from pathlib import Path
@@ -56,11 +57,12 @@ class Run:
         self.ids = torch.randint(0, model.config.vocab_size, shape, device=options.device)
         self.cache = DynamicCache()
 
-    def forward(self) -> float:
-        start = self.clock()
+    def forward(self) -> tuple[float, float]:
+        """Seconds of one call: by the wall, and of this process's CPU time, which other load lengthens less."""
+        start, used = self.clock(), time.process_time()
         output = self.model(self.ids, past_key_values=self.cache, use_cache=True)
         self.ids = output.logits[:, -1:].argmax(-1)
-        return self.clock() - start
+        return self.clock() - start, time.process_time() - used
 
     def clock(self) -> float:
         if self.options.device != "cpu":
@@ -68,13 +70,25 @@ class Run:
         return time.perf_counter()
 
 
+def counters() -> dict[str, int]:
+    """Page faults and context switches of this process so far, all threads together."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return {"minor_faults": usage.ru_minflt, "waits": usage.ru_nvcsw, "preemptions": usage.ru_nivcsw}
+
+
+def since(before: dict[str, int]) -> dict[str, int]:
+    return {name: count - before[name] for name, count in counters().items()}
+
+
 def smaps(phase: str) -> None:
     for line in Path("/proc/self/smaps_rollup").read_text().splitlines()[1:]:
         print(phase, line)
 
 
-def report(phase: str, batch: int, times: list[float], options: argparse.Namespace, **more: object) -> None:
-    milliseconds = [1e3 * t for t in times]
+def report(
+    phase: str, batch: int, times: list[tuple[float, float]], options: argparse.Namespace, **more: object
+) -> None:
+    milliseconds = [1e3 * wall for wall, _ in times]
     row = {
         "phase": phase,
         "batch": batch,
@@ -84,11 +98,12 @@ def report(phase: str, batch: int, times: list[float], options: argparse.Namespa
         "median_ms": round(statistics.median(milliseconds), 3),
         "min_ms": round(min(milliseconds), 3),
         "max_ms": round(max(milliseconds), 3),
+        "cpu_ms": round(1e3 * statistics.median(cpu for _, cpu in times), 3),
     }
     print(json.dumps({**row, **more}), flush=True)
 
 
-def decode(run: Run, options: argparse.Namespace) -> list[float]:
+def decode(run: Run, options: argparse.Namespace) -> list[tuple[float, float]]:
     if not options.profile:
         return [run.forward() for _ in range(options.steps)]
     from torch.profiler import ProfilerActivity, profile
@@ -109,15 +124,19 @@ def measure(model: Any, options: argparse.Namespace, batch: int) -> None:
     if options.smaps:
         smaps("before")
     mark("prefill")
-    report("prefill", batch, [run.forward()], options, tokens=batch * options.prompt)
+    before = counters()
+    first = run.forward()
+    report("prefill", batch, [first], options, tokens=batch * options.prompt, **since(before))
     if options.smaps:
         smaps("prefill")
     for _ in range(options.warmup):
         run.forward()
     mark("decode")
+    before = counters()
     times = decode(run, options)
+    counted = since(before)
     mark("end")
-    report("decode", batch, times, options, cache=options.prompt + options.warmup, weight_bytes=weights)
+    report("decode", batch, times, options, cache=options.prompt + options.warmup, weight_bytes=weights, **counted)
     if options.smaps:
         smaps("decode")
 

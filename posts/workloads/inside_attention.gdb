@@ -4,7 +4,7 @@ set debuginfod enabled off
 set debug-file-directory /nonexistent
 set print frame-arguments all
 set width 120
-break 34
+break 37
 ignore 1 100
 run
 echo @@frame\n

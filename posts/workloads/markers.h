@@ -15,10 +15,21 @@ static void mark(const char *phase)
     if (write(fd, text, (size_t)length) != length) perror("marker");
 }
 
-static double seconds(void)
+static inline double clock_seconds(clockid_t clock)
 {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(clock, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static inline double seconds(void)
+{
+    return clock_seconds(CLOCK_MONOTONIC);
+}
+
+/* CPU time of the process: for programs of one thread. What the scheduler gives to other processes does not count. */
+static inline double cpu_seconds(void)
+{
+    return clock_seconds(CLOCK_PROCESS_CPUTIME_ID);
 }
 #endif

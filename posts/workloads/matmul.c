@@ -2,7 +2,7 @@
  *
  *   matmul ijk|jki|ikj|tiled|vector|packed [n] [repeats]
  *
- * n is a multiple of 64. Prints one JSON line; `sum` is equal for all versions up to rounding. */
+ * n is a multiple of 64. Times are CPU time. Prints one JSON line; `sum` is equal for all versions up to rounding. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -113,9 +113,9 @@ int main(int argc, char **argv)
     mark("prefill");
     for (int r = 0; r < repeats; r++) {
         memset(c, 0, count * sizeof *c);
-        double start = seconds();
+        double start = cpu_seconds();
         run(a, b, c, n);
-        double taken = seconds() - start;
+        double taken = cpu_seconds() - start;
         best = taken < best ? taken : best;
     }
     mark("end");

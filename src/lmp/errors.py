@@ -17,6 +17,7 @@
     ├── InvalidAnalysis            4    a result that does not parse, does not validate, or has another schema
     │   ├── UncountedOperator           an operator without a rule
     │   ├── TraceFailed                 the module could not be executed or traced
+    │   │   ├── Indistinct              .. calls that differ in cost and in no variable
     │   │   ├── InconsistentDefault     .. a model's default config contradicts itself
     │   │   └── MissingDependency       .. a package that the model needs is not installed
     │   ├── VerificationFailed          the formulas differ from execution
@@ -173,6 +174,10 @@ class UncountedOperator(InvalidAnalysis):
 
 class TraceFailed(InvalidAnalysis):
     """The module could not be built or executed."""
+
+
+class Indistinct(TraceFailed):
+    """Calls of a class cost differently although all variables are equal, so no formula explains them."""
 
 
 class InconsistentDefault(TraceFailed):

@@ -81,6 +81,12 @@ def test_patterns_that_are_taken(pattern: str) -> None:
     assert ValueRule(pattern=pattern).pattern == pattern
 
 
+def test_the_copy_that_was_read_may_be_words(tmp_path: Path) -> None:
+    file = tmp_path / "sources.toml"
+    file.write_text(SOURCE + "read_at = 'the manual, as packaged'")
+    assert read_sources(file)["a"].read_at == "the manual, as packaged"
+
+
 def test_a_file_that_is_no_text(tmp_path: Path) -> None:
     file = tmp_path / "lab.toml"
     file.write_bytes(b"\xff\xfe")

@@ -128,10 +128,18 @@ def test_where_a_tool_is_missing_the_original_is_shown_with_the_reason(tiny: Pos
     file.write_text(file.read_text().replace('["{python}", "{workloads}/sums.py"]', '["no-such-tool"]'))
     result = run(read_post(tiny.folder), Where(out=tmp_path / "out"))
     text = (result.folder / "tiny.md").read_text()
-    reason = "capture sums has no numbers: missing: no-such-tool is not installed"
-    assert f"Forty numbers give 20,540 in the original ({reason})" in text
+    assert "Forty numbers give 20,540 (original; missing here), which is 72.1x (original; missing here)" in text
+    assert "missing: no-such-tool is not installed" in text
     assert "*Missing here: no-such-tool is not installed. The original:*\n\n```text\n$ no-such-tool\n10 numbers" in text
     assert [capture.status for capture in result.captures] == ["missing", "ok"]
+
+
+def test_what_a_reader_did_not_take_is_the_originals(tiny: Post) -> None:
+    result = run(tiny, Where(only=["hello"]))
+    text = (result.folder / "tiny.md").read_text()
+    assert "Forty numbers give 20,540 (original), which is 72.1x (original) the sum of ten." in text
+    assert "*Not taken here. The original:*" in text
+    assert "| sums | | not taken | | |" in text
 
 
 def test_a_post_without_captures_shows_the_readers_alone(tiny: Post) -> None:

@@ -211,6 +211,14 @@ def test_paths_of_the_machine_are_redacted_and_counted(tmp_path: Path) -> None:
     assert stored.record.redactions["repo"] >= 1
 
 
+def test_where_a_path_begins_and_ends() -> None:
+    by = Redactor([("/work/ab", "<repo>", "repo"), ("box7", "<host>", "host")])
+    assert by.text("-I/work/ab/x:/work/abc:/work/ab;/work/ab-2 box7 xbox7 box77") == (
+        "-I<repo>/x:/work/abc:<repo>;/work/ab-2 <host> xbox7 box77"
+    )
+    assert by.counts == {"repo": 2, "host": 1}
+
+
 def test_other_processes_are_redacted_and_own_ones_stay() -> None:
     by = Redactor((), own={41: {"python"}})
     pattern = r"(?P<name>\w+)\[(?P<pid>\d+)\]"

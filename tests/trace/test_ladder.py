@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from lmp.errors import TraceFailed
+from lmp.errors import Indistinct, TraceFailed
 from lmp.formula import evaluate, free_variables, num, to_text, var
 from lmp.trace.counts import stacked
 from lmp.trace.derive import Callee, Deriver
@@ -270,3 +270,22 @@ def test_a_part_that_a_module_has_not_is_a_refusal_and_one_that_lmp_has_not_is_a
     monkeypatch.setattr(runs, "run", lambda numbers, symbolic: Recorder(nothing, torch.float32))
     with pytest.raises(AttributeError, match="named_modules"):
         runs.at({"seq_len": 4})
+
+
+def test_calls_that_differ_in_no_variable_are_refused_without_further_runs(
+    root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from transformers import Gemma4TextConfig, Gemma4TextModel
+
+    # Its rotary embedding is called twice for the same tokens, for heads of 12 and of 20.
+    config = Gemma4TextConfig(
+        vocab_size=64, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4, head_dim=12,
+        num_key_value_heads=2, global_head_dim=20, sliding_window=9, vocab_size_per_layer_input=64,
+        hidden_size_per_layer_input=8, layer_types=["sliding_attention", "full_attention"],
+    )  # fmt: skip
+    deriver = Deriver(ModelWorkload(Gemma4TextModel, config), root)
+    rotary = "transformers.models.gemma4.modeling_gemma4.Gemma4TextRotaryEmbedding"
+    deriver.runs.start(rotary)
+    monkeypatch.setattr(deriver.runs, "explore", lambda points: pytest.fail("another run explains nothing"))
+    with pytest.raises(Indistinct, match=r"Rotary\w+: .* has several values that no condition tells apart"):
+        deriver.derive(rotary)

@@ -102,3 +102,17 @@ def test_parts_of_a_multimodal_config() -> None:
         UsageError, match=r"text_config\.num_attention_heads = 4 is not a multiple of text_config\.num_key"
     ):
         of("Llama4ForConditionalGeneration", {**whole, "text_config": {**text, "num_key_value_heads": 3}})
+
+
+def test_heads_whose_size_differs_between_layers() -> None:
+    from transformers import Gemma4ForCausalLM
+
+    # The config has no single head_dim, but it has one for each layer: 70 need not be a multiple of 4 heads.
+    content = {
+        "model_type": "gemma4_text", "hidden_size": 70, "num_attention_heads": 4, "num_key_value_heads": 2,
+        "head_dim": 12, "global_head_dim": 20, "num_hidden_layers": 2,
+        "layer_types": ["sliding_attention", "full_attention"],
+    }  # fmt: skip
+    assert config_from(Gemma4ForCausalLM, content).hidden_size == 70
+    with pytest.raises(UsageError, match="num_attention_heads = 4 is not a multiple of num_key_value_heads = 3"):
+        config_from(Gemma4ForCausalLM, {**content, "num_key_value_heads": 3})

@@ -27,6 +27,9 @@ def calibrate(
         str | None, typer.Option("--families", metavar="NAMES", help="Fit these alone, separated by commas.")
     ] = None,
     seeds: Annotated[int, typer.Option("--seeds", min=1, max=20, help="Draws of the held-out sites.")] = 3,
+    stated: Annotated[
+        bool, typer.Option("--stated", help="Print the errors of the calibration that lmp ships, and fit nothing.")
+    ] = False,
     devices_file: DevicesFile = None,
 ) -> None:
     """Fit the kernels' models to measured rows, and print the error on sites held out.
@@ -36,27 +39,39 @@ def calibrate(
     """
     from lmp.errors import UsageError
 
-    if (data is None) == (check is None):
-        raise UsageError("give either DATA or --check ROWS.csv\nDATA is a folder of tables; see docs/prediction.md")
+    if (data is not None) + (check is not None) + stated != 1:
+        raise UsageError(
+            "give one of DATA, --check ROWS.csv and --stated\nDATA is a folder of tables; see docs/prediction.md"
+        )
+    if stated:
+        _stated()
+        return
     if check is not None:
         _check(check, devices_file, common.as_json)
         return
     assert data is not None
     from lmp.predict.fit.calibrate import calibrate as fit
-    from lmp.predict.fit.calibrate import write_calibration
     from lmp.predict.fit.data import of_families, read_tables
     from lmp.predict.fit.summary import summary, text_of
+    from lmp.predict.fit.writing import write_calibration
 
     tables = of_families(read_tables(data), families.split(",") if families else None)
     drawn = tuple(range(1, seeds + 1))
     result = fit(tables, drawn, (lambda _: None) if common.quiet else note)
     if write_to is not None:
         write_calibration(result, tables, write_to, drawn)
-    made = summary(result, tables, drawn)
+    made = summary(result)
     if common.as_json:
-        write_json(made)
+        write_json({**made, "seeds": drawn, "sha256": tables.sha256, "dropped": tables.dropped})
     else:
-        write(text_of(made))
+        write(text_of(made, drawn, tables.dropped))
+
+
+def _stated() -> None:
+    from lmp.predict.calibration import FOLDER
+    from lmp.predict.fit.summary import text_of_files
+
+    write(text_of_files(sorted(FOLDER.glob("*.json"))))
 
 
 def _check(file: Path, devices_file: Path | None, as_json: bool) -> None:

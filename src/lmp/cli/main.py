@@ -36,6 +36,11 @@ COMMANDS = {
     "zoo": ("zoo", "Expand and verify many model families, each at its default config."),
     "inspect": ("inspect", "Show a model's tree, parameters and cache."),
     "catalogue": ("inspect", "List the models that lmp knows without a network."),
+    "predict": (
+        "predict",
+        "Predict how long a call of a model takes on a device: its eager kernels, one by one, with 80 % intervals.",
+    ),
+    "memory": ("memory", "Say whether a model fits on a device: weights, cache, activations and reserve on each GPU."),
     "devices": ("devices", "List the devices that lmp has datasheets of."),
     "predict-op": ("predict_op", "Predict the times of operators: JSON lines on stdin, one line each on stdout."),
     "calibrate": ("calibrate", "Fit the kernels' models to measured rows, and print the error on sites held out."),
@@ -47,7 +52,7 @@ COMMANDS = {
 
 GROUPS = {
     "Costs": ("evaluate", "expand", "inspect", "diff", "catalogue"),
-    "Time": ("predict-op", "devices", "calibrate"),
+    "Time": ("predict", "memory", "predict-op", "devices", "calibrate"),
     "Classes": ("analyze-module", "verify"),
     "Reports": ("report", "review", "zoo", "lab"),
     "Agents": ("prompt", "submit", "mcp", "resume"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -150,6 +151,7 @@ class _Rendering:
 
 def render(post: Post, figures: Figures, captures: Path | None = None) -> Rendered:
     """The post with its own captures, or with a reader's captures and the original's beside them."""
+    post.sources  # noqa: B018 - a file that cannot be read is one error, not one for each reference
     original = Evaluator(post, post.captures, figures)
     evaluator = original if captures is None else Evaluator(post, captures, figures, original)
     rendering = _Rendering(evaluator)
@@ -185,12 +187,16 @@ def _sources(cited: Sequence[tuple[str, Source]]) -> list[str]:
         return []
     lines = ["## Sources", ""]
     for number, (_, source) in enumerate(cited, 1):
-        read = f" Read at <{source.read_at}>." if source.read_at else ""
+        read = f" Read: {_copy(source.read_at)}." if source.read_at else ""
         lines.append(
             f"{number}. {escaped(source.authors)}: [{escaped(source.title)}](<{source.url}>), {source.year} "
             f"({source.kind}).{read} “{escaped(source.sentence)}”"
         )
     return [*lines, ""]
+
+
+def _copy(read_at: str) -> str:
+    return f"<{read_at}>" if re.fullmatch(r"https?://[^\s<>]+", read_at) else escaped(read_at)
 
 
 def _captures(post: Post, evaluator: Evaluator) -> list[str]:
@@ -209,7 +215,7 @@ def _captures(post: Post, evaluator: Evaluator) -> list[str]:
         machines[f"{record.cpus} × {record.cpu}, {round(record.memory / 2**30)} GiB, {record.kernel}{gpu}"] = None
         status = record.status + (f": {record.message}" if record.message else "")
         status += f"; {record.escaped:,} bytes that are no text stand as \\xNN" if record.escaped else ""
-        load = f"{record.load_before[0]} → {record.load_after[0]}"
+        load = f"{record.load_before[0]:.2f} → {record.load_after[0]:.2f}"
         rows.append(
             f"| {name} | {escaped(record.tool_version or record.tool)} | {escaped(status)} | {record.date} | {load} |"
         )

@@ -250,7 +250,8 @@ class Source(Closed):
     authors: Text
     year: int = Field(ge=1900, le=2100)
     url: Annotated[str, StringConstraints(pattern=r"^https?://[^\s<>\"`]+$")]
-    read_at: Annotated[str, StringConstraints(pattern=r"^https?://[^\s<>\"`]+$")] | None = None
+    read_at: Text | None = None
+    """The copy that was read, if it was another: an address or words."""
     kind: Literal["academic", "vendor", "practical"]
     sentence: str = ""
     value: str | None = None

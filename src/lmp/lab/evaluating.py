@@ -9,7 +9,7 @@ from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
 
-from lmp.errors import LmpError, NotTaken, PostFault, first_line
+from lmp.errors import LmpError, NotTaken, PostFault
 from lmp.formula import Number, free_variables, parse
 from lmp.lab.config import CaptureRule, Source
 from lmp.lab.figures import Figures
@@ -83,8 +83,13 @@ class Evaluator:
             return written(self.number(name, expression), form)
         try:
             mine = written(self.number(name, expression), form)
-        except LmpError as error:
-            return f"{before} in the original ({escaped(first_line(error))})"
+        except NotTaken:
+            return f"{before} (original)"
+        except LmpError:
+            # The block that quotes the capture and the table of captures have the reason.
+            stored = self.taken(name)
+            why = "no value" if stored is None or stored.usable else stored.record.status.replace("_", " ")
+            return f"{before} (original; {why} here)"
         return f"{mine} (original: {before})" if self._is_measured(expression) else before
 
     def _is_measured(self, expression: str) -> bool:

@@ -36,8 +36,9 @@ class Redactor:
 
     def text(self, text: str, others: str | None = None) -> str:
         for place, instead, kind in self.places:
-            # A path ends where a name ends: /work/ab is not in /work/abc.
-            pattern = re.compile(rf"(?<![\w.-]){re.escape(place)}(?![\w-])")
+            # A path ends where a name ends, /work/ab is not in /work/abc; it begins anywhere: -I/work/ab.
+            begin = "" if place.startswith("/") else r"(?<![\w.-])"
+            pattern = re.compile(rf"{begin}{re.escape(place)}(?![\w-])")
             text, times = pattern.subn(instead, text)
             if times:
                 self.counts[kind] += times

@@ -261,7 +261,7 @@ def _judged(rule: CaptureRule, ran: Ran, text: str, left_out: int) -> tuple[Stat
     lines = text.splitlines()
     said = next((line for line in lines if refusal is not None and refusal.search(line)), None)
     if said is not None:
-        return "refused", said.strip()[:300]
+        return "refused", " ".join(said.split())[:300]
     if ran.exit_code not in rule.ok_exit:
         if ran.exit_code == NOT_FOUND:
             return "missing", _install(rule.tool, rule)

@@ -35,11 +35,14 @@ def checkpoint_bytes(
         for name, parameter in inner.named_parameters(recurse=False):
             # A tied parameter is the one of its first module.
             if id(parameter) not in owned:
-                owned[id(parameter)] = _bytes(scheme, paths[id(inner)], inner, name, parameter)
+                owned[id(parameter)] = stored_bytes(scheme, paths[id(inner)], inner, name, parameter)
     return plain(Fraction(sum(owned.values()))), None
 
 
-def _bytes(scheme: Scheme, path: str, module: torch.nn.Module, name: str, parameter: torch.nn.Parameter) -> Fraction:
+def stored_bytes(
+    scheme: Scheme, path: str, module: torch.nn.Module, name: str, parameter: torch.nn.Parameter
+) -> Fraction:
+    """Bytes of one parameter as the checkpoint stores it, scales included."""
     class_name = path_of(type(module))
     storage = scheme.storage(path, class_name)
     converted = name == "weight" if class_name in LINEAR else parameter.ndim > 2

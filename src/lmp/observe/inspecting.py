@@ -53,7 +53,7 @@ def inspect_model(class_path: str | None, options: Options, dtype: str | None = 
     content = None if found is None else found.content
     with quiet_warnings():
         config = None if content is None else config_from(cls, content)
-        built = _built(cls, config, dtype)
+        built = built_model(cls, config, dtype)
         tree = _Tree(built.model)
         # Of a part of a model only the tree and the parameters are told.
         dtype_found = getattr(torch, built.dtype)
@@ -90,7 +90,9 @@ def inspect_model(class_path: str | None, options: Options, dtype: str | None = 
 
 
 @dataclass(frozen=True)
-class _Built:
+class Built:
+    """A model on the meta device, with the module in it that was asked for."""
+
     model: Any
     module: torch.nn.Module
     """The model itself, or the first module in it of the class that was asked for."""
@@ -100,7 +102,8 @@ class _Built:
     dtype_from: str
 
 
-def _built(cls: type[Any], config: Any, dtype: str | None) -> _Built:
+def built_model(cls: type[Any], config: Any, dtype: str | None) -> Built:
+    """The smallest model that has the class in it. Raises TraceFailed if none can be built."""
     tried = []
     for model_class in parent_models_of(cls):
         own = config if config is not None else model_class.config_class()
@@ -116,7 +119,7 @@ def _built(cls: type[Any], config: Any, dtype: str | None) -> _Built:
             continue
         for path, module in model.named_modules():
             if type(module) is cls:
-                return _Built(model, module, path, own, name, origin)
+                return Built(model, module, path, own, name, origin)
         tried.append(f"{model_class.__name__}: has no {cls.__name__} in it with this config")
     raise TraceFailed(f"{cls.__name__} cannot be built at this config.\n" + ("; ".join(tried) or "no model has it"))
 

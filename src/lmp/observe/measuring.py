@@ -20,7 +20,10 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from lmp.observe.flow import KEPT
+from lmp.observe.held import KeptLayer
 from lmp.observe.inspection import Cache, CacheSegment
+from lmp.observe.lifetimes import Lifetimes, Peak
 from lmp.workload.failures import blame, hand_on
 from lmp.workload.kinds import kind_of, own_factors, own_indices
 from lmp.workload.model import ModelWorkload
@@ -36,6 +39,9 @@ STEP = 128
 
 ENCODER_TOKENS = (32, 64)
 POSITIONS = ("max_position_embeddings", "max_target_positions", "n_positions")
+
+KEPT_TOKENS = (8, 24)
+"""Lengths at which the cache of each layer is looked at: below any window."""
 
 CACHE_FIELDS = ("past_key_values", "cache_params", "state", "rnn_state")
 NO_CACHE = "its forward() returns no cache"
@@ -133,6 +139,19 @@ class Measured:
             return Cache(reason=str(error))
         return found.model_copy(update={"of": path or None})
 
+    def kept(self) -> tuple[str, list[KeptLayer]]:
+        """What each layer keeps for one sequence, and the path of the part that was run. Raises CannotMeasure."""
+        path, found = self._first_that_runs(_Running.kept, _check_cache)
+        return path, found
+
+    def live(self, tokens: int, sizes: Mapping[str, int]) -> Peak:
+        """The moment with most live bytes in a call of so many tokens, with logits of the last one.
+
+        ``sizes`` replace values of the config. Raises CannotMeasure.
+        """
+        found: Peak = self._first_that_runs(lambda running: running.live(tokens, sizes))[1]
+        return found
+
 
 def token_inputs(part: Any) -> tuple[str, ...]:
     """The inputs of a call with nothing but tokens, or with a spectrogram whose length the config says.
@@ -182,6 +201,32 @@ def _stacks(workload: ModelWorkload, part: torch.nn.Module, run: torch.nn.Module
             raise CannotMeasure("what a layer adds to the cache cannot be told: none of its kind is run")
         found.append(_Stack(path, stands_for))
     return found
+
+
+class _Seen:
+    """Sizes in one layer of a cache after a call."""
+
+    def __init__(self, layer: Any) -> None:
+        named = (getattr(layer, "keys", None), getattr(layer, "values", None))
+        pair = [t for t in named if isinstance(t, torch.Tensor) and t.dim() == 4]
+        self.heads = pair[0].shape[1] if pair else 0
+        self.elements = sum(t.numel() for t in pair)
+        self.element_size = pair[0].element_size() if pair else 1
+        self.bytes = _bytes_in([layer])
+        window = getattr(layer, "sliding_window", None)
+        self.window = window if type(window) is int else None
+
+
+def _kept(few: _Seen, many: _Seen, indices: tuple[int, ...]) -> KeptLayer:
+    """The layer from two lengths. Raises CannotMeasure if it does not grow evenly between them."""
+    short, long = KEPT_TOKENS
+    if few.elements * long != many.elements * short:
+        raise CannotMeasure(f"keys and values do not grow evenly between {short} and {long} tokens")
+    others = [seen.bytes - seen.elements * seen.element_size for seen in (few, many)]
+    grown, rest = divmod(others[1] - others[0], long - short)
+    if rest or grown < 0:
+        raise CannotMeasure(f"what a layer keeps does not grow evenly between {short} and {long} tokens")
+    return KeptLayer(indices, few.heads, few.elements // short, few.window, grown, others[0] - grown * short)
 
 
 @dataclass
@@ -291,6 +336,43 @@ class _Running:
         slope = Fraction(b - a, step)
         even = self.held(low + step + 1) - a == slope
         return _Line(low, slope, a - slope * (low + step), None if even else step)
+
+    # -- what each layer keeps, and what lives during a call ---------------------------------------------------------
+
+    def kept(self) -> list[KeptLayer]:
+        """What each layer of the cache keeps for one sequence."""
+        if not self.workload.has_cache:
+            raise CannotMeasure(NO_CACHE)
+        few, many = (self._layers(tokens) for tokens in KEPT_TOKENS)
+        places = next((s.stands_for for s in self.stacks if len(s.stands_for) == len(few)), None)
+        if self.stacks and places is None:
+            raise CannotMeasure("the layers of its cache are not those of one list of layers")
+        indices = places if places is not None else [[index] for index in range(len(few))]
+        return [_kept(a, b, tuple(here)) for a, b, here in zip(few, many, indices, strict=True)]
+
+    def _layers(self, tokens: int) -> list[_Seen]:
+        watch = _CacheWatch(self.model, self.workload.cache_name, [])
+        self.run(tokens, watch)
+        layers = getattr(watch.returned[0], "layers", None) if watch.returned else None
+        if not isinstance(layers, list):
+            raise CannotMeasure("what its cache keeps is not told by layers")
+        return [_Seen(layer) for layer in layers]
+
+    def live(self, tokens: int, sizes: Mapping[str, int]) -> Peak:
+        """The peak of one call, in which each kind of layer runs once: what a layer leaves alive is its cache."""
+        values = {**self.sizes, **{name: size for name, size in sizes.items() if name in self.workload.variables}}
+        model = self.workload.build(values)
+        seen = Lifetimes(model, detail=False)
+        given = {KEPT: 1} if KEPT in inspect.signature(type(model).forward).parameters else {}
+        asked = model.register_forward_pre_hook(lambda _, args, kwargs: (args, {**kwargs, **given}), with_kwargs=True)
+        call = {"batch_size": 1, "seq_len": tokens, "cache_len": 0, ENCODER_LENGTH: ENCODER_TOKENS[0]}
+        try:
+            self.workload.run(model, {**values, **call}, seen)
+        finally:
+            asked.remove()
+        if seen.peak is None:
+            raise CannotMeasure("a call runs no operator")
+        return seen.peak
 
     # -- experts -----------------------------------------------------------------------------------------------------
 

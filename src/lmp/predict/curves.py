@@ -24,11 +24,11 @@ def correction_of(slot: Slot | None) -> Correction | None:
 
 
 def curve(data: Mapping[str, Any], features: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Linear between knots over the first feature, for the nearest value of the second that was measured."""
+    """Linear between knots over the last feature but one, for the nearest measured value of the last."""
     knots = np.asarray(data["knots"], dtype=np.float64)
     at = np.asarray([float(name) for name in data["curves"]])
-    nearest = np.abs(features[:, 1][:, None] - at).argmin(axis=1)
-    values = [np.interp(features[:, 0], knots, np.asarray(data["curves"][name], float)) for name in data["curves"]]
+    nearest = np.abs(features[:, -1][:, None] - at).argmin(axis=1)
+    values = [np.interp(features[:, -2], knots, np.asarray(data["curves"][name], float)) for name in data["curves"]]
     return np.asarray(np.stack(values)[nearest, np.arange(len(features))])
 
 

@@ -127,8 +127,8 @@ class Device:
 
     @property
     def source(self) -> str:
-        """Source of the peaks."""
-        return next(source for value, source in self.sources.items() if value.startswith("dense."))
+        """Title of the source of the peaks, without its date."""
+        return next(source for value, source in self.sources.items() if value.startswith("dense.")).rpartition(", ")[0]
 
 
 def devices(file: Path | None = None) -> dict[str, Device]:
@@ -195,8 +195,8 @@ def _read(text: str, origin: str) -> dict[str, Device]:
 
 def _device(name: str, table: object, origin: str) -> Device:
     try:
-        sheet = Sheet.model_validate(table)
         NamedSheet(name=name)
+        sheet = Sheet.model_validate(table)
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, (name[:64], *first["loc"])))
@@ -227,6 +227,8 @@ def _device(name: str, table: object, origin: str) -> Device:
 
 
 class NamedSheet(BaseModel):
+    """The name of a device, which stands in messages and files."""
+
     name: Name
 
 

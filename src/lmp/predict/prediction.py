@@ -12,14 +12,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from lmp.errors import LmpError, UsageError
+from lmp.errors import LmpError
 from lmp.predict import calibration as store
-from lmp.predict.calibration import Slot
+from lmp.predict.calibration import Slot, Zones
 from lmp.predict.curves import correction_of
 from lmp.predict.devices import Device, device_named, devices
 from lmp.predict.kernels import FAMILIES
 from lmp.predict.kernels.base import Array, Family
 from lmp.predict.rows import Row, Want, columns, want
+from lmp.predict.transfer import adapted
 
 SISTERS = {
     "ada": ("ampere", "hopper"),
@@ -42,6 +43,10 @@ DATASHEET_SPREAD = 0.30
 """Log error from one architecture to another, leave-one-GPU-out over the three that are calibrated."""
 UNCALIBRATED_SPREAD = 0.45
 """Log error where no measurement stands for a figure: pointwise kernels, devices without clock or cache size."""
+ENGINE_SPREAD = 0.07
+"""Log error of another engine's kernel: the same bf16 product differs by 5.5 to 7 % on average (README of the data)."""
+JOINT = "@all"
+"""End of the variant of a slot that was fitted on several architectures, for devices of another one."""
 OUTSIDE_SPREAD = 0.15
 """Log error that a value adds for each doubling beyond the measured range."""
 Z80 = 1.2816
@@ -82,6 +87,8 @@ class Chosen:
     spread: float
     corrected: float
     """Weight of the trees' correction."""
+    other_engine: bool = False
+    """The row names an engine of which nothing was measured: another engine's kernel stands for it."""
 
 
 class Predictor:
@@ -110,7 +117,7 @@ class Predictor:
             except LmpError as error:
                 found.update(dict.fromkeys(numbers, error))
                 continue
-            key = (name, f"{wanted.family}/{wanted.variant}", id(chosen.slot))
+            key = (name, f"{wanted.family}/{wanted.variant}/{chosen.other_engine}", id(chosen.slot))
             together.setdefault(key, (chosen, []))[1].extend(numbers)
         for (name, family, _), (chosen, numbers) in together.items():
             family = family.partition("/")[0]
@@ -132,25 +139,28 @@ class Predictor:
             return Chosen(None, "datasheet", UNCALIBRATED_SPREAD, 0.0)
         own = [slot for slot in slots if slot.device == name]
         if own:
-            return Chosen(self._kernel(own, wanted, device), "calibrated", 0.0, 1.0)
+            return self._of_kernel(own, wanted, device, ("calibrated", 0.0, 1.0))
+        joint = [slot for slot in known.slots if slot.variant == wanted.variant + JOINT] if known is not None else []
+        alike = [slot for slot in slots if device_named(slot.device).architecture == device.architecture]
+        if joint and not alike:
+            return Chosen(joint[0], "datasheet", joint[0].shared, 0.0)
         for architecture in (device.architecture, *SISTERS.get(device.architecture, ())):
             near = [slot for slot in slots if device_named(slot.device).architecture == architecture]
             if near:
-                slot = self._kernel(near, wanted, device_named(near[0].device))
-                if architecture == device.architecture:
-                    return Chosen(slot, f"sister:{slot.device}", SISTER_SPREAD, 1.0)
-                return Chosen(slot, "datasheet", DATASHEET_SPREAD, 0.0)
+                source = device_named(near[0].device)
+                sister = architecture == device.architecture
+                kind = (f"sister:{source.name}", SISTER_SPREAD, 1.0) if sister else ("datasheet", DATASHEET_SPREAD, 0.0)
+                return self._of_kernel(near, wanted, source, kind)
         return Chosen(None, "datasheet", UNCALIBRATED_SPREAD, 0.0)
 
-    def _kernel(self, slots: Sequence[Slot], wanted: Want, device: Device) -> Slot:
+    def _of_kernel(self, slots: Sequence[Slot], wanted: Want, source: Device, kind: tuple[str, float, float]) -> Chosen:
         """The kernel that the library takes for a row: that of the nearest measured key."""
-        engine = wanted.engine or REFERENCE_ENGINE.get((wanted.family, wanted.variant, device.architecture))
+        provenance, spread, corrected = kind
+        engine = wanted.engine or REFERENCE_ENGINE.get((wanted.family, wanted.variant, source.architecture))
         of_engine = [slot for slot in slots if slot.kernel.partition("/")[0] == engine]
-        if wanted.engine is not None and not of_engine:
-            engines = sorted({slot.kernel.partition("/")[0] for slot in slots})
-            raise UsageError(f"no {wanted.family} of {wanted.engine} was measured\nmeasured are {', '.join(engines)}")
-        candidates = of_engine or slots
-        return min(candidates, key=lambda slot: min((_distance(key, wanted.key) for key in slot.keys), default=0.0))
+        other = wanted.engine is not None and not of_engine
+        slot = min(of_engine or slots, key=lambda s: min((_distance(key, wanted.key) for key in s.keys), default=0.0))
+        return Chosen(slot, provenance, math.hypot(spread, ENGINE_SPREAD if other else 0.0), corrected, other)
 
     def _group(self, device: Device, family: Family, chosen: Chosen, rows: Sequence[Row]) -> Iterable[Prediction]:
         given = columns(family.name, rows)
@@ -189,11 +199,12 @@ def predicted(
     shared = math.hypot(slot.shared if slot is not None else UNCALIBRATED_SPREAD, chosen.spread)
     kernel = slot.kernel if slot is not None else family.name
     error = slot.errors.get("median") if slot is not None and chosen.provenance == "calibrated" else None
+    engine = ("engine",) if chosen.other_engine else ()
     names = [tuple(name for name, where in outside.items() if where[i]) for i in range(len(us))]
     return [
         Prediction(
             float(us[i]), float(lows[i]), float(highs[i]), float(floor[i]), str(bounds[i]), chosen.provenance,
-            id_ if slot is not None else None, error, names[i], family.name, kernel, shared,
+            id_ if slot is not None else None, error, names[i] + engine, family.name, kernel, shared,
         )
         for i in range(len(us))
     ]  # fmt: skip
@@ -206,11 +217,14 @@ def time_of(
     floor = family.floor(given, device)
     if device.clock is None or device.l2 is None:
         return bound_time(floor)
-    parameters = {p.name: p.start for p in family.parameters} if slot is None else slot.parameters
+    if slot is None:
+        parameters = {p.name: p.start for p in family.parameters}
+    else:
+        parameters = adapted(slot.parameters, device_named(slot.device), device)
     us = family.model(parameters, given, device)
     correction = correction_of(slot)
     if corrected and correction is not None:
-        us = us * np.exp(corrected * correction(family.features(given, device)))
+        us = us * np.exp(corrected * correction(described(device, family, given, us)))
     return np.maximum(us, floor)
 
 
@@ -226,16 +240,19 @@ def interval(
     zones = chosen.slot.zones if chosen.slot is not None else None
     low, high = np.zeros(len(us)), np.zeros(len(us))
     if zones is not None:
-        features = zone_features(device, family, given, us)
-        leaves = zones.tree.leaves(features)[:, 0]
-        low = np.array([zones.low[int(leaf)] for leaf in leaves])
-        high = np.array([zones.high[int(leaf)] for leaf in leaves])
+        low, high = zone_ends(zones, described(device, family, given, us))
     wider = Z80 * chosen.spread
     return -np.hypot(np.minimum(low, 0.0), wider), np.hypot(np.maximum(high, 0.0), wider)
 
 
-def zone_features(device: Device, family: Family, given: Mapping[str, Array], us: Array) -> NDArray[np.float64]:
-    """What decides how uncertain a prediction is: its limits, its size and its shape."""
+def zone_ends(zones: Zones, features: NDArray[np.float64]) -> tuple[Array, Array]:
+    """The percentiles of each row's zone."""
+    leaves = zones.tree.leaves(features)[:, 0]
+    return np.array([zones.low[int(n)] for n in leaves]), np.array([zones.high[int(n)] for n in leaves])
+
+
+def described(device: Device, family: Family, given: Mapping[str, Array], us: Array) -> NDArray[np.float64]:
+    """What corrections and zones of error are told by: the time, the shares of its limits, and the shape."""
     compute, memory, link = family.limits(given, device)
     shares = [np.minimum(limit / us, 1.0) for limit in (compute, memory, link)]
     return np.column_stack([np.log2(us), *shares, family.features(given, device)])

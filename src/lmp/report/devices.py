@@ -1,11 +1,13 @@
-"""Devices that reports give bounds for: peak rates as their makers state them, without sparsity."""
+"""Devices of reports: the peak rates that bounds are worked out from, out of the catalogue of ``lmp devices``."""
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass
 
-from lmp.errors import UsageError, did_you_mean
+from lmp.errors import UsageError
+from lmp.predict import devices as catalogue
+
+DEFAULT = "H100"
 
 
 @dataclass(frozen=True)
@@ -30,42 +32,26 @@ class Device:
     source: str
 
 
-_T, _G = 10**12, 10**9
-
-DEVICES = {
-    device.name: device
-    for device in (
-        Device(
-            "A100-80GB", 312 * _T, 19_500 * _G, 2_039 * _G, 80 * _G, 300 * _G, 108,
-            "L2 40 MB; 192 KB L1 and shared memory, 256 KB registers an SM",
-            "NVIDIA A100 datasheet, June 2021 (SXM)",
-        ),
-        Device(
-            "H100", 989_400 * _G, 66_900 * _G, 3_350 * _G, 80 * _G, 450 * _G, 132,
-            "L2 50 MB; 256 KB L1 and shared memory, 256 KB registers an SM",
-            "NVIDIA H100 Tensor Core GPU architecture, v1.04 (SXM5)",
-        ),
-        Device(
-            "H200", 989_400 * _G, 66_900 * _G, 4_800 * _G, 141 * _G, 450 * _G, 132,
-            "L2 50 MB; 256 KB L1 and shared memory, 256 KB registers an SM",
-            "NVIDIA H200 datasheet, November 2024 (SXM)",
-        ),
-        Device(
-            "MI300X", 1_307_400 * _G, 163_400 * _G, 5_300 * _G, 192 * _G, 448 * _G, 304,
-            "Infinity Cache 256 MB; 64 KB LDS, 512 KB registers a compute unit",
-            "AMD Instinct MI300X data sheet, December 2023",
-        ),
-    )
-}  # fmt: skip
-
-DEFAULT = "H100"
-
-
 def device_named(name: str) -> Device:
     """Raises UsageError where there is none of this name."""
-    found = next((device for known, device in DEVICES.items() if known.lower() == name.lower()), None)
-    if found is None:
-        close = difflib.get_close_matches(name.upper(), DEVICES, n=2)
-        listed = f"the names are {', '.join(DEVICES)}"
-        raise UsageError(f"there is no device {name!r}\n{did_you_mean(close, listed)}")
-    return found
+    return _reported(catalogue.device_named(name))
+
+
+def _reported(device: catalogue.Device) -> Device:
+    if device.link is None:
+        raise UsageError(f"{device.name} has no link to other devices, which reports need\nthe default is {DEFAULT}")
+    return Device(
+        name=device.label,
+        matmul_flops=device.matmul_flops,
+        other_flops=device.other_flops,
+        bandwidth=device.bandwidth,
+        memory=device.memory,
+        link_bandwidth=device.link,
+        units=device.sms,
+        on_chip=device.on_chip,
+        source=device.source,
+    )
+
+
+DEVICES = {device.name: device for device in map(device_named, ("A100-80GB", "H100", "H200", "MI300X"))}
+"""Those that a page offers without being asked."""

@@ -14,7 +14,7 @@ import functools
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 
-from lmp.errors import TraceFailed
+from lmp.errors import Indistinct, TraceFailed
 from lmp.formula import (
     Compare,
     Condition,
@@ -162,6 +162,7 @@ class Deriver:
                 if counts:
                     self._see_more_layers(class_path, observe, all_layers)
                 table = Table(class_path, self.runs, observe, variables, all_layers, specialised)
+                table.check_distinct()
                 counterexample = table.counterexample()
                 if counterexample is None:
                     break
@@ -209,6 +210,8 @@ class Deriver:
             try:
                 derived = explained(all_layers, specialised)
                 break
+            except Indistinct as error:
+                raise first or error from None  # further runs cannot explain these calls
             except TraceFailed as error:
                 first = first or error
         if derived is None:

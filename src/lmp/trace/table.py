@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
-from lmp.errors import TraceFailed
+from lmp.errors import Indistinct, TraceFailed
 from lmp.formula import (
     Compare,
     Condition,
@@ -400,6 +400,33 @@ class Table:
             return next(r for r, p, _ in self.samples if p is sample.point), name == "count"
         return None
 
+    def check_distinct(self) -> None:
+        """Raise Indistinct if calls cost differently although every variable is equal: no formula explains them.
+
+        Only calls at the config's own values are compared, and only operators that a line runs on one shape: other
+        attempts to derive the class have these calls too.
+        """
+        runs, several = self.runs, {key for key, index in self.rows if index > 0}
+        sizes = runs.base.keys() - {*RUNTIME, *runs.lengths, *runs.workload.full_layers}
+        own = [
+            (frozenset(point.values.items()), observation)
+            for run, point, observation in self.samples
+            if all(run.numbers[n] == runs.base[n] for n in sizes)
+        ]
+        for key, row in self.rows.items():
+            if key[0].composite or key[0] in several or row.category == "compulsory":
+                continue
+            seen: dict[tuple[str, frozenset[tuple[str, int]]], int] = {}
+            for values, observation in own:
+                item = observation.items.get(key)
+                for name, value in (item.fields if item is not None else {}).items():
+                    if seen.setdefault((name, values), int(value)) != int(value):
+                        raise self._indistinct(key[0], name)
+
+    def _indistinct(self, key: Key, name: str, kind: type[TraceFailed] = Indistinct) -> TraceFailed:
+        text = f"{self.class_path}: {name} of {key.name} at {_where(key)} has several values"
+        return _about(key, f"{text} that no condition tells apart.", kind)
+
     def give_up_compulsory(self) -> bool:
         """Drop compulsory traffic if nothing else is unexplained. Returns true if it is dropped."""
         first = next(self.unexplained(), None)  # compulsory traffic comes last
@@ -448,11 +475,7 @@ class Table:
                 if found is None and self._does_nothing(key):
                     break
                 if found is None:
-                    raise _about(
-                        key[0],
-                        f"{self.class_path}: {name} of {key[0].name} at {_where(key[0])} has several values that no "
-                        "condition tells apart.",
-                    )
+                    raise self._indistinct(key[0], name, TraceFailed)
                 formulas[name] = simplify(substitute(found, self.fixed_sizes))
             else:
                 result.append((item, formulas))
@@ -788,8 +811,8 @@ def _where(key: Key) -> str:
     return f"{os.path.basename(key.chain[0].file)}:{key.chain[0].line}" if key.chain else "no line"
 
 
-def _about(key: Key, text: str) -> TraceFailed:
-    error = TraceFailed(text)
+def _about(key: Key, text: str, kind: type[TraceFailed] = TraceFailed) -> TraceFailed:
+    error = kind(text)
     return error.at(key.chain[0].file, key.chain[0].line) if key.chain else error
 
 

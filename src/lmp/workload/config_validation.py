@@ -42,11 +42,16 @@ def _contradictions(config: Any, content: Mapping[str, Any], path: str = "") -> 
     stated = {standard.get(key, key): key for key in content}
 
     def value(name: str) -> int | None:
-        try:
-            found = getattr(config, name, None)
-        except Exception:  # a config with different layers refuses to give a single value
-            return None
+        found = None if differs(name) else getattr(config, name, None)
         return found if type(found) is int else None
+
+    def differs(name: str) -> bool:
+        """True for a size that differs between layers: the config refuses to give a single value."""
+        try:
+            getattr(config, name, None)
+        except Exception:
+            return True
+        return False
 
     def shown(name: str) -> str:
         return f"{path}{stated.get(name, name)} = {value(name)}"
@@ -62,7 +67,9 @@ def _contradictions(config: Any, content: Mapping[str, Any], path: str = "") -> 
     hidden, heads, shared = (value(n) for n in ("hidden_size", "num_attention_heads", "num_key_value_heads"))
     if hidden and heads and {"hidden_size", "num_attention_heads"} & set(stated) and hidden % heads:
         given = [
-            value(n) for n in HEAD_SIZES if not (n == "head_dim" and n not in stated and value(n) == hidden // heads)
+            value(n) or differs(n)
+            for n in HEAD_SIZES
+            if not (n == "head_dim" and n not in stated and value(n) == hidden // heads)
         ]
         if not any(given):
             yield f"{shown('hidden_size')} is not a multiple of {shown('num_attention_heads')}"

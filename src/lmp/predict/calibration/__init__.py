@@ -56,15 +56,7 @@ class Slot:
 
     @functools.cached_property
     def zones(self) -> Zones | None:
-        if self.zones_data is None:
-            return None
-        data = self.zones_data
-        leaves = data["leaves"]
-        return Zones(
-            trees.read(data["tree"]),
-            {int(leaf): float(low) for leaf, (low, _) in leaves.items()},
-            {int(leaf): float(high) for leaf, (_, high) in leaves.items()},
-        )
+        return None if self.zones_data is None else zones_from(self.zones_data)
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -103,6 +95,15 @@ def calibration(family: str, folder: Path = FOLDER) -> Calibration | None:
         raise InvalidAnalysis(f"{file} is of another version of lmp\nrun `lmp calibrate DATA` again")
     slots = tuple(slot_from(family, entry) for entry in data["slots"])
     return Calibration(family, data["id"], data["provenance"], slots)
+
+
+def zones_from(data: Mapping[str, Any]) -> Zones:
+    leaves = data["leaves"]
+    return Zones(
+        trees.read(data["tree"]),
+        {int(leaf): float(low) for leaf, (low, _) in leaves.items()},
+        {int(leaf): float(high) for leaf, (_, high) in leaves.items()},
+    )
 
 
 def slot_from(family: str, entry: Mapping[str, Any]) -> Slot:

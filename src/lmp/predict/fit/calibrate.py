@@ -2,34 +2,35 @@
 
 from __future__ import annotations
 
-import datetime
 import hashlib
-import json
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lmp.predict import calibration as store
-from lmp.predict.calibration import Slot
+from lmp.predict.calibration import Slot, zones_from
 from lmp.predict.devices import device_named
 from lmp.predict.fit.data import Measured, Tables
 from lmp.predict.fit.fitting import fit_slot, fit_zones, predict_rows, site_spread
+from lmp.predict.fit.joint import joint_slots
 from lmp.predict.kernels import FAMILIES
 from lmp.predict.kernels.base import Array
-from lmp.predict.prediction import DATASHEET_SPREAD, Chosen, interval, predicted, time_of
-from lmp.store.files import write_whole
+from lmp.predict.prediction import DATASHEET_SPREAD, Chosen, described, predicted, time_of, zone_ends
 
 SEEDS = (1, 2, 3)
-SOURCE = "https://github.com/ai-dynamo/aiconfigurator"
-STATE = "commit 095f58a51c4ca8e61b66ec108d86f223f8d559ce, 2026-08-21"
-LICENCE = "Apache-2.0, Copyright (c) 2025-2026 NVIDIA CORPORATION & AFFILIATES"
+OWN_ROWS = 3.0
+"""How much wider intervals are where all errors are of the fit's own rows: on other shapes they are thrice as large."""
 BY_SHAPE = ("moe",)
 """Families with few sites: each is held out once, instead of half of them."""
+
+COVERED = 0.78
+"""Share of held-out rows that an interval is set to cover: 80 % is promised, and more than that is too wide."""
+FOLD_ROWS = 4000
+"""Rows of a fold at most: it takes a part of the time of the last fit, and is no better than that."""
+LEAST_ROWS = 16
+"""Rows from which zones can be told apart."""
 
 Say = Callable[[str], None]
 
@@ -40,12 +41,45 @@ class Held:
 
     measured: Measured
     predicted: Array
-    inside: Array
-    """1 where the measured time is in the 80 % interval, whose zones were fitted on other sites."""
-    width: Array
-    """Half the interval's width over the prediction."""
     analytic: Array
     """What the model alone says, without trees."""
+    floor: Array
+    low: Array
+    """Logarithm of the interval's lower end over the prediction, of zones fitted on other sites; NaN: none were."""
+    high: Array
+    fitted: bool = False
+    """True if no other site was there to fit to: these errors are of the fit's own rows."""
+    factor: float = 1.0
+    """What low and high are multiplied with: on sites that were not seen, zones cover less than they promise."""
+
+    @property
+    def scored(self) -> NDArray[np.bool_]:
+        return np.isfinite(self.low)
+
+    @property
+    def inside(self) -> Array:
+        """1 where the measured time is in the interval."""
+        low, high = self.ends()
+        return ((low <= self.measured.us) & (self.measured.us <= high)).astype(float)
+
+    @property
+    def width(self) -> Array:
+        """Half of the interval's width over the prediction."""
+        low, high = self.ends()
+        return np.asarray((high - low) / 2 / self.predicted)
+
+    def ends(self) -> tuple[Array, Array]:
+        low = self.predicted * np.exp(self.factor * self.low)
+        high = self.predicted * np.exp(self.factor * self.high)
+        return np.maximum(low, self.floor), np.maximum(high, self.floor)
+
+    def take(self, rows: NDArray[Any]) -> Held:
+        found = Held(self.measured.take(rows), *(getattr(self, name)[rows] for name in ROWS))
+        found.factor = self.factor
+        return found
+
+
+ROWS = ("predicted", "analytic", "floor", "low", "high")
 
 
 @dataclass
@@ -60,7 +94,9 @@ class Result:
 
     fitted: list[Fitted]
     left_out: list[dict[str, Any]] = field(default_factory=list)
-    """Errors of each device predicted from another one's slots and its own datasheet."""
+    """Errors of each device predicted from others' slots and its own datasheet."""
+    joint: list[Slot] = field(default_factory=list)
+    """Slots of several architectures together, for devices of another one."""
 
 
 def half(site: NDArray[np.int64], salt: str) -> NDArray[np.bool_]:
@@ -76,12 +112,34 @@ def calibrate(tables: Tables, seeds: Sequence[int] = SEEDS, say: Say = lambda _:
     for measured in tables.slots:
         slot = fit_slot(measured, seeds[0])
         held = hold_out(measured, seeds, slot)
-        slot.zones_data = fit_zones(held.measured, held.predicted)
-        slot.shared = site_spread(held.measured, held.predicted)
-        slot.errors = errors_of(held)
         fitted.append(Fitted(slot, held))
-        say(f"{measured.name}: {len(measured.us)} rows, {slot.errors['mape']:.1f} % MAPE")
-    return Result(fitted, leave_one_out(tables, fitted))
+        say(f"{measured.name}: {len(measured.us)} rows, {errors_of(held)['mape']:.1f} % MAPE held out")
+    for kind in {(one.slot.family, one.slot.variant) for one in fitted}:
+        alike = [one for one in fitted if (one.slot.family, one.slot.variant) == kind]
+        factor = widening([one.held for one in alike])
+        for one in alike:
+            one.held.factor = factor
+            wider = factor * (OWN_ROWS if one.held.fitted else 1.0)
+            one.slot.zones_data = fit_zones(one.held.measured, one.held.predicted, wider)
+            one.slot.shared = site_spread(one.held.measured, one.held.predicted)
+            one.slot.errors = errors_of(one.held)
+    joint, errors = joint_slots(tables.slots)
+    return Result(fitted, [*errors, *leave_one_out(tables, fitted)], joint)
+
+
+def widening(held: Sequence[Held]) -> float:
+    """The factor on these intervals with which ``COVERED`` of the held-out rows are inside, by bisection."""
+    scored = [one.take(one.scored) for one in held if one.scored.any()]
+    low, high = 0.5, 4.0
+    if not scored:
+        return 1.5
+    for _ in range(20):
+        middle = (low + high) / 2
+        for one in scored:
+            one.factor = middle
+        covered = float(np.mean(np.concatenate([one.inside for one in scored])))
+        low, high = (middle, high) if covered < COVERED else (low, middle)
+    return round((low + high) / 2, 3)
 
 
 def hold_out(measured: Measured, seeds: Sequence[int], whole: Slot) -> Held:
@@ -92,17 +150,30 @@ def hold_out(measured: Measured, seeds: Sequence[int], whole: Slot) -> Held:
     else:
         rounds = [(half(measured.site, f"own-{seed}"), seed) for seed in seeds]
     parts: list[Held] = []
-    if all(kept.all() for kept, _ in rounds):
+    if not any(kept.any() and not kept.all() for kept, _ in rounds):
         # One site alone: nothing can be held out, and every row is its own evidence.
-        return scored([(measured, predict_rows(whole, measured), model_alone(whole, measured))])
+        own = scored([(measured, predict_rows(whole, measured), model_alone(whole, measured))])
+        own.fitted = True
+        return own
     for kept, seed in rounds:
         if kept.all() or not kept.any():
             continue
-        slot, rest = fit_slot(measured.take(kept), seed), measured.take(~kept)
+        slot, rest = (
+            fit_slot(
+                measured.take(some_of(kept, seed) if measured.family in BY_SHAPE else kept), seed, whole.parameters
+            ),
+            measured.take(~kept),
+        )
         parts.append(scored([(rest, predict_rows(slot, rest), model_alone(slot, rest))]))
     if measured.family in BY_SHAPE:
         return scored([(held.measured, held.predicted, held.analytic) for held in parts])
     return joined(parts)
+
+
+def some_of(kept: NDArray[np.bool_], seed: int) -> NDArray[np.int64]:
+    """At most ``FOLD_ROWS`` of the rows that are kept, drawn at random."""
+    rows = np.flatnonzero(kept)
+    return np.sort(np.random.default_rng(seed).permutation(rows)[:FOLD_ROWS])
 
 
 def model_alone(slot: Slot, measured: Measured) -> Array:
@@ -114,32 +185,16 @@ def scored(parts: Sequence[tuple[Measured, Array, Array]]) -> Held:
     measured = join([part for part, _, _ in parts])
     said = np.concatenate([one for _, one, _ in parts])
     alone = np.concatenate([one for _, _, one in parts])
-    inside, width = np.full(len(said), np.nan), np.full(len(said), np.nan)
+    device, family = device_named(measured.device), FAMILIES[measured.family]
+    low, high = np.full(len(said), np.nan), np.full(len(said), np.nan)
     first = half(measured.site, "interval")
     for learn, score in ((first, ~first), (~first, first)):
-        if learn.sum() < 8 or not score.any():
+        if learn.sum() < LEAST_ROWS or not score.any():
             continue
-        slot = store.slot_from(measured.family, {**EMPTY, "device": measured.device, "variant": measured.variant})
-        slot.zones_data = fit_zones(measured.take(learn), said[learn])
-        low, high = ends(slot, measured.take(score), said[score])
-        truth = measured.us[score]
-        inside[score] = (low <= truth) & (truth <= high)
-        width[score] = (high - low) / 2 / said[score]
-    return Held(measured, said, inside, width, alone)
-
-
-EMPTY: dict[str, Any] = {
-    "kernel": "", "keys": (), "rows": 0, "parameters": {}, "range": {}, "shared": 0.0, "errors": {}, "forest": None,
-    "zones": None,
-}  # fmt: skip
-
-
-def ends(slot: Slot, measured: Measured, said: Array) -> tuple[Array, Array]:
-    """Microseconds of both ends of the interval."""
-    device, family = device_named(measured.device), FAMILIES[measured.family]
-    low, high = interval(device, family, Chosen(slot, "calibrated", 0.0, 1.0), measured.columns, said)
-    floor = family.floor(measured.columns, device)
-    return np.maximum(said * np.exp(low), floor), np.maximum(said * np.exp(high), floor)
+        zones = zones_from(fit_zones(measured.take(learn), said[learn]))
+        ends = zone_ends(zones, described(device, family, measured.take(score).columns, said[score]))
+        low[score], high[score] = np.minimum(ends[0], 0.0), np.maximum(ends[1], 0.0)
+    return Held(measured, said, alone, family.floor(measured.columns, device), low, high)
 
 
 def join(parts: Sequence[Measured]) -> Measured:
@@ -154,11 +209,7 @@ def join(parts: Sequence[Measured]) -> Measured:
 
 def joined(parts: Sequence[Held]) -> Held:
     return Held(
-        join([part.measured for part in parts]),
-        *(
-            np.concatenate([getattr(part, name) for part in parts])
-            for name in ("predicted", "inside", "width", "analytic")
-        ),
+        join([part.measured for part in parts]), *(np.concatenate([getattr(p, n) for p in parts]) for n in ROWS)
     )
 
 
@@ -166,7 +217,7 @@ def errors_of(held: Held) -> dict[str, Any]:
     """Errors in per cent, and how the intervals did."""
     error = np.abs(held.predicted / held.measured.us - 1) * 100
     alone = np.abs(held.analytic / held.measured.us - 1) * 100
-    scored = np.isfinite(held.inside)
+    scored = held.scored
     return {
         "rows": len(error),
         "sites": len(np.unique(held.measured.site)),
@@ -176,6 +227,7 @@ def errors_of(held: Held) -> dict[str, Any]:
         "model_mape": round(float(alone.mean()), 2),
         "coverage": round(float(held.inside[scored].mean()) * 100, 1) if scored.any() else None,
         "half_width": round(float(np.median(held.width[scored])) * 100, 2) if scored.any() else None,
+        "held_out": not held.fitted,
     }
 
 
@@ -209,50 +261,16 @@ def _alike(one: str, other: str) -> bool:
     return one == other or "moe" not in one + other
 
 
-def write_calibration(result: Result, tables: Tables, folder: Path, seeds: Sequence[int]) -> list[Path]:
-    """One file for each family; files are written whole."""
-    date = datetime.datetime.now(datetime.UTC).date().isoformat()
-    provenance = {
-        "source": SOURCE,
-        "state": STATE,
-        "licence": LICENCE,
-        "fitted": date,
-        "seeds": list(seeds),
-    }
-    families: dict[str, list[Fitted]] = defaultdict(list)
-    for one in result.fitted:
-        families[one.slot.family].append(one)
-    written = []
-    for family, all_of in families.items():
-        used = sorted({f"{one.held.measured.table}.parquet" for one in all_of})
-        sha = {name: tables.sha256[name] for name in used}
-        dropped = {name: tables.dropped[name] for name in used if name in tables.dropped}
-        data = {
-            "schema": store.SCHEMA,
-            "id": f"{family}-{date}-{hashlib.sha256(json.dumps(sha).encode()).hexdigest()[:8]}",
-            "family": family,
-            "provenance": {**provenance, "sha256": sha, "dropped": dropped},
-            "left_out": [row for row in result.left_out if row["family"] == family],
-            "slots": [one.slot.as_json() for one in all_of],
-        }
-        path = folder / f"{family}.json"
-        write_whole(path, json.dumps(data, separators=(",", ":")) + "\n")
-        written.append(path)
-    return written
-
-
 def pooled(held: Iterable[Held]) -> dict[str, Any]:
     """Errors of several slots together."""
     return errors_of(joined_any(list(held)))
 
 
 def joined_any(parts: Sequence[Held]) -> Held:
-    """Held rows of several slots, with only what errors need."""
+    """Held rows of several slots of one family, with only what errors need."""
     measured = Measured(
         "", "", "", "", {}, np.concatenate([p.measured.us for p in parts]),
         np.concatenate([p.measured.site + 100_000 * i for i, p in enumerate(parts)]), (), "",
     )  # fmt: skip
-    return Held(
-        measured,
-        *(np.concatenate([getattr(p, n) for p in parts]) for n in ("predicted", "inside", "width", "analytic")),
-    )
+    rows = {n: np.concatenate([getattr(p, n) for p in parts]) for n in ROWS}
+    return Held(measured, **rows, factor=parts[0].factor)

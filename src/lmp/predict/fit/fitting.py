@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,11 +14,11 @@ from lmp.errors import EngineMissing
 from lmp.predict import trees
 from lmp.predict.calibration import Slot
 from lmp.predict.curves import hats
-from lmp.predict.devices import Device, device_named
+from lmp.predict.devices import device_named
 from lmp.predict.fit.data import Measured
 from lmp.predict.kernels import FAMILIES
-from lmp.predict.kernels.base import Array, Family
-from lmp.predict.prediction import time_of, zone_features
+from lmp.predict.kernels.base import Array, Family, Parameter
+from lmp.predict.prediction import described, time_of
 
 UNIT = 1e-4
 """Resolution of a leaf's value: a hundredth of a per cent."""
@@ -36,30 +36,37 @@ class Recipe:
     rate: float = 0.06
     least: int = 10
     """Rows of the smallest leaf."""
-    loss: str = "absolute_error"
-    only: tuple[str, ...] = ()
-    """Parameters that are fitted; empty: all."""
+    loss: str = "squared_error"
+    share: float = 0.4
+    """Part of the features that a split may choose from: trees that differ err less together."""
+    steps: tuple[float, ...] = (0.35, 0.2, 0.1)
+    """Sizes of the first simplex, one search after the other."""
 
 
 RECIPES: Mapping[str, Recipe] = {
-    "gemm": Recipe(sample=1500, evaluations=1800, trees=400, loss="squared_error"),
-    "prefill": Recipe(trees=400),
-    "decode": Recipe(trees=400),
+    "gemm": Recipe(sample=1000, evaluations=900, trees=350, rate=0.08),
+    "prefill": Recipe(sample=2000, evaluations=2700, trees=300, rate=0.08),
+    "decode": Recipe(sample=2000, evaluations=2700, trees=300, rate=0.08),
     "mla_prefill": Recipe(trees=150, leaves=15),
     "mla_decode": Recipe(trees=150, leaves=15),
     "batched": Recipe(trees=80, leaves=8),
-    "moe": Recipe(sample=1500, evaluations=1200, trees=150, leaves=15, rate=0.05),
+    "moe": Recipe(sample=600, evaluations=600, trees=80, leaves=15, rate=0.08, loss="absolute_error"),
     "collective": Recipe(trees=0),
     "quantise": Recipe(trees=100, leaves=15),
     "pointwise": Recipe(trees=0),
 }
 
 
-def fit_slot(measured: Measured, seed: int, recipe: Recipe | None = None) -> Slot:
-    """Parameters and trees of these rows. Errors and zones are of other rows, and are added later."""
-    recipe = recipe or RECIPES[measured.family]
+def fit_slot(measured: Measured, seed: int, start: Mapping[str, float] | None = None) -> Slot:
+    """Parameters and trees of these rows. Errors and zones are of other rows, and are added later.
+
+    ``start``: where the search for the parameters begins, which then is a short one.
+    """
+    recipe = RECIPES[measured.family]
+    if start is not None:
+        recipe = replace(recipe, sample=recipe.sample // 2, evaluations=recipe.evaluations // 4, steps=(0.15,))
     family, device = FAMILIES[measured.family], device_named(measured.device)
-    parameters = fit_parameters(family, measured, device, recipe, seed)
+    parameters = fit_parameters(family, measured, recipe, seed, start)
     slot = Slot(
         family=measured.family,
         device=measured.device,
@@ -72,8 +79,9 @@ def fit_slot(measured: Measured, seed: int, recipe: Recipe | None = None) -> Slo
         shared=0.0,
     )
     # The ratio is to the model within its limits, as in a prediction.
-    left = np.log(measured.us / family.model(parameters, measured.columns, device))
-    features = family.features(measured.columns, device)
+    said = family.model(parameters, measured.columns, device)
+    left = np.log(measured.us / said)
+    features = described(device, family, measured.columns, said)
     if measured.family == "collective":
         slot.forest_data = fit_curves(features, left)
     elif recipe.trees and len(left) >= 4 * recipe.least:
@@ -87,35 +95,53 @@ RANGED = (
 )  # fmt: skip
 
 
-def fit_parameters(family: Family, measured: Measured, device: Device, recipe: Recipe, seed: int) -> dict[str, float]:
+def fit_parameters(
+    family: Family, measured: Measured, recipe: Recipe, seed: int, start: Mapping[str, float] | None = None
+) -> dict[str, float]:
     """The parameters with the least mean log error, each in its range."""
-    optimize = _needed("scipy.optimize")
+    device = device_named(measured.device)
     rng = np.random.default_rng(seed)
     rows = rng.permutation(len(measured.us))[: recipe.sample]
     given = {name: values[rows] for name, values in measured.columns.items()}
     truth = np.log(measured.us[rows])
-    fixed = {p.name: p.start for p in family.parameters if not _matters(p.name, measured)}
-    free = [p for p in family.parameters if p.name not in fixed]
+
+    def error(parameters: Mapping[str, float]) -> float:
+        left = np.log(np.maximum(family.model(parameters, given, device), 1e-3)) - truth
+        return float(np.mean(np.abs(left)) + 0.02 * np.sqrt(np.mean(left**2)))
+
+    free = [p for p in family.parameters if matters(p.name, measured)]
+    return search(family, free, error, recipe.steps, recipe.evaluations // len(recipe.steps), start)
+
+
+def search(
+    family: Family,
+    free: Sequence[Parameter],
+    error: Callable[[Mapping[str, float]], float],
+    steps: Sequence[float],
+    evaluations: int,
+    start: Mapping[str, float] | None = None,
+) -> dict[str, float]:
+    """Nelder-Mead on the logarithms of the free parameters, once for each step; the others stay where they start."""
+    optimize = _needed("scipy.optimize")
+    fixed = {p.name: p.start for p in family.parameters if p not in free}
     low, high = np.log([p.low for p in free]), np.log([p.high for p in free])
 
     def named(x: Array) -> dict[str, float]:
         inside = np.clip(x, low, high)
         return {**fixed, **{p.name: float(np.exp(v)) for p, v in zip(free, inside, strict=True)}}
 
-    def error(x: Array) -> float:
-        outside = float(np.sum(np.maximum(0, x - high) + np.maximum(0, low - x)))
-        left = np.log(np.maximum(family.model(named(x), given, device), 1e-3)) - truth
-        return float(np.mean(np.abs(left)) + 0.02 * np.sqrt(np.mean(left**2)) + outside)
+    def penalised(x: Array) -> float:
+        return error(named(x)) + float(np.sum(np.maximum(0, x - high) + np.maximum(0, low - x)))
 
-    best = np.log([p.start for p in free])
-    for step in (0.35, 0.2, 0.1):
+    best = np.clip(np.log([p.start if start is None else start[p.name] for p in free]), low, high)
+    for step in steps:
         corners = [best + step * row * np.where(best + step < high, 1, -1) for row in np.eye(len(best))]
         found = optimize.minimize(
-            error,
+            penalised,
             best,
             method="Nelder-Mead",
             options={
-                "maxfev": recipe.evaluations // 3,
+                "maxfev": evaluations,
                 "xatol": 1e-3,
                 "fatol": 1e-5,
                 "adaptive": True,
@@ -126,11 +152,11 @@ def fit_parameters(family: Family, measured: Measured, device: Device, recipe: R
     return {name: float(f"{value:.5g}") for name, value in named(best).items()}
 
 
-def _matters(parameter: str, measured: Measured) -> bool:
+def matters(parameter: str, measured: Measured) -> bool:
     """False for a parameter that no row depends on."""
     given = measured.columns
     match parameter:
-        case "tq" | "mq":
+        case "tq" | "mq" if "quantise" in given:
             return bool(np.any(given["quantise"] > 0))
         case "wide":
             return bool(np.any((given["head_dim"] > 128) & (given["head_dim"] <= 256)))
@@ -152,6 +178,7 @@ def fit_trees(features: NDArray[np.float64], left: Array, recipe: Recipe, seed: 
         learning_rate=recipe.rate,
         min_samples_leaf=recipe.least,
         l2_regularization=1.0,
+        max_features=recipe.share,
         early_stopping=False,
         random_state=seed,
     ).fit(features, left)
@@ -187,17 +214,17 @@ def exported(grown: list[Any], features: int, base: float) -> dict[str, Any]:
 
 KNOTS = tuple(float(knot) for knot in range(8, 31, 2))
 """Sizes of messages, log2 of bytes, between which a collective's correction is linear."""
-SMOOTH, ALIKE = 0.15, 0.1
+SMOOTH, ALIKE, LEVEL = 0.5, 0.8, 0.2
 
 
 def fit_curves(features: NDArray[np.float64], left: Array) -> dict[str, Any]:
     """One curve over the size for each number of GPUs, smooth and near to their mean, by penalised least squares."""
-    gpus = np.unique(features[:, 1])
+    gpus = np.unique(features[:, -1])
     knots, many = np.asarray(KNOTS), len(gpus)
-    weights = hats(knots, features[:, 0])
+    weights = hats(knots, features[:, -2])
     size = len(knots)
     # Unknowns: the mean curve, then the difference of each number of GPUs from it.
-    rows = np.hstack([weights, *(weights * (features[:, 1] == n)[:, None] for n in gpus)])
+    rows = np.hstack([weights, *(weights * (features[:, -1] == n)[:, None] for n in gpus)])
     second = np.diff(np.eye(size), n=2, axis=0)
     penalties = [np.hstack([SMOOTH * second, np.zeros((size - 2, many * size))])]
     for place in range(many):
@@ -206,7 +233,7 @@ def fit_curves(features: NDArray[np.float64], left: Array) -> dict[str, Any]:
         near = np.zeros((size, (many + 1) * size))
         near[:, (place + 1) * size : (place + 2) * size] = ALIKE * np.eye(size)
         penalties += [block, near]
-    penalties.append(np.hstack([1e-3 * np.eye(size), np.zeros((size, many * size))]))
+    penalties.append(np.hstack([LEVEL * np.eye(size), np.zeros((size, many * size))]))
     system = np.vstack([rows, *penalties])
     target = np.concatenate([left, np.zeros(len(system) - len(left))])
     solved = np.linalg.lstsq(system, target, rcond=None)[0].reshape(many + 1, size)
@@ -224,11 +251,14 @@ LEAST_ZONE = 0.02
 """Part of the rows that a zone has at least."""
 
 
-def fit_zones(measured: Measured, predicted: Array) -> dict[str, Any]:
-    """Zones of like error from held-out predictions: a small tree on |log error|, with the percentiles of each leaf."""
+def fit_zones(measured: Measured, predicted: Array, factor: float = 1.0) -> dict[str, Any]:
+    """Zones of like error from held-out predictions: a small tree on |log error|, with the percentiles of each leaf.
+
+    ``factor`` widens them.
+    """
     tree_module = _needed("sklearn.ensemble")
     device, family = device_named(measured.device), FAMILIES[measured.family]
-    features = zone_features(device, family, measured.columns, predicted)
+    features = described(device, family, measured.columns, predicted)
     left = np.log(measured.us / predicted)
     least = max(8, int(LEAST_ZONE * len(left)))
     model = tree_module.HistGradientBoostingRegressor(
@@ -239,7 +269,7 @@ def fit_zones(measured: Measured, predicted: Array) -> dict[str, Any]:
     leaves = trees.read(data).leaves(features)[:, 0]
     ends = {}
     for leaf in np.unique(leaves):
-        low, high = np.quantile(left[leaves == leaf], (0.1, 0.9))
+        low, high = factor * np.quantile(left[leaves == leaf], (0.1, 0.9))
         ends[str(int(leaf))] = [round(float(low), 4), round(float(high), 4)]
     return {"tree": data, "leaves": ends}
 

@@ -20,23 +20,24 @@ from lmp.predict.kernels.base import (
     log2,
 )
 
+LEAST_TRAFFIC = 1.75
+"""Share of the link at most, by the traffic of a ring: a switch that reduces halves that traffic."""
+
 PARAMETERS = (
     Parameter("t0", 6.0, 0.5, 100.0, "microseconds of the smallest message between two GPUs"),
-    Parameter("hop", 1.0, 0.01, 30.0, "microseconds more for each doubling of the GPUs"),
-    Parameter("share", 0.75, 0.02, 1.0, "share of the link's bandwidth for large messages"),
-    Parameter("half", 3.0, 0.001, 300.0, "megabytes at which half of that share is reached"),
-    Parameter("bend", 0.5, 0.1, 1.5, "how fast the share grows with the size"),
-    Parameter("more", 0.1, 0.001, 3.0, "how much of the half-size each further GPU adds"),
+    Parameter("hop", 1.5, 0.01, 30.0, "microseconds more for each further GPU"),
+    Parameter("share", 0.7, 0.02, 1.0, "share of the link's bandwidth for large messages between two GPUs"),
+    Parameter("fan", 0.3, 0.01, 1.5, "how much that share grows with many GPUs, whose switch may reduce"),
+    Parameter("half", 1.0, 0.01, 100.0, "megabytes at which half of that share is reached"),
+    Parameter("bend", 0.5, 0.1, 1.0, "how fast the share grows with the size"),
 )
 
 
 def model(p: Parameters, c: Columns, d: Device) -> Array:
     size, gpus = c["bytes"], c["gpus"]
-    half = p["half"] * 1e6 * (1 + p["more"] * (gpus - 2))
-    sending = size * c["factor"] / (float(d.link or 1e9) * p["share"]) * (1 + (half / size) ** p["bend"])
-    # The ramp must not exceed the transfer of a half-size message, or the smallest would cost more than larger ones.
-    ramp = np.minimum(sending, size * c["factor"] / (float(d.link or 1e9) * p["share"]) * 50)
-    return np.asarray(p["t0"] + p["hop"] * (np.log2(gpus) - 1) + ramp * MICRO)
+    rate = float(d.link or 1e9) * np.minimum(p["share"] * (1 + p["fan"] * (1 - 2 / gpus)), LEAST_TRAFFIC)
+    sending = size * c["factor"] / rate * (1 + (p["half"] * 1e6 / size) ** p["bend"])
+    return np.asarray(p["t0"] + p["hop"] * (gpus - 2) + sending * MICRO)
 
 
 def features(c: Columns, d: Device) -> Array:

@@ -24,7 +24,7 @@ from lmp.predict.kernels.base import (
     smooth_max,
 )
 
-QUANTILES = 32
+QUANTILES = 16
 """Experts are drawn in so many groups of equal size, by their load."""
 TILE_ROWS = (16.0, 32.0, 64.0, 128.0)
 TILE_COLUMNS = 128.0
@@ -88,25 +88,32 @@ def model(p: Parameters, c: Columns, d: Device) -> Array:
     spread = load(c, p["hot"])
     hidden, inner = c["hidden"], c["inter"] / c["tp"]
     routed = np.maximum(spread.routed, 1.0)
-    up = grouped(p, c, d, spread, (c["matrices"] - 1) * inner, hidden)
-    down = grouped(p, c, d, spread, hidden, inner)
+    strips = {rows: (spread.experts * tiles_of(spread.rows, rows)).sum(axis=1) for rows in TILE_ROWS}
+    active = np.maximum(spread.active, 1.0)
+    up = grouped(p, c, d, (strips, active), ((c["matrices"] - 1) * inner, hidden))
+    down = grouped(p, c, d, (strips, active), (hidden, inner))
     moved = routed * (4.0 * hidden + (c["matrices"] + 1) * inner) * 2.0
     beside = moved / (d.bandwidth * p["ma"]) * MICRO + p["tr"] * routed / 1000 + p["te"] * c["experts"] / c["ep"]
     return np.asarray((up + down) * MICRO + beside + p["t0"])
 
 
-def grouped(p: Parameters, c: Columns, d: Device, spread: Load, columns: Array, depth: Array) -> Array:
-    """Seconds of one product for each expert, (rows, depth) x (depth, columns)."""
+def grouped(
+    p: Parameters, c: Columns, d: Device, rows_of: tuple[dict[float, Array], Array], sizes: tuple[Array, Array]
+) -> Array:
+    """Seconds of one product for each expert, (rows, depth) x (depth, columns).
+
+    ``rows_of``: strips of tiles of all experts, by the rows of a tile; and the experts that have any.
+    """
+    (strips, active), (columns, depth) = rows_of, sizes
     width, power = c["width"], p["p"]
     peak, clock = float(d.peak("fp8" if width.flat[0] == 1 else "bfloat16")), float(d.clock or 1e9)
-    weights = np.maximum(spread.active, 1.0) * columns * depth * width
+    weights = active * columns * depth * width
     best = np.full(columns.shape, np.inf)
     reference = 128 * TILE_COLUMNS / (128 + TILE_COLUMNS)
     for rows in TILE_ROWS:
         intensity = rows * TILE_COLUMNS / (rows + TILE_COLUMNS)
         share = min(0.98, p["c"] * intensity / (intensity + p["eps"]) * (reference + p["eps"]) / reference)
-        strips = (spread.experts * tiles_of(spread.rows, rows)).sum(axis=1)
-        tiles = np.maximum(strips, 1.0) * np.ceil(columns / TILE_COLUMNS)
+        tiles = np.maximum(strips[rows], 1.0) * np.ceil(columns / TILE_COLUMNS)
         waves = tiles / d.sms
         computing = 2 * rows * TILE_COLUMNS * depth / (peak / d.sms * share)
         loading = (rows + TILE_COLUMNS) * depth * width / (p["bsm"] * clock)

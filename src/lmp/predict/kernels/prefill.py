@@ -34,6 +34,7 @@ PARAMETERS = (
     Parameter("sfu", 0.6, 0.05, 4.0, "share of the peak of exponentials"),
     Parameter("m", 0.6, 0.05, 1.0, "share of the memory bandwidth"),
     Parameter("mw", 0.3, 0.005, 1.0, "share of the memory bandwidth of the kernel that writes the cache"),
+    Parameter("mq", 0.6, 0.02, 1.0, "share of the memory bandwidth for queries and outputs"),
     Parameter("t0", 8.0, 0.5, 60.0, "microseconds of a call that does nothing"),
     Parameter("tau", 1.0, 0.01, 20.0, "microseconds to start and end a tile"),
     Parameter("p", 2.0, 1.0, 12.0, "how well computing and traffic overlap"),
@@ -58,7 +59,7 @@ def scores(c: Columns) -> Array:
 
 def model(p: Parameters, c: Columns, d: Device) -> Array:
     b, q, h, g, wide = c["batch"], c["q_len"], c["heads"], c["kv_heads"], c["head_dim"]
-    clock, peak = float(d.clock or 1e9), float(d.peak("bfloat16"))
+    clock, peak = float(d.clock or 1e9), float(d.peak(dtype_of(c, d)))
     window = np.where(c["window"] > 0, np.minimum(c["window"], c["kv_len"]), c["kv_len"])
     tiles = np.ceil(q / TILE)
     before = c["kv_len"] - q
@@ -76,12 +77,15 @@ def model(p: Parameters, c: Columns, d: Device) -> Array:
     longest = np.where(q < TILE, np.minimum(longest, c["kv_len"]), longest)
     last = TILE * longest * (c["pair_flops"] / (peak / d.sms * p["c"]) * slower + 1 / (clock * EXPONENTIALS * p["sfu"]))
     busy = np.maximum(computing + exponentials, last) * (1 + p["ramp"] / (q + p["ramp"]))
-    read = 2.0 * b * q * h * wide * 2 + b * g * c["kv_len"] * c["token_bytes"]
+    read = b * g * c["kv_len"] * c["token_bytes"]
+    # Queries are read, and quantised before if the cache is; outputs are written.
+    beside = b * q * h * wide * np.where(c["kv_width"] < 2, 7.0, 4.0)
     # Writing keys and values to the cache is a kernel of its own before.
     written = b * g * q * c["token_bytes"] * (1 + 2 / c["kv_width"])
     memory = read / (d.bandwidth * p["m"])
     starting = p["tau"] / MICRO * np.ceil(blocks / d.sms)
     time = smooth_max(p["p"], busy + starting, memory) + written / (d.bandwidth * p["mw"])
+    time = time + beside / (d.bandwidth * p["mq"])
     return np.asarray(time * MICRO + p["t0"] + p["tb"] * b)
 
 
@@ -99,8 +103,12 @@ def work(c: Columns, d: Device) -> Work:
     window = np.where(c["window"] > 0, np.minimum(c["window"] + q, c["kv_len"]), c["kv_len"])
     moved = 2.0 * b * q * h * wide * 2 + b * g * window * c["token_bytes"]
     cold = np.where(c["warm"] > 0, cold_bytes(moved, float(d.l2 or 0)), moved)
-    fast = "fp8" if c["kv_width"].flat[0] == 1 and "fp8" in d.dense else "bfloat16"
-    return Work(scores(c) * c["pair_flops"], cold, fast)
+    return Work(scores(c) * c["pair_flops"], cold, dtype_of(c, d))
+
+
+def dtype_of(c: Columns, d: Device) -> str:
+    """Kernels with a quantised cache may compute in it."""
+    return "fp8" if c["kv_width"].flat[0] == 1 and "fp8" in d.dense else "bfloat16"
 
 
 FAMILY = Family("prefill", PARAMETERS, model, features, work)

@@ -1,0 +1,137 @@
+"""``lmp predict``: how long a call of a model takes on a device, kernel by kernel."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from lmp.cli import given as g
+from lmp.cli import options as o
+from lmp.cli.devices import DevicesFile
+from lmp.cli.output import note, write_json
+from lmp.cli.progress import class_of_config, watched
+from lmp.cli.subject import chosen
+
+if TYPE_CHECKING:
+    from lmp.predict.devices import Device
+    from lmp.predict.eager import CallTime
+
+HOST = "kernels alone: the eager profile's host time is uncalibrated, so a call of many small kernels takes longer"
+
+
+@o.takes(*(*o.ONE_CLASS, ..., *o.SIZES, "engine", *o.FOLDERS, "config", "model_id", "attn", *o.PRINTED))
+def predict(
+    common: o.Common,
+    on_device: Annotated[str, typer.Option("--device", metavar="NAME", help="A device; `lmp devices` lists them.")],
+    each: Annotated[Literal["operator"] | None, typer.Option("--each", help="Every operator, dearest first.")] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Value of a variable, as batch_size=4.")
+    ] = None,
+    devices_file: DevicesFile = None,
+) -> None:
+    """Predict how long a call of a model takes on a device: its eager kernels, one by one, with 80 % intervals.
+
+    Example: lmp predict Qwen/Qwen3-8B --device h100-sxm --phase decode -b 16 -c 8k --each operator.
+    """
+    from lmp.errors import UsageError
+    from lmp.predict.devices import device_named, devices
+
+    known = devices(devices_file)
+    found_device = device_named(on_device, known)
+    given = g.given_values(common, settings or [])
+    several = next((name for name, values in given.items() if len(values) > 1), None)
+    if several is not None:
+        raise UsageError(f"{several} has several values\ngive one: predict has one point")
+    products = _products(common)
+    if products.startswith("float8"):
+        found_device.peak("fp8")
+    named = o.one_of("classes", common.class_path, "--module", common.module)
+    common, class_path = chosen(common, named, "predict")
+    options = common.options()
+    if class_path is None:
+        g.need_batch_size(given, common)
+    name = class_path or class_of_config(options)
+    with watched([name], options, common.quiet) as progress:
+        from lmp.analyze.models import expand_model
+
+        model = expand_model(name, options, progress, keep=False).model
+    from lmp.link.numbers import ModelNumbers
+    from lmp.link.quantised import with_own_bytes
+    from lmp.link.sweep import plan
+    from lmp.predict.eager import as_json, time_of_call
+    from lmp.predict.prediction import Predictor
+    from lmp.report.warnings import of_assumptions, of_the_model, of_the_values
+
+    model = with_own_bytes(model) if "w_bytes" not in given else model
+    numbers = ModelNumbers(model)
+    values = plan(model, given, 1).fixed
+    evaluation = numbers.evaluation(values, numbers.tree(values))
+    found = time_of_call(evaluation.kernels, Predictor(known), found_device, values, products)
+    warnings = [*of_the_model(model), *of_the_values(model, values["cache_len"])]
+    warnings += [*of_assumptions(evaluation.violated_assumptions), *_widths(evaluation.values, evaluation.quantization)]
+    if common.as_json:
+        about = {"class_name": evaluation.class_name, "device": found_device.name, "profile": "eager"}
+        sizes = evaluation.model_dump(mode="json")["values"]
+        write_json({**about, "values": sizes, **as_json(found), "warnings": warnings})
+    else:
+        _print(found, found_device, each is not None)
+        note(HOST)
+    for warning in warnings:
+        note(f"warning: {warning}")
+
+
+def _products(common: o.Common) -> str:
+    from lmp.dtypes import WORDS
+
+    return "bfloat16" if common.element_type is None else WORDS[str(common.element_type)].products
+
+
+def _widths(values: object, quantization: str | None) -> list[str]:
+    """What products of another width than the weights' are not predicted for."""
+    w_bytes = values.get("w_bytes") if isinstance(values, dict) else None
+    if quantization is None and (w_bytes is None or w_bytes in (1, 2)):
+        return []
+    what = f"the checkpoint's weights ({quantization})" if quantization is not None else f"weights of {w_bytes} bytes"
+    return [f"products with {what} are predicted as products of 16-bit weights: no kernel of theirs was measured"]
+
+
+# --- the tables ------------------------------------------------------------------------------------------------------
+
+
+def _print(found: CallTime, device: Device, each: bool) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    from lmp.cli.tables import console, short
+
+    us, low, high = found.whole
+    screen = console()
+    screen.print(Text(f"{us / 1e3:.3f} ms on {device.label}, 80 % interval {low / 1e3:.3f} to {high / 1e3:.3f} ms"))
+    for what in ("bound", "provenance", "family"):
+        told = ", ".join(f"{name} {share:.0%}" for name, share in found.shares(what).items() if share >= 0.005)
+        screen.print(Text(f"{what}: {told}"))
+    screen.print(Text(f"kernels: {found.launches:,}"))
+    for name, error in found.calibrations.items():
+        told = "" if error is None else f", median error {error:.1f} % on held-out sites"
+        screen.print(Text(f"calibration: {name}{told}"))
+    for text in found.extrapolated[:3]:
+        screen.print(Text(f"extrapolated: {text}"))
+    if not each:
+        return
+    table = Table(box=None, pad_edge=False)
+    for column in ("operator", "line"):
+        table.add_column(column)
+    for column in ("runs", "us", "low", "high", "ms in all"):
+        table.add_column(column, justify="right")
+    for column in ("bound", "from"):
+        table.add_column(column)
+    for one in sorted(found.operators, key=lambda one: -one.us):
+        kernel, time = one.kernel, one.time
+        table.add_row(
+            Text(f"{kernel.path or 'the model'}: {kernel.operation}"),
+            Text(f"{short(kernel.class_name)}:{kernel.line}"),
+            f"{kernel.repeat:,}", f"{time.us:.2f}", f"{time.low_us:.2f}", f"{time.high_us:.2f}", f"{one.us / 1e3:.3f}",
+            time.bound, time.provenance,
+        )  # fmt: skip
+    screen.print(table)

@@ -1,0 +1,241 @@
+"""Time of a model's call in eager mode: every operator of the expanded model is a kernel, one after the other.
+
+Each operator becomes a row for the predictor. One that has no kernel family is worked out from peaks of the datasheet.
+Host time is not in it: nothing measured stands for it, so a call of many small kernels takes longer than this.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from lmp.errors import LmpError, UsageError
+from lmp.formula import Number, read_number
+from lmp.link.records import EvaluatedKernel
+from lmp.predict.devices import Device
+from lmp.predict.prediction import UNCALIBRATED_SPREAD, Z80, Prediction, Predictor, Total, bound_time, total
+from lmp.predict.rows import Attention, Gemm, Pointwise, Row
+from lmp.records import MATMUL_CATEGORIES, Operands
+
+PRODUCTS = {
+    "bfloat16": "bfloat16",
+    "float16": "bfloat16",
+    "float8_e4m3fn": "fp8",
+}
+"""Dtype in which products read their operands -> that of the calibrated kernels."""
+
+
+@dataclass(frozen=True)
+class Timed:
+    """One operator at one line, with the time of one execution."""
+
+    kernel: EvaluatedKernel
+    time: Prediction
+
+    @property
+    def us(self) -> float:
+        """Of all its executions."""
+        return self.time.us * self.kernel.repeat
+
+
+@dataclass(frozen=True)
+class CallTime:
+    """Time of one call of a model: kernels alone, without the host."""
+
+    operators: tuple[Timed, ...]
+    """In the order of the analysis."""
+    whole: Total
+    """Microseconds, with the 80 % interval."""
+    launches: int
+    """Kernels of the call."""
+
+    def shares(self, of: str) -> dict[str, float]:
+        """Part of the time by a field of the predictions, the largest first: bound, provenance, family."""
+        found: dict[str, float] = defaultdict(float)
+        for one in self.operators:
+            found[getattr(one.time, of)] += one.us
+        sum_of_all = sum(found.values()) or 1.0
+        return {name: us / sum_of_all for name, us in sorted(found.items(), key=lambda item: -item[1])}
+
+    @property
+    def calibrations(self) -> dict[str, float | None]:
+        """Id of each calibration, with its largest median error on held-out sites in per cent."""
+        found: dict[str, float | None] = {}
+        for one in self.operators:
+            if one.time.calibration is not None:
+                name = f"{one.time.family} {one.time.calibration}"
+                known = [error for error in (found.get(name), one.time.error) if error is not None]
+                found[name] = max(known, default=None)
+        return found
+
+    @property
+    def extrapolated(self) -> tuple[str, ...]:
+        """Operators with a size beyond what was measured, each once."""
+        names = (
+            f"{one.kernel.operation} in line {one.kernel.line} of {one.kernel.path or 'the model'}: "
+            f"{', '.join(one.time.extrapolated)}"
+            for one in self.operators
+            if one.time.extrapolated
+        )
+        return tuple(dict.fromkeys(names))
+
+
+def time_of_call(
+    kernels: Sequence[EvaluatedKernel],
+    predictor: Predictor,
+    device: Device,
+    values: Mapping[str, Number],
+    products: str = "bfloat16",
+) -> CallTime:
+    """The time of all operators that run. ``products`` is the dtype of matrix products.
+
+    Raises UsageError for a dtype that is not predicted, or that the device does not have.
+    """
+    dtype = PRODUCTS.get(products)
+    if dtype is None:
+        raise UsageError(f"matrix products in {products} are not predicted\npredicted are {', '.join(PRODUCTS)}")
+    if dtype == "fp8":
+        device.peak("fp8")
+    kv_dtype = "fp8" if values.get("kv_bytes") == 1 else None
+    running = [kernel for kernel in kernels if _runs(kernel)]
+    rows = [_row(kernel, device, dtype, kv_dtype) for kernel in running]
+    # Layers have the same shapes: each is predicted once.
+    distinct = list({_key(row): row for row in rows if row is not None}.values())
+    made = dict(zip(map(_key, distinct), predictor.predict(distinct), strict=True))
+    timed = []
+    for kernel, row in zip(running, rows, strict=True):
+        found = bounded(kernel, device, dtype) if row is None else made[_key(row)]
+        if isinstance(found, LmpError):
+            raise found
+        timed.append(Timed(kernel, found))
+    whole = total([one.time for one in timed], [one.kernel.repeat for one in timed])
+    return CallTime(tuple(timed), whole, sum(one.kernel.repeat for one in timed))
+
+
+def _runs(kernel: EvaluatedKernel) -> bool:
+    """Whether it starts a kernel at these values."""
+    return kernel.repeat > 0 and bool(kernel.flops or _bytes(kernel.read) or _bytes(kernel.write))
+
+
+def _bytes(figure: object) -> int:
+    """Whole bytes of a figure, which is a fraction where elements have fractions of a byte."""
+    return math.ceil(Fraction(read_number(figure)))
+
+
+def _key(row: Row) -> str:
+    return row.model_dump_json()
+
+
+def _row(kernel: EvaluatedKernel, device: Device, dtype: str, kv_dtype: str | None) -> Row | None:
+    """The row of an operator; None for a product that no kernel family stands for."""
+    operands = kernel.operands
+    if kernel.category not in MATMUL_CATEGORIES:
+        op = "norm" if kernel.category == "reduction" else "pointwise"
+        return Pointwise.model_validate(
+            {"op": op, "device": device.name, "read": _bytes(kernel.read), "written": _bytes(kernel.write)}
+        )
+    if operands is None or _is_wide(operands):
+        return None
+    if operands.q_len is not None:
+        return _attention(operands, device, kv_dtype) if _is_usual(operands) else None
+    if operands.m is not None and operands.batch in (None, 1) and operands.experts is None:
+        sizes = {"m": operands.m, "n": operands.n, "k": operands.k}
+        # The class's own run quantises nothing: what does is an operator of its own.
+        return Gemm.model_validate(
+            {"op": "gemm", "device": device.name, "dtype": dtype, "quantise_activations": False, **sizes}
+        )
+    return None
+
+
+def _is_wide(operands: Operands) -> bool:
+    """Whether it multiplies elements of more than 16 bits."""
+    return any(isinstance(one.width, int) and one.width > 2 and one.role != "index" for one in operands.inputs)
+
+
+def _is_usual(operands: Operands) -> bool:
+    """Whether attention has the shape that was measured: heads in groups, no more queries than keys."""
+    heads, kv_heads = operands.heads, operands.kv_heads
+    if not isinstance(heads, int) or not isinstance(kv_heads, int) or not kv_heads or heads % kv_heads:
+        return False
+    return isinstance(operands.q_len, int) and isinstance(operands.kv_len, int) and operands.q_len <= operands.kv_len
+
+
+def _attention(operands: Operands, device: Device, kv_dtype: str | None) -> Row:
+    return Attention.model_validate(
+        {
+            "op": "attention",
+            "device": device.name,
+            "phase": "decode" if operands.q_len == 1 else "prefill",
+            # Attention computes in 16 bits, also between products of 8.
+            "dtype": "bfloat16",
+            "kv_dtype": kv_dtype,
+            "batch": operands.batch or 1,
+            "q_len": operands.q_len,
+            "kv_len": operands.kv_len,
+            "heads": operands.heads,
+            "kv_heads": operands.kv_heads,
+            "head_dim": operands.head_dim,
+            "window": operands.window,
+            "causal": bool(operands.causal),
+        }
+    )
+
+
+def bounded(kernel: EvaluatedKernel, device: Device, dtype: str) -> Prediction:
+    """The time of a product without a kernel family, from dense peak and bandwidth alone: a wide interval."""
+    wide = kernel.operands is not None and _is_wide(kernel.operands)
+    peak = device.other_flops if wide else device.dense.get(dtype, device.matmul_flops)
+    compute = kernel.flops / peak * 1e6
+    memory = (_bytes(kernel.read) + _bytes(kernel.write)) / device.bandwidth * 1e6
+    floor = max(compute, memory)
+    us = float(bound_time(np.array([floor]))[0])
+    spread = math.exp(Z80 * UNCALIBRATED_SPREAD)
+    bound = "latency" if floor < 0.4 * us else "compute" if compute >= memory else "memory"
+    return Prediction(
+        us, max(us / spread, floor), us * spread, floor, bound, "datasheet", None, None, (), "other products",
+        "datasheet", UNCALIBRATED_SPREAD,
+    )  # fmt: skip
+
+
+def as_json(found: CallTime) -> dict[str, object]:
+    """Figures of a call and of each operator, as ``lmp predict --json`` writes them."""
+    us, low, high = found.whole
+    return {
+        "us": round(us, 3),
+        "low_us": round(low, 3),
+        "high_us": round(high, 3),
+        "launches": found.launches,
+        "host_time": "uncalibrated",
+        "bound": {name: round(share, 4) for name, share in found.shares("bound").items()},
+        "provenance": {name: round(share, 4) for name, share in found.shares("provenance").items()},
+        "calibrations": found.calibrations,
+        "extrapolated": list(found.extrapolated),
+        "operators": [_operator(one) for one in found.operators],
+    }
+
+
+def _operator(one: Timed) -> dict[str, object]:
+    kernel, time = one.kernel, one.time
+    return {
+        "path": kernel.path,
+        "class_name": kernel.class_name,
+        "line": kernel.line,
+        "operation": kernel.operation,
+        "id": kernel.id,
+        "repeat": kernel.repeat,
+        "us": round(time.us, 3),
+        "low_us": round(time.low_us, 3),
+        "high_us": round(time.high_us, 3),
+        "total_us": round(one.us, 3),
+        "bound": time.bound,
+        "family": time.family,
+        "provenance": time.provenance,
+        "calibration": time.calibration,
+        "error": time.error,
+        "extrapolated": list(time.extrapolated),
+    }

@@ -1,0 +1,405 @@
+"""Memory of a model on a device: weights, cache, activations and reserve on each GPU, and what of it fits.
+
+Without an engine, the model runs as its class does, on one chunk of a prompt at a time. With one, the engine's own
+allocations are worked out as it would log them.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from lmp.errors import UsageError
+from lmp.observe.held import Held, Live, Weight
+from lmp.predict.cache_blocks import Blocks, KvKind, blocks_of, kv_kinds
+from lmp.predict.devices import Device
+from lmp.predict.engines import (
+    GIB,
+    Settings,
+    activation_parts,
+    loaded_bytes,
+    non_torch,
+    total_memory,
+    weight_bytes,
+)
+from lmp.predict.sharding import Share, share_by_engine, share_by_plan
+
+TP_SIZES = (1, 2, 4, 8, 16, 32, 64)
+"""Sizes of a tensor-parallel group that are tried."""
+LONGEST = 2**40
+"""Tokens beyond which no context is looked for."""
+_LAYER = re.compile(r"(?:^|\.)layers\.(\d+)(?:\.|$)")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is to fit."""
+
+    tp: int = 1
+    pp: int = 1
+    batch_size: int | None = None
+    cache_len: int | None = None
+    kv_bytes: Fraction | None = None
+    """Bytes of an element of the cache; None: those of the model's dtype."""
+    chunk: int = 8192
+    """Tokens of one call without an engine."""
+    engine: Settings | None = None
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One GPU of a stage of the pipeline: bytes by part."""
+
+    layers: range
+    weights: Mapping[str, Fraction]
+    kinds: tuple[KvKind, ...]
+    activations: Mapping[str, Mapping[str, Fraction]]
+    """By the moment that may be the peak."""
+    reserve: Fraction
+    blocks: Blocks | None
+    available: Fraction
+    """Bytes left for the cache."""
+
+    @property
+    def weight_bytes(self) -> Fraction:
+        return sum(self.weights.values(), Fraction(0))
+
+    @property
+    def peak(self) -> str:
+        """The moment that is the peak."""
+        return max(self.activations, key=lambda name: sum(self.activations[name].values()))
+
+    @property
+    def activation_bytes(self) -> Fraction:
+        return sum(self.activations[self.peak].values(), Fraction(0))
+
+    def cache_bytes(self, batch: int, tokens: int) -> Fraction:
+        """Bytes of so many sequences of so many tokens."""
+        return batch * sum((kind.bytes(tokens) for kind in self.kinds), Fraction(0))
+
+    @property
+    def kv_tokens(self) -> int:
+        """Tokens as the engine logs them: blocks over groups."""
+        return self.blocks.count(self.available) // self.blocks.groups * self.blocks.tokens if self.blocks else 0
+
+    @property
+    def concurrency(self) -> float:
+        """Requests of the longest length at once."""
+        return self.blocks.count(self.available) / self.blocks.request if self.blocks else 0.0
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What fits, on the GPU that has the least room."""
+
+    asked: Asked
+    total: Fraction
+    stages: tuple[Stage, ...]
+    sharding: str
+    """How weights are divided, in words."""
+    largest_batch: int | None
+    """Sequences of ``cache_len`` tokens; None without ``cache_len``."""
+    largest_context: int | None
+    """Tokens of each of ``batch_size`` sequences, at most the model's positions; None if the cache does not grow."""
+    fits: bool
+    smallest_tp: int | None
+    warnings: tuple[str, ...]
+
+    @property
+    def stage(self) -> Stage:
+        """The stage with the least room for the cache, in sequences of one length."""
+        return min(self.stages, key=lambda stage: _room(stage))
+
+
+def _room(stage: Stage) -> Fraction:
+    each = stage.cache_bytes(1, 4096)
+    return stage.available / each if each else stage.available
+
+
+def memory(held: Held, device: Device, asked: Asked) -> Memory:
+    """Memory of the model on each GPU, what is the most that fits, and on how few GPUs. Raises UsageError."""
+    _check(held, device, asked)
+    live = functools.cache(functools.partial(_live, held, asked.engine is not None))
+    found = _memory(held, device, asked, live)
+    return replace(found, smallest_tp=_smallest(held, device, asked, live, found))
+
+
+def _check(held: Held, device: Device, asked: Asked) -> None:
+    if asked.engine is not None and asked.engine.quantization == "fp8":
+        device.peak("fp8")
+    if asked.engine is not None:
+        missing = [name for name in ("hidden_size", "vocab_size") if not isinstance(held.config.get(name), int)]
+        if missing:
+            raise UsageError(f"the config states no {missing[0]}\nleave out --engine: the class's own run needs none")
+    layers = _layer_count(held)
+    if asked.pp > 1 and layers < asked.pp:
+        raise UsageError(f"--pp {asked.pp} is more than the {layers} layers\ngive fewer stages")
+
+
+def _memory(held: Held, device: Device, asked: Asked, live: Callable[[int, int], Live | str]) -> Memory:
+    warnings = [*held.warnings]
+    total = total_memory(device)
+    if held.reason is not None:
+        warnings.append(f"what it keeps between calls is not known: {held.reason}")
+    told = live(_tokens(asked), asked.tp)
+    if isinstance(told, str):
+        warnings.append(f"activations are worked out from sizes alone: {told}")
+    if "fp8" in (held.quantised or "") and "fp8" not in device.dense:
+        warnings.append(f"{device.name} has no fp8 products: its kernels widen the weights first")
+    warnings += _beyond(held, asked)
+    share, sharding = share_by_plan(held, asked.tp)
+    if asked.engine is not None and asked.tp > 1:
+        share, sharding = share_by_engine(held, asked.tp), "as the engine divides layers"
+    made = tuple(_stage(held, device, asked, share, (number, live)) for number in range(asked.pp))
+    result = Memory(asked, total, made, sharding, None, None, False, None, tuple(warnings))
+    return replace(
+        result,
+        largest_batch=_largest_batch(result),
+        largest_context=_largest_context(result, held.config.get("max_position_embeddings")),
+        fits=_fits(result, asked.batch_size, asked.cache_len),
+    )
+
+
+def _beyond(held: Held, asked: Asked) -> Iterator[str]:
+    positions = held.config.get("max_position_embeddings")
+    longest = max(asked.cache_len or 0, asked.engine.max_model_len if asked.engine is not None else 0)
+    if isinstance(positions, int) and longest > positions:
+        yield f"{longest:,} tokens are more than the {positions:,} positions of the model"
+
+
+def _tokens(asked: Asked) -> int:
+    return asked.engine.max_num_batched_tokens if asked.engine is not None else asked.chunk
+
+
+INNER_SIZES = ("intermediate_size", "moe_intermediate_size", "shared_expert_intermediate_size")
+
+
+SHORT = (128, 256)
+"""Tokens of the calls from which an engine's activations are extended: scores of all pairs are small then."""
+
+
+def _live(held: Held, serving: bool, tokens: int, tp: int) -> Live | str:
+    """The peak of one call of the class, inner sizes divided; or why it is not known.
+
+    An engine's attention never has the scores of all pairs. Its activations grow evenly with the tokens.
+    """
+    sizes = {name: held.config.get(name) for name in INNER_SIZES}
+    divided = {name: max(1, size // tp) for name, size in sizes.items() if isinstance(size, int) and size}
+    given = divided if tp > 1 else {}
+    if not serving or tokens <= SHORT[1]:
+        return held.live(tokens, given)
+    few, many = (held.live(short, given) for short in SHORT)
+    if isinstance(few, str) or isinstance(many, str):
+        return few if isinstance(few, str) else str(many)
+    grown = Fraction(many.bytes - few.bytes, SHORT[1] - SHORT[0])
+    return replace(many, bytes=round(many.bytes + grown * (tokens - SHORT[1])))
+
+
+# --- one stage -------------------------------------------------------------------------------------------------------
+
+
+def _layer_count(held: Held) -> int:
+    found = held.config.get("num_hidden_layers")
+    return found if isinstance(found, int) else 0
+
+
+def stage_layers(layers: int, stages: int, number: int) -> range:
+    """The layers of a stage: even parts, and one more for the stages before the last where they do not divide."""
+    each, more = divmod(layers, stages)
+    sizes = [each + (stages - 1 - more <= place < stages - 1) for place in range(stages)] if more else [each] * stages
+    start = sum(sizes[:number])
+    return range(start, start + sizes[number])
+
+
+def _of_stage(weights: Sequence[Weight], layers: range, first: bool, last: bool) -> list[Weight]:
+    """The weights on the GPUs of one stage: the embedding is on the first, and the head on the last."""
+    if first and last:
+        return list(weights)
+    tied = not any(weight.path.rpartition(".")[2] == "lm_head" for weight in weights)
+    found = []
+    for weight in weights:
+        number = None if "vision" in weight.path else _LAYER.search(weight.path)
+        if number is not None:
+            here = int(number[1]) in layers
+        elif "embed" in weight.path and "vision" not in weight.path:
+            here = first or (last and tied)
+        else:
+            here = first if "vision" in weight.path else last
+        if here:
+            found.append(weight)
+    return found
+
+
+def _stage(
+    held: Held,
+    device: Device,
+    asked: Asked,
+    share: Share,
+    place: tuple[int, Callable[[int, int], Live | str]],
+) -> Stage:
+    number, live = place
+    first, last = number == 0, number == asked.pp - 1
+    layers = stage_layers(_layer_count(held), asked.pp, number)
+    weights = _of_stage(held.weights, layers, first, last)
+    kv_bytes = asked.kv_bytes if asked.kv_bytes is not None else Fraction(held.element_size)
+    kinds = tuple(kv_kinds(held, asked.tp, kv_bytes, layers if asked.pp > 1 else None))
+    told = live(_tokens(asked), asked.tp)
+    seen = None if isinstance(told, str) else told
+    total, reserve = total_memory(device), non_torch(asked.tp, last)
+    parts: Mapping[str, Fraction]
+    if asked.engine is None:
+        parts = {"weights": sum((weight_bytes(w, None) * share(w) for w in weights), Fraction(0))}
+        peaks = {"layers": {"live": Fraction(seen.bytes) if seen else _least(held, asked.chunk)}}
+        room, blocks = total, None
+    else:
+        parts = loaded_bytes(held, weights, share, asked.engine.quantization)
+        peaks = activation_parts(held, device, asked.engine, asked.tp, lambda: seen, last)
+        room = total * asked.engine.utilization
+        blocks = blocks_of(kinds, asked.engine.max_model_len, asked.engine.max_num_batched_tokens)
+    made = Stage(layers, parts, kinds, peaks, reserve, blocks, Fraction(0))
+    return replace(made, available=room - made.weight_bytes - made.activation_bytes - reserve)
+
+
+def _least(held: Held, tokens: int) -> Fraction:
+    """Activations of a model that does not run: residual, input and inner values of one layer."""
+    hidden = held.config.get("hidden_size")
+    inner = held.config.get("intermediate_size") or hidden
+    if not isinstance(hidden, int) or not isinstance(inner, int):
+        raise UsageError("the config states no hidden_size, and the model does not run\nits activations are not known")
+    return Fraction(tokens * (3 * hidden + 3 * inner) * held.element_size)
+
+
+# --- what fits -------------------------------------------------------------------------------------------------------
+
+
+def _fits(found: Memory, batch: int | None, tokens: int | None) -> bool:
+    """Whether every stage has room for so many sequences; with an engine also for one of the longest length."""
+    engine = found.asked.engine
+    for stage in found.stages:
+        if stage.available < 0:
+            return False
+        if engine is not None and stage.blocks is not None and stage.concurrency < 1:
+            return False
+        if tokens is not None and not _has_room(found, stage, batch or 1, tokens):
+            return False
+    return True
+
+
+def _has_room(found: Memory, stage: Stage, batch: int, tokens: int) -> bool:
+    engine = found.asked.engine
+    if engine is None or stage.blocks is None:
+        return stage.available >= stage.cache_bytes(batch, tokens)
+    own = blocks_of(stage.kinds, tokens, engine.max_num_batched_tokens)
+    assert own is not None
+    return stage.blocks.count(stage.available) >= batch * own.request
+
+
+def _largest_batch(found: Memory) -> int | None:
+    tokens = found.asked.cache_len
+    if tokens is None or not any(stage.cache_bytes(1, tokens) for stage in found.stages):
+        return None
+    return min(_most(lambda n, s=stage: _has_room(found, s, n, tokens)) for stage in found.stages)  # type: ignore[misc]
+
+
+def _largest_context(found: Memory, positions: object) -> int | None:
+    batch = found.asked.batch_size or 1
+    if not any(kind.token_bytes and kind.window is None for stage in found.stages for kind in stage.kinds):
+        return None
+    most = min(_most(lambda n, s=stage: _has_room(found, s, batch, n)) for stage in found.stages)  # type: ignore[misc]
+    return min(most, positions) if isinstance(positions, int) else most
+
+
+def _most(holds: Callable[[int], bool]) -> int:
+    """The largest number for which it holds, which is so for all smaller ones; 0 if for none."""
+    if not holds(1):
+        return 0
+    low, high = 1, 2
+    while high < LONGEST and holds(high):
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low
+
+
+def _smallest(
+    held: Held, device: Device, asked: Asked, live: Callable[[int, int], Live | str], found: Memory
+) -> int | None:
+    heads = held.config.get("num_attention_heads")
+    for tp in TP_SIZES:
+        if tp > 1 and isinstance(heads, int) and heads % tp:
+            continue
+        made = found if tp == asked.tp else _memory(held, device, replace(asked, tp=tp), live)
+        if made.fits:
+            return tp
+    return None
+
+
+# --- as JSON ---------------------------------------------------------------------------------------------------------
+
+
+def as_json(held: Held, device: Device, found: Memory) -> dict[str, object]:
+    """What ``lmp memory --json`` prints: GiB on the GPU with the least room, and how they are made up."""
+    stage, asked = found.stage, found.asked
+    batch, tokens = asked.batch_size or 1, asked.cache_len
+    engine = asked.engine
+    kept = stage.available if engine is not None else stage.cache_bytes(batch, tokens or 0)
+    token = stage.blocks.token_bytes if stage.blocks is not None else sum(k.layers * k.token_bytes for k in stage.kinds)
+    return {
+        "class_name": held.class_name,
+        "device": device.name,
+        "tp": asked.tp,
+        "pp": asked.pp,
+        "weights_gib": _gib(stage.weight_bytes),
+        "kv_bytes_per_token": _plain(token),
+        "activation_gib": _gib(stage.activation_bytes),
+        "non_torch_gib": _gib(stage.reserve),
+        "kv_gib": _gib(kept),
+        "kv_tokens": stage.kv_tokens if engine is not None else batch * (tokens or 0),
+        "max_concurrency": stage.concurrency if engine is not None else found.largest_batch,
+        "fits": found.fits,
+        "largest_batch": found.largest_batch,
+        "largest_context": found.largest_context,
+        "smallest_tp": found.smallest_tp,
+        "total_gib": _gib(found.total),
+        "breakdown": {
+            "sharding": found.sharding,
+            "weights": {name: _gib(size) for name, size in stage.weights.items()},
+            "kv": [kind_json(kind) for kind in stage.kinds],
+            "activations": {
+                moment: {name: _gib(size) for name, size in parts.items()}
+                for moment, parts in stage.activations.items()
+            },
+            "peak": stage.peak,
+            "reserve": _gib(stage.reserve),
+            "stages": [
+                {"layers": [s.layers.start, s.layers.stop], "weights_gib": _gib(s.weight_bytes),
+                 "activation_gib": _gib(s.activation_bytes), "kv_gib": _gib(s.available), "kv_tokens": s.kv_tokens}
+                for s in found.stages
+            ] if asked.pp > 1 else [],
+        },
+        "warnings": list(found.warnings),
+    }  # fmt: skip
+
+
+def kind_json(kind: KvKind) -> dict[str, object]:
+    """One kind of layers on one GPU."""
+    return {
+        "kind": kind.kind,
+        "layers": kind.layers,
+        "kv_heads": kind.heads,
+        "bytes_per_token": _plain(kind.token_bytes),
+        "window": kind.window,
+        "state_bytes": kind.state_bytes,
+    }
+
+
+def _gib(size: Fraction) -> float:
+    return float(size / GIB)
+
+
+def _plain(value: Fraction | int) -> int | float:
+    return int(value) if value == int(value) else float(value)

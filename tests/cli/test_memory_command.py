@@ -1,0 +1,95 @@
+"""`lmp memory` and `lmp predict`: what they refuse, and what they print."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from analyses import mlp
+from fakes import FakePipeline, Lmp
+
+sys.path.append(str(Path(__file__).parents[1] / "predict"))
+from holdings import held
+
+CONFIG = str(Path(__file__).parents[1] / "data" / "configs" / "small-llama.json")
+
+
+@pytest.fixture
+def model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The small model of plain numbers in place of one that is built."""
+    from lmp.observe import holding
+
+    monkeypatch.setattr(holding, "hold", lambda path, options, dtype: held())
+
+
+@pytest.mark.parametrize("command", ["memory", "predict"])
+def test_an_unknown_device_is_refused_with_the_nearest(lmp: Lmp, command: str) -> None:
+    result = lmp(command, CONFIG, "--device", "h100sxm", "-b", "1")
+    assert result.exit_code == 2
+    assert "there is no device 'h100sxm'" in result.stderr
+    assert "h100-sxm" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--engine", "vlm"], "no memory profile of the engine 'vlm'"),
+        (["-b", "0"], "--batch-size 0 is not one whole number"),
+        (["-c", "1,2"], "--cache-len 1,2 is not one whole number"),
+        (["--engine", "vllm", "--max-model-len", "-5"], "max"),
+        (["--gpu-memory-utilization", "1.5", "--engine", "vllm"], "less than or equal to 1"),
+        (["--gpu-memory-utilization", "nan", "--engine", "vllm"], "less than or equal to 1"),
+        (["--kv-dtype", "fp9"], "fp9"),
+        (["--max-num-seqs", "8"], "--max-num-seqs is of a serving engine"),
+        (["--tp", "0"], "greater than or equal to 1"),
+    ],
+)
+def test_bad_values_are_refused(lmp: Lmp, model: None, arguments: list[str], told: str) -> None:
+    result = lmp("memory", CONFIG, "--device", "h100-sxm", *arguments)
+    assert result.exit_code == 2
+    assert told in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_fp8_is_refused_on_a_device_without_it(lmp: Lmp, model: None) -> None:
+    result = lmp("memory", CONFIG, "--device", "a100-sxm", "--engine", "vllm", "--quantization", "fp8")
+    assert result.exit_code == 2
+    assert "a100-sxm has no fp8 matrix products" in result.stderr
+    result = lmp("predict", CONFIG, "--device", "a100-sxm", "--dtype", "fp8", "-b", "1", "-s", "1")
+    assert result.exit_code == 2
+    assert "a100-sxm has no fp8 matrix products" in result.stderr
+
+
+def test_memory_says_what_fits(lmp: Lmp, model: None) -> None:
+    result = lmp("memory", CONFIG, "--device", "h100-sxm", "-b", "2", "-c", "2k")
+    assert result.exit_code == 0
+    assert "fits; largest batch at 2,048 tokens: " in result.stdout
+    assert "KV cache: 2 layers of attention, 2 KV heads, 32 bytes a token each" in result.stdout
+    assert "2,048 tokens are more than the 1,024 positions of the model" in result.stderr
+
+
+def test_memory_of_an_engine_as_json(lmp: Lmp, model: None) -> None:
+    result = lmp("memory", CONFIG, "--device", "h100-sxm", "--engine", "vllm", "--kv-dtype", "fp8", "--json")
+    found = json.loads(result.stdout)
+    # 2 layers of 16 elements of 1 byte.
+    assert found["kv_bytes_per_token"] == 32
+    assert found["fits"] is True
+
+
+def test_predict_times_every_operator(lmp: Lmp, fake: FakePipeline) -> None:
+    arguments = [mlp().class_name, "--device", "h100-sxm", "-b", "1", "-s", "16", "--json"]
+    result = lmp("predict", *arguments)
+    assert result.exit_code == 0, result.stderr
+    found = json.loads(result.stdout)
+    assert found["host_time"] == "uncalibrated"
+    assert found["low_us"] <= found["us"] <= found["high_us"]
+    assert found["us"] == pytest.approx(sum(one["total_us"] for one in found["operators"]), rel=1e-3)
+    assert {one["provenance"] for one in found["operators"]} == set(found["provenance"])
+
+
+def test_predict_takes_one_point(lmp: Lmp) -> None:
+    result = lmp("predict", CONFIG, "--device", "h100-sxm", "-b", "1,2", "-s", "16")
+    assert result.exit_code == 2
+    assert "batch_size has several values" in result.stderr
