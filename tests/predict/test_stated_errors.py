@@ -108,6 +108,8 @@ def test_no_measured_time_is_below_the_floor() -> None:
     from lmp.predict.fit.data import read_tables
 
     for measured in read_tables(DATA).slots:
+        if "_minus_" in measured.name:
+            continue  # a difference of two measured kernels, too small by the error of either
         floor = FAMILIES[measured.family].floor(measured.columns, device_named(measured.device))
         below = float(np.mean(measured.us < floor * 0.999))
         # Skewed routing draws experts by chance: a GPU may get fewer than one token's worth.
