@@ -18,9 +18,8 @@ SAMPLE = {
     "buffers.PaddedBlocks": 20,
     "caches.CompressedMemory": 20,
     "shapes.TransposedLinear": 20,
-    "bert.modeling_bert.BertModel": 50,
+    "bert.modeling_bert.BertModel": 100,
     "bloom.modeling_bloom.BloomForCausalLM": 50,
-    "cohere.modeling_cohere.CohereForCausalLM": 50,
     "opt.modeling_opt.OPTForCausalLM": 50,
 }
 """Class -> number of points. 300 in all."""
