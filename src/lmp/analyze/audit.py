@@ -7,6 +7,7 @@ log-uniform, up to the model's own positions. Config values are changed too.
 from __future__ import annotations
 
 import ast
+import contextlib
 import hashlib
 import random
 import time
@@ -18,7 +19,8 @@ from lmp.analyze.agreement import MOST_OPERATORS, operators_per_token
 from lmp.analyze.judging import save_judged
 from lmp.analyze.modules import analyze, execution_of, make_references, requested
 from lmp.analyze.session import Options, Progress, Session, references_of
-from lmp.formula import evaluate_condition
+from lmp.errors import EvaluationError
+from lmp.formula import evaluate_condition, free_variables, parse_condition
 from lmp.records import UNIVERSAL, Finding, ModuleAnalysis
 from lmp.verify.probes import Drawing, Point, Space, formula_literals
 from lmp.workload.base import RUNTIME, refusal
@@ -104,6 +106,9 @@ def audit(analysis: ModuleAnalysis, session: Session, points: int, seed: int) ->
         settings: set[tuple[tuple[str, int], ...]] = set()
         while found.drawn < points and found.outside < ATTEMPTS * points:
             point = drawing.next()
+            if _is_outside(analysis, {**drawing.space.own, **point}):
+                found.outside += 1  # the module may raise there, so it is not run
+                continue
             judged = execution.judged_at(analysis, point)
             if judged is None:
                 found.drawn += 1
@@ -199,12 +204,20 @@ class _Points:
 def _inside(analysis: ModuleAnalysis, space: Space, positions: int) -> bool:
     """True if the assumptions hold at the config for the longest prefill, and for the last decode step of a cache."""
     calls = [(positions, 0), (1, positions - 1)] if space.has_cache else [(positions, 0)]
-    known = {**dict.fromkeys(UNIVERSAL, 2), **analysis.values, **space.own}
-    return all(
-        evaluate_condition(text, {**known, "batch_size": 1, "seq_len": new, "cache_len": cached})
-        for text in analysis.assumptions
-        for new, cached in calls
-    )
+    own = {**analysis.values, **space.own, "batch_size": 1}
+    return not any(_is_outside(analysis, {**own, "seq_len": new, "cache_len": cached}) for new, cached in calls)
+
+
+def _is_outside(analysis: ModuleAnalysis, values: Mapping[str, int]) -> bool:
+    """True if an assumption of the class itself is broken at these values.
+
+    Assumptions on other variables, and those of its callees, need a run: the judge looks at them.
+    """
+    known = {**dict.fromkeys(UNIVERSAL, 2), **values}
+    assumed = (parse_condition(text) for text in analysis.assumptions)
+    with contextlib.suppress(EvaluationError):  # the judge finds it
+        return any(free_variables(c) <= known.keys() and not evaluate_condition(c, known) for c in assumed)
+    return False
 
 
 def positions_of(config: Any) -> int | None:

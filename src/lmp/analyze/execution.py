@@ -482,7 +482,8 @@ class Execution:
                 continue
             parameters |= {name: workload.variables[name].path for name in others}
             values |= {name: workload.variables[name].default for name in others}
-            assumptions.append(to_text(condition))
+            replaced = None if bound.instead_of is None else to_text(bound.instead_of)
+            assumptions = [*(text for text in assumptions if text != replaced), to_text(condition)]
         update = {"parameters": parameters, "values": values, "assumptions": list(dict.fromkeys(assumptions))}
         return analysis.model_copy(update=update)
 

@@ -54,11 +54,12 @@ class Pieces:
         return full, rest
 
     def conditions(self) -> Iterator[Condition]:
-        """Where other paths may be taken: more than one piece, and no rest."""
+        """Where other paths may be taken: more than one piece, no rest, and more than one full piece."""
         yield gt(self.total, self.step)
         yield eq(self.total % self.step, 0)
         if self.unrolled:
-            yield from (eq(self.total % self.step, 1), ge(self.total, self.step), ge(self.total, 2 * self.step))
+            yield from (eq(self.total % self.step, 1), ge(self.total, self.step))
+        yield ge(self.total, 2 * self.step)  # a dimension of one piece broadcasts and needs no copy
 
     def move(self, numbers: Mapping[str, int], size: int, names: Iterable[str]) -> dict[str, int] | None:
         """The point with ``total`` set to ``size`` through the first of these variables that can; None if none can."""

@@ -341,7 +341,8 @@ class SymbolicRange(metaclass=_RangeType):
         elif width < -1:
             env.divided(expression(start - stop), expression(-step), looped=True)
         rounds = _range(operator.index(start), operator.index(stop), int(width))
-        if isinstance(step, torch.SymInt):
+        if isinstance(step, torch.SymInt) or isinstance(start, torch.SymInt):
+            # Downwards the first entry is a size of the call, so each of them is one less a number.
             return [start + k * step if k else start for k in _range(len(rounds))]
         return rounds
 

@@ -679,7 +679,7 @@ class Table:
             for size in sorted(sizes, key=to_text):
                 relied = sorted(run.sizes.relied.get(size, ()), key=to_text)
                 pinned = {n: v for n, v in run.pinned.items() if n in self.runs.workload.required}
-                found.update(dict.fromkeys(_named(condition, pinned) for condition in relied))
+                found.update(dict.fromkeys(_named(c, pinned) for c in relied if not self._is_refuted(c)))
         # A float32 model, with 4 bytes per element, would not run a conversion to float32.
         upcasts = [i.operator for i, _ in items if i.operator is not None and i.operator.name == "_to_copy"]
         if any(
@@ -688,6 +688,15 @@ class Table:
             found[ne(var("a_bytes"), 4)] = None
         found.update(dict.fromkeys(self.questions(items)))
         return list(found)
+
+    def _is_refuted(self, condition: Condition) -> bool:
+        """True if a divisibility of sizes of the call fails in some sample, though every formula holds there.
+
+        A run with one number of pieces relies on it; formulas for any number of pieces do not.
+        """
+        names = free_variables(condition)
+        points = (p for _, p, _ in self.samples if names <= p.values.keys())
+        return bool(names & self._of_the_call) and any(self.fitter.holds(condition, p) is not True for p in points)
 
     def questions(self, items: list[tuple[Item, dict[str, Expr]]]) -> Iterator[Condition]:
         """Comparisons in the source that had one result in all runs, with that result."""
@@ -789,9 +798,11 @@ def _content(observation: Observation) -> Any:
 def _holds_for_any_number(counts: Set[tuple[int, int]]) -> bool:
     """False if a formula was seen at one number of pieces only: its coefficients may be that number.
 
-    ``counts``: full pieces and rest of each run. A single piece, whole or not, is no loop.
+    ``counts``: full pieces and rest of each run. A single piece, whole or not, is no loop. Two pieces with a rest and
+    three without one are both three rounds, so the number of full pieces and that of started ones must differ.
     """
-    return len(counts) > 1 or all(full == 0 or (full, rest) == (1, 0) for full, rest in counts)
+    full, started = {full for full, _ in counts}, {full + (rest > 0) for full, rest in counts}
+    return min(len(full), len(started)) > 1 or started <= {0, 1}
 
 
 def _insert_after(
