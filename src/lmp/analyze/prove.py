@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum, auto
 
+from lmp.analyze.branches import explore_branches
 from lmp.analyze.execution import Execution
 from lmp.analyze.operands import without_differing
 from lmp.analyze.session import references_of
@@ -50,6 +51,8 @@ def prove(execution: Execution, engine: TraceEngine, source: ClassSource) -> Pro
             f"{execution.source.class_path} runs at {len(execution.held_out)} of the sizes that it is verified at\n"
             "give inputs that work for any batch and length"
         )
+    if execution.workload.vary:
+        explore_branches(engine.deriver.runs, source.class_path)
     attempt = _Attempt(execution, engine, source)
     attempt.run()
     # Assumptions may exclude every held-out point, if sizes divide only in the runs that gave the formulas.

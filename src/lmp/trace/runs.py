@@ -660,7 +660,8 @@ def _sizes_in_pieces(step: int) -> tuple[int, ...]:
     """Sizes below one piece, of one, one with a rest, several with and without a rest, and of many."""
     rest = min(3, step - 1)
     few = (step - 1, step, step + rest, 2 * step, 2 * step + 1, 2 * step + rest)
-    return (*few, 3 * step, 3 * step + 1, 5 * step + 2, 6 * step)
+    # Three points of a family with a common rest make a formula, and a fourth one confirms it.
+    return (*few, 3 * step, 3 * step + 1, 4 * step + 1, 5 * step + 2, 6 * step, 7 * step + 1)
 
 
 def _of_the_call(size: Size, call: Set[str]) -> Expr | None:

@@ -53,7 +53,8 @@ def around(number: int, fewer: bool = False) -> tuple[int, ...]:
     n = number
     if fewer:
         return (n, n + 1, 2 * n + 3) if n <= SMALL else (n + 1, n, n - 1, 2 * n + 3, 3 * n + 1)
-    return (n + 1, n, n - 1, 2 * n + 3, 2 * n, 3 * n + 1, 2 * n - 1)
+    # Many pieces, with a rest of one and with none: a slice of one needs no copy, and its formula is its own.
+    return (n + 1, n, n - 1, 2 * n + 3, 2 * n, 3 * n + 1, 2 * n - 1, 5 * n + 1, 4 * n)
 
 
 _RELATIONS: dict[type[ast.cmpop], str] = {

@@ -295,7 +295,7 @@ def literal_points(workload: Workload, numbers: Collection[int], known: Collecti
     return [point for point in found if phase_of(point.values) not in refused]
 
 
-MIXED_IN_MODEL, MIXED_ALONE = 6, 24
+MIXED_IN_MODEL, MIXED_ALONE = 6, 36
 """Points with all sizes changed together: of a model, and of a module alone, whose runs are quick."""
 
 MOST_MIXED_BATCH, MOST_MIXED_TOKENS = 12, 700
@@ -306,7 +306,8 @@ def mixed_points(workload: Workload, numbers: Collection[int], known: Collection
     """Points at which batch, tokens, cache and input dimensions change together, in order of size.
 
     Paths that two sizes choose together, as in nested loops over pieces, show there. Half of the sizes are beside
-    ``numbers`` of the source. For a module alone, a third has other config values, those of ``known`` points.
+    ``numbers`` of the source. For a module alone, a third has other config values, those of ``known`` points. For a
+    user's module, another third has another value of one argument.
     """
     draw = random.Random(repr(sorted(workload.hints.items())))
     beside = [size for number in numbers for size in around(number) if size]
@@ -322,11 +323,18 @@ def mixed_points(workload: Workload, numbers: Collection[int], known: Collection
 
     in_model, dimensions, few = workload.model_class is not None, _input_dimensions(workload), workload.fewest_tokens
     others = [] if in_model else [point.values for point in known if point.synthetic]
+    given = set(workload.hints) - {*dimensions, *workload.flags, *workload.required}
+    arguments = sorted(given) if workload.vary else []
     phases = [phase for phase in PHASES if workload.has_cache or phase in (PREFILL, FIRST_TOKEN)]
     found: list[HeldOut] = []
     for index in range(MIXED_IN_MODEL if in_model else MIXED_ALONE):
         is_other = bool(others) and index % 3 == 2
         values = dict(draw.choice(others) if is_other else workload.hints)
+        if arguments and index % 3 == 1:
+            # Arguments are counts and limits: one less, one more, and few of them take other paths than multiples do.
+            is_other, name = True, draw.choice(arguments)
+            own = workload.hints[name]
+            values[name] = draw.choice([v for v in (own - 1, own + 1, own // 2, 2, 3) if 0 < v != own])
         values |= {name: 1 if workload.vary and draw.random() < 0.2 else size(most, beside) for name in dimensions}
         values |= {name: size(MOST_MIXED_TOKENS, []) for name in (workload.required if workload.has_encoder else ())}
         phase = PREFILL if index % 2 == 0 else phases[index // 2 % len(phases)]
