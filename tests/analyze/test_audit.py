@@ -42,6 +42,26 @@ class Folded(nn.Module):
         if x.shape[1] > 3 * self.most:
             x = x[:, :: self.most]
         return x * self.weight
+
+
+class Tabled(nn.Module):
+    # A table of 77 rows: more tokens raise.
+    def __init__(self, dim: int = 32):
+        super().__init__()
+        self.register_buffer("table", torch.ones(77, dim))
+
+    def forward(self, x):
+        return x + self.table[: x.shape[1]]
+
+
+class Chosen(nn.Module):
+    # One of two modules at one line, by a length that stands in a tuple.
+    def __init__(self, dim: int = 32):
+        super().__init__()
+        self.up = nn.ModuleList([nn.Linear(dim, dim), nn.Linear(dim, 2 * dim)])
+
+    def forward(self, x):
+        return self.up[sum(x.shape[1] >= least for least in (45,))](x)
 """
 
 
@@ -72,6 +92,17 @@ def test_every_drawn_point_is_executed_and_equal(options: Options) -> None:
     assert (found.drawn, found.executed, found.equal, found.refused) == (60, 60, 60, 0)
     assert found.different == []
     assert found.settings > 1
+
+
+def test_points_beyond_a_bound_are_drawn_again(options: Options) -> None:
+    (found,) = audit_modules(["audited.blocks.Tabled"], options, 60, 3, lambda name, stage: None)
+    assert (found.drawn, found.equal, found.refused) == (60, 60, 0)
+    assert found.outside > 0
+
+
+def test_another_module_at_a_line_is_no_difference_of_figures(options: Options) -> None:
+    (found,) = audit_modules(["audited.blocks.Chosen"], options, 60, 3, lambda name, stage: None)
+    assert (found.equal, found.different) == (60, [])
 
 
 def test_a_bound_by_an_argument_is_stated_in_that_argument(options: Options) -> None:

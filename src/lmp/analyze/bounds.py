@@ -42,7 +42,7 @@ NEAR = 2
 """Largest distance of a bound from the variable that it is stated in: two positions may be reserved."""
 
 MOST_TIMES_FEWEST = 8
-"""Times the fewest tokens that are tried with other arguments, of which each is at most three times its own value."""
+"""Times the usual length that is tried with other arguments, of which each is at most three times its own value."""
 
 MOST_NAMES = 6
 """Largest number of variables that are tried as the name of a bound."""
@@ -74,11 +74,13 @@ def bounds_of(workload: Workload) -> list[Bound]:
     for name in (*(["seq_len"] if workload.has_tokens else []), *sorted(workload.required)):
         with contextlib.suppress(_Unknown, TooManyOperators):
             found += _Prober(workload, name).bounds()
-    if isinstance(workload, InputsWorkload) and workload.fewest_tokens > 1:
-        number = ge(var("seq_len"), num(workload.fewest_tokens))
-        with contextlib.suppress(_Unknown, TooManyOperators):
-            for fewest in _Prober(workload, "seq_len").fewest():
-                found.append(Bound(ge(var("seq_len"), fewest), frozenset({_path(workload.cls)}), number))
+    if isinstance(workload, InputsWorkload):
+        lengths = ["seq_len"] if workload.fewest_tokens > 1 else []
+        for name in (*lengths, *sorted(workload.required)):
+            with contextlib.suppress(_Unknown, TooManyOperators):
+                for few, fewest in _Prober(workload, name).fewest():
+                    number = ge(var(name), num(few))
+                    found.append(Bound(ge(var(name), fewest), frozenset({_path(workload.cls)}), number))
     return found
 
 
@@ -105,16 +107,26 @@ class _Prober:
         for bound in named or [num(length)]:
             yield Bound(le(lengths, bound), classes)
 
-    def fewest(self) -> Iterator[Expr]:
-        """The fewest tokens in the arguments that move it, such as a window; nothing if none does or more than two do.
+    def fewest(self) -> Iterator[tuple[int, Expr]]:
+        """The smallest length as a number, and in the arguments that move it, such as a window; nothing if it is 1.
 
         It is linear in each argument, and in the product of two, as that of a dilated kernel is.
         """
         own = {n: v for n, v in self.workload.hints.items() if n not in self.workload.flags and v > 0}
         few = self._fewest({})
-        moved = {n: v for n, v in own.items() if self._fewest({n: 2 * v}) not in (few, None)}
-        if few is None or not 0 < len(moved) <= 2:
+        if few is None or few == 1 or any(self._fails(self._base, few + more) is not None for more in (1, 2, 4)):
             return
+        others = own.keys() - self.workload.required
+        moved = {n: own[n] for n in sorted(others) if self._fewest({n: 2 * own[n]}) not in (few, None)}
+        found = self._through(moved) if 0 < len(moved) <= 2 else num(few)
+        further = [{n: 3 * v for n, v in moved.items()}, *({n: 3 * v} for n, v in moved.items())]
+        with contextlib.suppress(EvaluationError):
+            if any(self._fewest(changed) != evaluate(found, {**own, **changed}) for changed in further):
+                found = num(few)
+            yield few, found
+
+    def _through(self, moved: Mapping[str, int]) -> Expr:
+        """The expression in these arguments that gives the fewest tokens at their own values and at twice these."""
         found: Expr = num(0)
         for chosen in _subsets(tuple(moved)):
             # What doubling these changes together, beside what doubling fewer of them does.
@@ -125,15 +137,12 @@ class _Prober:
             for n in chosen:
                 share = share * (var(n) - moved[n]) * num(Fraction(1, moved[n]))
             found = simplify(found + share)
-        others = [{n: 3 * v for n, v in moved.items()}, *({n: 3 * v} for n, v in moved.items())]
-        with contextlib.suppress(EvaluationError):
-            if all(self._fewest(changed) == evaluate(found, {**own, **changed}) for changed in others):
-                yield found
+        return found
 
     def _fewest(self, changed: Mapping[str, int]) -> int | None:
-        """The fewest tokens with which the module runs at other arguments; None if it does not run at many either."""
+        """The smallest length with which the module runs at other arguments; None if it does not run at many either."""
         base = {**self._base, **changed}
-        low, high = 0, MOST_TIMES_FEWEST * self.workload.fewest_tokens
+        low, high = 0, MOST_TIMES_FEWEST * self._base[self.name]
         if self._fails(base, high) is not None:
             return None
         while high - low > 1:

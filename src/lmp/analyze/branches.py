@@ -23,6 +23,9 @@ MOST_BRANCHES = 12
 MOST_EVALUATIONS = 400
 """Most evaluations of conditions in the search of the sizes for one branch."""
 
+MOST_EDGE = 1 << 12
+"""Largest size at which the edge of a path is looked for."""
+
 LOOPED = 2
 """A comparison that a run makes at one line more often than this is a loop's, and no branch."""
 
@@ -35,6 +38,7 @@ def explore_branches(runs: Runs, class_path: str) -> None:
     while left and looked_at < len(runs.symbolic):
         run = runs.symbolic[looked_at]
         looked_at += 1
+        runs.explore(_edges(run, class_path, runs))
         for way in _other_ways(run, class_path, runs.call_sizes):
             if not left or way in tried:
                 continue
@@ -61,6 +65,28 @@ def _other_ways(run: Run, class_path: str, call_sizes: tuple[str, ...]) -> Itera
         if names & set(call_sizes) and class_path in asked.within:
             yield (*before, (condition, not asked.holds))
         before = (*before, (condition, asked.holds))
+
+
+def _edges(run: Run, class_path: str, runs: Runs) -> Iterator[dict[str, int]]:
+    """The last sizes of the call, each changed alone, at which a run's path is still the same; and one before them."""
+    path: Way = ()
+    moved: dict[str, None] = {}
+    for way in _other_ways(run, class_path, runs.call_sizes):
+        *before, (condition, turned) = way
+        path = (*before, (condition, not turned))
+        moved.update(dict.fromkeys(sorted(free_variables(condition) & set(runs.call_sizes))))
+    for name in moved:
+        inside = run.numbers[name]
+        least = 0 if name == "cache_len" else 1
+        for outside in (least, 2 * inside + 1, 16 * inside + 1, MOST_EDGE):
+            if _goes({**run.numbers, name: outside}, path):
+                continue
+            low = inside
+            while abs(outside - low) > 1:
+                middle = (low + outside) // 2
+                low, outside = (middle, outside) if _goes({**run.numbers, name: middle}, path) else (low, middle)
+            towards = 1 if low < inside else -1
+            yield from ({**run.numbers, name: size} for size in (low, low + towards) if size not in (inside, least))
 
 
 def _point(way: Way, run: Run, runs: Runs) -> dict[str, int] | None:

@@ -478,6 +478,8 @@ class Execution:
                 continue
             condition = substitute(bound.condition, {n: num(v) for n, v in analysis.pinned.items()})
             others = free_variables(condition) - parameters.keys()
+            if not free_variables(condition):
+                continue  # on pinned sizes only, with which the module runs
             if others - workload.variables.keys() or others & workload.required:
                 continue
             parameters |= {name: workload.variables[name].path for name in others}

@@ -17,6 +17,7 @@ from lmp.formula import (
     Expr,
     Mod,
     Num,
+    compare,
     eq,
     evaluate,
     free_variables,
@@ -187,6 +188,8 @@ class Table:
         found += self._kinds()
         found += [gt(var("seq_len"), 1), gt(var("cache_len"), 0)]
         asked = list(dict.fromkeys(c for run in self.symbolic for _, c in run.conditions))
+        if self.runs.workload.vary:
+            found += asked  # those of a user's module are exact; at their edges the next ones are one token off
         for name in self._windows:
             found += [ge(var("cache_len"), var(name)), ge(var("seq_len"), var(name))]
             found += [ge(var("seq_len") + var("cache_len"), var(name))]
@@ -196,6 +199,8 @@ class Table:
         # Tokens that fill their last chunk need no padding; a single chunk needs no loop.
         found += dict.fromkeys(limit for run in self.symbolic for limit in run.limits)
         found += [condition for pieces in self._pieces for condition in pieces.conditions()]
+        if self.runs.workload.vary:
+            found += dict.fromkeys(edge for condition in asked for edge in _beside_equality(condition))
         return [*found, gt(var("batch_size"), 1), gt(var("batch_size") * var("seq_len"), 1)]
 
     @functools.cached_property
@@ -793,6 +798,20 @@ def _unrolled(symbolic: list[Observation], concrete: list[Observation]) -> set[K
 
 def _content(observation: Observation) -> Any:
     return tuple([(k[0].name, i.count, tuple(sorted(i.fields.items()))) for k, i in observation.items.items()])
+
+
+_MOVED = {"<": "<=", "<=": "<", ">": ">=", ">=": ">"}
+
+
+def _beside_equality(condition: Condition) -> Iterator[Condition]:
+    """For two sizes that are compared in order: equality on the other side, and one more on either side.
+
+    What is cut at an equal size is all of it, and a rest of one needs no copy.
+    """
+    match condition:
+        case Compare(relation, left, right) if relation in _MOVED:
+            yield compare(_MOVED[relation], left, right)
+            yield eq(simplify(left - right), 1)
 
 
 def _holds_for_any_number(counts: Set[tuple[int, int]]) -> bool:

@@ -44,8 +44,8 @@ RUNTIME_HINTS = {"batch_size": 2, "seq_len": 5, "cache_len": 7}
 MORE_TOKENS = (11, 37, 150, 603, 2411)
 """Tokens that are tried if a module does not run with those of the hints: it may need a whole window."""
 
-LARGEST_MULTIPLE = 512
-"""Largest number of tokens whose multiples are tried if a module does not run with any number."""
+MULTIPLES = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256, 512)
+"""Numbers of tokens whose multiples are tried, beside arguments, if a module does not run with any number."""
 
 
 class InputsWorkload(Workload):
@@ -258,7 +258,7 @@ class InputsWorkload(Workload):
             own = {n: hints[i % len(hints)] for i, n in enumerate(self._own_paths)}
             self.hints = {**given, **own}
             problem = self._problem()
-            if problem is not None and not self.has_cache and any(map(self._counts_tokens, self.spec.inputs.values())):
+            if problem is not None and self._needs_tokens:
                 problem = self._with_more_tokens(problem)
             if problem is None:
                 self.variables |= {n: Variable(n, p, own[n]) for n, p in self._own_paths.items()}
@@ -266,12 +266,12 @@ class InputsWorkload(Workload):
                 return
             first = first or problem
         assert first is not None
-        raise first
+        raise self._in_multiples(first)
 
-    @staticmethod
-    def _counts_tokens(value: Any) -> bool:
-        given = tensors({"": value}) if isinstance(value, Input) else ()
-        return any("seq_len" in dim.names() for _, tensor in given for dim in tensor.dims)
+    @property
+    def _needs_tokens(self) -> bool:
+        """True if an input has the tokens as a dimension, and no cache has them."""
+        return not self.has_cache and any("seq_len" in d.names() for _, t in tensors(self.spec.inputs) for d in t.dims)
 
     def _with_more_tokens(self, problem: UsageError) -> UsageError | None:
         """Take the first larger number of tokens with which the module runs, and with any number beyond it."""
@@ -279,7 +279,16 @@ class InputsWorkload(Workload):
             if all(self._takes(tokens + more) for more in (0, 1, 2, 4)):
                 self._tokens = tokens
                 return self._problem()
-        step = next((n for n in range(2, LARGEST_MULTIPLE + 1) if all(self._takes(n * k) for k in (1, 2, 3, 7))), None)
+        return problem
+
+    def _in_multiples(self, problem: UsageError) -> UsageError:
+        """The error, with the number whose multiples the module takes, if there is one."""
+        if not self._needs_tokens:
+            return problem
+        tries = sorted(
+            {*MULTIPLES, *(v for n, v in self.hints.items() if 1 < v <= MULTIPLES[-1] and n not in self.flags)}
+        )
+        step = next((n for n in tries if all(self._takes(n * k) for k in (1, 2, 3, 7))), None)
         if step is None:
             return problem
         first = str(problem).partition("\n")[0]
