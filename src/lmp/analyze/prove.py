@@ -67,16 +67,19 @@ def prove(execution: Execution, engine: TraceEngine, source: ClassSource) -> Pro
         attempt.keep()
     if attempt.status == "failed":
         execution.session.known.pop(source.class_path)
-        raise _differs(source, attempt.judgement.verification)
+        raise _differs(source, attempt.judgement.verification, execution.workload.vary)
     checks = [*attempt.judgement.verification.checks, *attempt.dropped]
     return Proof(attempt.analysis, attempt.judgement.verification.model_copy(update={"checks": checks}))
 
 
-def _differs(source: ClassSource, verification: Verification) -> VerificationFailed:
+def _differs(source: ClassSource, verification: Verification, is_own: bool) -> VerificationFailed:
     first = verification.findings[0]
+    todo = (
+        "put that line's work into a module of its own, or report this class" if is_own else "please report this class"
+    )
     error = VerificationFailed(
         f"{source.class_path}: {first.quantity} of line {first.line} is {first.claimed} by formula and "
-        f"{first.counted} executed, at {first.point}.\nNothing was stored; please report this class."
+        f"{first.counted} executed, at {first.point}.\nNothing was stored; {todo}."
     )
     return error if first.line is None else error.at(first.file or source.forward_file, first.line)
 
