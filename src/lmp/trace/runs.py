@@ -369,7 +369,8 @@ class Runs:
         for pieces in run.pieces:
             step = evaluate(pieces.step, self.start_point())
             self.explore(self._moved(pieces, starts[: len(cached)], (step, 2 * step + 3, 2 * step + 4)))
-            self.explore(self._moved(pieces, starts[len(cached) :], (3 * step + 1,)))
+            # One piece of one sequence is a single row, which needs fewer copies.
+            self.explore(self._moved(pieces, starts[len(cached) :], (step, 3 * step + 1)))
             if pieces.unrolled:
                 # Beyond each limit there may be another path: there too, several pieces and a rest.
                 limits = [bound // step for total, bound in _bounds(run.limits, self.base) if total == pieces.total]

@@ -284,6 +284,11 @@ def literal_points(workload: Workload, numbers: Collection[int], known: Collecti
         _point(SEARCHED[PointKind.LITERAL], own, (batch, *shape), PointKind.LITERAL)
         for batch, shape in zip(turns, shapes, strict=True)
     ]
+    if workload.vary and workload.has_tokens:
+        # One sequence of one piece is a single row, and so is that of a piece less or more than whole.
+        single = [n for number in numbers for n in (number, number - 1, number + 1) if n >= few]
+        for size in itertools.islice(dict.fromkeys(single), MOST_SIZES):
+            found.append(_point(SEARCHED[PointKind.LITERAL], own, (1, size, 0), PointKind.LITERAL))
     dimensions = _input_dimensions(workload)
     for name in dimensions:
         # A dimension of 1 beside them needs fewer copies: any one of them may be the batch.
