@@ -255,6 +255,16 @@ def test_ctrl_c_on_the_command_line(process: None, tiny: Post, tmp_path: Path) -
     assert load(out / "captures", "a") is not None
 
 
+def test_posts_that_cannot_be_written(tiny: Post, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tiny.root)
+    (tiny.posts / "html").write_text("a file, where a folder should be")
+    done = lmp("build", "tiny")
+    assert done.exit_code == 2
+    assert done.stderr.splitlines()[-1] == f"make {tiny.posts / 'html'} a folder that you can write to"
+    done = lmp("run", "tiny", "--out", str(tiny.markdown / "x"))
+    assert (done.exit_code, "with `--out`" in done.stderr) == (2, True)
+
+
 def test_runs_that_start_in_the_same_second_have_folders_of_their_own(
     tiny: Post, monkeypatch: pytest.MonkeyPatch
 ) -> None:

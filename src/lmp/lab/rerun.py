@@ -49,7 +49,7 @@ def run(post: Post, where: Where, progress: Progress | None = None) -> Taken:
     Raises Interrupted on Ctrl-C.
     """
     wanted = (where.out or post.folder / RUNS).resolve()
-    with storage_errors(wanted, "--out"):
+    with storage_errors(wanted, "--out` instead of `--replace" if where.replace else "--out"):
         folder = wanted if where.out is not None else _new_folder(wanted)
         build = folder / "build"
         into = post.captures if where.replace else folder / "captures"
