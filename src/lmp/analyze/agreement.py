@@ -163,6 +163,8 @@ class _Comparison:
         self.judged_at = [dict(point.values) for point in execution.points_for(analysis)]
         """The held-out points, where both hold."""
         self.tries = MOST_TRIES
+        self._undecided: list[Point] = []
+        """Points at which both differ, and at which nothing was executed."""
         self._programs: dict[int, Program] = {}
         self._literals = formula_literals([self.own, analysis])
         self._sizes = sorted({0, *SMALL, *(edge for number in self._literals for edge in edges(number))})
@@ -172,6 +174,9 @@ class _Comparison:
 
     def run(self) -> None:
         compared = 0
+        self._decide_at_arms()
+        if self.found.findings:
+            return
         differing_at: dict[tuple[Lines, str], list[Point]] = {}
         left_out: list[Point] = []
         for block in self._blocks(self._points()):
@@ -189,9 +194,17 @@ class _Comparison:
         if left_out:
             self._decide_left_out(left_out)
         if not self.found.findings:
-            which = "equal" if self.found.refuted is None else "execution confirms these, and not those"
+            which = self._equal() if self.found.refuted is None else "execution confirms these, and not those"
             own = "lmp's own formulas" if self.derivation.proven else "lmp's own formulas, which are not proven,"
             self.found.checks.append(f"compared with {own} at {compared:,} points: {which}")
+
+    def _equal(self) -> str:
+        if not self._undecided:
+            return "equal"
+        at = _shown(min(self._undecided, key=self._effort), self.judged_at[0])
+        return (
+            f"equal at all but {len(self._undecided):,}, and the module runs at none of these that was tried, as {at}"
+        )
 
     # -- points ------------------------------------------------------------------------------------------------------
 
@@ -299,14 +312,23 @@ class _Comparison:
 
     # -- execution decides -------------------------------------------------------------------------------------------
 
+    def _decide_at_arms(self) -> None:
+        """Judge the analysis where the engine's formulas take an arm of theirs: the module runs there."""
+        for values in self.derivation.arms_at:
+            its = self._judged(self.analysis, {**values, **dict.fromkeys(UNIVERSAL, 2)})
+            if isinstance(its, Verification) and its.status == "failed":
+                self.found.findings += its.findings
+                return
+
     def _decide(self, lines: Lines, quantity: str, where: Sequence[Point]) -> None:
         """Execute some of the points at which the analyses differ, the simplest first."""
-        undecided = ""
+        undecided, executed = "", False
         for point in self._candidates(where, lambda block: block.differ(lines, quantity)):
             its = self._judged(self.analysis, point)
             if isinstance(its, str):
                 undecided = its
                 continue
+            executed = True
             if its.status == "failed":
                 self.found.findings += its.findings
                 return
@@ -317,6 +339,9 @@ class _Comparison:
         if undecided == TOO_LONG:
             at = _shown(where[0], self.judged_at[0])
             self.found.unresolved = f"it differs from lmp's own formulas at {at}, and {TOO_LONG}"
+        if not executed:
+            known = {id(point) for point in self._undecided}
+            self._undecided += [point for point in where if id(point) not in known]
 
     def _decide_left_out(self, where: Sequence[Point]) -> None:
         """A point that the analysis leaves out, at which the module runs and the engine's formulas hold."""
@@ -363,15 +388,9 @@ class _Comparison:
 
     def _candidates(self, where: Sequence[Point], still: Callable[[_Block], Array]) -> Iterator[Point]:
         """Some of the points, each reduced to the simplest one of its kind, those at the config's own values first."""
-        base = self.judged_at[0]
-
-        def effort(point: Point) -> tuple[int, int]:
-            changed = sum(point[n] != base[n] for n in base if n not in RUNTIME)
-            return changed, point["batch_size"] * (point["seq_len"] + point["cache_len"])
-
         tried: set[tuple[tuple[str, int], ...]] = set()
         known = [p for p in where if _setting(p) in {_setting(values) for values in self.judged_at}]
-        for point in [*sorted(known, key=effort)[:TRIES], *sorted(where, key=effort)[: 4 * TRIES]]:
+        for point in [*sorted(known, key=self._effort)[:TRIES], *sorted(where, key=self._effort)[: 4 * TRIES]]:
             if self.tries <= 0 or len(tried) >= TRIES:
                 return
             found = self._reduced(point, still)
@@ -380,6 +399,12 @@ class _Comparison:
                 tried.add(key)
                 self.tries -= 1
                 yield found if self._runs(found) else next(self._nearby(found, still), found)
+
+    def _effort(self, point: Point) -> tuple[int, int]:
+        """Number of config values that are not the config's own, and number of tokens."""
+        base = self.judged_at[0]
+        changed = sum(point[n] != base[n] for n in base if n not in RUNTIME)
+        return changed, point["batch_size"] * (point["seq_len"] + point["cache_len"])
 
     def _reduced(self, point: Point, still: Callable[[_Block], Array]) -> Point:
         """The point with as many values as possible from the config, and the smallest sizes of the call."""

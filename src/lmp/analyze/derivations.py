@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -28,6 +28,8 @@ class Derivation:
     analysis: ModuleAnalysis
     engine: TraceEngine
     proven: bool
+    arms_at: Sequence[Mapping[str, int]] = ()
+    """Values of all variables where an arm of its formulas was executed."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +120,8 @@ def _derived(
     with suppress(LmpError):
         proof = prove(twin, engine, source)
         if proof.verification.status == "verified":
-            return Derivation(proof.analysis, engine, proven=True)
+            arms_at = [point.values for point in twin.extra if point not in execution.extra]
+            return Derivation(proof.analysis, engine, proven=True, arms_at=arms_at)
     return Derivation(engine.analyse(source.class_path, source.record(), lambda full: ()), engine, proven=False)
 
 

@@ -610,6 +610,12 @@ class Runs:
                 values = _nearby(run.numbers[name], [*bounds, *(run.numbers[n] for n in sorted(names - {name}))])
                 # The source makes the same comparisons there, whichever size changed the result.
                 flipped |= self._flip(name, asked, condition, run, "" if flipped else target, values)
+            if not flipped and not names & {*self.call_sizes}:
+                # A quotient of two sizes may change far beyond both, at a multiple of the other one only.
+                any(
+                    self._flip(name, asked, condition, run, target, [*_beyond(condition, name, run.numbers)])
+                    for name in sorted(names)
+                )
 
     def _flip(
         self, name: str, asked: Asked, condition: Condition, run: Run, target: str, values: Sequence[int]
@@ -684,6 +690,21 @@ def _comes_out(condition: Condition, numbers: Mapping[str, int], so: bool) -> bo
         return evaluate_condition(condition, numbers) == so
     except EvaluationError:
         return False
+
+
+def _beyond(condition: Condition, name: str, numbers: Mapping[str, int]) -> Iterator[int]:
+    """Values of a size just beyond the one at which a comparison changes, as multiples of the other sizes in it."""
+    low = numbers[name]
+    here = _comes_out(condition, numbers, so=True)
+    high = next((low << k for k in range(1, 11) if _comes_out(condition, {**numbers, name: low << k}, not here)), None)
+    if high is None:
+        return
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if _comes_out(condition, {**numbers, name: middle}, not here) else (middle, high)
+    for other in sorted(free_variables(condition) - {name}):
+        yield from (-(-high // step) * step for step in (2 * numbers[other], numbers[other]))
+    yield high
 
 
 def _nearby(value: int, bounds: Sequence[int]) -> list[int]:
