@@ -165,7 +165,7 @@ class Runs:
             file, line = run.shrinks
             raise TraceFailed(
                 f"the loop at {os.path.basename(file)}:{line} divides a size of the call until it is small.\n"
-                "Its number of rounds has no formula: analyse one round as a module of its own, and call that in the loop."
+                "Its number of rounds has no formula: make one round a module of its own, and analyse that."
             ).at(file, line)
         return run
 
