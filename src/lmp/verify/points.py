@@ -287,6 +287,11 @@ def literal_points(workload: Workload, numbers: Collection[int], known: Collecti
         _point(SEARCHED[PointKind.LITERAL], own, (batch, *shape), PointKind.LITERAL)
         for batch, shape in zip(turns, shapes, strict=True)
     ]
+    if workload.vary and workload.has_tokens:
+        # One sequence of one piece is a single row, and so is that of a piece less or more than whole.
+        single = [n for number in numbers for n in (number, number - 1, number + 1) if n >= few]
+        for size in itertools.islice(dict.fromkeys(single), MOST_SIZES):
+            found.append(_point(SEARCHED[PointKind.LITERAL], own, (1, size, 0), PointKind.LITERAL))
     dimensions = _input_dimensions(workload)
     for name in dimensions:
         # A dimension of 1 beside them needs fewer copies: any one of them may be the batch.
@@ -298,8 +303,8 @@ def literal_points(workload: Workload, numbers: Collection[int], known: Collecti
     return [point for point in found if phase_of(point.values) not in refused]
 
 
-MIXED_IN_MODEL, MIXED_ALONE = 6, 36
-"""Points with all sizes changed together: of a model, and of a module alone, whose runs are quick."""
+MIXED_IN_MODEL, MIXED_ALONE, MIXED_OF_A_USER = 6, 24, 36
+"""Points with all sizes changed together: of a model, of a module alone, whose runs are quick, and of a user's."""
 
 MOST_MIXED_BATCH, MOST_MIXED_TOKENS = 12, 700
 """Largest batch of these points, and largest number of tokens unless the source has larger numbers."""
@@ -330,7 +335,8 @@ def mixed_points(workload: Workload, numbers: Collection[int], known: Collection
     arguments = sorted(given) if workload.vary else []
     phases = [phase for phase in PHASES if workload.has_cache or phase in (PREFILL, FIRST_TOKEN)]
     found: list[HeldOut] = []
-    for index in range(MIXED_IN_MODEL if in_model else MIXED_ALONE):
+    alone = MIXED_OF_A_USER if workload.vary else MIXED_ALONE
+    for index in range(MIXED_IN_MODEL if in_model else alone):
         is_other = bool(others) and index % 3 == 2
         values = dict(draw.choice(others) if is_other else workload.hints)
         if arguments and index % 3 == 1:
