@@ -257,11 +257,13 @@ class ConcolicShapeEnv(ShapeEnv):
 
     def agrees(self, noted: Noted) -> bool:
         """True if everything that an operator of another run depended on has the same value in this run."""
-        return all(self._decide(e) == value for e, value in noted.asked.items()) and all(
-            self._decide(e) == value for e, value in noted.turned.items()
-        )
+        met = (*noted.asked.items(), *noted.turned.items())
+        return all(self.value_of(expression) == value for expression, value in met)
 
-    def _decide(self, expression: Any) -> Any:
+    def value_of(self, expression: Any) -> Any:
+        """The value of an expression in this run; a plain number is returned unchanged."""
+        if not isinstance(expression, sympy.Basic):
+            return expression
         if expression not in self._decided:
             self._decided[expression] = self._value(expression)
         return self._decided[expression]
@@ -279,7 +281,7 @@ class ConcolicShapeEnv(ShapeEnv):
         if not isinstance(expression, sympy.Basic):
             return expression
         if expression not in self._sizes:
-            node = SizeNode(expression, self, int, int(self._decide(expression)))
+            node = SizeNode(expression, self, int, int(self.value_of(expression)))
             self._sizes[expression] = torch.SymInt(node)
         return self._sizes[expression]
 
