@@ -102,6 +102,10 @@ def _once(name: str) -> Callable[..., SymNode]:
         if name in _DIVIDING:
             self.shape_env.divided(self._expr, others[0]._expr)
         if key not in known:
+            quotient = _exact_quotient(self._expr, others[0]._expr) if name in _FLOORED else None
+            if quotient is not None and self._hint is not None and others[0]._hint is not None:
+                known[key] = SizeNode(quotient, self.shape_env, int, self._hint // others[0]._hint)
+                return known[key]
             result = operation(self, *others)
             if type(result) is SymNode:
                 result.__class__ = SizeNode
@@ -111,7 +115,20 @@ def _once(name: str) -> Callable[..., SymNode]:
     return method
 
 
-_DIVIDING = ("floordiv", "int_floordiv", "mod")
+_FLOORED = ("floordiv", "int_floordiv")
+_DIVIDING = (*_FLOORED, "mod")
+
+
+def _exact_quotient(size: sympy.Basic, divisor: sympy.Basic) -> sympy.Basic | None:
+    """The quotient of two products of symbols and integers, if it is one too: `FloorDiv` takes long to find it."""
+    if not (_is_product(size) and _is_product(divisor)) or divisor.is_zero:
+        return None
+    quotient = size / divisor
+    return quotient if _is_product(quotient) else None
+
+
+def _is_product(size: sympy.Basic) -> bool:
+    return all(part.is_Symbol or part.is_Integer for part in (size.args if size.is_Mul else (size,)))
 
 
 for _name in (
