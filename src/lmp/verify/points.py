@@ -11,7 +11,7 @@ from enum import Enum, auto
 
 from lmp.formula import Condition, Num, evaluate_condition, free_variables, walk
 from lmp.verify.literals import around
-from lmp.workload.base import CHUNKED, Workload, fewest_layers, operators, refusal
+from lmp.workload.base import CHUNKED, Workload, executed, fewest_layers, refusal
 
 
 class PointKind(Enum):
@@ -411,7 +411,7 @@ def changed(workload: Workload, kept: Collection[str] = (), rotation: int = 0) -
         if own[b] > 1 and own[a] % own[b] == 0 and (own[a] != own[b] or names.index(a) < names.index(b))
     ]
     values = dict(workload.hints)
-    executed = operators(workload, _trial(workload, values)) or 0
+    most = _operators(workload, values) or 0
     for index, (name, before) in enumerate(own.items()):
         if name in kept:
             continue
@@ -429,16 +429,16 @@ def changed(workload: Workload, kept: Collection[str] = (), rotation: int = 0) -
                 value > min(before - 1, 1)
                 and (other == name or values[other] == before)
                 and all(tried[a] % tried[b] == 0 for a, b in divides if {name, other} & {a, b})
-                and (number := operators(workload, _trial(workload, tried))) is not None
+                and (number := _operators(workload, tried)) is not None
             ):
-                if number > executed + MORE_OPERATORS and value > before + 1:
+                if number > most + MORE_OPERATORS and value > before + 1:
                     # It counts rounds of a loop: one more shows as much as many, which take long.
-                    tried, number = values, executed
+                    tried, number = values, most
                     more = {**values, name: before + 1}
                     fits = all(more[a] % more[b] == 0 for a, b in divides if name in (a, b))
-                    if fits and (found := operators(workload, _trial(workload, more))) is not None:
+                    if fits and (found := _operators(workload, more)) is not None:
                         tried, number = more, found
-                values, executed = tried, number
+                values, most = tried, number
                 break
     return values
 
@@ -565,6 +565,12 @@ def _modules(workload: Workload, values: dict[str, int]) -> list[tuple[str, str]
 
 def _runs(workload: Workload, values: dict[str, int], shape: tuple[int, int, int] | None = None) -> bool:
     return refusal(workload, _trial(workload, values, shape)) is None
+
+
+def _operators(workload: Workload, values: Mapping[str, int]) -> int | None:
+    """Number of operators that the module executes with these values; None if it does not run."""
+    found = executed(workload, _trial(workload, values))
+    return None if found is None else found.total()
 
 
 def _trial(workload: Workload, values: Mapping[str, int], shape: tuple[int, int, int] | None = None) -> dict[str, int]:
