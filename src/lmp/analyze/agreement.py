@@ -1,7 +1,7 @@
-"""Compares a handed-in analysis with the trace engine's derivation at thousands of points; executes where they differ.
+"""Compares an analysis with a derivation of the trace engine at thousands of points; executes where they differ.
 
-Execution decides which of the two is wrong. Points that the handed-in analysis leaves out, and the engine's covers, are
-executed too.
+Execution decides which of the two is wrong. Points that a handed-in analysis leaves out, and the engine's covers, are
+executed too. The engine's own analysis is compared with a derivation from other values.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from lmp.analyze.derivations import Derivation, View, derivation_or_reason, views
-from lmp.errors import FormulaError, first_line
+from lmp.analyze.derivations import Derivation, View, derivation_or_reason, derive_from, other_base, views
+from lmp.errors import FormulaError, LmpError, first_line
 from lmp.formula import Program, evaluate_condition, num
 from lmp.records import HANDED_IN, UNIVERSAL, Finding, FindingKind, ModuleAnalysis, Verification
 from lmp.verify.array_claims import ArrayClaims, Costs, Line, differing, each_line
@@ -57,6 +57,9 @@ SMALL = (
 
 MOST_OPERATORS = 30_000
 """Largest number of operators in one executed run, where a loop runs over tokens."""
+
+
+OWN_FORMULAS = "lmp's own formulas"
 
 
 @dataclass
@@ -106,18 +109,33 @@ def _refute(execution: Execution, class_path: str, point: Point) -> None:
         session.store.save(stored.model_copy(update={"verification": judged}))
 
 
-def agree(execution: Execution, analysis: ModuleAnalysis, derivation: Derivation) -> Agreement:
-    """Compare a handed-in analysis, which holds at the held-out points, with the engine's derivation."""
+def agree(
+    execution: Execution, analysis: ModuleAnalysis, derivation: Derivation, called: str = OWN_FORMULAS
+) -> Agreement:
+    """Compare an analysis, which holds at the held-out points, with a derivation of the engine, named as ``called``."""
     found = Agreement()
     seen = views(derivation, analysis)
     if not seen:
-        found.checks.append("not compared with lmp's own formulas: no symbolic run has their variables")
+        found.checks.append(f"not compared with {called}: no symbolic run has their variables")
         return found
     try:
-        _Comparison(execution, analysis, derivation, seen, found).run()
+        _Comparison(execution, analysis, derivation, seen, found).run(called)
     except FormulaError as error:
-        found.checks.append(f"not compared with lmp's own formulas: {first_line(error)}")
+        found.checks.append(f"not compared with {called}: {first_line(error)}")
     return found
+
+
+def agree_from_another_base(execution: Execution, analysis: ModuleAnalysis) -> Agreement:
+    """Compare an analysis with a derivation whose runs start at other values of the config or arguments."""
+    base = other_base(execution)
+    if not base:
+        return Agreement(checks=["not derived a second time: the class runs at its own values only"])
+    called = "a derivation from " + ", ".join(f"{name}={value}" for name, value in base.items())
+    try:
+        derivation = derive_from(base, execution, analysis)
+    except LmpError as error:
+        return Agreement(checks=[f"not compared with {called}: {first_line(error)}"])
+    return agree(execution, analysis, derivation, called)
 
 
 @dataclass(frozen=True)
@@ -172,7 +190,7 @@ class _Comparison:
         self._line_of = {id(a): each_line(a, execution.statement_of) for a in (self.own, analysis)}
         self.lines = self._lines()
 
-    def run(self) -> None:
+    def run(self, called: str) -> None:
         compared = 0
         self._decide_at_arms()
         if self.found.findings:
@@ -195,7 +213,7 @@ class _Comparison:
             self._decide_left_out(left_out)
         if not self.found.findings:
             which = self._equal() if self.found.refuted is None else "execution confirms these, and not those"
-            own = "lmp's own formulas" if self.derivation.proven else "lmp's own formulas, which are not proven,"
+            own = called if self.derivation.proven else f"{called}, which is not proven,"
             self.found.checks.append(f"compared with {own} at {compared:,} points: {which}")
 
     def _equal(self) -> str:

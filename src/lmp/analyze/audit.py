@@ -15,13 +15,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from lmp.analyze.agreement import MOST_OPERATORS, operators_per_token
+from lmp.analyze.agreement import MOST_OPERATORS, agree_from_another_base, operators_per_token
 from lmp.analyze.judging import save_judged
 from lmp.analyze.modules import analyze, execution_of, make_references, requested
 from lmp.analyze.session import Options, Progress, Session, references_of
 from lmp.errors import EvaluationError
 from lmp.formula import evaluate_condition, free_variables, parse_condition
-from lmp.records import UNIVERSAL, Finding, ModuleAnalysis
+from lmp.records import UNIVERSAL, Finding, FindingKind, ModuleAnalysis
 from lmp.verify.probes import Drawing, Point, Space, formula_literals
 from lmp.workload.base import RUNTIME, refusal
 from lmp.workload.configs import sections_of
@@ -70,9 +70,11 @@ class Audit:
     """True if the assumptions hold for a prefill of all positions, and for a decode step at the last one."""
     seconds: float = 0.0
     different: list[dict[str, Any]] = field(default_factory=list)
-    """Values of a point, and its first finding."""
+    """A point, as text and, if it was drawn, as values; and its first finding."""
     refusals: list[str] = field(default_factory=list)
     """The module's errors, each once."""
+    second_derivation: str = ""
+    """At how many points a derivation from other config values or arguments gives the same, or why there is none."""
 
     def to_data(self) -> dict[str, Any]:
         return asdict(self)
@@ -92,7 +94,10 @@ def audit_modules(
 
 
 def audit(analysis: ModuleAnalysis, session: Session, points: int, seed: int) -> Audit:
-    """Audit one stored analysis. If it differs from execution, it is stored as failed."""
+    """Audit one stored analysis: a second derivation first, then drawn points.
+
+    If it differs from execution, it is stored as failed.
+    """
     began = time.process_time()
     found = Audit(analysis.class_name, seed, analysis.verification.status)
     findings: list[Finding] = []
@@ -103,6 +108,11 @@ def audit(analysis: ModuleAnalysis, session: Session, points: int, seed: int) ->
         found.positions = positions_of(execution.workload.config)
         if found.positions is not None:
             found.positions_inside = _inside(analysis, drawing.space, found.positions)
+        second = agree_from_another_base(execution, analysis)
+        found.second_derivation = "; ".join(second.checks)
+        for finding in (f for f in second.findings if f.kind is not FindingKind.left_out):
+            findings.append(finding)
+            found.different.append({"at": finding.point, **_told(finding)})
         settings: set[tuple[tuple[str, int], ...]] = set()
         while found.drawn < points and found.outside < ATTEMPTS * points:
             point = drawing.next()
@@ -128,14 +138,19 @@ def audit(analysis: ModuleAnalysis, session: Session, points: int, seed: int) ->
             found.equal += not differing
             if differing:
                 findings += differing
-                first = differing[0].model_dump(include={"line", "file", "quantity", "claimed", "counted"})
-                found.different.append({"values": drawing.shown(point), **first})
+                values = drawing.shown(point)
+                at = ", ".join(f"{name}={value}" for name, value in values.items())
+                found.different.append({"at": at, "values": values, **_told(differing[0])})
         found.settings = len(settings)
     if findings:
         failed = analysis.verification.model_copy(update={"status": "failed", "findings": findings[:1]})
         save_judged(analysis, failed, session)
     found.seconds = round(time.process_time() - began, 2)
     return found
+
+
+def _told(finding: Finding) -> dict[str, Any]:
+    return finding.model_dump(include={"line", "file", "quantity", "claimed", "counted"})
 
 
 class _Points:

@@ -13,6 +13,7 @@ from lmp.errors import LmpError, first_line
 from lmp.formula import Condition, Expr
 from lmp.records import Lookup, ModuleAnalysis
 from lmp.trace.engine import TraceEngine
+from lmp.verify.points import PointKind
 from lmp.workload.paths import Unresolvable, resolve
 
 if TYPE_CHECKING:
@@ -79,6 +80,30 @@ def derive(execution: Execution, analysis: ModuleAnalysis) -> Derivation:
         assert failed is not None
         raise failed
     return first
+
+
+def other_base(execution: Execution) -> dict[str, int]:
+    """Other values of the config or arguments at which the class runs, from a judged point. Empty if none has any."""
+    own = execution.workload.hints
+    fixed = {*execution.workload.full_layers, *execution.workload.flags}
+    for point in execution.held_out:
+        found = {n: v for n, v in point.values.items() if n in own and n not in fixed and v != own[n]}
+        if point.kind is PointKind.SYNTHETIC and found:
+            return found
+    return {}
+
+
+def derive_from(base: Mapping[str, int], execution: Execution, analysis: ModuleAnalysis) -> Derivation:
+    """A second derivation: its runs start at the values of ``base`` instead of the config's own.
+
+    Raises TraceFailed if the engine derives nothing there.
+    """
+    other = _twin(execution)
+    other.workload = copy.copy(execution.workload)
+    other.workload.hints = {**execution.workload.hints, **base}
+    for name in ("_held_out", "literals", "_mixed", "_compared", "_numbers", "_modules", "comparisons"):
+        other.__dict__.pop(name, None)  # points and modules at the values before
+    return derive(other, analysis)
 
 
 def _as_made(engine: TraceEngine, analysis: ModuleAnalysis, lookup: Lookup) -> None:

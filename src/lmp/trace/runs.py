@@ -34,7 +34,7 @@ from lmp.formula import (
 from lmp.trace.observe import sizes_given
 from lmp.trace.pieces import LARGEST_STEP, Pieces
 from lmp.trace.recording import Recorder, Recording, run_symbolic
-from lmp.trace.remembered import SymbolicResults
+from lmp.trace.remembered import OtherRuns, SymbolicResults
 from lmp.trace.rules import Size
 from lmp.trace.sizes import Sizes
 from lmp.trace.symbols import (
@@ -142,6 +142,7 @@ class Runs:
         self._followed: set[Pieces] = set()
         self._known: dict[tuple[tuple[str, int], ...], Run | None] = {}
         self._results = Results()
+        self._symbolic_results = OtherRuns()
         self.specialisation = ALL_SIZES
         """Which sizes are symbolic in the base run: as many as the module can be run with."""
 
@@ -282,7 +283,7 @@ class Runs:
         self, values: dict[str, Any], size: Callable[[Any], Size], env: ConcolicShapeEnv | None = None
     ) -> tuple[torch.nn.Module, Recorder]:
         model = self.workload.build(values)
-        results = self._results if env is None else SymbolicResults(env, run_symbolic)
+        results = self._results if env is None else SymbolicResults(env, run_symbolic, self._symbolic_results)
         recorder = Recorder(model, self.workload.dtype, size, results)
         if env is not None:
             recorder.on_start = env.begin

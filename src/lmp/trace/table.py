@@ -32,6 +32,7 @@ from lmp.formula import (
     substitute,
     to_text,
     var,
+    walk,
 )
 from lmp.trace.called import BYTES
 from lmp.trace.counts import in_pattern, stacked, structural
@@ -566,8 +567,11 @@ class Table:
         ]
         points = [p for p in points if all(p.values[a] == p.values[b] for a, b in same)]
         allowed = [p for p in points if all(self.fitter.holds(c, p) is not False for c in assumptions)]
+        usual = min(numbers.values()) >= 0
         for item, formulas in items:
             for name, formula in formulas.items():
+                if usual and _is_never_negative(formula):
+                    continue
                 below = next((p for p in allowed if (self.fitter.value(formula, p) or 0) < 0), None)
                 if below is not None:
                     values = ", ".join(f"{n}={below.values[n]}" for n in names)
@@ -760,6 +764,11 @@ class Table:
         if found is None or isinstance(found, Num):
             return samples[0].value
         return found
+
+
+def _is_never_negative(formula: Expr) -> bool:
+    """True if a formula of values of at least 0 has no negative number: no function makes one."""
+    return all(node.value >= 0 for node in walk(formula) if isinstance(node, Num))
 
 
 def _variables_of(operands: OperandSizes) -> set[str]:

@@ -11,7 +11,7 @@ from enum import Enum, auto
 
 from lmp.formula import Condition, Num, evaluate_condition, free_variables, walk
 from lmp.verify.literals import around
-from lmp.workload.base import CHUNKED, Workload, fewest_layers, refusal
+from lmp.workload.base import CHUNKED, Workload, executed, fewest_layers, refusal
 
 
 class PointKind(Enum):
@@ -122,6 +122,9 @@ LAYERED = {
 
 MOST_SHARED = 2
 """Largest number of counts that are set to 1, one per setting."""
+
+MORE_OPERATORS = 2000
+"""Operators that a changed config value may add: one that counts rounds of a long loop is changed by one."""
 
 MORE_LAYERS = 3
 """Layers beyond the fewest that show each kind: they show how often each operator runs."""
@@ -408,6 +411,7 @@ def changed(workload: Workload, kept: Collection[str] = (), rotation: int = 0) -
         if own[b] > 1 and own[a] % own[b] == 0 and (own[a] != own[b] or names.index(a) < names.index(b))
     ]
     values = dict(workload.hints)
+    most = _operators(workload, values) or 0
     for index, (name, before) in enumerate(own.items()):
         if name in kept:
             continue
@@ -425,9 +429,16 @@ def changed(workload: Workload, kept: Collection[str] = (), rotation: int = 0) -
                 value > min(before - 1, 1)
                 and (other == name or values[other] == before)
                 and all(tried[a] % tried[b] == 0 for a, b in divides if {name, other} & {a, b})
-                and _runs(workload, tried)
+                and (number := _operators(workload, tried)) is not None
             ):
-                values = tried
+                if number > most + MORE_OPERATORS and value > before + 1:
+                    # It counts rounds of a loop: one more shows as much as many, which take long.
+                    tried, number = values, most
+                    more = {**values, name: before + 1}
+                    fits = all(more[a] % more[b] == 0 for a, b in divides if name in (a, b))
+                    if fits and (found := _operators(workload, more)) is not None:
+                        tried, number = more, found
+                values, most = tried, number
                 break
     return values
 
@@ -553,11 +564,21 @@ def _modules(workload: Workload, values: dict[str, int]) -> list[tuple[str, str]
 
 
 def _runs(workload: Workload, values: dict[str, int], shape: tuple[int, int, int] | None = None) -> bool:
+    return refusal(workload, _trial(workload, values, shape)) is None
+
+
+def _operators(workload: Workload, values: Mapping[str, int]) -> int | None:
+    """Number of operators that the module executes with these values; None if it does not run."""
+    found = executed(workload, _trial(workload, values))
+    return None if found is None else found.total()
+
+
+def _trial(workload: Workload, values: Mapping[str, int], shape: tuple[int, int, int] | None = None) -> dict[str, int]:
+    """The point at which values are tried."""
     batch, new, cached = shape or (2, 3 * workload.fewest_tokens, 4)
     if CHUNKED in workload.refused and new > 1:
         cached = 0
-    point = {**values, "batch_size": batch, "seq_len": new, "cache_len": cached if workload.has_cache else 0}
-    return refusal(workload, point) is None
+    return {**values, "batch_size": batch, "seq_len": new, "cache_len": cached if workload.has_cache else 0}
 
 
 def _flag_settings(workload: Workload, values: dict[str, int]) -> list[dict[str, int]]:
