@@ -6,7 +6,8 @@ from typing import Any
 
 import torch
 
-from lmp.trace.remembered import SymbolicResults
+from lmp.trace.recording import number_of
+from lmp.trace.remembered import OtherRuns, SymbolicResults
 from lmp.trace.symbols import ConcolicShapeEnv, expression, fake_mode
 
 
@@ -43,16 +44,62 @@ def test_the_same_operator_on_the_same_sizes_runs_once() -> None:
         assert counted.ran == ["aten::add"] * 4
 
 
-def test_views_and_operators_that_write_always_run() -> None:
+def test_operators_that_write_always_run_and_a_view_stays_a_view() -> None:
     env, counted = ConcolicShapeEnv(), Counted()
     results = SymbolicResults(env, counted)
     with fake_mode(env):
         a = torch.empty(env.size("batch", 2), 3)
-        for _ in range(2):
-            view = results.run(torch.ops.aten.t.default, (a,), {})
-            assert view.untyped_storage()._cdata == a.untyped_storage()._cdata
-            assert results.run(torch.ops.aten.add_.Tensor, (a, 1), {}) is a
-    assert len(counted.ran) == 4
+        for base in (a, torch.empty(env.size("batch", 2), 3), a[1:]):
+            view = results.run(torch.ops.aten.t.default, (base,), {})
+            assert _shapes(view) == _shapes(base.t())
+            assert view.untyped_storage()._cdata == base.untyped_storage()._cdata
+            assert expression(view.storage_offset()) == expression(base.storage_offset())
+            assert results.run(torch.ops.aten.add_.Tensor, (base, 1), {}) is base
+    # a[1:] has another size, and another place in its memory.
+    assert counted.ran == ["aten::t", "aten::add_", "aten::add_", "aten::t", "aten::add_"]
+
+
+def test_another_run_takes_a_result_if_the_sizes_compare_alike() -> None:
+    others, counted = OtherRuns(), Counted()
+
+    def added(length: int, keys: int) -> tuple[list[Any], ...]:
+        env = ConcolicShapeEnv()
+        with fake_mode(env):
+            a, b = torch.empty(env.size("length", length), 3), torch.empty(env.size("keys", keys), 3)
+            sum_ = SymbolicResults(env, counted, others).run(torch.ops.aten.add.Tensor, (a, b), {})
+            assert number_of(sum_.shape[0]) == max(length, keys)  # its value in this run
+            return _shapes(sum_)
+
+    # A dimension of 1 broadcasts: the sum is as long as the other one.
+    assert str(added(5, 1)[0]) == "[length, 3]"
+    assert str(added(7, 1)[0]) == "[length, 3]"
+    assert counted.ran == ["aten::add"]
+    assert str(added(1, 7)[0]) == "[keys, 3]"
+    assert counted.ran == ["aten::add"] * 2
+
+
+def test_what_an_operator_does_to_sizes_is_done_in_another_run_too() -> None:
+    others = OtherRuns()
+    executed = []
+
+    def execute(func: Any, args: Any, kwargs: Any) -> Any:
+        executed.append(func)
+        (size, _) = args[0].shape
+        return func(*args, **kwargs) if int(size) + size // 2 else None
+
+    def run(length: int) -> ConcolicShapeEnv:
+        env = ConcolicShapeEnv()
+        with fake_mode(env):
+            a = torch.empty(env.size("length", length), 3)
+            SymbolicResults(env, execute, others).run(torch.ops.aten.relu.default, (a,), {})
+        return env
+
+    first, again, other = run(5), run(5), run(6)
+    assert len(executed) == 2  # at another length the number is another one
+    assert list(first.pinned.values()) == list(again.pinned.values()) == [5]
+    assert list(other.pinned.values()) == [6]
+    assert first.turned_now == again.turned_now != set()
+    assert first.divisions == again.divisions == other.divisions != {}
 
 
 def test_what_an_operator_turned_into_numbers_is_put_down_for_each_class() -> None:

@@ -36,6 +36,7 @@ def predict(
     """
     from lmp.errors import UsageError
     from lmp.predict.devices import device_named, devices
+    from lmp.predict.eager import refuse_products
 
     known = devices(devices_file)
     found_device = device_named(on_device, known)
@@ -44,8 +45,7 @@ def predict(
     if several is not None:
         raise UsageError(f"{several} has several values\ngive one: predict has one point")
     products = _products(common)
-    if products.startswith("float8"):
-        found_device.peak("fp8")
+    refuse_products(found_device, products)
     named = o.one_of("classes", common.class_path, "--module", common.module)
     common, class_path = chosen(common, named, "predict")
     options = common.options()
@@ -57,6 +57,7 @@ def predict(
 
         model = expand_model(name, options, progress, keep=False).model
     from lmp.link.numbers import ModelNumbers
+    from lmp.link.quantisation import scheme_of
     from lmp.link.quantised import with_own_bytes
     from lmp.link.sweep import plan
     from lmp.predict.eager import as_json, time_of_call
@@ -67,9 +68,10 @@ def predict(
     numbers = ModelNumbers(model)
     values = plan(model, given, 1).fixed
     evaluation = numbers.evaluation(values, numbers.tree(values))
-    found = time_of_call(evaluation.kernels, Predictor(known), found_device, values, products)
+    scheme = scheme_of(model.quantization.config) if model.quantization and model.quantization.applied else None
+    found = time_of_call(evaluation.kernels, Predictor(known), found_device, values, products, scheme)
     warnings = [*of_the_model(model), *of_the_values(model, values["cache_len"])]
-    warnings += [*of_assumptions(evaluation.violated_assumptions), *_widths(evaluation.values, evaluation.quantization)]
+    warnings += of_assumptions(evaluation.violated_assumptions)
     if common.as_json:
         about = {"class_name": evaluation.class_name, "device": found_device.name, "profile": "eager"}
         sizes = evaluation.model_dump(mode="json")["values"]
@@ -85,15 +87,6 @@ def _products(common: o.Common) -> str:
     from lmp.dtypes import WORDS
 
     return "bfloat16" if common.element_type is None else WORDS[str(common.element_type)].products
-
-
-def _widths(values: object, quantization: str | None) -> list[str]:
-    """What products of another width than the weights' are not predicted for."""
-    w_bytes = values.get("w_bytes") if isinstance(values, dict) else None
-    if quantization is None and (w_bytes is None or w_bytes in (1, 2)):
-        return []
-    what = f"the checkpoint's weights ({quantization})" if quantization is not None else f"weights of {w_bytes} bytes"
-    return [f"products with {what} are predicted as products of 16-bit weights: no kernel of theirs was measured"]
 
 
 # --- the tables ------------------------------------------------------------------------------------------------------

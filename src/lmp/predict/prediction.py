@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from lmp.errors import LmpError
 from lmp.predict import calibration as store
-from lmp.predict.calibration import Slot, Zones
+from lmp.predict.calibration import Slot
 from lmp.predict.curves import correction_of
 from lmp.predict.devices import Device, device_named, devices
 from lmp.predict.kernels import FAMILIES
@@ -47,6 +47,8 @@ ENGINE_SPREAD = 0.07
 """Log error of another engine's kernel: the same bf16 product differs by 5.5 to 7 % on average (README of the data)."""
 JOINT = "@all"
 """End of the variant of a slot that was fitted on several architectures, for devices of another one."""
+UNCALIBRATED = "datasheet:uncalibrated"
+"""Provenance of kernels of which none was measured on any device: pointwise, norms, grouped products by themselves."""
 OUTSIDE_SPREAD = 0.15
 """Log error that a value adds for each doubling beyond the measured range."""
 Z80 = 1.2816
@@ -65,7 +67,7 @@ class Prediction:
     bound: str
     """compute, memory, link or latency: what it cannot be faster for."""
     provenance: str
-    """``calibrated``, ``sister:NAME`` or ``datasheet``."""
+    """``calibrated``, ``sister:NAME``, ``datasheet``, or ``datasheet:uncalibrated``."""
     calibration: str | None
     """Id of the calibration; None if no measurement stands for the figure."""
     error: float | None
@@ -135,7 +137,9 @@ class Predictor:
         slots = [slot for slot in known.slots if slot.variant == wanted.variant] if known is not None else []
         if "fp8" in (wanted.variant,) and wanted.family in ("gemm", "moe", "batched"):
             device.peak("fp8")
-        if not slots or device.clock is None or device.l2 is None:
+        if not slots:
+            return Chosen(None, UNCALIBRATED, UNCALIBRATED_SPREAD, 0.0)
+        if device.clock is None or device.l2 is None:
             return Chosen(None, "datasheet", UNCALIBRATED_SPREAD, 0.0)
         own = [slot for slot in slots if slot.device == name]
         if own:
@@ -237,22 +241,16 @@ def interval(
     device: Device, family: Family, chosen: Chosen, given: Mapping[str, Array], us: Array
 ) -> tuple[Array, Array]:
     """Logarithms of the ends of the 80 % interval over the prediction."""
-    zones = chosen.slot.zones if chosen.slot is not None else None
+    width = chosen.slot.width if chosen.slot is not None else None
     low, high = np.zeros(len(us)), np.zeros(len(us))
-    if zones is not None:
-        low, high = zone_ends(zones, described(device, family, given, us))
+    if width is not None:
+        low, high = width.ends(described(device, family, given, us))
     wider = Z80 * chosen.spread
     return -np.hypot(np.minimum(low, 0.0), wider), np.hypot(np.maximum(high, 0.0), wider)
 
 
-def zone_ends(zones: Zones, features: NDArray[np.float64]) -> tuple[Array, Array]:
-    """The percentiles of each row's zone."""
-    leaves = zones.tree.leaves(features)[:, 0]
-    return np.array([zones.low[int(n)] for n in leaves]), np.array([zones.high[int(n)] for n in leaves])
-
-
 def described(device: Device, family: Family, given: Mapping[str, Array], us: Array) -> NDArray[np.float64]:
-    """What corrections and zones of error are told by: the time, the shares of its limits, and the shape."""
+    """What corrections and sizes of errors are told by: the time, the shares of its limits, and the shape."""
     compute, memory, link = family.limits(given, device)
     shares = [np.minimum(limit / us, 1.0) for limit in (compute, memory, link)]
     return np.column_stack([np.log2(us), *shares, family.features(given, device)])

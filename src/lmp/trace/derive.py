@@ -248,7 +248,7 @@ class Deriver:
         """True if the compulsory traffic is right in the runs at these points. Points that cannot run are skipped."""
         runs = [run for point in points if (run := self.runs.at(dict(point))) is not None]
         return all(
-            derived.compulsory_holds(run, [self._observer(run).observe(c) for c in run.calls_of(derived.class_path)])
+            derived.compulsory_holds(run, [self._observer(run).compulsory(c) for c in run.calls_of(derived.class_path)])
             for run in runs
         )
 

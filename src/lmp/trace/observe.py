@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -147,6 +147,14 @@ class Observer:
         items = _without_wrappers([i for e in self.recording.below(call) if (i := self._basic(e, call)) is not None])
         items += [self._composite(c, call) for c in self._called(call)]
         items += [*weight_items(call, self.size), *self._compulsory(call)]
+        return self._grouped(found, items)
+
+    def compulsory(self, call: Call) -> Observation:
+        """The items of this call's compulsory traffic alone."""
+        return self._grouped(Observation(call, self.values), self._compulsory(call))
+
+    @staticmethod
+    def _grouped(found: Observation, items: Iterable[Item | None]) -> Observation:
         groups: dict[Key, _Alike] = {}
         for item in sorted((i for i in items if i is not None), key=lambda i: i.order):
             number, first = groups.setdefault(item.key, _Alike()).of(item)

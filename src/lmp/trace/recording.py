@@ -9,6 +9,7 @@ import dataclasses
 import functools
 import math
 import sys
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,7 +30,7 @@ from lmp.workload.questions import STANDS_FOR, asking
 from lmp.workload.results import Results, tensors_in
 
 
-@dataclass
+@dataclass(eq=False, slots=True)
 class Executed:
     """One executed operator. ``order`` is its position among the operators and module calls of the run."""
 
@@ -37,10 +38,14 @@ class Executed:
     segments: tuple[Segment, ...]
     order: int
     causal: bool = False
+    _cost: Cost | None = None
 
-    @functools.cached_property
+    @property
     def cost(self) -> Cost:
-        return cost(self.operator)
+        """Its cost, computed once."""
+        if self._cost is None:
+            self._cost = cost(self.operator)
+        return self._cost
 
 
 @dataclass
@@ -90,6 +95,8 @@ class Recorder:
         self.dtype, self.size, plain = dtype, size, isinstance(results, Results)
         self.run = run_symbolic if results is None else results.run
         """Executes an operator."""
+        self.run_free = results.free if isinstance(results, SymbolicResults) else _as_it_is
+        """Executes an operator without a cost."""
         self.tracker = CallTracker(module, on_enter=self._entered)
         self._order = 0
         self._module = module
@@ -131,6 +138,18 @@ class Recorder:
         self._hold(caches_after(calls))
         for tensor in self._tensors.values():
             self._mark(tensor)
+        self._release()
+
+    def _release(self) -> None:
+        """Let go of the tensors that the run has let go of. What a call passed or a module holds can be described."""
+        held = {key: weakref.ref(tensor) for key, tensor in self._known.items()}
+        self._known, self._kept = {}, []
+        for key, reference in held.items():
+            tensor = reference()
+            if tensor is None:
+                del self._tensors[key]
+            else:
+                self._known[key] = tensor
 
     def _hold(self, caches: Sequence[Any]) -> None:
         """Note what these KV caches hold now. A tensor that is stored in one is found only after the run."""
@@ -224,6 +243,10 @@ class Recorder:
 
 def _storage(tensor: torch.Tensor) -> int:
     return tensor.untyped_storage()._cdata
+
+
+def _as_it_is(func: Any, args: Any, kwargs: Any) -> Any:
+    return func(*args, **kwargs)
 
 
 @functools.cache
@@ -356,7 +379,7 @@ class _Dispatch(TorchDispatchMode):
                 _note_cut(*args, **kwargs)
             # Only ATen itself calls this operator: chunk does, and what calls chunk.
             pieces = _equal_pieces(*args) if func is torch.ops.aten.unsafe_split.Tensor else None
-            out = func(*args, **kwargs) if pieces is None else pieces
+            out = recorder.run_free(func, args, kwargs) if pieces is None else pieces
             if torch.Tag.inplace_view in func.tags:
                 recorder.forget(args[0])
             return out
@@ -440,7 +463,7 @@ NESTED = ("avg_pool2d", "avg_pool3d")
 
 def number_of(size: torch.SymInt) -> int:
     """Value of a symbolic size in this run."""
-    hint = size.node._hint
+    hint = size.node.hint
     return int(hint) if hint is not None else int(size.node.shape_env._value(size.node.expr))
 
 

@@ -33,7 +33,7 @@ Unit = str | int
 """Unit of an element's cost: "w_bytes", "a_bytes", "kv_bytes", or its size in bytes."""
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Tensor:
     """Properties of a tensor that rules use. Compared by identity: two objects are two tensors."""
 
@@ -64,7 +64,7 @@ class Tensor:
         return product(self.shape)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Operator:
     """One dispatched operator: its arguments by schema name, with tensors as ``Tensor``."""
 
@@ -88,7 +88,7 @@ class Operator:
         return default if value is None else value
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Move:
     """A number of elements moved, and the unit of each."""
 
@@ -99,7 +99,7 @@ class Move:
     """False if only gathered parts of the tensor are moved."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Cost:
     """Cost of one operator. ``scalar_flops``: all FLOPs but the matmul's. ``counted``: false if there is no rule."""
 

@@ -16,7 +16,7 @@ import numbers
 import operator
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import sympy
@@ -44,11 +44,30 @@ class Condition:
     """Classes whose forward() was running."""
 
 
+@dataclass(frozen=True)
+class Noted:
+    """What was asked of sizes and done to them during one operator."""
+
+    asked: dict[Any, Any] = field(default_factory=dict)
+    """Expression -> its value, where the operator depends on it."""
+    turned: dict[Any, int] = field(default_factory=dict)
+    """Size turned into a number -> the number."""
+    divided: list[tuple[Any, Any, bool]] = field(default_factory=list)
+    """Arguments of `ConcolicShapeEnv.divided`."""
+
+
 class SizeNode(SymNode):
     """SymNode with cached arithmetic: PyTorch computes equal strides and comparisons many times.
 
     A ConcolicShapeEnv never replaces or pins a symbol, so equal expressions stay equal for the whole run.
     """
+
+    @property
+    def hint(self) -> Any:
+        """The value in this run. What reads it depends on it; arithmetic only gives its result a value."""
+        if not sys._getframe(1).f_code.co_filename.endswith("sym_node.py"):
+            self.shape_env.depends_on(self._expr, self._hint)
+        return self._hint
 
     def wrap_int(self, num: int) -> SymNode:
         return self._constant(num, sympy.Integer, int)
@@ -148,7 +167,11 @@ class ConcolicShapeEnv(ShapeEnv):
         """Line of the source that cuts a tensor, and the size that it cuts -> the smallest bound there: value, size."""
         self.results: dict[Any, SymNode] = {}
         """Cached results of SizeNode operations."""
-        self._noted: set[Any] | None = None
+        self._noted: Noted | None = None
+        self._decided: dict[Any, Any] = {}
+        """Cached values of expressions in this run."""
+        self._sizes: dict[Any, Any] = {}
+        """Cached symbolic integers of expressions."""
         self.source_root = ""
         self.where: Callable[[], frozenset[str]] = frozenset
         """Returns the classes whose forward() is running."""
@@ -174,6 +197,7 @@ class ConcolicShapeEnv(ShapeEnv):
 
     def evaluate_expr(self, orig_expr: Any, hint: Any = None, *args: Any, **kwargs: Any) -> Any:
         found = self._value(orig_expr) if hint is None else hint
+        self.depends_on(orig_expr, found)
         if orig_expr.free_symbols:
             if type(found) is int or isinstance(found, sympy.Integer):
                 self.pinned[orig_expr] = int(found)
@@ -196,6 +220,8 @@ class ConcolicShapeEnv(ShapeEnv):
     def divided(self, size: Any, divisor: Any, looped: bool = False) -> None:
         """Record that the code divides a size, or with ``looped`` that it iterates over it in steps."""
         if isinstance(size, sympy.Basic) and size.free_symbols:
+            if self._noted is not None:
+                self._noted.divided.append((size, divisor, looped))
             key = size, sympy.sympify(divisor)
             self.divisions[key] = looped or self.divisions.get(key, False)
 
@@ -213,22 +239,59 @@ class ConcolicShapeEnv(ShapeEnv):
         self.turned_now.add(expression)
         self.pinned_in.setdefault(expression, set()).update(self.where() or {""})
         if self._noted is not None:
-            self._noted.add(expression)
+            self._noted.turned[expression] = self.pinned.get(expression, 0)
+
+    def depends_on(self, expression: Any, value: Any) -> None:
+        """Record that the operator that runs depends on the value of an expression."""
+        if self._noted is not None and isinstance(expression, sympy.Basic) and expression.free_symbols:
+            self._noted.asked[expression] = value
 
     @contextlib.contextmanager
-    def noting(self) -> Iterator[set[Any]]:
-        """Collects the sizes turned into numbers while this is active."""
-        before, self._noted = self._noted, set()
+    def noting(self) -> Iterator[Noted]:
+        """Collects what is asked of sizes and done to them while this is active."""
+        before, self._noted = self._noted, Noted()
         try:
             yield self._noted
         finally:
             self._noted = before
 
+    def agrees(self, noted: Noted) -> bool:
+        """True if everything that an operator of another run depended on has the same value in this run."""
+        return all(self._decide(e) == value for e, value in noted.asked.items()) and all(
+            self._decide(e) == value for e, value in noted.turned.items()
+        )
+
+    def _decide(self, expression: Any) -> Any:
+        if expression not in self._decided:
+            self._decided[expression] = self._value(expression)
+        return self._decided[expression]
+
+    def repeat(self, noted: Noted) -> None:
+        """Do to the sizes of this run what an operator did to those of another one."""
+        for size, divisor, looped in noted.divided:
+            self.divided(size, divisor, looped)
+        for expression, number in noted.turned.items():
+            self.pinned[expression] = number
+            self.turned(expression)
+
+    def size_of(self, expression: Any) -> Any:
+        """The symbolic integer of an expression; a plain integer is returned unchanged."""
+        if not isinstance(expression, sympy.Basic):
+            return expression
+        if expression not in self._sizes:
+            node = SizeNode(expression, self, int, int(self._decide(expression)))
+            self._sizes[expression] = torch.SymInt(node)
+        return self._sizes[expression]
+
     def _maybe_evaluate_static(self, expr: Any, **kwargs: Any) -> Any:
-        return self._value(expr)
+        found = self._value(expr)
+        self.depends_on(expr, found)
+        return found
 
     def guard_or_defer_runtime_assert(self, orig_expr: Any, msg: str, fx_node: Any = None) -> bool:
-        return bool(self._value(orig_expr))
+        found = bool(self._value(orig_expr))
+        self.depends_on(orig_expr, found)
+        return found
 
     def bound_sympy(self, expr: Any, size_oblivious: bool = False) -> Any:
         """Sizes are at least 0; there is no other bound. A negated size, as in ``-tokens % block``, has none."""
@@ -341,7 +404,8 @@ class SymbolicRange(metaclass=_RangeType):
         elif width < -1:
             env.divided(expression(start - stop), expression(-step), looped=True)
         rounds = _range(operator.index(start), operator.index(stop), int(width))
-        if isinstance(step, torch.SymInt):
+        if isinstance(step, torch.SymInt) or isinstance(start, torch.SymInt):
+            # Downwards the first entry is a size of the call, so each of them is one less a number.
             return [start + k * step if k else start for k in _range(len(rounds))]
         return rounds
 

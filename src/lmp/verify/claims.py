@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, fields
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from lmp.errors import InvalidAnalysis, LmpError
 from lmp.formula import (
@@ -75,8 +75,7 @@ def uncounted_operators(verification: Verification) -> list[str]:
     return sorted({f.operator for f in verification.findings if f.operator is not None})
 
 
-@dataclass(frozen=True)
-class Amounts:
+class Amounts(NamedTuple):
     """The four quantities as exact integers; bytes are for one triple of element sizes."""
 
     flops: int = 0
@@ -84,14 +83,16 @@ class Amounts:
     read: int = 0
     write: int = 0
 
-    def __add__(self, other: Amounts) -> Amounts:
-        return Amounts(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(self)))
+    def __add__(self, other: Amounts) -> Amounts:  # type: ignore[override]
+        """The sum of each quantity."""
+        flops, matmul_flops, read, write = self
+        return Amounts(flops + other[0], matmul_flops + other[1], read + other[2], write + other[3])
 
     def __bool__(self) -> bool:
-        return self != Amounts()
+        return any(self)
 
 
-QUANTITIES = tuple(each.name for each in fields(Amounts))
+QUANTITIES = Amounts._fields
 
 
 class Claims:
@@ -102,7 +103,10 @@ class Claims:
         self._parsed: dict[str, Expr] = {}
         self._referring: dict[str, bool] = {}
         self._programs: dict[Any, Program] = {}
-        self._totals: dict[tuple[str, str, tuple[tuple[str, int], ...]], int] = {}
+        self._together: dict[tuple[str, str, str], Program | None] = {}
+        """FLOPs, read and written bytes of a kernel -> their program; None if one of them refers to a class."""
+        self._totals: dict[tuple[str, tuple[tuple[str, int], ...]], Amounts] = {}
+        """Class and its values -> the sums over its kernels."""
         self._binding: tuple[Mapping[str, int], dict[Ref, tuple[ModuleAnalysis, dict[str, int]]]] = ({}, {})
         """Current values, and the references bound at them: all quantities of a kernel use the same values."""
         self._open: list[str] = []
@@ -111,7 +115,24 @@ class Claims:
 
     def kernel(self, kernel: Kernel, values: Mapping[str, int]) -> Amounts:
         """All quantities of one kernel, times its repeat."""
-        return Amounts(*(self.quantity(kernel, quantity, values) for quantity in QUANTITIES))
+        repeat = self.repeat(kernel, values)
+        plain = self._plain(kernel)
+        if plain is not None:
+            with suppress(LmpError):  # the formula that fails is found below
+                flops, read, write = plain(values)
+                matmul_flops = flops if kernel.category in MATMUL_CATEGORIES else 0
+                return Amounts(repeat * flops, repeat * matmul_flops, repeat * read, repeat * write)
+        return Amounts(*[repeat * self._once(kernel, quantity, values) for quantity in QUANTITIES])
+
+    def _plain(self, kernel: Kernel) -> Program | None:
+        """FLOPs, read and written bytes of a kernel as one program; None if one of them refers to a class."""
+        texts = (kernel.flops, kernel.memory_access.read, kernel.memory_access.write)
+        if texts not in self._together:
+            self._together[texts] = None
+            with suppress(LmpError):
+                if not any(self._refers(text) for text in texts):
+                    self._together[texts] = Program([self._parse(text) for text in texts])
+        return self._together[texts]
 
     def unsettled(self, analysis: ModuleAnalysis) -> dict[str, int]:
         """Reference -> first line of a kernel with it, for references without numbers so far.
@@ -177,15 +198,19 @@ class Claims:
         return found
 
     def quantity(self, kernel: Kernel, quantity: str, values: Mapping[str, int]) -> int:
-        repeat = self.repeat(kernel, values)
+        """One quantity of a kernel, times its repeat."""
+        return self.repeat(kernel, values) * self._once(kernel, quantity, values)
+
+    def _once(self, kernel: Kernel, quantity: str, values: Mapping[str, int]) -> int:
+        """One quantity of a kernel that runs once."""
         if quantity in ("read", "write"):
-            return repeat * self._value(getattr(kernel.memory_access, quantity), quantity, values)
+            return self._value(getattr(kernel.memory_access, quantity), quantity, values)
         if quantity == "flops":
-            return repeat * self._value(kernel.flops, "flops", values)
+            return self._value(kernel.flops, "flops", values)
         if not self._refers(kernel.flops):
-            return repeat * self._value(kernel.flops, "flops", values) if kernel.category in MATMUL_CATEGORIES else 0
+            return self._value(kernel.flops, "flops", values) if kernel.category in MATMUL_CATEGORIES else 0
         # In a formula around references, only the references can contribute matmul FLOPs.
-        return repeat * (self._value(kernel.flops, "matmul_flops", values) - self._value(kernel.flops, None, values))
+        return self._value(kernel.flops, "matmul_flops", values) - self._value(kernel.flops, None, values)
 
     def repeat(self, kernel: Kernel, values: Mapping[str, int]) -> int:
         return kernel.repeat if isinstance(kernel.repeat, int) else self._value(kernel.repeat, "flops", values)
@@ -240,16 +265,19 @@ class Claims:
 
     def _total(self, analysis: ModuleAnalysis, quantity: str, values: Mapping[str, int]) -> int:
         name = analysis.class_name
-        key = (name, quantity, tuple(sorted(values.items())))
-        if key not in self._totals:
-            if name in self._open:
-                raise InvalidAnalysis(f"references run in a circle: {' -> '.join([*self._open, name])}")
-            self._open.append(name)
-            try:
-                self._totals[key] = sum(self.quantity(kernel, quantity, values) for kernel in analysis.kernels)
-            finally:
-                self._open.pop()
-        return self._totals[key]
+        key = (name, tuple(sorted(values.items())))
+        if key in self._totals:
+            return self._totals[key][QUANTITIES.index(quantity)]
+        if name in self._open:
+            raise InvalidAnalysis(f"references run in a circle: {' -> '.join([*self._open, name])}")
+        self._open.append(name)
+        try:
+            with suppress(LmpError):  # another quantity may fail than the one that is asked for
+                self._totals[key] = sum((self.kernel(kernel, values) for kernel in analysis.kernels), Amounts())
+                return self._totals[key][QUANTITIES.index(quantity)]
+            return sum(self.quantity(kernel, quantity, values) for kernel in analysis.kernels)
+        finally:
+            self._open.pop()
 
     def _refers(self, formula: str) -> bool:
         """True if a formula contains a reference."""

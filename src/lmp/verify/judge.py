@@ -256,6 +256,8 @@ class Judging:
         self.free = {self._line(file, line) for file, lines in free.items() for line in lines}
         self.not_taken = {self._line(own, line) for line in analysis.not_taken_lines}
         self._files: dict[str, str] = {}
+        self._known: dict[int, Amounts] = {}
+        """Id of a kernel -> its amounts at the call that is judged, at the first element sizes."""
         self.operands = OperandClaims()
         self.unsettled = self.claims.unsettled(analysis)
         self.sizes = (*SIZES, *_drawn(analysis), *self.more_sizes)
@@ -501,11 +503,13 @@ class Judging:
         for place, about, shown in counted.uncovered:
             file, number = place if place is not None else (None, None)
             self.find(file, number, about, point, values, "nothing", shown, counted.described(place, call))
+        self._known.clear()
         for index, sizes in enumerate(self.sizes):
             sized = {**values, **_sized(sizes)}
+            known = self._known if sizes == SIZES[0] else {}
             claimed_total = Amounts()
             for line, kernels in self.kernels.items():
-                claimed = self._claimed(point, sized, line, kernels)
+                claimed = self._claimed(point, sized, line, kernels, known)
                 if claimed is not None:
                     claimed_total += claimed
                     operators = counted.described(line, call)
@@ -524,7 +528,7 @@ class Judging:
             claims: list[tuple[Claim, int]] = []
             for kernel in kernels:
                 # No formula fails here: the costs of all kernels were compared before.
-                amounts = Amounts() if kernel.operands is None else self.claims.kernel(kernel, sized)
+                amounts = Amounts() if kernel.operands is None else self._amounts(kernel, sized)
                 if kernel.operands is None or not amounts:
                     continue
                 try:
@@ -571,16 +575,24 @@ class Judging:
 
     def _costs_something(self, kernel: Kernel, values: Mapping[str, int]) -> bool:
         try:
-            return bool(self.claims.kernel(kernel, {**values, **_sized(SIZES[0])}))
+            return bool(self._amounts(kernel, {**values, **_sized(SIZES[0])}))
         except LmpError:  # already a finding of its own
             return False
+
+    def _amounts(self, kernel: Kernel, sized: Mapping[str, int]) -> Amounts:
+        """The amounts of a kernel at the call that is judged, at the first element sizes."""
+        known = self._known.get(id(kernel))
+        return self.claims.kernel(kernel, sized) if known is None else known
 
     def _called_at(self, point: Point, call: Call, line: Line) -> Iterator[Call]:
         for inner in point.called_by.get(call.index, ()):
             if inner.site is not None and line in [self._place(place) for place in inner.site.chain]:
                 yield inner
 
-    def _claimed(self, point: Point, sized: Mapping[str, int], line: Line, kernels: list[Kernel]) -> Amounts | None:
+    def _claimed(
+        self, point: Point, sized: Mapping[str, int], line: Line, kernels: list[Kernel], known: dict[int, Amounts]
+    ) -> Amounts | None:
+        """The sum of a line's kernels, each of which is added to ``known``; None if a formula fails."""
         claimed = Amounts()
         for kernel in kernels:
             try:
@@ -589,10 +601,11 @@ class Judging:
                 about = About(FindingKind.formula, f"formula of {kernel.operation}")
                 self.find(*line, about, point, sized, kernel.flops, first_line(error))
                 return None
-            for quantity in QUANTITIES:
-                if getattr(amounts, quantity) < 0:
+            known[id(kernel)] = amounts
+            for quantity, amount in zip(QUANTITIES, amounts, strict=True) if min(amounts) < 0 else ():
+                if amount < 0:
                     about = About(FindingKind.negative, f"{quantity} of {kernel.operation}")
-                    self.find(*line, about, point, sized, str(getattr(amounts, quantity)), "nothing costs less than 0")
+                    self.find(*line, about, point, sized, str(amount), "nothing costs less than 0")
             claimed += amounts
         return claimed
 
@@ -606,10 +619,9 @@ class Judging:
         operators: Callable[[], list[str]] = list,
     ) -> None:
         file, number = line if line is not None else (None, None)
-        if (file, number, UNCOUNTED) in self.findings:
+        if claimed == counted or (file, number, UNCOUNTED) in self.findings:
             return
-        for quantity in QUANTITIES:
-            mine, theirs = getattr(claimed, quantity), getattr(counted, quantity)
+        for quantity, mine, theirs in zip(QUANTITIES, claimed, counted, strict=True):
             if mine != theirs:
                 about = About(FindingKind.amount, quantity) if line else About(FindingKind.total, f"total {quantity}")
                 self.find(file, number, about, point, sized, str(mine), str(theirs), operators)

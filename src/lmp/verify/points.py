@@ -11,7 +11,7 @@ from enum import Enum, auto
 
 from lmp.formula import Condition, Num, evaluate_condition, free_variables, walk
 from lmp.verify.literals import around
-from lmp.workload.base import CHUNKED, Workload, fewest_layers, refusal
+from lmp.workload.base import CHUNKED, Workload, fewest_layers, operators, refusal
 
 
 class PointKind(Enum):
@@ -122,6 +122,9 @@ LAYERED = {
 
 MOST_SHARED = 2
 """Largest number of counts that are set to 1, one per setting."""
+
+MORE_OPERATORS = 2000
+"""Operators that a changed config value may add: one that counts rounds of a long loop is changed by one."""
 
 MORE_LAYERS = 3
 """Layers beyond the fewest that show each kind: they show how often each operator runs."""
@@ -295,7 +298,7 @@ def literal_points(workload: Workload, numbers: Collection[int], known: Collecti
     return [point for point in found if phase_of(point.values) not in refused]
 
 
-MIXED_IN_MODEL, MIXED_ALONE = 6, 24
+MIXED_IN_MODEL, MIXED_ALONE = 6, 36
 """Points with all sizes changed together: of a model, and of a module alone, whose runs are quick."""
 
 MOST_MIXED_BATCH, MOST_MIXED_TOKENS = 12, 700
@@ -306,7 +309,8 @@ def mixed_points(workload: Workload, numbers: Collection[int], known: Collection
     """Points at which batch, tokens, cache and input dimensions change together, in order of size.
 
     Paths that two sizes choose together, as in nested loops over pieces, show there. Half of the sizes are beside
-    ``numbers`` of the source. For a module alone, a third has other config values, those of ``known`` points.
+    ``numbers`` of the source. For a module alone, a third has other config values, those of ``known`` points. For a
+    user's module, another third has another value of one argument.
     """
     draw = random.Random(repr(sorted(workload.hints.items())))
     beside = [size for number in numbers for size in around(number) if size]
@@ -322,11 +326,18 @@ def mixed_points(workload: Workload, numbers: Collection[int], known: Collection
 
     in_model, dimensions, few = workload.model_class is not None, _input_dimensions(workload), workload.fewest_tokens
     others = [] if in_model else [point.values for point in known if point.synthetic]
+    given = set(workload.hints) - {*dimensions, *workload.flags, *workload.required}
+    arguments = sorted(given) if workload.vary else []
     phases = [phase for phase in PHASES if workload.has_cache or phase in (PREFILL, FIRST_TOKEN)]
     found: list[HeldOut] = []
     for index in range(MIXED_IN_MODEL if in_model else MIXED_ALONE):
         is_other = bool(others) and index % 3 == 2
         values = dict(draw.choice(others) if is_other else workload.hints)
+        if arguments and index % 3 == 1:
+            # Arguments are counts and limits: one less, one more, and few of them take other paths than multiples do.
+            is_other, name = True, draw.choice(arguments)
+            own = workload.hints[name]
+            values[name] = draw.choice([v for v in (own - 1, own + 1, own // 2, 2, 3) if 0 < v != own])
         values |= {name: 1 if workload.vary and draw.random() < 0.2 else size(most, beside) for name in dimensions}
         values |= {name: size(MOST_MIXED_TOKENS, []) for name in (workload.required if workload.has_encoder else ())}
         phase = PREFILL if index % 2 == 0 else phases[index // 2 % len(phases)]
@@ -394,6 +405,7 @@ def changed(workload: Workload, kept: Collection[str] = (), rotation: int = 0) -
         if own[b] > 1 and own[a] % own[b] == 0 and (own[a] != own[b] or names.index(a) < names.index(b))
     ]
     values = dict(workload.hints)
+    executed = operators(workload, _trial(workload, values)) or 0
     for index, (name, before) in enumerate(own.items()):
         if name in kept:
             continue
@@ -411,9 +423,16 @@ def changed(workload: Workload, kept: Collection[str] = (), rotation: int = 0) -
                 value > min(before - 1, 1)
                 and (other == name or values[other] == before)
                 and all(tried[a] % tried[b] == 0 for a, b in divides if {name, other} & {a, b})
-                and _runs(workload, tried)
+                and (number := operators(workload, _trial(workload, tried))) is not None
             ):
-                values = tried
+                if number > executed + MORE_OPERATORS and value > before + 1:
+                    # It counts rounds of a loop: one more shows as much as many, which take long.
+                    tried, number = values, executed
+                    more = {**values, name: before + 1}
+                    fits = all(more[a] % more[b] == 0 for a, b in divides if name in (a, b))
+                    if fits and (found := operators(workload, _trial(workload, more))) is not None:
+                        tried, number = more, found
+                values, executed = tried, number
                 break
     return values
 
@@ -539,11 +558,15 @@ def _modules(workload: Workload, values: dict[str, int]) -> list[tuple[str, str]
 
 
 def _runs(workload: Workload, values: dict[str, int], shape: tuple[int, int, int] | None = None) -> bool:
+    return refusal(workload, _trial(workload, values, shape)) is None
+
+
+def _trial(workload: Workload, values: Mapping[str, int], shape: tuple[int, int, int] | None = None) -> dict[str, int]:
+    """The point at which values are tried."""
     batch, new, cached = shape or (2, 3 * workload.fewest_tokens, 4)
     if CHUNKED in workload.refused and new > 1:
         cached = 0
-    point = {**values, "batch_size": batch, "seq_len": new, "cache_len": cached if workload.has_cache else 0}
-    return refusal(workload, point) is None
+    return {**values, "batch_size": batch, "seq_len": new, "cache_len": cached if workload.has_cache else 0}
 
 
 def _flag_settings(workload: Workload, values: dict[str, int]) -> list[dict[str, int]]:

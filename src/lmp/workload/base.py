@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
+from lmp.workload.dispatch_hook import DispatchHook
 from lmp.workload.questions import Asked, Decisions
+from lmp.workload.results import Results
 
 RUNTIME = ("batch_size", "seq_len", "cache_len")
 """Variables of a call, as opposed to variables of the module."""
@@ -114,6 +115,11 @@ class Workload(ABC):
     """True if factors of similar layers depend on their positions: then one layer may not represent all."""
 
     @functools.cached_property
+    def results(self) -> Results:
+        """Operator results of the runs that only show whether the module runs."""
+        return Results()
+
+    @functools.cached_property
     def fewest_tokens(self) -> int:
         """The smallest sequence length that the module takes. It is more than 1 for a model that pools its tokens."""
         return 1
@@ -163,8 +169,24 @@ class Workload(ABC):
 
 def refusal(workload: Workload, point: Mapping[str, int]) -> Exception | None:
     """The exception from building or executing the module at a point; None if it runs."""
+    return _tried(workload, point, workload.results.run)
+
+
+def operators(workload: Workload, point: Mapping[str, int]) -> int | None:
+    """Number of operators that the module executes at a point; None if it does not run."""
+    number = 0
+
+    def run(func: Any, args: Any, kwargs: Any) -> Any:
+        nonlocal number
+        number += 1
+        return workload.results.run(func, args, kwargs)
+
+    return number if _tried(workload, point, run) is None else None
+
+
+def _tried(workload: Workload, point: Mapping[str, int], run: Callable[[Any, Any, Any], Any]) -> Exception | None:
     try:
-        workload.run(workload.build(point), point, contextlib.nullcontext())
+        workload.run(workload.build(point), point, DispatchHook(run), DispatchHook(run))
     except Exception as error:
         return error
     return None

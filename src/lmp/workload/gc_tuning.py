@@ -29,7 +29,7 @@ def gc_paused() -> Iterator[None]:
         gc.enable()
 
 
-SELDOM = 50_000
+SELDOM = 200_000
 """New objects between two collections while modules are analysed (Python's default: 700)."""
 
 

@@ -266,8 +266,9 @@ def _moe(frame: Any) -> list[Measured]:
 def _collective(library: Callable[[str], str], table: str) -> Callable[[Any], list[Measured]]:
     def make(part: Any) -> tuple[str, str, dict[str, Array]]:
         kinds = [str(kind) for kind in part["op_name"]]
-        given = collective_columns(_of(part, "num_gpus"), _of(part, "bytes"), kinds)
-        return "collective", f"{library(str(part['kernel_source'].iloc[0]))}/{kinds[0]}", given
+        name = library(str(part["kernel_source"].iloc[0]))
+        given = collective_columns(_of(part, "num_gpus"), _of(part, "bytes"), kinds, [name] * len(kinds))
+        return "collective", f"{name}/{kinds[0]}", given
 
     return lambda frame: _by_slot(frame, ["op_name"], ["num_gpus", "bytes"], make, table)
 
