@@ -8,7 +8,7 @@ import typer
 
 from lmp.cli import given as g
 from lmp.cli import options as o
-from lmp.cli.devices import DevicesFile
+from lmp.cli.devices import CalibrationFolder, DevicesFile, predictor_of
 from lmp.cli.output import note, write_json
 from lmp.cli.progress import class_of_config, watched
 from lmp.cli.subject import chosen
@@ -29,17 +29,17 @@ def predict(
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Value of a variable, as batch_size=4.")
     ] = None,
     devices_file: DevicesFile = None,
+    calibration: CalibrationFolder = None,
 ) -> None:
     """Predict how long a call of a model takes on a device: its eager kernels, one by one, with 80 % intervals.
 
     Example: lmp predict Qwen/Qwen3-8B --device h100-sxm --phase decode -b 16 -c 8k --each operator.
     """
     from lmp.errors import UsageError
-    from lmp.predict.devices import device_named, devices
     from lmp.predict.eager import refuse_products
 
-    known = devices(devices_file)
-    found_device = device_named(on_device, known)
+    predictor = predictor_of(devices_file, calibration)
+    found_device = predictor.device(on_device)
     given = g.given_values(common, settings or [])
     several = next((name for name, values in given.items() if len(values) > 1), None)
     if several is not None:
@@ -61,7 +61,6 @@ def predict(
     from lmp.link.quantised import with_own_bytes
     from lmp.link.sweep import plan
     from lmp.predict.eager import as_json, time_of_call
-    from lmp.predict.prediction import Predictor
     from lmp.report.warnings import of_assumptions, of_the_model, of_the_values
 
     model = with_own_bytes(model) if "w_bytes" not in given else model
@@ -69,7 +68,7 @@ def predict(
     values = plan(model, given, 1).fixed
     evaluation = numbers.evaluation(values, numbers.tree(values))
     scheme = scheme_of(model.quantization.config) if model.quantization and model.quantization.applied else None
-    found = time_of_call(evaluation.kernels, Predictor(known), found_device, values, products, scheme)
+    found = time_of_call(evaluation.kernels, predictor, found_device, values, products, scheme)
     warnings = [*of_the_model(model), *of_the_values(model, values["cache_len"])]
     warnings += of_assumptions(evaluation.violated_assumptions)
     if common.as_json:
