@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+
+from project_scripts import program
 
 ROOT = Path(__file__).parents[1]
 
@@ -30,12 +31,7 @@ SEED = 11
 @pytest.fixture(scope="module")
 def audit() -> Iterator[ModuleType]:
     before = list(sys.path)
-    spec = importlib.util.spec_from_file_location("audit", ROOT / "scripts" / "audit.py")
-    assert spec is not None
-    assert spec.loader is not None
-    script = importlib.util.module_from_spec(spec)
-    sys.modules["audit"] = script
-    spec.loader.exec_module(script)
+    script = program("scripts/audit.py")
     yield script
     sys.path[:] = before
     del sys.modules["audit"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 
 from lmp.flops import FREE, GELU_TANH, TABLE, pow_operations
 from lmp.trace.rules import RULES, definitions
+from project_scripts import program
 
 ROOT = Path(__file__).parents[1]
 
@@ -100,11 +100,7 @@ def test_moves_are_free(name: str):
 
 
 def test_the_page_is_the_table():
-    spec = importlib.util.spec_from_file_location("flop_table", ROOT / "scripts" / "flop_table.py")
-    assert spec is not None
-    assert spec.loader is not None
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
+    script = program("scripts/flop_table.py")
     page = script.PAGE.read_text(encoding="utf-8")
     assert page == script.text(), "run `python scripts/flop_table.py`"
     assert all(f"`{name}`" in page for name in definitions())

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 import tempfile
 from pathlib import Path
 from types import ModuleType
@@ -11,31 +9,21 @@ from types import ModuleType
 import pytest
 
 from lmp.source.trees import find_trees
+from project_scripts import program
 
 ROOT = Path(__file__).parents[1]
-
-
-def script(name: str) -> ModuleType:
-    """A file of scripts/, which is no package."""
-    spec = importlib.util.spec_from_file_location(name, ROOT / "scripts" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture
 def pages() -> ModuleType:
     """scripts/readme.py: it runs what the pages show."""
-    return script("readme")
+    return program("scripts/readme.py")
 
 
 @pytest.fixture
 def default_family() -> ModuleType:
     """scripts/stored_results.py: it expands whole models."""
-    return script("stored_results")
+    return program("scripts/stored_results.py")
 
 
 def needs_sources() -> None:

@@ -12,19 +12,45 @@ run
 break _ZN2at4_ops4silu4callERKNS_6TensorE
 ignore 2 20
 continue
-echo @@the main thread\n
-x/1i $pc
 python
-for thread in gdb.selected_inferior().threads():
-    thread.switch()
-    name = gdb.solib_name(gdb.selected_frame().pc()) or ""
-    if "libgomp" in name:
-        print("@@a worker in libgomp")
-        gdb.execute("x/1i $pc")
-        gdb.execute("info registers rip rax rbx rcx rdx rbp rdi")
-        print("@@the loop")
-        gdb.execute("x/12i $pc")
-        print("@@the word at rdi, and the memory behind it")
-        gdb.execute("x/8xw $rdi")
+import re
+
+def shown(command):
+    return gdb.execute(command, to_string=True)
+
+main = gdb.selected_thread()
+# Stop after stop, until the worker spins: it may be asleep at the first.
+for stop in range(1, 21):
+    worker = None
+    for thread in gdb.selected_inferior().threads():
+        thread.switch()
+        pc = gdb.selected_frame().pc()
+        name = gdb.solib_name(pc) or ""
+        if thread.num != main.num and "libgomp" in name and "pause" in shown("x/2i $pc - 2"):
+            worker = thread
+            break
+    if worker is not None:
+        break
+    main.switch()
+    gdb.execute("continue")
+else:
+    raise gdb.GdbError("no worker was found in a spin loop")
+main.switch()
+print("@@the main thread, stop %d" % stop)
+gdb.execute("x/1i $pc")
+worker.switch()
+base = min(int(line.split()[0], 16) for line in shown("info proc mappings").splitlines() if name in line)
+print("@@a worker in libgomp, offset %#x" % (pc - base))
+loop = shown("x/8i $pc - 2")
+gdb.execute("x/8i $pc - 2")
+limit = re.search(r"cmp +%(r\w+),%rax", loop)[1]
+at, seen = re.search(r"mov +(?:0x0)?\(%(r\w+)\),%(e\w+)", loop).groups()
+print("@@its registers")
+gdb.execute("info registers rip rax %s %s %s" % (limit, at, "r" + seen[1:]))
+print("@@the word at %s, and the memory behind it" % at)
+gdb.execute("x/4xw $%s" % at)
+value = lambda register: int(gdb.parse_and_eval("$" + register)) & 0xFFFFFFFF
+word = int.from_bytes(bytes(gdb.selected_inferior().read_memory(int(gdb.parse_and_eval("$" + at)), 4)), "little")
+print("rounds=%d limit=%d read_last=%d in_memory=%d" % (value("rax"), value(limit), value(seen), word))
 end
 kill

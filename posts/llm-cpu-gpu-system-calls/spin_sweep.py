@@ -1,8 +1,8 @@
 """Decode with two threads and a rising spin count of libgomp: spin_sweep.py [COUNT ...].
 
-bpftrace counts, between the markers @@decode and @@end only, what the process asks of the kernel: system calls, futex
-calls, the CPU taken away from it, and the parallel regions that torch opens (a uprobe on GOMP_parallel).
-Prints one line a count.
+Each count is run twice. The first run has no tracer and gives the times. In the second, bpftrace counts between the markers
+@@decode and @@end what the process asks of the kernel: system calls, futex calls, sleeps, the CPU taken away from it, and
+the parallel regions that torch opens (a uprobe on GOMP_parallel). Prints one line a count.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 WORKLOADS = Path(__file__).resolve().parent.parent / "workloads"
 COUNTS = (0, 1_000, 10_000, 100_000, 300_000)
@@ -42,20 +43,26 @@ def program() -> str:
     )
 
 
-def measured(count: int) -> str:
-    decode = f"{sys.executable} {WORKLOADS / 'decode.py'} --steps {STEPS} --threads 2"
+def run(argv: list[str], count: int) -> tuple[dict[str, Any], str]:
+    """The program's line of the decode steps, and all that was printed."""
     env = {**os.environ, "OMP_NUM_THREADS": "2", "GOMP_SPINCOUNT": str(count)}
-    done = subprocess.run(
-        ["bpftrace", "-e", program(), "-c", decode], env=env, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False)
     rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"phase": "decode"')]
     if done.returncode or not rows:
         sys.exit((done.stderr or done.stdout).strip().splitlines()[-1])
-    seen = {name: int(number) for name, number in re.findall(r"^@(\w+): (\d+)$", done.stdout, re.M)}
+    return rows[0], done.stdout
+
+
+def measured(count: int) -> str:
+    decode = [sys.executable, str(WORKLOADS / "decode.py"), "--steps", str(STEPS), "--threads", "2"]
+    untraced, _ = run(decode, count)
+    traced, printed = run(["bpftrace", "-e", program(), "-c", " ".join(decode)], count)
+    seen = {name: int(number) for name, number in re.findall(r"^@(\w+): (\d+)$", printed, re.M)}
     per_step = " ".join(
         f"{name}={seen.get(name, 0) / STEPS:.3f}" for name in ("calls", "futex", "slept", "preempted", "regions")
     )
-    return f"spin={count} step_ms={rows[0]['median_ms']} least_ms={rows[0]['min_ms']} {per_step}"
+    times = f"step_ms={untraced['median_ms']} cpu_ms={untraced['cpu_ms']} traced_ms={traced['median_ms']}"
+    return f"spin={count} {times} {per_step}"
 
 
 def main() -> None:

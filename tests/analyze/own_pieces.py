@@ -158,3 +158,68 @@ class Halving(nn.Module):
                 x = F.pad(x, (0, 0, 0, 1))
             x = self.join(torch.cat([x[:, ::2], x[:, 1::2]], -1))
         return x
+
+
+class FewerEachRound(nn.Module):
+    """Each round sees 50 tokens fewer: a rest of one token needs no copy."""
+
+    def __init__(self, dim=32):
+        super().__init__()
+        self.up = nn.Linear(dim, dim)
+
+    def forward(self, x):
+        return torch.stack([self.up(x[:, :i]).mean(1) for i in range(x.shape[1], 0, -50)], 1)
+
+
+class SixToOne(nn.Module):
+    """Six tokens become one, and a rest is dropped: one row of six needs no copy."""
+
+    def __init__(self, dim=32):
+        super().__init__()
+        self.up = nn.Linear(6 * dim, dim)
+
+    def forward(self, x):
+        whole = x.shape[1] // 6 * 6
+        return self.up(x[:, :whole].reshape(x.shape[0], -1, 6 * x.shape[2]))
+
+
+class InnerBranches(nn.Module):
+    """Comparisons inside a branch, with another size than the branch, and a branch on the batch outside of it."""
+
+    def __init__(self, dim=32, few=25, many=60):
+        super().__init__()
+        self.few, self.many = few, many
+        self.up, self.down = nn.Linear(dim, 2 * dim), nn.Linear(2 * dim, dim)
+
+    def forward(self, x):
+        if x.shape[1] > self.few:
+            if x.shape[0] * x.shape[1] > 3 * self.many:
+                return self.up(x)
+            return self.down(self.up(x)) if x.shape[1] >= self.many else self.up(x).relu()
+        return x * 3 if x.shape[0] == 5 else self.down(self.up(x)).relu()
+
+
+class Rest(nn.Module):
+    """Every fifth token, and the rest beyond whole fives: a rest of one, and a single row of fives, need no copy."""
+
+    def __init__(self, dim=32):
+        super().__init__()
+        self.up, self.down = nn.Linear(dim, 2 * dim), nn.Linear(dim, 2 * dim)
+
+    def forward(self, x):
+        rest = x.shape[1] % 5
+        found = self.up(x[:, ::5]).sum(1)
+        return found + self.down(x[:, x.shape[1] - rest :]).sum(1) if rest else found
+
+
+class AllRows(nn.Module):
+    """112 rows of all sequences at a time."""
+
+    def __init__(self, dim=32):
+        super().__init__()
+        self.up = nn.Linear(dim, 3 * dim, bias=False)
+
+    def forward(self, x):
+        rows = x.flatten(0, 1)
+        parts = [self.up(rows[i : i + 112]).relu() for i in range(0, rows.shape[0], 112)]
+        return torch.cat(parts).view(x.shape[0], x.shape[1], -1)

@@ -110,3 +110,20 @@ def test_a_part_that_a_constructor_makes_for_unequal_sizes_only_is_counted_there
     values = {"batch_size": 3, "seq_len": 7, "width": 10}
     assert evaluate_analysis(analysis, lookup, values | {"dim": 8}).totals.flops == 3_570 + 4_410
     assert evaluate_analysis(analysis, lookup, values | {"dim": 10}).totals.flops == 4_410
+
+
+def test_a_quotient_of_config_values_is_taken_on_both_sides_of_a_number(
+    tmp_path: Path, transformers_tree: Path
+) -> None:
+    """Of Cohere's config, only a hidden size beyond 256 times the heads gives heads that are wider than 256."""
+    name = "transformers.models.cohere.modeling_cohere.CohereAttention"
+    options = Options(results=tmp_path)
+    analysis, lookup = load_for_evaluation(name, options, QUIET)
+    repeats = {kernel.line for kernel in analysis.kernels if kernel.function == "repeat_kv"}
+    sizes = {"batch_size": 3, "seq_len": 10, "cache_len": 0, "num_heads": 6, "num_key_value_heads": 2}
+    for head_dim in (254, 256, 258, 1030):
+        values = {**sizes, "hidden_size": 6 * head_dim, "w_bytes": 2, "a_bytes": 2, "kv_bytes": 2}
+        found = evaluate_analysis(analysis, lookup, values)
+        written = sum(kernel.write for kernel in found.kernels if kernel.line in repeats)
+        # use_gqa_in_sdpa(): without a mask, keys and values are repeated for 6 heads if these are wider than 256.
+        assert written == (2 * 3 * 10 * 6 * head_dim * 2 if head_dim > 256 else 0), head_dim

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from lmp.analyze.agreement import agree_from_another_base
 from lmp.analyze.audit import Audit, audit_modules
-from lmp.analyze.modules import analyze_modules
-from lmp.analyze.session import Options
+from lmp.analyze.modules import analyze_modules, execution_of
+from lmp.analyze.session import Options, Session
 from lmp.cli.main import app
 
 X = "x: float[batch_size, seq_len, dim]"
@@ -42,6 +43,26 @@ class Folded(nn.Module):
         if x.shape[1] > 3 * self.most:
             x = x[:, :: self.most]
         return x * self.weight
+
+
+class Tabled(nn.Module):
+    # A table of 77 rows: more tokens raise.
+    def __init__(self, dim: int = 32):
+        super().__init__()
+        self.register_buffer("table", torch.ones(77, dim))
+
+    def forward(self, x):
+        return x + self.table[: x.shape[1]]
+
+
+class Chosen(nn.Module):
+    # One of two modules at one line, by a length that stands in a tuple.
+    def __init__(self, dim: int = 32):
+        super().__init__()
+        self.up = nn.ModuleList([nn.Linear(dim, dim), nn.Linear(dim, 2 * dim)])
+
+    def forward(self, x):
+        return self.up[sum(x.shape[1] >= least for least in (45,))](x)
 """
 
 
@@ -74,6 +95,17 @@ def test_every_drawn_point_is_executed_and_equal(options: Options) -> None:
     assert found.settings > 1
 
 
+def test_points_beyond_a_bound_are_drawn_again(options: Options) -> None:
+    (found,) = audit_modules(["audited.blocks.Tabled"], options, 60, 3, lambda name, stage: None)
+    assert (found.drawn, found.equal, found.refused) == (60, 60, 0)
+    assert found.outside > 0
+
+
+def test_another_module_at_a_line_is_no_difference_of_figures(options: Options) -> None:
+    (found,) = audit_modules(["audited.blocks.Chosen"], options, 60, 3, lambda name, stage: None)
+    assert (found.equal, found.different) == (60, [])
+
+
 def test_a_bound_by_an_argument_is_stated_in_that_argument(options: Options) -> None:
     """With the argument's number in its place, the bound would be wrong for another argument."""
     (found,) = audit_modules(["audited.blocks.Folded"], options, 60, 3, lambda name, stage: None)
@@ -101,8 +133,11 @@ def test_an_error_far_from_the_judged_points_is_found_and_marked(options: Option
     result = CliRunner().invoke(app, command)
     assert result.exit_code == 4
     found = json.loads(result.stdout)
-    assert 0 < len(found["different"]) < found["executed"] == found["drawn"] == 200
-    for one in found["different"]:
+    drawn = [one for one in found["different"] if "values" in one]
+    assert 0 < len(drawn) < found["executed"] == found["drawn"] == 200
+    # The derivation from another width has no such arm: the point at which they differ is executed.
+    assert any("batch_size=" in one["at"] for one in found["different"] if one not in drawn)
+    for one in drawn:
         values = {"dim": 32, **one["values"]}
         assert values["batch_size"] >= 150
         counted = values["batch_size"] * values["seq_len"] * values["dim"]
@@ -112,3 +147,25 @@ def test_an_error_far_from_the_judged_points_is_found_and_marked(options: Option
 
 def test_classes_without_an_analysis_are_analysed_first(options: Options) -> None:
     assert audited(replace(options, init="dim=48"), points=5).status == "verified"
+
+
+def test_a_second_derivation_finds_what_the_first_did_not_take(home: Path) -> None:
+    """The stored formulas forget an arm that a derivation from other arguments has: execution decides against them."""
+    options = Options(results=home / "results", paths=(home,), inputs=X)
+    name = "audited.blocks.Folded"
+    outcome = next(o for o in analyze_modules([name], options, lambda c, s: None) if o.requested)
+    session = Session(options, lambda c, s: None)
+    session.ask([name])
+    execution = execution_of(name, session, outcome.analysis)
+    right = agree_from_another_base(execution, outcome.analysis)
+    assert right.findings == []
+    assert len(right.checks) == 1
+    assert right.checks[0].startswith("compared with a derivation from dim=")
+    assert right.checks[0].endswith(" points: equal")
+    kernels = [
+        kernel.model_copy(update={"flops": "{batch_size} * {seq_len} * {dim}"}) for kernel in outcome.analysis.kernels
+    ]
+    wrong = outcome.analysis.model_copy(update={"kernels": kernels})
+    findings = agree_from_another_base(execution, wrong).findings
+    # Above 3 * 20 tokens each twentieth is multiplied: 61 tokens take 4 * batch_size * dim.
+    assert {finding.quantity for finding in findings} >= {"flops"}

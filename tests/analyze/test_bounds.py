@@ -14,7 +14,7 @@ from executed import executed, executed_model
 from lmp.analyze.bounds import bounds_of
 from lmp.analyze.modules import load_for_evaluation
 from lmp.analyze.session import Options
-from lmp.formula import to_text
+from lmp.formula import evaluate_condition, to_text
 from lmp.workload.inputs import InputsWorkload
 from lmp.workload.load import load_class, quiet_warnings
 from lmp.workload.model import ModelWorkload
@@ -104,6 +104,50 @@ def test_an_own_module(derivation: None, cls: type[torch.nn.Module], init: str, 
     module(tensors[0])
     with pytest.raises((IndexError, RuntimeError, ValueError)):
         module(tensors[1])
+
+
+class Unfolded(torch.nn.Module):
+    """Needs a whole window of tokens."""
+
+    def __init__(self, dim: int = 12, window: int = 21) -> None:
+        super().__init__()
+        self.window, self.up = window, torch.nn.Linear(dim * window, 5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.up(x.unfold(1, self.window, 3).flatten(2))
+
+
+class Dilated(torch.nn.Module):
+    """Needs as many tokens as a dilated kernel spans."""
+
+    def __init__(self, dim: int = 12, taps: int = 4, apart: int = 5) -> None:
+        super().__init__()
+        self.conv = torch.nn.Conv1d(dim, dim, taps, dilation=apart)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.conv(x.transpose(1, 2))
+
+
+@pytest.mark.parametrize(
+    ("cls", "init", "changed", "fewest"),
+    [
+        (Unfolded, "window=21", {"window": 9}, 9),
+        (Unfolded, "window=3", {"window": 50}, 50),
+        # A kernel of 4 taps, 5 apart, spans 3 * 5 + 1 = 16 tokens; one of 6 taps, 7 apart, 5 * 7 + 1 = 36.
+        (Dilated, "", {"taps": 4, "apart": 5}, 16),
+        (Dilated, "", {"taps": 6, "apart": 7}, 36),
+    ],
+)
+def test_the_fewest_tokens_in_the_arguments_that_move_them(
+    derivation: None, cls: type[torch.nn.Module], init: str, changed: dict[str, int], fewest: int
+) -> None:
+    (text,) = stated(cls, init=init)
+    assert evaluate_condition(text, {**changed, "seq_len": fewest})
+    assert not evaluate_condition(text, {**changed, "seq_len": fewest - 1})
+    module = cls(**changed)
+    module(torch.zeros(1, fewest, 12))
+    with pytest.raises(RuntimeError):
+        module(torch.zeros(1, fewest - 1, 12))
 
 
 def test_multiples_alone_have_no_bound(derivation: None) -> None:

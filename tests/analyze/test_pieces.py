@@ -59,6 +59,28 @@ SIZES = {
     "WholeBlocks": [(2, 7), (2, 47), (1, 48), (2, 49), (2, 96), (3, 97), (1, 500), (5, 960)],
     "LastTokens": [(2, 7), (2, 23), (1, 24), (2, 24), (2, 25), (1, 25), (3, 600)],
     "LastSixty": [(2, 7), (2, 59), (1, 60), (2, 60), (2, 61), (1, 61), (3, 600)],
+    # Rounds of 50: one, one with a rest of 1 and of more, whole ones, and rests of 1 after many.
+    "FewerEachRound": [(2, 7), (2, 50), (3, 51), (2, 53), (2, 100), (3, 101), (2, 151), (1, 251), (3, 401), (2, 650)],
+    # Below two groups of 6, two of them, with a rest and without one.
+    "SixToOne": [(2, 6), (2, 11), (1, 12), (2, 12), (2, 13), (1, 17), (3, 601), (2, 606)],
+    # At the edges 25 | 26 and 59 | 60, and at 3 * 60 = 180 | 181 rows of all sequences; a batch of 5 on both sides.
+    "InnerBranches": [
+        (5, 25),
+        (5, 26),
+        (4, 25),
+        (2, 26),
+        (2, 59),
+        (2, 60),
+        (3, 60),
+        (4, 60),
+        (1, 181),
+        (5, 37),
+        (4, 45),
+    ],
+    # A row of one, of whole fives, rests of 1 and of more, for one and for several sequences.
+    "Rest": [(1, 5), (2, 5), (1, 4), (1, 6), (2, 6), (2, 9), (1, 50), (3, 51), (2, 903)],
+    # 2 * 56 = 112 rows are one piece; 113 = 112 + 1; 3 * 75 = 2 * 112 + 1; 7 * 33 = 2 * 112 + 7; 5 * 224 = 10 * 112.
+    "AllRows": [(2, 7), (2, 56), (1, 112), (1, 113), (2, 57), (3, 75), (7, 33), (5, 224), (4, 601)],
     "OnAllBefore": [(2, 7), (2, 48), (1, 49), (2, 50), (2, 96), (3, 97), (1, 200), (2, 480), (3, 1001)],
 }
 

@@ -174,6 +174,28 @@ def test_another_workload(built: Post) -> None:
     assert PostProblem("posts/tiny/captures/sums.json", 1, said) in problems(built)
 
 
+def test_a_program_that_no_checksum_guards(built: Post) -> None:
+    edit(built.folder / "lab.toml", 'workload = "sums.py"', "")
+    line = line_with(built.folder / "lab.toml", "[capture.sums]")
+    said = "capture sums runs sums.py, which is not in its `workload`: a change of it would not be found"
+    assert PostProblem("posts/tiny/lab.toml", line, said) in problems(built)
+
+
+def test_another_program_of_the_posts_own_folder(tiny: Post) -> None:
+    own = tiny.folder / "own.py"
+    own.write_text("print(1)\n")
+    lab = tiny.folder / "lab.toml"
+    rule = '\n[capture.own]\nargv = ["{python}", "{post}/own.py"]\ntool = "python"\nworkload = "own.py"\n'
+    lab.write_text(lab.read_text() + rule)
+    post = read_post(tiny.folder)
+    run(post, Where(only=["own"], replace=True))
+    build([post], [post], no_figures)
+    assert problems(post) == []
+    own.write_text("print(2)\n")
+    said = "was taken with another own.py: run `lmp lab run tiny --only own --replace`"
+    assert problems(post) == [PostProblem("posts/tiny/captures/own.json", 1, said)]
+
+
 def test_another_command_line(built: Post) -> None:
     edit(built.folder / "lab.toml", '["echo", "hello"]', '["echo", "hallo"]')
     said = "was taken with another argv than lab.toml has: run `lmp lab run tiny --only hello --replace`"

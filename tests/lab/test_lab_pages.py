@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from datetime import datetime, tzinfo
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -17,11 +18,16 @@ from lab_posts import no_figures
 from typer.testing import CliRunner, Result
 
 from lmp.cli.main import app
+from lmp.lab import rerun
 from lmp.lab.building import build, render
+from lmp.lab.config import CaptureRule
+from lmp.lab.evaluating import command
 from lmp.lab.flame import flame_svg
 from lmp.lab.html import post_page
 from lmp.lab.post import Post, load, read_post, save, sha256
 from lmp.lab.rerun import Where, run
+from lmp.source.project import scratch_results_folder
+from shared_results import PROJECT
 
 HOSTILE = (
     "# t\n\n<script>alert(1)</script> <img src=x onerror=alert(1)>\n\n[a](javascript:alert(1)) ![b](https://x/y.png)\n"
@@ -249,6 +255,44 @@ def test_ctrl_c_on_the_command_line(process: None, tiny: Post, tmp_path: Path) -
     assert load(out / "captures", "a") is not None
 
 
+def test_posts_that_cannot_be_written(tiny: Post, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tiny.root)
+    (tiny.posts / "html").write_text("a file, where a folder should be")
+    done = lmp("build", "tiny")
+    assert done.exit_code == 2
+    assert done.stderr.splitlines()[-1] == f"make {tiny.posts / 'html'} a folder that you can write to"
+    done = lmp("run", "tiny", "--out", str(tiny.markdown / "x"))
+    assert (done.exit_code, "with `--out`" in done.stderr) == (2, True)
+
+
+def test_runs_that_start_in_the_same_second_have_folders_of_their_own(
+    tiny: Post, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Clock(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> Clock:
+            return cls(2026, 11, 24, 1, 2, 3, tzinfo=tz)
+
+    monkeypatch.setattr(rerun, "datetime", Clock)
+    assert [run(tiny, Where()).folder.name for _ in range(2)] == ["2026-11-24T010203Z", "2026-11-24T010203Z-2"]
+    # A run that replaces captures removes its scratch folder, and no other's.
+    run(tiny, Where(replace=True))
+    assert sorted(file.name for file in (tiny.folder / "runs").iterdir()) == [
+        "2026-11-24T010203Z",
+        "2026-11-24T010203Z-2",
+    ]
+
+
+def test_a_printed_command_line_has_plain_names_in_its_settings_too() -> None:
+    rule = CaptureRule(argv=["{python}", "{workloads}/x.py"], tool="x", env={"CACHE": "{build}/cache", "N": "a b"})
+    assert command(rule) == "CACHE=build/cache N='a b' python workloads/x.py"
+
+
+def test_the_posts_of_the_folder_where_one_stands(tiny: Post, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tiny.folder)
+    assert read_post(".").folder == tiny.folder
+
+
 # --- figures of lmp --------------------------------------------------------------------------------------------------
 
 
@@ -282,3 +326,22 @@ def test_an_assumption_that_does_not_hold_is_refused(
     first, second, _ = done.stderr.splitlines()
     assert first.startswith("posts/costs/post.md:1: {{lmp:linear:flops@batch_size=1}}: seq_len has no value")
     assert "flips is no quantity" in second
+
+
+def test_a_project_stays_as_it_is(
+    derivation: None, posts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored = PROJECT / "analysis_results"
+    before = {file: file.read_bytes() for file in stored.glob("torch.nn.modules.linear.Linear*/*")}
+    monkeypatch.chdir(PROJECT)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    for action in ("build", "check"):
+        assert lmp(action, str(posts / "costs"), "--quiet").exit_code == 0
+    assert {file: file.read_bytes() for file in stored.glob("torch.nn.modules.linear.Linear*/*")} == before
+    assert list((tmp_path / "cache").rglob("model_analysis.json")) != []
+
+
+def test_a_results_folder_that_was_named_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(PROJECT)
+    monkeypatch.setenv("LMP_RESULTS", str(tmp_path))
+    assert scratch_results_folder() == tmp_path

@@ -84,6 +84,22 @@ def test_a_refusal_keeps_the_words_of_the_tool(tmp_path: Path) -> None:
     assert stored.lines == ["counting", "Operation not permitted"]
 
 
+@pytest.mark.parametrize(
+    ("printed", "said"),
+    [
+        # bpftrace and perf give advice below the reason, Python nothing.
+        ("ERROR: failed to create map: Operation not permitted\nCreation has failed.\nSee dmesg", "ERROR: failed to"),
+        ("Traceback (most recent call last):\n  line 1\nValueError: no", "ValueError: no"),
+        ("counting\nerror: no such event\ntry list", "error: no such event"),
+        ("one\ntwo", "two"),
+    ],
+)
+def test_a_refusal_is_told_by_its_reason(tmp_path: Path, printed: str, said: str) -> None:
+    stored = taken(tmp_path, python(f"import sys; print({printed!r}); sys.exit(1)"))
+    assert stored.record.status == "refused"
+    assert stored.record.message.startswith(said)
+
+
 def test_a_refusal_at_exit_code_0(tmp_path: Path) -> None:
     stored = taken(tmp_path, python("print('cycles: <not supported>')") + "refusal = 'not supported'")
     assert (stored.record.status, stored.record.message) == ("refused", "cycles: <not supported>")

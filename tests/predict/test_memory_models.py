@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from fractions import Fraction
 from pathlib import Path
 from statistics import mean, median
-from types import ModuleType
 
 import pytest
 
 from lmp.analyze.session import Options
 from lmp.predict.devices import device_named
 from lmp.predict.memory import Asked, memory
+from project_scripts import program
 
 ROOT = Path(__file__).parents[2]
 CONFIGS = ROOT / "tests" / "data" / "configs"
@@ -65,22 +64,10 @@ def test_attention_scores_are_no_part_of_an_engines_activations(transformers_tre
     assert 3 * 8192 * 9216 * 2 <= layers <= 8192 * (3 * 9216 + 16 * 2304) * 2 < Fraction(1) * GIB
 
 
-def benchmark() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("memory_truth", ROOT / "benchmarks" / "memory_truth.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    import sys
-
-    sys.modules["memory_truth"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.mark.skipif(not TRUTH.is_file(), reason="the logged runs are not beside this checkout")
 def test_memory_is_what_an_engine_logged(default_family: None, tmp_path: Path) -> None:
     """The aims of the issue. A pipeline's row joins lines of several stages: docs/prediction.md says how."""
-    found = list(benchmark().compared(TRUTH, tmp_path))
+    found = list(program("benchmarks/memory_truth.py").compared(TRUTH, tmp_path))
     whole = [one for one in found if one.whole]
     assert (len(found), len(whole)) == (39, 37)
     single = [one for one in found if one.row["pp"] == "1"]

@@ -40,6 +40,24 @@ def test_a_condition_has_two_sides_that_several_kernels_share() -> None:
     assert sides(arms) == {("{s} > 7", "true"), ("{s} > 7", "false")}
 
 
+def test_a_comparison_of_the_source_is_combined_with_the_arms_of_every_kernel() -> None:
+    # The first kernel's formula lacks the source's comparison, which the second one's has: it may be wrong where n = 3
+    # and s > 7, and no pair of arms within one kernel is there.
+    asked = [parse_condition("{s} > 7"), parse_condition("{n} == 3")]
+    arms = Arms(analysis("where({n} == 3, {s}, 0)", "where({s} > 7, 1, 0)"), asked)
+    pairs = {frozenset(str(arm) for arm in pair) for pair in arms.pairs}
+    assert frozenset({"{n} == 3 is true", "{s} > 7 is true"}) in pairs
+    assert len(pairs) == len(arms.pairs) == 4  # both sides of both
+
+
+def test_a_comparison_alone_is_combined_although_it_is_a_part_of_another_kernels_condition() -> None:
+    # s % 8 == 0 implies s > 6, but not s > n: at n = 16 and s = 8 the second kernel's product does not run.
+    asked = [parse_condition("{s} > {n}"), parse_condition("{s} % 8 == 0")]
+    arms = Arms(analysis("where({s} <= {n} or {s} % 8 == 0, 0, {s})", "where({s} % 8 == 0, {s}, 0)"), asked)
+    pairs = {frozenset(str(arm) for arm in pair) for pair in arms.pairs}
+    assert frozenset({"{s} % 8 == 0 is true", "{s} > {n} is false"}) in pairs
+
+
 def test_formulas_without_a_choice_have_no_arms() -> None:
     assert not Arms(analysis("{s} * {n} + 6 * {s} // 3", "{s} / 2"))  # 6s // 3 is 2s at any size
 

@@ -236,8 +236,8 @@ def test_sizes_that_a_constructor_compares_are_set_apart() -> None:
 def test_each_number_of_the_source_is_met_by_tokens_batch_and_cache() -> None:
     fake = Fake({"hidden_size": 96})
     found = literal_points(fake, [20], [])
-    # 19, 20, 21, 2 * 20 - 1, 2 * 20, 2 * 20 + 3, 3 * 20 + 1
-    beside = {19, 20, 21, 39, 40, 43, 61}
+    # 19, 20, 21, 2 * 20 - 1, 2 * 20, 2 * 20 + 3, 3 * 20 + 1, 4 * 20, 5 * 20 + 1
+    beside = {19, 20, 21, 39, 40, 43, 61, 80, 101}
     assert {p.values["seq_len"] for p in found if p.values["cache_len"] == 0} == beside
     assert {p.values["cache_len"] for p in found if p.values["seq_len"] == 1} == beside
     assert beside <= {p.values["batch_size"] for p in found}

@@ -198,3 +198,37 @@ def test_a_decision_in_a_module_too_large_to_be_run(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("lmp.workload.inputs.MOST_REHEARSED", -1)
     with pytest.raises(TraceFailed, match=r"test_inputs\.py:\d+, and is too large to be run with values here"):
         workload(Branch, "x: float[batch_size, seq_len]")
+
+
+class Grouped(nn.Module):
+    """Takes multiples of a number of tokens only."""
+
+    def __init__(self, dim: int = 8, group: int = 20) -> None:
+        super().__init__()
+        self.group = group
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.view(x.shape[0], -1, self.group, x.shape[2]).mean(2)
+
+
+class Windowed(nn.Module):
+    """Needs a whole window of tokens."""
+
+    def __init__(self, window: int = 45) -> None:
+        super().__init__()
+        self.window = window
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.unfold(1, self.window, 7).sum(-1)
+
+
+def test_a_module_that_takes_multiples_of_tokens_is_told_so() -> None:
+    spec = Spec(parse_inputs("x: float[batch_size, seq_len, dim]"))
+    with pytest.raises(UsageError, match=r"Grouped takes multiples of 20 tokens only: pad them .* such as 80 in place"):
+        InputsWorkload(Grouped, spec)
+
+
+@pytest.mark.parametrize("window", [45, 7, 3, 600])
+def test_more_tokens_are_tried_than_the_usual_ones(window: int) -> None:
+    spec = Spec(parse_inputs("x: float[batch_size, seq_len, 8]"), {"window": window})
+    assert InputsWorkload(Windowed, spec).fewest_tokens == window

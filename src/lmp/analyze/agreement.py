@@ -1,7 +1,7 @@
-"""Compares a handed-in analysis with the trace engine's derivation at thousands of points; executes where they differ.
+"""Compares an analysis with a derivation of the trace engine at thousands of points; executes where they differ.
 
-Execution decides which of the two is wrong. Points that the handed-in analysis leaves out, and the engine's covers, are
-executed too.
+Execution decides which of the two is wrong. Points that a handed-in analysis leaves out, and the engine's covers, are
+executed too. The engine's own analysis is compared with a derivation from other values.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from lmp.analyze.derivations import Derivation, View, derivation_or_reason, views
-from lmp.errors import FormulaError, first_line
+from lmp.analyze.derivations import Derivation, View, derivation_or_reason, derive_from, other_base, views
+from lmp.errors import FormulaError, LmpError, first_line
 from lmp.formula import Program, evaluate_condition, num
 from lmp.records import HANDED_IN, UNIVERSAL, Finding, FindingKind, ModuleAnalysis, Verification
 from lmp.verify.array_claims import ArrayClaims, Costs, Line, differing, each_line
@@ -57,6 +57,9 @@ SMALL = (
 
 MOST_OPERATORS = 30_000
 """Largest number of operators in one executed run, where a loop runs over tokens."""
+
+
+OWN_FORMULAS = "lmp's own formulas"
 
 
 @dataclass
@@ -106,18 +109,33 @@ def _refute(execution: Execution, class_path: str, point: Point) -> None:
         session.store.save(stored.model_copy(update={"verification": judged}))
 
 
-def agree(execution: Execution, analysis: ModuleAnalysis, derivation: Derivation) -> Agreement:
-    """Compare a handed-in analysis, which holds at the held-out points, with the engine's derivation."""
+def agree(
+    execution: Execution, analysis: ModuleAnalysis, derivation: Derivation, called: str = OWN_FORMULAS
+) -> Agreement:
+    """Compare an analysis, which holds at the held-out points, with a derivation of the engine, named as ``called``."""
     found = Agreement()
     seen = views(derivation, analysis)
     if not seen:
-        found.checks.append("not compared with lmp's own formulas: no symbolic run has their variables")
+        found.checks.append(f"not compared with {called}: no symbolic run has their variables")
         return found
     try:
-        _Comparison(execution, analysis, derivation, seen, found).run()
+        _Comparison(execution, analysis, derivation, seen, found).run(called)
     except FormulaError as error:
-        found.checks.append(f"not compared with lmp's own formulas: {first_line(error)}")
+        found.checks.append(f"not compared with {called}: {first_line(error)}")
     return found
+
+
+def agree_from_another_base(execution: Execution, analysis: ModuleAnalysis) -> Agreement:
+    """Compare an analysis with a derivation whose runs start at other values of the config or arguments."""
+    base = other_base(execution)
+    if not base:
+        return Agreement(checks=["not derived a second time: the class runs at its own values only"])
+    called = "a derivation from " + ", ".join(f"{name}={value}" for name, value in base.items())
+    try:
+        derivation = derive_from(base, execution, analysis)
+    except LmpError as error:
+        return Agreement(checks=[f"not compared with {called}: {first_line(error)}"])
+    return agree(execution, analysis, derivation, called)
 
 
 @dataclass(frozen=True)
@@ -163,6 +181,8 @@ class _Comparison:
         self.judged_at = [dict(point.values) for point in execution.points_for(analysis)]
         """The held-out points, where both hold."""
         self.tries = MOST_TRIES
+        self._undecided: list[Point] = []
+        """Points at which both differ, and at which nothing was executed."""
         self._programs: dict[int, Program] = {}
         self._literals = formula_literals([self.own, analysis])
         self._sizes = sorted({0, *SMALL, *(edge for number in self._literals for edge in edges(number))})
@@ -170,8 +190,11 @@ class _Comparison:
         self._line_of = {id(a): each_line(a, execution.statement_of) for a in (self.own, analysis)}
         self.lines = self._lines()
 
-    def run(self) -> None:
+    def run(self, called: str) -> None:
         compared = 0
+        self._decide_at_arms()
+        if self.found.findings:
+            return
         differing_at: dict[tuple[Lines, str], list[Point]] = {}
         left_out: list[Point] = []
         for block in self._blocks(self._points()):
@@ -189,9 +212,17 @@ class _Comparison:
         if left_out:
             self._decide_left_out(left_out)
         if not self.found.findings:
-            which = "equal" if self.found.refuted is None else "execution confirms these, and not those"
-            own = "lmp's own formulas" if self.derivation.proven else "lmp's own formulas, which are not proven,"
+            which = self._equal() if self.found.refuted is None else "execution confirms these, and not those"
+            own = called if self.derivation.proven else f"{called}, which is not proven,"
             self.found.checks.append(f"compared with {own} at {compared:,} points: {which}")
+
+    def _equal(self) -> str:
+        if not self._undecided:
+            return "equal"
+        at = _shown(min(self._undecided, key=self._effort), self.judged_at[0])
+        return (
+            f"equal at all but {len(self._undecided):,}, and the module runs at none of these that was tried, as {at}"
+        )
 
     # -- points ------------------------------------------------------------------------------------------------------
 
@@ -299,14 +330,23 @@ class _Comparison:
 
     # -- execution decides -------------------------------------------------------------------------------------------
 
+    def _decide_at_arms(self) -> None:
+        """Judge the analysis where the engine's formulas take an arm of theirs: the module runs there."""
+        for values in self.derivation.arms_at:
+            its = self._judged(self.analysis, {**values, **dict.fromkeys(UNIVERSAL, 2)})
+            if isinstance(its, Verification) and its.status == "failed":
+                self.found.findings += its.findings
+                return
+
     def _decide(self, lines: Lines, quantity: str, where: Sequence[Point]) -> None:
         """Execute some of the points at which the analyses differ, the simplest first."""
-        undecided = ""
+        undecided, executed = "", False
         for point in self._candidates(where, lambda block: block.differ(lines, quantity)):
             its = self._judged(self.analysis, point)
             if isinstance(its, str):
                 undecided = its
                 continue
+            executed = True
             if its.status == "failed":
                 self.found.findings += its.findings
                 return
@@ -317,6 +357,9 @@ class _Comparison:
         if undecided == TOO_LONG:
             at = _shown(where[0], self.judged_at[0])
             self.found.unresolved = f"it differs from lmp's own formulas at {at}, and {TOO_LONG}"
+        if not executed:
+            known = {id(point) for point in self._undecided}
+            self._undecided += [point for point in where if id(point) not in known]
 
     def _decide_left_out(self, where: Sequence[Point]) -> None:
         """A point that the analysis leaves out, at which the module runs and the engine's formulas hold."""
@@ -363,15 +406,9 @@ class _Comparison:
 
     def _candidates(self, where: Sequence[Point], still: Callable[[_Block], Array]) -> Iterator[Point]:
         """Some of the points, each reduced to the simplest one of its kind, those at the config's own values first."""
-        base = self.judged_at[0]
-
-        def effort(point: Point) -> tuple[int, int]:
-            changed = sum(point[n] != base[n] for n in base if n not in RUNTIME)
-            return changed, point["batch_size"] * (point["seq_len"] + point["cache_len"])
-
         tried: set[tuple[tuple[str, int], ...]] = set()
         known = [p for p in where if _setting(p) in {_setting(values) for values in self.judged_at}]
-        for point in [*sorted(known, key=effort)[:TRIES], *sorted(where, key=effort)[: 4 * TRIES]]:
+        for point in [*sorted(known, key=self._effort)[:TRIES], *sorted(where, key=self._effort)[: 4 * TRIES]]:
             if self.tries <= 0 or len(tried) >= TRIES:
                 return
             found = self._reduced(point, still)
@@ -380,6 +417,12 @@ class _Comparison:
                 tried.add(key)
                 self.tries -= 1
                 yield found if self._runs(found) else next(self._nearby(found, still), found)
+
+    def _effort(self, point: Point) -> tuple[int, int]:
+        """Number of config values that are not the config's own, and number of tokens."""
+        base = self.judged_at[0]
+        changed = sum(point[n] != base[n] for n in base if n not in RUNTIME)
+        return changed, point["batch_size"] * (point["seq_len"] + point["cache_len"])
 
     def _reduced(self, point: Point, still: Callable[[_Block], Array]) -> Point:
         """The point with as many values as possible from the config, and the smallest sizes of the call."""

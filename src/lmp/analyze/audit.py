@@ -7,6 +7,7 @@ log-uniform, up to the model's own positions. Config values are changed too.
 from __future__ import annotations
 
 import ast
+import contextlib
 import hashlib
 import random
 import time
@@ -14,12 +15,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from lmp.analyze.agreement import MOST_OPERATORS, operators_per_token
+from lmp.analyze.agreement import MOST_OPERATORS, agree_from_another_base, operators_per_token
 from lmp.analyze.judging import save_judged
 from lmp.analyze.modules import analyze, execution_of, make_references, requested
 from lmp.analyze.session import Options, Progress, Session, references_of
-from lmp.formula import evaluate_condition
-from lmp.records import UNIVERSAL, Finding, ModuleAnalysis
+from lmp.errors import EvaluationError
+from lmp.formula import evaluate_condition, free_variables, parse_condition
+from lmp.records import UNIVERSAL, Finding, FindingKind, ModuleAnalysis
 from lmp.verify.probes import Drawing, Point, Space, formula_literals
 from lmp.workload.base import RUNTIME, refusal
 from lmp.workload.configs import sections_of
@@ -68,9 +70,11 @@ class Audit:
     """True if the assumptions hold for a prefill of all positions, and for a decode step at the last one."""
     seconds: float = 0.0
     different: list[dict[str, Any]] = field(default_factory=list)
-    """Values of a point, and its first finding."""
+    """A point, as text and, if it was drawn, as values; and its first finding."""
     refusals: list[str] = field(default_factory=list)
     """The module's errors, each once."""
+    second_derivation: str = ""
+    """At how many points a derivation from other config values or arguments gives the same, or why there is none."""
 
     def to_data(self) -> dict[str, Any]:
         return asdict(self)
@@ -90,7 +94,10 @@ def audit_modules(
 
 
 def audit(analysis: ModuleAnalysis, session: Session, points: int, seed: int) -> Audit:
-    """Audit one stored analysis. If it differs from execution, it is stored as failed."""
+    """Audit one stored analysis: a second derivation first, then drawn points.
+
+    If it differs from execution, it is stored as failed.
+    """
     began = time.process_time()
     found = Audit(analysis.class_name, seed, analysis.verification.status)
     findings: list[Finding] = []
@@ -101,9 +108,17 @@ def audit(analysis: ModuleAnalysis, session: Session, points: int, seed: int) ->
         found.positions = positions_of(execution.workload.config)
         if found.positions is not None:
             found.positions_inside = _inside(analysis, drawing.space, found.positions)
+        second = agree_from_another_base(execution, analysis)
+        found.second_derivation = "; ".join(second.checks)
+        for finding in (f for f in second.findings if f.kind is not FindingKind.left_out):
+            findings.append(finding)
+            found.different.append({"at": finding.point, **_told(finding)})
         settings: set[tuple[tuple[str, int], ...]] = set()
         while found.drawn < points and found.outside < ATTEMPTS * points:
             point = drawing.next()
+            if _is_outside(analysis, {**drawing.space.own, **point}):
+                found.outside += 1  # the module may raise there, so it is not run
+                continue
             judged = execution.judged_at(analysis, point)
             if judged is None:
                 found.drawn += 1
@@ -118,17 +133,24 @@ def audit(analysis: ModuleAnalysis, session: Session, points: int, seed: int) ->
             found.drawn += 1
             found.executed += 1
             settings.add(tuple((n, v) for n, v in sorted(point.items()) if n not in RUNTIME))
-            found.equal += judged.status == "verified"
-            if judged.status == "failed":
-                findings += judged.findings
-                first = judged.findings[0].model_dump(include={"line", "file", "quantity", "claimed", "counted"})
-                found.different.append({"values": drawing.shown(point), **first})
+            # A kernel names one of the modules that its line calls; another one may run at this point alone.
+            differing = [finding for finding in judged.findings if finding.quantity != "path"]
+            found.equal += not differing
+            if differing:
+                findings += differing
+                values = drawing.shown(point)
+                at = ", ".join(f"{name}={value}" for name, value in values.items())
+                found.different.append({"at": at, "values": values, **_told(differing[0])})
         found.settings = len(settings)
     if findings:
         failed = analysis.verification.model_copy(update={"status": "failed", "findings": findings[:1]})
         save_judged(analysis, failed, session)
     found.seconds = round(time.process_time() - began, 2)
     return found
+
+
+def _told(finding: Finding) -> dict[str, Any]:
+    return finding.model_dump(include={"line", "file", "quantity", "claimed", "counted"})
 
 
 class _Points:
@@ -199,12 +221,22 @@ class _Points:
 def _inside(analysis: ModuleAnalysis, space: Space, positions: int) -> bool:
     """True if the assumptions hold at the config for the longest prefill, and for the last decode step of a cache."""
     calls = [(positions, 0), (1, positions - 1)] if space.has_cache else [(positions, 0)]
-    known = {**dict.fromkeys(UNIVERSAL, 2), **analysis.values, **space.own}
-    return all(
-        evaluate_condition(text, {**known, "batch_size": 1, "seq_len": new, "cache_len": cached})
-        for text in analysis.assumptions
-        for new, cached in calls
-    )
+    own = {**analysis.values, **space.own, "batch_size": 1}
+    return not any(_is_outside(analysis, {**own, "seq_len": new, "cache_len": cached}) for new, cached in calls)
+
+
+def _is_outside(analysis: ModuleAnalysis, values: Mapping[str, int]) -> bool:
+    """True if an assumption or a pin of the class itself is broken at these values.
+
+    Assumptions on other variables, and those of its callees, need a run: the judge looks at them.
+    """
+    if any(values.get(name, value) != value for name, value in analysis.pinned.items()):
+        return True
+    known = {**dict.fromkeys(UNIVERSAL, 2), **values}
+    assumed = (parse_condition(text) for text in analysis.assumptions)
+    with contextlib.suppress(EvaluationError):  # the judge finds it
+        return any(free_variables(c) <= known.keys() and not evaluate_condition(c, known) for c in assumed)
+    return False
 
 
 def positions_of(config: Any) -> int | None:

@@ -2,7 +2,7 @@
 
 A length is tried far beyond every number of the config and of the module's tables. If the module raises there, a
 bisection over these numbers finds the largest length that runs. Where a variable moves the bound, the bound is stated
-in it, else as a number.
+in it, else as a number. The fewest tokens of a user's module are stated in its arguments likewise.
 
 Not covered: lengths beyond the one tried, loops over tokens with more operators than are run, a table that is read at
 positions which do not follow from sizes, and one that is read at a part of a longer range (``arange(n)[:m]``).
@@ -11,14 +11,16 @@ positions which do not follow from sizes, and one that is read at a part of a lo
 from __future__ import annotations
 
 import contextlib
+import itertools
 import traceback
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 
 import torch
 
-from lmp.errors import LmpError
-from lmp.formula import Condition, Expr, eq, free_variables, le, num, var
+from lmp.errors import EvaluationError, LmpError
+from lmp.formula import Condition, Expr, eq, evaluate, free_variables, ge, le, num, simplify, var
 from lmp.workload.base import Workload
 from lmp.workload.configs import sections_of
 from lmp.workload.failures import blame
@@ -39,6 +41,9 @@ MORE_OPERATORS = 2000
 NEAR = 2
 """Largest distance of a bound from the variable that it is stated in: two positions may be reserved."""
 
+MOST_TIMES_FEWEST = 8
+"""Times the usual length that is tried with other arguments, of which each is at most three times its own value."""
+
 MOST_NAMES = 6
 """Largest number of variables that are tried as the name of a bound."""
 
@@ -49,6 +54,8 @@ class Bound:
 
     condition: Condition
     classes: frozenset[str]
+    instead_of: Condition | None = None
+    """The condition on a number that this one states in variables."""
 
     @property
     def names(self) -> frozenset[str]:
@@ -67,6 +74,13 @@ def bounds_of(workload: Workload) -> list[Bound]:
     for name in (*(["seq_len"] if workload.has_tokens else []), *sorted(workload.required)):
         with contextlib.suppress(_Unknown, TooManyOperators):
             found += _Prober(workload, name).bounds()
+    if isinstance(workload, InputsWorkload):
+        lengths = ["seq_len"] if workload.fewest_tokens > 1 else []
+        for name in (*lengths, *sorted(workload.required)):
+            with contextlib.suppress(_Unknown, TooManyOperators):
+                for few, fewest in _Prober(workload, name).fewest():
+                    number = ge(var(name), num(few))
+                    found.append(Bound(ge(var(name), fewest), frozenset({_path(workload.cls)}), number))
     return found
 
 
@@ -92,6 +106,52 @@ class _Prober:
         named = list(self._named(length))
         for bound in named or [num(length)]:
             yield Bound(le(lengths, bound), classes)
+
+    def fewest(self) -> Iterator[tuple[int, Expr]]:
+        """The smallest length as a number, and in the arguments that move it, such as a window; nothing if it is 1.
+
+        It is linear in each argument, and in the product of two, as that of a dilated kernel is.
+        """
+        own = {n: v for n, v in self.workload.hints.items() if n not in self.workload.flags and v > 0}
+        few = self._fewest({})
+        if few is None or few == 1 or any(self._fails(self._base, few + more) is not None for more in (1, 2, 4)):
+            return
+        others = own.keys() - self.workload.required
+        moved = {n: own[n] for n in sorted(others) if self._fewest({n: 2 * own[n]}) not in (few, None)}
+        found = self._through(moved) if 0 < len(moved) <= 2 else num(few)
+        further = [{n: 3 * v for n, v in moved.items()}, *({n: 3 * v} for n, v in moved.items())]
+        with contextlib.suppress(EvaluationError):
+            if any(self._fewest(changed) != evaluate(found, {**own, **changed}) for changed in further):
+                found = num(few)
+            yield few, found
+
+    def _through(self, moved: Mapping[str, int]) -> Expr:
+        """The expression in these arguments that gives the fewest tokens at their own values and at twice these."""
+        found: Expr = num(0)
+        for chosen in _subsets(tuple(moved)):
+            # What doubling these changes together, beside what doubling fewer of them does.
+            share: Expr = num(0)
+            for part in _subsets(chosen):
+                least = self._fewest({n: 2 * moved[n] for n in part})
+                share = share + (-1) ** (len(chosen) - len(part)) * num(0 if least is None else least)
+            for n in chosen:
+                share = share * (var(n) - moved[n]) * num(Fraction(1, moved[n]))
+            found = simplify(found + share)
+        return found
+
+    def _fewest(self, changed: Mapping[str, int]) -> int | None:
+        """The smallest length with which the module runs at other arguments; None if it does not run at many either."""
+        base = {**self._base, **changed}
+        low, high = 0, MOST_TIMES_FEWEST * self._base[self.name]
+        if self._fails(base, high) is not None:
+            return None
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self._fails(base, middle) is None:
+                high = middle
+            else:
+                low = middle
+        return high
 
     def _counts_cached(self, length: int) -> bool:
         """True if one token after ``length - 1`` cached ones runs, and after one more does not."""
@@ -162,6 +222,14 @@ class _Prober:
         return _failing(self.workload, point, ValueRanges(self._most))
 
 
+def _path(cls: type[object]) -> str:
+    return f"{cls.__module__}.{cls.__qualname__}"
+
+
+def _subsets(names: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    return itertools.chain.from_iterable(itertools.combinations(names, size) for size in range(len(names) + 1))
+
+
 def _failing(workload: Workload, point: Mapping[str, int], mode: ValueRanges) -> frozenset[str] | None:
     """The classes whose ``forward()`` was running where a call failed; None if it runs."""
     try:
@@ -179,7 +247,7 @@ def _failing(workload: Workload, point: Mapping[str, int], mode: ValueRanges) ->
             if frame.f_code.co_name == "forward"
         ]
         classes = {type(m) for m in modules if isinstance(m, torch.nn.Module)}
-        return frozenset({"", *(f"{cls.__module__}.{cls.__qualname__}" for cls in classes)})
+        return frozenset({"", *map(_path, classes)})
     return None
 
 
@@ -200,9 +268,7 @@ def _fixed_by_inputs(workload: InputsWorkload) -> Iterator[Bound]:
             finally:
                 workload.spec = before
             if fits:
-                yield Bound(
-                    eq(var(name), num(value)), frozenset({f"{workload.cls.__module__}.{workload.cls.__qualname__}"})
-                )
+                yield Bound(eq(var(name), num(value)), frozenset({_path(workload.cls)}))
 
 
 def _doubled(inputs: Mapping[str, object]) -> dict[str, object]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ from lmp.errors import LmpError, first_line
 from lmp.formula import Condition, Expr
 from lmp.records import Lookup, ModuleAnalysis
 from lmp.trace.engine import TraceEngine
+from lmp.verify.points import PointKind
 from lmp.workload.paths import Unresolvable, resolve
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ class Derivation:
     analysis: ModuleAnalysis
     engine: TraceEngine
     proven: bool
+    arms_at: Sequence[Mapping[str, int]] = ()
+    """Values of all variables where an arm of its formulas was executed."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,30 @@ def derive(execution: Execution, analysis: ModuleAnalysis) -> Derivation:
     return first
 
 
+def other_base(execution: Execution) -> dict[str, int]:
+    """Other values of the config or arguments at which the class runs, from a judged point. Empty if none has any."""
+    own = execution.workload.hints
+    fixed = {*execution.workload.full_layers, *execution.workload.flags}
+    for point in execution.held_out:
+        found = {n: v for n, v in point.values.items() if n in own and n not in fixed and v != own[n]}
+        if point.kind is PointKind.SYNTHETIC and found:
+            return found
+    return {}
+
+
+def derive_from(base: Mapping[str, int], execution: Execution, analysis: ModuleAnalysis) -> Derivation:
+    """A second derivation: its runs start at the values of ``base`` instead of the config's own.
+
+    Raises TraceFailed if the engine derives nothing there.
+    """
+    other = _twin(execution)
+    other.workload = copy.copy(execution.workload)
+    other.workload.hints = {**execution.workload.hints, **base}
+    for name in ("_held_out", "literals", "_mixed", "_compared", "_numbers", "_modules", "comparisons"):
+        other.__dict__.pop(name, None)  # points and modules at the values before
+    return derive(other, analysis)
+
+
 def _as_made(engine: TraceEngine, analysis: ModuleAnalysis, lookup: Lookup) -> None:
     """Register an analysis for the calls that it covers: one made standalone folds the leading dimensions of a call."""
     if analysis.within is None:
@@ -118,7 +145,8 @@ def _derived(
     with suppress(LmpError):
         proof = prove(twin, engine, source)
         if proof.verification.status == "verified":
-            return Derivation(proof.analysis, engine, proven=True)
+            arms_at = [point.values for point in twin.extra if point not in execution.extra]
+            return Derivation(proof.analysis, engine, proven=True, arms_at=arms_at)
     return Derivation(engine.analyse(source.class_path, source.record(), lambda full: ()), engine, proven=False)
 
 

@@ -478,11 +478,14 @@ class Execution:
                 continue
             condition = substitute(bound.condition, {n: num(v) for n, v in analysis.pinned.items()})
             others = free_variables(condition) - parameters.keys()
+            if not free_variables(condition):
+                continue  # on pinned sizes only, with which the module runs
             if others - workload.variables.keys() or others & workload.required:
                 continue
             parameters |= {name: workload.variables[name].path for name in others}
             values |= {name: workload.variables[name].default for name in others}
-            assumptions.append(to_text(condition))
+            replaced = None if bound.instead_of is None else to_text(bound.instead_of)
+            assumptions = [*(text for text in assumptions if text != replaced), to_text(condition)]
         update = {"parameters": parameters, "values": values, "assumptions": list(dict.fromkeys(assumptions))}
         return analysis.model_copy(update=update)
 

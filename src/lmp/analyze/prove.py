@@ -6,11 +6,13 @@ derive -> judge -> the first step of NARROWING that helps -> judge -> ...
 from __future__ import annotations
 
 import functools
+import textwrap
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum, auto
 
+from lmp.analyze.branches import explore_branches
 from lmp.analyze.execution import Execution
 from lmp.analyze.operands import without_differing
 from lmp.analyze.session import references_of
@@ -50,6 +52,8 @@ def prove(execution: Execution, engine: TraceEngine, source: ClassSource) -> Pro
             f"{execution.source.class_path} runs at {len(execution.held_out)} of the sizes that it is verified at\n"
             "give inputs that work for any batch and length"
         )
+    if execution.workload.vary:
+        explore_branches(engine.deriver.runs, source.class_path)
     attempt = _Attempt(execution, engine, source)
     attempt.run()
     # Assumptions may exclude every held-out point, if sizes divide only in the runs that gave the formulas.
@@ -64,16 +68,27 @@ def prove(execution: Execution, engine: TraceEngine, source: ClassSource) -> Pro
         attempt.keep()
     if attempt.status == "failed":
         execution.session.known.pop(source.class_path)
-        raise _differs(source, attempt.judgement.verification)
+        raise _differs(source, attempt.judgement.verification, execution.workload.vary)
     checks = [*attempt.judgement.verification.checks, *attempt.dropped]
     return Proof(attempt.analysis, attempt.judgement.verification.model_copy(update={"checks": checks}))
 
 
-def _differs(source: ClassSource, verification: Verification) -> VerificationFailed:
+MOST_SHOWN = 160
+"""Characters of operands that an error shows."""
+
+
+def _cut(operands: str | None) -> str:
+    return textwrap.shorten(operands or "", MOST_SHOWN, placeholder=" ...")
+
+
+def _differs(source: ClassSource, verification: Verification, is_own: bool) -> VerificationFailed:
     first = verification.findings[0]
+    todo = (
+        "put that line's work into a module of its own, or report this class" if is_own else "please report this class"
+    )
     error = VerificationFailed(
-        f"{source.class_path}: {first.quantity} of line {first.line} is {first.claimed} by formula and "
-        f"{first.counted} executed, at {first.point}.\nNothing was stored; please report this class."
+        f"{source.class_path}: {first.quantity} of line {first.line} is {_cut(first.claimed)} by formula and "
+        f"{_cut(first.counted)} executed, at {first.point}.\nNothing was stored; {todo}."
     )
     return error if first.line is None else error.at(first.file or source.forward_file, first.line)
 

@@ -13,11 +13,33 @@ from lmp.cli.output import write_json
 
 if TYPE_CHECKING:
     from lmp.predict.devices import Device
+    from lmp.predict.prediction import Predictor
 
 DevicesFile = Annotated[
     Path | None,
     typer.Option("--devices", metavar="FILE", help="TOML file of further devices, in the form of the catalogue."),
 ]
+CalibrationFolder = Annotated[
+    Path | None,
+    typer.Option("--calibration", metavar="DIR", help="Folder that `lmp calibrate --write` wrote, before lmp's own."),
+]
+
+
+def predictor_of(devices_file: Path | None, calibration: Path | None) -> Predictor:
+    """The predictor with a user's devices and calibration, as options name them."""
+    from lmp.errors import UsageError
+    from lmp.predict.calibration import FOLDER
+    from lmp.predict.calibration import calibration as family_of
+    from lmp.predict.devices import devices as read
+    from lmp.predict.prediction import Predictor
+
+    files = [] if calibration is None else sorted(calibration.glob("*.json"))
+    if calibration is not None and not files:
+        raise UsageError(f"{calibration} has no calibration\nwrite one with `lmp calibrate ROWS.csv --write DIR`")
+    for file in files:
+        # A file that cannot be read ends the command, rather than each of its rows.
+        family_of(file.stem, file.parent)
+    return Predictor(read(devices_file), FOLDER if calibration is None else calibration)
 
 
 @o.takes(..., "as_json", "debug")

@@ -157,6 +157,7 @@ def _print(held: Held, device: Device, found: Memory) -> None:
     from rich.text import Text
 
     from lmp.cli.tables import console
+    from lmp.predict.engines import GIB
 
     stage, asked = found.stage, found.asked
     table = Table(box=None, pad_edge=False)
@@ -164,7 +165,7 @@ def _print(held: Held, device: Device, found: Memory) -> None:
     table.add_column("GiB", justify="right")
     table.add_column("")
     for name, size in _rows(found):
-        table.add_row(Text(name), f"{float(size / 2**30):.2f}", Text(""))
+        table.add_row(Text(name), f"{float(size / GIB):.2f}", Text(""))
     screen = console()
     gpus = asked.tp * asked.pp
     title = f"{held.class_name} on {gpus} x {device.label}, {held.quantised or held.dtype}, {found.sharding}"

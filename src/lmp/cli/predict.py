@@ -8,7 +8,7 @@ import typer
 
 from lmp.cli import given as g
 from lmp.cli import options as o
-from lmp.cli.devices import DevicesFile
+from lmp.cli.devices import CalibrationFolder, DevicesFile, predictor_of
 from lmp.cli.output import note, write_json
 from lmp.cli.progress import class_of_config, watched
 from lmp.cli.subject import chosen
@@ -29,23 +29,23 @@ def predict(
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Value of a variable, as batch_size=4.")
     ] = None,
     devices_file: DevicesFile = None,
+    calibration: CalibrationFolder = None,
 ) -> None:
     """Predict how long a call of a model takes on a device: its eager kernels, one by one, with 80 % intervals.
 
     Example: lmp predict Qwen/Qwen3-8B --device h100-sxm --phase decode -b 16 -c 8k --each operator.
     """
     from lmp.errors import UsageError
-    from lmp.predict.devices import device_named, devices
+    from lmp.predict.eager import refuse_products
 
-    known = devices(devices_file)
-    found_device = device_named(on_device, known)
+    predictor = predictor_of(devices_file, calibration)
+    found_device = predictor.device(on_device)
     given = g.given_values(common, settings or [])
     several = next((name for name, values in given.items() if len(values) > 1), None)
     if several is not None:
         raise UsageError(f"{several} has several values\ngive one: predict has one point")
     products = _products(common)
-    if products.startswith("float8"):
-        found_device.peak("fp8")
+    refuse_products(found_device, products)
     named = o.one_of("classes", common.class_path, "--module", common.module)
     common, class_path = chosen(common, named, "predict")
     options = common.options()
@@ -57,19 +57,23 @@ def predict(
 
         model = expand_model(name, options, progress, keep=False).model
     from lmp.link.numbers import ModelNumbers
+    from lmp.link.quantisation import scheme_of
     from lmp.link.quantised import with_own_bytes
     from lmp.link.sweep import plan
-    from lmp.predict.eager import as_json, time_of_call
-    from lmp.predict.prediction import Predictor
+    from lmp.predict.eager import as_json, beyond_positions, time_of_call
     from lmp.report.warnings import of_assumptions, of_the_model, of_the_values
 
     model = with_own_bytes(model) if "w_bytes" not in given else model
     numbers = ModelNumbers(model)
     values = plan(model, given, 1).fixed
     evaluation = numbers.evaluation(values, numbers.tree(values))
-    found = time_of_call(evaluation.kernels, Predictor(known), found_device, values, products)
+    scheme = scheme_of(model.quantization.config) if model.quantization and model.quantization.applied else None
+    found = time_of_call(evaluation.kernels, predictor, found_device, values, products, scheme)
     warnings = [*of_the_model(model), *of_the_values(model, values["cache_len"])]
-    warnings += [*of_assumptions(evaluation.violated_assumptions), *_widths(evaluation.values, evaluation.quantization)]
+    warnings += of_assumptions(evaluation.violated_assumptions)
+    config = options.found_config
+    too_long = beyond_positions(None if config is None else config.content, values)
+    warnings += [] if too_long is None else [too_long]
     if common.as_json:
         about = {"class_name": evaluation.class_name, "device": found_device.name, "profile": "eager"}
         sizes = evaluation.model_dump(mode="json")["values"]
@@ -85,15 +89,6 @@ def _products(common: o.Common) -> str:
     from lmp.dtypes import WORDS
 
     return "bfloat16" if common.element_type is None else WORDS[str(common.element_type)].products
-
-
-def _widths(values: object, quantization: str | None) -> list[str]:
-    """What products of another width than the weights' are not predicted for."""
-    w_bytes = values.get("w_bytes") if isinstance(values, dict) else None
-    if quantization is None and (w_bytes is None or w_bytes in (1, 2)):
-        return []
-    what = f"the checkpoint's weights ({quantization})" if quantization is not None else f"weights of {w_bytes} bytes"
-    return [f"products with {what} are predicted as products of 16-bit weights: no kernel of theirs was measured"]
 
 
 # --- the tables ------------------------------------------------------------------------------------------------------

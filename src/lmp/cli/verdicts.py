@@ -56,13 +56,11 @@ def print_audits(out: Console, audits: Sequence[Audit]) -> None:
         table.add_row(Text(shorts.get(one.class_name, one.class_name)), *map(str, numbers))
     out.print(table)
     for one in audits:
+        out.print(indented(f"{shorts.get(one.class_name, one.class_name)}: {one.second_derivation}"))
         for found in one.different[:MOST_DIFFERENCES]:
-            values = ", ".join(f"{name}={value}" for name, value in found["values"].items())
             place = "" if found["line"] is None else f" of line {found['line']}"
-            said = (
-                f"{found['quantity']}{place}: {found['claimed']} by formula, {found['counted']} executed, at {values}"
-            )
-            out.print(indented(said))
+            counted = f"{found['claimed']} by formula, {found['counted']} executed"
+            out.print(indented(f"{found['quantity']}{place}: {counted}, at {found['at']}"))
 
 
 def _table(analyses: Sequence[ModuleAnalysis], names: Sequence[str]) -> Table:

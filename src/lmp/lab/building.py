@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lmp.errors import LmpError, PostFault, PostProblem, PostRefused, first_line
+from lmp.errors import LmpError, PostFault, PostProblem, PostRefused, StorageError, first_line
 from lmp.lab.config import Source, line_of
 from lmp.lab.evaluating import Evaluator, escaped
 from lmp.lab.figures import Figures, FiguresOf
@@ -151,7 +151,7 @@ class _Rendering:
 
 def render(post: Post, figures: Figures, captures: Path | None = None) -> Rendered:
     """The post with its own captures, or with a reader's captures and the original's beside them."""
-    post.sources  # noqa: B018 - a file that cannot be read is one error, not one for each reference
+    post.lab, post.sources  # noqa: B018 - a file that cannot be read is one error, not one for each reference
     original = Evaluator(post, post.captures, figures)
     evaluator = original if captures is None else Evaluator(post, captures, figures, original)
     rendering = _Rendering(evaluator)
@@ -271,5 +271,10 @@ def index_files(everything: Sequence[Post], known: dict[str, Rendered], figures:
 
 
 def _write(file: Path, data: bytes) -> None:
-    if not file.is_file() or file.read_bytes() != data:
-        write_whole(file, data)
+    try:
+        if not file.is_file() or file.read_bytes() != data:
+            write_whole(file, data)
+    except OSError as error:
+        raise StorageError(
+            f"{file} cannot be written: {error.strerror or error}\nmake {file.parent} a folder that you can write to"
+        ) from error

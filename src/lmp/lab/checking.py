@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -41,7 +42,11 @@ def captures_problems(post: Post) -> list[PostProblem]:
     """Captures that are not what their record says, or not what lab.toml asks for."""
     text = (post.folder / LAB).read_text(encoding="utf-8")
     found = []
-    for name in post.lab.capture:
+    for name, rule in post.lab.capture.items():
+        named = re.findall(r"\{(?:workloads|post)\}/([\w./-]+)", " ".join(rule.argv))
+        for program in dict.fromkeys(program for program in named if program not in rule.workloads):
+            said = f"capture {name} runs {program}, which is not in its `workload`: a change of it would not be found"
+            found.append(PostProblem(post.name_of(post.folder / LAB), line_of(text, ("capture", name)), said))
         try:
             stored = load(post.captures, name)
             if stored is not None:

@@ -302,9 +302,12 @@ def _named(reference: Reference) -> tuple[str, str]:
 
 def command(rule: CaptureRule) -> str:
     """The command line as a reader would type it: placeholders as plain names."""
-    words = [re.sub(r"\{(python|workloads|post|build|out)\}", r"\1", word) for word in rule.argv]
-    env = [f"{name}={shlex.quote(value)}" for name, value in rule.env.items()]
-    return " ".join([*env, shlex.join(words)])
+    env = [f"{name}={shlex.quote(_plain(value))}" for name, value in rule.env.items()]
+    return " ".join([*env, shlex.join(_plain(word) for word in rule.argv)])
+
+
+def _plain(word: str) -> str:
+    return re.sub(r"\{(python|workloads|post|build|out)\}", r"\1", word)
 
 
 def quoted(lines: Sequence[str], ranges: str, what: str) -> list[str]:

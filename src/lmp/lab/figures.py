@@ -1,4 +1,7 @@
-"""Figures of lmp's own formulas for the subjects of a post. Analyses are stored: a second build takes seconds."""
+"""Figures of lmp's own formulas for the subjects of a post.
+
+Analyses are stored outside of the checkout: a second build takes seconds, and a check changes no file of git's.
+"""
 
 from __future__ import annotations
 
@@ -100,10 +103,10 @@ class Figures:
     """Figures of a post's subjects, each point evaluated once."""
 
     def __init__(self, post: Post, results: Path | None = None, progress: Progress | None = None) -> None:
-        from lmp.source.project import results_folder
+        from lmp.source.project import scratch_results_folder
 
         self._post, self._known = post, dict[tuple[str, str], dict[str, "Number"]]()
-        self._results = results or results_folder()
+        self._results = results or scratch_results_folder()
         self._progress = progress or (lambda name, stage: None)
         self._subjects: dict[str, Subject] = {}
 

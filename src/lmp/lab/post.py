@@ -81,10 +81,15 @@ class Post:
             raise UsageError(f"{file} cannot be read: {error.strerror}\na post has {TEMPLATE} and {LAB}") from error
 
     def workload_hashes(self, names: list[str]) -> dict[str, str]:
-        """File below ``posts/workloads`` -> its sha256. Raises PostFault for one that is not there."""
+        """File below ``posts/workloads`` or in the post's folder -> its sha256.
+
+        Raises PostFault for one that is in neither.
+        """
         found = {}
         for name in names:
             file = confined(self.workloads, name)
+            own = confined(self.folder, name)
+            file = own if own.is_file() and not file.is_file() else file
             try:
                 found[name] = hashlib.sha256(file.read_bytes()).hexdigest()
             except OSError as error:
@@ -103,7 +108,8 @@ def confined(folder: Path, name: str) -> Path:
 def read_post(name: str | Path) -> Post:
     """The post of a folder, of its slug, or of one of its files."""
     given = Path(name)
-    for folder in (given, given.parent, given.with_suffix(""), Path("posts") / given):
+    place = given.resolve()  # "." has no name to take a suffix from
+    for folder in (given, given.parent, place.with_suffix(""), Path("posts") / given):
         if (folder / LAB).is_file():
             return Post(folder.resolve())
     raise NotFound(f"{name} is no post: there is no {given / LAB}\ngive a folder such as posts/llm-cache-hierarchy")

@@ -48,11 +48,11 @@ def run(post: Post, where: Where, progress: Progress | None = None) -> Taken:
 
     Raises Interrupted on Ctrl-C.
     """
-    stamp = datetime.now(UTC).strftime("%Y-%m-%dT%H%M%SZ")
-    folder = (where.out or post.folder / RUNS / stamp).resolve()
-    build = folder / "build"
-    into = post.captures if where.replace else folder / "captures"
-    with storage_errors(folder, "--out"):
+    wanted = (where.out or post.folder / RUNS).resolve()
+    with storage_errors(wanted, "--out` instead of `--replace" if where.replace else "--out"):
+        folder = wanted if where.out is not None else _new_folder(wanted)
+        build = folder / "build"
+        into = post.captures if where.replace else folder / "captures"
         build.mkdir(parents=True, exist_ok=True)
         try:
             records = take(post, into, build, where.only, progress)
@@ -66,6 +66,20 @@ def run(post: Post, where: Where, progress: Progress | None = None) -> Taken:
         for file, data in rendered.files(folder).items() if not rendered.problems else ():
             write_whole(file, data)
     return Taken(folder, records, rendered)
+
+
+def _new_folder(runs: Path) -> Path:
+    """A folder of this run alone, named by the time: another run may start in the same second."""
+    stamp = datetime.now(UTC).strftime("%Y-%m-%dT%H%M%SZ")
+    folder, number = runs / stamp, 1
+    while True:
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            number += 1
+            folder = runs / f"{stamp}-{number}"
+        else:
+            return folder
 
 
 def _remove_if_empty(*folders: Path) -> None:

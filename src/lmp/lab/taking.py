@@ -28,6 +28,10 @@ Progress = Callable[[str, str], None]
 NOT_FOUND = 127
 """Exit code of shells, env and wrappers whose program is not there."""
 
+_PERMISSION = re.compile(r"not permitted|permission denied|access denied", re.IGNORECASE)
+_FAILURE = re.compile(r"\b(error|failed|failure|cannot|could not|not supported|no such)\b|Error:", re.IGNORECASE)
+"""Signs of the line that says why a tool ended. Advice and a summary may stand below it."""
+
 NO_GPU = "no GPU on this machine: nvidia-smi is missing or finds none"
 
 
@@ -265,9 +269,18 @@ def _judged(rule: CaptureRule, ran: Ran, text: str, left_out: int) -> tuple[Stat
     if ran.exit_code not in rule.ok_exit:
         if ran.exit_code == NOT_FOUND:
             return "missing", _install(rule.tool, rule)
-        own = [line.strip() for line in lines if line.strip() and not line.startswith("@@")]
-        return "refused", own[-1][:300] if own else f"exit code {ran.exit_code}"
+        return "refused", _telling(lines) or f"exit code {ran.exit_code}"
     return ("cut", f"{left_out} bytes of output were left out") if left_out else ("ok", "")
+
+
+def _telling(lines: Sequence[str]) -> str:
+    """The line with which a tool refuses: the last that names a permission, else an error, else the last of all."""
+    own = [line.strip() for line in lines if line.strip() and not line.startswith("@@")]
+    for sign in (_PERMISSION, _FAILURE, re.compile("")):
+        found = [line for line in own if sign.search(line)]
+        if found:
+            return found[-1][:300]
+    return ""
 
 
 def _outcome(runs: Sequence[_Run], missing: str | None) -> tuple[Status, str]:

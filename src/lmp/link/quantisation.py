@@ -20,6 +20,7 @@ LINEAR = frozenset({"torch.nn.modules.linear.Linear", "transformers.pytorch_util
 """Classes whose weight is one matrix, and whose bias stays as it is."""
 
 KEYS = ("quantization_config", "compression_config")
+FLOAT8 = "float8_e4m3fn"
 _PARTS = ("text_config", "llm_config", "language_config")
 """Nested configs that may hold the `quantization_config` of a model with several parts."""
 
@@ -45,6 +46,8 @@ class Storage:
     scales: tuple[Scales, ...] = ()
     a_column: int = 0
     """Bytes for each input of the matrix: an index of its group."""
+    products: str = "bfloat16"
+    """The dtype in which products read the weights: ``bfloat16`` if they are converted to 16 bits before."""
 
     def size(self, rows: int, columns: int) -> Number:
         """Bytes of a matrix with so many outputs and inputs."""
@@ -163,7 +166,7 @@ def _fp8(config: Mapping[str, Any]) -> Scheme:
     block = config.get("weight_block_size", (128, 128))
     scales = Scales(4, None, None) if block is None else Scales(fp8_scale, *_pair(block, "weight_block_size"))
     static = (Scales(4, None, None),) if config.get("activation_scheme") == "static" else ()
-    weights = Storage(8, (scales, *static))
+    weights = Storage(8, (scales, *static), products=FLOAT8)
     experts = weights
     if _choice(config, "expert_dtype", {"fp8": 8, "fp4": 4}) == 4:
         experts = Storage(4, (Scales(fp8_scale, 1, 32),))
@@ -173,7 +176,9 @@ def _fp8(config: Mapping[str, Any]) -> Scheme:
 
 def _fbgemm(config: Mapping[str, Any]) -> Scheme:
     """A float32 scale for each row: `FbgemmFp8Linear`."""
-    return _named(config, "fbgemm-fp8", (Rule(Storage(8, (Scales(4),))),), config.get("modules_to_not_convert"))
+    return _named(
+        config, "fbgemm-fp8", (Rule(Storage(8, (Scales(4),), products=FLOAT8)),), config.get("modules_to_not_convert")
+    )
 
 
 def _mxfp4(config: Mapping[str, Any]) -> Scheme:
@@ -192,7 +197,7 @@ def _bitsandbytes(config: Mapping[str, Any]) -> Scheme:
     if four == eight:
         raise _Unusable(f"load_in_4bit and load_in_8bit are both {str(four).lower()}")
     if eight:
-        storage = Storage(8, (Scales(4),))
+        storage = Storage(8, (Scales(4),), products="int8")
     else:
         _choice(config, "bnb_4bit_quant_type", {"fp4": 4, "nf4": 4})
         storage = Storage(
@@ -235,12 +240,14 @@ def _compressed(config: Mapping[str, Any]) -> Scheme:
         targets = group.get("targets") if isinstance(group, Mapping) else None
         if not isinstance(weights, Mapping):
             raise _Unusable(f"{name!r:.40} has no weights")
-        rules.append(Rule(_compressed_storage(weights), targets=_compressed_names(targets, "targets")))
+        inputs = group.get("input_activations")
+        storage = _compressed_storage(weights, inputs if isinstance(inputs, Mapping) else None)
+        rules.append(Rule(storage, targets=_compressed_names(targets, "targets")))
     ignored = _compressed_names(config.get("ignore") or [], "ignore")
     return Scheme("compressed-tensors", tuple(rules), ignored, head=True)
 
 
-def _compressed_storage(weights: Mapping[str, Any]) -> Storage:
+def _compressed_storage(weights: Mapping[str, Any], inputs: Mapping[str, Any] | None) -> Storage:
     bits = weights.get("num_bits", 8)
     kind = _choice(weights, "type", {"int": 0, "float": 1})
     if bits not in (4, 8) or not isinstance(bits, int):
@@ -263,7 +270,9 @@ def _compressed_storage(weights: Mapping[str, Any]) -> Storage:
         scales.append(Scales(Fraction(bits, 8), *places))
     if strategy == "tensor_group":
         scales.append(Scales(4, None, None))
-    return Storage(bits, tuple(scales))
+    # Without quantised inputs, weights are converted to those of 16 bits.
+    products = "bfloat16" if inputs is None or inputs.get("num_bits", 8) != 8 else FLOAT8 if kind else "int8"
+    return Storage(bits, tuple(scales), products=products)
 
 
 _METHODS: dict[str, Callable[[Mapping[str, Any]], Scheme]] = {

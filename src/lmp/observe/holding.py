@@ -10,19 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from lmp.analyze.session import class_of_config
 from lmp.errors import UsageError
 from lmp.link.quantisation import LINEAR, Scheme, config_of, is_experts, scheme_of
 from lmp.observe.checkpoint import stored_bytes
 from lmp.observe.held import Held, KeptLayer, Live, Weight
-from lmp.observe.inspecting import built_model
+from lmp.observe.inspecting import built_model, class_to_build
 from lmp.observe.measuring import CannotMeasure, Measured
-from lmp.source.locate import locate
 from lmp.source.runtime import path_of
-from lmp.source.trees import find_trees, say_releases
 from lmp.workload.configs import text_part
-from lmp.workload.load import load_class, quiet_warnings, use_transformers_tree
-from lmp.workload.parent_models import config_from, takes_config
+from lmp.workload.load import quiet_warnings
+from lmp.workload.parent_models import config_from
 
 if TYPE_CHECKING:
     from lmp.analyze.session import Options
@@ -30,16 +27,8 @@ if TYPE_CHECKING:
 
 def hold(class_path: str | None, options: Options, dtype: str | None = None) -> Held:
     """Build the class's model at the options' config, and say what it holds. Raises as `inspect_model`."""
-    trees = find_trees(None, options.transformers, options.pytorch)
-    say_releases(trees)
+    source, cls = class_to_build(class_path, options, "so it cannot be deployed\ngive a model of transformers")
     found = options.found_config
-    source = locate(class_path or class_of_config(options), trees)
-    use_transformers_tree(trees.need("transformers").package_dir.parent)
-    cls = load_class(source.class_path)
-    if not takes_config(cls):
-        raise UsageError(
-            f"{source.class_path} is not built from a config, so it cannot be deployed\ngive a model of transformers"
-        )
     content = None if found is None else found.content
     with quiet_warnings():
         config = None if content is None else config_from(cls, content)

@@ -29,8 +29,24 @@ from lmp.workload.parent_models import config_from, parent_models_of, takes_conf
 
 if TYPE_CHECKING:
     from lmp.analyze.session import Options
+    from lmp.source.locate import ClassSource
 
 ASSUMED_DTYPE = "bfloat16"
+
+
+def class_to_build(class_path: str | None, options: Options, otherwise: str) -> tuple[ClassSource, type]:
+    """The class, or the one that the options' config names, from the trees of the options; and where it stands.
+
+    Raises UsageError, which ends with ``otherwise``, if the class is not built from a config; NotFound if not there.
+    """
+    trees = find_trees(None, options.transformers, options.pytorch)
+    say_releases(trees)
+    source = locate(class_path or class_of_config(options), trees)
+    use_transformers_tree(trees.need("transformers").package_dir.parent)
+    cls = load_class(source.class_path)
+    if not takes_config(cls):
+        raise UsageError(f"{source.class_path} is not built from a config, {otherwise}")
+    return source, cls
 
 
 def inspect_model(class_path: str | None, options: Options, dtype: str | None = None) -> Inspection:
@@ -39,17 +55,12 @@ def inspect_model(class_path: str | None, options: Options, dtype: str | None = 
     Raises UsageError when the config cannot be used or the class is no part of a model, NotFound when the class is not
     there, TraceFailed when the model cannot be built.
     """
-    trees = find_trees(None, options.transformers, options.pytorch)
-    say_releases(trees)
+    source, cls = class_to_build(
+        class_path,
+        options,
+        "so there is no model to inspect\ngive a model, or a module that models of transformers are made of",
+    )
     found = options.found_config
-    source = locate(class_path or class_of_config(options), trees)
-    use_transformers_tree(trees.need("transformers").package_dir.parent)
-    cls = load_class(source.class_path)
-    if not takes_config(cls):
-        raise UsageError(
-            f"{source.class_path} is not built from a config, so there is no model to inspect\n"
-            "give a model, or a module that models of transformers are made of"
-        )
     content = None if found is None else found.content
     with quiet_warnings():
         config = None if content is None else config_from(cls, content)

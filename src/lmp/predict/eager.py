@@ -16,18 +16,33 @@ import numpy as np
 
 from lmp.errors import LmpError, UsageError
 from lmp.formula import Number, read_number
+from lmp.link.quantisation import Scheme
 from lmp.link.records import EvaluatedKernel
 from lmp.predict.devices import Device
-from lmp.predict.prediction import UNCALIBRATED_SPREAD, Z80, Prediction, Predictor, Total, bound_time, total
+from lmp.predict.prediction import (
+    UNCALIBRATED,
+    UNCALIBRATED_SPREAD,
+    Z80,
+    Prediction,
+    Predictor,
+    Total,
+    bound_time,
+    total,
+)
 from lmp.predict.rows import Attention, Gemm, Pointwise, Row
-from lmp.records import MATMUL_CATEGORIES, Operands
+from lmp.records import MATMUL_CATEGORIES, Operand, Operands
 
 PRODUCTS = {
+    "float32": "float32",
     "bfloat16": "bfloat16",
     "float16": "bfloat16",
     "float8_e4m3fn": "fp8",
+    "int8": "int8",
+    "float4_e2m1fn": "fp4",
 }
-"""Dtype in which products read their operands -> that of the calibrated kernels."""
+"""Dtype in which products read their operands -> its name in a datasheet."""
+CALIBRATED = {"bfloat16": 2, "fp8": 1}
+"""Dtype of products of which kernels were measured -> bytes of an element of both operands."""
 
 
 @dataclass(frozen=True)
@@ -91,30 +106,54 @@ def time_of_call(
     device: Device,
     values: Mapping[str, Number],
     products: str = "bfloat16",
+    scheme: Scheme | None = None,
 ) -> CallTime:
     """The time of all operators that run. ``products`` is the dtype of matrix products.
 
+    ``scheme``: how the checkpoint's weights are stored, module by module; its products have their own dtypes.
     Raises UsageError for a dtype that is not predicted, or that the device does not have.
     """
-    dtype = PRODUCTS.get(products)
-    if dtype is None:
-        raise UsageError(f"matrix products in {products} are not predicted\npredicted are {', '.join(PRODUCTS)}")
-    if dtype == "fp8":
-        device.peak("fp8")
+    dtype = refuse_products(device, products)
     kv_dtype = "fp8" if values.get("kv_bytes") == 1 else None
     running = [kernel for kernel in kernels if _runs(kernel)]
-    rows = [_row(kernel, device, dtype, kv_dtype) for kernel in running]
+    reads = [_reading(kernel, device, dtype, values, scheme) for kernel in running]
+    rows = [_row(kernel, device, read, kv_dtype) for kernel, read in zip(running, reads, strict=True)]
     # Layers have the same shapes: each is predicted once.
     distinct = list({_key(row): row for row in rows if row is not None}.values())
     made = dict(zip(map(_key, distinct), predictor.predict(distinct), strict=True))
     timed = []
-    for kernel, row in zip(running, rows, strict=True):
-        found = bounded(kernel, device, dtype) if row is None else made[_key(row)]
+    for kernel, read, row in zip(running, reads, rows, strict=True):
+        found = bounded(kernel, device, read.dtype) if row is None else made[_key(row)]
         if isinstance(found, LmpError):
             raise found
         timed.append(Timed(kernel, found))
     whole = total([one.time for one in timed], [one.kernel.repeat for one in timed])
     return CallTime(tuple(timed), whole, sum(one.kernel.repeat for one in timed))
+
+
+def refuse_products(device: Device, products: str) -> str:
+    """The name in a datasheet of a dtype of products. Raises UsageError for one that the device does not have."""
+    dtype = PRODUCTS.get(products)
+    if dtype is None:
+        raise UsageError(f"matrix products in {products} are not predicted\npredicted are {', '.join(PRODUCTS)}")
+    if dtype != "bfloat16":
+        device.peak(dtype)
+    return dtype
+
+
+POSITIONS = ("max_position_embeddings", "n_positions", "max_seq_len")
+
+
+def beyond_positions(config: Mapping[str, object] | None, values: Mapping[str, Number]) -> str | None:
+    """A warning if a call has more tokens than the config has positions."""
+    text = (config or {}).get("text_config")
+    places = [place for place in (text, config) if isinstance(place, Mapping)]
+    found = (place[name] for place in places for name in POSITIONS if isinstance(place.get(name), int))
+    positions = next(found, None)
+    longest = values.get("cache_len", 0) + values.get("seq_len", 0)
+    if not isinstance(positions, int) or longest <= positions:
+        return None
+    return f"{int(longest):,} tokens are more than the {positions:,} positions of the model"
 
 
 def _runs(kernel: EvaluatedKernel) -> bool:
@@ -131,7 +170,50 @@ def _key(row: Row) -> str:
     return row.model_dump_json()
 
 
-def _row(kernel: EvaluatedKernel, device: Device, dtype: str, kv_dtype: str | None) -> Row | None:
+@dataclass(frozen=True)
+class Reading:
+    """How a product reads its operands."""
+
+    dtype: str
+    """The dtype that the units multiply in, by its name in a datasheet."""
+    width: Fraction
+    """Bytes of an element of the second operand as it is stored, scales included."""
+    quantises: bool = False
+    """Whether a kernel of its own converts the first operand before."""
+
+    @property
+    def calibrated(self) -> bool:
+        """Whether kernels with such operands were measured. The scales of 8-bit weights are a part of them."""
+        bytes_ = CALIBRATED.get(self.dtype)
+        return bytes_ is not None and bytes_ <= self.width < 1.1 * bytes_
+
+
+def _reading(
+    kernel: EvaluatedKernel, device: Device, dtype: str, values: Mapping[str, Number], scheme: Scheme | None
+) -> Reading:
+    """What a product reads: the weights of its module as they are stored, or two activations."""
+    operands = kernel.operands
+    weight = _weight(operands) if operands is not None else None
+    if operands is None or weight is None:
+        return Reading(dtype, Fraction(values.get("a_bytes", CALIBRATED.get(dtype, 2))))
+    storage = scheme.storage(kernel.path, kernel.class_name) if scheme is not None else None
+    if storage is None:
+        return Reading(dtype, Fraction(weight.width if isinstance(weight.width, int) else values.get("w_bytes", 2)))
+    # A product has its weight transposed; n are the outputs.
+    rows, columns = (int(size) for size in (operands.n or weight.shape[-1], operands.k or weight.shape[-2]))
+    stored = PRODUCTS[storage.products]
+    # A device without units of that dtype converts the weights to 16 bits.
+    stored = stored if stored in device.dense else "bfloat16"
+    return Reading(stored, Fraction(storage.size(rows, columns), rows * columns), stored != "bfloat16")
+
+
+def _weight(operands: Operands) -> Operand | None:
+    """The matrix among a product's weights; None for a product of activations."""
+    found = [one for one in operands.inputs if one.role == "weight" and len(one.shape) > 1]
+    return found[0] if found else None
+
+
+def _row(kernel: EvaluatedKernel, device: Device, read: Reading, kv_dtype: str | None) -> Row | None:
     """The row of an operator; None for a product that no kernel family stands for."""
     operands = kernel.operands
     if kernel.category not in MATMUL_CATEGORIES:
@@ -141,13 +223,13 @@ def _row(kernel: EvaluatedKernel, device: Device, dtype: str, kv_dtype: str | No
         )
     if operands is None or _is_wide(operands):
         return None
-    if operands.q_len is not None:
+    if operands.q_len is not None and read.dtype != "float32":
         return _attention(operands, device, kv_dtype) if _is_usual(operands) else None
-    if operands.m is not None and operands.batch in (None, 1) and operands.experts is None:
+    if operands.m is not None and operands.batch in (None, 1) and operands.experts is None and read.calibrated:
         sizes = {"m": operands.m, "n": operands.n, "k": operands.k}
-        # The class's own run quantises nothing: what does is an operator of its own.
+        # The class's own run quantises nothing: what does is an operator of its own, or a part of a converted module.
         return Gemm.model_validate(
-            {"op": "gemm", "device": device.name, "dtype": dtype, "quantise_activations": False, **sizes}
+            {"op": "gemm", "device": device.name, "dtype": read.dtype, "quantise_activations": read.quantises, **sizes}
         )
     return None
 
@@ -197,7 +279,7 @@ def bounded(kernel: EvaluatedKernel, device: Device, dtype: str) -> Prediction:
     spread = math.exp(Z80 * UNCALIBRATED_SPREAD)
     bound = "latency" if floor < 0.4 * us else "compute" if compute >= memory else "memory"
     return Prediction(
-        us, max(us / spread, floor), us * spread, floor, bound, "datasheet", None, None, (), "other products",
+        us, max(us / spread, floor), us * spread, floor, bound, UNCALIBRATED, None, None, (), "other products",
         "datasheet", UNCALIBRATED_SPREAD,
     )  # fmt: skip
 

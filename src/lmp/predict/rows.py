@@ -372,14 +372,25 @@ def _moe(rows: Sequence[Row]) -> dict[str, Array]:
 
 def _collective(rows: Sequence[Row]) -> dict[str, Array]:
     gpus, size = _floats(rows, "gpus"), _floats(rows, "bytes")
-    kinds = [row.kind for row in rows if isinstance(row, Collective)]
-    return collective_columns(gpus, size, kinds)
+    of = [row for row in rows if isinstance(row, Collective)]
+    return collective_columns(gpus, size, [row.kind for row in of], [row.library for row in of])
 
 
-def collective_columns(gpus: Array, size: Array, kinds: Sequence[str]) -> dict[str, Array]:
+ONE_STAGE = ((2, 2**23), (4, 2**19), (8, 2**18))
+"""GPUs at most, and bytes below which each of them reads the whole message of all others: vLLM's custom all-reduce."""
+LARGEST_CUSTOM = 2**23
+"""Bytes from which vLLM's custom all-reduce leaves the message to NCCL."""
+
+
+def collective_columns(gpus: Array, size: Array, kinds: Sequence[str], libraries: Sequence[str]) -> dict[str, Array]:
     factor = np.array([float(FACTORS[kind](n)) for kind, n in zip(kinds, gpus, strict=True)])
     least = np.array([float(LEAST_FACTORS[kind](n)) for kind, n in zip(kinds, gpus, strict=True)])
-    return {"gpus": gpus, "bytes": size, "factor": factor, "link_factor": least}
+    own = np.array([library != "nccl" for library in libraries])
+    below = np.select([gpus <= most for most, _ in ONE_STAGE], [float(limit) for _, limit in ONE_STAGE], 0.0)
+    stages = np.where(~own | (size >= LARGEST_CUSTOM), 0.0, np.where(size < below, 1.0, 2.0))
+    eager = np.array([float(library == "custom_eager") for library in libraries])
+    shape = {"gpus": gpus, "bytes": size, "factor": factor, "link_factor": least}
+    return {**shape, "stages": stages, "library": own.astype(float), "eager": eager}
 
 
 def quantise_traffic(m: Array, k: Array) -> dict[str, Array]:

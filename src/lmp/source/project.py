@@ -36,6 +36,18 @@ def results_folder() -> Path:
     return Path(named).expanduser() if named else _home() / RESULTS
 
 
+def scratch_results_folder() -> Path:
+    """The results folder of a command that only looks figures up, where none is given.
+
+    In a project it is in the user's cache: a check leaves the checkout as it is.
+    """
+    if os.environ.get(VARIABLE) or project_root() is None:
+        return results_folder()
+    from platformdirs import user_cache_path
+
+    return user_cache_path("lmp", appauthor=False) / RESULTS
+
+
 def reports_folder() -> Path:
     """The folder for reports where none is given: the project's, or the user's."""
     return _home() / REPORTS

@@ -54,11 +54,14 @@ class Pieces:
         return full, rest
 
     def conditions(self) -> Iterator[Condition]:
-        """Where other paths may be taken: more than one piece, and no rest."""
+        """Where other paths may be taken: more than one piece, no rest, and more than one full piece."""
         yield gt(self.total, self.step)
         yield eq(self.total % self.step, 0)
         if self.unrolled:
-            yield from (eq(self.total % self.step, 1), ge(self.total, self.step), ge(self.total, 2 * self.step))
+            yield ge(self.total, self.step)
+        # A dimension of one piece broadcasts and needs no copy, nor does a rest of one.
+        yield ge(self.total, 2 * self.step)
+        yield eq(self.total % self.step, 1)
 
     def move(self, numbers: Mapping[str, int], size: int, names: Iterable[str]) -> dict[str, int] | None:
         """The point with ``total`` set to ``size`` through the first of these variables that can; None if none can."""
@@ -76,26 +79,48 @@ class Pieces:
         ``name``: the variable that the runs differ in. Runs without a rest are one family, those with a rest of 1
         another (a slice of one needs no copy), those with more a third. A family needs one run more than the degree.
         """
-        if as_polynomial(self.total).get(((var(name), 1),)) != 1:
+        if self._others(name) is None:
             return []
         found: dict[Expr, None] = {}
         for rest in (_REST, num(1), num(0)):
             own = {full: formula for (full, size), formula in sorted(seen.items()) if _kind_of_rest(size) == rest}
-            family = [(full, self._split(formula, name, full, rest)) for full, formula in own.items()]
+            split = [(full, self._split(formula, name, full, rest)) for full, formula in own.items()]
+            family = [(full, polynomial) for full, polynomial in split if polynomial is not None]
             for degree in range(1, MOST_DEGREE + 1):
                 if len(family) > degree:
                     found.update(dict.fromkeys(self._written(_through(family[-degree - 1 :]), rest)))
         return list(found)
 
-    def _split(self, formula: Expr, name: str, full: int, rest: Expr) -> Polynomial:
-        """The formula at this number of full pieces, in the rest. Sizes inside ``//`` and the like are left alone."""
-        others = self.total - var(name)
-        own = full * self.step + rest - others
+    def _others(self, name: str) -> Expr | None:
+        """What is added to a variable in the total, or what it is multiplied with; None if it is neither."""
+        if as_polynomial(self.total).get(((var(name), 1),)) == 1:
+            return self.total - var(name)
+        ((monomial, factor), *more) = as_polynomial(self.total).items()
+        if more or factor != 1 or any(power != 1 for _, power in monomial):
+            return None
+        return simplify(from_polynomial({tuple(m for m in monomial if m[0] != var(name)): 1}))
+
+    def _split(self, formula: Expr, name: str, full: int, rest: Expr) -> Polynomial | None:
+        """The formula at this number of full pieces, in the rest. Sizes inside ``//`` and the like are left alone.
+
+        A product, such as all rows of a batch, must stand in it as a whole; else None.
+        """
+        others, product = self._others(name), as_polynomial(self.total)
+        assert others is not None
         total: Expr = num(0)
+        rows = full * self.step + rest
+        factors = {atom for monomial in product for atom, _ in monomial} if len(product) == 1 else {var(name)}
         for monomial, coefficient in as_polynomial(formula).items():
+            powers = {power for atom, power in monomial if atom in factors}
+            powers |= {0} if factors - {atom for atom, _ in monomial} else set()
+            if len(powers) > 1 and len(factors) > 1:
+                return None
             term: Expr = num(coefficient)
             for atom, power in monomial:
-                term = term * (own if atom == var(name) and power > 0 else atom) ** power
+                if atom not in factors or power < 0:
+                    term = term * atom**power
+                elif atom == var(name):
+                    term = term * (rows if len(factors) > 1 else rows - others) ** power
             total = total + term
         return as_polynomial(total)
 

@@ -165,7 +165,7 @@ class Runs:
             file, line = run.shrinks
             raise TraceFailed(
                 f"the loop at {os.path.basename(file)}:{line} divides a size of the call until it is small.\n"
-                "Its number of rounds grows with the logarithm, which formulas do not have."
+                "Its number of rounds has no formula: analyse one round as a module of its own."
             ).at(file, line)
         return run
 
@@ -370,7 +370,8 @@ class Runs:
         for pieces in run.pieces:
             step = evaluate(pieces.step, self.start_point())
             self.explore(self._moved(pieces, starts[: len(cached)], (step, 2 * step + 3, 2 * step + 4)))
-            self.explore(self._moved(pieces, starts[len(cached) :], (3 * step + 1,)))
+            # One piece of one sequence is a single row, which needs fewer copies.
+            self.explore(self._moved(pieces, starts[len(cached) :], (step, 3 * step + 1)))
             if pieces.unrolled:
                 # Beyond each limit there may be another path: there too, several pieces and a rest.
                 limits = [bound // step for total, bound in _bounds(run.limits, self.base) if total == pieces.total]
@@ -611,6 +612,12 @@ class Runs:
                 values = _nearby(run.numbers[name], [*bounds, *(run.numbers[n] for n in sorted(names - {name}))])
                 # The source makes the same comparisons there, whichever size changed the result.
                 flipped |= self._flip(name, asked, condition, run, "" if flipped else target, values)
+            if not flipped and not names & {*self.call_sizes}:
+                # A quotient of two sizes may change far beyond both, at a multiple of the other one only.
+                any(
+                    self._flip(name, asked, condition, run, target, [*_beyond(condition, name, run.numbers)])
+                    for name in sorted(names)
+                )
 
     def _flip(
         self, name: str, asked: Asked, condition: Condition, run: Run, target: str, values: Sequence[int]
@@ -661,7 +668,8 @@ def _sizes_in_pieces(step: int) -> tuple[int, ...]:
     """Sizes below one piece, of one, one with a rest, several with and without a rest, and of many."""
     rest = min(3, step - 1)
     few = (step - 1, step, step + rest, 2 * step, 2 * step + 1, 2 * step + rest)
-    return (*few, 3 * step, 3 * step + 1, 5 * step + 2, 6 * step)
+    # Three points of a family with a common rest make a formula, and a fourth one confirms it.
+    return (*few, 3 * step, 3 * step + 1, 4 * step + 1, 5 * step + 2, 6 * step, 7 * step + 1)
 
 
 def _of_the_call(size: Size, call: Set[str]) -> Expr | None:
@@ -685,6 +693,21 @@ def _comes_out(condition: Condition, numbers: Mapping[str, int], so: bool) -> bo
         return evaluate_condition(condition, numbers) == so
     except EvaluationError:
         return False
+
+
+def _beyond(condition: Condition, name: str, numbers: Mapping[str, int]) -> Iterator[int]:
+    """Values of a size just beyond the one at which a comparison changes, as multiples of the other sizes in it."""
+    low = numbers[name]
+    here = _comes_out(condition, numbers, so=True)
+    high = next((low << k for k in range(1, 11) if _comes_out(condition, {**numbers, name: low << k}, not here)), None)
+    if high is None:
+        return
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if _comes_out(condition, {**numbers, name: middle}, not here) else (middle, high)
+    for other in sorted(free_variables(condition) - {name}):
+        yield from (-(-high // step) * step for step in (2 * numbers[other], numbers[other]))
+    yield high
 
 
 def _nearby(value: int, bounds: Sequence[int]) -> list[int]:

@@ -314,7 +314,9 @@ class ConcolicShapeEnv(ShapeEnv):
 
     def bound_sympy(self, expr: Any, size_oblivious: bool = False) -> Any:
         """Sizes are at least 0; there is no other bound. A negated size, as in ``-tokens % block``, has none."""
-        return ValueRanges(-int_oo if expr.is_negative else sympy.Integer(0), int_oo)
+        # The sign of a negated quotient is not known from its form: there the value in this run tells.
+        negative = expr.is_negative or (not expr.is_nonnegative and self._value(expr) < 0)
+        return ValueRanges(-int_oo if negative else sympy.Integer(0), int_oo)
 
     def replace(self, expr: Any) -> Any:
         return expr
@@ -423,7 +425,8 @@ class SymbolicRange(metaclass=_RangeType):
         elif width < -1:
             env.divided(expression(start - stop), expression(-step), looped=True)
         rounds = _range(operator.index(start), operator.index(stop), int(width))
-        if isinstance(step, torch.SymInt):
+        if isinstance(step, torch.SymInt) or isinstance(start, torch.SymInt):
+            # Downwards the first entry is a size of the call, so each of them is one less a number.
             return [start + k * step if k else start for k in _range(len(rounds))]
         return rounds
 

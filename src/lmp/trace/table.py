@@ -17,6 +17,7 @@ from lmp.formula import (
     Expr,
     Mod,
     Num,
+    compare,
     eq,
     evaluate,
     free_variables,
@@ -188,6 +189,8 @@ class Table:
         found += self._kinds()
         found += [gt(var("seq_len"), 1), gt(var("cache_len"), 0)]
         asked = list(dict.fromkeys(c for run in self.symbolic for _, c in run.conditions))
+        if self.runs.workload.vary:
+            found += asked  # those of a user's module are exact; at their edges the next ones are one token off
         for name in self._windows:
             found += [ge(var("cache_len"), var(name)), ge(var("seq_len"), var(name))]
             found += [ge(var("seq_len") + var("cache_len"), var(name))]
@@ -197,6 +200,8 @@ class Table:
         # Tokens that fill their last chunk need no padding; a single chunk needs no loop.
         found += dict.fromkeys(limit for run in self.symbolic for limit in run.limits)
         found += [condition for pieces in self._pieces for condition in pieces.conditions()]
+        if self.runs.workload.vary:
+            found += dict.fromkeys(edge for condition in asked for edge in _beside_equality(condition))
         return [*found, gt(var("batch_size"), 1), gt(var("batch_size") * var("seq_len"), 1)]
 
     @functools.cached_property
@@ -683,7 +688,7 @@ class Table:
             for size in sorted(sizes, key=to_text):
                 relied = sorted(run.sizes.relied.get(size, ()), key=to_text)
                 pinned = {n: v for n, v in run.pinned.items() if n in self.runs.workload.required}
-                found.update(dict.fromkeys(_named(condition, pinned) for condition in relied))
+                found.update(dict.fromkeys(_named(c, pinned) for c in relied if not self._is_refuted(c)))
         # A float32 model, with 4 bytes per element, would not run a conversion to float32.
         upcasts = [i.operator for i, _ in items if i.operator is not None and i.operator.name == "_to_copy"]
         if any(
@@ -692,6 +697,15 @@ class Table:
             found[ne(var("a_bytes"), 4)] = None
         found.update(dict.fromkeys(self.questions(items)))
         return list(found)
+
+    def _is_refuted(self, condition: Condition) -> bool:
+        """True if a divisibility of sizes of the call fails in some sample, though every formula holds there.
+
+        A run with one number of pieces relies on it; formulas for any number of pieces do not.
+        """
+        names = free_variables(condition)
+        points = (p for _, p, _ in self.samples if names <= p.values.keys())
+        return bool(names & self._of_the_call) and any(self.fitter.holds(condition, p) is not True for p in points)
 
     def questions(self, items: list[tuple[Item, dict[str, Expr]]]) -> Iterator[Condition]:
         """Comparisons in the source that had one result in all runs, with that result."""
@@ -795,12 +809,28 @@ def _content(observation: Observation) -> Any:
     return tuple([(k[0].name, i.count, tuple(sorted(i.fields.items()))) for k, i in observation.items.items()])
 
 
+_MOVED = {"<": "<=", "<=": "<", ">": ">=", ">=": ">"}
+
+
+def _beside_equality(condition: Condition) -> Iterator[Condition]:
+    """For two sizes that are compared in order: equality on the other side, and one more on either side.
+
+    What is cut at an equal size is all of it, and a rest of one needs no copy.
+    """
+    match condition:
+        case Compare(relation, left, right) if relation in _MOVED:
+            yield compare(_MOVED[relation], left, right)
+            yield eq(simplify(left - right), 1)
+
+
 def _holds_for_any_number(counts: Set[tuple[int, int]]) -> bool:
     """False if a formula was seen at one number of pieces only: its coefficients may be that number.
 
-    ``counts``: full pieces and rest of each run. A single piece, whole or not, is no loop.
+    ``counts``: full pieces and rest of each run. A single piece, whole or not, is no loop. Two pieces with a rest and
+    three without one are both three rounds, so the number of full pieces and that of started ones must differ.
     """
-    return len(counts) > 1 or all(full == 0 or (full, rest) == (1, 0) for full, rest in counts)
+    full, started = {full for full, _ in counts}, {full + (rest > 0) for full, rest in counts}
+    return min(len(full), len(started)) > 1 or started <= {0, 1}
 
 
 def _insert_after(

@@ -98,6 +98,7 @@ class Arms:
             self._pair(itertools.combinations(decided, 2))
         compared = [arm for arm in self.ways if arm.side in (TRUE, FALSE)]
         sides: dict[Arm, None] = {}
+        shared: dict[Arm, None] = {}
         for condition in asked if compared else ():
             if isinstance(condition, Compare):
                 positive = _positive(condition)
@@ -106,12 +107,15 @@ class Arms:
                     if arm not in self.ways:
                         sides[arm] = None
                         self._parts[arm] = {((_at_point(positive), wanted),): None}
+                    else:
+                        shared[arm] = None  # formulas of other kernels may have it, and this one's may lack it
         if sides:
             parts = [arm for arm in self._parts if arm not in sides]
             whole = [arm for arm in compared if not any(arm.side == p.side and p.of.startswith(arm.of) for p in parts)]
             self.ways |= self._parts
             self.auxiliary = set(self._parts)
             self._pair(itertools.product([*parts, *whole], sides))
+        self._pair(itertools.product(compared, shared))
 
     def __bool__(self) -> bool:
         return bool(self.ways)
@@ -141,7 +145,7 @@ class Arms:
 
     def _pair(self, pairs: Iterable[Pair]) -> None:
         for first, second in pairs:
-            if first.of == second.of or (first, second) in self.pairs:
+            if first.of == second.of or (first, second) in self.pairs or (second, first) in self.pairs:
                 continue
             if len(self.pairs) < MOST_PAIRS:
                 self.pairs[first, second] = None

@@ -53,7 +53,8 @@ def around(number: int, fewer: bool = False) -> tuple[int, ...]:
     n = number
     if fewer:
         return (n, n + 1, 2 * n + 3) if n <= SMALL else (n + 1, n, n - 1, 2 * n + 3, 3 * n + 1)
-    return (n + 1, n, n - 1, 2 * n + 3, 2 * n, 3 * n + 1, 2 * n - 1)
+    # Many pieces, with a rest of one and with none: a slice of one needs no copy, and its formula is its own.
+    return (n + 1, n, n - 1, 2 * n + 3, 2 * n, 3 * n + 1, 2 * n - 1, 5 * n + 1, 4 * n)
 
 
 _RELATIONS: dict[type[ast.cmpop], str] = {
@@ -178,6 +179,9 @@ def _deciding(node: ast.AST) -> Iterator[ast.expr]:
                 yield from (keyword.value for keyword in named if keyword.arg != "dim")
 
 
+_SHORT = ast.Constant | ast.Attribute | ast.Name | ast.BinOp | ast.Tuple | ast.List
+
+
 def _assigned(node: ast.AST, function: types.FunctionType) -> dict[str, list[ast.expr]]:
     """Local name -> the expressions that are assigned to it, defaults of arguments included."""
     found: dict[str, list[ast.expr]] = {}
@@ -188,6 +192,10 @@ def _assigned(node: ast.AST, function: types.FunctionType) -> dict[str, list[ast
             case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
                 found.setdefault(name, []).append(value)
             case ast.NamedExpr(target=ast.Name(id=name), value=value):
+                found.setdefault(name, []).append(value)
+            case (
+                ast.For(target=ast.Name(id=name), iter=value) | ast.comprehension(target=ast.Name(id=name), iter=value)
+            ):
                 found.setdefault(name, []).append(value)
     for name, default in _defaults(function).items():
         if type(default) is int:
@@ -226,9 +234,7 @@ def _values(
                 if name not in followed:
                     followed.add(name)
                     # Only short assignments: what a tensor is computed from decides nothing.
-                    pending += [
-                        v for v in assigned[name] if isinstance(v, ast.Constant | ast.Attribute | ast.Name | ast.BinOp)
-                    ]
+                    pending += [v for v in assigned[name] if isinstance(v, _SHORT)]
             case ast.Name(id=name):
                 found = function.__globals__.get(name)
             case ast.BinOp() | ast.UnaryOp() | ast.IfExp() | ast.List() | ast.Tuple():

@@ -287,6 +287,11 @@ def literal_points(workload: Workload, numbers: Collection[int], known: Collecti
         _point(SEARCHED[PointKind.LITERAL], own, (batch, *shape), PointKind.LITERAL)
         for batch, shape in zip(turns, shapes, strict=True)
     ]
+    if workload.vary and workload.has_tokens:
+        # One sequence of one piece is a single row, and so is that of a piece less or more than whole.
+        single = [n for number in numbers for n in (number, number - 1, number + 1) if n >= few]
+        for size in itertools.islice(dict.fromkeys(single), MOST_SIZES):
+            found.append(_point(SEARCHED[PointKind.LITERAL], own, (1, size, 0), PointKind.LITERAL))
     dimensions = _input_dimensions(workload)
     for name in dimensions:
         # A dimension of 1 beside them needs fewer copies: any one of them may be the batch.
@@ -298,8 +303,8 @@ def literal_points(workload: Workload, numbers: Collection[int], known: Collecti
     return [point for point in found if phase_of(point.values) not in refused]
 
 
-MIXED_IN_MODEL, MIXED_ALONE = 6, 24
-"""Points with all sizes changed together: of a model, and of a module alone, whose runs are quick."""
+MIXED_IN_MODEL, MIXED_ALONE, MIXED_OF_A_USER = 6, 24, 36
+"""Points with all sizes changed together: of a model, of a module alone, whose runs are quick, and of a user's."""
 
 MOST_MIXED_BATCH, MOST_MIXED_TOKENS = 12, 700
 """Largest batch of these points, and largest number of tokens unless the source has larger numbers."""
@@ -309,7 +314,8 @@ def mixed_points(workload: Workload, numbers: Collection[int], known: Collection
     """Points at which batch, tokens, cache and input dimensions change together, in order of size.
 
     Paths that two sizes choose together, as in nested loops over pieces, show there. Half of the sizes are beside
-    ``numbers`` of the source. For a module alone, a third has other config values, those of ``known`` points.
+    ``numbers`` of the source. For a module alone, a third has other config values, those of ``known`` points. For a
+    user's module, another third has another value of one argument.
     """
     draw = random.Random(repr(sorted(workload.hints.items())))
     beside = [size for number in numbers for size in around(number) if size]
@@ -325,11 +331,19 @@ def mixed_points(workload: Workload, numbers: Collection[int], known: Collection
 
     in_model, dimensions, few = workload.model_class is not None, _input_dimensions(workload), workload.fewest_tokens
     others = [] if in_model else [point.values for point in known if point.synthetic]
+    given = set(workload.hints) - {*dimensions, *workload.flags, *workload.required}
+    arguments = sorted(given) if workload.vary else []
     phases = [phase for phase in PHASES if workload.has_cache or phase in (PREFILL, FIRST_TOKEN)]
     found: list[HeldOut] = []
-    for index in range(MIXED_IN_MODEL if in_model else MIXED_ALONE):
+    alone = MIXED_OF_A_USER if workload.vary else MIXED_ALONE
+    for index in range(MIXED_IN_MODEL if in_model else alone):
         is_other = bool(others) and index % 3 == 2
         values = dict(draw.choice(others) if is_other else workload.hints)
+        if arguments and index % 3 == 1:
+            # Arguments are counts and limits: one less, one more, and few of them take other paths than multiples do.
+            is_other, name = True, draw.choice(arguments)
+            own = workload.hints[name]
+            values[name] = draw.choice([v for v in (own - 1, own + 1, own // 2, 2, 3) if 0 < v != own])
         values |= {name: 1 if workload.vary and draw.random() < 0.2 else size(most, beside) for name in dimensions}
         values |= {name: size(MOST_MIXED_TOKENS, []) for name in (workload.required if workload.has_encoder else ())}
         phase = PREFILL if index % 2 == 0 else phases[index // 2 % len(phases)]

@@ -41,6 +41,12 @@ _DTYPES = {
 
 RUNTIME_HINTS = {"batch_size": 2, "seq_len": 5, "cache_len": 7}
 
+MORE_TOKENS = (11, 37, 150, 603, 2411)
+"""Tokens that are tried if a module does not run with those of the hints: it may need a whole window."""
+
+MULTIPLES = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256, 512)
+"""Numbers of tokens whose multiples are tried, beside arguments, if a module does not run with any number."""
+
 
 class InputsWorkload(Workload):
     """A class with a ``Spec``. Its positive integers and its booleans are variables, its other arguments are fixed.
@@ -244,6 +250,7 @@ class InputsWorkload(Workload):
     def _find_hints(self) -> None:
         """Set the values for runs: the given ones, and for input dimensions the first ones that run."""
         self._fixed_names: dict[str, int] = {}
+        self._tokens = RUNTIME_HINTS["seq_len"]
         self._all_leaves = dict(self.leaves)
         given = {n: v.default for n, v in self.variables.items()}
         first: UsageError | None = None
@@ -251,13 +258,44 @@ class InputsWorkload(Workload):
             own = {n: hints[i % len(hints)] for i, n in enumerate(self._own_paths)}
             self.hints = {**given, **own}
             problem = self._problem()
+            if problem is not None and self._needs_tokens:
+                problem = self._with_more_tokens(problem)
             if problem is None:
                 self.variables |= {n: Variable(n, p, own[n]) for n, p in self._own_paths.items()}
                 self._spread_apart()
                 return
             first = first or problem
         assert first is not None
-        raise first
+        raise self._in_multiples(first)
+
+    @property
+    def _needs_tokens(self) -> bool:
+        """True if an input has the tokens as a dimension, and no cache has them."""
+        return not self.has_cache and any("seq_len" in d.names() for _, t in tensors(self.spec.inputs) for d in t.dims)
+
+    def _with_more_tokens(self, problem: UsageError) -> UsageError | None:
+        """Take the first larger number of tokens with which the module runs, and with any number beyond it."""
+        for tokens in MORE_TOKENS:
+            if all(self._takes(tokens + more) for more in (0, 1, 2, 4)):
+                self._tokens = tokens
+                return self._problem()
+        return problem
+
+    def _in_multiples(self, problem: UsageError) -> UsageError:
+        """The error, with the number whose multiples the module takes, if there is one."""
+        if not self._needs_tokens:
+            return problem
+        tries = sorted(
+            {*MULTIPLES, *(v for n, v in self.hints.items() if 1 < v <= MULTIPLES[-1] and n not in self.flags)}
+        )
+        step = next((n for n in tries if all(self._takes(n * k) for k in (1, 2, 3, 7))), None)
+        if step is None:
+            return problem
+        first = str(problem).partition("\n")[0]
+        return UsageError(
+            f"{first}\n{self.name} takes multiples of {step} tokens only: pad them in its forward(), or write a number "
+            f"such as {4 * step} in place of seq_len in --inputs"
+        )
 
     def _spread_apart(self) -> None:
         """Run arguments that were given as equal numbers at different ones, if the module takes them."""
@@ -273,7 +311,14 @@ class InputsWorkload(Workload):
     def fewest_tokens(self) -> int:
         """The smallest number of tokens with which the module runs, or that of the first runs if none is smaller."""
         most = RUNTIME_HINTS["seq_len"]
-        return next((n for n in range(1, most) if self.has_cache or self._takes(n)), most)
+        few = next((n for n in range(1, most) if self.has_cache or self._takes(n)), most)
+        if few < most or self._tokens == most:
+            return few
+        low, high = few - 1, self._tokens
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self._takes(middle) else (middle, high)
+        return high
 
     def _takes(self, tokens: int) -> bool:
         """True if this number of tokens is not refused. An undecided question about values is no refusal."""
@@ -283,7 +328,7 @@ class InputsWorkload(Workload):
 
     def _problem(self) -> UsageError | None:
         """The reason why the module does not run as given, None if it runs. Decisions on values are rehearsed."""
-        point = {**RUNTIME_HINTS, **self.hints}
+        point = {**RUNTIME_HINTS, **self.hints, "seq_len": self._tokens}
         if not self.has_cache:
             point["cache_len"] = 0
         step = f"{self.name}() cannot be constructed on the meta device"

@@ -12,20 +12,28 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from lmp.errors import InvalidAnalysis
 from lmp.predict import trees
 
 FOLDER = Path(__file__).parent
-SCHEMA = 1
+SCHEMA = 2
 
 
 @dataclass(frozen=True)
-class Zones:
-    """Logarithms of measured / predicted, 10th and 90th percentile, by the leaf of one small tree."""
+class Width:
+    """The interval of a row: the logarithm of the size of its error by its features, and the ends in units of it."""
 
-    tree: trees.Forest
-    low: Mapping[int, float]
-    high: Mapping[int, float]
+    size: trees.Forest
+    low: float
+    high: float
+
+    def ends(self, features: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Logarithms of the ends over the prediction."""
+        size = np.exp(self.size(features))
+        return self.low * size, self.high * size
 
 
 @dataclass
@@ -47,7 +55,7 @@ class Slot:
     shared: float
     """Standard deviation of the mean log error of a site: what rows of one kernel share."""
     forest_data: Mapping[str, Any] | None = None
-    zones_data: Mapping[str, Any] | None = None
+    width_data: Mapping[str, Any] | None = None
     errors: Mapping[str, Any] = field(default_factory=dict)
 
     @functools.cached_property
@@ -55,8 +63,8 @@ class Slot:
         return None if self.forest_data is None else trees.read(self.forest_data)
 
     @functools.cached_property
-    def zones(self) -> Zones | None:
-        return None if self.zones_data is None else zones_from(self.zones_data)
+    def width(self) -> Width | None:
+        return None if self.width_data is None else width_of(self.width_data)
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -69,7 +77,7 @@ class Slot:
             "range": {name: list(ends) for name, ends in self.range.items()},
             "shared": self.shared,
             "errors": dict(self.errors),
-            "zones": self.zones_data,
+            "width": self.width_data,
             "forest": self.forest_data,
         }
 
@@ -86,24 +94,25 @@ class Calibration:
 
 @functools.cache
 def calibration(family: str, folder: Path = FOLDER) -> Calibration | None:
-    """What is known of a family; None if nothing was measured."""
+    """What is known of a family; None if nothing was measured. A folder of a user stands before what lmp ships."""
     file = folder / f"{family}.json"
     if not file.is_file():
-        return None
-    data = json.loads(file.read_text(encoding="utf-8"))
-    if data.get("schema") != SCHEMA:
+        return None if folder == FOLDER else calibration(family)
+    try:
+        data = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InvalidAnalysis(f"{file} is no calibration: {error}\nrun `lmp calibrate` again") from error
+    if not isinstance(data, dict) or data.get("schema") != SCHEMA:
         raise InvalidAnalysis(f"{file} is of another version of lmp\nrun `lmp calibrate DATA` again")
-    slots = tuple(slot_from(family, entry) for entry in data["slots"])
-    return Calibration(family, data["id"], data["provenance"], slots)
+    try:
+        slots = tuple(slot_from(family, entry) for entry in data["slots"])
+        return Calibration(family, data["id"], data["provenance"], slots)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InvalidAnalysis(f"{file} is no calibration: {error!r:.80}\nrun `lmp calibrate` again") from error
 
 
-def zones_from(data: Mapping[str, Any]) -> Zones:
-    leaves = data["leaves"]
-    return Zones(
-        trees.read(data["tree"]),
-        {int(leaf): float(low) for leaf, (low, _) in leaves.items()},
-        {int(leaf): float(high) for leaf, (_, high) in leaves.items()},
-    )
+def width_of(data: Mapping[str, Any]) -> Width:
+    return Width(trees.read(data["size"]), float(data["low"]), float(data["high"]))
 
 
 def slot_from(family: str, entry: Mapping[str, Any]) -> Slot:
@@ -119,5 +128,5 @@ def slot_from(family: str, entry: Mapping[str, Any]) -> Slot:
         shared=entry["shared"],
         errors=entry["errors"],
         forest_data=entry["forest"],
-        zones_data=entry["zones"],
+        width_data=entry["width"],
     )

@@ -1,4 +1,4 @@
-"""The whole fit: held-out errors with several seeds, zones of error, the final parameters and trees, and the report."""
+"""The whole fit: held-out errors with several seeds, intervals, the final parameters and trees, and the report."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lmp.predict.calibration import Slot, zones_from
+from lmp.predict.calibration import Slot
 from lmp.predict.devices import device_named
 from lmp.predict.fit.data import Measured, Tables
-from lmp.predict.fit.fitting import fit_slot, fit_zones, predict_rows, site_spread
+from lmp.predict.fit.fitting import fit_slot, predict_rows, site_spread
+from lmp.predict.fit.intervals import Errors, nested, shipped
 from lmp.predict.fit.joint import joint_slots
 from lmp.predict.kernels import FAMILIES
 from lmp.predict.kernels.base import Array
-from lmp.predict.prediction import DATASHEET_SPREAD, Chosen, described, predicted, time_of, zone_ends
+from lmp.predict.prediction import DATASHEET_SPREAD, Chosen, described, predicted, time_of
 
 SEEDS = (1, 2, 3)
 OWN_ROWS = 3.0
@@ -25,12 +26,8 @@ OWN_ROWS = 3.0
 BY_SHAPE = ("moe",)
 """Families with few sites: each is held out once, instead of half of them."""
 
-COVERED = 0.78
-"""Share of held-out rows that an interval is set to cover: 80 % is promised, and more than that is too wide."""
 FOLD_ROWS = 4000
 """Rows of a fold at most: it takes a part of the time of the last fit, and is no better than that."""
-LEAST_ROWS = 16
-"""Rows from which zones can be told apart."""
 
 Say = Callable[[str], None]
 
@@ -45,12 +42,10 @@ class Held:
     """What the model alone says, without trees."""
     floor: Array
     low: Array
-    """Logarithm of the interval's lower end over the prediction, of zones fitted on other sites; NaN: none were."""
+    """Logarithm of the interval's lower end over the prediction, from other sites alone; NaN: there are none."""
     high: Array
     fitted: bool = False
     """True if no other site was there to fit to: these errors are of the fit's own rows."""
-    factor: float = 1.0
-    """What low and high are multiplied with: on sites that were not seen, zones cover less than they promise."""
 
     @property
     def scored(self) -> NDArray[np.bool_]:
@@ -69,14 +64,19 @@ class Held:
         return np.asarray((high - low) / 2 / self.predicted)
 
     def ends(self) -> tuple[Array, Array]:
-        low = self.predicted * np.exp(self.factor * self.low)
-        high = self.predicted * np.exp(self.factor * self.high)
+        low, high = self.predicted * np.exp(self.low), self.predicted * np.exp(self.high)
         return np.maximum(low, self.floor), np.maximum(high, self.floor)
 
+    @property
+    def errors(self) -> Errors:
+        """What intervals are fitted to."""
+        measured = self.measured
+        device, family = device_named(measured.device), FAMILIES[measured.family]
+        features = described(device, family, measured.columns, self.predicted)
+        return Errors(features, np.log(measured.us / self.predicted), measured.site)
+
     def take(self, rows: NDArray[Any]) -> Held:
-        found = Held(self.measured.take(rows), *(getattr(self, name)[rows] for name in ROWS))
-        found.factor = self.factor
-        return found
+        return Held(self.measured.take(rows), *(getattr(self, name)[rows] for name in ROWS))
 
 
 ROWS = ("predicted", "analytic", "floor", "low", "high")
@@ -115,31 +115,23 @@ def calibrate(tables: Tables, seeds: Sequence[int] = SEEDS, say: Say = lambda _:
         fitted.append(Fitted(slot, held))
         say(f"{measured.name}: {len(measured.us)} rows, {errors_of(held)['mape']:.1f} % MAPE held out")
     for kind in {(one.slot.family, one.slot.variant) for one in fitted}:
-        alike = [one for one in fitted if (one.slot.family, one.slot.variant) == kind]
-        factor = widening([one.held for one in alike])
-        for one in alike:
-            one.held.factor = factor
-            wider = factor * (OWN_ROWS if one.held.fitted else 1.0)
-            one.slot.zones_data = fit_zones(one.held.measured, one.held.predicted, wider)
-            one.slot.shared = site_spread(one.held.measured, one.held.predicted)
-            one.slot.errors = errors_of(one.held)
+        set_intervals([one for one in fitted if (one.slot.family, one.slot.variant) == kind])
     joint, errors = joint_slots(tables.slots)
     return Result(fitted, [*errors, *leave_one_out(tables, fitted)], joint)
 
 
-def widening(held: Sequence[Held]) -> float:
-    """The factor on these intervals with which ``COVERED`` of the held-out rows are inside, by bisection."""
-    scored = [one.take(one.scored) for one in held if one.scored.any()]
-    low, high = 0.5, 4.0
-    if not scored:
-        return 1.5
-    for _ in range(20):
-        middle = (low + high) / 2
-        for one in scored:
-            one.factor = middle
-        covered = float(np.mean(np.concatenate([one.inside for one in scored])))
-        low, high = (middle, high) if covered < COVERED else (low, middle)
-    return round((low + high) / 2, 3)
+def set_intervals(alike: Sequence[Fitted]) -> None:
+    """Intervals of the slots of one variant, and how those do on sites that had no part in them."""
+    found = [one.held.errors for one in alike]
+    several = [number for number, one in enumerate(alike) if not one.held.fitted]
+    for number, ends in zip(several, nested([found[n] for n in several]), strict=True):
+        alike[number].held.low, alike[number].held.high = ends
+    for one, width in zip(alike, shipped(found), strict=True):
+        if one.held.fitted:
+            width |= {end: round(OWN_ROWS * width[end], 5) for end in ("low", "high")}
+        one.slot.width_data = width
+        one.slot.shared = site_spread(one.held.measured, one.held.predicted)
+        one.slot.errors = errors_of(one.held)
 
 
 def hold_out(measured: Measured, seeds: Sequence[int], whole: Slot) -> Held:
@@ -152,21 +144,14 @@ def hold_out(measured: Measured, seeds: Sequence[int], whole: Slot) -> Held:
     parts: list[Held] = []
     if not any(kept.any() and not kept.all() for kept, _ in rounds):
         # One site alone: nothing can be held out, and every row is its own evidence.
-        own = scored([(measured, predict_rows(whole, measured), model_alone(whole, measured))])
-        own.fitted = True
-        return own
+        return held_of(whole, measured, fitted=True)
     for kept, seed in rounds:
         if kept.all() or not kept.any():
             continue
-        slot, rest = (
-            fit_slot(
-                measured.take(some_of(kept, seed) if measured.family in BY_SHAPE else kept), seed, whole.parameters
-            ),
-            measured.take(~kept),
-        )
-        parts.append(scored([(rest, predict_rows(slot, rest), model_alone(slot, rest))]))
-    if measured.family in BY_SHAPE:
-        return scored([(held.measured, held.predicted, held.analytic) for held in parts])
+        # The search starts where the family does: parameters of the whole fit have seen the rows that are held out.
+        seen = measured.take(some_of(kept, seed) if measured.family in BY_SHAPE else kept)
+        slot, rest = fit_slot(seen, seed), measured.take(~kept)
+        parts.append(held_of(slot, rest))
     return joined(parts)
 
 
@@ -180,21 +165,12 @@ def model_alone(slot: Slot, measured: Measured) -> Array:
     return time_of(device_named(slot.device), FAMILIES[slot.family], slot, measured.columns, corrected=0.0)
 
 
-def scored(parts: Sequence[tuple[Measured, Array, Array]]) -> Held:
-    """Held-out predictions with intervals: the zones of one half of the sites score the other half, and the reverse."""
-    measured = join([part for part, _, _ in parts])
-    said = np.concatenate([one for _, one, _ in parts])
-    alone = np.concatenate([one for _, _, one in parts])
-    device, family = device_named(measured.device), FAMILIES[measured.family]
-    low, high = np.full(len(said), np.nan), np.full(len(said), np.nan)
-    first = half(measured.site, "interval")
-    for learn, score in ((first, ~first), (~first, first)):
-        if learn.sum() < LEAST_ROWS or not score.any():
-            continue
-        zones = zones_from(fit_zones(measured.take(learn), said[learn]))
-        ends = zone_ends(zones, described(device, family, measured.take(score).columns, said[score]))
-        low[score], high[score] = np.minimum(ends[0], 0.0), np.maximum(ends[1], 0.0)
-    return Held(measured, said, alone, family.floor(measured.columns, device), low, high)
+def held_of(slot: Slot, measured: Measured, fitted: bool = False) -> Held:
+    """Predictions of a slot, still without intervals."""
+    floor = FAMILIES[measured.family].floor(measured.columns, device_named(measured.device))
+    none = np.full(len(measured.us), np.nan)
+    alone = model_alone(slot, measured)
+    return Held(measured, predict_rows(slot, measured), alone, floor, none, none.copy(), fitted)
 
 
 def join(parts: Sequence[Measured]) -> Measured:
@@ -273,4 +249,4 @@ def joined_any(parts: Sequence[Held]) -> Held:
         np.concatenate([p.measured.site + 100_000 * i for i, p in enumerate(parts)]), (), "",
     )  # fmt: skip
     rows = {n: np.concatenate([getattr(p, n) for p in parts]) for n in ROWS}
-    return Held(measured, **rows, factor=parts[0].factor)
+    return Held(measured, **rows)

@@ -1,4 +1,4 @@
-"""Fit of one slot: parameters by Nelder-Mead on the log error, trees on what the model leaves, zones of error."""
+"""Fit of one slot: parameters by Nelder-Mead on the log error, and trees on what the model leaves."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lmp.errors import EngineMissing
-from lmp.predict import trees
 from lmp.predict.calibration import Slot
 from lmp.predict.curves import hats
 from lmp.predict.devices import device_named
@@ -58,7 +57,7 @@ RECIPES: Mapping[str, Recipe] = {
 
 
 def fit_slot(measured: Measured, seed: int, start: Mapping[str, float] | None = None) -> Slot:
-    """Parameters and trees of these rows. Errors and zones are of other rows, and are added later.
+    """Parameters and trees of these rows. Errors and intervals are of other rows, and are added later.
 
     ``start``: where the search for the parameters begins, which then is a short one.
     """
@@ -122,7 +121,7 @@ def search(
     start: Mapping[str, float] | None = None,
 ) -> dict[str, float]:
     """Nelder-Mead on the logarithms of the free parameters, once for each step; the others stay where they start."""
-    optimize = _needed("scipy.optimize")
+    optimize = needed("scipy.optimize")
     fixed = {p.name: p.start for p in family.parameters if p not in free}
     low, high = np.log([p.low for p in free]), np.log([p.high for p in free])
 
@@ -164,13 +163,21 @@ def matters(parameter: str, measured: Measured) -> bool:
             return bool(np.any(given["head_dim"] > 256))
         case "hot":
             return bool(np.any(given["skew"] > 0))
+        case "one":
+            return bool(np.any(given["stages"] == 1))
+        case "two" | "stage":
+            return bool(np.any(given["stages"] == 2))
+        case "ring":
+            return bool(np.any((given["library"] > 0) & (given["stages"] == 0)))
+        case "host":
+            return bool(np.any(given["eager"] > 0))
         case _:
             return True
 
 
 def fit_trees(features: NDArray[np.float64], left: Array, recipe: Recipe, seed: int) -> dict[str, Any]:
     """Gradient-boosted trees on the log ratio, in the form of ``lmp.predict.trees``."""
-    ensemble = _needed("sklearn.ensemble")
+    ensemble = needed("sklearn.ensemble")
     model = ensemble.HistGradientBoostingRegressor(
         loss=recipe.loss,
         max_iter=recipe.trees,
@@ -246,34 +253,6 @@ def predict_rows(slot: Slot, measured: Measured) -> Array:
     return time_of(device_named(measured.device), FAMILIES[measured.family], slot, measured.columns)
 
 
-ZONES = 16
-LEAST_ZONE = 0.02
-"""Part of the rows that a zone has at least."""
-
-
-def fit_zones(measured: Measured, predicted: Array, factor: float = 1.0) -> dict[str, Any]:
-    """Zones of like error from held-out predictions: a small tree on |log error|, with the percentiles of each leaf.
-
-    ``factor`` widens them.
-    """
-    tree_module = _needed("sklearn.ensemble")
-    device, family = device_named(measured.device), FAMILIES[measured.family]
-    features = described(device, family, measured.columns, predicted)
-    left = np.log(measured.us / predicted)
-    least = max(8, int(LEAST_ZONE * len(left)))
-    model = tree_module.HistGradientBoostingRegressor(
-        loss="squared_error", max_iter=1, max_leaf_nodes=ZONES, learning_rate=1.0, min_samples_leaf=least,
-        early_stopping=False, random_state=0,
-    ).fit(features, np.minimum(np.abs(left), np.quantile(np.abs(left), 0.98)))  # fmt: skip
-    data = exported([nodes.nodes for (nodes,) in model._predictors], features.shape[1], 0.0)
-    leaves = trees.read(data).leaves(features)[:, 0]
-    ends = {}
-    for leaf in np.unique(leaves):
-        low, high = factor * np.quantile(left[leaves == leaf], (0.1, 0.9))
-        ends[str(int(leaf))] = [round(float(low), 4), round(float(high), 4)]
-    return {"tree": data, "leaves": ends}
-
-
 def site_spread(measured: Measured, predicted: Array) -> float:
     """Standard deviation over sites of the mean log error: what the rows of one site share."""
     left = np.log(measured.us / predicted)
@@ -281,7 +260,7 @@ def site_spread(measured: Measured, predicted: Array) -> float:
     return round(float(np.std(means)), 4) if len(means) > 1 else round(float(np.std(left)), 4)
 
 
-def _needed(module: str) -> Any:
+def needed(module: str) -> Any:
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
