@@ -31,6 +31,8 @@ def test_devices_as_a_table_and_as_json(lmp: Lmp) -> None:
         (("calibrate",), "give one of DATA, --check"),
         (("calibrate", "here", "--check", "rows.csv"), "give one of DATA, --check"),
         (("calibrate", "--check", "rows.csv"), "rows.csv cannot be read"),
+        (("calibrate", "--check", "rows.csv", "--calibration", "none"), "none has no calibration"),
+        (("predict-op", "--calibration", "none"), "none has no calibration"),
     ],
 )
 def test_usage_errors(lmp: Lmp, arguments: tuple[str, ...], message: str) -> None:
@@ -65,3 +67,26 @@ def test_a_check_is_printed(lmp: Lmp, tmp_path: Path) -> None:
     assert "dropped 1 rows: us" in done.stderr
     made = json.loads(lmp("calibrate", "--check", str(tmp_path / "rows.csv"), "--json").stdout)
     assert made["errors"][-1]["rows"] == 1
+
+
+def test_a_refit_is_printed_and_used(lmp: Lmp, tmp_path: Path) -> None:
+    pytest.importorskip("sklearn")
+    rows = [
+        f"gemm,h200-sxm,{m},{n},4096,{5 + m * n / 2e4:.2f}" for m in range(16, 144, 16) for n in range(512, 5120, 512)
+    ]
+    file, folder = tmp_path / "mine.csv", tmp_path / "own"
+    file.write_text("\n".join(["op,device,m,n,k,us", *rows, "gemm,h200-sxm,1,1,1,nan"]) + "\n")
+    done = lmp("calibrate", str(file), "--write", str(folder))
+    assert done.exit_code == 0, done.stderr
+    assert "sister:h100-sxm" in done.stdout
+    assert "dropped 1 rows: us" in done.stderr
+    shipped, own = (
+        json.loads(lmp("calibrate", "--check", str(file), "--json", *more).stdout)["errors"][-1]["mape"]
+        for more in ((), ("--calibration", str(folder)))
+    )
+    assert own < shipped
+    few = tmp_path / "few.csv"
+    few.write_text("\n".join(["op,device,m,n,k,us", *rows[:20]]) + "\n")
+    done = lmp("calibrate", str(few))
+    assert done.exit_code == 2
+    assert "20 shapes, and a refit needs 64" in done.stderr

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from lmp.errors import UsageError
-from lmp.predict.devices import CATALOGUE, check_names, device_named, devices
+from lmp.predict.devices import CATALOGUE, check_dense, check_names, device_named, devices
 
 ASKED_FOR = (
     "a100-sxm", "a100-sxm-40gb", "a100-pcie", "a100-pcie-40gb", "h100-sxm", "h100-pcie", "h100-nvl", "h200-sxm", "h20",
@@ -46,6 +47,47 @@ def test_no_peak_is_a_sparse_one() -> None:
                 assert device.dense["fp8"] <= 1.15 * 2 * limit, device.name
             held += 1
     assert held >= 16
+
+
+SLOWED = {
+    # Sold with fewer FLOP a cycle than its units have: 148 of 632 TFLOP/s.
+    "h20": 148 / 632,
+    # GeForce units add up in float32 at half of their rate (Ada whitepaper, appendix A).
+    "rtx-4090": 0.5,
+}
+
+
+def test_peaks_are_units_times_clock_times_flop_a_cycle() -> None:
+    """Within 6 %: GB200's 2,500 TFLOP/s are 1.046 times 8,192 x 152 x 1.92 GHz, B300's 2,250 are 0.966 times."""
+    held = 0
+    for device in devices().values():
+        if device.architecture in TENSOR_CORES:
+            assert device.clock is not None
+            reached = TENSOR_CORES[device.architecture] * device.sms * device.clock * SLOWED.get(device.name, 1.0)
+            assert reached == pytest.approx(device.matmul_flops, rel=0.06), device.name
+            held += 1
+    assert held >= 16
+
+
+def test_rates_of_narrower_dtypes_follow_those_of_16_bits() -> None:
+    """Half in tfloat32, twice in fp8; L40S's datasheet rounds, 733 for 2 x 362."""
+    for device in devices().values():
+        for dtype, times in (("tfloat32", 0.5), ("fp8", 2.0)):
+            if dtype in device.dense and device.architecture in TENSOR_CORES:
+                assert device.dense[dtype] == pytest.approx(times * device.matmul_flops, rel=0.02), device.name
+
+
+@pytest.mark.parametrize("dtype", ["tfloat32", "float16", "bfloat16", "fp8"])
+def test_a_sparse_peak_is_refused(dtype: str) -> None:
+    """Twice the catalogue's figure, as datasheets print it, of every device whose units are not slowed down."""
+    refused = 0
+    for device in devices().values():
+        if dtype not in device.dense or device.architecture not in TENSOR_CORES or device.name in SLOWED:
+            continue
+        with pytest.raises(UsageError, match="give the dense peak"):
+            check_dense(replace(device, dense={**device.dense, dtype: 2 * device.dense[dtype]}))
+        refused += 1
+    assert refused >= 10
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import pytest
 
 from lmp.errors import UsageError
+from lmp.link.quantisation import scheme_of
 from lmp.link.records import EvaluatedKernel
 from lmp.predict.devices import device_named
 from lmp.predict.eager import CallTime, time_of_call
@@ -75,7 +77,7 @@ def test_what_does_not_run_starts_no_kernel() -> None:
 )
 def test_products_without_a_family_are_bounds_of_the_datasheet(one: EvaluatedKernel) -> None:
     time = timed(one).operators[0].time
-    assert (time.provenance, time.calibration, time.family) == ("datasheet", None, "other products")
+    assert (time.provenance, time.calibration, time.family) == ("datasheet:uncalibrated", None, "other products")
     assert time.floor_us <= time.low_us < time.us < time.high_us
 
 
@@ -97,9 +99,69 @@ def test_fp8_products_need_a_device_with_them() -> None:
         time_of_call([], Predictor(), device_named("a100-sxm"), {}, "float8_e4m3fn")
 
 
-def test_a_dtype_without_kernels_is_refused() -> None:
-    with pytest.raises(UsageError, match="matrix products in int8 are not predicted"):
-        timed(product(16, 16, 16), products="int8")
+def test_a_dtype_that_is_not_known_is_refused() -> None:
+    with pytest.raises(UsageError, match="matrix products in int3 are not predicted"):
+        timed(product(16, 16, 16), products="int3")
+    with pytest.raises(UsageError, match="h100-sxm has no fp4 matrix products"):
+        timed(product(16, 16, 16), products="float4_e2m1fn")
+
+
+def test_products_in_int8_are_bounds_at_their_own_rate() -> None:
+    # 2 * 4096^3 FLOP at 1,978.9 TOP/s.
+    time = timed(product(4096, 4096, 4096), products="int8", w_bytes=1, a_bytes=1).operators[0].time
+    assert time.provenance == "datasheet:uncalibrated"
+    assert time.floor_us == pytest.approx(2 * 4096**3 / 1978.9e12 * 1e6)
+
+
+# --- quantised checkpoints --------------------------------------------------------------------------------------------
+
+
+def linear(path: str, m: int, n: int, k: int, read: int) -> EvaluatedKernel:
+    """A linear layer of which ``read`` bytes are read in all."""
+    shapes = {"self": [m, k], "mat2": [k, n]}
+    roles: dict[str, Any] = {"self": ("activation", "a"), "mat2": ("weight", "w")}
+    inputs = [
+        Operand(name=name, shape=list(s), role=roles[name][0], width=roles[name][1]) for name, s in shapes.items()
+    ]
+    operands = Operands(operator="mm", inputs=inputs, outputs=[], batch=1, m=m, n=n, k=k)
+    return EvaluatedKernel(
+        path=path, class_name=LINEAR, line=1, operation="matmul", category="matmul", repeat=1, flops=2 * m * n * k,
+        read=read, write=2 * m * n, operands=operands,
+    )  # fmt: skip
+
+
+FP8 = {"quant_method": "fp8", "weight_block_size": [128, 128], "modules_to_not_convert": ["lm_head"]}
+AWQ = {"quant_method": "awq", "bits": 4, "group_size": 128}
+SIZES = {"w_bytes": 2, "a_bytes": 2}
+
+
+def test_modules_of_an_fp8_checkpoint_are_fp8_products_with_a_kernel_that_quantises() -> None:
+    row = {"op": "gemm", "device": "h100-sxm", "dtype": "fp8", "m": 16, "n": 4096, "k": 4096}
+    wide = {**row, "dtype": "bfloat16"}
+    expected = Predictor().predict([row_of(row), row_of(wide)])
+    kernels = [linear("layers.0.mlp.up_proj", 16, 4096, 4096, 1), linear("lm_head", 16, 4096, 4096, 1)]
+    found = time_of_call(kernels, Predictor(), H100, SIZES, scheme=scheme_of(FP8))
+    assert [one.time for one in found.operators] == expected
+
+
+def test_without_fp8_units_and_with_4_bit_weights_a_product_is_a_bound_of_16_bits() -> None:
+    # 4-bit weights, a 16-bit scale and a 4-bit zero point for 128: 4096 * 4096 * (1/2 + 2.5/128) bytes.
+    stored = 4096 * 4096 // 2 + 4096 * 32 * 5 // 2
+    read = stored + 2 * 16 * 4096
+    kernels = [linear("layers.0.mlp.up_proj", 16, 4096, 4096, read)]
+    (one,) = time_of_call(kernels, Predictor(), H100, SIZES, scheme=scheme_of(AWQ)).operators
+    assert one.time.provenance == "datasheet:uncalibrated"
+    assert one.time.floor_us == pytest.approx((read + 2 * 16 * 4096) / 3350e9 * 1e6)
+    (one,) = time_of_call(kernels, Predictor(), device_named("a100-sxm"), SIZES, scheme=scheme_of(FP8)).operators
+    assert one.time.provenance == "datasheet:uncalibrated"
+
+
+def test_weights_of_another_width_than_16_bits_are_not_products_of_16_bits() -> None:
+    kernels = [linear("layers.0.mlp.up_proj", 16, 4096, 4096, 4096 * 4096 // 2)]
+    (one,) = time_of_call(kernels, Predictor(), H100, {"w_bytes": Fraction(1, 2), "a_bytes": 2}).operators
+    assert one.time.provenance == "datasheet:uncalibrated"
+    (one,) = time_of_call(kernels, Predictor(), H100, SIZES).operators
+    assert one.time.provenance == "calibrated"
 
 
 def test_shares_are_parts_of_the_whole() -> None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lmp.predict.devices import device_named, devices
-from lmp.predict.kernels import FAMILIES, decode, gemm, moe, prefill
+from lmp.predict.kernels import FAMILIES, collective, decode, gemm, moe, prefill
 from lmp.predict.prediction import Prediction, Predictor
 from lmp.predict.rows import columns, row_of
 
@@ -187,3 +187,40 @@ def test_columns_are_arrays_of_the_rows() -> None:
     many = [row_of({"op": "gemm", "device": "h100-sxm", "m": m, "n": 8, "k": 8}) for m in (1, 2, 3)]
     assert columns("gemm", many)["m"].tolist() == [1, 2, 3]
     assert np.all(columns("gemm", many)["copies"] == 0)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "size", "library", "stages"),
+    [
+        # vLLM's csrc/custom_all_reduce.cuh: one stage for 2 GPUs, below 512 KiB for 4, below 256 KiB for 8.
+        (2, 2**22, "custom", 1),
+        (4, 2**19 - 1, "custom", 1),
+        (4, 2**19, "custom", 2),
+        (8, 2**18 - 1, "custom_eager", 1),
+        (8, 2**18, "custom", 2),
+        # From 8 MiB on it leaves the message to NCCL.
+        (2, 2**23, "custom", 0),
+        (8, 2**23, "custom", 0),
+        (8, 2**10, "nccl", 0),
+    ],
+)
+def test_stages_of_an_all_reduce(gpus: int, size: int, library: str, stages: int) -> None:
+    row = row_of({
+        "op": "collective", "kind": "all_reduce", "device": "h100-sxm", "gpus": gpus, "bytes": size, "library": library,
+    })  # fmt: skip
+    assert columns("collective", [row])["stages"].tolist() == [stages]
+
+
+def test_the_host_hides_a_short_all_reduce() -> None:
+    """A call that the host starts takes its 20 us at least, and no more than both after another."""
+    parameters = {p.name: p.start for p in collective.PARAMETERS}
+    h100 = device_named("h100-sxm")
+
+    def time(library: str) -> float:
+        row = row_of({
+            "op": "collective", "kind": "all_reduce", "device": "h100-sxm", "gpus": 8, "bytes": 4096,
+            "library": library,
+        })  # fmt: skip
+        return float(collective.model(parameters, columns("collective", [row]), h100)[0])
+
+    assert max(parameters["host"], time("custom")) <= time("custom_eager") <= parameters["host"] + time("custom")

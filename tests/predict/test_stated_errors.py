@@ -34,6 +34,7 @@ def pooled_mape(family: str, *variants: str) -> float:
     [
         ("gemm", ("bfloat16",), 5.5),
         ("gemm", ("fp8",), 7.0),
+        ("prefill", (), 7.0),
         ("decode", (), 6.5),
         ("collective", ("nccl/all_reduce",), 8.0),
     ],
@@ -47,13 +48,16 @@ def test_experts_of_an_unseen_shape() -> None:
         assert row["median"] <= 20, row
 
 
-@pytest.mark.parametrize("family", ["gemm", "prefill", "decode", "moe"])
+@pytest.mark.parametrize("family", ["gemm", "prefill", "decode", "moe", "collective", "mla_prefill", "mla_decode"])
 def test_intervals_cover_what_they_promise_and_are_narrow(family: str) -> None:
     for row in stated(family)["summary"]["pooled"]:
         assert 72 <= row["coverage"] <= 90, row
-        # H100's autotuned experts of TRT-LLM take thrice their time in one case of six: their errors have long tails.
-        if family != "moe":
-            assert row["half_width"] <= 2.6 * row["median"], row
+        assert row["half_width"] <= 2.5 * row["median"], row
+
+
+def test_errors_are_of_three_draws_of_held_out_sites() -> None:
+    for file in FILES:
+        assert json.loads(file.read_text())["provenance"]["seeds"] == [1, 2, 3]
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)

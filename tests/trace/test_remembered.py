@@ -78,6 +78,17 @@ def test_another_run_takes_a_result_if_the_sizes_compare_alike() -> None:
     assert counted.ran == ["aten::add"] * 2
 
 
+def test_another_run_takes_no_result_of_another_layout_though_nothing_is_compared_for_it() -> None:
+    others, counted = OtherRuns(), Counted()
+    for batch in (2, 3, 1):  # [1, 8] is dense in either order
+        env = ConcolicShapeEnv()
+        with fake_mode(env):
+            a = torch.empty(env.size("width", 8), env.size("batch", batch)).t()
+            assert a.is_contiguous() == (batch == 1)  # PyTorch keeps the answer with the tensor
+            SymbolicResults(env, counted, others).run(torch.ops.aten.relu.default, (a,), {})
+    assert len(counted.ran) == 2
+
+
 def test_what_an_operator_does_to_sizes_is_done_in_another_run_too() -> None:
     others = OtherRuns()
     executed = []

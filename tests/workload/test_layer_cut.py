@@ -99,3 +99,19 @@ def test_weights_of_the_old_constructor_are_of_the_models_dtype(workload: Any) -
     attention = found.build(found.hints).transformer.layer[0].rel_attn
     assert (attention.q.dtype, attention.q.device.type) == (torch.bfloat16, "meta")
     assert torch.FloatTensor(2).dtype == torch.float32
+
+
+def test_a_config_value_that_only_counts_rounds_of_a_long_loop_is_cut_like_layers(workload: Any) -> None:
+    # Sinkhorn's loop runs hc_sinkhorn_iters - 1 times, and nothing else reads the number.
+    found = workload("deepseek_v4", "DeepseekV4ForCausalLM", hc_sinkhorn_iters=20)
+    assert found.full_layers["hc_sinkhorn_iters"] == 20
+    assert found.hints["hc_sinkhorn_iters"] == 3
+    # Every other size is a dimension of some tensor, or decides one.
+    assert found.full_layers.keys() <= {"num_hidden_layers", "hc_sinkhorn_iters"}
+    decodes(found)
+
+
+def test_a_model_without_a_long_loop_keeps_its_values(workload: Any) -> None:
+    found = workload("llama", "LlamaForCausalLM", num_hidden_layers=9)
+    assert found.full_layers == {"num_hidden_layers": 9}
+    assert found.hints["num_heads"] == 32

@@ -6,6 +6,7 @@ derive -> judge -> the first step of NARROWING that helps -> judge -> ...
 from __future__ import annotations
 
 import functools
+import textwrap
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -72,14 +73,22 @@ def prove(execution: Execution, engine: TraceEngine, source: ClassSource) -> Pro
     return Proof(attempt.analysis, attempt.judgement.verification.model_copy(update={"checks": checks}))
 
 
+MOST_SHOWN = 160
+"""Characters of operands that an error shows."""
+
+
+def _cut(operands: str | None) -> str:
+    return textwrap.shorten(operands or "", MOST_SHOWN, placeholder=" ...")
+
+
 def _differs(source: ClassSource, verification: Verification, is_own: bool) -> VerificationFailed:
     first = verification.findings[0]
     todo = (
         "put that line's work into a module of its own, or report this class" if is_own else "please report this class"
     )
     error = VerificationFailed(
-        f"{source.class_path}: {first.quantity} of line {first.line} is {first.claimed} by formula and "
-        f"{first.counted} executed, at {first.point}.\nNothing was stored; {todo}."
+        f"{source.class_path}: {first.quantity} of line {first.line} is {_cut(first.claimed)} by formula and "
+        f"{_cut(first.counted)} executed, at {first.point}.\nNothing was stored; {todo}."
     )
     return error if first.line is None else error.at(first.file or source.forward_file, first.line)
 

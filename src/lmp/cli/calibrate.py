@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from lmp.cli import options as o
-from lmp.cli.devices import DevicesFile
+from lmp.cli.devices import CalibrationFolder, DevicesFile, predictor_of
 from lmp.cli.output import note, write, write_json
+
+if TYPE_CHECKING:
+    from lmp.predict.prediction import Predictor
 
 
 @o.takes(..., "as_json", "quiet", "debug")
 def calibrate(
     common: o.Common,
-    data: Annotated[Path | None, typer.Argument(metavar="[DATA]", help="Folder of tables of measured rows.")] = None,
+    data: Annotated[
+        Path | None, typer.Argument(metavar="[DATA]", help="Folder of tables of measured rows, or your own ROWS.csv.")
+    ] = None,
     check: Annotated[
         Path | None, typer.Option("--check", metavar="ROWS.csv", help="Compare these measured rows with predictions.")
     ] = None,
@@ -31,10 +36,12 @@ def calibrate(
         bool, typer.Option("--stated", help="Print the errors of the calibration that lmp ships, and fit nothing.")
     ] = False,
     devices_file: DevicesFile = None,
+    calibration: CalibrationFolder = None,
 ) -> None:
     """Fit the kernels' models to measured rows, and print the error on sites held out.
 
     Example: lmp calibrate --check mine.csv, with columns op, device, us and an operator's fields.
+    `lmp calibrate mine.csv --write DIR` fits kernels again of which it has 64 shapes; use it with --calibration DIR.
     A whole fit takes minutes and needs lmp[calibrate].
     """
     from lmp.errors import UsageError
@@ -47,9 +54,12 @@ def calibrate(
         _stated()
         return
     if check is not None:
-        _check(check, devices_file, common.as_json)
+        _check(check, predictor_of(devices_file, calibration), common.as_json)
         return
     assert data is not None
+    if data.is_file():
+        _refit(data, predictor_of(devices_file, calibration), write_to, common.as_json)
+        return
     from lmp.predict.fit.calibrate import calibrate as fit
     from lmp.predict.fit.data import of_families, read_tables
     from lmp.predict.fit.summary import summary, text_of
@@ -74,12 +84,46 @@ def _stated() -> None:
     write(text_of_files(sorted(FOLDER.glob("*.json"))))
 
 
-def _check(file: Path, devices_file: Path | None, as_json: bool) -> None:
-    from lmp.predict.check import check
-    from lmp.predict.devices import devices
-    from lmp.predict.prediction import Predictor
+def _refit(file: Path, predictor: Predictor, write_to: Path | None, as_json: bool) -> None:
+    from lmp.predict.fit.refit import refit, write_refits
 
-    found = check(file, Predictor(devices(devices_file)))
+    found = refit(file, predictor)
+    if write_to is not None:
+        write_refits(found, write_to)
+    rows = [
+        {"family": r.slot.family, "device": r.slot.device, "variant": r.slot.variant, "from": r.base, "rows": r.rows,
+         "shapes": r.shapes, "mape_before": round(r.before, 2), "mape_held_out": round(r.after, 2)}
+        for r in found.found
+    ]  # fmt: skip
+    if as_json:
+        write_json({"refits": rows, "refused": found.refused, "dropped": found.dropped})
+        return
+    from rich.table import Table
+    from rich.text import Text
+
+    from lmp.cli.tables import console
+
+    table = Table(box=None, pad_edge=False)
+    for column in ("kernel", "from"):
+        table.add_column(column)
+    for column in ("rows", "shapes", "MAPE % before", "held out"):
+        table.add_column(column, justify="right")
+    for r in found.found:
+        name = f"{r.slot.family} {r.slot.variant} {r.slot.device}"
+        table.add_row(Text(name), r.base, str(r.rows), str(r.shapes), f"{r.before:.1f}", f"{r.after:.1f}")
+    console().print(table)
+    for text in found.refused:
+        note(f"not fitted: {text}")
+    for reason, count in found.dropped.items():
+        note(f"dropped {count} rows: {reason}")
+    if write_to is None:
+        note("nothing is written; --write DIR keeps it, and --calibration DIR uses it")
+
+
+def _check(file: Path, predictor: Predictor, as_json: bool) -> None:
+    from lmp.predict.check import check
+
+    found = check(file, predictor)
     if as_json:
         write_json({"errors": [asdict(error) for error in found.errors], "dropped": found.dropped})
         return

@@ -13,11 +13,28 @@ from lmp.cli.output import write_json
 
 if TYPE_CHECKING:
     from lmp.predict.devices import Device
+    from lmp.predict.prediction import Predictor
 
 DevicesFile = Annotated[
     Path | None,
     typer.Option("--devices", metavar="FILE", help="TOML file of further devices, in the form of the catalogue."),
 ]
+CalibrationFolder = Annotated[
+    Path | None,
+    typer.Option("--calibration", metavar="DIR", help="Folder that `lmp calibrate --write` wrote, before lmp's own."),
+]
+
+
+def predictor_of(devices_file: Path | None, calibration: Path | None) -> Predictor:
+    """The predictor with a user's devices and calibration, as options name them."""
+    from lmp.errors import UsageError
+    from lmp.predict.calibration import FOLDER
+    from lmp.predict.devices import devices as read
+    from lmp.predict.prediction import Predictor
+
+    if calibration is not None and not any(calibration.glob("*.json")):
+        raise UsageError(f"{calibration} has no calibration\nwrite one with `lmp calibrate ROWS.csv --write DIR`")
+    return Predictor(read(devices_file), FOLDER if calibration is None else calibration)
 
 
 @o.takes(..., "as_json", "debug")

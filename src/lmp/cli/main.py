@@ -7,6 +7,7 @@ with `--debug`.
 from __future__ import annotations
 
 import errno
+import gc
 import importlib
 import os
 import sys
@@ -213,6 +214,10 @@ def lmp(
     """What every source line of a PyTorch forward() costs: FLOPs and bytes as formulas, proven against execution."""
 
 
+COLLECT_AFTER = 50_000
+"""New objects between two garbage collections (Python's default: 700): some scan all that a command has imported."""
+
+
 def run() -> NoReturn:
     """The entry point of the ``lmp`` script."""
     for name in ("stdout", "stderr"):
@@ -221,6 +226,7 @@ def run() -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         # A source may hold a character that the terminal's encoding does not have: it is printed as \\u2026.
         getattr(stream, "reconfigure", lambda **_: None)(errors="backslashreplace")
+    gc.set_threshold(COLLECT_AFTER)
     code: object = BUG
     try:
         app(prog_name="lmp")

@@ -8,7 +8,7 @@ import typer
 
 from lmp.cli import given as g
 from lmp.cli import options as o
-from lmp.cli.devices import DevicesFile
+from lmp.cli.devices import CalibrationFolder, DevicesFile, predictor_of
 from lmp.cli.output import note, write_json
 from lmp.cli.progress import class_of_config, watched
 from lmp.cli.subject import chosen
@@ -29,6 +29,7 @@ def predict(
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Value of a variable, as batch_size=4.")
     ] = None,
     devices_file: DevicesFile = None,
+    calibration: CalibrationFolder = None,
     serving: Annotated[
         str | None,
         typer.Option(
@@ -53,12 +54,11 @@ def predict(
     """
     from lmp.cli.predict_engine import chosen_profile, print_engine
     from lmp.errors import UsageError
-    from lmp.predict.devices import device_named, devices
     from lmp.predict.eager import refuse_products
 
     profile = chosen_profile(serving, explain, overhead)
-    known = devices(devices_file)
-    found_device = device_named(on_device, known)
+    predictor = predictor_of(devices_file, calibration)
+    found_device = predictor.device(on_device)
     given = g.given_values(common, settings or [])
     if profile is not None and profile.cache_bytes is not None:
         given.setdefault("kv_bytes", [profile.cache_bytes])
@@ -82,7 +82,6 @@ def predict(
     from lmp.link.quantised import with_own_bytes
     from lmp.link.sweep import plan
     from lmp.predict.eager import as_json, time_of_call
-    from lmp.predict.prediction import Predictor
     from lmp.report.warnings import of_assumptions, of_the_model, of_the_values
 
     model = with_own_bytes(model) if "w_bytes" not in given else model
@@ -95,10 +94,10 @@ def predict(
         from lmp.predict.rewrite.timing import OfEngine, Step, time_of_step
 
         wanted = Step(evaluation.kernels, values, products, scheme)
-        step = time_of_step(wanted, profile, OfEngine(known, profile.kernels), found_device)
+        step = time_of_step(wanted, profile, OfEngine(predictor, profile.kernels), found_device)
         found = step.call
     else:
-        found = time_of_call(evaluation.kernels, Predictor(known), found_device, values, products, scheme)
+        found = time_of_call(evaluation.kernels, predictor, found_device, values, products, scheme)
     warnings = [*of_the_model(model), *of_the_values(model, values["cache_len"])]
     warnings += of_assumptions(evaluation.violated_assumptions)
     if common.as_json:

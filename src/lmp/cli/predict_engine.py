@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
+
+from lmp.cli.tables import short
 
 if TYPE_CHECKING:
     from lmp.predict.rewrite.profiles import Profile
@@ -29,7 +32,7 @@ def print_engine(step: StepTime, explain: bool) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from lmp.cli.tables import console, short
+    from lmp.cli.tables import console
 
     screen = console()
     us, low, high = step.us
@@ -56,7 +59,7 @@ def print_engine(step: StepTime, explain: bool) -> None:
     for firing in found.firings:
         first = firing.members[0]
         becomes = " + ".join(kernel.operation for kernel in firing.launches) or "nothing"
-        lines = ", ".join(_short_line(line) for line in firing.lines)
+        lines = _short_lines(firing.lines)
         cells = (firing.rule, first.path or "the model", f"{first.repeat:,}", lines, becomes, f"{firing.saved:,}")
         table.add_row(*map(Text, cells))
     for one in step.eager:
@@ -67,7 +70,10 @@ def print_engine(step: StepTime, explain: bool) -> None:
     screen.print(table)
 
 
-def _short_line(line: str) -> str:
-    """``LlamaMLP:164`` of a class path with a line."""
-    name, _, number = line.rpartition(":")
-    return f"{name.rpartition('.')[2]}:{number}"
+def _short_lines(lines: Sequence[str]) -> str:
+    """``LlamaMLP:163, 164`` of class paths with lines."""
+    found: dict[str, list[str]] = {}
+    for line in lines:
+        name, _, number = line.rpartition(":")
+        found.setdefault(short(name), []).append(number)
+    return "; ".join(f"{name}:{', '.join(numbers)}" for name, numbers in found.items())

@@ -19,6 +19,8 @@ LONGEST = 1e8
 """Microseconds above which a measured time is absurd."""
 TOO_FAST = 0.5
 """A measured time below this part of the floor is no time of that kernel."""
+TOO_SLOW = 1000
+"""A measured time above so often the interval's end is one of another unit, or of another thing."""
 REFIT = 64
 """Shapes that a refit needs: with few, a device that was well predicted becomes worse (predict.md)."""
 
@@ -38,6 +40,15 @@ class ErrorOf:
 
 
 @dataclass(frozen=True)
+class MeasuredRows:
+    """Rows of a file that can be compared, with the times measured and predicted."""
+
+    rows: tuple[tuple[Row, float, Prediction], ...]
+    dropped: dict[str, int]
+    """Reason -> rows."""
+
+
+@dataclass(frozen=True)
 class Check:
     errors: tuple[ErrorOf, ...]
     """By operator, device and provenance; the last one is of all rows."""
@@ -47,6 +58,15 @@ class Check:
 
 def check(file: Path, predictor: Predictor) -> Check:
     """Compare the rows of a CSV file with their predictions."""
+    read = measured_rows(file, predictor)
+    found = [(_label(row, made), us, made) for row, us, made in read.rows]
+    labels = sorted({label for label, _, _ in found})
+    errors = [_error(label, [(us, made) for one, us, made in found if one == label]) for label in labels]
+    return Check((*errors, _error("all", [(us, made) for _, us, made in found])), read.dropped)
+
+
+def measured_rows(file: Path, predictor: Predictor) -> MeasuredRows:
+    """The rows of a CSV file. Raises UsageError if none of them is usable."""
     dropped: Counter[str] = Counter()
     rows, times = [], []
     for data in _lines(file):
@@ -59,20 +79,20 @@ def check(file: Path, predictor: Predictor) -> Check:
             times.append(us)
         except LmpError as error:
             dropped[str(error).splitlines()[0]] += 1
-    found: list[tuple[str, float, Prediction]] = []
+    found: list[tuple[Row, float, Prediction]] = []
     for row, us, made in zip(rows, times, predictor.predict(rows), strict=True):
         if isinstance(made, LmpError):
             dropped[str(made).splitlines()[0]] += 1
         elif us < TOO_FAST * made.floor_us:
             dropped["us: less than half of what dense peak and bandwidth allow"] += 1
+        elif us > TOO_SLOW * made.high_us:
+            dropped[f"us: more than {TOO_SLOW} times what is predicted at most"] += 1
         else:
-            found.append((_label(row, made), us, made))
+            found.append((row, us, made))
     if not found:
         reasons = "; ".join(f"{count} rows: {reason}" for reason, count in dropped.most_common(3))
         raise UsageError(f"{file} has no row that can be compared\n{reasons or 'it has no rows'}")
-    labels = sorted({label for label, _, _ in found})
-    errors = [_error(label, [(us, made) for one, us, made in found if one == label]) for label in labels]
-    return Check((*errors, _error("all", [(us, made) for _, us, made in found])), dict(dropped))
+    return MeasuredRows(tuple(found), dict(dropped))
 
 
 def _lines(file: Path) -> Iterator[dict[str, Any]]:

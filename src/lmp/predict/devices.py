@@ -35,6 +35,9 @@ FLOPS_PER_CLOCK = {
     "cdna3": 2048,
 }
 """Architecture -> dense 16-bit FLOP that one multiprocessor starts in a cycle, from the architecture whitepapers."""
+TIMES = {"tfloat32": 0.5, "fp8": 2.0}
+"""Dtype -> its rate over that of 16 bits on all units that have it."""
+RATIO_ROOM = 1.05
 ROOM = 1.15
 """A peak may exceed units x clock x FLOP a cycle by this much: datasheets round, and clocks differ by variant."""
 
@@ -254,6 +257,13 @@ def check_dense(device: Device) -> None:
     per_clock = FLOPS_PER_CLOCK.get(device.architecture)
     if per_clock is None or device.clock is None:
         return
+    for dtype, times in TIMES.items():
+        peak, most = device.dense.get(dtype, 0), times * device.matmul_flops
+        if peak > RATIO_ROOM * most:
+            raise UsageError(
+                f"{device.origin}: {device.name}: {peak / 1e12:g} TFLOP/s in {dtype} is more than {times:g} "
+                f"times that of 16 bits\ngive the dense peaks of both: datasheets print the sparse ones"
+            )
     for dtype, times in (("bfloat16", 1), ("float16", 1), ("fp8", 2), ("int8", 2), ("fp4", 6)):
         limit = per_clock * device.sms * device.clock * times * ROOM
         if device.dense.get(dtype, 0) > limit:

@@ -28,6 +28,9 @@ SISTERS = {
     "cdna3": ("hopper",),
 }
 """Architecture without measurements -> those that it is predicted from, the nearest first: uncalibrated."""
+SAME_KERNEL = {("decode", "ada"): "ampere"}
+"""Family and architecture -> that of which a library runs the same kernel: FlashAttention 2 is for both. Of prompts the
+joint parameters are nearer, as far as three devices tell."""
 REFERENCE_ENGINE = {
     ("moe", "bfloat16", "ampere"): "sglang",
     ("moe", "bfloat16", "hopper"): "vllm",
@@ -47,6 +50,8 @@ ENGINE_SPREAD = 0.07
 """Log error of another engine's kernel: the same bf16 product differs by 5.5 to 7 % on average (README of the data)."""
 JOINT = "@all"
 """End of the variant of a slot that was fitted on several architectures, for devices of another one."""
+JOINT_CORRECTED = 0.5
+"""Weight of its trees: half of what they learnt of other devices, by leave-one-GPU-out."""
 UNCALIBRATED = "datasheet:uncalibrated"
 """Provenance of kernels of which none was measured on any device: pointwise, norms, grouped products by themselves."""
 OUTSIDE_SPREAD = 0.15
@@ -100,7 +105,7 @@ class Predictor:
         self.known = devices() if known is None else known
         self.folder = folder
         self.device = functools.cache(functools.partial(device_named, known=self.known))
-        self._choose = functools.cache(self._chosen)
+        self.chosen = functools.cache(self._chosen)
 
     def predict(self, rows: Sequence[Row]) -> list[Prediction | LmpError]:
         """One prediction for each row, in their order; an error takes the place of a row that has none."""
@@ -115,7 +120,7 @@ class Predictor:
         together: dict[tuple[str, str, int], tuple[Chosen, list[int]]] = {}
         for (name, _, wanted), numbers in groups.items():
             try:
-                chosen = self._choose(name, wanted)
+                chosen = self.chosen(name, wanted)
             except LmpError as error:
                 found.update(dict.fromkeys(numbers, error))
                 continue
@@ -135,7 +140,7 @@ class Predictor:
         device = self.known[name]
         known = store.calibration(wanted.family, self.folder)
         slots = [slot for slot in known.slots if slot.variant == wanted.variant] if known is not None else []
-        if "fp8" in (wanted.variant,) and wanted.family in ("gemm", "moe", "batched"):
+        if wanted.variant == "fp8" and wanted.family in ("gemm", "moe", "batched"):
             device.peak("fp8")
         if not slots:
             return Chosen(None, UNCALIBRATED, UNCALIBRATED_SPREAD, 0.0)
@@ -145,17 +150,23 @@ class Predictor:
         if own:
             return self._of_kernel(own, wanted, device, ("calibrated", 0.0, 1.0))
         joint = [slot for slot in known.slots if slot.variant == wanted.variant + JOINT] if known is not None else []
-        alike = [slot for slot in slots if device_named(slot.device).architecture == device.architecture]
-        if joint and not alike:
-            return Chosen(joint[0], "datasheet", joint[0].shared, 0.0)
+        alike = [slot for slot in slots if self._architecture(slot) == device.architecture]
+        kin = SAME_KERNEL.get((wanted.family, device.architecture))
+        if joint and not alike and (kin is None or kin not in map(self._architecture, slots)):
+            return Chosen(joint[0], "datasheet", joint[0].shared, JOINT_CORRECTED)
         for architecture in (device.architecture, *SISTERS.get(device.architecture, ())):
-            near = [slot for slot in slots if device_named(slot.device).architecture == architecture]
+            near = [slot for slot in slots if self._architecture(slot) == architecture]
             if near:
-                source = device_named(near[0].device)
+                source = self.known[near[0].device]
                 sister = architecture == device.architecture
                 kind = (f"sister:{source.name}", SISTER_SPREAD, 1.0) if sister else ("datasheet", DATASHEET_SPREAD, 0.0)
                 return self._of_kernel(near, wanted, source, kind)
         return Chosen(None, "datasheet", UNCALIBRATED_SPREAD, 0.0)
+
+    def _architecture(self, slot: Slot) -> str | None:
+        """Of the device that a slot was fitted on; None for a device of a user that is not known here."""
+        device = self.known.get(slot.device)
+        return None if device is None else device.architecture
 
     def _of_kernel(self, slots: Sequence[Slot], wanted: Want, source: Device, kind: tuple[str, float, float]) -> Chosen:
         """The kernel that the library takes for a row: that of the nearest measured key."""
@@ -223,6 +234,8 @@ def time_of(
         return bound_time(floor)
     if slot is None:
         parameters = {p.name: p.start for p in family.parameters}
+    elif slot.device == device.name:
+        parameters = dict(slot.parameters)
     else:
         parameters = adapted(slot.parameters, device_named(slot.device), device)
     us = family.model(parameters, given, device)

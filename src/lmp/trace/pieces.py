@@ -58,8 +58,10 @@ class Pieces:
         yield gt(self.total, self.step)
         yield eq(self.total % self.step, 0)
         if self.unrolled:
-            yield from (eq(self.total % self.step, 1), ge(self.total, self.step))
-        yield ge(self.total, 2 * self.step)  # a dimension of one piece broadcasts and needs no copy
+            yield ge(self.total, self.step)
+        # A dimension of one piece broadcasts and needs no copy, nor does a rest of one.
+        yield ge(self.total, 2 * self.step)
+        yield eq(self.total % self.step, 1)
 
     def move(self, numbers: Mapping[str, int], size: int, names: Iterable[str]) -> dict[str, int] | None:
         """The point with ``total`` set to ``size`` through the first of these variables that can; None if none can."""

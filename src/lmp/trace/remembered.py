@@ -10,7 +10,7 @@ another run, the result is used only if each comparison made for it has the same
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -108,9 +108,10 @@ class SymbolicResults:
         except Unknown:
             return execute(func, args, kwargs)
         if key not in self._known:
-            shared = self._of_another_run(key)
+            layouts = tuple(map(self._layout, tensors_in((args, kwargs))))
+            shared = self._of_another_run((key, layouts))
             if shared is None:
-                return self._first(key, base, functools.partial(execute, func, args, kwargs), (args, kwargs))
+                return self._first((key, layouts), base, functools.partial(execute, func, args, kwargs), (args, kwargs))
             self._known[key] = shared
         else:
             for expression in self._known[key].turned:
@@ -122,12 +123,15 @@ class SymbolicResults:
         return found if known.several else found[0]
 
     def _first(self, key: Any, base: Any, execute: Callable[[], Any], given: Any) -> Any:
-        """Run the operator, and keep its result for this run and for others. ``base``: what it makes a view of."""
+        """Run the operator, and keep its result for this run and for others.
+
+        ``key``: of this run, and what else the key of another run has. ``base``: what it makes a view of.
+        """
         with self._env.noting() as noted:
             out = execute()
             parts = out if isinstance(out, tuple) else (out,)
             made = _made(parts, given) if base is None else _view(parts, base)
-        self._known[key] = _Known(made, isinstance(out, tuple), tuple(noted.turned))
+        self._known[key[0]] = _Known(made, isinstance(out, tuple), tuple(noted.turned))
         if made is not None:
             kept = _Known(tuple(m.having(_expression) for m in made), isinstance(out, tuple), tuple(noted.turned))
             if len(self._others) >= KEPT:
@@ -144,6 +148,27 @@ class SymbolicResults:
         env.repeat(found.noted)
         parts = tuple(made.having(env.size_of) for made in found.known.parts or ())
         return _Known(parts, found.known.several, found.known.turned)
+
+    def _layout(self, tensor: torch.Tensor) -> Any:
+        """What PyTorch keeps with a tensor once it was asked for: whether it is dense, and in which order.
+
+        A later operator that asks for it makes no comparison of sizes.
+        """
+        sizes, strides = ([int(self._env.value_of(s)) for s in _sizes(of)] for of in (tensor.shape, tensor.stride()))
+        order = sorted(range(len(sizes)), key=lambda dim: (strides[dim], sizes[dim]))
+        natural = range(len(sizes) - 1, -1, -1)
+        dense = (_is_dense(sizes, strides, dims) for dims in (order, natural))
+        return tuple(min(size, 2) for size in sizes), tuple(order), *dense
+
+
+def _is_dense(sizes: Sequence[int], strides: Sequence[int], dims: Iterable[int]) -> bool:
+    """True if the elements lie one after the other, with the first of these dimensions innermost."""
+    expected = 1
+    for dim in dims:
+        if sizes[dim] != 1 and strides[dim] != expected:
+            return False
+        expected *= sizes[dim]
+    return True
 
 
 def _as_it_is(func: Any, args: Any, kwargs: Any) -> Any:

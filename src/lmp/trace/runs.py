@@ -165,7 +165,7 @@ class Runs:
             file, line = run.shrinks
             raise TraceFailed(
                 f"the loop at {os.path.basename(file)}:{line} divides a size of the call until it is small.\n"
-                "Its number of rounds has no formula: make one round a module of its own, and analyse that."
+                "Its number of rounds has no formula: analyse one round as a module of its own."
             ).at(file, line)
         return run
 
@@ -370,7 +370,8 @@ class Runs:
         for pieces in run.pieces:
             step = evaluate(pieces.step, self.start_point())
             self.explore(self._moved(pieces, starts[: len(cached)], (step, 2 * step + 3, 2 * step + 4)))
-            self.explore(self._moved(pieces, starts[len(cached) :], (3 * step + 1,)))
+            # One piece of one sequence is a single row, which needs fewer copies.
+            self.explore(self._moved(pieces, starts[len(cached) :], (step, 3 * step + 1)))
             if pieces.unrolled:
                 # Beyond each limit there may be another path: there too, several pieces and a rest.
                 limits = [bound // step for total, bound in _bounds(run.limits, self.base) if total == pieces.total]

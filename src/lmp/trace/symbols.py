@@ -102,6 +102,10 @@ def _once(name: str) -> Callable[..., SymNode]:
         if name in _DIVIDING:
             self.shape_env.divided(self._expr, others[0]._expr)
         if key not in known:
+            quotient = _exact_quotient(self._expr, others[0]._expr) if name in _FLOORED else None
+            if quotient is not None and self._hint is not None and others[0]._hint is not None:
+                known[key] = SizeNode(quotient, self.shape_env, int, self._hint // others[0]._hint)
+                return known[key]
             result = operation(self, *others)
             if type(result) is SymNode:
                 result.__class__ = SizeNode
@@ -111,7 +115,20 @@ def _once(name: str) -> Callable[..., SymNode]:
     return method
 
 
-_DIVIDING = ("floordiv", "int_floordiv", "mod")
+_FLOORED = ("floordiv", "int_floordiv")
+_DIVIDING = (*_FLOORED, "mod")
+
+
+def _exact_quotient(size: sympy.Basic, divisor: sympy.Basic) -> sympy.Basic | None:
+    """The quotient of two products of symbols and integers, if it is one too: `FloorDiv` takes long to find it."""
+    if not (_is_product(size) and _is_product(divisor)) or divisor.is_zero:
+        return None
+    quotient = size / divisor
+    return quotient if _is_product(quotient) else None
+
+
+def _is_product(size: sympy.Basic) -> bool:
+    return all(part.is_Symbol or part.is_Integer for part in (size.args if size.is_Mul else (size,)))
 
 
 for _name in (
@@ -257,11 +274,13 @@ class ConcolicShapeEnv(ShapeEnv):
 
     def agrees(self, noted: Noted) -> bool:
         """True if everything that an operator of another run depended on has the same value in this run."""
-        return all(self._decide(e) == value for e, value in noted.asked.items()) and all(
-            self._decide(e) == value for e, value in noted.turned.items()
-        )
+        met = (*noted.asked.items(), *noted.turned.items())
+        return all(self.value_of(expression) == value for expression, value in met)
 
-    def _decide(self, expression: Any) -> Any:
+    def value_of(self, expression: Any) -> Any:
+        """The value of an expression in this run; a plain number is returned unchanged."""
+        if not isinstance(expression, sympy.Basic):
+            return expression
         if expression not in self._decided:
             self._decided[expression] = self._value(expression)
         return self._decided[expression]
@@ -279,7 +298,7 @@ class ConcolicShapeEnv(ShapeEnv):
         if not isinstance(expression, sympy.Basic):
             return expression
         if expression not in self._sizes:
-            node = SizeNode(expression, self, int, int(self._decide(expression)))
+            node = SizeNode(expression, self, int, int(self.value_of(expression)))
             self._sizes[expression] = torch.SymInt(node)
         return self._sizes[expression]
 

@@ -11,7 +11,7 @@ from enum import Enum, auto
 
 from lmp.formula import Condition, Num, evaluate_condition, free_variables, walk
 from lmp.verify.literals import around
-from lmp.workload.base import CHUNKED, Workload, fewest_layers, operators, refusal
+from lmp.workload.base import CHUNKED, Workload, executed, fewest_layers, refusal
 
 
 class PointKind(Enum):
@@ -287,6 +287,11 @@ def literal_points(workload: Workload, numbers: Collection[int], known: Collecti
         _point(SEARCHED[PointKind.LITERAL], own, (batch, *shape), PointKind.LITERAL)
         for batch, shape in zip(turns, shapes, strict=True)
     ]
+    if workload.vary and workload.has_tokens:
+        # One sequence of one piece is a single row, and so is that of a piece less or more than whole.
+        single = [n for number in numbers for n in (number, number - 1, number + 1) if n >= few]
+        for size in itertools.islice(dict.fromkeys(single), MOST_SIZES):
+            found.append(_point(SEARCHED[PointKind.LITERAL], own, (1, size, 0), PointKind.LITERAL))
     dimensions = _input_dimensions(workload)
     for name in dimensions:
         # A dimension of 1 beside them needs fewer copies: any one of them may be the batch.
@@ -298,8 +303,8 @@ def literal_points(workload: Workload, numbers: Collection[int], known: Collecti
     return [point for point in found if phase_of(point.values) not in refused]
 
 
-MIXED_IN_MODEL, MIXED_ALONE = 6, 36
-"""Points with all sizes changed together: of a model, and of a module alone, whose runs are quick."""
+MIXED_IN_MODEL, MIXED_ALONE, MIXED_OF_A_USER = 6, 24, 36
+"""Points with all sizes changed together: of a model, of a module alone, whose runs are quick, and of a user's."""
 
 MOST_MIXED_BATCH, MOST_MIXED_TOKENS = 12, 700
 """Largest batch of these points, and largest number of tokens unless the source has larger numbers."""
@@ -330,7 +335,8 @@ def mixed_points(workload: Workload, numbers: Collection[int], known: Collection
     arguments = sorted(given) if workload.vary else []
     phases = [phase for phase in PHASES if workload.has_cache or phase in (PREFILL, FIRST_TOKEN)]
     found: list[HeldOut] = []
-    for index in range(MIXED_IN_MODEL if in_model else MIXED_ALONE):
+    alone = MIXED_OF_A_USER if workload.vary else MIXED_ALONE
+    for index in range(MIXED_IN_MODEL if in_model else alone):
         is_other = bool(others) and index % 3 == 2
         values = dict(draw.choice(others) if is_other else workload.hints)
         if arguments and index % 3 == 1:
@@ -405,7 +411,7 @@ def changed(workload: Workload, kept: Collection[str] = (), rotation: int = 0) -
         if own[b] > 1 and own[a] % own[b] == 0 and (own[a] != own[b] or names.index(a) < names.index(b))
     ]
     values = dict(workload.hints)
-    executed = operators(workload, _trial(workload, values)) or 0
+    most = _operators(workload, values) or 0
     for index, (name, before) in enumerate(own.items()):
         if name in kept:
             continue
@@ -423,16 +429,16 @@ def changed(workload: Workload, kept: Collection[str] = (), rotation: int = 0) -
                 value > min(before - 1, 1)
                 and (other == name or values[other] == before)
                 and all(tried[a] % tried[b] == 0 for a, b in divides if {name, other} & {a, b})
-                and (number := operators(workload, _trial(workload, tried))) is not None
+                and (number := _operators(workload, tried)) is not None
             ):
-                if number > executed + MORE_OPERATORS and value > before + 1:
+                if number > most + MORE_OPERATORS and value > before + 1:
                     # It counts rounds of a loop: one more shows as much as many, which take long.
-                    tried, number = values, executed
+                    tried, number = values, most
                     more = {**values, name: before + 1}
                     fits = all(more[a] % more[b] == 0 for a, b in divides if name in (a, b))
-                    if fits and (found := operators(workload, _trial(workload, more))) is not None:
+                    if fits and (found := _operators(workload, more)) is not None:
                         tried, number = more, found
-                values, executed = tried, number
+                values, most = tried, number
                 break
     return values
 
@@ -559,6 +565,12 @@ def _modules(workload: Workload, values: dict[str, int]) -> list[tuple[str, str]
 
 def _runs(workload: Workload, values: dict[str, int], shape: tuple[int, int, int] | None = None) -> bool:
     return refusal(workload, _trial(workload, values, shape)) is None
+
+
+def _operators(workload: Workload, values: Mapping[str, int]) -> int | None:
+    """Number of operators that the module executes with these values; None if it does not run."""
+    found = executed(workload, _trial(workload, values))
+    return None if found is None else found.total()
 
 
 def _trial(workload: Workload, values: Mapping[str, int], shape: tuple[int, int, int] | None = None) -> dict[str, int]:

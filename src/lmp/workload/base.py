@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ import torch
 
 from lmp.workload.dispatch_hook import DispatchHook
 from lmp.workload.questions import Asked, Decisions
-from lmp.workload.results import Results
+from lmp.workload.results import Results, tensors_in
 
 RUNTIME = ("batch_size", "seq_len", "cache_len")
 """Variables of a call, as opposed to variables of the module."""
@@ -172,16 +173,15 @@ def refusal(workload: Workload, point: Mapping[str, int]) -> Exception | None:
     return _tried(workload, point, workload.results.run)
 
 
-def operators(workload: Workload, point: Mapping[str, int]) -> int | None:
-    """Number of operators that the module executes at a point; None if it does not run."""
-    number = 0
+def executed(workload: Workload, point: Mapping[str, int]) -> Counter[Any] | None:
+    """Each operator with the shapes of its tensors, and how often it runs at a point; None if the module does not."""
+    found: Counter[Any] = Counter()
 
     def run(func: Any, args: Any, kwargs: Any) -> Any:
-        nonlocal number
-        number += 1
+        found[func, tuple(tuple(tensor.shape) for tensor in tensors_in((args, kwargs)))] += 1
         return workload.results.run(func, args, kwargs)
 
-    return number if _tried(workload, point, run) is None else None
+    return found if _tried(workload, point, run) is None else None
 
 
 def _tried(workload: Workload, point: Mapping[str, int], run: Callable[[Any, Any, Any], Any]) -> Exception | None:

@@ -69,7 +69,7 @@ def place(file: str, line: int, function: str, instruction: int) -> Place:
     return Place(file, line, function, instruction)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Segment:
     """The places of one module call, innermost first. The last is in ``forward()`` or in a wrapper around it."""
 
@@ -141,6 +141,8 @@ class CallTracker:
         self.stack: list[Call] = []
         self._paths = {id(module): name for name, module in root.named_modules(remove_duplicate=False)}
         self._dirs: dict[str, str] = {}
+        self._segments: dict[tuple[int, tuple[Place, ...]], tuple[Segment, ...]] = {}
+        """Index of a call, and the places in it -> their segments: a loop has the same ones in each round."""
         self._on_enter = on_enter
         self._handles: list[Any] = []
 
@@ -160,6 +162,7 @@ class CallTracker:
             nn_module._global_forward_hooks_with_kwargs.pop(handle.id, None)
         self._handles = []
         self.stack.clear()
+        self._segments.clear()
 
     def _enter_call(self, module: torch.nn.Module, args: tuple[Any, ...]) -> None:
         path = self._paths.get(id(module), "")
@@ -192,7 +195,10 @@ class CallTracker:
             if code is _CALL_CODE:
                 if _is_of(frame, call):
                     # Its callers are still at their call sites.
-                    return (Segment(call, tuple(chain)), *call.outer)
+                    key = call.index, tuple(chain)
+                    if key not in self._segments:
+                        self._segments[key] = (Segment(call, key[1]), *call.outer)
+                    return self._segments[key]
             elif (
                 in_forward
                 and code.co_filename.startswith(prefix)

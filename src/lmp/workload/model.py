@@ -15,7 +15,7 @@ from torch._guards import detect_fake_mode
 from torch.overrides import TorchFunctionMode
 
 from lmp.workload.arguments import recording
-from lmp.workload.base import CHUNKED, LayerPattern, Refusal, Variable, Workload, refusal
+from lmp.workload.base import CHUNKED, LayerPattern, Refusal, Variable, Workload, executed, refusal
 from lmp.workload.cache_clearing import caches_cleared
 from lmp.workload.configs import (
     LAYERS,
@@ -89,6 +89,7 @@ class ModelWorkload(Workload):
         self._cut_layers()
         self._lengthen()
         self.fewest_tokens = 1 if self.has_cache or not self.has_tokens else self._fewest_tokens()
+        self._cut_rounds()
         self.hints = self.defaults
 
     def build(self, values: Mapping[str, Any]) -> torch.nn.Module:
@@ -351,6 +352,32 @@ class ModelWorkload(Workload):
             self.variables[name] = dataclasses.replace(self.variables[name], default=needed)
         self.defaults = {name: variable.default for name, variable in self.variables.items()}
 
+    def _cut_rounds(self) -> None:
+        """Set each integer that only counts the rounds of a long loop to a few: like layers, more repeat the same.
+
+        It only counts rounds if each operator on the same shapes runs as much more often as there are more rounds.
+        """
+        point = {**self.defaults, "batch_size": 2, "seq_len": self.fewest_tokens, "cache_len": 0}
+        own = executed(self, point)
+        if own is None or own.total() < MANY_OPERATORS:
+            return
+        for name, rounds in self.defaults.items():
+            if name in self.full_layers or not FEW_ROUNDS + 1 < rounds <= MOST_ROUNDS:
+                continue
+            few = executed(self, {**point, name: FEW_ROUNDS})
+            if few is None or own.total() < SHARE * few.total():
+                continue
+            more, times = executed(self, {**point, name: FEW_ROUNDS + 1}), rounds - FEW_ROUNDS
+            if (
+                more is not None
+                and own.keys() == more.keys() == few.keys()
+                and all(own[each] - few[each] == times * (more[each] - few[each]) for each in own)
+            ):
+                self.full_layers[name] = rounds
+                self.variables[name] = dataclasses.replace(self.variables[name], default=FEW_ROUNDS)
+                point, own = {**point, name: FEW_ROUNDS}, few
+        self.defaults = {name: variable.default for name, variable in self.variables.items()}
+
     def _find_same_counts(self, long: Collection[str], lists: Mapping[str, torch.nn.ModuleList]) -> None:
         """Find other config names for the number of layers."""
         full = self.defaults[LAYERS]
@@ -417,6 +444,12 @@ def build_model(
 
 
 PREFILL = "prefill"
+
+FEW_ROUNDS, MOST_ROUNDS = 3, 256
+"""Rounds of a long loop that are run, and the largest number that may be one of rounds."""
+
+MANY_OPERATORS, SHARE = 1000, 1.25
+"""Operators of a model whose long loops are cut, and how many times as many the loop has to make of them."""
 
 CACHE = "past_key_values"
 """The name of the cache in most models."""

@@ -94,12 +94,15 @@ class Calibration:
 
 @functools.cache
 def calibration(family: str, folder: Path = FOLDER) -> Calibration | None:
-    """What is known of a family; None if nothing was measured."""
+    """What is known of a family; None if nothing was measured. A folder of a user stands before what lmp ships."""
     file = folder / f"{family}.json"
     if not file.is_file():
-        return None
-    data = json.loads(file.read_text(encoding="utf-8"))
-    if data.get("schema") != SCHEMA:
+        return None if folder == FOLDER else calibration(family)
+    try:
+        data = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InvalidAnalysis(f"{file} is no calibration: {error}\nrun `lmp calibrate` again") from error
+    if not isinstance(data, dict) or data.get("schema") != SCHEMA:
         raise InvalidAnalysis(f"{file} is of another version of lmp\nrun `lmp calibrate DATA` again")
     slots = tuple(slot_from(family, entry) for entry in data["slots"])
     return Calibration(family, data["id"], data["provenance"], slots)

@@ -279,7 +279,23 @@ def _quantise(frame: Any) -> list[Measured]:
         scale = {"scale_matrix": "static", "compute_scale": "dynamic"}[str(part["op_name"].iloc[0])]
         return "quantise", scale, {"m": m, "k": k, **quantise_traffic(m, k)}
 
-    return _by_slot(frame, ["op_name"], ["k"], make, "quantize")
+    return _by_slot(_with_whole_kernels(frame), ["op_name"], ["k"], make, "quantize")
+
+
+MINUS = "_minus_"
+"""Between the names of two kernels whose difference a row is."""
+
+
+def _with_whole_kernels(frame: Any) -> Any:
+    """Rows that are a dynamic kernel less the static one, as the dynamic kernel; those without a static row are out."""
+    names = frame["kernel_source"].astype(str)
+    differs = names.str.contains(MINUS, regex=False)
+    at = ["gpu", "backend", "m", "k"]
+    static = frame[~differs].groupby(at, observed=True)["us"].median().rename("static").reset_index()
+    whole = frame[differs].merge(static, on=at)
+    whole["us"] = whole["us"] + whole["static"]
+    whole["kernel_source"] = whole["kernel_source"].astype(str).str.partition(MINUS)[0]
+    return pandas().concat([frame[~differs], whole.drop(columns="static")], ignore_index=True)
 
 
 LIBRARIES = {"vLLM_custom_graph": "custom", "vLLM_custom_eager": "custom_eager"}

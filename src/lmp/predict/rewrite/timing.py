@@ -24,8 +24,8 @@ HELD_ROWS = (Gemm,)
 class OfEngine(Predictor):
     """Predicts with the kernels of one engine, where they were measured."""
 
-    def __init__(self, known: Mapping[str, Device] | None = None, engine: str | None = None) -> None:
-        super().__init__(known)
+    def __init__(self, predictor: Predictor, engine: str | None = None) -> None:
+        super().__init__(predictor.known, predictor.folder)
         self.engine = engine
 
     def predict(self, rows: Sequence[Row]) -> list[Prediction | LmpError]:
