@@ -87,12 +87,15 @@ class Graph:
     @cached_property
     def positions(self) -> frozenset[int]:
         """Kernels that are made of positions alone: no input, no weight, no cache, no product is before them."""
-        roles = ("weight", "cache")
-        numbers = range(len(self.kernels))
-        found = {n for n in numbers if not self.is_product(n) and not any(self.has_role(n, role) for role in roles)}
+        found = {one for one in range(len(self.kernels)) if not self.is_product(one) and not self._has_values(one)}
         while made := {one for one in found if not set(self.producers[one]) <= found}:
             found -= made
         return frozenset(found)
+
+    def _has_values(self, one: int) -> bool:
+        """Whether it reads a weight, the cache, or a tensor that no kernel made."""
+        given = bool(self.inputs(one)) and not self.producers[one]
+        return given or self.has_role(one, "weight") or self.has_role(one, "cache")
 
     def appends(self, one: int) -> list[Operand]:
         """The new tokens, if it puts them behind the cache, which may be empty."""
