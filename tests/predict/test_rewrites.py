@@ -294,6 +294,10 @@ def test_matrix_flops_are_conserved_and_no_kernel_is_lost(
     taken = [k.id for firing in found.firings if firing.rule != "quantise" for k in firing.members]
     eager = [launch.kernel.id for launch in found.launches if launch.rule is None]
     assert sorted([*taken, *eager], key=str) == sorted((k.id for k in kernels), key=str)
+    for firing in found.firings:  # a fused kernel moves no more than those in whose place it is
+        if firing.rule != "quantise":
+            assert sum(int(k.read) for k in firing.launches) <= sum(int(k.read) for k in firing.members)
+            assert sum(int(k.write) for k in firing.launches) <= sum(int(k.write) for k in firing.members)
 
 
 # --- models at tiny sizes --------------------------------------------------------------------------------------------
@@ -346,6 +350,8 @@ def test_a_mixture_of_experts_is_one_operator() -> None:
                        "experts": 8, "gated": True}  # fmt: skip
     # 2 tokens * 2 experts, three matrices of 64 times 32.
     assert one.matmul_flops == 2 * 2 * 2 * 3 * 64 * 32
+    # Weights of 2 * 2 experts of 8, 4 * 3 * 64 * 32 * 2 bytes; tokens and their scores: 2 * 64 * 2 and 2 * 8 * 2.
+    assert one.kernel.read == 49152 + 256 + 32
     names = [launch.kernel.operation for launch in found.launches]
     # Queries and keys have norms of their own; the router's product stays by itself.
     layer = [*LAYER[:2], "rms_norm", "rms_norm", *LAYER[2:]]

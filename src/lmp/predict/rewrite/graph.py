@@ -127,19 +127,37 @@ class Graph:
     def traffic(self, members: Collection[int]) -> tuple[int, int]:
         """Bytes that one kernel in place of the members reads and writes: what is made and used inside stays there.
 
-        An operand belongs to the producer whose output has its size. Parts of one output count once.
+        An operand belongs to the producer whose output has its size. Parts of one output count once. Of a weight it
+        reads what the members read, which of a table are some rows.
         """
         made: dict[int, Fraction] = defaultdict(Fraction)
         read = Fraction(0)
         for one in sorted(members):
+            weights = self._weights_read(one)
+            rest = Fraction(read_number(self.kernels[one].read)) - weights
+            given = Fraction(0)
             for operand, source in self._assigned(one, members):
+                size = self.bytes_of(operand)
                 if source is None:
-                    read += self.bytes_of(operand)
-                elif source not in members:
-                    made[source] += self.bytes_of(operand)
+                    given += size
+                    continue
+                rest -= size
+                if source not in members:
+                    made[source] += size
+            # An operand that no kernel made is read as far as the kernel reads more than the others: a buffer is not.
+            read += weights + max(min(given, rest), Fraction(0))
         read += sum((min(size, self._output(source)) for source, size in made.items()), Fraction(0))
-        written = sum((self._output(one) for one in members if self._leaves(one, members)), Fraction(0))
-        return math.ceil(read), math.ceil(written)
+        most = sum((Fraction(read_number(self.kernels[one].read)) for one in members), Fraction(0))
+        leaving = [self.kernels[one].write for one in members if self._leaves(one, members)]
+        written = sum((Fraction(read_number(write)) for write in leaving), Fraction(0))
+        return math.ceil(min(read, most)), math.ceil(written)
+
+    def _weights_read(self, one: int) -> Fraction:
+        """Bytes of weights that a kernel reads: all that it reads beside its other operands."""
+        if not self.has_role(one, "weight"):
+            return Fraction(0)
+        others = (self.bytes_of(operand) for operand in self.inputs(one) if operand.role != "weight")
+        return max(Fraction(read_number(self.kernels[one].read)) - sum(others, Fraction(0)), Fraction(0))
 
     def _leaves(self, one: int, members: Collection[int]) -> bool:
         """Whether its output is used by another kernel, or by none, which is the model's output."""
@@ -157,9 +175,10 @@ class Graph:
         Of two with the same size, a layer's first input among them, one inside is meant.
         """
         free = self.makers(one)
-        for operand in sorted(self.inputs(one), key=lambda operand: -self.bytes_of(operand)):
+        inputs = [operand for operand in self.inputs(one) if operand.role != "weight"]
+        for operand in sorted(inputs, key=lambda operand: -self.bytes_of(operand)):
             size = self.bytes_of(operand)
-            fitting = [m for m in free if self._output(m) >= size] if operand.role != "weight" else []
+            fitting = [maker for maker in free if self._output(maker) >= size]
             maker = min(fitting, key=lambda m: (self._output(m), m not in members), default=None)
             if maker is not None:
                 free.remove(maker)

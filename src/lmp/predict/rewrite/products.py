@@ -243,15 +243,8 @@ def _experts(state: State, members: set[int]) -> Launch:
     products = [operands for one in grouped if (operands := graph.kernels[one].operands) is not None]
     first = graph.kernels[grouped[0]]
     read, write = graph.traffic(members)
-    # Of the weights only the experts that are chosen: what the products read beside their activations.
-    weights = sum(
-        Fraction(read_number(graph.kernels[one].read)) - sum(
-            (graph.bytes_of(o) for o in graph.inputs(one) if o.role != "weight"), Fraction(0))
-        for one in grouped
-    )  # fmt: skip
-    whole = sum((graph.bytes_of(o) for one in kept for o in graph.inputs(one) if o.role == "weight"), Fraction(0))
     update = {"operation": "mixture of experts", "flops": sum(graph.kernels[one].flops for one in kept),
-              "read": int(read - whole + weights), "write": write, "operands": products[0]}  # fmt: skip
+              "read": read, "write": write, "operands": products[0]}  # fmt: skip
     flops = sum(map(flops_of, products))
     return Launch(first.model_copy(update=update), "moe", kept, flops, _row(state, first, products))
 
