@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 HOST = "kernels alone: the eager profile's host time is uncalibrated, so a call of many small kernels takes longer"
 
+NO_OVERHEAD = "kernels alone: no overhead of a step was measured; --overhead-us adds one"
+
 
 @o.takes(*(*o.ONE_CLASS, ..., *o.SIZES, *o.FOLDERS, "config", "model_id", "attn", *o.PRINTED))
 def predict(
@@ -109,6 +111,8 @@ def predict(
         _print(found, found_device, each is not None)
         if step is not None:
             print_engine(step, explain)
+            if not step.overhead_us:
+                note(NO_OVERHEAD)
         else:
             note(HOST)
     for warning in warnings:
