@@ -19,6 +19,7 @@ from lmp.predict.prediction import Predictor
 from lmp.predict.rewrite.profiles import profile_named, profiles
 from lmp.predict.rewrite.rewriting import RULES, Rewritten, rewritten
 from lmp.predict.rewrite.timing import OfEngine, Step, time_of_step
+from lmp.predict.rows import row_of
 from lmp.records import MATMUL_CATEGORIES, ModelAnalysis, Operand, Operands
 
 RESULTS = Path(__file__).parents[2] / "analysis_results"
@@ -390,14 +391,18 @@ def test_a_step_has_the_profiles_overhead_and_is_shorter_than_eager() -> None:
 
 
 def test_a_mixture_is_what_predict_op_says_of_it() -> None:
-    from lmp.predict.rows import row_of
-
     kernels, values = evaluated("Qwen3MoeForCausalLM", batch_size=16, seq_len=1, cache_len=64)
     found = time_of_step(Step(kernels, values), profile_named("vllm"), OfEngine(Predictor(), "vllm"), H100)
     row = {"op": "moe", "device": "h100-sxm", "engine": "vllm", "tokens": 16, "hidden": 2048, "inter": 768, "topk": 8,
            "experts": 128, "gated": True}  # fmt: skip
     (alone,) = Predictor().predict([row_of(row)])
     assert alone in [one.time for one in found.call.operators]
+
+
+def test_a_slow_path_of_the_measurements_stands_for_no_engine() -> None:
+    row = {"op": "moe", "device": "h100-sxm", "dtype": "fp8", "tokens": 16, "hidden": 2048, "inter": 768, "topk": 8,
+           "experts": 128}  # fmt: skip
+    assert OfEngine(Predictor(), "vllm").predict([row_of(row)]) == Predictor().predict([row_of(row)])
 
 
 def test_a_profile_with_an_unknown_rule_names_the_known_ones(tmp_path: Path) -> None:
