@@ -115,6 +115,8 @@ def test_a_step_of_an_engine_is_explained(lmp: Lmp, fake: FakePipeline) -> None:
     assert result.exit_code == 0, result.stderr
     assert "250 us of it overhead" in result.stdout
     assert "as it is" in result.stdout
+    # The stored analyses of these tests state no operands: no rule can hold, and nothing may vanish.
+    assert "rules: none held" in result.stdout
     found = json.loads(lmp(*arguments, "--json").stdout)
     assert found["profile"] == "vllm"
     flops = found["matmul_flops"]

@@ -33,6 +33,7 @@ def print_engine(step: StepTime, explain: bool) -> None:
     from rich.text import Text
 
     from lmp.cli.tables import console
+    from lmp.predict.rewrite.rewriting import RULES
 
     screen = console()
     us, low, high = step.us
@@ -68,6 +69,9 @@ def print_engine(step: StepTime, explain: bool) -> None:
         cells = ("none", kernel.path or "the model", f"{kernel.repeat:,}", line, f"{kernel.operation}, as it is", "0")
         table.add_row(*map(Text, cells))
     screen.print(table)
+    for name in held:
+        rule = RULES[name]
+        screen.print(Text(f"{name}: {rule.pattern} -> {rule.becomes}; saves {rule.saves} matrix FLOPs"))
 
 
 def _short_lines(lines: Sequence[str]) -> str:

@@ -93,8 +93,8 @@ class Graph:
         return frozenset(found)
 
     def _has_values(self, one: int) -> bool:
-        """Whether it reads a weight, the cache, or a tensor that no kernel made."""
-        given = bool(self.inputs(one)) and not self.producers[one]
+        """Whether it reads a weight, the cache, or a tensor that no kernel made; or what it reads is not known."""
+        given = not self.producers[one] and (bool(self.inputs(one)) or self.kernels[one].operands is None)
         return given or self.has_role(one, "weight") or self.has_role(one, "cache")
 
     def appends(self, one: int) -> list[Operand]:
