@@ -197,3 +197,29 @@ class InnerBranches(nn.Module):
                 return self.up(x)
             return self.down(self.up(x)) if x.shape[1] >= self.many else self.up(x).relu()
         return x * 3 if x.shape[0] == 5 else self.down(self.up(x)).relu()
+
+
+class Rest(nn.Module):
+    """Every fifth token, and the rest beyond whole fives: a rest of one, and a single row of fives, need no copy."""
+
+    def __init__(self, dim=32):
+        super().__init__()
+        self.up, self.down = nn.Linear(dim, 2 * dim), nn.Linear(dim, 2 * dim)
+
+    def forward(self, x):
+        rest = x.shape[1] % 5
+        found = self.up(x[:, ::5]).sum(1)
+        return found + self.down(x[:, x.shape[1] - rest :]).sum(1) if rest else found
+
+
+class AllRows(nn.Module):
+    """112 rows of all sequences at a time."""
+
+    def __init__(self, dim=32):
+        super().__init__()
+        self.up = nn.Linear(dim, 3 * dim, bias=False)
+
+    def forward(self, x):
+        rows = x.flatten(0, 1)
+        parts = [self.up(rows[i : i + 112]).relu() for i in range(0, rows.shape[0], 112)]
+        return torch.cat(parts).view(x.shape[0], x.shape[1], -1)

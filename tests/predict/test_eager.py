@@ -11,7 +11,7 @@ from lmp.errors import UsageError
 from lmp.link.quantisation import scheme_of
 from lmp.link.records import EvaluatedKernel
 from lmp.predict.devices import device_named
-from lmp.predict.eager import CallTime, time_of_call
+from lmp.predict.eager import CallTime, beyond_positions, time_of_call
 from lmp.predict.prediction import Predictor
 from lmp.predict.rows import row_of
 from lmp.records import Operand, Operands
@@ -170,3 +170,18 @@ def test_shares_are_parts_of_the_whole() -> None:
         assert sum(found.shares(what).values()) == pytest.approx(1)
     low, high = found.whole[1:]
     assert low <= found.whole[0] <= high
+
+
+@pytest.mark.parametrize(
+    ("config", "cache", "warned"),
+    [
+        ({"max_position_embeddings": 4096}, 4095, False),
+        ({"max_position_embeddings": 4096}, 4096, True),
+        ({"text_config": {"max_position_embeddings": 10}, "max_position_embeddings": 4096}, 10, True),
+        ({"max_position_embeddings": "many"}, 10**9, False),
+        (None, 10**9, False),
+    ],
+)
+def test_a_call_beyond_the_positions_of_the_model(config: dict[str, Any] | None, cache: int, warned: bool) -> None:
+    found = beyond_positions(config, {"cache_len": cache, "seq_len": 1})
+    assert (found is not None) == warned

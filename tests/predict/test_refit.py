@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import pytest
 
 from lmp.errors import InvalidAnalysis, UsageError
+from lmp.predict.calibration import calibration
 from lmp.predict.check import REFIT
 from lmp.predict.prediction import Prediction, Predictor
 from lmp.predict.rows import row_of
@@ -85,8 +85,8 @@ def test_bad_rows_are_dropped_and_the_rest_is_fitted(tmp_path: Path) -> None:
     assert found.found[0].rows == 70
 
 
-@pytest.mark.parametrize("content", ["{", "[]", json.dumps({"schema": 1})])
+@pytest.mark.parametrize("content", ["{", "[]", '{"schema": 1}', '{"schema": 2}', '{"schema": 2, "slots": [1]}'])
 def test_a_folder_with_another_file(tmp_path: Path, content: str) -> None:
     (tmp_path / "gemm.json").write_text(content)
     with pytest.raises(InvalidAnalysis):
-        time("h100-sxm", 1, 1, 1, Predictor(folder=tmp_path))
+        calibration("gemm", tmp_path)

@@ -14,7 +14,14 @@ import sympy
 import torch
 
 from lmp.trace.recording import run_symbolic
-from lmp.trace.symbols import ConcolicShapeEnv, SymbolicInteger, expression, fake_mode, symbolic_int
+from lmp.trace.symbols import (
+    ConcolicShapeEnv,
+    SymbolicInteger,
+    expression,
+    fake_mode,
+    symbolic_int,
+    symbolic_range,
+)
 
 SOURCE = """
 def asks(size, other):
@@ -228,3 +235,20 @@ def test_what_is_the_same_is_worked_out_once(env: ConcolicShapeEnv) -> None:
     assert a.node.wrap_int(1) is not a.node.wrap_float(1.0)
     # 0.0 and -0.0 are equal, but distinct constants
     assert a.node.wrap_float(0.0) is not a.node.wrap_float(-0.0)
+
+
+def test_a_range_downwards_counts_from_the_size(env: ConcolicShapeEnv) -> None:
+    size = env.size("seq_len", 17)
+    with symbolic_range():
+        rounds = list(range(size, 0, -5))
+    # 17, 12, 7 and 2 are 0, 5, 10 and 15 less than the size
+    assert [str(expression(one)) for one in rounds] == ["seq_len", "seq_len - 5", "seq_len - 10", "seq_len - 15"]
+
+
+def test_a_remainder_of_a_negated_quotient_keeps_its_size(env: ConcolicShapeEnv) -> None:
+    size = env.size("height", 23)
+    blocks = (size + -size % 4) // 4
+    padded = blocks + -blocks % 7
+    # 23 + 1 are 6 blocks of 4, and 6 + 1 are whole sevens
+    assert env.evaluate_expr(expression(padded)) == 7
+    assert "height" in str(expression(padded))

@@ -50,6 +50,14 @@ def test_a_comparison_of_the_source_is_combined_with_the_arms_of_every_kernel() 
     assert len(pairs) == len(arms.pairs) == 4  # both sides of both
 
 
+def test_a_comparison_alone_is_combined_although_it_is_a_part_of_another_kernels_condition() -> None:
+    # s % 8 == 0 implies s > 6, but not s > n: at n = 16 and s = 8 the second kernel's product does not run.
+    asked = [parse_condition("{s} > {n}"), parse_condition("{s} % 8 == 0")]
+    arms = Arms(analysis("where({s} <= {n} or {s} % 8 == 0, 0, {s})", "where({s} % 8 == 0, {s}, 0)"), asked)
+    pairs = {frozenset(str(arm) for arm in pair) for pair in arms.pairs}
+    assert frozenset({"{s} % 8 == 0 is true", "{s} > {n} is false"}) in pairs
+
+
 def test_formulas_without_a_choice_have_no_arms() -> None:
     assert not Arms(analysis("{s} * {n} + 6 * {s} // 3", "{s} / 2"))  # 6s // 3 is 2s at any size
 

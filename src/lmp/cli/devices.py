@@ -29,11 +29,16 @@ def predictor_of(devices_file: Path | None, calibration: Path | None) -> Predict
     """The predictor with a user's devices and calibration, as options name them."""
     from lmp.errors import UsageError
     from lmp.predict.calibration import FOLDER
+    from lmp.predict.calibration import calibration as family_of
     from lmp.predict.devices import devices as read
     from lmp.predict.prediction import Predictor
 
-    if calibration is not None and not any(calibration.glob("*.json")):
+    files = [] if calibration is None else sorted(calibration.glob("*.json"))
+    if calibration is not None and not files:
         raise UsageError(f"{calibration} has no calibration\nwrite one with `lmp calibrate ROWS.csv --write DIR`")
+    for file in files:
+        # A file that cannot be read ends the command, rather than each of its rows.
+        family_of(file.stem, file.parent)
     return Predictor(read(devices_file), FOLDER if calibration is None else calibration)
 
 

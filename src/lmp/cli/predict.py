@@ -60,7 +60,7 @@ def predict(
     from lmp.link.quantisation import scheme_of
     from lmp.link.quantised import with_own_bytes
     from lmp.link.sweep import plan
-    from lmp.predict.eager import as_json, time_of_call
+    from lmp.predict.eager import as_json, beyond_positions, time_of_call
     from lmp.report.warnings import of_assumptions, of_the_model, of_the_values
 
     model = with_own_bytes(model) if "w_bytes" not in given else model
@@ -71,6 +71,9 @@ def predict(
     found = time_of_call(evaluation.kernels, predictor, found_device, values, products, scheme)
     warnings = [*of_the_model(model), *of_the_values(model, values["cache_len"])]
     warnings += of_assumptions(evaluation.violated_assumptions)
+    config = options.found_config
+    too_long = beyond_positions(None if config is None else config.content, values)
+    warnings += [] if too_long is None else [too_long]
     if common.as_json:
         about = {"class_name": evaluation.class_name, "device": found_device.name, "profile": "eager"}
         sizes = evaluation.model_dump(mode="json")["values"]

@@ -141,6 +141,21 @@ def refuse_products(device: Device, products: str) -> str:
     return dtype
 
 
+POSITIONS = ("max_position_embeddings", "n_positions", "max_seq_len")
+
+
+def beyond_positions(config: Mapping[str, object] | None, values: Mapping[str, Number]) -> str | None:
+    """A warning if a call has more tokens than the config has positions."""
+    text = (config or {}).get("text_config")
+    places = [place for place in (text, config) if isinstance(place, Mapping)]
+    found = (place[name] for place in places for name in POSITIONS if isinstance(place.get(name), int))
+    positions = next(found, None)
+    longest = values.get("cache_len", 0) + values.get("seq_len", 0)
+    if not isinstance(positions, int) or longest <= positions:
+        return None
+    return f"{int(longest):,} tokens are more than the {positions:,} positions of the model"
+
+
 def _runs(kernel: EvaluatedKernel) -> bool:
     """Whether it starts a kernel at these values."""
     return kernel.repeat > 0 and bool(kernel.flops or _bytes(kernel.read) or _bytes(kernel.write))

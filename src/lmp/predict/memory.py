@@ -150,6 +150,9 @@ def _memory(held: Held, device: Device, asked: Asked, live: Callable[[int, int],
     if "fp8" in (held.quantised or "") and "fp8" not in device.dense:
         warnings.append(f"{device.name} has no fp8 products: its kernels widen the weights first")
     warnings += _beyond(held, asked)
+    heads = held.config.get("num_attention_heads")
+    if isinstance(heads, int) and heads % asked.tp:
+        warnings.append(f"{heads} attention heads do not divide over {asked.tp} GPUs: engines refuse that")
     share, sharding = share_by_plan(held, asked.tp)
     if asked.engine is not None and asked.tp > 1:
         share, sharding = share_by_engine(held, asked.tp), "as the engine divides layers"

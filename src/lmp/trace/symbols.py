@@ -314,7 +314,9 @@ class ConcolicShapeEnv(ShapeEnv):
 
     def bound_sympy(self, expr: Any, size_oblivious: bool = False) -> Any:
         """Sizes are at least 0; there is no other bound. A negated size, as in ``-tokens % block``, has none."""
-        return ValueRanges(-int_oo if expr.is_negative else sympy.Integer(0), int_oo)
+        # The sign of a negated quotient is not known from its form: there the value in this run tells.
+        negative = expr.is_negative or (not expr.is_nonnegative and self._value(expr) < 0)
+        return ValueRanges(-int_oo if negative else sympy.Integer(0), int_oo)
 
     def replace(self, expr: Any) -> Any:
         return expr

@@ -109,13 +109,13 @@ class Arms:
                         self._parts[arm] = {((_at_point(positive), wanted),): None}
                     else:
                         shared[arm] = None  # formulas of other kernels may have it, and this one's may lack it
-        if sides or shared:
+        if sides:
             parts = [arm for arm in self._parts if arm not in sides]
             whole = [arm for arm in compared if not any(arm.side == p.side and p.of.startswith(arm.of) for p in parts)]
-            if sides:
-                self.ways |= self._parts
-                self.auxiliary = set(self._parts)
-            self._pair(itertools.product([*parts, *whole] if sides else whole, {**sides, **shared}))
+            self.ways |= self._parts
+            self.auxiliary = set(self._parts)
+            self._pair(itertools.product([*parts, *whole], sides))
+        self._pair(itertools.product(compared, shared))
 
     def __bool__(self) -> bool:
         return bool(self.ways)

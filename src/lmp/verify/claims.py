@@ -118,10 +118,12 @@ class Claims:
         repeat = self.repeat(kernel, values)
         plain = self._plain(kernel)
         if plain is not None:
-            with suppress(LmpError):  # the formula that fails is found below
+            try:
                 flops, read, write = plain(values)
                 matmul_flops = flops if kernel.category in MATMUL_CATEGORIES else 0
                 return Amounts(repeat * flops, repeat * matmul_flops, repeat * read, repeat * write)
+            except LmpError:
+                pass  # the formula that fails is found below
         return Amounts(*[repeat * self._once(kernel, quantity, values) for quantity in QUANTITIES])
 
     def _plain(self, kernel: Kernel) -> Program | None:

@@ -141,8 +141,8 @@ class CallTracker:
         self.stack: list[Call] = []
         self._paths = {id(module): name for name, module in root.named_modules(remove_duplicate=False)}
         self._dirs: dict[str, str] = {}
-        self._segments: dict[tuple[int, tuple[Place, ...]], tuple[Segment, ...]] = {}
-        """Index of a call, and the places in it -> their segments: a loop has the same ones in each round."""
+        self._segments: dict[tuple[int, ...], tuple[Segment, ...]] = {}
+        """Index of a call, and ids of places in it -> their segments: a loop has the same ones in each round."""
         self._on_enter = on_enter
         self._handles: list[Any] = []
 
@@ -195,10 +195,11 @@ class CallTracker:
             if code is _CALL_CODE:
                 if _is_of(frame, call):
                     # Its callers are still at their call sites.
-                    key = call.index, tuple(chain)
-                    if key not in self._segments:
-                        self._segments[key] = (Segment(call, key[1]), *call.outer)
-                    return self._segments[key]
+                    key = (call.index, *map(id, chain))  # each place is one object
+                    found = self._segments.get(key)
+                    if found is None:
+                        found = self._segments[key] = (Segment(call, tuple(chain)), *call.outer)
+                    return found
             elif (
                 in_forward
                 and code.co_filename.startswith(prefix)

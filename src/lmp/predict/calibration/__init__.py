@@ -104,8 +104,11 @@ def calibration(family: str, folder: Path = FOLDER) -> Calibration | None:
         raise InvalidAnalysis(f"{file} is no calibration: {error}\nrun `lmp calibrate` again") from error
     if not isinstance(data, dict) or data.get("schema") != SCHEMA:
         raise InvalidAnalysis(f"{file} is of another version of lmp\nrun `lmp calibrate DATA` again")
-    slots = tuple(slot_from(family, entry) for entry in data["slots"])
-    return Calibration(family, data["id"], data["provenance"], slots)
+    try:
+        slots = tuple(slot_from(family, entry) for entry in data["slots"])
+        return Calibration(family, data["id"], data["provenance"], slots)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InvalidAnalysis(f"{file} is no calibration: {error!r:.80}\nrun `lmp calibrate` again") from error
 
 
 def width_of(data: Mapping[str, Any]) -> Width:

@@ -37,7 +37,7 @@ ROW_ERROR = 0.05
 """Log error that a row has beside what the model could learn."""
 OFFSET_ROWS = 8.0
 """Rows against which the median error that is left counts in full."""
-STEP, EVALUATIONS = 0.1, 600
+STEP, EVALUATIONS = 0.1, 300
 
 
 @dataclass(frozen=True)
@@ -150,8 +150,13 @@ def _fitted(start: Slot, measured: Measured, device: Device, family: Family) -> 
     free = [p for p in family.parameters if matters(p.name, measured)]
     weight = ROW_ERROR / (2 * len(truth) * HELD_TO**2)
 
+    # Trees follow the model slowly: what they add is kept while the parameters are searched.
+    alone = family.model(start.parameters, measured.columns, device)
+    added = time_of(device, family, start, measured.columns) / alone
+    floor = family.floor(measured.columns, device)
+
     def error(parameters: Mapping[str, float]) -> float:
-        said = time_of(device, family, replace(start, parameters=parameters), measured.columns)
+        said = np.maximum(family.model(parameters, measured.columns, device) * added, floor)
         moved = sum(np.log(parameters[p.name] / start.parameters[p.name]) ** 2 for p in free)
         return float(np.mean(np.abs(np.log(said) - truth)) + weight * moved)
 
