@@ -71,7 +71,8 @@ def main() -> int:
     use_transformers_tree(find_trees().need("transformers").package_dir.parent)
     importlib.import_module(model.rpartition(".")[0])
     rows: dict[str, list[float]] = defaultdict(list)
-    for place, name in ((Runs, "_execute"), (execution, "observe"), (points, "refusal"), (execution, "refusal")):
+    tried = ((points, "refusal"), (points, "executed"), (execution, "refusal"))
+    for place, name in ((Runs, "_execute"), (execution, "observe"), *tried):
         counted(place, name, rows)
     start = time.process_time()
     with tempfile.TemporaryDirectory(prefix="lmp-runs-") as folder:

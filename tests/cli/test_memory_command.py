@@ -93,3 +93,32 @@ def test_predict_takes_one_point(lmp: Lmp) -> None:
     result = lmp("predict", CONFIG, "--device", "h100-sxm", "-b", "1,2", "-s", "16")
     assert result.exit_code == 2
     assert "batch_size has several values" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--explain"], "--explain is of an engine"),
+        (["--overhead-us", "5"], "--overhead-us is of an engine"),
+        (["--engine", "vlm"], "did you mean vllm"),
+    ],
+)
+def test_options_of_an_engine_are_refused_without_one(lmp: Lmp, arguments: list[str], told: str) -> None:
+    result = lmp("predict", CONFIG, "--device", "h100-sxm", *arguments)
+    assert result.exit_code == 2
+    assert told in result.stderr
+
+
+def test_a_step_of_an_engine_is_explained(lmp: Lmp, fake: FakePipeline) -> None:
+    arguments = ["predict", mlp().class_name, "--device", "h100-sxm", "-b", "1", "-s", "16", "--engine", "vllm"]
+    result = lmp(*arguments, "--explain", "--overhead-us", "250")
+    assert result.exit_code == 0, result.stderr
+    assert "250 us of it overhead" in result.stdout
+    assert "as it is" in result.stdout
+    # The stored analyses of these tests state no operands: no rule can hold, and nothing may vanish.
+    assert "rules: none held" in result.stdout
+    found = json.loads(lmp(*arguments, "--json").stdout)
+    assert found["profile"] == "vllm"
+    flops = found["matmul_flops"]
+    assert flops["launched"] == flops["eager"] - flops["saved"] > 0
+    assert found["step_us"][0] == found["us"]

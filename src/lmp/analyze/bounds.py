@@ -80,6 +80,8 @@ def bounds_of(workload: Workload) -> list[Bound]:
             with contextlib.suppress(_Unknown, TooManyOperators):
                 for few, fewest in _Prober(workload, name).fewest():
                     number = ge(var(name), num(few))
+                    if name == "seq_len" and fewest == num(few):
+                        continue  # the derivation states the number, unless another assumption implies it
                     found.append(Bound(ge(var(name), fewest), frozenset({_path(workload.cls)}), number))
     return found
 

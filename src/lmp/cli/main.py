@@ -39,7 +39,7 @@ COMMANDS = {
     "catalogue": ("inspect", "List the models that lmp knows without a network."),
     "predict": (
         "predict",
-        "Predict how long a call of a model takes on a device: its eager kernels, one by one, with 80 % intervals.",
+        "Predict how long a call of a model takes on a device: its kernels, one by one, with 80 % intervals.",
     ),
     "memory": ("memory", "Say whether a model fits on a device: weights, cache, activations and reserve on each GPU."),
     "devices": ("devices", "List the devices that lmp has datasheets of."),

@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 
 HOST = "kernels alone: the eager profile's host time is uncalibrated, so a call of many small kernels takes longer"
 
+NO_OVERHEAD = "kernels alone: no overhead of a step was measured; --overhead-us adds one"
 
-@o.takes(*(*o.ONE_CLASS, ..., *o.SIZES, "engine", *o.FOLDERS, "config", "model_id", "attn", *o.PRINTED))
+
+@o.takes(*(*o.ONE_CLASS, ..., *o.SIZES, *o.FOLDERS, "config", "model_id", "attn", *o.PRINTED))
 def predict(
     common: o.Common,
     on_device: Annotated[str, typer.Option("--device", metavar="NAME", help="A device; `lmp devices` lists them.")],
@@ -30,17 +32,38 @@ def predict(
     ] = None,
     devices_file: DevicesFile = None,
     calibration: CalibrationFolder = None,
+    serving: Annotated[
+        str | None,
+        typer.Option(
+            "--engine",
+            metavar="NAME",
+            help="Predict what this engine launches: vllm, sglang, trtllm, transformers-eager, transformers-compiled, "
+            "or a TOML file with a profile [default: every operator of the class is a kernel].",
+        ),
+    ] = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="With --engine: each rewrite, with the source lines that it replaced.")
+    ] = False,
+    overhead: Annotated[
+        float | None,
+        typer.Option("--overhead-us", min=0, metavar="US", help="With --engine: host time of a step [default: 0]."),
+    ] = None,
 ) -> None:
-    """Predict how long a call of a model takes on a device: its eager kernels, one by one, with 80 % intervals.
+    """Predict how long a call of a model takes on a device: its kernels, one by one, with 80 % intervals.
 
-    Example: lmp predict Qwen/Qwen3-8B --device h100-sxm --phase decode -b 16 -c 8k --each operator.
+    Examples: lmp predict Qwen/Qwen3-8B --device h100-sxm --phase decode -b 16 -c 8k --each operator; the same with
+    --engine vllm --explain: what a serving engine launches in place of these kernels.
     """
+    from lmp.cli.predict_engine import chosen_profile, print_engine
     from lmp.errors import UsageError
     from lmp.predict.eager import refuse_products
 
+    profile = chosen_profile(serving, explain, overhead)
     predictor = predictor_of(devices_file, calibration)
     found_device = predictor.device(on_device)
     given = g.given_values(common, settings or [])
+    if profile is not None and profile.cache_bytes is not None:
+        given.setdefault("kv_bytes", [profile.cache_bytes])
     several = next((name for name, values in given.items() if len(values) > 1), None)
     if several is not None:
         raise UsageError(f"{several} has several values\ngive one: predict has one point")
@@ -68,19 +91,33 @@ def predict(
     values = plan(model, given, 1).fixed
     evaluation = numbers.evaluation(values, numbers.tree(values))
     scheme = scheme_of(model.quantization.config) if model.quantization and model.quantization.applied else None
-    found = time_of_call(evaluation.kernels, predictor, found_device, values, products, scheme)
+    step = None
+    if profile is not None:
+        from lmp.predict.rewrite.timing import OfEngine, Step, time_of_step
+
+        wanted = Step(evaluation.kernels, values, products, scheme)
+        step = time_of_step(wanted, profile, OfEngine(predictor, profile.kernels), found_device)
+        found = step.call
+    else:
+        found = time_of_call(evaluation.kernels, predictor, found_device, values, products, scheme)
     warnings = [*of_the_model(model), *of_the_values(model, values["cache_len"])]
     warnings += of_assumptions(evaluation.violated_assumptions)
     config = options.found_config
     too_long = beyond_positions(None if config is None else config.content, values)
     warnings += [] if too_long is None else [too_long]
     if common.as_json:
-        about = {"class_name": evaluation.class_name, "device": found_device.name, "profile": "eager"}
+        about = {"class_name": evaluation.class_name, "device": found_device.name, "profile": serving or "eager"}
         sizes = evaluation.model_dump(mode="json")["values"]
-        write_json({**about, "values": sizes, **as_json(found), "warnings": warnings})
+        rewrites = step.as_json() if step is not None else {}
+        write_json({**about, "values": sizes, **as_json(found), **rewrites, "warnings": warnings})
     else:
         _print(found, found_device, each is not None)
-        note(HOST)
+        if step is not None:
+            print_engine(step, explain)
+            if not step.overhead_us:
+                note(NO_OVERHEAD)
+        else:
+            note(HOST)
     for warning in warnings:
         note(f"warning: {warning}")
 

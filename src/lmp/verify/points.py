@@ -303,8 +303,8 @@ def literal_points(workload: Workload, numbers: Collection[int], known: Collecti
     return [point for point in found if phase_of(point.values) not in refused]
 
 
-MIXED_IN_MODEL, MIXED_ALONE, MIXED_OF_A_USER = 6, 24, 36
-"""Points with all sizes changed together: of a model, of a module alone, whose runs are quick, and of a user's."""
+MIXED_IN_MODEL, MIXED_ALONE = 6, 24
+"""Points with all sizes changed together: of a model, and of a module alone, whose runs are quick."""
 
 MOST_MIXED_BATCH, MOST_MIXED_TOKENS = 12, 700
 """Largest batch of these points, and largest number of tokens unless the source has larger numbers."""
@@ -335,8 +335,7 @@ def mixed_points(workload: Workload, numbers: Collection[int], known: Collection
     arguments = sorted(given) if workload.vary else []
     phases = [phase for phase in PHASES if workload.has_cache or phase in (PREFILL, FIRST_TOKEN)]
     found: list[HeldOut] = []
-    alone = MIXED_OF_A_USER if workload.vary else MIXED_ALONE
-    for index in range(MIXED_IN_MODEL if in_model else alone):
+    for index in range(MIXED_IN_MODEL if in_model else MIXED_ALONE):
         is_other = bool(others) and index % 3 == 2
         values = dict(draw.choice(others) if is_other else workload.hints)
         if arguments and index % 3 == 1:

@@ -1,0 +1,134 @@
+"""Time of a step as an engine runs it: the rewritten list, each launch by the model of its kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from lmp.errors import LmpError
+from lmp.formula import Number
+from lmp.link.quantisation import Scheme
+from lmp.link.records import EvaluatedKernel
+from lmp.predict.devices import Device
+from lmp.predict.eager import PRODUCTS, CallTime, Timed, refuse_products, time_of_call
+from lmp.predict.prediction import Prediction, Predictor, total
+from lmp.predict.rewrite.profiles import Profile
+from lmp.predict.rewrite.rewriting import Firing, Rewritten, rewritten
+from lmp.predict.rewrite.rules import Launch
+from lmp.predict.rows import Gemm, Moe, Row, row_of
+
+SLOW_PATHS = {("vllm", "fp8")}
+"""Engine and dtype whose measured mixtures took a slow path (README of the data): the reference engine stands for them.
+"""
+
+
+def _own(row: Row, engine: str) -> bool:
+    """Whether the engine's own kernel is meant. Matrix products are the vendor's library in all of them."""
+    slow = isinstance(row, Moe) and (engine, row.dtype) in SLOW_PATHS
+    return not slow and not isinstance(row, Gemm)
+
+
+class OfEngine(Predictor):
+    """Predicts with the kernels of one engine, where they were measured."""
+
+    def __init__(self, predictor: Predictor, engine: str | None = None) -> None:
+        super().__init__(predictor.known, predictor.folder)
+        self.engine = engine
+
+    def predict(self, rows: Sequence[Row]) -> list[Prediction | LmpError]:
+        engine = self.engine
+        if engine is None:
+            return super().predict(rows)
+        return super().predict(
+            [row.model_copy(update={"engine": engine}) if _own(row, engine) else row for row in rows]
+        )
+
+
+@dataclass(frozen=True)
+class StepTime:
+    """Time of one step of an engine."""
+
+    call: CallTime
+    """Its operators are launches, in their order."""
+    rewritten: Rewritten
+    overhead_us: float
+
+    @property
+    def us(self) -> tuple[float, float, float]:
+        """With the 80 % interval; the overhead is as it was given."""
+        us, low, high = self.call.whole
+        return us + self.overhead_us, low + self.overhead_us, high + self.overhead_us
+
+    @property
+    def eager(self) -> list[Timed]:
+        """Kernels that no rule took, the dearest first. A product with a weight needs no rule."""
+        own = zip(self.rewritten.launches, self.call.operators, strict=True)
+        return sorted((timed for launch, timed in own if launch.rule is None), key=lambda one: -one.us)
+
+    def as_json(self) -> dict[str, object]:
+        """What the rules did, as ``lmp predict --engine vllm --json`` writes it."""
+        found = self.rewritten
+        return {
+            "overhead_us": self.overhead_us,
+            "step_us": [round(us, 3) for us in self.us],
+            "matmul_flops": {
+                "eager": found.matmul_flops_before,
+                "launched": found.matmul_flops,
+                "saved": found.saved,
+            },
+            "firings": [_firing(firing) for firing in found.firings],
+            "eager_kernels": [
+                {"path": one.kernel.path, "class_name": one.kernel.class_name, "line": one.kernel.line,
+                 "operation": one.kernel.operation, "total_us": round(one.us, 3)}
+                for one in self.eager
+            ],
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Step:
+    """What is predicted: the kernels of a call, and how it is computed."""
+
+    kernels: Sequence[EvaluatedKernel]
+    values: Mapping[str, Number]
+    products: str = "bfloat16"
+    scheme: Scheme | None = None
+
+
+def time_of_step(step: Step, profile: Profile, predictor: Predictor, device: Device) -> StepTime:
+    """The time of a step with the rules of a profile. Raises LmpError for what cannot be predicted."""
+    dtype = refuse_products(device, step.products)
+
+    def of_expert(kernel: EvaluatedKernel) -> str | None:
+        storage = step.scheme.storage(kernel.path, kernel.class_name) if step.scheme is not None else None
+        found = dtype if storage is None else PRODUCTS[storage.products]
+        stored_wide = storage is not None and found == "bfloat16"
+        return None if stored_wide else found
+
+    found = rewritten(step.kernels, profile.rules, step.values, dtype, of_expert)
+    plain = [launch.kernel for launch in found.launches if launch.row is None]
+    timed = iter(time_of_call(plain, predictor, device, step.values, step.products, step.scheme).operators)
+    rows = [launch for launch in found.launches if launch.row is not None]
+    made = iter(predictor.predict([row_of({"device": device.name, **(launch.row or {})}) for launch in rows]))
+    operators = [next(timed) if launch.row is None else _of_row(launch, next(made)) for launch in found.launches]
+    often = [one.kernel.repeat for one in operators]
+    whole = total([one.time for one in operators], often)
+    return StepTime(CallTime(tuple(operators), whole, sum(often)), found, profile.overhead_us)
+
+
+def _of_row(launch: Launch, made: Prediction | LmpError) -> Timed:
+    if isinstance(made, LmpError):
+        raise made
+    return Timed(launch.kernel, made)
+
+
+def _firing(firing: Firing) -> dict[str, object]:
+    return {
+        "rule": firing.rule,
+        "path": firing.members[0].path,
+        "repeat": firing.members[0].repeat,
+        "lines": list(firing.lines),
+        "ids": [kernel.id for kernel in firing.members],
+        "becomes": [kernel.operation for kernel in firing.launches],
+        "saved": firing.saved,
+    }
