@@ -137,6 +137,20 @@ def test_a_total_without_a_value() -> None:
         found.totals(at(found))
 
 
+def test_a_fraction_where_an_assumption_is_broken() -> None:
+    """The user can change the sizes, and not the formula."""
+    found = with_kernels(
+        basic(3, "{batch_size} / 2", "0", "0"),
+        totals=small.model().totals.model_copy(update={"flops": "{batch_size} / 2"}),
+        assumptions=["{batch_size} // 2 * 2 == {batch_size}", "{batch_size} % 2 == 0"],
+    )
+    assert found.totals(at(found, batch_size=6)).flops == 3
+    expected = r"has no figures at batch_size=3: its formulas assume \{batch_size\} % 2 == 0\ngive sizes"
+    for compute in (found.totals, found.tree):
+        with pytest.raises(EvaluationError, match=expected):
+            compute(at(found, batch_size=3))
+
+
 def test_what_runs_less_than_no_times() -> None:
     found = with_kernels(basic(3, "1", "0", "0", repeat="{batch_size} - 3"))
     for compute in (found.totals, found.tree):

@@ -212,8 +212,22 @@ class ModelNumbers:
             numbers = iter(self._run(program, values))
         except LmpError:
             # A formula has no value. It may be inside a module that does not run, and so not be needed.
-            return self._module(None, nodes, "", self.model.class_name, 1, 1, values, None)
+            return self._each_alone(values)
         return self._module(None, nodes, "", self.model.class_name, 1, 1, values, numbers)
+
+    def _each_alone(self, values: Point) -> ModuleNumbers:
+        """The root module, each formula evaluated where it is needed. Raises the error of the first without a value."""
+        try:
+            return self._module(None, self._nodes, "", self.model.class_name, 1, 1, values, None)
+        except EvaluationError as error:
+            broken = min(self.violated(values), key=lambda found: len(found.assumption), default=None)
+            if broken is None:
+                raise
+            at = ", ".join(f"{name}={value}" for name, value in broken.values.items())
+            raise EvaluationError(
+                f"{self.model.class_name} has no figures at {at}: its formulas assume {broken.assumption}\n"
+                "give sizes at which this holds"
+            ) from error
 
     def violated(self, values: Point) -> list[ViolatedAssumption]:
         """The assumptions that do not hold at these values."""
@@ -395,7 +409,7 @@ class ModelNumbers:
     def _located_error(self, values: Point, error: LmpError) -> LmpError:
         """The error with the kernel that causes it, if it is a kernel's; else the given error."""
         try:
-            self._module(None, self._nodes, "", self.model.class_name, 1, 1, values, None)
+            self._each_alone(values)
         except LmpError as found:
             return found
         message = str(error)

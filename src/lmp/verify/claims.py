@@ -161,12 +161,9 @@ class Claims:
     def unmet(self, analysis: ModuleAnalysis, values: Mapping[str, int]) -> str | None:
         """Text on the first assumption that fails for a class executed below a call with these values, at any depth.
 
-        None if all hold, and None if a reference cannot be followed: that is a finding in any case.
+        None if all hold. A reference that cannot be followed is left out: it is a finding in any case.
         """
-        try:
-            return self._unmet_in(analysis, values)
-        except LmpError:
-            return None
+        return self._unmet_in(analysis, values)
 
     def _unmet_in(self, analysis: ModuleAnalysis, values: Mapping[str, int]) -> str | None:
         key = (analysis.class_name, tuple(sorted(values.items())))
@@ -175,18 +172,26 @@ class Claims:
         found: str | None = None
         self._unmet[key] = None  # circular references are a finding where they are evaluated
         for kernel in analysis.kernels:
-            if not self._refers(kernel.flops) or self.repeat(kernel, values) == 0:
-                continue
-            for ref in references(self._parse(kernel.flops)):
-                if self._is_unsettled(ref.target):
-                    continue
-                called, inner = self._bound(ref, values)
-                for condition in called.assumptions:
-                    if not evaluate_condition(condition, inner):
-                        found = found or f"the assumption {condition} of {ref.target} does not hold"
-                found = found or self._unmet_in(called, inner)
+            # Where an assumption below is broken, the sizes of other references may be fractions.
+            with suppress(LmpError):
+                found = found or self._unmet_at(kernel, values)
         self._unmet[key] = found
         return found
+
+    def _unmet_at(self, kernel: Kernel, values: Mapping[str, int]) -> str | None:
+        if not self._refers(kernel.flops) or self.repeat(kernel, values) == 0:
+            return None
+        for ref in references(self._parse(kernel.flops)):
+            if self._is_unsettled(ref.target):
+                continue
+            called, inner = self._bound(ref, values)
+            for condition in called.assumptions:
+                if not evaluate_condition(condition, inner):
+                    return f"the assumption {condition} of {ref.target} does not hold"
+            below = self._unmet_in(called, inner)
+            if below is not None:
+                return below
+        return None
 
     def classes(self, kernel: Kernel) -> set[str]:
         """Paths of the classes that a kernel refers to, each as defined in its source.
