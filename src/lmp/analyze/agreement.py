@@ -214,7 +214,10 @@ class _Comparison:
         if not self.found.findings:
             which = self._equal() if self.found.refuted is None else "execution confirms these, and not those"
             own = called if self.derivation.proven else f"{called}, which is not proven,"
-            self.found.checks.append(f"compared with {own} at {compared:,} points: {which}")
+            if compared:
+                self.found.checks.append(f"compared with {own} at {compared:,} points: {which}")
+            else:
+                self.found.checks.append(f"not compared with {own}: no drawn point is one of both")
 
     def _equal(self) -> str:
         if not self._undecided:
