@@ -10,6 +10,8 @@ import pytest
 from analyses import mlp
 from fakes import FakePipeline, Lmp
 
+from lmp.records import Verification
+
 sys.path.append(str(Path(__file__).parents[1] / "predict"))
 from holdings import held
 
@@ -87,6 +89,19 @@ def test_predict_times_every_operator(lmp: Lmp, fake: FakePipeline) -> None:
     assert found["low_us"] <= found["us"] <= found["high_us"]
     assert found["us"] == pytest.approx(sum(one["total_us"] for one in found["operators"]), rel=1e-3)
     assert {one["provenance"] for one in found["operators"]} == set(found["provenance"])
+
+
+def test_predict_names_what_is_not_verified_and_what_has_no_rule(lmp: Lmp, fake: FakePipeline) -> None:
+    unverified = Verification(status="unverified", reason="no time")
+    name = mlp().class_name
+    fake.analyses[name] = mlp(verification=unverified, uncounted=["aten::frob"])
+    arguments = ["predict", name, "--device", "h100-sxm", "-b", "1", "-s", "16"]
+    result = lmp(*arguments)
+    assert result.exit_code == 0, result.stderr
+    assert f"warning: the formulas of {name} are unverified" in result.stderr
+    assert "operators without a rule, whose cost is missing: aten::frob" in result.stderr
+    told = json.loads(lmp(*arguments, "--json").stdout)["warnings"]
+    assert any("aten::frob" in warning for warning in told)
 
 
 def test_predict_takes_one_point(lmp: Lmp) -> None:
