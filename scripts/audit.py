@@ -68,6 +68,10 @@ FAMILIES = (
 )
 
 
+TAKEN = ("arms", "pairs_of_arms")
+"""Numbers of those that executed points took, and of all."""
+
+
 @dataclass(frozen=True)
 class Subject:
     """A class to audit. ``inputs`` and ``init`` are those of an own module."""
@@ -121,6 +125,7 @@ def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "different": sum(len(row.get("different", ())) for row in rows),
         "positions_inside": sum(bool(row.get("positions_inside")) for row in rows),
         "with_positions": sum(row.get("positions") is not None for row in rows),
+        **{name: [sum(pair) for pair in zip(*(row.get(name, (0, 0)) for row in rows), strict=True)] for name in TAKEN},
         "core_hours": round(sum(row["core_seconds"] for row in rows) / 3600, 3),
     }
 

@@ -15,6 +15,7 @@ from evaluation import evaluate_analysis
 from lmp.analyze.modules import analyze_modules, load_for_evaluation
 from lmp.analyze.session import Options
 from lmp.errors import TraceFailed, VerificationFailed
+from lmp.formula import evaluate_condition
 from lmp.records import ModuleAnalysis
 from lmp.verify.judge import observe
 from lmp.workload.inputs import InputsWorkload
@@ -127,3 +128,19 @@ def test_a_quotient_of_config_values_is_taken_on_both_sides_of_a_number(
         written = sum(kernel.write for kernel in found.kernels if kernel.line in repeats)
         # use_gqa_in_sdpa(): without a mask, keys and values are repeated for 6 heads if these are wider than 256.
         assert written == (2 * 3 * 10 * 6 * head_dim * 2 if head_dim > 256 else 0), head_dim
+
+
+def test_pairs_of_arms_that_no_call_combines_are_assumptions(tmp_path: Path, transformers_tree: Path) -> None:
+    """T5 has no attention over the encoder's states that is causal: those pairs are claimed by nothing."""
+    name = "transformers.models.t5.modeling_t5.T5Attention"
+    analysis, _ = load_for_evaluation(name, Options(results=tmp_path), QUIET)
+    taken, _, all_pairs = next(c for c in analysis.verification.checks if c.startswith("pairs of")).split()[-3:]
+    assert taken == all_pairs
+    values = {"num_heads": 4, "batch_size": 2, "seq_len": 6, "cache_len": 5}
+    switches = {"has_position_bias": 0, "has_relative_attention_bias": 0, "is_decoder": 1}
+
+    def allowed(cross: int, causal: int) -> bool:
+        given = {**values, **switches, "has_key_value_states": cross, "is_causal": causal}
+        return all(evaluate_condition(text, given) for text in analysis.assumptions)
+
+    assert [allowed(0, 1), allowed(1, 0), allowed(1, 1)] == [True, True, False]

@@ -95,6 +95,11 @@ def test_every_drawn_point_is_executed_and_equal(options: Options) -> None:
     assert found.settings > 1
 
 
+def test_arms_of_all_classes_are_counted(options: Options) -> None:
+    (found,) = audit_modules(["audited.blocks.Chosen"], options, 1, 3, lambda name, stage: None)
+    assert found.arms == (2, 2)  # {seq_len} >= 45 is true, and is false: its Linear has none
+
+
 def test_points_beyond_a_bound_are_drawn_again(options: Options) -> None:
     (found,) = audit_modules(["audited.blocks.Tabled"], options, 60, 3, lambda name, stage: None)
     assert (found.drawn, found.equal, found.refused) == (60, 60, 0)

@@ -32,7 +32,9 @@ def test_callers_bind_the_attempt_that_is_kept(monkeypatch: pytest.MonkeyPatch, 
     known: dict[str, ModuleAnalysis] = {}
     bound: dict[str, ModuleAnalysis] = {}
     execution: Any = SimpleNamespace(
-        held_out=[1, 2, 3], session=SimpleNamespace(known=known), workload=SimpleNamespace(model_class=None, vary=False)
+        held_out=[1, 2, 3],
+        session=SimpleNamespace(known=known),
+        workload=SimpleNamespace(model_class=None, vary=False, has_tokens=False),
     )
     engine: Any = SimpleNamespace(rebind=lambda made: bound.update({made.class_name: made}))
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import random
 from collections.abc import Callable, Iterable, Mapping
 
 import pytest
 
-from lmp.formula import Expr, evaluate, parse, parse_condition, to_text
+from lmp.formula import Expr, Where, evaluate, num, parse, parse_condition, to_text, walk
 from lmp.trace.fit import Fitter, Point, Sample, joined, negated
 
 POINTS = [
@@ -161,3 +162,48 @@ def test_what_differs_on_all_sides_stays_nested():
 def test_negated():
     assert str(negated(parse_condition(A))) == "{seq_len} != 1"
     assert str(negated(negated(parse_condition(C)))) == C
+
+
+def leaves(formula: Expr) -> int:
+    return 1 + sum(isinstance(node, Where) for node in walk(formula))
+
+
+def fewest_leaves(
+    samples: frozenset[int], explained: list[frozenset[int]], held: list[frozenset[int]], depth: int
+) -> int:
+    """By trying every tree, without any shortcut; a large number if none fits."""
+    if any(samples <= covered for covered in explained):
+        return 1
+    parts = [(samples & met, samples - met) for met in held] if depth else []
+    return min(
+        (sum(fewest_leaves(side, explained, held, depth - 1) for side in pair) for pair in parts if all(pair)),
+        default=1000,
+    )
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_no_tree_has_fewer_cases(seed: int):
+    """Random costs on random paths: as few cases as a search of every tree finds, and none where it finds none."""
+    draw = random.Random(seed)
+    conditions = ["{seq_len} > 1", "{cache_len} > 0", "{batch_size} > 1"]
+    candidates = ["{seq_len}", "{batch_size} * {seq_len}", "{cache_len} + 1", "7"]
+    points = [{"batch_size": b, "seq_len": s, "cache_len": c} for b in (1, 3) for s in (1, 5, 6) for c in (0, 4)]
+    paths = {tuple(draw.sample((0, 1), 1)[0] for _ in conditions): draw.choice(candidates) for _ in range(6)}
+
+    def path(point: Mapping[str, int]) -> tuple[int, ...]:
+        return int(point["seq_len"] > 1), int(point["cache_len"] > 0), int(point["batch_size"] > 1)
+
+    costs = {key: parse(text) for key, text in paths.items()}
+    wanted = samples(lambda p: evaluate(costs[path(p)], p) if path(p) in costs else 0, points)
+    if seed % 4 == 3:
+        wanted[0] = wanted[0]._replace(value=wanted[0].value + 100)  # nothing explains this one
+    tried = [*map(parse, candidates), num(0)]
+    explained = [frozenset(i for i, s in enumerate(wanted) if evaluate(c, s.point.values) == s.value) for c in tried]
+    held = [frozenset(i for i, s in enumerate(wanted) if path(s.point.values)[at]) for at in range(3)]
+    fewest = fewest_leaves(frozenset(range(len(wanted))), explained, held, 3)
+    found = fitter(*conditions).fit(wanted, formulas(*candidates))
+    assert (found is None) == (fewest >= 1000)
+    if found is not None:
+        exact(found, wanted)
+        # A disjunction of two conditions may save a case, and equal sides are joined.
+        assert leaves(found) <= fewest

@@ -146,3 +146,15 @@ def test_an_untaken_side_of_a_negative_comparison_leaves_the_other() -> None:
     # {s} <= 7 is shared as {s} > 7: its false side is the first formula
     found = without_arms(given, [Arm("{s} > 7", "true")], Arms(given))
     assert (found.kernels[0].flops, found.assumptions) == ("{w}", ["{s} <= 7"])
+
+
+def test_a_pair_that_no_point_takes_becomes_an_assumption_and_the_formula_stays() -> None:
+    given = analysis("where({n} > 2, 1, 2) * where({s} > 7, 1, 2)")
+    arms = Arms(given)
+    both = arms.ways_of((Arm("{s} > 7", "true"), Arm("{n} > 2", "true")))
+    found = without_arms(given, [], arms, both)
+    assert found.kernels[0].flops == given.kernels[0].flops
+    (condition,) = found.assumptions
+    # it fails exactly where both are true
+    held = {(s, n): evaluate_condition(condition, {"s": s, "n": n}) for s in (7, 8) for n in (2, 3)}
+    assert held == {(7, 2): True, (7, 3): True, (8, 2): True, (8, 3): False}

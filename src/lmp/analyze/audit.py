@@ -10,6 +10,7 @@ import ast
 import contextlib
 import hashlib
 import random
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -73,6 +74,10 @@ class Audit:
     """A point, as text and, if it was drawn, as values; and its first finding."""
     refusals: list[str] = field(default_factory=list)
     """The module's errors, each once."""
+    arms: tuple[int, int] = (0, 0)
+    """Arms of the formulas that executed points took, of all; the class and those that it refers to."""
+    pairs_of_arms: tuple[int, int] = (0, 0)
+    """Pairs of arms likewise, without those that a contradiction excludes."""
     second_derivation: str = ""
     """At how many points a derivation from other config values or arguments gives the same, or why there is none."""
 
@@ -88,9 +93,19 @@ def audit_modules(
         session = Session(options, progress)
         session.ask([class_path])
         analysis = requested(analyze(class_path, session)).analysis
-        make_references(analysis, session)
+        parts = make_references(analysis, session)
         progress(analysis.class_name, "verifying")
-        yield audit(analysis, session, points, seed)
+        found = audit(analysis, session, points, seed)
+        found.arms = _taken("arms", [analysis, *parts])
+        found.pairs_of_arms = _taken("pairs of arms", [analysis, *parts])
+        yield found
+
+
+def _taken(what: str, analyses: Sequence[ModuleAnalysis]) -> tuple[int, int]:
+    """The sum over the checks of each analysis, which read ``arms: 3 of 4``."""
+    checks = [check for one in analyses for check in one.verification.checks]
+    found = [re.fullmatch(rf"{what}: (\d+) of (\d+)", check) for check in checks]
+    return sum(int(one[1]) for one in found if one), sum(int(one[2]) for one in found if one)
 
 
 def audit(analysis: ModuleAnalysis, session: Session, points: int, seed: int) -> Audit:

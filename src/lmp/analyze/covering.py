@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from lmp.errors import FormulaError
-from lmp.formula import Expr, eq, evaluate, free_variables, parse_condition, substitute, var
+from lmp.formula import Expr, any_of, eq, evaluate, free_variables, parse_condition, substitute, var
 from lmp.records import UNIVERSAL, ArmTaken, Finding, ModuleAnalysis
 from lmp.verify.arms import POINT, Arm, Pair, Way
 from lmp.verify.claims import ARM
 from lmp.verify.counted import SIZES
+from lmp.verify.deciding import nearest, why_impossible
 from lmp.verify.judge import JudgedCall, Judging, Point
 from lmp.verify.points import SEARCHED, HeldOut, PointKind, phase_of
 from lmp.verify.solving import Budget, Domain, contradiction, solution
@@ -24,6 +25,9 @@ MOST_POINTS = 24
 
 MOST_BASES = 8
 """Most judged calls from which a search for a point starts."""
+
+MOST_ASKED = 2
+"""Judged calls from which the solver's points differ little."""
 
 MOST_TRIES = 4
 """Most points that are executed for one arm; the module may refuse some."""
@@ -53,6 +57,7 @@ class Covering:
     """Points that were executed to take an arm."""
     excluded: dict[Arm | Pair, str] = field(default_factory=dict)
     """Arm or pair that no sizes take -> the contradiction."""
+    _ways: dict[Arm | Pair, list[Way]] = field(default_factory=dict)
     _tried: dict[Arm | Pair, int] = field(default_factory=dict)
     _budget: Budget = field(default_factory=lambda: Budget(MOST_IN_ALL))
     _found: dict[Arm | Pair, HeldOut | None] = field(default_factory=dict)
@@ -71,6 +76,23 @@ class Covering:
     def untaken(self) -> list[Arm]:
         """Arms that no executed point takes, although nothing excludes them."""
         return [arm for arm in self.missing(self.judging.coverage.missing) if isinstance(arm, Arm)]
+
+    def uncombined(self) -> list[Way]:
+        """Ways to take two arms at once that no executed point takes, although nothing excludes them.
+
+        Sides of conditions of the source are in variables of the point: they are left out where the analysis has none.
+        """
+        untaken = {*self.untaken(), *(self.judging.arms.auxiliary - self.judging.coverage.taken.keys())}
+        own = {f"{POINT}{name}": var(name) for name, source in self._sources.items() if source == var(name)}
+        found: dict[Way, None] = {}
+        for pair in self.missing(self.judging.coverage.missing_pairs):
+            if isinstance(pair, tuple) and not untaken & set(pair):
+                for way in self.judging.arms.ways_of(pair):
+                    renamed = tuple((substitute(condition, own), wanted) for condition, wanted in way)
+                    names = {name for condition, _ in renamed for name in free_variables(condition)}
+                    if names <= self._sources.keys():
+                        found[renamed] = None
+        return list(found)
 
     def findings(self) -> list[Finding]:
         """A finding for each untaken arm, for the author of a submitted analysis."""
@@ -139,9 +161,11 @@ class Covering:
         """Execute the point that is predicted to take the most arms. False if there is none."""
         found: dict[tuple[tuple[str, int], ...], tuple[HeldOut, list[Arm | Pair]]] = {}
         for target in self.missing(targets):
-            if any(self._may_be_assumed(arm) for arm in (target if isinstance(target, tuple) else (target,))):
-                continue
             if self._tried.get(target, 0) < MOST_TRIES:
+                if any(self._may_be_assumed(arm) for arm in (target if isinstance(target, tuple) else (target,))):
+                    self._possible(target)  # no point is looked for, but there may be a contradiction
+                    self._tried[target] = MOST_TRIES
+                    continue
                 point = self._found.get(target)
                 if point is None or tuple(sorted(point.values.items())) in self._seen:
                     point = self._found[target] = self._point(target)
@@ -162,35 +186,69 @@ class Covering:
         return True
 
     def _point(self, target: Arm | Pair) -> HeldOut | None:
-        """The nearest point that is predicted to take an arm, and that was not tried yet."""
+        """A point that is predicted to take an arm, and that was not tried yet: the nearest that is found."""
+        return self._near(target) or self._decided(target)
+
+    def _near(self, target: Arm | Pair) -> HeldOut | None:
         budget = Budget(MOST_EVALUATIONS if isinstance(target, Arm) else MOST_EVALUATIONS // 2)
-        for way in self.judging.arms.ways_of(target):
-            needed = self._in_point((*way, *self._assumed))
+        for way in self._open(target):
             for base, usual in itertools.product(self._bases, (self._usual, ())):
                 if self._budget.left <= 0 or budget.left <= 0:
                     return None
                 before = budget.left
-                values = solution((*needed, *usual), self._values(base), self._domain, budget)
+                values = solution((*way, *usual), self._values(base), self._domain, budget)
                 self._budget.left -= before - budget.left
-                point = None if values is None else self._as_point(base, values)
-                if point is not None and tuple(sorted(point.values.items())) not in self._seen:
+                point = self._new(base, values)
+                if point is not None:
                     return point
         return None
 
-    def _why_excluded(self, target: Arm | Pair) -> str | None:
-        if target not in self.excluded:
-            ways = [self._in_point((*way, *self._assumed)) for way in self.judging.arms.ways_of(target)]
-            whys = [contradiction(way, self._everything) for way in ways]
-            if any(why is None for why in whys):
-                return None
+    def _decided(self, target: Arm | Pair) -> HeldOut | None:
+        """A point that the solver finds. If it finds a contradiction, the target is excluded."""
+        for way, usual in itertools.product(self._possible(target), (self._usual, ())):
+            for base in self._bases[:MOST_ASKED]:
+                values = nearest((*way, *usual), self._values(base), self._domain, self._of_call)
+                point = self._new(base, values)
+                if point is not None:
+                    return point
+        return None
+
+    def _possible(self, target: Arm | Pair) -> list[Way]:
+        """The ways to take it of which the solver finds no contradiction. The target is excluded if there are none."""
+        ways = self._open(target)
+        whys = [why_impossible(way, self._everything) for way in ways]
+        if None not in whys:
             self.excluded[target] = whys[0] or ""
-        return self.excluded[target]
+        return [way for way, why in zip(ways, whys, strict=True) if why is None]
+
+    def _new(self, base: JudgedCall, values: Mapping[str, int] | None) -> HeldOut | None:
+        point = None if values is None else self._as_point(base, values)
+        return None if point is None or tuple(sorted(point.values.items())) in self._seen else point
+
+    def _why_excluded(self, target: Arm | Pair) -> str | None:
+        self._open(target)
+        return self.excluded.get(target)
+
+    def _open(self, target: Arm | Pair) -> list[Way]:
+        """The ways to take it that no plain contradiction excludes."""
+        if target not in self._ways:
+            ways = [(*self._in_point(way), *self._assumed) for way in self.judging.arms.ways_of(target)]
+            whys = [contradiction(way, self._everything) for way in ways]
+            self._ways[target] = [way for way, why in zip(ways, whys, strict=True) if why is None]
+            if not self._ways[target]:
+                self.excluded[target] = whys[0] or ""
+        return self._ways[target]
 
     # -- values of the analysis's variables, and of points ---------------------------------------------------------
 
     @cached_property
     def _assumed(self) -> Way:
-        return tuple((parse_condition(text), True) for text in self.analysis.assumptions)
+        """What the analysis assumes, its pinned values, and the values of variables that some calls do not have."""
+        names = self._calls[0].point if self._calls else ()
+        stated = self._in_point(tuple((parse_condition(text), True) for text in self.analysis.assumptions))
+        pinned = [eq(var(name), value) for name, value in self.analysis.pinned.items() if name in names]
+        absent = [any_of(eq(var(name), 0), eq(var(name), source)) for name, source in self._absent.items()]
+        return (*stated, *((condition, True) for condition in (*pinned, *absent)))
 
     @cached_property
     def _calls(self) -> Sequence[JudgedCall]:
@@ -229,12 +287,25 @@ class Covering:
         return {name: self._source(name) for name in self.analysis.parameters}
 
     def _source(self, name: str) -> Expr:
-        if self._calls:
-            for source in self._possible_sources(name):
-                with suppress(FormulaError):
-                    if all(evaluate(source, call.point) == call.values[name] for call in self._calls):
-                        return source
-        return var(f"{OWN}{name}")  # it stays as it is
+        return self._as_at(name, self._calls) or var(f"{OWN}{name}")  # it stays as it is
+
+    @cached_property
+    def _absent(self) -> Mapping[str, Expr]:
+        """Variable that is 0 at some calls, as a window that only some layers have -> its formula at the others."""
+        own = [name for name, source in self._sources.items() if source == var(f"{OWN}{name}")]
+        given = {name: [call for call in self._calls if call.values[name]] for name in own}
+        found = {
+            f"{OWN}{name}": self._as_at(name, calls) for name, calls in given.items() if len(calls) < len(self._calls)
+        }
+        return {name: source for name, source in found.items() if source is not None}
+
+    def _as_at(self, name: str, calls: Sequence[JudgedCall]) -> Expr | None:
+        """The formula of a variable in those of the point that holds at these calls."""
+        for source in self._possible_sources(name) if calls else ():
+            with suppress(FormulaError):
+                if all(evaluate(source, call.point) == call.values[name] for call in calls):
+                    return source
+        return None
 
     def _possible_sources(self, name: str) -> Iterator[Expr]:
         names = list(self._calls[0].point)
@@ -250,7 +321,8 @@ class Covering:
     def _domain(self) -> Domain:
         workload = self.workload
         fixed = {*self.analysis.pinned, *workload.full_layers, *(() if workload.has_cache else ("cache_len",))}
-        return Domain({*RUNTIME, *workload.hints} - fixed, workload.flags)
+        free = {*RUNTIME, *workload.hints, *self._absent} - fixed
+        return Domain(free, workload.flags, absent=self._absent.keys())
 
     @cached_property
     def _usual(self) -> Way:
@@ -274,7 +346,7 @@ class Covering:
         """All variables: those that are 0 at some call are switches, or lengths that may be 0."""
         met = [self._values(call) for call in self._calls]
         zero = {name for values in met for name, value in values.items() if value == 0}
-        return Domain({name for values in met for name in values}, zero - set(RUNTIME))
+        return Domain({name for values in met for name in values}, absent=zero - set(RUNTIME))
 
     def _as_point(self, base: JudgedCall, values: Mapping[str, int]) -> HeldOut | None:
         point = {name: values[name] for name in base.point}

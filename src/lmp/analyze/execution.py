@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-import itertools
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,7 +18,7 @@ from lmp.analyze.own import OwnCall
 from lmp.analyze.session import Session
 from lmp.analyze.workloads import TORCH, asked_config, asked_dtype, roots_for, workload_for
 from lmp.errors import LmpError, NotFound, first_line
-from lmp.formula import Condition, evaluate_condition, free_variables, num, parse_condition, substitute, to_text
+from lmp.formula import Condition, free_variables, num, parse_condition, substitute, to_text
 from lmp.records import HANDED_IN, OWN_ENGINE, Decision, Given, ModuleAnalysis, Verification
 from lmp.source.lines import line_text, statement_starts
 from lmp.source.locate import ClassSource
@@ -27,6 +26,7 @@ from lmp.source.trees import Tree
 from lmp.trace.engine import Setting, TraceEngine
 from lmp.verify.arms import without_arms
 from lmp.verify.counted import Triple
+from lmp.verify.deciding import follows
 from lmp.verify.judge import KEPT, Judgement, Point, judge, judging_of, named, observe
 from lmp.verify.literals import compared, literals
 from lmp.verify.points import (
@@ -44,8 +44,9 @@ from lmp.verify.points import (
     structural,
     with_layers,
 )
+from lmp.verify.solving import Domain
 from lmp.workload.arguments import constructor_arguments
-from lmp.workload.base import CHUNKED, Refusal, Workload, refusal
+from lmp.workload.base import CHUNKED, RUNTIME, Refusal, Workload, refusal
 from lmp.workload.configs import sections_of, stated
 from lmp.workload.failures import blame
 from lmp.workload.load import load_class, quiet_warnings
@@ -309,27 +310,28 @@ class Execution:
             untaken = covering.findings()
             if untaken and strict and verification.status != "failed":
                 update |= {"status": "failed", "findings": untaken[:KEPT]}
-        found = replace(found, verification=verification.model_copy(update=update), untaken=covering.untaken())
+        found = replace(
+            found,
+            verification=verification.model_copy(update=update),
+            untaken=covering.untaken(),
+            uncombined=() if judging.differences else covering.uncombined(),
+        )
         self._last = analysis, found
         return found
 
     def without_untaken(self, analysis: ModuleAnalysis) -> ModuleAnalysis:
         """The analysis without the arms that no executable point takes. Assumptions exclude them."""
         found = self._last[1] if self._last is not None and self._last[0] is analysis else self.judgement(analysis)
-        if found.verification.status != "verified" or not found.untaken or found.coverage is None:
+        nothing = not found.untaken and not found.uncombined
+        if found.verification.status != "verified" or nothing or found.coverage is None:
             return analysis
-        narrowed = without_arms(analysis, found.untaken, found.coverage.arms)
-        kept = [a for a in narrowed.assumptions if a in analysis.assumptions or not self._holds_for_switches(a)]
+        narrowed = without_arms(analysis, found.untaken, found.coverage.arms, found.uncombined)
+        domain = Domain((), self.workload.flags, absent=narrowed.parameters.keys() - set(RUNTIME))
+        kept = list(analysis.assumptions)
+        for text in sorted(set(narrowed.assumptions) - set(kept), key=lambda text: (len(text), text)):
+            if not follows(parse_condition(text), map(parse_condition, kept), domain):
+                kept.append(text)
         return narrowed.model_copy(update={"assumptions": kept})
-
-    def _holds_for_switches(self, condition: str) -> bool:
-        """True for a condition on switches alone that holds whatever their values, 0 or 1."""
-        parsed = parse_condition(condition)
-        names = sorted(free_variables(parsed))
-        if not names or not set(names) <= self.workload.flags:
-            return False
-        every = itertools.product((0, 1), repeat=len(names))
-        return all(evaluate_condition(parsed, dict(zip(names, values, strict=True))) for values in every)
 
     def _observe_extra(self, point: HeldOut) -> Point | None:
         """The run at a point, if the module runs there."""

@@ -106,14 +106,15 @@ def requested(outcomes: Sequence[Outcome]) -> Outcome:
     return next(outcome for outcome in outcomes if outcome.requested)
 
 
-def make_references(analysis: ModuleAnalysis, session: Session) -> None:
-    """Make missing analyses of references at any depth, so that look-ups find them."""
-    waiting, seen = references_of(analysis), {analysis.class_name}
+def make_references(analysis: ModuleAnalysis, session: Session) -> list[ModuleAnalysis]:
+    """Make missing analyses of references at any depth, so that look-ups find them. Returns all, each once."""
+    waiting, seen = references_of(analysis), {analysis.class_name: analysis}
     while waiting:
         class_path = waiting.pop()
         if class_path not in seen:
-            seen.add(class_path)
-            waiting += references_of(analysis_of(class_path, session))
+            seen[class_path] = analysis_of(class_path, session)
+            waiting += references_of(seen[class_path])
+    return [one for name, one in seen.items() if one is not analysis]
 
 
 def analysis_of(class_path: str, session: Session, as_a_part: bool = True) -> ModuleAnalysis:

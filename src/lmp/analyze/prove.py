@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from lmp.analyze.branches import explore_branches
+from lmp.analyze.branches import explore_branches, explore_pairs
 from lmp.analyze.execution import Execution
 from lmp.analyze.operands import without_differing
 from lmp.analyze.session import references_of
@@ -54,6 +54,8 @@ def prove(execution: Execution, engine: TraceEngine, source: ClassSource) -> Pro
         )
     if execution.workload.vary:
         explore_branches(engine.deriver.runs, source.class_path)
+    elif execution.workload.has_tokens:
+        explore_pairs(engine.deriver.runs)
     attempt = _Attempt(execution, engine, source)
     attempt.run()
     # Assumptions may exclude every held-out point, if sizes divide only in the runs that gave the formulas.
@@ -157,9 +159,11 @@ class _Attempt:
             self._judge()
 
     def _without_untaken(self) -> None:
-        """Drop the arms that no executable point takes: what excludes them becomes an assumption."""
-        narrowed = self.execution.without_untaken(self.analysis)
-        if narrowed is not self.analysis:
+        """Drop the arms and pairs that no executable point takes: what excludes them becomes an assumption."""
+        for _ in range(MOST_ROUNDS):
+            narrowed = self.execution.without_untaken(self.analysis)
+            if narrowed == self.analysis:
+                return
             self._take(narrowed)
             self._judge()
             while self._drop_operands():

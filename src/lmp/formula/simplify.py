@@ -76,6 +76,7 @@ TRUE, FALSE = Compare("==", Num(0), Num(0)), Compare("==", Num(0), Num(1))
 _OPPOSITE = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
 
 
+@lru_cache(maxsize=16384)
 def simplify(expr: Expr) -> Expr:
     """The canonical form: like terms collected, common factors in front, the order of factors fixed."""
     return from_polynomial(as_polynomial(expr))

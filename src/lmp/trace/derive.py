@@ -56,6 +56,9 @@ from lmp.workload.paths import Unresolvable, steps_of
 
 MAX_SYMBOLIC_RUNS = 12
 
+MAX_COMPULSORY_RUNS = 3
+"""Most of them for compulsory traffic alone: if they do not explain it, the analysis states none."""
+
 
 LEADING = ["{batch_size}", "{seq_len}"]
 
@@ -156,6 +159,7 @@ class Deriver:
             return self._observed[id(run)]
 
         def explained(all_layers: bool = False, specialised: bool = False) -> Derived:
+            for_compulsory = 0
             for _ in range(MAX_SYMBOLIC_RUNS):
                 if self._inline_calls(class_path):
                     self._observed = {}
@@ -166,7 +170,10 @@ class Deriver:
                 counterexample = table.counterexample()
                 if counterexample is None:
                     break
-                run, is_count = counterexample
+                run, is_count, is_compulsory = counterexample
+                for_compulsory += is_compulsory
+                if for_compulsory > MAX_COMPULSORY_RUNS and table.give_up_compulsory():
+                    break
                 # Symbolic runs have few layers: the number of layers enters as a count.
                 few = {name: self.runs.base[name] for name in self.workload.full_layers}
                 tries = [{**run.numbers, **few}]

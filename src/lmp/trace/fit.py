@@ -9,7 +9,8 @@ becomes ``where(condition, ..., ...)``.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -106,12 +107,18 @@ class Fitter:
             # If two conditions split the samples alike, the first one is kept: it is the more natural.
             if 0 < mask < everything and not any(known in (mask, everything & ~mask) for _, known in splits):
                 splits.append((condition, mask))
-        labelled = list(zip(distinct, explained, strict=True))
+        # Of candidates that explain the same samples the first one is kept.
+        labelled = [(candidate, mask) for mask, candidate in _first_of_each(explained, distinct).items() if mask]
+        if not _may_be_told_apart(len(samples), [mask for _, mask in labelled], [mask for _, mask in splits]):
+            return None
+        together = [functools.reduce(int.__or__, of_one, 0) for of_one in _masks_with(labelled, len(samples))]
         for depth in range(1, MAX_DEPTH + 1):
-            trees = [_Search(labelled, splits).split(everything, depth)]
+            trees = [_Search(labelled, splits, together).split(everything, depth)]
             if depth <= 2:
                 # A disjunction of two conditions: for example, a mask is made after a cache or beyond a window.
-                trees.append(_Search(labelled, [*splits, *_either(splits)]).split(everything, depth))
+                trees.append(
+                    _Search(labelled, [*splits, *_either(splits, everything)], together).split(everything, depth)
+                )
             found = [t for t in trees if t is not None]
             if found:
                 return self._written(min(found, key=lambda t: t.leaves))
@@ -161,13 +168,35 @@ class _Values(dict[Point, int | None]):
         return value
 
 
-def _either(splits: list[tuple[Condition, int]]) -> list[tuple[Condition, int]]:
-    """Disjunctions of two conditions, the second one plain or negated. Each set of samples occurs once."""
-    known = {mask for _, mask in splits} | {0}
+def _first_of_each(explained: Sequence[int], candidates: Sequence[Expr]) -> dict[int, Expr]:
+    """Set of samples -> the first candidate that explains exactly these."""
+    found: dict[int, Expr] = {}
+    for mask, candidate in zip(explained, candidates, strict=True):
+        found.setdefault(mask, candidate)
+    return found
+
+
+def _masks_with(labelled: Sequence[tuple[Expr, int]], number: int) -> Iterator[list[int]]:
+    """Per sample the sets of explained samples that it is in."""
+    return ([mask for _, mask in labelled if mask >> sample & 1] for sample in range(number))
+
+
+def _may_be_told_apart(number: int, explained: Sequence[int], conditions: Sequence[int]) -> bool:
+    """False if no tree of any depth fits: samples with equal results of every condition need one candidate."""
+    groups: dict[tuple[int, ...], int] = {}
+    for sample in range(number):
+        results = tuple([mask >> sample & 1 for mask in conditions])
+        groups[results] = groups.get(results, 0) | 1 << sample
+    return all(any(not group & ~mask for mask in explained) for group in groups.values())
+
+
+def _either(splits: list[tuple[Condition, int]], every: int) -> list[tuple[Condition, int]]:
+    """Disjunctions of two conditions, the second one plain or negated. Each set of samples occurs once.
+
+    ``every``: the set of all samples.
+    """
+    known = {mask for _, mask in splits} | {0, every}
     found = []
-    every = 0
-    for _, mask in splits:
-        every |= mask
     for i, (first, a) in enumerate(splits[:MOST_JOINED]):
         for second, b in splits[i + 1 : MOST_JOINED]:
             for condition, mask in (((first, second), a | b), ((first, negated(second)), a | (every & ~b))):
@@ -188,11 +217,28 @@ class _Tree:
 
 @dataclass
 class _Search:
-    """Search for the condition tree with fewest leaves: the leaves are candidates, and the depth is limited."""
+    """Search for the condition tree with fewest leaves: the leaves are candidates, and the depth is limited.
+
+    Of the trees with fewest leaves the first one is found. A branch is left out only if it cannot have fewer.
+    """
 
     candidates: list[tuple[Expr, int]]
     splits: list[tuple[Condition, int]]
+    together: Sequence[int]
+    """Per sample the samples that some candidate explains together with it."""
     known: dict[tuple[int, int], _Tree | None] = field(default_factory=dict)
+    fewest_of: dict[int, int] = field(default_factory=dict)
+
+    def fewest(self, samples: int) -> int:
+        """A number of leaves that no tree is below: samples of which no candidate explains two."""
+        if samples not in self.fewest_of:
+            left, number = samples, 0
+            while left:
+                first = (left & -left).bit_length() - 1
+                left &= ~self.together[first]
+                number += 1
+            self.fewest_of[samples] = number
+        return self.fewest_of[samples]
 
     def split(self, samples: int, depth: int) -> _Tree | None:
         key = samples, depth
@@ -204,7 +250,8 @@ class _Search:
         for candidate, covered in self.candidates:
             if samples & ~covered == 0:
                 return _Tree(formula=candidate)
-        if depth == 0:
+        fewest = max(2, self.fewest(samples))
+        if fewest > 1 << depth:
             return None
         best: _Tree | None = None
         tried: set[int] = set()
@@ -213,15 +260,18 @@ class _Search:
             if not inside or not outside or inside in tried:
                 continue
             tried.update((inside, outside))
-            then = self.split(inside, depth - 1)
-            otherwise = self.split(outside, depth - 1) if then is not None else None
-            if then is None or otherwise is None:
+            most = best.leaves - 1 if best is not None else 2 << depth
+            if self.fewest(inside) + self.fewest(outside) > most:
                 continue
-            leaves = then.leaves + otherwise.leaves
-            if best is None or leaves < best.leaves:
-                best = _Tree(leaves, parts=(condition, then, otherwise))
-                if leaves == 2:
-                    break
+            then = self.split(inside, depth - 1)
+            if then is None or then.leaves + self.fewest(outside) > most:
+                continue
+            otherwise = self.split(outside, depth - 1)
+            if otherwise is None or then.leaves + otherwise.leaves > most:
+                continue
+            best = _Tree(then.leaves + otherwise.leaves, parts=(condition, then, otherwise))
+            if best.leaves == fewest:
+                break
         return best
 
 

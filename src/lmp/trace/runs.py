@@ -138,6 +138,8 @@ class Runs:
         self.call_sizes = (*RUNTIME, *self.lengths, *self.dimensions)
         """Sizes that a call can vary."""
         self._settings: list[dict[str, int]] = [{}]
+        self.paired: set[Condition] = set()
+        """Comparisons of sizes of the call, of which each two were executed with each pair of results."""
         self._flipped: set[Condition] = set()
         self._followed: set[Pieces] = set()
         self._known: dict[tuple[tuple[str, int], ...], Run | None] = {}

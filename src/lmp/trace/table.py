@@ -8,7 +8,7 @@ import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from lmp.errors import Indistinct, TraceFailed
 from lmp.formula import (
@@ -51,6 +51,8 @@ from lmp.workload.calls import Call
 ZERO = num(0)
 LIKELY = {"batch_size": (1, 2, 7), "seq_len": (1, 2, 50, 64, 65, 300, 5000), "cache_len": (0, 1, 64, 65, 700, 5000)}
 """Sizes of calls at which no cost may be below 0."""
+MORE_OPERATORS = 1.25
+"""Times as many operators as another run that a run may have whose formula is taken first: loops take long."""
 MOST_KINDS = 4
 """Most values of an attribute that become conditions, if the instances of a class differ in it."""
 
@@ -77,6 +79,14 @@ class Derived:
     """Id of an item -> the sizes of its operands. Items whose runs differ in more than sizes have no entry."""
     compulsory_holds: Callable[[Run, list[Observation]], bool] = field(default=lambda run, seen: True)
     """Predicate: true if the compulsory traffic is right in a run that was not used to derive it."""
+
+
+class Counterexample(NamedTuple):
+    """A run with a sample that no formula explains, and what the sample is of."""
+
+    run: Run
+    is_count: bool
+    is_compulsory: bool
 
 
 class Table:
@@ -400,11 +410,39 @@ class Table:
         """True for calls of a module that runs no operator, such as dropout outside of training."""
         return key[0].composite and self.rows[key].child is not None and self.runs.does_nothing(key[0].name)
 
-    def counterexample(self) -> tuple[Run, bool] | None:
-        """A run with an unexplained sample, and true if the sample is a count; None if all are explained."""
-        for _, name, sample in self.unexplained():
-            return next(r for r, p, _ in self.samples if p is sample.point), name == "count"
-        return None
+    def counterexample(self) -> Counterexample | None:
+        """A run with an unexplained sample; None if all are explained.
+
+        Of the runs that lack a formula of the same quantity it is the one whose formula is the most general. Where code
+        runs once per piece it is the first one: formulas of any number of pieces come from runs of few pieces.
+        """
+        first: tuple[Key, str] | None = None
+        points: list[Point] = []
+        for key, name, sample in self.unexplained():
+            if first not in (None, (key, name)):
+                break
+            first = key, name
+            points.append(sample.point)
+        if first is None:
+            return None
+        lacking = [next(run for run, point, _ in self.samples if point is wanted) for wanted in points]
+        if any(pieces.unrolled for pieces in self._pieces):
+            lacking = lacking[:1]
+        fewest = min(len(run.recording.operators) for run in lacking)
+        short = [run for run in lacking if len(run.recording.operators) <= MORE_OPERATORS * fewest]
+        is_compulsory = self.rows[first[0], 0].category == "compulsory"
+        return Counterexample(max(short, key=self._generality), first[1] == "count", is_compulsory)
+
+    def _generality(self, run: Run) -> tuple[int, ...]:
+        """Order of runs by how general a formula of them is. A size that is 1, or a quotient of 1, is a number in it.
+
+        First the sizes of the call that are above 1, then few changes of the config, then large sizes.
+        """
+        runs, numbers = self.runs, run.numbers
+        several = {name: numbers[name] for name in runs.call_sizes if numbers[name] > 1}
+        changed = sum(numbers[name] != value for name, value in runs.base.items() if name not in runs.call_sizes)
+        lengths = [value for name, value in several.items() if name != "batch_size"]
+        return len(several), -changed, min(lengths, default=0), sum(lengths)
 
     def check_distinct(self) -> None:
         """Raise Indistinct if calls cost differently although every variable is equal: no formula explains them.

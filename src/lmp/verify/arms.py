@@ -275,9 +275,12 @@ def _quotient(left: Expr, right: Expr, guards: Way) -> _Found:
 # -- arms that no point takes -----------------------------------------------------------------------------------------
 
 
-def without_arms(analysis: ModuleAnalysis, untaken: Collection[Arm], arms: Arms) -> ModuleAnalysis:
-    """The analysis without these arms: the conditions that lead to them are excluded by assumptions."""
-    excluded = dict.fromkeys(opposite(way) for arm in untaken for way in arms.ways_of(arm))
+def without_arms(
+    analysis: ModuleAnalysis, untaken: Collection[Arm], arms: Arms, uncombined: Collection[Way] = ()
+) -> ModuleAnalysis:
+    """The analysis without these arms and ways: the conditions that lead to them are excluded by assumptions."""
+    left_out = [*(way for arm in untaken for way in arms.ways_of(arm)), *uncombined]
+    excluded = dict.fromkeys(map(opposite, left_out))
     texts = [to_text(condition) for condition in excluded if condition != TRUTH]
 
     def shorter(text: str) -> str:

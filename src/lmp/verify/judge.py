@@ -13,7 +13,7 @@ from typing import Any
 from lmp.errors import LmpError, NotFound, first_line
 from lmp.formula import Condition, evaluate, evaluate_condition, is_open, parse
 from lmp.records import UNIVERSAL, Finding, FindingKind, Kernel, Lookup, ModuleAnalysis, Verification
-from lmp.verify.arms import POINT, Arm, Arms, Pair
+from lmp.verify.arms import POINT, Arm, Arms, Pair, Way
 from lmp.verify.claims import (
     ASSUMPTION,
     LEFT_OUT,
@@ -152,6 +152,8 @@ class Judgement:
     """Points at which the formulas differ from execution."""
     untaken: Sequence[Arm] = ()
     """Arms that no executed point takes, although nothing excludes them."""
+    uncombined: Sequence[Way] = ()
+    """Ways to take two arms at once, in variables of the analysis, that no executed point took and nothing excludes."""
 
 
 def judge(

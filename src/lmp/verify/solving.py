@@ -47,9 +47,12 @@ class Domain:
 
     free: Collection[str]
     flags: Collection[str] = ()
+    """Those that are 0 or 1."""
+    absent: Collection[str] = ()
+    """Those that may be 0, as a window that only some layers have."""
 
     def least(self, name: str) -> int:
-        return 0 if name == "cache_len" or name in self.flags else 1
+        return 0 if name == "cache_len" or name in self.flags or name in self.absent else 1
 
     def most(self, name: str) -> int:
         return 1 if name in self.flags else LARGEST
