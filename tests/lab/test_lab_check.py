@@ -11,7 +11,7 @@ from lab_posts import no_figures
 
 from lmp.errors import PostProblem, PostRefused
 from lmp.lab import checking
-from lmp.lab.building import build
+from lmp.lab.building import build, render
 from lmp.lab.checking import check
 from lmp.lab.plots import same_drawing
 from lmp.lab.post import Post, all_posts, read_post
@@ -249,6 +249,10 @@ def test_a_plot_of_another_matplotlib_is_held_against_its_data(built: Post) -> N
         ("{{num:sums:{ninety}}}", "{ninety} has no value: sums has ten, forty"),
         ("{{num:nothing:{ten}}}", "nothing is no capture: lab.toml has sums, hello"),
         ("{{num:sums}}", "is incomplete"),
+        ("{{num:sums:64}}", "64 reads nothing of capture sums, which has ten, forty"),
+        ("{{num:hello:{sums.ten} * 2}}", "reads nothing of capture hello, which has no values"),
+        ("{{num:sums:{source.gauss} / 2}}", "reads nothing of capture sums, which has ten, forty"),
+        ("{{num:2 * 32}}", "2 * 32 reads nothing: a number comes from a capture, a figure of lmp or a source"),
         ("{{num:sums:{ten} +}}", "expected a number"),
         ("{{num:sums:{ten} / 0}}", "division by zero"),
         ("{{num:sums:__import__('os')}}", "unknown function '__import__'"),
@@ -275,6 +279,39 @@ def test_a_broken_reference_is_named_by_its_line_and_nothing_is_written(tiny: Po
     assert (problem.file, problem.line) == ("posts/tiny/post.md", line_with(file, line))
     assert message in problem.message
     assert not tiny.markdown.exists()
+
+
+def test_a_table_a_ratio_and_a_plot_that_read_nothing(tiny: Post) -> None:
+    lab = tiny.folder / "lab.toml"
+    edit(lab, '"{{num:sums:{ten}}}"', '"{{num:sums:285}}"')
+    more = '\n[ratio.r]\nwhat = "r"\nmeasured = "sums:{ten}"\npredicted = "sums:285"\nratio = "sums:{ten} / 285"\n'
+    more += '[plot.flat]\ntitle = "t"\ny = "y"\nseries = [{points = [[1, "5"]]}]\n'
+    lab.write_text(lab.read_text() + more)
+    file = tiny.folder / "post.md"
+    file.write_text(f"{file.read_text()}\n{{{{plot:flat}}}}\n")
+    with pytest.raises(PostRefused) as raised:
+        build([read_post(tiny.folder)], [], no_figures)
+    said = {(problem.file, problem.line): problem.message for problem in raised.value.problems}
+    assert "285 reads nothing of capture sums" in said["posts/tiny/lab.toml", line_with(lab, "[ratio.r]")]
+    assert "285 reads nothing of capture sums" in said["posts/tiny/post.md", line_with(file, "{{table:sums}}")]
+    assert "5 reads nothing" in said["posts/tiny/post.md", line_with(file, "{{plot:flat}}")]
+    assert len(said) == 3
+
+
+def test_a_number_of_the_program_and_one_without_a_capture_of_its_own(tiny: Post) -> None:
+    lab = tiny.folder / "lab.toml"
+    edit(
+        lab, "[capture.sums.values]\n", "[capture.sums.values]\nfirst = {from = 'sums.py', pattern = 'in \\((\\d+)'}\n"
+    )
+    (tiny.folder / "post.md").write_text("A{{num:sums:{first}}} B{{num:{sums.ten} / {source.gauss}|.3f}}\n")
+    post = read_post(tiny.folder)
+    # The program counts to (10, 20, 40); 285 / 8 = 35.625.
+    assert "A10 B35.625" in render(post, no_figures(post)).markdown
+    program = tiny.workloads / "sums.py"
+    program.write_text(program.read_text().replace("(10, ", "(11, "))
+    post = read_post(tiny.folder)
+    problem = render(post, no_figures(post)).problems[0]
+    assert problem.message.endswith("sums.py is not the file that the capture was taken with")
 
 
 def test_a_capture_that_was_not_taken(tiny: Post) -> None:

@@ -34,6 +34,11 @@ CAPTURE = "[capture.a]\nargv = ['x']\ntool = 'x'\n"
         (HEAD + CAPTURE + "[capture.a.values]\nn = '(y)\\1'", 7, "no look-around and no backreference"),
         (HEAD + CAPTURE + "others = 'x'", 3, "others needs a group"),
         (HEAD + CAPTURE + "after = ['b']", 1, "after names b, which is no capture"),
+        (
+            HEAD + CAPTURE + "workload = 'a.py'\nvalues.n = {from = 'b.py', pattern = '(x)'}",
+            3,
+            "values.n: from is output, command or a file of workload, not b.py",
+        ),
         (HEAD + "[subject.s]\nset = {a = 1}", 3, "a subject needs class, model or config"),
         (HEAD + "[plot.p]\ntitle = 't'", 3, "has series and y"),
         (HEAD + "[plot.p]\nkind = 'flame'\ntitle = 't'", 3, "a flame graph has capture"),

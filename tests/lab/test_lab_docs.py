@@ -30,7 +30,9 @@ def test_the_example_of_sources_toml_is_one(tmp_path: Path) -> None:
     assert read_sources(file)["hopper"].kind == "academic"
 
 
-@pytest.mark.parametrize("record", [config.CaptureRule, config.SubjectRule, config.PlotRule, config.Series, config.Lab])
+@pytest.mark.parametrize(
+    "record", [config.CaptureRule, config.ValueRule, config.SubjectRule, config.PlotRule, config.Series, config.Lab]
+)
 def test_each_key_is_on_the_page(record: type[config.Closed]) -> None:
     names = {field.alias or name for name, field in record.model_fields.items()}
     assert [name for name in names if not re.search(rf"\b{name}\b", PAGE)] == []

@@ -18,13 +18,14 @@ from lab_posts import no_figures
 from typer.testing import CliRunner, Result
 
 from lmp.cli.main import app
+from lmp.errors import PostFault
 from lmp.lab import rerun
 from lmp.lab.building import build, render
 from lmp.lab.config import CaptureRule
-from lmp.lab.evaluating import command
 from lmp.lab.flame import flame_svg
 from lmp.lab.html import post_page
 from lmp.lab.post import Post, load, read_post, save, sha256
+from lmp.lab.quoting import command
 from lmp.lab.rerun import Where, run
 from lmp.source.project import scratch_results_folder
 from shared_results import PROJECT
@@ -127,6 +128,18 @@ def test_a_reader_sees_both_numbers(tiny: Post) -> None:
     assert result.folder.parent == tiny.folder / "runs"
     assert (result.folder / "tiny.html").is_file()
     assert (result.folder / "plots" / "growth.svg").is_file()
+
+
+def test_what_was_asked_for_has_no_original_beside_it(tiny: Post) -> None:
+    lab = tiny.folder / "lab.toml"
+    first = "first = {from = 'sums.py', pattern = 'in \\((\\d+)'}\n"
+    lab.write_text(lab.read_text().replace("[capture.sums.values]\n", f"[capture.sums.values]\n{first}"))
+    file = tiny.folder / "post.md"
+    file.write_text(f"{file.read_text()}\nIt counts to {{{{num:sums:{{first}}}}}} at first.\n")
+    result = run(read_post(tiny.folder), Where())
+    text = (result.folder / "tiny.md").read_text()
+    assert "It counts to 10 at first." in text
+    assert "Forty numbers give 20,540 (original: 20,540)" in text
 
 
 def test_where_a_tool_is_missing_the_original_is_shown_with_the_reason(tiny: Post, tmp_path: Path) -> None:
@@ -285,7 +298,7 @@ def test_runs_that_start_in_the_same_second_have_folders_of_their_own(
 
 def test_a_printed_command_line_has_plain_names_in_its_settings_too() -> None:
     rule = CaptureRule(argv=["{python}", "{workloads}/x.py"], tool="x", env={"CACHE": "{build}/cache", "N": "a b"})
-    assert command(rule) == "CACHE=build/cache N='a b' python workloads/x.py"
+    assert command(rule.argv, rule.env) == "CACHE=build/cache N='a b' python workloads/x.py"
 
 
 def test_the_posts_of_the_folder_where_one_stands(tiny: Post, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -345,3 +358,12 @@ def test_a_results_folder_that_was_named_is_used(tmp_path: Path, monkeypatch: py
     monkeypatch.chdir(PROJECT)
     monkeypatch.setenv("LMP_RESULTS", str(tmp_path))
     assert scratch_results_folder() == tmp_path
+
+
+def test_the_settings_of_a_figure_and_a_figure_of_none(posts: Path) -> None:
+    figures = no_figures(read_post(posts / "costs"))
+    assert figures.setting("linear:flops@batch_size=64,seq_len=2", "batch_size") == 64
+    with pytest.raises(PostFault, match="cache_len is no setting of 'linear:flops@seq_len=2': settings are seq_len"):
+        figures.setting("linear:flops@seq_len=2", "cache_len")
+    with pytest.raises(PostFault, match="'linear:64' reads no figure"):
+        figures.value("linear:64")

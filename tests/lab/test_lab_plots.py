@@ -172,3 +172,24 @@ def test_a_plot_of_several_runs_has_a_band(tiny: Post) -> None:
     several = plot_svg("p", rule(), Evaluator(tiny, folder, no_figures(tiny)))
     assert b"FillBetweenPolyCollection" in several or b"PolyCollection" in several
     assert b"PolyCollection" not in one
+    # A point that is one value of a capture has the least and the most of its runs; one worked out of it has none.
+    series = [{"points": [[1, "{sums.first}"], [2, "{sums.first} * 2"]]}]
+    lab = tiny.folder / "lab.toml"
+    text = lab.read_text().replace("[capture.sums.values]", "[capture.sums.values]\nfirst = '^1 numbers: (\\d+)'")
+    lab.write_text(text.replace("ten = '^10", "ten = '^1").replace("forty = '^40", "forty = '^2"))
+    points = plot_svg("p", rule(series=series), Evaluator(read_post(tiny.folder), folder, no_figures(tiny)))
+    assert b"PolyCollection" in points
+
+
+def texts(svg: bytes) -> list[str]:
+    """Comments that matplotlib writes above each text it draws as a path."""
+    return re.findall(r"<!-- (.*?) -->", svg.decode())
+
+
+def test_ticks_of_bytes_and_of_few_decades(tiny: Post) -> None:
+    series = [{"points": [["65536", "{sums.ten} / 285 * 3"], ["4194304", "{sums.ten} / 285 * 90"]]}]
+    evaluator = Evaluator(tiny, tiny.captures, no_figures(tiny))
+    drawn = texts(plot_svg("p", rule(series=series, log_x=True, log_y=True, x_bytes=True), evaluator))
+    assert {"64 KiB", "1 MiB", "4 MiB"} <= set(drawn)
+    # 3 to 90: between the powers of ten the ticks at 5, 20 and 50 are labelled.
+    assert {"5", "10", "20", "50"} <= set(drawn)

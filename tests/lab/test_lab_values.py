@@ -80,3 +80,60 @@ def test_pairs_of_a_series() -> None:
     assert pairs_of(stored("32 KB 1 ns\nx\n64 KB 4 ns\n"), series) == [[("32", 1), ("64", 4)]]
     with pytest.raises(PostFault, match="cut among the points"):
         pairs_of(stored("32 KB 1 ns\n@@cut 9 bytes left out\n64 KB 4 ns\n"), series)
+
+
+# --- what was asked for: the command line, a program, a column -------------------------------------------------------
+
+PROGRAM = "# steps\n#define TILE 64\nparser.add_argument('--steps', default=32)\n"
+
+
+def text_of(name: str) -> str:
+    return {"command": "OMP_NUM_THREADS=2 build/run --steps 16 naive 768", "run.py": PROGRAM}[name]
+
+
+@pytest.mark.parametrize(
+    ("rule", "value"),
+    [
+        ({"from": "command", "pattern": r"--steps (\d+)"}, 16),
+        ({"from": "command", "pattern": r"OMP_NUM_THREADS=(\d+)"}, 2),
+        ({"from": "command", "pattern": "build/run", "column": -1}, 768),
+        ({"from": "run.py", "pattern": r"#define TILE (\d+)"}, 64),
+        ({"from": "run.py", "pattern": "steps", "take": "count"}, 2),
+        # The address column of `x/8xb`: 0x10 is 16; without its prefix the digits say 16 in base 16 alone.
+        ({"pattern": "^0x", "column": 2}, 16),
+        ({"pattern": r"/\*([0-9a-f]{4})\*/", "base": 16}, 16),
+        ({"pattern": r"/\*([0-9a-f]{4})\*/"}, 10),
+        ({"pattern": "^Anonymous", "column": 2}, 4096),
+    ],
+)
+def test_values_of_other_texts_and_of_columns(rule: dict[str, Any], value: int) -> None:
+    raw = "0x7f00:\t0x10\t0x20\n/*0010*/ LDG\nAnonymous:  4096 kB\n"
+    # Two runs: what was asked for is the same in both.
+    found = values_of(stored(f"@@run 1\n{raw}@@run 2\n{raw}"), {"n": ValueRule.model_validate(rule)}, text_of)
+    assert found == {"n": value, "n.min": value, "n.max": value}
+
+
+def test_a_column_that_a_line_does_not_have() -> None:
+    rule = ValueRule(pattern="^t", column=3)
+    with pytest.raises(PostFault, match="'t 1' has 2 columns, and no column 3"):
+        values_of(stored("t 1\n"), {"n": rule})
+
+
+def test_a_pattern_that_no_line_of_the_program_matches() -> None:
+    rule = ValueRule.model_validate({"from": "run.py", "pattern": r"#define EDGE (\d+)"})
+    with pytest.raises(PostFault, match=r"no line of run\.py matches"):
+        values_of(stored("EDGE 1\n"), {"n": rule}, text_of)
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        ({"pattern": "t", "column": 0}, "columns are counted from 1"),
+        ({"pattern": r"(\d+)", "column": 1}, "has a pattern without groups"),
+        ({"pattern": "t", "column": 1, "take": "count"}, "does not count"),
+        ({"pattern": "t"}, "has one group, this one has 0"),
+    ],
+)
+def test_a_value_that_is_none(rule: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        ValueRule.model_validate(rule)

@@ -9,11 +9,12 @@ from pathlib import Path
 
 from lmp.errors import LmpError, PostFault, PostProblem, PostRefused, StorageError, first_line
 from lmp.lab.config import Source, line_of
-from lmp.lab.evaluating import Evaluator, escaped
+from lmp.lab.evaluating import Evaluator
 from lmp.lab.figures import Figures, FiguresOf
 from lmp.lab.html import index_page, post_page
 from lmp.lab.plots import plot_svg
 from lmp.lab.post import LAB, TEMPLATE, Post
+from lmp.lab.quoting import escaped
 from lmp.lab.template import BLOCKS, Reference, Text, pieces, stray_digits
 from lmp.store.files import write_whole
 

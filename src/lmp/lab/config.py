@@ -49,10 +49,20 @@ class Closed(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class ValueRule(Closed):
-    """A number in the raw text: a pattern with one group, applied to each line."""
+OUTPUT, COMMAND = "output", "command"
 
+
+class ValueRule(Closed):
+    """A number of a capture: a pattern applied to each line of a text, and its group or a column of that line."""
+
+    text: Text = Field(default=OUTPUT, alias="from")
+    """What is read: the raw text (``output``), the command line with its variables as the post quotes it
+    (``command``), or a file of ``workload``, as the capture's sha256 has it."""
     pattern: Pattern
+    column: int | None = None
+    """Which word of a matching line is the number: from 1, or from the end as -1. The pattern has no group then."""
+    base: Literal[10, 16] = 10
+    """16 for digits of an address or of a memory dump. With ``0x`` in front they are read so anyway."""
     take: Literal["first", "last", "sum", "min", "max", "median", "count"] = "first"
     """Which of the matches; ``count`` is the number of matching lines and needs no group."""
     after: str | None = None
@@ -61,9 +71,13 @@ class ValueRule(Closed):
     """Only lines above the next line that contains this text."""
 
     @model_validator(mode="after")
-    def _one_group(self) -> ValueRule:
+    def _one_number(self) -> ValueRule:
         groups = re.compile(self.pattern).groups
-        if self.take != "count" and groups != 1:
+        if self.column == 0:
+            raise ValueError("columns are counted from 1, or from the end as -1")
+        if self.column is not None and (groups or self.take == "count"):
+            raise ValueError("a value with a column has a pattern without groups, and does not count")
+        if self.column is None and self.take != "count" and groups != 1:
             raise ValueError(f"a value's pattern has one group, this one has {groups}")
         return self
 
@@ -104,6 +118,13 @@ class CaptureRule(Closed):
     def _named_groups(self) -> CaptureRule:
         if self.others is not None and not re.compile(self.others).groupindex.keys() & {"name", "pid"}:
             raise ValueError("others needs a group (?P<name>...) or (?P<pid>...)")
+        return self
+
+    @model_validator(mode="after")
+    def _guarded(self) -> CaptureRule:
+        for name, value in self.values.items():
+            if value.text not in (OUTPUT, COMMAND, *self.workloads):
+                raise ValueError(f"values.{name}: from is {OUTPUT}, {COMMAND} or a file of workload, not {value.text}")
         return self
 
 
@@ -164,6 +185,8 @@ class PlotRule(Closed):
     x: str = ""
     y: str = ""
     log_x: bool = False
+    x_bytes: bool = False
+    """With ``log_x``: x are bytes, and the ticks read 64 KiB, 1 MiB."""
     log_y: bool = False
     series: list[Series] = []
     capture: Name | None = None

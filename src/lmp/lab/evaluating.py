@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import re
-import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
 
 from lmp.errors import LmpError, NotTaken, PostFault
 from lmp.formula import Number, free_variables, parse
-from lmp.lab.config import CaptureRule, Source
+from lmp.lab.config import COMMAND, OUTPUT, CaptureRule, Source
 from lmp.lab.figures import Figures
 from lmp.lab.numbers import written
 from lmp.lab.post import Post, Stored, confined, load
+from lmp.lab.quoting import command, escaped, fenced, quoted, within
 from lmp.lab.template import Reference, Text, line_ranges, pieces
 from lmp.lab.values import RECORD, evaluated, number_in, record_values, values_of
-
-WHOLE = 40
-"""Lines of a capture or a file that are quoted without a range."""
 
 ENVIRONMENT = ("kernel", "cpu", "cpus", "threads", "memory", "gpu", "tool_version", "date", "status", "message")
 """Fields of a record that ``{{env:ID:FIELD}}`` quotes."""
@@ -29,12 +26,6 @@ _LANGUAGES = {
     ".py": "python", ".c": "c", ".h": "c", ".cu": "cuda", ".cpp": "cpp", ".sh": "bash", ".toml": "toml",
     ".json": "json", ".bt": "bpftrace",
 }  # fmt: skip
-_MARKDOWN = re.compile(r"([\\`*_\[\]<>|#&~$])")
-
-
-def escaped(text: str) -> str:
-    """The text so that markdown shows it as it is, on one line."""
-    return _MARKDOWN.sub(r"\\\1", " ".join(text.split()))
 
 
 class Evaluator:
@@ -70,7 +61,9 @@ class Evaluator:
         return self.inline(reference)
 
     def _num(self, reference: Reference) -> str:
-        name, expression = _named(reference)
+        # An expression holds no colon: without one there is no capture of its own.
+        without = ":" not in reference.content and not re.fullmatch(r"\s*[a-z][a-z0-9_]*\s*", reference.content)
+        name, expression = ("", reference.content) if without else _named(reference)
         return self.number_text(name, expression, reference.form)
 
     def number_text(self, name: str, expression: str, form: str | None) -> str:
@@ -81,44 +74,70 @@ class Evaluator:
             before = self.original.number_text(name, expression, form)
         except NotTaken:
             return written(self.number(name, expression), form)
+        if not self._is_measured(name, expression):
+            return before
         try:
             mine = written(self.number(name, expression), form)
         except NotTaken:
             return f"{before} (original)"
         except LmpError:
             # The block that quotes the capture and the table of captures have the reason.
-            stored = self.taken(name)
+            stored = self.taken(name) if name else None
             why = "no value" if stored is None or stored.usable else stored.record.status.replace("_", " ")
             return f"{before} (original; {why} here)"
-        return f"{mine} (original: {before})" if self._is_measured(expression) else before
+        return f"{mine} (original: {before})"
 
-    def _is_measured(self, expression: str) -> bool:
-        """True if any capture is in the expression: a figure of lmp alone has no original beside it."""
-        names = free_variables(parse(expression))
-        return any(each not in self.post.lab.lmp and not each.startswith("source.") for each in names)
+    def _is_measured(self, name: str, expression: str) -> bool:
+        """True if an output is in the expression: what lmp or a source says, and what was asked for, is the same."""
+        return any(self._is_output(name, variable) for variable in free_variables(parse(expression)))
+
+    def _is_output(self, name: str, variable: str) -> bool:
+        place = self._place(name, variable)
+        rule = None if place is None else self._rule(place[0]).values.get(place[1].partition(".")[0])
+        return place is not None and (rule is None or rule.text == OUTPUT)
 
     def number(self, name: str, expression: str) -> Fraction:
-        """The exact value of an expression over the values of a capture. The name is empty if there is no own one."""
+        """The exact value of an expression over the values of a capture. The name is empty if there is no own one.
+
+        Raises PostFault if the expression reads nothing of that capture, or nothing at all.
+        """
+        variables = free_variables(parse(expression))
         if name:
-            self._rule(name)
+            have = ", ".join(self._rule(name).values) or "no values"
+            places = [self._place(name, variable) for variable in variables]
+            if not any(place is not None and place[0] == name for place in places):
+                raise PostFault(f"{expression} reads nothing of capture {name}, which has {have}")
+        elif not variables:
+            raise PostFault(f"{expression} reads nothing: a number comes from a capture, a figure of lmp or a source")
         return evaluated(expression, lambda variable: self._look_up(name, variable))
 
-    def _look_up(self, name: str, variable: str) -> Number:
-        rules = self.post.lab.capture
+    def _place(self, name: str, variable: str) -> tuple[str, str] | None:
+        """The capture and the value that a variable names; None for a figure of lmp, its settings, and a source.
+
+        Raises PostFault for a name that is none of these.
+        """
+        rules, figures = self.post.lab.capture, self.post.lab.lmp
         own = rules[name].values if name else {}
         top, _, rest = variable.partition(".")
-        if variable in self.post.lab.lmp:
-            return self.figures.value(self.post.lab.lmp[variable])
-        if top == "source":
-            return self._source_number(rest)
-        if top == "record" and rest in RECORD and name:
-            return self._value(name, variable)
-        if top in own and (not rest or rest in ("min", "max")):
-            return self._value(name, variable)
+        if variable in figures or top == "source":
+            return None
+        if (top == "record" and rest in RECORD and name) or (top in own and (not rest or rest in ("min", "max"))):
+            return name, variable
         if top in rules and rest:
-            return self._value(top, rest)
-        known = ", ".join([*own, *self.post.lab.lmp])
+            return top, rest
+        if top in figures:
+            return None
+        known = ", ".join([*own, *figures])
         raise PostFault(f"{{{variable}}} has no value: {name or 'the post'} has {known or 'no values'}")
+
+    def _look_up(self, name: str, variable: str) -> Number:
+        place, figures = self._place(name, variable), self.post.lab.lmp
+        if place is not None:
+            return self._value(*place)
+        if variable in figures:
+            return self.figures.value(figures[variable])
+        top, _, rest = variable.partition(".")
+        return self._source_number(rest) if top == "source" else self.figures.setting(figures[top], rest)
 
     def _value(self, name: str, variable: str) -> Fraction:
         stored = self._usable(name)
@@ -126,11 +145,17 @@ class Evaluator:
             found = record_values(stored)
         else:
             if name not in self._values:
-                self._values[name] = values_of(stored, self._rule(name).values)
+                self._values[name] = values_of(stored, self._rule(name).values, lambda text: self._text(stored, text))
             found = self._values[name]
         if variable not in found:
             raise PostFault(f"{{{variable}}} has no value: {name} has {', '.join(found)}")
         return found[variable]
+
+    def _text(self, stored: Stored, text: str) -> str:
+        """The command line of a capture, or a file that it was taken with."""
+        if text == COMMAND:
+            return command(stored.record.argv_template, stored.record.env)
+        return self.post.workload_text(text, stored.record.workload_sha256.get(text))
 
     def _lmp(self, reference: Reference) -> str:
         return written(self.figures.value(reference.content), reference.form)
@@ -222,7 +247,7 @@ class Evaluator:
             return self._quoted(name, ranges)
         mine = self.taken(name)
         if mine is not None and mine.usable and mine.lines:
-            return self._quoted(name, _within(ranges, len(mine.lines)))
+            return self._quoted(name, within(ranges, len(mine.lines)))
         if self.original.taken(name) is None:
             return self._quoted(name, "")
         return f"*{escaped(self.why_not(name))}. The original:*\n\n{self.original._quoted(name, ranges)}"
@@ -237,7 +262,8 @@ class Evaluator:
 
     def _quoted(self, name: str, ranges: str) -> str:
         stored = self.stored(name)
-        lines = [f"$ {command(self._rule(name))}"]
+        rule = self._rule(name)
+        lines = [f"$ {command(rule.argv, rule.env)}"]
         if stored.record.status in ("missing", "refused", "timed_out"):
             lines += [] if stored.record.message in stored.text else [f"[{stored.record.message}]"]
         if stored.lines or ranges:
@@ -298,45 +324,3 @@ def _named(reference: Reference) -> tuple[str, str]:
     if not colon or not rest.strip():
         raise PostFault(f"{reference} is incomplete: write {{{{{reference.kind}:ID:...}}}}")
     return name.strip(), rest.strip()
-
-
-def command(rule: CaptureRule) -> str:
-    """The command line as a reader would type it: placeholders as plain names."""
-    env = [f"{name}={shlex.quote(_plain(value))}" for name, value in rule.env.items()]
-    return " ".join([*env, shlex.join(_plain(word) for word in rule.argv)])
-
-
-def _plain(word: str) -> str:
-    return re.sub(r"\{(python|workloads|post|build|out)\}", r"\1", word)
-
-
-def quoted(lines: Sequence[str], ranges: str, what: str) -> list[str]:
-    """The lines of the ranges, with ``[...]`` where ranges are joined."""
-    if not ranges:
-        if len(lines) > WHOLE:
-            raise PostFault(f"{what} has {len(lines)} lines: give a range, as in :1-{WHOLE}")
-        kept = list(lines)
-        while kept and not kept[-1].strip():
-            kept.pop()
-        return kept
-    found: list[str] = []
-    for first, last in line_ranges(ranges):
-        if last > len(lines):
-            raise PostFault(f"{what} has {len(lines)} lines, so {first}-{last} is not there")
-        found += [*(["[...]"] if found else []), *lines[first - 1 : last]]
-    return found
-
-
-def _within(ranges: str, most: int) -> str:
-    """The ranges as far as a reader's shorter output has them; its first lines if it has none of them."""
-    if not ranges:
-        return "" if most <= WHOLE else f"1-{WHOLE}"
-    kept = [(first, min(last, most)) for first, last in line_ranges(ranges) if first <= most]
-    return ",".join(f"{first}-{last}" for first, last in kept) or f"1-{min(WHOLE, most)}"
-
-
-def fenced(lines: Sequence[str], language: str) -> str:
-    """A fenced block that no line of it can end."""
-    longest = max((len(run) for line in lines for run in re.findall(r"`+", line)), default=0)
-    fence = "`" * max(3, longest + 1)
-    return "\n".join([f"{fence}{language}", *(line.rstrip() for line in lines), fence])

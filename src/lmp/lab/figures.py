@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lmp.errors import PostFault, UsageError
+from lmp.formula import free_variables, parse
 from lmp.lab.config import SubjectRule
 from lmp.lab.post import Post, confined
-from lmp.lab.values import evaluated
+from lmp.lab.values import evaluated, number_in
 
 if TYPE_CHECKING:
     from lmp.formula import Number
@@ -116,8 +117,19 @@ class Figures:
         if match is None:
             raise PostFault(f"{text!r} is no figure: write SUBJECT:QUANTITY@seq_len=1,cache_len=128")
         subject, expression, at = match[1], match[2], (match[3] or "").strip()
+        if not free_variables(parse(expression)):
+            raise PostFault(f"{text.strip()!r} reads no figure: quantities are {', '.join(QUANTITIES)}")
         totals = self._totals(subject, at)
         return evaluated(expression, lambda name: _quantity(totals, name))
+
+    def setting(self, text: str, name: str) -> Fraction:
+        """The value at which a figure is asked for: ``batch_size`` of ``model:flops@batch_size=64``."""
+        match = _FIGURE.fullmatch(text.strip())
+        given = dict(part.split("=", 1) for part in ((match and match[3]) or "").split(",") if "=" in part)
+        found = next((value for key, value in given.items() if key.strip() == name), None)
+        if found is None:
+            raise PostFault(f"{name} is no setting of {text!r}: settings are {', '.join(given) or 'none'}")
+        return number_in(found)
 
     def _totals(self, name: str, at: str) -> dict[str, Number]:
         if name not in self._subjects:

@@ -10,8 +10,11 @@ from dataclasses import dataclass, field
 from html import escape
 
 WIDTH, ROW, MARGIN = 900, 17, 24
-_LETTER = 6.2
-"""Width of a letter of 11 px in the monospaced font."""
+_LETTER = 7.0
+"""Width of a letter of 11 px in a wide monospaced font: a label stays in its box in a narrower one too."""
+
+_FEWEST_LETTERS = 5
+"""A box with room for fewer has no label: its title has the name."""
 
 FLAME = b'<svg data-kind="flame" xmlns="http://www.w3.org/2000/svg"'
 """How the file of a flame graph begins."""
@@ -109,7 +112,7 @@ def flame_svg(stacks: Stacks, title: str, unit: str, min_share: float) -> bytes:
 
 def _label(name: str, x: float, y: int, width: float) -> str:
     room = int((width - 6) / _LETTER)
-    if room < 3:
+    if room < _FEWEST_LETTERS:
         return ""
     text = name if len(name) <= room else name[: room - 2] + ".."
     return f'<text x="{x + 3:.2f}" y="{y + 12}" fill="#1C2128">{_xml(text)}</text>'

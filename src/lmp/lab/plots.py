@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -36,6 +37,15 @@ _STYLE: dict[str, Any] = {
     "legend.framealpha": 0,
     "text.parse_math": False,
 }
+
+
+_FEW_DECADES = 10**4
+"""Between the ends of an axis whose ticks are labelled at 1, 2 and 5."""
+
+_LEGEND_LETTERS = 105
+"""Letters of 8 points that stand in a line below the axes."""
+
+_SIZES = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
 
 
 @dataclass(frozen=True)
@@ -105,8 +115,11 @@ def _drawn(series: Series, evaluator: Evaluator, original: bool = False) -> Draw
     scale = evaluated(str(series.scale), _no_name)
     if series.points:
         x = [str(first) for first, _ in series.points]
-        y = [float(scale * evaluator.number("", str(second))) for _, second in series.points]
-        return Drawn(label, x, y, y, y, original)
+        middle, low, high = (
+            [float(scale * evaluator.number("", _of_runs(str(second), part, evaluator))) for _, second in series.points]
+            for part in ("", ".min", ".max")
+        )
+        return Drawn(label, x, middle, low, high, original)
     assert series.capture is not None
     stored = evaluator.stored(series.capture)
     if not stored.usable:
@@ -120,6 +133,13 @@ def _drawn(series: Series, evaluator: Evaluator, original: bool = False) -> Draw
     middle = [float((v[(len(v) - 1) // 2] + v[len(v) // 2]) / 2) for v in ordered.values()]
     low, high = [float(v[0]) for v in ordered.values()], [float(v[-1]) for v in ordered.values()]
     return Drawn(label, list(ordered), middle, low, high, original)
+
+
+def _of_runs(expression: str, part: str, evaluator: Evaluator) -> str:
+    """The expression for the least or the most of the runs, where it is one value of a capture; else as it is."""
+    name = re.fullmatch(r"\s*\{([a-z]\w*)\.([a-z]\w*)\}\s*", expression)
+    is_value = name is not None and name[1] in evaluator.post.lab.capture
+    return f"{{{name[1]}.{name[2]}{part}}}" if name is not None and is_value else expression
 
 
 def _no_name(name: str) -> Fraction:
@@ -145,7 +165,8 @@ def _charted(rule: PlotRule, drawn: Sequence[Drawn]) -> bytes:
             axes.spines[side].set_visible(False)
         (_bars if rule.kind == "bar" else _lines)(axes, rule, drawn)
         if any(series.label for series in drawn):
-            axes.legend(fontsize=8)
+            # Beside the axes: no label lies on a line.
+            figure.legend(fontsize=8, loc="outside lower center", ncols=_columns([series.label for series in drawn]))
         out = io.BytesIO()
         figure.savefig(out, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     return out.getvalue()
@@ -166,7 +187,7 @@ def _lines(axes: Any, rule: PlotRule, drawn: Sequence[Drawn]) -> None:
     axes.grid(True, which="major", color=LINE, alpha=0.3, linewidth=0.6)
     if rule.log_x:
         axes.set_xscale("log", base=2)
-        axes.xaxis.set_major_formatter(_plain)
+        axes.xaxis.set_major_formatter(_bytes if rule.x_bytes else _plain)
     if rule.log_y:
         _log_y(axes)
     else:
@@ -188,19 +209,34 @@ def _bars(axes: Any, rule: PlotRule, drawn: Sequence[Drawn]) -> None:
             yerr=errors, ecolor=INK, alpha=0.55 if series.original else 1,
         )  # fmt: skip
     axes.set_xticks(range(len(names)), names, rotation=20 if len(names) > 5 else 0)
+    axes.set_xlim(-0.5, len(names) - 0.5)
     axes.grid(True, axis="y", color=LINE, alpha=0.3, linewidth=0.6)
     if rule.log_y:
         _log_y(axes)
 
 
 def _log_y(axes: Any) -> None:
-    """Plain numbers at the ticks; between powers of ten only where there are few of those."""
-    from matplotlib.ticker import NullFormatter
+    """Plain numbers at powers of ten, and at twice and five times those where there are few."""
+    from matplotlib.ticker import LogLocator, NullFormatter
 
     axes.set_yscale("log")
     low, high = axes.get_ylim()
+    if high < _FEW_DECADES * low:
+        axes.yaxis.set_major_locator(LogLocator(base=10, subs=(1, 2, 5)))
     axes.yaxis.set_major_formatter(_plain)
-    axes.yaxis.set_minor_formatter(_plain if high < 20 * low else NullFormatter())
+    axes.yaxis.set_minor_formatter(NullFormatter())
+
+
+def _columns(labels: Sequence[str]) -> int:
+    """Columns of a legend whose labels have room below the axes; its rows are as long as one another."""
+    most = max(1, min(len(labels), _LEGEND_LETTERS // (max(map(len, labels)) + 6)))
+    return math.ceil(len(labels) / math.ceil(len(labels) / most))
+
+
+def _bytes(value: float, _: object = None) -> str:
+    """64 KiB, 1 MiB: sizes on an axis to base 2."""
+    unit, worth = next(((unit, worth) for unit, worth in _SIZES if value >= worth), ("B", 1))
+    return f"{value / worth:g} {unit}"
 
 
 def _plain(value: float, _: object = None) -> str:

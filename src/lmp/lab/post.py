@@ -85,16 +85,23 @@ class Post:
 
         Raises PostFault for one that is in neither.
         """
-        found = {}
-        for name in names:
-            file = confined(self.workloads, name)
-            own = confined(self.folder, name)
-            file = own if own.is_file() and not file.is_file() else file
-            try:
-                found[name] = hashlib.sha256(file.read_bytes()).hexdigest()
-            except OSError as error:
-                raise PostFault(f"workload {name} cannot be read: {error.strerror}") from error
-        return found
+        return {name: hashlib.sha256(self._workload(name)).hexdigest() for name in names}
+
+    def workload_text(self, name: str, sha256: str | None) -> str:
+        """The text of such a file. Raises PostFault if it is not the file of that sha256."""
+        data = self._workload(name)
+        if hashlib.sha256(data).hexdigest() != sha256:
+            raise PostFault(f"{name} is not the file that the capture was taken with")
+        return data.decode("utf-8", errors="replace")
+
+    def _workload(self, name: str) -> bytes:
+        file = confined(self.workloads, name)
+        own = confined(self.folder, name)
+        file = own if own.is_file() and not file.is_file() else file
+        try:
+            return file.read_bytes()
+        except OSError as error:
+            raise PostFault(f"workload {name} cannot be read: {error.strerror}") from error
 
 
 def confined(folder: Path, name: str) -> Path:

@@ -9,7 +9,7 @@ from fractions import Fraction
 
 from lmp.errors import PostFault
 from lmp.formula import Number, evaluate_exact, free_variables, parse
-from lmp.lab.config import Series, ValueRule
+from lmp.lab.config import OUTPUT, Series, ValueRule
 from lmp.lab.post import Stored
 from lmp.lab.taking import sections
 
@@ -28,10 +28,10 @@ RECORD = (
 _NUMBER = re.compile(r"[-+]?(?:\d(?:[\d,_']*\d)?(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d{1,3})?", re.ASCII)
 
 
-def number_in(text: str) -> Fraction:
+def number_in(text: str, base: int = 10) -> Fraction:
     """The exact number that a text spells: 12,345 and 1.5e-3 too. Raises PostFault for anything else."""
     plain = text.strip()
-    if plain.lower().startswith("0x"):
+    if base == 16 or plain.lower().startswith("0x"):
         try:
             return Fraction(int(plain, 16))
         except ValueError:
@@ -41,14 +41,22 @@ def number_in(text: str) -> Fraction:
     return Fraction(re.sub(r"[,_']", "", plain))
 
 
-def values_of(stored: Stored, rules: Mapping[str, ValueRule]) -> dict[str, Fraction]:
+def values_of(
+    stored: Stored, rules: Mapping[str, ValueRule], text_of: Callable[[str], str] | None = None
+) -> dict[str, Fraction]:
     """``name``, ``name.min`` and ``name.max`` of each rule; of one run all three are equal.
 
-    Raises PostFault if a pattern matches nowhere.
+    ``text_of`` gives the command line and the files that rules name in place of the output. Raises PostFault if a
+    pattern matches nowhere.
     """
     found = {}
     for name, rule in rules.items():
-        each = [_value(name, rule, lines) for lines in sections(stored.lines)]
+        if rule.text == OUTPUT:
+            each = [_value(name, rule, lines) for lines in sections(stored.lines)]
+        elif text_of is None:
+            raise PostFault(f"value {name}: {rule.text} is not at hand here")
+        else:
+            each = [_value(name, rule, text_of(rule.text).splitlines())]
         found[name] = Fraction(statistics.median(each))
         found[f"{name}.min"], found[f"{name}.max"] = min(each), max(each)
     return found
@@ -67,11 +75,12 @@ def _value(name: str, rule: ValueRule, lines: list[str]) -> Fraction:
     if rule.take == "count":
         return Fraction(len(matches))
     if not matches:
-        raise PostFault(f"value {name}: no line matches {rule.pattern!r}")
-    texts = [match[1] for match in matches]
+        where = "" if rule.text == OUTPUT else f" of {rule.text}"
+        raise PostFault(f"value {name}: no line{where} matches {rule.pattern!r}")
+    texts = [match[1] if rule.column is None else _word(name, match.string, rule.column) for match in matches]
     if rule.take in ("first", "last"):
-        return _read(name, texts[0 if rule.take == "first" else -1])
-    numbers = [_read(name, text) for text in texts]
+        return _read(name, texts[0 if rule.take == "first" else -1], rule.base)
+    numbers = [_read(name, text, rule.base) for text in texts]
     combine: dict[str, Callable[[list[Fraction]], Fraction]] = {
         "sum": lambda all_: sum(all_, Fraction(0)),
         "min": min,
@@ -81,14 +90,22 @@ def _value(name: str, rule: ValueRule, lines: list[str]) -> Fraction:
     return combine[rule.take](numbers)
 
 
+def _word(name: str, line: str, column: int) -> str:
+    """The word of the line at a column, from 1 or from the end. Words have blanks between them."""
+    words = line.split()
+    if abs(column) > len(words):
+        raise PostFault(f"value {name}: {line.strip()[:40]!r} has {len(words)} columns, and no column {column}")
+    return words[column - 1 if column > 0 else column]
+
+
 def _known_despite(take: str, cut: int, at: list[int]) -> bool:
     """True if what was left out at a line cannot change the value: a first match above it, a last one below."""
     return bool(at) and ((take == "first" and at[0] < cut) or (take == "last" and at[-1] > cut))
 
 
-def _read(name: str, text: str | None) -> Fraction:
+def _read(name: str, text: str | None, base: int) -> Fraction:
     try:
-        return number_in(text or "")
+        return number_in(text or "", base)
     except PostFault as error:
         raise PostFault(f"value {name}: {error}") from None
 
