@@ -1,7 +1,8 @@
-"""Rules that fuse kernels which are no products: norms, rotary embedding, gated activations, chains."""
+"""Rules that fuse kernels which are no products: gated activations, chains; and kernels that engines do not run."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
@@ -23,15 +24,7 @@ def step(*operators: str, optional: bool = False, scales: bool = False) -> Step:
 
 
 CONVERTS = step("_to_copy", optional=True)
-NORM_ANCHOR = "rsqrt"
-NORM_UP = (step("add", optional=True), step("mean"), step("pow", "mul", "square"), CONVERTS)
-"""From the reciprocal root to the input."""
-NORM_DOWN = (step("mul"), CONVERTS, step("mul", optional=True, scales=True), CONVERTS)
-"""From the reciprocal root to the output."""
-TABLE = frozenset({"cos", "sin", "mul", "cat", "_to_copy"})
-"""Operators of the table of angles."""
-ROTATION = frozenset({"mul", "neg", "cat", "stack", "add", "sub"})
-CHAINED = frozenset({"elementwise", "activation", "copy", "reduction", "softmax", "normalization", "factory"})
+CHAINED = frozenset({"elementwise", "activation", "copy", "reduction", "softmax", "normalization", "factory", "gather"})
 """Categories that a compiler writes into one kernel."""
 
 
@@ -64,65 +57,6 @@ def chain(state: State, start: int, steps: tuple[Step, ...], up: bool) -> list[i
     return found
 
 
-def norms(state: State) -> Iterator[Match]:
-    graph = state.graph
-    for anchor in state.untaken():
-        if graph.operator(anchor) != NORM_ANCHOR:
-            continue
-        above, below = chain(state, anchor, NORM_UP, True), chain(state, anchor, NORM_DOWN, False)
-        if above is None or below is None:
-            continue
-        members = {anchor, *above, *below}
-        members |= graph.closure(below, graph.makers, lambda one: one not in state.taken and graph.weights_only(one))
-        residual = next((one for one in graph.makers(above[-1]) if _is_residual(state, one, anchor)), None)
-        name = "rms_norm"
-        if residual is not None and residual not in members:
-            members.add(residual)
-            name = "add_rms_norm"
-        kept = tuple(sorted(members))
-        yield Match(kept, (fused(state, "norm", kept, name, "reduction"),))
-
-
-def _is_residual(state: State, one: int, like: int) -> bool:
-    """Whether it is a sum of two activations of one size, in the same layers."""
-    graph = state.graph
-    sizes = [graph.bytes_of(operand) for operand in graph.inputs(one) if operand.role == "activation"]
-    return graph.operator(one) == "add" and state.free(one, like) and len(sizes) == 2 and sizes[0] == sizes[1]
-
-
-def rope_tables(state: State) -> Iterator[Match]:
-    graph, seen = state.graph, set[int]()
-    for anchor in state.untaken():
-        if graph.operator(anchor) not in ("cos", "sin") or anchor in seen:
-            continue
-        path = graph.kernels[anchor].path
-
-        def kept(one: int, path: str = path, anchor: int = anchor) -> bool:
-            return graph.operator(one) in TABLE and graph.kernels[one].path == path and state.free(one, anchor)
-
-        members = graph.closure([anchor], graph.both_ways, kept)
-        seen |= members
-        yield Match(tuple(sorted(members)), ())
-
-
-def ropes(state: State) -> Iterator[Match]:
-    """Rotations of queries and keys: what uses a table of angles, in one module."""
-    graph, regions = state.graph, dict[tuple[str, int], set[int]]()
-    for anchor in state.untaken():
-        of_table = any(state.taken.get(maker) == "rope_table" for maker in graph.makers(anchor))
-        if graph.operator(anchor) not in ROTATION or not of_table:
-            continue
-        place = (graph.kernels[anchor].path, graph.kernels[anchor].repeat)
-
-        def kept(one: int, path: str = place[0], anchor: int = anchor) -> bool:
-            own = graph.operator(one) in ROTATION and graph.kernels[one].path == path
-            return own and state.free(one, anchor) and not graph.appends(one)
-
-        regions.setdefault(place, set()).update(graph.closure([anchor], graph.both_ways, kept))
-    for region in regions.values():
-        yield Match(tuple(sorted(region)), (fused(state, "rope", region, "rotary embedding", "elementwise"),))
-
-
 def gated_activations(state: State) -> Iterator[Match]:
     graph = state.graph
     for anchor in state.untaken():
@@ -135,8 +69,21 @@ def gated_activations(state: State) -> Iterator[Match]:
 
 
 def _is_gate(state: State, one: int, act: int) -> bool:
+    """Whether it is a product of two activations, element by element."""
     inputs = [operand for operand in state.graph.inputs(one) if operand.role == "activation"]
-    return state.graph.operator(one) == "mul" and state.free(one, act) and len(inputs) == 2
+    elements = {math.prod(map(int, operand.shape)) for operand in inputs}
+    return state.graph.operator(one) == "mul" and state.free(one, act) and len(inputs) == 2 and len(elements) == 1
+
+
+def constants(state: State) -> Iterator[Match]:
+    """What is made of weights alone: an engine makes it when it loads them."""
+    graph, groups = state.graph, dict[tuple[str, int], list[int]]()
+    for one in state.untaken():
+        if not graph.is_product(one) and graph.weights_only(one):
+            kernel = graph.kernels[one]
+            groups.setdefault((kernel.path, kernel.repeat), []).append(one)
+    for members in groups.values():
+        yield Match(tuple(members), ())
 
 
 def dead_masks(state: State) -> Iterator[Match]:
@@ -152,7 +99,7 @@ def dead_masks(state: State) -> Iterator[Match]:
 
 def pointwise_chains(state: State) -> Iterator[Match]:
     """Kernels without products between them, connected, in the same layers: what a compiler fuses."""
-    graph, levels, seen = state.graph, list[int](), set[int]()
+    graph, levels, regions = state.graph, list[int](), dict[int, set[int]]()
 
     def chains(one: int) -> bool:
         return graph.kernels[one].category in CHAINED and not graph.appends(one) and bool(graph.inputs(one))
@@ -161,11 +108,10 @@ def pointwise_chains(state: State) -> Iterator[Match]:
         before = [maker for maker in graph.makers(one) if maker < one]
         levels.append(max((levels[maker] + (not chains(maker)) for maker in before), default=0))
     for anchor in state.untaken():
-        if anchor in seen or not chains(anchor):
+        if anchor in regions or not chains(anchor):
             continue
 
         def near(one: int) -> list[int]:
-            # An edge backwards in the list comes from the layer before.
             before = [maker for maker in graph.makers(one) if maker < one]
             return before + [user for user in graph.consumers[one] if user > one]
 
@@ -173,9 +119,23 @@ def pointwise_chains(state: State) -> Iterator[Match]:
             return chains(one) and levels[one] == levels[anchor] and state.free(one, anchor)
 
         members = graph.closure([anchor], near, kept)
-        seen |= members
+        regions |= dict.fromkeys(members, members)
+    for members in _over_layers(state, regions, levels):
         if len(members) > 1:
             reduces = any(graph.kernels[one].category in ("reduction", "softmax", "normalization") for one in members)
             operation = f"fused chain of {len(members)}"
             category = "reduction" if reduces else "elementwise"
             yield Match(tuple(sorted(members)), (fused(state, "pointwise_chain", members, operation, category),))
+
+
+def _over_layers(state: State, regions: dict[int, set[int]], levels: list[int]) -> list[set[int]]:
+    """The regions; the end of a layer and the begin of the next one are one, if they are in as many layers."""
+    graph = state.graph
+    for one in sorted(regions):
+        # An edge backwards in the list goes to the next layer. What is behind a product there is no begin of it.
+        behind = [user for user in graph.consumers[one] if user < one and user in regions and state.free(user, one)]
+        first = min(behind, key=levels.__getitem__, default=one)
+        if regions[first] is not regions[one]:
+            joined = regions[first] | regions[one]
+            regions.update(dict.fromkeys(joined, joined))
+    return list({id(members): members for members in regions.values()}.values())

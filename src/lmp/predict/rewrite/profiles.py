@@ -18,6 +18,9 @@ LARGEST_FILE = 1 << 16
 """Bytes of the largest file of a user."""
 
 
+Microseconds = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
+
+
 class Profile(BaseModel):
     """What an engine does with a model's kernels."""
 
@@ -27,7 +30,15 @@ class Profile(BaseModel):
     kernels: Literal["vllm", "sglang", "trtllm"] | None = None
     """The library whose kernels stand for its own, where they were measured; None: the reference."""
     cache_bytes: Literal[1, 2, 4] | None = None
-    overhead_us: Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)] = 0.0
+    fp8_cache: bool = False
+    """Whether the cache of a model in fp8 is fp8 too, unless its dtype is given."""
+    absorbed: Literal["bfloat16"] | None = None
+    """Dtype of the products that latent attention absorbs; None: that of the other products."""
+    schedule: Literal["mixed", "prefill_first"] = "mixed"
+    """Whether prompts are computed beside decodes, or all that wait before the next decode."""
+    overhead_us: Microseconds = 0.0
+    launch_us: tuple[Microseconds, Microseconds, Microseconds] = (0.0, 0.0, 0.0)
+    """Host time of one launch that no graph hides, with the ends of its interval; 0 where graphs hide it."""
 
 
 def profile_named(name: str) -> Profile:

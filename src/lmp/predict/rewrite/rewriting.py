@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from lmp.errors import InvalidAnalysis
 from lmp.formula import Number
 from lmp.link.records import EvaluatedKernel
-from lmp.predict.rewrite import fused, products
+from lmp.predict.rewrite import attending, fused, latent, mixtures, norms, products, recurrent, rotary
 from lmp.predict.rewrite.graph import Graph
 from lmp.predict.rewrite.rules import NOTHING, Launch, Match, Rule, State
 from lmp.records import MATMUL_CATEGORIES
@@ -18,22 +18,37 @@ RULES: Mapping[str, Rule] = {
     for rule in (
         Rule("bias", "an addition after a product that moves no bytes", "a part of the product", NOTHING,
              products.epilogues),
-        Rule("norm", "rsqrt of a mean of squares, the products around it, a residual add before it",
-             "rms_norm or add_rms_norm", NOTHING, fused.norms),
-        Rule("rope_table", "cos and sin of positions, and what makes and converts them", "a table made once", NOTHING,
-             fused.rope_tables),
+        Rule("wide_product", "a product in float32 of a weight and an activation of 16 bits, converted before",
+             "one product of 16 bits", NOTHING, products.converted),
+        Rule("norm", "rsqrt of a mean of squares, its products; a residual add before it, a gate beside it",
+             "rms_norm, add_rms_norm or gated rms_norm", NOTHING, norms.norms),
+        Rule("rope_table", "what is made of positions and weights alone, with FLOPs", "a table made once", NOTHING,
+             rotary.tables),
         Rule("rope", "mul, neg, cat, add of one module that use the table", "one kernel for queries and keys", NOTHING,
-             fused.ropes),
+             rotary.rotations),
+        Rule("causal_conv", "a convolution of each channel, the cat and copy of its state, the activation behind it",
+             "one kernel", NOTHING, recurrent.convolutions),
+        Rule("scan", "kernels of one module around a state that decays and is stored, no product with a weight",
+             "one kernel", NOTHING, recurrent.scans),
+        Rule("mla_absorb", "a product of cached latents that makes keys and values, before attention of one new token",
+             "two products of each head, and attention over the latents", latent.SAVED, latent.absorbed),
+        Rule("mla_prefill", "the same before attention of several new tokens",
+             "the product; keys from two parts, and attention of all heads", NOTHING, latent.expanded),
         Rule("flash", "sdpa, or softmax between two batched products; copies and cat of the cache before it",
-             "a write of the new tokens, and attention that reads the cache", NOTHING, products.attention),
-        Rule("moe", "grouped products, the top-k selection before them, the sum after them", "one operator", NOTHING,
-             products.experts),
+             "a write of the new tokens, and attention that reads the cache", NOTHING, attending.attention),
+        Rule("kv_append", "a cat of the cache with new tokens that no attention has taken", "a write of the new tokens",
+             NOTHING, attending.appended),
+        Rule("moe", "grouped products, or all experts' products, the top-k selection before and the sum after them",
+             "one operator", mixtures.SAVED, mixtures.experts),
+        Rule("chained_products", "two products of activations, what is between them larger than the result",
+             "one kernel", NOTHING, products.chained),
         Rule("gated_act", "an activation and a product of two activations", "one kernel", NOTHING,
              fused.gated_activations),
         Rule("merge_same_input", "products of one input with weights", "one product, its columns summed", NOTHING,
              products.merged),
         Rule("last_token_logits", "the last product, with a row for each token", "a row for each sequence",
              "2 * batch_size * (seq_len - 1) * n * k", products.last_logits),
+        Rule("constant", "what is made of weights alone", "nothing: it is made at loading", NOTHING, fused.constants),
         Rule("dead_mask", "what is made of positions alone, for masks and tables that are gone", "nothing", NOTHING,
              fused.dead_masks),
         Rule("quantise", "an fp8 product whose input is not from norm or gated_act", "a quantise kernel before it",
@@ -81,13 +96,15 @@ def rewritten(
     values: Mapping[str, Number],
     dtype: str = "bfloat16",
     of_expert: Callable[[EvaluatedKernel], str | None] | None = None,
+    absorbed: str | None = None,
 ) -> Rewritten:
     """The list after the rules. Raises InvalidAnalysis if matrix FLOPs are lost or made.
 
-    ``dtype``: of products, as a datasheet names it; ``of_expert``: of the experts of a layer, if it differs.
+    ``dtype``: of products, as a datasheet names it; ``of_expert``: of the experts of a layer, if it differs;
+    ``absorbed``: of the products that latent attention absorbs, if it differs.
     """
     graph = Graph(kernels, values)
-    state = State(graph, dtype, of_expert or (lambda _: dtype))
+    state = State(graph, dtype, of_expert or (lambda _: dtype), absorbed or dtype)
     firings = []
     for name in rules:
         for match in list(RULES[name].find(state)):

@@ -47,6 +47,8 @@ class State:
     """Of products, as a datasheet names it."""
     of_expert: Callable[[EvaluatedKernel], str | None]
     """Dtype of the products of a layer's experts; None if no kernel of such a layer was measured."""
+    absorbed: str = "bfloat16"
+    """Dtype of the products of each head that latent attention absorbs."""
     taken: dict[int, str] = field(default_factory=dict)
     """Kernel -> the rule that took it."""
     launches: list[Launch] = field(default_factory=list)

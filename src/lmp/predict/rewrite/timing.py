@@ -10,13 +10,15 @@ from lmp.formula import Number
 from lmp.link.quantisation import Scheme
 from lmp.link.records import EvaluatedKernel
 from lmp.predict.devices import Device
-from lmp.predict.eager import PRODUCTS, CallTime, Timed, refuse_products, time_of_call
+from lmp.predict.eager import PRODUCTS, Asked, CallTime, Timed, asked_of_call, refuse_products, times_of
 from lmp.predict.prediction import Prediction, Predictor, total
 from lmp.predict.rewrite.profiles import Profile
 from lmp.predict.rewrite.rewriting import Firing, Rewritten, rewritten
 from lmp.predict.rewrite.rules import Launch
 from lmp.predict.rows import Gemm, Moe, Row, row_of
 
+TOO_MUCH = 0.1
+"""Share of a step from which kernels that no rule took are named beside the step's time."""
 SLOW_PATHS = {("vllm", "fp8")}
 """Engine and dtype whose measured mixtures took a slow path (README of the data): the reference engine stands for them.
 """
@@ -65,6 +67,16 @@ class StepTime:
         own = zip(self.rewritten.launches, self.call.operators, strict=True)
         return sorted((timed for launch, timed in own if launch.rule is None), key=lambda one: -one.us)
 
+    @property
+    def left(self) -> list[Timed]:
+        """Kernels that no rule took and that an engine may not run: none of them reads a weight matrix."""
+        return [one for one in self.eager if not _reads_a_matrix(one.kernel)]
+
+    @property
+    def left_share(self) -> float:
+        """Part of the step's time that such kernels have."""
+        return sum(one.us for one in self.left) / self.us[0] if self.us[0] else 0.0
+
     def as_json(self) -> dict[str, object]:
         """What the rules did, as ``lmp predict --engine vllm --json`` writes it."""
         found = self.rewritten
@@ -77,6 +89,7 @@ class StepTime:
                 "saved": found.saved,
             },
             "firings": [_firing(firing) for firing in found.firings],
+            "left_share": round(self.left_share, 4),
             "eager_kernels": [
                 {"path": one.kernel.path, "class_name": one.kernel.class_name, "line": one.kernel.line,
                  "operation": one.kernel.operation, "total_us": round(one.us, 3)}
@@ -97,29 +110,37 @@ class Step:
 
 def time_of_step(step: Step, profile: Profile, predictor: Predictor, device: Device) -> StepTime:
     """The time of a step with the rules of a profile. Raises LmpError for what cannot be predicted."""
-    dtype = refuse_products(device, step.products)
-
-    def of_expert(kernel: EvaluatedKernel) -> str | None:
-        storage = step.scheme.storage(kernel.path, kernel.class_name) if step.scheme is not None else None
-        found = dtype if storage is None else PRODUCTS[storage.products]
-        stored_wide = storage is not None and found == "bfloat16"
-        return None if stored_wide else found
-
-    found = rewritten(step.kernels, profile.rules, step.values, dtype, of_expert)
-    plain = [launch.kernel for launch in found.launches if launch.row is None]
-    timed = iter(time_of_call(plain, predictor, device, step.values, step.products, step.scheme).operators)
-    rows = [launch for launch in found.launches if launch.row is not None]
-    made = iter(predictor.predict([row_of({"device": device.name, **(launch.row or {})}) for launch in rows]))
-    operators = [next(timed) if launch.row is None else _of_row(launch, next(made)) for launch in found.launches]
+    found, asked = asked_of_step(step, profile, device)
+    operators = times_of(asked, predictor, device)
     often = [one.kernel.repeat for one in operators]
     whole = total([one.time for one in operators], often)
     return StepTime(CallTime(tuple(operators), whole, sum(often)), found, profile.overhead_us)
 
 
-def _of_row(launch: Launch, made: Prediction | LmpError) -> Timed:
-    if isinstance(made, LmpError):
-        raise made
-    return Timed(launch.kernel, made)
+def asked_of_step(step: Step, profile: Profile, device: Device) -> tuple[Rewritten, list[Asked]]:
+    """The rewritten list, and what each of its launches is predicted from, in their order."""
+    dtype = refuse_products(device, step.products)
+
+    def of_expert(kernel: EvaluatedKernel) -> str | None:
+        storage = step.scheme.storage(kernel.path, kernel.class_name) if step.scheme is not None else None
+        found = dtype if storage is None else PRODUCTS[storage.products]
+        # Weights of 8 bits that are converted to 16: no mixture of such a kind was measured.
+        converts = storage is not None and (found == "bfloat16" or found not in device.dense)
+        return None if converts else found
+
+    found = rewritten(step.kernels, profile.rules, step.values, dtype, of_expert, profile.absorbed)
+    plain = [launch.kernel for launch in found.launches if launch.row is None]
+    asked = iter(asked_of_call(plain, device, step.values, step.products, step.scheme))
+    return found, [next(asked) if one.row is None else _of_row(one, device, dtype) for one in found.launches]
+
+
+def _of_row(launch: Launch, device: Device, dtype: str) -> Asked:
+    return Asked(launch.kernel, (row_of({"device": device.name, **(launch.row or {})}),), dtype)
+
+
+def _reads_a_matrix(kernel: EvaluatedKernel) -> bool:
+    inputs = kernel.operands.inputs if kernel.operands is not None else []
+    return any(operand.role == "weight" and len(operand.shape) > 1 for operand in inputs)
 
 
 def _firing(firing: Firing) -> dict[str, object]:

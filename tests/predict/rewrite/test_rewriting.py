@@ -2,70 +2,17 @@
 
 from __future__ import annotations
 
-import math
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lmp.errors import InvalidAnalysis, UsageError
-from lmp.link.numbers import ModelNumbers
+from kernel_lists import after, kernel, launched, product
+from lmp.errors import InvalidAnalysis
 from lmp.link.records import EvaluatedKernel
-from lmp.link.values import values_for
-from lmp.predict.devices import device_named
-from lmp.predict.prediction import Predictor
-from lmp.predict.rewrite.profiles import profile_named, profiles
-from lmp.predict.rewrite.rewriting import RULES, Rewritten, rewritten
-from lmp.predict.rewrite.timing import OfEngine, Step, time_of_step
-from lmp.predict.rows import row_of
-from lmp.records import MATMUL_CATEGORIES, ModelAnalysis, Operand, Operands
-
-RESULTS = Path(__file__).parents[2] / "analysis_results"
-SIZES = {"w_bytes": 2, "a_bytes": 2, "kv_bytes": 2, "batch_size": 2, "seq_len": 1}
-SERVING = profiles()["vllm"].rules
-H100 = device_named("h100-sxm")
-ROLES = {"w": "weight", "a": "activation", "kv": "cache", "i": "index"}
-
-
-def tensor(text: str) -> Operand:
-    """``w 8 4``: a weight of 8 times 4; ``f`` has 4 bytes an element."""
-    kind, *sizes = text.split()
-    role = ROLES.get(kind, "activation")
-    width = {"i": 8, "f": 4}.get(kind, kind)
-    return Operand(name="x", shape=[*map(int, sizes)], width=width, role=role)  # type: ignore[arg-type]
-
-
-def size_of(operand: Operand) -> int:
-    width = operand.width if isinstance(operand.width, int) else 2
-    return math.prod(map(int, operand.shape)) * width
-
-
-def kernel(id_: str, operator: str, category: str, sources: str, tensors: str, **more: Any) -> EvaluatedKernel:
-    """``tensors``: inputs -> outputs, separated by commas."""
-    ins, outs = ([tensor(t) for t in side.split(",") if t.strip()] for side in tensors.split("->"))
-    about = {"path": more.pop("path", "layer"), "repeat": more.pop("repeat", 1), "flops": more.pop("flops", 1)}
-    return EvaluatedKernel(
-        id=id_, class_name="a.B", line=int(more.pop("line", 1)), operation=operator, category=category,
-        inputs_from=sources.split(), read=sum(map(size_of, ins)), write=sum(map(size_of, outs)),
-        operands=Operands(operator=operator, inputs=ins, outputs=outs, **more), **about,
-    )  # fmt: skip
-
-
-def product(id_: str, sources: str, m: int, n: int, k: int, **more: Any) -> EvaluatedKernel:
-    flops = more.pop("flops", 2 * m * n * k)
-    return kernel(
-        id_, "mm", "matmul", sources, f"a {m} {k}, w {k} {n} -> a {m} {n}", flops=flops, batch=1, m=m, n=n, k=k, **more
-    )
-
-
-def after(kernels: list[EvaluatedKernel], *rules: str, dtype: str = "bfloat16", **values: int) -> Rewritten:
-    return rewritten(kernels, rules or SERVING, {**SIZES, **values}, dtype)
-
-
-def launched(found: Rewritten) -> list[tuple[str | None, str]]:
-    return [(launch.rule, launch.kernel.operation) for launch in found.launches]
+from lmp.predict.rewrite.profiles import profiles
+from lmp.records import MATMUL_CATEGORIES
 
 
 def norm(id_: str, source: str) -> list[EvaluatedKernel]:
@@ -201,8 +148,8 @@ def test_logits_of_the_last_token_save_what_the_rule_says() -> None:
 
 def test_masks_of_positions_vanish_with_the_attention_that_reads_its_cache() -> None:
     mask = [
-        kernel("i", "arange", "factory", "", "-> i 4"),
-        kernel("j", "le", "elementwise", "i", "i 4 -> a 4"),
+        kernel("i", "arange", "factory", "", "-> i 4", flops=0),
+        kernel("j", "le", "elementwise", "i", "i 4 -> a 4", flops=0),
     ]
     attends = attended().model_copy(update={"inputs_from": ["q", "c", "d", "j"]})
     found = after([*mask, *projections(), cat("c", "k"), cat("d", "v"), attends])
@@ -299,142 +246,3 @@ def test_matrix_flops_are_conserved_and_no_kernel_is_lost(
         if firing.rule != "quantise":
             assert sum(int(k.read) for k in firing.launches) <= sum(int(k.read) for k in firing.members)
             assert sum(int(k.write) for k in firing.launches) <= sum(int(k.write) for k in firing.members)
-
-
-# --- models at tiny sizes --------------------------------------------------------------------------------------------
-
-
-def evaluated(name: str, **sizes: int) -> tuple[list[EvaluatedKernel], dict[str, Any]]:
-    """The kernels of a stored model, its formulas evaluated at these sizes."""
-    (file,) = RESULTS.glob(f"*.{name}@*/model_analysis.json")
-    model = ModelAnalysis.model_validate_json(file.read_text(encoding="utf-8"))
-    numbers, values = ModelNumbers(model), values_for(model, sizes)
-    return numbers.evaluation(values, numbers.tree(values)).kernels, dict(values)
-
-
-TINY = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 4, "num_heads": 4, "num_key_value_heads": 2,
-        "head_dim": 16, "vocab_size": 1000}  # fmt: skip
-LAYER = ["add_rms_norm", "matrix multiplication, 3 weights", "rotary embedding", "write of new tokens to the cache",
-         "scaled dot product attention", "matrix multiplication", "add_rms_norm"]  # fmt: skip
-
-
-def test_a_dense_model_in_decode() -> None:
-    kernels, values = evaluated("LlamaForCausalLM", batch_size=2, seq_len=1, cache_len=9, **TINY)
-    found = rewritten(kernels, SERVING, values)
-    mlp = ["matrix multiplication, 2 weights", "gated activation", "matrix multiplication"]
-    names = [launch.kernel.operation for launch in found.launches]
-    assert names == ["row lookup", *LAYER, *mlp, "rms_norm", "matrix multiplication"]
-    assert {launch.kernel.repeat for launch in found.launches[1:-2]} == {4}
-    merged, attends = found.launches[2].kernel, found.launches[5].kernel
-    assert merged.operands is not None
-    # (4 + 2 * 2) heads of 16 columns.
-    assert (merged.operands.m, merged.operands.n, merged.operands.k) == (2, 128, 64)
-    # Keys and values of 10 tokens, 2 * (2 * 2 * 10 * 16) * 2 bytes, and queries, 2 * 4 * 16 * 2.
-    assert attends.read == 2560 + 256
-
-
-def test_a_dense_model_in_prefill_keeps_the_logits_of_the_last_token() -> None:
-    kernels, values = evaluated("LlamaForCausalLM", batch_size=2, seq_len=8, cache_len=0, **TINY)
-    found = rewritten(kernels, SERVING, values)
-    # 2 * (16 - 2) rows * 1000 words * 64.
-    assert found.saved == 2 * 14 * 1000 * 64
-    assert "write of new tokens to the cache" in [launch.kernel.operation for launch in found.launches]
-    assert "copy to contiguous memory" not in [launch.kernel.operation for launch in found.launches]
-
-
-def test_a_mixture_of_experts_is_one_operator() -> None:
-    sizes = {"moe_intermediate_size": 32, "num_experts": 8, "num_experts_per_tok": 2, "decoder_sparse_step": 1}
-    kernels, values = evaluated("Qwen3MoeForCausalLM", batch_size=2, seq_len=1, cache_len=9, **TINY, **sizes)
-    found = rewritten(kernels, SERVING, values)
-    (one,) = [launch for launch in found.launches if launch.rule == "moe"]
-    assert one.row == {"op": "moe", "dtype": "bfloat16", "tokens": 2, "hidden": 64, "inter": 32, "topk": 2,
-                       "experts": 8, "gated": True}  # fmt: skip
-    # 2 tokens * 2 experts, three matrices of 64 times 32.
-    assert one.matmul_flops == 2 * 2 * 2 * 3 * 64 * 32
-    # Weights of 2 * 2 experts of 8, 4 * 3 * 64 * 32 * 2 bytes; tokens and their scores: 2 * 64 * 2 and 2 * 8 * 2.
-    assert one.kernel.read == 49152 + 256 + 32
-    names = [launch.kernel.operation for launch in found.launches]
-    # Queries and keys have norms of their own; the router's product stays by itself.
-    layer = [*LAYER[:2], "rms_norm", "rms_norm", *LAYER[2:]]
-    tail = ["matrix multiplication", "mixture of experts"]
-    assert names == ["row lookup", *layer, *tail, "rms_norm", "matrix multiplication"]
-
-
-def test_attention_with_sinks_and_windows_is_rewritten_too() -> None:
-    kernels, values = evaluated("GptOssForCausalLM", batch_size=2, seq_len=1, cache_len=500)
-    found = rewritten(kernels, SERVING, values)
-    attends = [launch.kernel.operands for launch in found.launches if launch.kernel.operation == "attention"]
-    # Of its two kinds of layers one sees a window of 128 tokens, the other all 501.
-    assert [one.kv_len for one in attends if one is not None] == [128, 501]
-    assert {(one.heads, one.kv_heads, one.head_dim) for one in attends if one is not None} == {(64, 8, 64)}
-    eager = {launch.kernel.operation for launch in found.launches if launch.rule is None}
-    assert eager == {"row lookup", "matrix multiplication"}
-
-
-# --- profiles and time -----------------------------------------------------------------------------------------------
-
-
-def test_a_step_has_the_profiles_overhead_and_is_shorter_than_eager() -> None:
-    kernels, values = evaluated("LlamaForCausalLM", batch_size=16, seq_len=1, cache_len=8192)
-    step = Step(kernels, values)
-    predictor = Predictor()
-    times = {
-        name: time_of_step(step, profile, OfEngine(predictor, profile.kernels), H100)
-        for name, profile in profiles().items()
-    }
-    # 32 layers of 10 kernels, and the lookup, the last norm and the logits.
-    assert times["vllm"].call.launches == 32 * 10 + 3
-    assert times["vllm"].us[0] < times["transformers-compiled"].us[0] < times["transformers-eager"].us[0]
-    more = profiles()["vllm"].model_copy(update={"overhead_us": 250.0})
-    with_overhead = time_of_step(step, more, OfEngine(predictor, more.kernels), H100)
-    assert with_overhead.us[0] == pytest.approx(times["vllm"].us[0] + 250)
-
-
-def test_a_mixture_is_what_predict_op_says_of_it() -> None:
-    kernels, values = evaluated("Qwen3MoeForCausalLM", batch_size=16, seq_len=1, cache_len=64)
-    found = time_of_step(Step(kernels, values), profile_named("vllm"), OfEngine(Predictor(), "vllm"), H100)
-    row = {"op": "moe", "device": "h100-sxm", "engine": "vllm", "tokens": 16, "hidden": 2048, "inter": 768, "topk": 8,
-           "experts": 128, "gated": True}  # fmt: skip
-    (alone,) = Predictor().predict([row_of(row)])
-    assert alone in [one.time for one in found.call.operators]
-
-
-def test_a_slow_path_of_the_measurements_stands_for_no_engine() -> None:
-    row = {"op": "moe", "device": "h100-sxm", "dtype": "fp8", "tokens": 16, "hidden": 2048, "inter": 768, "topk": 8,
-           "experts": 128}  # fmt: skip
-    assert OfEngine(Predictor(), "vllm").predict([row_of(row)]) == Predictor().predict([row_of(row)])
-
-
-def test_a_profile_with_an_unknown_rule_names_the_known_ones(tmp_path: Path) -> None:
-    file = tmp_path / "mine.toml"
-    file.write_text('[mine]\nrules = ["norm", "ropes"]\n')
-    with pytest.raises(UsageError, match="mine names the unknown rule 'ropes'\nknown are bias, norm, rope_table,"):
-        profile_named(str(file))
-    file.write_text('[mine]\nrules = ["norm"]\ncache_bytes = 1\noverhead_us = 300\n')
-    assert profile_named(str(file)).overhead_us == 300
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("[a]\nrules = []\n[b]\nrules = []\n", "has 2 profiles"),
-        ("[a]\n", "a.rules: Field required"),
-        ("[a]\nrules = []\noverhead_us = -1\n", "a.overhead_us"),
-        ("rules = ", "is no TOML"),
-    ],
-)
-def test_a_profile_that_cannot_be_read_is_refused(tmp_path: Path, text: str, message: str) -> None:
-    (tmp_path / "mine.toml").write_text(text)
-    with pytest.raises(UsageError, match=message):
-        profile_named(str(tmp_path / "mine.toml"))
-
-
-def test_a_name_that_is_nearly_right() -> None:
-    with pytest.raises(UsageError, match="no profile of the engine 'vlm'\ndid you mean vllm"):
-        profile_named("vlm")
-    with pytest.raises(UsageError, match="cannot be read"):
-        profile_named("nowhere.toml")
-
-
-def test_every_rule_is_in_a_profile() -> None:
-    assert {rule for profile in profiles().values() for rule in profile.rules} == set(RULES)
