@@ -1,0 +1,75 @@
+"""Memory of a prediction's call on each GPU, as ``lmp memory`` works it out at the same sizes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from lmp.formula import Number
+from lmp.observe.held import Held, Weight
+from lmp.predict.engines import Settings
+from lmp.predict.memory import Asked, Memory, memory
+from lmp.predict.screen.asking import Ask
+
+
+@dataclass(frozen=True)
+class Room:
+    """Bytes on the GPU with the least room."""
+
+    held: Fraction
+    """Weights, cache of the call's sequences, activations and reserve."""
+    total: Fraction
+    weights: Fraction
+    cache: Fraction
+    fits: bool
+    smallest_tp: int | None
+    """GPUs of a tensor-parallel group on which it fits; None if on none that is tried."""
+    largest_batch: int | None
+
+    @property
+    def free(self) -> Fraction:
+        """Negative where it does not fit."""
+        return self.total - self.held
+
+
+def room(held: Held, ask: Ask) -> Room:
+    """Memory of the asked call. Raises UsageError for what `lmp.predict.memory.memory` refuses."""
+    found = memory(with_width(held, ask.given.get("w_bytes")), ask.device, asked_of(ask))
+    stage = found.stage
+    batch, tokens = found.asked.batch_size or 1, found.asked.cache_len or 0
+    cache = stage.cache_bytes(batch, tokens)
+    return Room(
+        stage.weight_bytes + stage.activation_bytes + stage.reserve + cache,
+        _total(found), stage.weight_bytes, cache, found.fits, found.smallest_tp, found.largest_batch,
+    )  # fmt: skip
+
+
+def asked_of(ask: Ask) -> Asked:
+    """The call as ``lmp memory`` is asked for it: a serving engine's own allocations where the profile is of one."""
+    batch = int(ask.given.get("batch_size", 1))
+    new, cached = (int(ask.given.get(name, 0)) for name in ("seq_len", "cache_len"))
+    tokens = max(1, new + cached)
+    kv = ask.given.get("kv_bytes")
+    serving = ask.profile is not None and ask.profile.kernels is not None
+    settings = Settings(max_num_seqs=max(batch, Settings.max_num_seqs), max_model_len=tokens) if serving else None
+    return Asked(
+        ask.parallel.tp, ask.parallel.pp, batch, tokens, None if kv is None else Fraction(kv), max(1, new), settings
+    )
+
+
+def _total(found: Memory) -> Fraction:
+    engine = found.asked.engine
+    return found.total if engine is None else found.total * engine.utilization
+
+
+def with_width(held: Held, width: Number | None) -> Held:
+    """The model with matrices of so many bytes an element, as an engine that quantises while it loads has them."""
+    if width is None or width == held.element_size:
+        return held
+    return replace(held, weights=tuple(_of_width(weight, Fraction(width)) for weight in held.weights))
+
+
+def _of_width(weight: Weight, width: Fraction) -> Weight:
+    whole = not weight.is_linear or weight.path.rpartition(".")[2] == "lm_head" or "vision" in weight.path
+    return weight if whole else replace(weight, stored=math.prod(weight.shape) * width)

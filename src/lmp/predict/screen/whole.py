@@ -1,0 +1,105 @@
+"""All that one screen says of a call: the step, its dearest kernels, memory, and what would help most next."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lmp.errors import LmpError, UsageError, first_line
+from lmp.observe.held import Held
+from lmp.predict.eager import beyond_positions
+from lmp.predict.engines import GIB
+from lmp.predict.prediction import Predictor
+from lmp.predict.screen.asking import Answer, Ask, Subject, answer
+from lmp.predict.screen.changes import Change, changes
+from lmp.predict.screen.dearest import Dear, dearest
+from lmp.predict.screen.room import Room, room
+
+if TYPE_CHECKING:
+    from lmp.analyze.session import Options
+
+MOST_KERNELS = 6
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is worked out beside the step."""
+
+    changes: bool = True
+    force: bool = False
+    """Whether a model that does not fit is predicted."""
+
+
+@dataclass(frozen=True)
+class Whole:
+    """One prediction, as it is shown."""
+
+    answer: Answer
+    dearest: tuple[Dear, ...]
+    room: Room | str
+    """Memory of the call; or why it is not known."""
+    changes: tuple[Change, ...]
+    warnings: tuple[str, ...]
+
+
+def held_of(subject: Subject, options: Options) -> Held | str:
+    """What the model holds in memory; or why that is not known: it is a part of a model, say. Imports torch."""
+    if "vocab_size" not in {**subject.model.parameters, **subject.model.values}:
+        return "the class is a part of a model"
+    from lmp.observe.holding import hold
+
+    try:
+        return hold(subject.model.class_name, options, None)
+    except (LmpError, ImportError) as error:
+        return first_line(error)
+
+
+def whole(subject: Subject, ask: Ask, predictor: Predictor, held: Held | str, wanted: Wanted | None = None) -> Whole:
+    """The prediction with its memory. A batch whose cache does not fit has a warning.
+
+    Raises UsageError for a model that does not fit with one sequence, unless it is forced.
+    """
+    wanted = wanted or Wanted()
+    found = answer(subject, ask, predictor)
+    own = _room(held, ask)
+    too_long = beyond_positions(subject.config, found.values)
+    warnings = [] if too_long is None else [too_long]
+    if isinstance(own, Room) and not own.fits:
+        told = does_not_fit(own, ask)
+        if own.largest_batch:
+            told += f"; the largest batch at this length is {own.largest_batch:,}"
+        elif not wanted.force:
+            raise UsageError(f"{told}\n{_remedy(own)}")
+        warnings.append(told)
+
+    def fits(changed: Ask) -> str | None:
+        more = _room(held, changed)
+        if not isinstance(more, Room) or more.fits or not isinstance(own, Room):
+            return None
+        # What does not fit now is not refused again for each thing that is changed, unless it takes still more.
+        return does_not_fit(more, changed) if own.fits or more.held > own.held else None
+
+    more = changes(subject, found, predictor, fits) if wanted.changes else []
+    return Whole(found, tuple(dearest(found, MOST_KERNELS)), own, tuple(more), tuple(warnings))
+
+
+def does_not_fit(own: Room, ask: Ask) -> str:
+    """One sentence with what it takes and what there is."""
+    takes, there = float(own.held / GIB), float(own.total / GIB)
+    each = "" if ask.parallel.gpus == 1 else f" on each of {ask.parallel.gpus} GPUs"
+    return f"it takes {takes:.1f} GiB{each}, and one {ask.device.name} has {there:.1f} GiB for it: it does not fit"
+
+
+def _remedy(own: Room) -> str:
+    tp = "no tp up to 64 fits" if own.smallest_tp is None else f"it fits with --tp {own.smallest_tp}"
+    return f"{tp}; --force predicts the time all the same"
+
+
+def _room(held: Held | str, ask: Ask) -> Room | str:
+    """Memory at the asked values; or why it is not known."""
+    if isinstance(held, str):
+        return held
+    try:
+        return room(held, ask)
+    except LmpError as error:
+        return first_line(error)
