@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import linecache
 import os
@@ -96,12 +97,52 @@ def flops_of(module: nn.Module, *inputs: torch.Tensor) -> int:
 
 
 def test_exported_names() -> None:
-    assert lmp.__all__ == ["Analysis", "Evaluated", "LmpError", "analyze", "expand"]
+    assert lmp.__all__ == ["Analysis", "Evaluated", "LmpError", "Predicted", "analyze", "expand", "predict"]
     assert dir(lmp) == sorted(lmp.__all__)
     for name in lmp.__all__:
         assert getattr(lmp, name).__doc__, name
     with pytest.raises(AttributeError, match="no attribute 'analyse'"):
         lmp.analyse  # noqa: B018
+
+
+def test_predict_is_a_function_and_a_package() -> None:
+    import lmp.predict.memory as own
+
+    assert lmp.predict.memory is own  # type: ignore[attr-defined]
+    assert list(inspect.signature(lmp.predict).parameters)[:3] == ["model", "device", "phase"]
+
+
+def test_a_prediction_has_a_bound_an_interval_and_its_provenance() -> None:
+    (file,) = (ROOT / "analysis_results").glob("*.LlamaForCausalLM@*/model_analysis.json")
+    llama = lmp.Analysis(ModelAnalysis.model_validate_json(file.read_text(encoding="utf-8")))
+    found = lmp.predict(llama, "h100-sxm", "decode", batch_size=2, cache_len=1024, engine="vllm")
+    time, low, high = found.ms
+    assert found.least_ms <= low <= time <= high
+    # Weights of 15 GB in 16 bits at 3.35 TB/s take 4.5 ms: nothing reads them faster.
+    assert found.least_ms > 4.4
+    assert found.bound == "memory"
+    assert sum(found.provenance.values()) == pytest.approx(1)
+    assert found.tokens_per_s[0] == pytest.approx(2000 / time)
+    frame = found.to_frame()
+    assert (frame["us"] * frame["repeat"]).sum() / 1000 == pytest.approx(time)
+    assert json.loads(found.to_json())["bounded_by"] == "memory"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"phase": "decode"}, "a decode step has one new token on a cache"),
+        ({"phase": "prefill"}, "a prefill has new tokens and an empty cache"),
+        ({}, "the size of the call is missing"),
+        ({"seq_len": 1, "device": "h100smx"}, "there is no device"),
+        ({"seq_len": 1, "engine": "vlm"}, "did you mean vllm"),
+        ({"seq_len": 1, "dtype": "fp9"}, "there is no dtype"),
+    ],
+)
+def test_predictions_that_cannot_be_made(arguments: dict[str, Any], message: str) -> None:
+    arguments = {"device": "h100-sxm", **arguments}
+    with pytest.raises(UsageError, match=message):
+        lmp.predict("torch.nn.Linear", **arguments)
 
 
 def test_importing_lmp_imports_nothing() -> None:

@@ -148,6 +148,19 @@ def test_what_is_refused(lmp: Lmp, fake: FakePipeline, arguments: str, message: 
     assert message in refused(lmp("evaluate", MLP, "--quiet", *arguments.split()))
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("-b 1,2 -s 16 --tp 2", "batch_size has several values\ngive one: with --tp"),
+        ("-b 2 -s 16 --tp 4 --ep 3", "--ep 3 does not divide --tp 4\nallowed are 1, 2, 4"),
+        ("-b 2 -s 16 --ep 2", "--ep 2 does not divide --tp 1\nallowed are 1"),
+        ("-b 2 -s 16 --tp 2 --ep 2", "--ep 2: the model has no experts\nleave it out"),
+    ],
+)
+def test_gpus_that_are_refused(lmp: Lmp, fake: FakePipeline, arguments: str, message: str) -> None:
+    assert message in refused(lmp("evaluate", MLP, *arguments.split()))
+
+
 def test_the_same_value_twice_is_fine(lmp: Lmp, fake: FakePipeline) -> None:
     found = values(lmp("evaluate", MLP, *POINT, "--set", "batch_size=2,w_bytes=4", "--dtype", "float32", "--json"))
     assert found["w_bytes"] == 4

@@ -137,3 +137,99 @@ def test_a_step_of_an_engine_is_explained(lmp: Lmp, fake: FakePipeline) -> None:
     flops = found["matmul_flops"]
     assert flops["launched"] == flops["eager"] - flops["saved"] > 0
     assert found["step_us"][0] == found["us"]
+
+
+def test_the_screen_says_what_bounds_and_what_would_help(lmp: Lmp, fake: FakePipeline) -> None:
+    arguments = ["predict", mlp().class_name, "--device", "h100-sxm", "-b", "1", "-s", "16"]
+    result = lmp(*arguments)
+    assert result.exit_code == 0, result.stderr
+    for told in ("80 % interval", "tokens/s: ", "bound: ", "dearest kernels", "what would help most next"):
+        assert told in result.stdout
+    assert "memory: not known: the class is a part of a model" in result.stdout
+    assert "host time of a launch is stated" in result.stderr
+    # One kernel of the table is a launch: with 1,000 us each the host bounds the call.
+    found = json.loads(lmp(*arguments, "--engine", "transformers-eager", "--launch-us", "1000", "--json").stdout)
+    assert found["bounded_by"] == "launch"
+    assert found["step_us"][0] == 1000 * found["launches"]
+    assert "what would help" not in lmp(*arguments, "--no-next").stdout
+
+
+def test_a_plot_has_the_ending_of_a_picture(lmp: Lmp) -> None:
+    result = lmp("predict", CONFIG, "--device", "h100-sxm", "-b", "1", "-s", "1", "--plot", "a.txt")
+    assert result.exit_code == 2
+    assert "--plot a.txt has no ending of a picture" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--gpus", "0"], "greater than or equal to 1"),
+        (["--gpus", "8", "--tpot", "30"], "--tpot 30 is not a time above 0"),
+        (["--gpus", "8", "--ttft", "-1s"], "--ttft -1s is not a time above 0"),
+        (["--gpus", "8", "--isl", "0"], "--isl 0 is not one whole number"),
+        (["--gpus", "8", "--device", "h100smx"], "there is no device 'h100smx'"),
+        (["--gpus", "8", "--engine", "vlm"], "did you mean vllm"),
+        (["--gpus", "8", "--device", "a100-sxm", "--dtype", "fp8"], "a100-sxm has no fp8 matrix products"),
+    ],
+)
+def test_plans_that_cannot_be_made(lmp: Lmp, arguments: list[str], told: str) -> None:
+    given = {
+        "--device": "h100-sxm",
+        "--isl": "4k",
+        "--osl": "512",
+        **dict(zip(arguments[::2], arguments[1::2], strict=True)),
+    }
+    result = lmp("plan", CONFIG, *(word for pair in given.items() for word in pair))
+    assert result.exit_code == 2
+    assert told in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+@pytest.fixture
+def made_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step of 10 ms for the weights, divided by tp, and 1 ms for each request; a prefill of 50 ms."""
+    from lmp.predict.plan import serving
+    from lmp.predict.plan.layouts import Layout
+    from lmp.predict.plan.options import Reply
+
+    def serve(layout: Layout, batches: list[int]) -> list[Reply]:
+        times = [10_000 / layout.tp + 1000 * batch for batch in batches]
+        return [Reply((t, t, t), (5e4,) * 3, (b * 1e6 / t,) * 3) for b, t in zip(batches, times, strict=True)]
+
+    monkeypatch.setattr(serving, "server", lambda *given: serve)
+
+
+PLAN = ["plan", mlp().class_name, "--device", "h100-sxm", "--gpus", "2", "--isl", "512", "--osl", "256"]
+
+
+def test_a_plan_prints_the_best_the_front_and_why(
+    lmp: Lmp, fake: FakePipeline, model: None, made_up: None, tmp_path: Path
+) -> None:
+    result = lmp(*PLAN, "--tpot", "20ms")
+    assert result.exit_code == 0, result.stderr
+    # 10 + 10 requests are 20 ms: 10 / 20 ms is 500 tokens/s on each GPU, 50 for each user, 1,000 in all.
+    told = "best: 2 x tp 1, batch 10 each: 500 tokens/s per GPU, 50.0 per user, 1,000 in all"
+    assert told in result.stdout
+    assert "batch 12 has a TPOT of 22.00 ms" in result.stdout
+    assert "front" in result.stdout
+    found = json.loads(lmp(*PLAN, "--tpot", "20ms", "--json", "--plot", str(tmp_path / "a.svg")).stdout)
+    assert found["best"]["tokens_per_s_per_gpu"] == 500
+    assert found["gpus"] == 2
+    assert (tmp_path / "a.svg").read_text().startswith("<?xml")
+
+
+def test_an_engine_without_steps_is_refused(lmp: Lmp, fake: FakePipeline, model: None) -> None:
+    result = lmp(*PLAN, "--engine", "transformers-eager")
+    assert result.exit_code == 2
+    assert "transformers-eager launches kernels one by one" in result.stderr
+
+
+def test_limits_that_nothing_keeps_to_name_the_nearest(
+    lmp: Lmp, fake: FakePipeline, model: None, made_up: None
+) -> None:
+    result = lmp(*PLAN, "--tpot", "1ms", "--json")
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    # tp 2: 10 / 2 + 1 = 6 ms.
+    assert "--tpot 1ms is below the least, 6.00 ms" in result.stderr
+    assert "the nearest is 1 x tp 2 at batch 1: TPOT 6.00 ms, TTFT 50.0 ms" in result.stderr

@@ -14,7 +14,8 @@ from lmp.errors import UsageError
 from lmp.observe.held import KeptLayer
 from lmp.predict.devices import device_named
 from lmp.predict.engines import GIB, Settings, rest_of, rotary_bytes, total_memory, weight_bytes
-from lmp.predict.memory import Asked, as_json, memory, stage_layers
+from lmp.predict.memory import Asked, as_json, memory
+from lmp.predict.shard.stages import stage_layers
 
 H100 = device_named("h100-sxm")
 MIB = 2**20

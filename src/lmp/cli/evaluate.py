@@ -103,11 +103,17 @@ def evaluate(
         typer.Option("--columns", metavar="all|NAME,NAME", help="Columns of the table [default: as many as fit]."),
     ] = None,
     config_values: Annotated[bool, typer.Option("--values", help="Show the values of the config too.")] = False,
+    tp: Annotated[
+        int, typer.Option("--tp", metavar="N", min=1, max=1024, help="Of N GPUs that share each layer: one of them.")
+    ] = 1,
+    ep: Annotated[
+        int, typer.Option("--ep", metavar="N", min=1, max=1024, help="With --tp: groups of GPUs with other experts.")
+    ] = 1,
 ) -> None:
     """Evaluate the formulas of a module or of a whole model.
 
     Examples: lmp evaluate Qwen/Qwen3-8B --phase decode -b 16 -c 8k, lmp evaluate torch.nn.Linear -b 2 -s 16 --set
-    in_features=8,out_features=32,bias=0
+    in_features=8,out_features=32,bias=0; lmp evaluate Qwen/Qwen3-8B --phase decode -b 16 -c 8k --tp 4: one GPU of four.
 
     Every size may be a list (1,2,4) or a range: 1:64:8 in steps of 8, 128:4096:*2 by doubling, both ends included. All
     combinations are evaluated. Numbers of sequences and tokens may have a unit: 8k is 8,192, 1M is 1,048,576.
@@ -132,6 +138,9 @@ def evaluate(
         from lmp.errors import UsageError
 
         raise UsageError("--columns does not go with --each line\nleave it out: it shows as many as fit")
+    from lmp.predict.shard.parallel import Parallel
+
+    parallel = Parallel(tp, ep)
     show = replace(
         _show(depth, kernels, sort, top, by, weight, exact, output),
         each=each.value if each else None,
@@ -153,6 +162,13 @@ def evaluate(
         if warning not in (model.verification.reason or ""):
             note(f"warning: {warning}")
     trees = _trees(options) if each is Each.line else None
+    if parallel.tp > 1:
+        from lmp.predict.shard.formulas import one_of
+
+        one = one_of(model, given, parallel)
+        model = one.analysis
+        for text in one.notes:
+            note(text)
     _write_in(found, str(form), model, given, show, max_points, output, trees)
     if output is not None and not common.quiet:
         note(f"wrote {output}")

@@ -12,6 +12,9 @@ GROUPS = {
     "Sizes": (
         "phase", "batch_size", "seq_len", "cache_len", "element_type", "kv_type", "settings", "max_points",
     ),
+    "Served": (
+        "serve", "in_flight", "isl", "osl", "stream", "prefix", "chunk", "speculative_tokens", "acceptance", "draft_us",
+    ),
     "Output": (
         "form", "output", "depth", "kernels", "each", "sort", "top", "by", "weight", "exact", "formulas", "values",
         "columns", "reports", "device", "as_json", "quiet", "debug", "help",

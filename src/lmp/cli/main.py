@@ -42,8 +42,13 @@ COMMANDS = {
         "Predict how long a call of a model takes on a device: its kernels, one by one, with 80 % intervals.",
     ),
     "memory": ("memory", "Say whether a model fits on a device: weights, cache, activations and reserve on each GPU."),
+    "plan": ("plan", "Plan how to spread a model over GPUs: tensor, expert and pipeline parallelism, replicas, batch."),
     "devices": ("devices", "List the devices that lmp has datasheets of."),
     "predict-op": ("predict_op", "Predict the times of operators: JSON lines on stdin, one line each on stdout."),
+    "predict-serving": (
+        "predict_serving",
+        "Predict what requests get of a server: JSON lines on stdin, one line each on stdout.",
+    ),
     "calibrate": ("calibrate", "Fit the kernels' models to measured rows, and print the error on sites held out."),
     "doctor": ("doctor", "Check the installation: what is there, what is missing, what to do."),
     "schema": ("project", "Print the JSON Schemas of lmp's files."),
@@ -53,7 +58,7 @@ COMMANDS = {
 
 GROUPS = {
     "Costs": ("evaluate", "expand", "inspect", "diff", "catalogue"),
-    "Time": ("predict", "memory", "predict-op", "devices", "calibrate"),
+    "Time": ("predict", "plan", "memory", "predict-op", "predict-serving", "devices", "calibrate"),
     "Classes": ("analyze-module", "verify"),
     "Reports": ("report", "review", "zoo", "lab"),
     "Agents": ("prompt", "submit", "mcp", "resume"),

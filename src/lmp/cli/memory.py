@@ -121,17 +121,9 @@ def _engine(name: str | None, own: list[str]) -> str | None:
 
 
 def _count(name: str, text: str | None) -> int | None:
-    """One whole number, as 8192 or 8k."""
-    from lmp.errors import UsageError
-    from lmp.link.values import parse_values
+    from lmp.cli.counts import count_of
 
-    if text is None:
-        return None
-    option = f"--{name.replace('_', '-')} "
-    values = parse_values("cache_len", text, option)  # a count of tokens: it may have a unit
-    if len(values) != 1 or not isinstance(values[0], int) or values[0] < 1:
-        raise UsageError(f"{option}{text[:40]} is not one whole number of at least 1\ngive one, as {option}8k")
-    return values[0]
+    return None if text is None else count_of(name, text)
 
 
 def _positions(held: Held) -> int:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from pathlib import Path
+from typing import Annotated, Literal
 
 import typer
 
@@ -10,16 +11,10 @@ from lmp.cli import given as g
 from lmp.cli import options as o
 from lmp.cli.devices import CalibrationFolder, DevicesFile, predictor_of
 from lmp.cli.output import note, write_json
+from lmp.cli.parallel import DpAttention, Ep, Pp, Tp
 from lmp.cli.progress import class_of_config, watched
+from lmp.cli.serving import Load, Replica, refuse_call, serve_all
 from lmp.cli.subject import chosen
-
-if TYPE_CHECKING:
-    from lmp.predict.devices import Device
-    from lmp.predict.eager import CallTime
-
-HOST = "kernels alone: the eager profile's host time is uncalibrated, so a call of many small kernels takes longer"
-
-NO_OVERHEAD = "kernels alone: no overhead of a step was measured; --overhead-us adds one"
 
 
 @o.takes(*(*o.ONE_CLASS, ..., *o.SIZES, *o.FOLDERS, "config", "model_id", "attn", *o.PRINTED))
@@ -48,17 +43,98 @@ def predict(
         float | None,
         typer.Option("--overhead-us", min=0, metavar="US", help="With --engine: host time of a step [default: 0]."),
     ] = None,
+    launch: Annotated[
+        float | None,
+        typer.Option(
+            "--launch-us", min=0, metavar="US", help="With --engine: host time of one launch [default: its profile's]."
+        ),
+    ] = None,
+    tp: Tp = 1,
+    ep: Ep = 1,
+    pp: Pp = 1,
+    dp_attention: DpAttention = False,
+    plot: Annotated[
+        Path | None,
+        typer.Option("--plot", metavar="FILE", help="Plot latency against batch, and the roofline: .png, .svg, .pdf."),
+    ] = None,
+    advice: Annotated[
+        bool, typer.Option("--next/--no-next", help="Predict what would help most next: one thing changed at a time.")
+    ] = True,
+    memory: Annotated[
+        bool, typer.Option("--memory/--no-memory", help="Say what the GPU holds, and refuse what does not fit.")
+    ] = True,
+    force: Annotated[bool, typer.Option("--force", help="Predict the time of a model that does not fit.")] = False,
+    serve: Annotated[
+        bool, typer.Option("--serve", help="Predict what requests get of a server, in place of one call.")
+    ] = False,
+    in_flight: Annotated[
+        str | None, typer.Option("--concurrency", metavar="N", help="With --serve: requests in flight, as 1:256:*2.")
+    ] = None,
+    isl: Annotated[
+        str | None, typer.Option("--isl", metavar="N", help="With --serve: tokens of a prompt: 1024, 1k,8k.")
+    ] = None,
+    osl: Annotated[
+        str | None, typer.Option("--osl", metavar="N", help="With --serve: tokens of an answer, at least 2.")
+    ] = None,
+    stream: Annotated[
+        Literal["steady", "wave"] | None,
+        typer.Option(
+            "--stream",
+            help="With --serve: steady: each request that ends is followed by another, whose prompt delays the others; "
+            "wave: none is [default: steady].",
+        ),
+    ] = None,
+    prefix: Annotated[
+        float | None,
+        typer.Option("--prefix", metavar="PART", help="With --serve: part of a prompt that is in the cache, 0 to 1."),
+    ] = None,
+    chunk: Annotated[
+        str | None,
+        typer.Option(
+            "--max-num-batched-tokens", metavar="N", help="With --serve: most new tokens of a step [default: 8k]."
+        ),
+    ] = None,
+    speculative_tokens: Annotated[
+        int | None,
+        typer.Option("--speculative-tokens", metavar="K", help="With --serve: tokens that a draft proposes a step."),
+    ] = None,
+    acceptance: Annotated[
+        float | None,
+        typer.Option("--acceptance", metavar="A", help="With --speculative-tokens: chance that one is taken."),
+    ] = None,
+    draft_us: Annotated[
+        float | None,
+        typer.Option("--draft-us", metavar="US", help="With --speculative-tokens: time of the draft [default: 0]."),
+    ] = None,
 ) -> None:
     """Predict how long a call of a model takes on a device: its kernels, one by one, with 80 % intervals.
 
+    The table has the step, its dearest kernels, memory, and what would help most next.
+
     Examples: lmp predict Qwen/Qwen3-8B --device h100-sxm --phase decode -b 16 -c 8k --each operator; the same with
-    --engine vllm --explain: what a serving engine launches in place of these kernels.
+    --engine vllm --explain: what a serving engine launches in place of these kernels; lmp predict Qwen/Qwen3-8B --serve
+    --device h100-sxm,b200-sxm --engine vllm --concurrency 1:256:*2 --isl 1024 --osl 1024: what requests get of it.
     """
-    from lmp.cli.predict_engine import chosen_profile, print_engine
+    from lmp.predict.shard.parallel import Parallel
+
+    parallel = Parallel(tp, ep, pp, dp_attention)
+    load = Load(in_flight, isl, osl, stream, prefix, speculative_tokens, acceptance, draft_us, chunk)
+    if serve:
+        one_call = {"--each": each, "--set": settings, "--explain": explain or None, "--plot": plot,
+                    "--launch-us": launch}  # fmt: skip
+        refuse_call(common, one_call)
+        replica = Replica(on_device, serving, overhead, force, parallel)
+        predictor = predictor_of(devices_file, calibration)
+        serve_all(common, predictor, replica, load)
+        return
+    load.refuse()
+    from lmp.cli.predict_engine import chosen_profile
+    from lmp.cli.predict_screen import drawn, print_all
     from lmp.errors import UsageError
     from lmp.predict.eager import refuse_products
+    from lmp.predict.screen.plots import plottable
 
-    profile = chosen_profile(serving, explain, overhead)
+    profile = chosen_profile(serving, explain, overhead, launch)
     predictor = predictor_of(devices_file, calibration)
     found_device = predictor.device(on_device)
     given = g.given_values(common, settings or [])
@@ -69,6 +145,8 @@ def predict(
         raise UsageError(f"{several} has several values\ngive one: predict has one point")
     products = _products(common)
     refuse_products(found_device, products)
+    if plot is not None:
+        plottable(plot)
     named = o.one_of("classes", common.class_path, "--module", common.module)
     common, class_path = chosen(common, named, "predict")
     options = common.options()
@@ -79,45 +157,26 @@ def predict(
         from lmp.analyze.models import expand_model
 
         model = expand_model(name, options, progress, keep=False).model
-    from lmp.link.numbers import ModelNumbers
-    from lmp.link.quantisation import scheme_of
-    from lmp.link.quantised import with_own_bytes
-    from lmp.link.sweep import plan
-    from lmp.predict.eager import as_json, beyond_positions, time_of_call
+    from lmp.predict.screen.asking import Ask, Subject
+    from lmp.predict.screen.whole import Wanted, held_of, whole
+    from lmp.predict.screen.writing import as_json
     from lmp.report.warnings import of_assumptions, of_the_model, of_the_values
 
-    model = with_own_bytes(model) if "w_bytes" not in given else model
-    numbers = ModelNumbers(model)
-    values = plan(model, given, 1).fixed
-    evaluation = numbers.evaluation(values, numbers.tree(values))
-    scheme = scheme_of(model.quantization.config) if model.quantization and model.quantization.applied else None
-    step = None
-    if profile is not None:
-        from lmp.predict.rewrite.timing import OfEngine, Step, time_of_step
-
-        wanted = Step(evaluation.kernels, values, products, scheme)
-        step = time_of_step(wanted, profile, OfEngine(predictor, profile.kernels), found_device)
-        found = step.call
-    else:
-        found = time_of_call(evaluation.kernels, predictor, found_device, values, products, scheme)
-    warnings = [*of_the_model(model), *of_the_values(model, values["cache_len"])]
-    warnings += of_assumptions(evaluation.violated_assumptions)
     config = options.found_config
-    too_long = beyond_positions(None if config is None else config.content, values)
-    warnings += [] if too_long is None else [too_long]
+    subject = Subject(model, None if config is None else config.content)
+    sizes = {name: values[0] for name, values in given.items()}
+    ask = Ask(found_device, sizes, products, profile, serving or "eager", parallel)
+    held = held_of(subject, options) if memory else "left out by --no-memory"
+    found = whole(subject, ask, predictor, held, Wanted(advice, force))
+    now = found.answer
+    warnings = [*of_the_model(subject.numbers(ask.given).model), *of_the_values(model, now.values["cache_len"])]
+    warnings += [*of_assumptions(now.evaluation.violated_assumptions), *found.warnings, *subject.notes(parallel)]
     if common.as_json:
-        about = {"class_name": evaluation.class_name, "device": found_device.name, "profile": serving or "eager"}
-        sizes = evaluation.model_dump(mode="json")["values"]
-        rewrites = step.as_json() if step is not None else {}
-        write_json({**about, "values": sizes, **as_json(found), **rewrites, "warnings": warnings})
+        write_json({**as_json(found, ask.name), "warnings": warnings})
     else:
-        _print(found, found_device, each is not None)
-        if step is not None:
-            print_engine(step, explain)
-            if not step.overhead_us:
-                note(NO_OVERHEAD)
-        else:
-            note(HOST)
+        print_all(found, serving, each is not None, explain)
+    if plot is not None:
+        drawn(subject, found, predictor, plot)
     for warning in warnings:
         note(f"warning: {warning}")
 
@@ -126,44 +185,3 @@ def _products(common: o.Common) -> str:
     from lmp.dtypes import WORDS
 
     return "bfloat16" if common.element_type is None else WORDS[str(common.element_type)].products
-
-
-# --- the tables ------------------------------------------------------------------------------------------------------
-
-
-def _print(found: CallTime, device: Device, each: bool) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    from lmp.cli.tables import console, short
-
-    us, low, high = found.whole
-    screen = console()
-    screen.print(Text(f"{us / 1e3:.3f} ms on {device.label}, 80 % interval {low / 1e3:.3f} to {high / 1e3:.3f} ms"))
-    for what in ("bound", "provenance", "family"):
-        told = ", ".join(f"{name} {share:.0%}" for name, share in found.shares(what).items() if share >= 0.005)
-        screen.print(Text(f"{what}: {told}"))
-    screen.print(Text(f"kernels: {found.launches:,}"))
-    for name, error in found.calibrations.items():
-        told = "" if error is None else f", median error {error:.1f} % on held-out sites"
-        screen.print(Text(f"calibration: {name}{told}"))
-    for text in found.extrapolated[:3]:
-        screen.print(Text(f"extrapolated: {text}"))
-    if not each:
-        return
-    table = Table(box=None, pad_edge=False)
-    for column in ("operator", "line"):
-        table.add_column(column)
-    for column in ("runs", "us", "low", "high", "ms in all"):
-        table.add_column(column, justify="right")
-    for column in ("bound", "from"):
-        table.add_column(column)
-    for one in sorted(found.operators, key=lambda one: -one.us):
-        kernel, time = one.kernel, one.time
-        table.add_row(
-            Text(f"{kernel.path or 'the model'}: {kernel.operation}"),
-            Text(f"{short(kernel.class_name)}:{kernel.line}"),
-            f"{kernel.repeat:,}", f"{time.us:.2f}", f"{time.low_us:.2f}", f"{time.high_us:.2f}", f"{one.us / 1e3:.3f}",
-            time.bound, time.provenance,
-        )  # fmt: skip
-    screen.print(table)

@@ -12,19 +12,23 @@ if TYPE_CHECKING:
     from lmp.predict.rewrite.timing import StepTime
 
 
-def chosen_profile(name: str | None, explain: bool, overhead: float | None) -> Profile | None:
+def chosen_profile(
+    name: str | None, explain: bool, overhead: float | None, launch: float | None = None
+) -> Profile | None:
     """The profile of an engine; None without one. Raises UsageError for options of an engine without one."""
     from lmp.errors import UsageError
     from lmp.predict.rewrite.profiles import profile_named
 
     if name is None:
-        own = {"--explain": explain, "--overhead-us": overhead is not None}
+        own = {"--explain": explain, "--overhead-us": overhead is not None, "--launch-us": launch is not None}
         given = next((option for option, value in own.items() if value), None)
         if given is not None:
             raise UsageError(f"{given} is of an engine\ngive --engine vllm too, or leave it out")
         return None
     profile = profile_named(name)
-    return profile if overhead is None else profile.model_copy(update={"overhead_us": overhead})
+    update: dict[str, object] = {} if overhead is None else {"overhead_us": overhead}
+    update |= {} if launch is None else {"launch_us": (launch,) * 3}
+    return profile.model_copy(update=update) if update else profile
 
 
 def print_engine(step: StepTime, explain: bool) -> None:
@@ -36,10 +40,6 @@ def print_engine(step: StepTime, explain: bool) -> None:
     from lmp.predict.rewrite.rewriting import RULES
 
     screen = console()
-    us, low, high = step.us
-    screen.print(
-        Text(f"step: {us / 1e3:.3f} ms ({low / 1e3:.3f} to {high / 1e3:.3f}), {step.overhead_us:g} us of it overhead")
-    )
     found = step.rewritten
     screen.print(Text(f"matrix FLOPs: {found.matmul_flops:,} of {found.matmul_flops_before:,}, saved {found.saved:,}"))
     held: dict[str, int] = {}

@@ -30,6 +30,8 @@ from lmp.predict.prediction import (
     total,
 )
 from lmp.predict.rows import Attention, Gemm, Pointwise, Row
+from lmp.predict.shard.collectives import rows_of
+from lmp.predict.shard.records import collective_of
 from lmp.records import MATMUL_CATEGORIES, Operand, Operands
 
 PRODUCTS = {
@@ -113,22 +115,58 @@ def time_of_call(
     ``scheme``: how the checkpoint's weights are stored, module by module; its products have their own dtypes.
     Raises UsageError for a dtype that is not predicted, or that the device does not have.
     """
+    asked = asked_of_call(kernels, device, values, products, scheme)
+    timed = times_of(asked, predictor, device)
+    whole = total([one.time for one in timed], [one.kernel.repeat for one in timed])
+    return CallTime(tuple(timed), whole, sum(one.kernel.repeat for one in timed))
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A kernel with what its time is predicted from."""
+
+    kernel: EvaluatedKernel
+    rows: tuple[Row, ...]
+    """Of which the fastest is taken. None: peak and bandwidth alone, as no kernel family stands for it."""
+    dtype: str
+    """Of products of a kernel without a row, by its name in a datasheet."""
+
+
+def asked_of_call(
+    kernels: Sequence[EvaluatedKernel],
+    device: Device,
+    values: Mapping[str, Number],
+    products: str = "bfloat16",
+    scheme: Scheme | None = None,
+) -> list[Asked]:
+    """What each operator that runs is predicted from. Arguments and errors are those of `time_of_call`."""
     dtype = refuse_products(device, products)
     kv_dtype = "fp8" if values.get("kv_bytes") == 1 else None
     running = [kernel for kernel in kernels if _runs(kernel)]
     reads = [_reading(kernel, device, dtype, values, scheme) for kernel in running]
-    rows = [_row(kernel, device, read, kv_dtype) for kernel, read in zip(running, reads, strict=True)]
+    return [
+        Asked(kernel, _rows(kernel, device, read, kv_dtype), read.dtype)
+        for kernel, read in zip(running, reads, strict=True)
+    ]
+
+
+def times_of(asked: Sequence[Asked], predictor: Predictor, device: Device) -> list[Timed]:
+    """The time of each kernel, in their order. Raises LmpError for one that cannot be predicted."""
     # Layers have the same shapes: each is predicted once.
-    distinct = list({_key(row): row for row in rows if row is not None}.values())
-    made = dict(zip(map(_key, distinct), predictor.predict(distinct), strict=True))
+    distinct = list({_key(row): row for one in asked for row in one.rows}.values())
+    made = dict(zip(map(_key, distinct), map(predicted, predictor.predict(distinct)), strict=True))
     timed = []
-    for kernel, read, row in zip(running, reads, rows, strict=True):
-        found = bounded(kernel, device, read.dtype) if row is None else made[_key(row)]
-        if isinstance(found, LmpError):
-            raise found
-        timed.append(Timed(kernel, found))
-    whole = total([one.time for one in timed], [one.kernel.repeat for one in timed])
-    return CallTime(tuple(timed), whole, sum(one.kernel.repeat for one in timed))
+    for one in asked:
+        choices = [made[_key(row)] for row in one.rows] or [bounded(one.kernel, device, one.dtype)]
+        timed.append(Timed(one.kernel, min(choices, key=lambda choice: choice.us)))
+    return timed
+
+
+def predicted(made: Prediction | LmpError) -> Prediction:
+    """The prediction. Raises the error that stands in its place."""
+    if isinstance(made, LmpError):
+        raise made
+    return made
 
 
 def refuse_products(device: Device, products: str) -> str:
@@ -195,6 +233,8 @@ def _reading(
     operands = kernel.operands
     weight = _weight(operands) if operands is not None else None
     if operands is None or weight is None:
+        # Schemes of 8 bits and less are of weights' products alone; of unknown operands none is known to be a weight.
+        dtype = dtype if operands is not None or dtype == "float32" else "bfloat16"
         return Reading(dtype, Fraction(values.get("a_bytes", CALIBRATED.get(dtype, 2))))
     storage = scheme.storage(kernel.path, kernel.class_name) if scheme is not None else None
     if storage is None:
@@ -211,6 +251,15 @@ def _weight(operands: Operands) -> Operand | None:
     """The matrix among a product's weights; None for a product of activations."""
     found = [one for one in operands.inputs if one.role == "weight" and len(one.shape) > 1]
     return found[0] if found else None
+
+
+def _rows(kernel: EvaluatedKernel, device: Device, read: Reading, kv_dtype: str | None) -> tuple[Row, ...]:
+    """The rows of which the fastest is taken; none for a product that no kernel family stands for."""
+    collective = collective_of(kernel)
+    if collective is not None:
+        return rows_of(collective, device)
+    row = _row(kernel, device, read, kv_dtype)
+    return () if row is None else (row,)
 
 
 def _row(kernel: EvaluatedKernel, device: Device, read: Reading, kv_dtype: str | None) -> Row | None:
@@ -237,6 +286,11 @@ def _row(kernel: EvaluatedKernel, device: Device, read: Reading, kv_dtype: str |
 def _is_wide(operands: Operands) -> bool:
     """Whether it multiplies elements of more than 16 bits."""
     return any(isinstance(one.width, int) and one.width > 2 and one.role != "index" for one in operands.inputs)
+
+
+def is_wide(kernel: EvaluatedKernel) -> bool:
+    """Whether it multiplies elements of more than 16 bits; False if its operands are not known."""
+    return kernel.operands is not None and _is_wide(kernel.operands)
 
 
 def _is_usual(operands: Operands) -> bool:
@@ -270,10 +324,14 @@ def _attention(operands: Operands, device: Device, kv_dtype: str | None) -> Row:
 
 def bounded(kernel: EvaluatedKernel, device: Device, dtype: str) -> Prediction:
     """The time of a product without a kernel family, from dense peak and bandwidth alone: a wide interval."""
-    wide = kernel.operands is not None and _is_wide(kernel.operands)
+    return by_peaks(kernel.flops, _bytes(kernel.read) + _bytes(kernel.write), is_wide(kernel), device, dtype)
+
+
+def by_peaks(flops: int, moved: int, wide: bool, device: Device, dtype: str) -> Prediction:
+    """The same from figures. ``wide``: it multiplies elements of more than 16 bits."""
     peak = device.other_flops if wide else device.dense.get(dtype, device.matmul_flops)
-    compute = kernel.flops / peak * 1e6
-    memory = (_bytes(kernel.read) + _bytes(kernel.write)) / device.bandwidth * 1e6
+    compute = flops / peak * 1e6
+    memory = moved / device.bandwidth * 1e6
     floor = max(compute, memory)
     us = float(bound_time(np.array([floor]))[0])
     spread = math.exp(Z80 * UNCALIBRATED_SPREAD)

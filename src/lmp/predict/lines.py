@@ -25,7 +25,7 @@ def answers(lines: Iterable[bytes], predictor: Predictor) -> Iterator[dict[str, 
             if isinstance(row, Row):
                 yield answer(row.id, next(made))
             else:
-                yield answer(_id(line), row)
+                yield answer(row_id(line), row)
 
 
 def _read(line: bytes) -> Row | LmpError:
@@ -35,7 +35,7 @@ def _read(line: bytes) -> Row | LmpError:
         return error
 
 
-def _id(line: bytes) -> object:
+def row_id(line: bytes) -> object:
     """The id of a line that is no row; None if it is no JSON either."""
     try:
         data = json.loads(line) if len(line) <= LONGEST_LINE else None

@@ -25,6 +25,7 @@ from lmp.predict.engines import (
     total_memory,
     weight_bytes,
 )
+from lmp.predict.shard.stages import stage_layers
 from lmp.predict.sharding import Share, share_by_engine, share_by_plan
 
 TP_SIZES = (1, 2, 4, 8, 16, 32, 64)
@@ -207,14 +208,6 @@ def _live(held: Held, serving: bool, tokens: int, tp: int) -> Live | str:
 def _layer_count(held: Held) -> int:
     found = held.config.get("num_hidden_layers")
     return found if isinstance(found, int) else 0
-
-
-def stage_layers(layers: int, stages: int, number: int) -> range:
-    """The layers of a stage: even parts, and one more for the stages before the last where they do not divide."""
-    each, more = divmod(layers, stages)
-    sizes = [each + (stages - 1 - more <= place < stages - 1) for place in range(stages)] if more else [each] * stages
-    start = sum(sizes[:number])
-    return range(start, start + sizes[number])
 
 
 def _of_stage(weights: Sequence[Weight], layers: range, first: bool, last: bool) -> list[Weight]:

@@ -21,6 +21,7 @@ from lmp.report.devices import Device
 from lmp.report.document.amounts import Claim, Number, Quantity, Term
 from lmp.report.document.parts import Pointer
 from lmp.report.evaluating import Worth
+from lmp.report.predictions import Predictions, predictions_of
 from lmp.source.locate import ClassSource
 from lmp.source.trees import Tree, Trees
 
@@ -171,6 +172,12 @@ class ModelFacts:
     def bounds(self) -> Bounds:
         """The least time that each operator takes on the device at each point."""
         return Bounds(self.numbers, {point.key: point.values for point in self.points}, self.device)
+
+    @cached_property
+    def predictions(self) -> Predictions:
+        """Predicted times at each point, at the values that the report gives; the config's for all others."""
+        given = {key: {**self.sizes, **sizes} for key, (_, sizes) in stated_points(self.model).items()}
+        return predictions_of(self.model, self.device.name, given)
 
     def number(self, expression: str, unit: str, **terms: Term) -> Number:
         """A number with its claim: ``expression`` in the formula language over the terms, as ``100 * {a} / {b}``."""

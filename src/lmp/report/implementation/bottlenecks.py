@@ -13,6 +13,7 @@ from lmp.report.folder import file_name
 from lmp.report.implementation.operators import joined
 from lmp.report.implementation.overlap import host_waits
 from lmp.report.implementation.plans import Plans
+from lmp.report.implementation.predicted import launch_line
 from lmp.report.implementation.searching import Searched, ran_functions
 from lmp.report.implementation.timing import seconds
 
@@ -104,19 +105,29 @@ def _bound_by(facts: ModelFacts, limit: str) -> Iterator[Inline]:
 
 
 def _launches(facts: ModelFacts) -> Iterator[Inline]:
-    """How long the host may take to launch an operator before the device waits for it."""
+    """What the host's launches take beside the kernels; how long it may take before the device waits for it."""
+    if facts.predictions.reason is None:
+        yield "predicted"
+        for point in _first_two(facts):
+            yield from launch_line(facts, point)
+        yield ". By the bounds: "
     yield "eager execution launches one kernel an operator, at least; where the host needs longer for one than stands "
     yield "here, the host bounds the call and not the device"
-    for phase in dict.fromkeys(point.phase for point in facts.points):
-        for point in [p for p in facts.points if p.phase == phase][:2]:
-            launches = Term(point=point.key, quantity="launches")
-            if facts.value(launches):
-                yield f"; {point.title}: "
-                yield facts.number("{n}", "", n=launches)
-                yield " operators that move bytes, on average "
-                bound = Term(name=f"bound.{point.key}.total")
-                yield facts.number("{a} / (10 ** 12 * {n})", "s", a=bound, n=launches)
+    for point in _first_two(facts):
+        launches = Term(point=point.key, quantity="launches")
+        if facts.value(launches):
+            yield f"; {point.title}: "
+            yield facts.number("{n}", "", n=launches)
+            yield " operators that move bytes, on average "
+            bound = Term(name=f"bound.{point.key}.total")
+            yield facts.number("{a} / (10 ** 12 * {n})", "s", a=bound, n=launches)
     yield "."
+
+
+def _first_two(facts: ModelFacts) -> list[Point]:
+    """The first two points of each phase."""
+    phases = dict.fromkeys(point.phase for point in facts.points)
+    return [point for phase in phases for point in [p for p in facts.points if p.phase == phase][:2]]
 
 
 def _number(facts: ModelFacts, part: str, whole: str) -> Number:

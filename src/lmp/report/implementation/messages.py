@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,8 +14,10 @@ from lmp.report.facts import ModelFacts, Point
 from lmp.report.implementation.named_modules import modules_of
 from lmp.report.implementation.operators import joined, plain
 from lmp.report.implementation.plans import Plans, Rule
+from lmp.report.implementation.predicted import interval, time_of
 from lmp.report.implementation.split_weights import weights_each
 from lmp.report.implementation.styles import FOLDER, Collective, Style
+from lmp.report.predictions import collective_time
 
 COLUMNS = ("Operation", "Primitive", "When", "Data Size")
 
@@ -203,9 +206,25 @@ def _totals(facts: ModelFacts, sent: Sequence[Sent], degree: int) -> Table:
     for point in facts.points:
         size = _ring(facts, sent, point, degree, "B")
         time = _ring(facts, sent, point, degree, "s")
-        rows.append([point.title, size, time])
-    columns = ("Point", "Bytes sent by a device", f"At {facts.device.name}'s link bandwidth, at least")
-    return Table(columns, rows, right=frozenset({1, 2}))
+        rows.append([point.title, size, time, *_predicted(facts, sent, point, degree)])
+    bound = f"At {facts.device.name}'s link bandwidth, at least"
+    columns = ("Point", "Bytes sent by a device", bound, "Predicted, one after another", "Interval")
+    return Table(columns, rows, right=frozenset({1, 2, 3, 4}))
+
+
+def _predicted(facts: ModelFacts, sent: Sequence[Sent], point: Point, degree: int) -> list[Line]:
+    """The collectives' predicted time, each with its start and its steps, and the interval; or why it is not known."""
+    messages: dict[tuple[str, int], int] = {}
+    for one in sent:
+        if one.collective.primitive in SHARE and one.formula is not None:
+            size = math.ceil(facts.value(Term(point=point.key, formula=one.formula)))
+            key = (one.collective.primitive, size)
+            messages[key] = messages.get(key, 0) + one.count
+    found = collective_time(facts.device.name, messages, degree) if messages and degree > 1 else "nothing is sent"
+    if isinstance(found, str):
+        return [f"none: {found}", ""]
+    times, calibration = found
+    return [time_of(facts, times, calibration), interval(facts, times, calibration)]
 
 
 def _ring(facts: ModelFacts, sent: Sequence[Sent], point: Point, degree: int, unit: str) -> Number:

@@ -10,6 +10,7 @@ from lmp.report.facts import ModelFacts, Point
 from lmp.report.folder import file_name
 from lmp.report.implementation.assumptions import assumed
 from lmp.report.implementation.device_memory import DEVICES, constant, devices_needed, needed_terms
+from lmp.report.implementation.predicted import predicted_blocks
 from lmp.report.implementation.timeline import layer_lines, model_lines
 
 
@@ -50,6 +51,7 @@ def timeline_blocks(facts: ModelFacts) -> list[Block]:
             blocks.append(Fence(list(layer_lines(facts, point, path)), "text"))
     blocks.append(Paragraph(_columns_read(facts)))
     blocks.append(_bounds_table(facts))
+    blocks += predicted_blocks(facts)
     plot = f"../assets/{file_name(facts.name)}-breakdown.svg"
     blocks.append(Image(plot, f"{facts.name}: bound time by part of the model at each stated point"))
     return blocks

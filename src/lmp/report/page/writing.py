@@ -10,6 +10,7 @@ from lmp.records import ModelAnalysis
 from lmp.report import html
 from lmp.report.facts import ModelFacts
 from lmp.report.page.content import content
+from lmp.report.page.predicted import predicted
 from lmp.report.warnings import of_the_model
 
 PACKAGE = "lmp.report.page"
@@ -34,6 +35,7 @@ def page(facts: ModelFacts) -> str:
         model=facts.model,
         name=facts.name,
         about=_about(facts.model),
+        predicted=predicted(facts),
         warnings=warnings,
         notes=_notes(warnings, facts.model),
         version=metadata.version("lmp"),
