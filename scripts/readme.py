@@ -32,7 +32,19 @@ PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 
 BLOCK = re.compile(r"(?<=<!-- )(?P<kind>output|local): (?P<command>[^\n]+?) -->\n(?P<shown>.*?)(?=<!-- end -->)", re.S)
 RESULTS = "analysis_results"
-KEEP_RESULTS = ("analyze-module", "verify", "expand", "evaluate", "doctor", "prompt", "submit", "report", "review")
+KEEP_RESULTS = (
+    "analyze-module",
+    "verify",
+    "expand",
+    "evaluate",
+    "predict",
+    "plan",
+    "doctor",
+    "prompt",
+    "submit",
+    "report",
+    "review",
+)
 """Commands that take --results."""
 
 UNSET = (*CREDENTIALS, "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE")
