@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from lmp.recon.facts import RepoFacts, Selection
+from lmp.codebase.facts import RepoFacts, Selection
 from lmp.report.code_base import read_code_base
 
 REPOSITORIES = Path(__file__).parents[1] / "build" / "repositories"

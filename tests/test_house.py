@@ -21,9 +21,9 @@ FLOORS = (
     ("workload",),
     ("trace", "verify"),
     ("analyze",),
-    ("observe", "agents", "zoo"),
+    ("observe", "agents", "zoo", "codebase"),
     ("predict",),
-    ("lab", "report", "recon"),
+    ("lab", "report"),
     ("cli", "api"),
 )
 """Rooms from the lowest floor to the highest. A room is a folder or a file of src/lmp."""
@@ -34,7 +34,6 @@ BESIDE = {
     ("settings", "errors"),
     ("store", "source"),
     ("link", "store"),
-    ("report", "recon"),
 }
 """Imports between two rooms of one floor, each allowed in this direction only."""
 

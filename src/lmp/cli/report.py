@@ -239,7 +239,7 @@ def _repository(of: OfFolder, options: Options, asked: Asked) -> None:
 
     if Form.html in asked.forms:
         raise UsageError("--format html is for models, not for a code base\nleave it out")
-    from lmp.recon.facts import Selection
+    from lmp.codebase.facts import Selection
     from lmp.report import code_base
 
     with counted("reading", asked.common.quiet) as progress:

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lmp.codebase.facts import RepoFacts, Selection
+from lmp.codebase.file_kinds import CODE
+from lmp.codebase.texts import printable
 from lmp.errors import UsageError
-from lmp.recon.facts import RepoFacts, Selection
-from lmp.recon.roles import CODE
-from lmp.recon.texts import printable
 from lmp.report.document.ledger import Ledger, entries
 from lmp.report.document.markdown import to_markdown
 from lmp.report.document.parts import Document
@@ -28,7 +28,7 @@ Progress = Callable[[int, int, str], None]
 
 def read_code_base(root: Path, selection: Selection, progress: Progress) -> RepoFacts:
     """What reading a code base finds. Raises UsageError for a folder that is none or has no code."""
-    from lmp.recon.reading import read_repository
+    from lmp.codebase.reading import read_repository
     from lmp.report.repository.scanning import signs_of
 
     if not root.is_dir():

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from lmp.codebase.texts import Unreadable, read_bytes
 from lmp.errors import LmpError, UsageError
 from lmp.link.numbers import ModelNumbers
 from lmp.link.quantised import with_own_bytes
 from lmp.link.values import GIVEN, values_for
-from lmp.recon.texts import Unreadable, read_bytes
 from lmp.records import ModelAnalysis, Review, ReviewFinding
 from lmp.report.document.ledger import Ledger, names_in
 from lmp.report.evaluating import Worth

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from lmp.recon.facts import RepoFacts, Selection
-from lmp.recon.reading import read_repository
+from lmp.codebase.facts import RepoFacts, Selection
+from lmp.codebase.reading import read_repository
 from lmp.records import Review
 from lmp.report.document.ledger import Ledger, entries
 from lmp.report.document.markdown import to_markdown

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from small_repository import Reported, line_of, reported, written
 
+from lmp.codebase.facts import Selection
 from lmp.errors import UsageError
-from lmp.recon.facts import Selection
 from lmp.report.code_base import read_code_base
 from lmp.report.repository.pieces import unmarked
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from lmp.recon.facts import EnvRead, Flag, Kernel, Place
+from lmp.codebase.facts import EnvRead, Flag, Kernel, Place
 from lmp.report.document.parts import Code, Inline, Line, Paragraph, Section, Table
 from lmp.report.repository.pieces import code, counted, joined, plural, pointer, sentence, tally
 from lmp.report.repository.signs import NoteKind

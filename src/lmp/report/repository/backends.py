@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import Sequence
 
-from lmp.recon.facts import Definition, Kernel, Place
+from lmp.codebase.facts import Definition, Kernel, Place
 from lmp.report.document.parts import Block, Bold, Bullets, Code, Inline, Line, Link, Paragraph, Section, Table
 from lmp.report.repository.appendix import KERNELS, MACROS, kernel_row
 from lmp.report.repository.facets import what

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
 
-from lmp.recon.facts import Definition, FileFacts, Place, RepoFacts, Skipped
-from lmp.recon.modules import Modules
-from lmp.recon.reading import no_cycles_looked_for
-from lmp.recon.texts import Unreadable, decode, read_bytes
+from lmp.codebase.facts import Definition, FileFacts, Place, RepoFacts, Skipped
+from lmp.codebase.modules import Modules
+from lmp.codebase.reading import no_cycles_looked_for
+from lmp.codebase.texts import Unreadable, decode, read_bytes
 from lmp.report.repository.comments import c_signs
 from lmp.report.repository.scanning import signs
 from lmp.report.repository.signs import Looping, Note, NoteKind, Signs

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from lmp.recon.facts import Definition, Place
+from lmp.codebase.facts import Definition, Place
 from lmp.report.document.parts import Block, Bold, Bullets, Inline, Line, Paragraph, Section
 from lmp.report.repository.backends import backends
 from lmp.report.repository.facets import KV_CACHE, SAMPLING, SCHEDULER, Facet, lines, what

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from lmp.recon.facts import RepoFacts
-from lmp.recon.texts import printable
+from lmp.codebase.facts import RepoFacts
+from lmp.codebase.texts import printable
 from lmp.report.document.parts import Document
 from lmp.report.document.quoting import quoted_code
 from lmp.report.document.told import Told

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from lmp.recon.facts import Definition, Place
+from lmp.codebase.facts import Definition, Place
 from lmp.report.document.parts import Code, Inline, Line, Paragraph, Section, Table
 from lmp.report.repository.pieces import code, joined, plural, pointer, sentence
 from lmp.report.repository.roles import ASIDE

@@ -6,7 +6,7 @@ import math
 import re
 from dataclasses import dataclass
 
-from lmp.recon.facts import Definition, Place
+from lmp.codebase.facts import Definition, Place
 from lmp.report.document.parts import Bold, Inline, Line
 from lmp.report.repository.pieces import code, joined, pointer, sentence, with_default
 from lmp.report.repository.roles import ASIDE, DIFFUSION

@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
-from lmp.recon.facts import Place
+from lmp.codebase.facts import Place
 from lmp.report.document.parts import Code, Line
 from lmp.report.repository.code_base import CodeBase
 from lmp.report.repository.pieces import code, folder_name, pointer, sentence

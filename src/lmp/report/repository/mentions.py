@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from lmp.recon.facts import Kernel, Place
+from lmp.codebase.facts import Kernel, Place
 from lmp.report.repository.code_base import CodeBase
 
 _WORD = re.compile(r"[A-Za-z_]\w*")

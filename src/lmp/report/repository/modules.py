@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from lmp.recon.facts import Definition
+from lmp.codebase.facts import Definition
 from lmp.report.document.parts import Code, Inline, Line, Paragraph, Section, Table
 from lmp.report.repository.code_base import C_LIKE, CODE
 from lmp.report.repository.pieces import code, joined, plural, pointer, said, sentence

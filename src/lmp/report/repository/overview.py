@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from lmp.recon.facts import Place
+from lmp.codebase.facts import Place
 from lmp.report.document.parts import Bullets, Inline, Line, Mermaid, Node, Paragraph, Section
 from lmp.report.repository.header import metadata
 from lmp.report.repository.pieces import (

@@ -11,7 +11,7 @@ from lmp.report.document.parts import Code, Inline, Line, Pointer
 from lmp.report.document.quoting import quoted_code
 
 if TYPE_CHECKING:
-    from lmp.recon.facts import EnvRead, Flag, Place, RepoFacts
+    from lmp.codebase.facts import EnvRead, Flag, Place, RepoFacts
 
 WIDTH = 160
 """Characters of a row of a table that can be read without scrolling."""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from lmp.recon.facts import Place
+from lmp.codebase.facts import Place
 from lmp.report.repository.code_base import CodeBase
 from lmp.report.repository.header import metadata
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lmp.recon.facts import Definition, Place
+from lmp.codebase.facts import Definition, Place
 from lmp.report.document.parts import Bold, Line
 from lmp.report.repository.pieces import code, joined, plural, pointer, sentence
 from lmp.report.repository.roles import ASIDE

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from lmp.recon.facts import Definition
+from lmp.codebase.facts import Definition
 from lmp.report.repository.code_base import CodeBase
 
 

@@ -8,8 +8,8 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from lmp.recon.roles import role
-from lmp.recon.source import Source
+from lmp.codebase.file_kinds import role
+from lmp.codebase.source import Source
 from lmp.report.repository.signs import Import, Looping, Note, NoteKind, Signs
 
 CALLED = re.compile(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from lmp.recon.facts import Definition, EntryPoint, Kernel, Launch, Place
+from lmp.codebase.facts import Definition, EntryPoint, Kernel, Launch, Place
 from lmp.report.document.parts import Inline
 from lmp.report.document.told import Told
 from lmp.report.repository.code_base import C_LIKE, CodeBase

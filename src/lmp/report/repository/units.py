@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from lmp.recon.facts import FileFacts
+from lmp.codebase.facts import FileFacts
 
 
 @dataclass

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from lmp.recon.facts import Selection
-from lmp.recon.roles import CODE, language
-from lmp.recon.texts import Unreadable, decode, read_bytes
-from lmp.recon.walk import list_files
+from lmp.codebase.facts import Selection
+from lmp.codebase.file_kinds import CODE, language
+from lmp.codebase.texts import Unreadable, decode, read_bytes
+from lmp.codebase.walk import list_files
 from lmp.report.repository.state import RepoState
 from lmp.report.review.places import Cited, Roots, cited, first_definition, lines_of, stands_near
 from lmp.report.review.reading import read_markdown

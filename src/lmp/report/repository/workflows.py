@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from lmp.recon.facts import EntryPoint, Place
+from lmp.codebase.facts import EntryPoint, Place
 from lmp.report.document.parts import Bullets, Code, Inline, Line, Link, Paragraph, Pointer, Section, Table
 from lmp.report.repository.appendix import CLI, CONFIG, ENV
 from lmp.report.repository.pieces import code, counted, joined, plural, pointer, said, sentence, tally, with_default

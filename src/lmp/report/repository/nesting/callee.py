@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-from lmp.recon.facts import Definition, Place
+from lmp.codebase.facts import Definition, Place
 from lmp.report.repository.code_base import CodeBase
 from lmp.report.repository.nesting.resolving import Found, Resolver
 from lmp.report.repository.nesting.steps import Function

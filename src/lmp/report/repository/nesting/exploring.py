@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from lmp.recon.facts import Definition, Place
+from lmp.codebase.facts import Definition, Place
 from lmp.report.repository.nesting.callee import Callee
 from lmp.report.repository.nesting.steps import Step
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from lmp.codebase.facts import Definition, Place
 from lmp.errors import UsageError
-from lmp.recon.facts import Definition, Place
 from lmp.report.repository.code_base import CodeBase
 from lmp.report.repository.nesting.callee import Callee
 from lmp.report.repository.nesting.steps import Step

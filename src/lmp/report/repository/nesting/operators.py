@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 
-from lmp.recon.facts import Definition
+from lmp.codebase.facts import Definition
 from lmp.report.repository.code_base import CodeBase
 
 WHOLE = 4.0

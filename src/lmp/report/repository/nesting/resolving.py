@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lmp.codebase.facts import Place
 from lmp.errors import UsageError
-from lmp.recon.facts import Place
 
 KEPT = 40
 """Scripts at a time."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from lmp.recon.facts import Definition
+from lmp.codebase.facts import Definition
 from lmp.report.repository.code_base import CodeBase
 from lmp.report.repository.roles import ASIDE
 from lmp.report.repository.signs import Looping

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from lmp.recon.facts import Definition, Place
+from lmp.codebase.facts import Definition, Place
 
 StepKind = Literal["loop", "branch", "call", "launch"]
 

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from lmp.recon.facts import Definition, Place
+from lmp.codebase.facts import Definition, Place
 from lmp.report.repository.code_base import CodeBase
 from lmp.report.repository.nesting.callee import Callee, Callees, is_dispatch
 from lmp.report.repository.nesting.resolving import Resolver

@@ -1,0 +1,283 @@
+"""CUDA (and HIP) kernels and their launches, sizes that are defined, and reads of the environment, in C++ sources.
+
+By the text rather than by a tree: macros for attributes and signatures are common in these files, and a C++ grammar
+gives up on them. A kernel is a ``__global__`` function with a body; declarations and instantiations are none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from lmp.codebase.cpp_text import Code, without_comments
+from lmp.codebase.facts import EnvRead, Kernel, Place
+from lmp.codebase.launches import LONGEST, Candidate
+
+DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)(\([^)\n]*\))?[ \t]*((?:[^\n\\]|\\.|\\\n)*)", re.MULTILINE)
+SIZE = re.compile(r"[\w\s()+\-*/<>%]*\d[\w\s()+\-*/<>%]*")
+CONSTEXPR = re.compile(
+    r"\bconstexpr\s+(?:static\s+|inline\s+)*(?:const\s+)?(?:unsigned\s+|std::)*"
+    r"(?:int|long|auto|unsigned|short|u?int(?:8|16|32|64)_t|size_t)\s+(\w+)\s*(?:=\s*([^;{}]+)|\{([^;{}]+)\})\s*;"
+)
+LAUNCH_BOUNDS = re.compile(r"\b__launch_bounds__\s*\(")
+NAME_BEFORE = re.compile(r"([A-Za-z_]\w*)\s*(?:<[^;{}()]*>)?\s*$")
+CALLEE = re.compile(r"((?:[A-Za-z_]\w*\s*::\s*)*[A-Za-z_]\w*)\s*$")
+RUNTIME = re.compile(r"\b(cudaLaunchKernelExC?|cudaLaunchKernel|cudaLaunchCooperativeKernel|hipLaunchKernelGGL)\s*\(")
+OPENED = re.compile(
+    r"\b((?:\w+::)*[A-Za-z_]\w*)\s*\([^;{}]{0,2000}\)\s*(?:const\s*|noexcept\s*|override\s*)*\{",
+)
+KEYWORDS = ("if", "for", "while", "switch", "catch", "constexpr")
+LONGEST_SIZE = 200
+GETENV = re.compile(r"\b((?:std::)?(?:secure_)?getenv)\s*\(")
+
+
+def kernels(file: str, code: Code) -> list[Kernel]:
+    """In the order of their lines."""
+    if "__global__" not in code.code:
+        return []
+    marks = _marks(code)
+    pattern = re.compile(r"\b(?:" + "|".join(map(re.escape, sorted(marks))) + r")\b")
+    found: dict[int, Kernel] = {}
+    for match in pattern.finditer(code.bare):
+        kernel = _kernel(file, code, match, marks[match[0]])
+        if kernel is not None:
+            # Two macros or attributes before one name are one kernel.
+            found.setdefault(kernel[0], kernel[1])
+    return [found[at] for at in sorted(found)]
+
+
+def _marks(code: Code) -> dict[str, str]:
+    """``__global__`` and the macros that stand for it, each with the launch bounds that it brings."""
+    marks = {"__global__": ""}
+    for match in DEFINE.finditer(code.code):
+        if not match[2] and "__global__" in match[3] and "{" not in match[3]:
+            marks[match[1]] = _bounds(without_comments(code.text[match.start(3) : match.end(3)].replace("\\\n", " ")))
+    return marks
+
+
+def _bounds(text: str) -> str:
+    """What stands in the brackets of ``__launch_bounds__``."""
+    match = LAUNCH_BOUNDS.search(text)
+    if match is None:
+        return ""
+    code = Code(text)
+    end = code.closing(match.end() - 1)
+    return without_comments(text[match.end() : end]) if end > 0 else ""
+
+
+def _kernel(file: str, code: Code, match: re.Match[str], bounds: str) -> tuple[int, Kernel] | None:
+    """With the place of its name; None for what has no body."""
+    text = code.bare
+    at = match.end()
+    for _ in range(8):
+        opening = text.find("(", at)
+        if opening < 0 or any(letter in text[at:opening] for letter in ";{}"):
+            return None
+        closing = code.closing(opening)
+        if closing < 0:
+            return None
+        after = text[closing + 1 : closing + 400].lstrip()
+        if after[:1] == "{":
+            break
+        if after[:1] in (";", ""):
+            return None
+        at = closing + 1
+    else:
+        return None
+    name = NAME_BEFORE.search(text, match.end(), opening)
+    if name is None:
+        return None
+    end = code.closing(text.index("{", closing))
+    return name.start(1), Kernel(
+        "cuda",
+        name[1],
+        Place(file, code.line(name.start(1))),
+        code.line(end if end > 0 else closing),
+        parameters=tuple(_parameter(each) for each in code.arguments(opening + 1, closing) if each),
+        constexprs=_template(code, match.start()),
+        launch_bounds=_bounds(code.text[match.start() : opening]) or bounds,
+    )
+
+
+def _parameter(written: str) -> str:
+    """The name of ``const T* __restrict__ x``."""
+    name = re.search(r"([A-Za-z_]\w*)\s*(?:\[[^\]]*\])?\s*(?:=.*)?$", written)
+    return name[1] if name else written
+
+
+def _template(code: Code, at: int) -> tuple[str, ...]:
+    """The template's parameters that are values, not types: what a size is handed in as."""
+    before = code.bare[max(0, at - 2000) : at].rstrip()
+    before = re.sub(r"(?:\b(?:static|inline|extern)\s*)+$", "", before).rstrip()
+    if not before.endswith(">"):
+        return ()
+    start = _template_start(before)
+    if start is None:
+        return ()
+    inner = Code(before[start:-1]).arguments(0, len(before) - 1 - start)
+    values = (each for each in inner if not re.match(r"(?:typename|class)\b", each))
+    return tuple(_parameter(each) for each in values if each)
+
+
+def _template_start(before: str) -> int | None:
+    depth = 0
+    for at in range(len(before) - 1, -1, -1):
+        depth += {">": 1, "<": -1}.get(before[at], 0)
+        if depth == 0:
+            return at + 1 if re.search(r"\btemplate\s*$", before[:at]) else None
+    return None
+
+
+def launches(file: str, code: Code) -> list[Candidate]:
+    """``kernel<<<grid, block, shared, stream>>>(…)`` and the runtime's own calls, in the order of their lines."""
+    if "<<<" not in code.code and "LaunchKernel" not in code.code and "LaunchCooperative" not in code.code:
+        return []
+    bodies = _bodies(code)
+    found = [*_brackets(file, code, bodies), *_runtime(file, code, bodies)]
+    return sorted(found, key=lambda each: each.place.line)
+
+
+def _brackets(file: str, code: Code, bodies: list[_Body]) -> Iterator[Candidate]:
+    for match in re.finditer("<<<", code.bare):
+        end = code.bare.find(">>>", match.end())
+        name = _callee(code, match.start())
+        if end < 0 or name is None or ";" in code.bare[match.end() : end]:
+            continue
+        settings = code.arguments(match.end(), end)
+        values = dict(zip(("block", "shared"), settings[1:3], strict=False))
+        yield _candidate(file, code, bodies, name, settings[0], values)
+
+
+def _callee(code: Code, at: int) -> tuple[str, int] | None:
+    """The name before the brackets, and where it stands; its template arguments are passed over."""
+    before = code.bare[max(0, at - 1500) : at]
+    base = at - len(before)
+    end = len(before.rstrip())
+    if before[:end].endswith(">"):
+        depth = 0
+        while end > 0:
+            end -= 1
+            depth += {">": 1, "<": -1}.get(before[end], 0)
+            if not depth:
+                break
+    match = CALLEE.search(before, 0, end)
+    return (match[1], base + match.start(1)) if match else None
+
+
+def _runtime(file: str, code: Code, bodies: list[_Body]) -> Iterator[Candidate]:
+    for match in RUNTIME.finditer(code.bare):
+        closing = code.closing(match.end() - 1)
+        given = code.arguments(match.end(), closing) if closing > 0 else []
+        at = 1 if match[1].startswith("cudaLaunchKernelEx") else 0
+        if len(given) <= at:
+            continue
+        name = re.search(r"([A-Za-z_]\w*)\s*(?:<.*>)?\s*\)*$", given[at])
+        if name is None:
+            continue
+        grid = given[1] if at == 0 and len(given) > 2 else ""
+        values = {"block": given[2]} if at == 0 and len(given) > 2 else {}
+        yield _candidate(file, code, bodies, (name[1], match.start()), grid, values)
+
+
+def _candidate(
+    file: str, code: Code, bodies: list[_Body], name: tuple[str, int], grid: str, values: dict[str, str]
+) -> Candidate:
+    last = re.split(r"\s*::\s*", name[0])[-1]
+    kept = {key: value[:LONGEST] for key, value in values.items()}
+    names = tuple(dict.fromkeys([last, *_variable(code, last, name[1])]))
+    place, inside = Place(file, code.line(name[1])), _around(bodies, name[1])
+    return Candidate(names, ("",) * len(names), last, place, inside, grid[:LONGEST], kept, True)
+
+
+def _variable(code: Code, name: str, at: int) -> list[str]:
+    """``auto kernel = &one<float>;``, looked for in the 4,000 characters before."""
+    before = code.bare[max(0, at - 4000) : at]
+    found = re.findall(rf"\b{re.escape(name)}\s*=\s*&?\s*((?:\w+::)*[A-Za-z_]\w*)", before)
+    return [each.rpartition("::")[2] for each in found[-1:]]
+
+
+@dataclass(frozen=True)
+class _Body:
+    name: str
+    start: int
+    end: int
+
+
+def _bodies(code: Code) -> list[_Body]:
+    """What looks like a function: a name with parameters and a brace, to where that is closed; the outer ones first."""
+    named = {match.end() - 1: match[1] for match in OPENED.finditer(code.bare) if match[1] not in KEYWORDS}
+    found: list[_Body] = []
+    opened: list[int] = []
+    for match in re.finditer(r"[{}]", code.bare):
+        if match[0] == "{":
+            opened.append(match.start())
+        elif opened and (start := opened.pop()) in named:
+            found.append(_Body(named[start], start, match.start()))
+    return sorted(found, key=lambda body: body.start)
+
+
+def _around(bodies: list[_Body], at: int) -> str:
+    """The innermost function around a place; empty where there is none."""
+    return next((body.name for body in reversed(bodies) if body.start < at < body.end), "")
+
+
+def sizes(file: str, code: Code) -> list[tuple[str, str, Place]]:
+    """Whole numbers and what is made of them, with a name: ``#define BLOCK 128``, ``constexpr int kWarps = 8;``."""
+    found = []
+    for match in DEFINE.finditer(code.code):
+        value = without_comments(code.text[match.start(3) : match.end(3)].replace("\\\n", " "))
+        if (
+            not match[2]
+            and 0 < len(value) <= LONGEST_SIZE
+            and SIZE.fullmatch(value)
+            and not re.fullmatch(r"[A-Za-z_]\w*", value)
+        ):
+            found.append((match[1], value, Place(file, code.line(match.start(1)))))
+    for match in CONSTEXPR.finditer(code.bare):
+        value = without_comments(code.text[match.start(2) : match.end(2)] if match[2] else match[3])
+        if len(value) <= LONGEST_SIZE and SIZE.fullmatch(value):
+            found.append((match[1], value, Place(file, code.line(match.start(1)))))
+    return sorted(found, key=lambda each: each[2].line)
+
+
+def environment(file: str, code: Code) -> list[EnvRead]:
+    """``getenv("NAME")``; a name that is no plain string is given as it is written."""
+    found = []
+    for match in GETENV.finditer(code.code):
+        end = code.closing(match.end() - 1) if code.bare[match.end() - 1] == "(" else code.code.find(")", match.end())
+        written = without_comments(code.text[match.end() : end]) if end > 0 else ""
+        if not written or re.match(r"(?:const\s+)?char\b", written):
+            continue
+        name = re.fullmatch(r'"([^"\\]*)"', written)
+        found.append(
+            EnvRead(
+                name[1] if name else written,
+                Place(file, code.line(match.end())),
+                resolved=name is not None,
+                via=match[1],
+            )
+        )
+    return found
+
+
+def in_string(file: str, text: str, value: str, line: int) -> list[Kernel]:
+    """Kernels in a string of Python that begins at a line. A kernel's own line where the string stands as it is."""
+    lines = text.split("\n")
+    found = []
+    for kernel in kernels(file, Code(value)):
+        at = line + kernel.place.line - 1
+        exact = at <= len(lines) and kernel.name in lines[at - 1]
+        end = line + kernel.end - 1 if exact else line
+        found.append(
+            Kernel(
+                "cuda",
+                kernel.name,
+                Place(file, at if exact else line),
+                end,
+                kernel.parameters,
+                kernel.constexprs,
+                launch_bounds=kernel.launch_bounds,
+            )
+        )
+    return found

@@ -1,0 +1,177 @@
+"""Where a repository is started: scripts of its packages, ``__main__`` blocks, servers, benchmarks and examples."""
+
+from __future__ import annotations
+
+import ast
+import configparser
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+
+from lmp.codebase.definitions import first_line
+from lmp.codebase.facts import EntryPoint, Place
+from lmp.codebase.file_kinds import role
+from lmp.codebase.source import Source
+from lmp.codebase.templates import no_elsewhere, template, text_of
+
+SERVERS = {
+    "fastapi.FastAPI": "a FastAPI application",
+    "flask.Flask": "a Flask application",
+    "aiohttp.web.Application": "an aiohttp application",
+    "starlette.applications.Starlette": "a Starlette application",
+    "sanic.Sanic": "a Sanic application",
+    "grpc.server": "a gRPC server",
+    "grpc.aio.server": "a gRPC server",
+    "http.server.HTTPServer": "an HTTP server of the standard library",
+    "http.server.ThreadingHTTPServer": "an HTTP server of the standard library",
+    "socketserver.TCPServer": "a TCP server of the standard library",
+}
+HANDLERS = ("http.server.BaseHTTPRequestHandler", "http.server.SimpleHTTPRequestHandler", "tornado.web.RequestHandler")
+STARTERS = ("uvicorn.run", "uvicorn.Server", "granian.Granian", "hypercorn.asyncio.serve", "gradio.launch")
+
+
+def entries(source: Source) -> list[EntryPoint]:
+    """Of a Python file, in the order of their lines."""
+    return sorted([*_main(source), *_servers(source)], key=lambda each: each.place.line)
+
+
+def _main(source: Source) -> Iterator[EntryPoint]:
+    for node, scope in source.all(ast.If):
+        if scope is None and _is_main(node.test):
+            kind = {"benchmark": "benchmark", "example": "example"}.get(role(source.file), "script")
+            what = first_line(source.tree)
+            started = ", ".join(_called(source, node))
+            told = f"calls {started}" if started else ""
+            yield EntryPoint(
+                kind,  # type: ignore[arg-type]
+                f"python {source.file}",
+                Place(source.file, node.lineno),
+                "; ".join(part for part in (told, what) if part and not part.endswith(":")),
+            )
+
+
+def _is_main(test: ast.expr) -> bool:
+    match test:
+        case ast.Compare(left=left, ops=[ast.Eq()], comparators=[right]):
+            sides = (left, right)
+            return any(isinstance(each, ast.Name) and each.id == "__name__" for each in sides) and any(
+                isinstance(each, ast.Constant) and each.value == "__main__" for each in sides
+            )
+    return False
+
+
+def _called(source: Source, node: ast.If) -> list[str]:
+    """The functions of this file or of its imports that the block calls by name."""
+    found = {
+        each.func.id: None
+        for statement in node.body
+        for each in ast.walk(statement)
+        if isinstance(each, ast.Call)
+        and isinstance(each.func, ast.Name)
+        and (each.func.id in source.functions or each.func.id in source.aliases)
+    }
+    return [f"{name}()" for name in found][:4]
+
+
+def _servers(source: Source) -> Iterator[EntryPoint]:
+    for call, scope in source.all(ast.Call):
+        dotted = source.dotted(call.func)
+        what = SERVERS.get(dotted) or ("starts the server" if dotted in STARTERS else "")
+        if what:
+            where = f" in {scope.qualname}" if scope else ""
+            yield EntryPoint("server", source.written(call.func), Place(source.file, _end(call.func)), f"{what}{where}")
+    for node, _ in source.all(ast.ClassDef):
+        if any(source.dotted(base) in HANDLERS for base in node.bases):
+            yield EntryPoint("server", node.name, Place(source.file, node.lineno), "answers HTTP requests")
+    for function, _ in source.every_function():
+        for decorator in function.decorator_list:
+            route = _route(source, decorator)
+            if route:
+                yield EntryPoint("server", function.name, Place(source.file, function.lineno), route)
+
+
+def _route(source: Source, decorator: ast.expr) -> str:
+    """``@app.post("/generate")``."""
+    if not (isinstance(decorator, ast.Call) and isinstance(decorator.func, ast.Attribute) and decorator.args):
+        return ""
+    method = decorator.func.attr
+    if method not in ("get", "post", "put", "delete", "patch", "route", "api_route", "websocket"):
+        return ""
+    path = text_of(template(source, decorator.args[0], None, no_elsewhere))
+    return f"{method.upper()} {path}" if path is not None and path.startswith("/") else ""
+
+
+def _end(node: ast.expr) -> int:
+    return node.end_lineno or node.lineno
+
+
+def package_scripts(file: str, text: str) -> list[EntryPoint]:
+    """Commands that installing the package makes: pyproject.toml, setup.cfg, entry_points.txt."""
+    name = PurePosixPath(file).name
+    if name == "pyproject.toml":
+        scripts = _pyproject(text)
+    elif name in ("setup.cfg", "entry_points.txt"):
+        scripts = _ini(text, name)
+    else:
+        return []
+    return [
+        EntryPoint("cli", script, Place(file, line_of(text, script)), target)
+        for script, target in sorted(scripts.items())
+    ]
+
+
+def _pyproject(text: str) -> dict[str, str]:
+    try:
+        found = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError):
+        return {}
+    project = found.get("project", {})
+    poetry = found.get("tool", {}).get("poetry", {}) if isinstance(found.get("tool"), dict) else {}
+    scripts: dict[str, str] = {}
+    for table in (project, poetry):
+        if isinstance(table, dict) and isinstance(table.get("scripts"), dict):
+            scripts.update({str(key): str(value) for key, value in table["scripts"].items()})
+    return scripts
+
+
+def _ini(text: str, name: str) -> dict[str, str]:
+    parser = configparser.RawConfigParser(strict=False, delimiters=("=",))
+    parser.optionxform = str  # type: ignore[assignment, method-assign]
+    try:
+        parser.read_string(text)
+    except configparser.Error:
+        return {}
+    if name == "entry_points.txt":
+        return dict(parser.items("console_scripts")) if parser.has_section("console_scripts") else {}
+    if not parser.has_option("options.entry_points", "console_scripts"):
+        return {}
+    return _pairs(parser.get("options.entry_points", "console_scripts").split("\n"))
+
+
+def _pairs(lines: list[str]) -> dict[str, str]:
+    return {
+        left.strip(): right.strip()
+        for left, equals, right in (line.partition("=") for line in lines)
+        if equals and left.strip()
+    }
+
+
+def setup_scripts(source: Source) -> list[EntryPoint]:
+    """``setup(entry_points={"console_scripts": ["name = module:function"]})``."""
+    found = []
+    for node, _ in source.all(ast.Call):
+        if source.dotted(node.func) not in ("setup", "setuptools.setup", "distutils.core.setup"):
+            continue
+        for each in ast.walk(node):
+            if isinstance(each, ast.Constant) and isinstance(each.value, str):
+                match = re.fullmatch(r"\s*([\w.-]+)\s*=\s*([\w.]+:[\w.]+)\s*", each.value)
+                if match:
+                    found.append(EntryPoint("cli", match[1], Place(source.file, each.lineno), match[2]))
+    return found
+
+
+def line_of(text: str, key: str) -> int:
+    """The first line that sets a key."""
+    pattern = re.compile(rf"\s*[\"']?{re.escape(key)}[\"']?\s*[=:]")
+    return next((at for at, line in enumerate(text.split("\n"), 1) if pattern.match(line)), 1)

@@ -1,0 +1,83 @@
+"""How a repository is installed and built, from its own files: commands, each with the line that it comes from."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import PurePosixPath
+
+from lmp.codebase.entries import line_of
+from lmp.codebase.facts import Place
+
+COMMAND = re.compile(
+    r"^\s*(?:\$\s+|>\s+)?((?:sudo\s+)?(?:(?:uv\s+)?pip3?\s+install|python3?\s+-m\s+pip\s+install|uv\s+sync|conda\s+install|"
+    r"poetry\s+install|docker\s+(?:run|pull|build)|python3?\s+setup\.py)\b.*?)\s*(?:#.*)?$"
+)
+MOST = 12
+"""Commands of one file."""
+
+
+def install(file: str, language: str, text: str) -> list[tuple[str, Place]]:
+    """In the order of their lines; nothing for files that say nothing of installing."""
+    path = PurePosixPath(file)
+    name = path.name.lower()
+    folder = str(path.parent)
+    if name == "pyproject.toml":
+        return _pyproject(file, folder, text)
+    if name == "setup.py":
+        match = re.search(r"^[ \t]*(?:setuptools\.)?setup\(", text, re.MULTILINE)
+        return [(f"pip install {folder}", Place(file, _line(text, match.start())))] if match else []
+    if re.fullmatch(r"requirements.*\.txt", name):
+        first = next((at for at, line in enumerate(text.split("\n"), 1) if line.strip() and line[0] not in "#-"), 0)
+        return [(f"pip install -r {file}", Place(file, first))] if first else []
+    if language == "makefile":
+        return _make(file, folder, text)
+    if language == "dockerfile":
+        match = re.search(r"^FROM\b", text, re.MULTILINE | re.IGNORECASE)
+        return [(f"docker build -f {file} .", Place(file, _line(text, match.start())))] if match else []
+    if name == "cmakelists.txt":
+        match = re.search(r"^[ \t]*project\s*\(", text, re.MULTILINE | re.IGNORECASE)
+        return [(f"cmake -S {folder} -B build", Place(file, _line(text, match.start())))] if match else []
+    if (
+        name == "metadata"
+        or (name.startswith("readme") and folder.count("/") < 1)
+        or re.match(r"install.*\.(md|rst)", name)
+    ):
+        return _told(file, text)
+    return []
+
+
+def _pyproject(file: str, folder: str, text: str) -> list[tuple[str, Place]]:
+    try:
+        project = tomllib.loads(text).get("project", {})
+    except (tomllib.TOMLDecodeError, RecursionError):
+        return []
+    if not isinstance(project, dict) or "name" not in project:
+        return []
+    found = [(f"pip install {folder}", Place(file, line_of(text, "name")))]
+    extras = project.get("optional-dependencies", {})
+    if isinstance(extras, dict):
+        found += [(f"pip install {folder}[{extra}]", Place(file, line_of(text, str(extra)))) for extra in extras]
+    return found[:MOST]
+
+
+def _make(file: str, folder: str, text: str) -> list[tuple[str, Place]]:
+    where = "" if folder == "." else f" -C {folder}"
+    found: dict[str, Place] = {}
+    for match in re.finditer(r"^([A-Za-z][\w.-]*)\s*:(?!=)", text, re.MULTILINE):
+        found.setdefault(f"make{where} {match[1]}", Place(file, _line(text, match.start())))
+    return list(found.items())[:MOST]
+
+
+def _told(file: str, text: str) -> list[tuple[str, Place]]:
+    """Commands as a document gives them."""
+    found: dict[str, Place] = {}
+    for at, line in enumerate(text.split("\n"), 1):
+        match = COMMAND.match(line)
+        if match and "`" not in match[1] and len(match[1]) <= 200:
+            found.setdefault(match[1].rstrip("\\ "), Place(file, at))
+    return list(found.items())[:MOST]
+
+
+def _line(text: str, at: int) -> int:
+    return text.count("\n", 0, at) + 1

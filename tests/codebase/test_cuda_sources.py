@@ -1,0 +1,140 @@
+"""CUDA and C++: kernels, launches, sizes, definitions, reads of the environment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from lmp.codebase.facts import RepoFacts
+
+Read = Callable[..., RepoFacts]
+
+
+@pytest.fixture
+def cuda(read: Read) -> Callable[[str], RepoFacts]:
+    return lambda text: read({"a.cu": text})
+
+
+def test_kernels_and_what_is_none(cuda: Callable[[str], RepoFacts]) -> None:
+    facts = cuda(
+        """
+        // __global__ void in_a_comment(int n) {}
+        const char* text = "__global__ void in_a_string(int n) {}";
+        __global__ void only_declared(int n);
+        template <typename T, int N, bool kFast = true>
+        __global__ void __launch_bounds__(256, 2)
+            scale(const T* __restrict__ x, T* out, int sizes[4]) {
+          if (N) { out[0] = x[0]; }
+        }
+        template __global__ void scale<float, 4, true>(const float*, float*, int*);
+        extern "C" static __global__ void plain() {}
+        """
+    )
+    kernels = [(kernel.name, kernel.place.line, kernel.end, kernel.launch_bounds) for kernel in facts.kernels]
+    assert kernels == [("scale", 7, 9, "256, 2"), ("plain", 11, 11, "")]
+    assert facts.kernels[0].parameters == ("x", "out", "sizes")
+    assert facts.kernels[0].constexprs == ("N", "kFast")
+
+
+def test_a_macro_that_stands_for_global(cuda: Callable[[str], RepoFacts]) -> None:
+    facts = cuda(
+        """
+        #define KERNEL __global__ __launch_bounds__(128, 4)
+        #define OTHER(name) __global__ void name() {}
+        KERNEL void one(int n) { }
+        KERNEL void declared(int n);
+        #undef KERNEL
+        """
+    )
+    assert [(kernel.name, kernel.place.line, kernel.launch_bounds) for kernel in facts.kernels] == [
+        ("one", 4, "128, 4")
+    ]
+
+
+def test_two_signatures_of_one_body(cuda: Callable[[str], RepoFacts]) -> None:
+    facts = cuda("#ifdef A\n__global__ void f(int a)\n#else\n__global__ void f(long a)\n#endif\n{ }\n")
+    assert [kernel.name for kernel in facts.kernels] == ["f"]
+
+
+def test_launches(cuda: Callable[[str], RepoFacts]) -> None:
+    facts = cuda(
+        """
+        template <int N> __global__ void k(int* x) {}
+        __global__ void l(int* x) {}
+        namespace n {
+        void run(int* x) {
+          k<4><<<dim3(8, 1), 256, sizeof(int) * 2, stream>>>(x);
+          auto kernel = &n::l;
+          kernel<<<1, kThreads>>>(x);
+          cudaLaunchKernelEx(&config, k<8>, x);
+          cudaLaunchKernel((void*)l, grid, block, args, 0, stream);
+          a << 3 << b;
+        }
+        }
+        """
+    )
+    found = [(each.kernel, each.place.line, each.inside, each.grid, dict(each.values)) for each in facts.launches]
+    assert found == [
+        ("k", 6, "run", "dim3(8, 1)", {"block": "256", "shared": "sizeof(int) * 2"}),
+        ("l", 8, "run", "1", {"block": "kThreads"}),
+        ("k", 9, "run", "", {}),
+        ("l", 10, "run", "grid", {"block": "block"}),
+    ]
+
+
+def test_sizes(cuda: Callable[[str], RepoFacts]) -> None:
+    facts = cuda(
+        """
+        #pragma once
+        #define GUARD_H
+        #define BLOCK 128
+        #define TILE (BLOCK * 2)  // two blocks
+        #define NAME "text"
+        #define SAME BLOCK
+        #define MAX(a, b) ((a) > (b) ? (a) : (b))
+        constexpr int kWarps = 8;
+        static constexpr uint32_t kBytes{kWarps * 32};
+        constexpr int kCalled = of(8, "x");
+        int plain = 7;
+        """
+    )
+    assert [(name, value, place.line) for name, value, place in facts.macros] == [
+        ("BLOCK", "128", 4),
+        ("TILE", "(BLOCK * 2)", 5),
+        ("kWarps", "8", 9),
+        ("kBytes", "kWarps * 32", 10),
+    ]
+
+
+def test_definitions_and_environment(read: Read) -> None:
+    facts = read(
+        {
+            "a.cpp": """
+            #include <cstdlib>
+            namespace cache {
+            struct Block : public Base, private Other {
+              void free() { }
+              int used;
+            };
+            int Pool::take(const char* name) {
+              return std::getenv("POOL_SIZE") || getenv(name);
+            }
+            }
+            """
+        }
+    )
+    found = [(each.kind, each.qualname, each.place.line, each.end) for each in facts.definitions]
+    assert found == [("class", "Block", 4, 7), ("method", "Block.free", 5, 5), ("method", "Pool.take", 8, 10)]
+    assert facts.definitions[0].bases == ("Base", "Other")
+    assert facts.definitions[0].methods == ("free",)
+    assert [(each.name, each.place.line, each.resolved) for each in facts.env] == [
+        ("POOL_SIZE", 9, True),
+        ("name", 9, False),
+    ]
+
+
+def test_what_a_grammar_cannot_read_is_said_and_kernels_are_found(cuda: Callable[[str], RepoFacts]) -> None:
+    facts = cuda("__global__ void k(int n) {\n  MACRO(if, {)\n}\n)))} template <<\n__global__ void l(int n) { }\n")
+    assert "l" in [kernel.name for kernel in facts.kernels]
+    assert [each.file for each in facts.skipped] == ["a.cu"]

@@ -1,0 +1,132 @@
+"""Flags of command lines, whatever library makes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from lmp.codebase.facts import RepoFacts
+
+One = Callable[[str], RepoFacts]
+
+
+def found(facts: RepoFacts) -> list[tuple[tuple[str, ...], int, str | None, str]]:
+    return [(flag.names, flag.place.line, flag.default, flag.help) for flag in facts.flags]
+
+
+def test_argparse(one: One) -> None:
+    facts = one(
+        """
+        import argparse
+        NAME = "--seed"
+        parser = argparse.ArgumentParser()
+        parser.add_argument("model", help="Which model.")
+        group = parser.add_argument_group("more")
+        group.add_argument("-p", "--port", type=int, default=8000, help="The port, "
+                           "a number.")
+        group.add_argument(
+            "--quiet",
+            action="store_true",
+        )
+        parser.add_argument(NAME)
+        for each in ("a", "b"):
+            parser.add_argument(f"--{each}", default=each)
+        """
+    )
+    assert found(facts) == [
+        (("model",), 5, None, "Which model."),
+        (("-p", "--port"), 7, "8000", "The port, a number."),
+        (("--quiet",), 10, "False", ""),
+        (("--seed",), 13, None, ""),
+        # What a loop puts in is given as it is written.
+        (('f"--{each}"',), 15, "each", ""),
+    ]
+
+
+def test_a_call_that_only_passes_names_on_is_none(one: One) -> None:
+    facts = one(
+        """
+        def add_argument(*names, **settings):
+            parser.add_argument(*names, **settings)
+        add_argument("--width", default=8)
+        """
+    )
+    assert found(facts) == [(("--width",), 4, "8", "")]
+
+
+def test_click_typer_absl_and_fire(one: One) -> None:
+    facts = one(
+        """
+        import click, typer, fire
+        from absl import flags
+        from typing import Annotated
+        @click.command()
+        @click.option("--count", "-c", default=1, help="How many.")
+        @click.argument("name")
+        def hello(count, name): ...
+        def run(path: str, tokens_per_step: int = typer.Option(8, help="Tokens."),
+                dry: Annotated[bool, typer.Option("--dry-run")] = False): ...
+        flags.DEFINE_integer("steps", 100, "Steps to take.")
+        def train(data, lr=0.1): ...
+        fire.Fire(train)
+        """
+    )
+    assert found(facts) == [
+        (("--count", "-c"), 6, "1", "How many."),
+        (("name",), 7, None, ""),
+        (("--tokens-per-step",), 9, "8", "Tokens."),
+        (("--dry-run",), 10, "False", ""),
+        (("--steps",), 11, "100", "Steps to take."),
+        (("--data",), 12, None, ""),
+        (("--lr",), 12, "0.1", ""),
+    ]
+    assert [flag.parser for flag in facts.flags] == ["click", "click", "typer", "typer", "absl", "fire", "fire"]
+
+
+def test_fields_that_a_function_of_the_repository_makes_flags_of(read: Callable[..., RepoFacts]) -> None:
+    facts = read(
+        {
+            "cli.py": """
+            from typing import Annotated
+            from dataclasses import fields
+            A = Annotated
+            class Arg: ...
+            def add_all(parser, cls):
+                for field in fields(cls):
+                    names, settings = prepare(field)
+                    parser.add_argument(*names, **settings)
+            """,
+            "server.py": """
+            from cli import A, Arg
+            class Server:
+                host: A[str, "The host."] = "127.0.0.1"
+                model_path: A[str, Arg(help="Weights.", aliases=["--model"])]
+                tp_size: A[int, Arg(help="Ranks.", cli_name="--tensor-parallel-size")] = 1
+                hidden: A[int, Arg(no_cli=True)] = 0
+                plain: int = 3
+            """,
+        }
+    )
+    assert found(facts) == [
+        (("--host",), 4, '"127.0.0.1"', "The host."),
+        (("--model-path", "--model"), 5, None, "Weights."),
+        (("--tensor-parallel-size",), 6, "1", "Ranks."),
+    ]
+
+
+def test_fields_that_a_library_makes_flags_of(one: One) -> None:
+    facts = one(
+        """
+        import tyro
+        from transformers import HfArgumentParser
+        class A:
+            batch_size: int = 8
+        class B:
+            max_len: int = field(default=9, metadata={"help": "Longest."})
+        tyro.cli(A)
+        HfArgumentParser((B,))
+        """
+    )
+    assert found(facts) == [
+        (("--batch-size",), 5, "8", ""),
+        (("--max_len",), 7, 'field(default=9, metadata={"help": "Longest."})', "Longest."),
+    ]
