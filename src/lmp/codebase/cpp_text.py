@@ -31,11 +31,12 @@ class Code:
         return DIRECTIVE.sub(lambda match: _blank(match[0]), self.code)
 
     @cached_property
-    def _starts(self) -> list[int]:
+    def starts(self) -> list[int]:
+        """Where each line begins."""
         return [0, *(match.end() for match in re.finditer("\n", self.text))]
 
     def line(self, at: int) -> int:
-        return bisect_right(self._starts, at)
+        return bisect_right(self.starts, at)
 
     def closing(self, at: int, limit: int = 200_000) -> int:
         """Where the bracket that opens at ``at`` is closed; -1 where it is not."""

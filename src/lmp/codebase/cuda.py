@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from lmp.codebase.cpp_text import Code, without_comments
-from lmp.codebase.facts import EnvRead, Kernel, Place
+from lmp.codebase.facts import EnvRead, Flag, Kernel, Place
 from lmp.codebase.launches import LONGEST, Candidate
 
 DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)(\([^)\n]*\))?[ \t]*((?:[^\n\\]|\\.|\\\n)*)", re.MULTILINE)
@@ -30,6 +30,21 @@ OPENED = re.compile(
 KEYWORDS = ("if", "for", "while", "switch", "catch", "constexpr")
 LONGEST_SIZE = 200
 GETENV = re.compile(r"\b((?:std::)?(?:secure_)?getenv)\s*\(")
+
+
+FLAGS = re.compile(r"\{\s*((?:\"-{1,2}[\w-]+\"\s*,\s*)*\"--[\w-]+\"(?:\s*,\s*\"-{1,2}[\w-]+\")*)\s*,?\s*\}")
+COMPARED = re.compile(r"(?:==\s*|strcmp\s*\(\s*\w+(?:\[\w+\])?\s*,\s*)\"(--[\w-]+)\"")
+
+
+def flags(file: str, text: str) -> list[Flag]:
+    """Names of a command line's flags in tables of a parser, or compared with an argument."""
+    if '"--' not in text:
+        return []
+    code = Code(text)
+    found = {code.line(match.start()): tuple(re.findall(r"-{1,2}[\w-]+", match[1])) for match in FLAGS.finditer(text)}
+    for match in COMPARED.finditer(text):
+        found.setdefault(code.line(match.start()), (match[1],))
+    return [Flag(names, Place(file, line), "c++") for line, names in sorted(found.items())]
 
 
 def kernels(file: str, code: Code) -> list[Kernel]:

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from lmp.codebase.graph.records import FileGraph
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +64,7 @@ class Flag:
 
     names: tuple[str, ...]
     place: Place
-    parser: Literal["argparse", "click", "typer", "fire", "absl", "dataclass"]
+    parser: Literal["argparse", "click", "typer", "fire", "absl", "dataclass", "c++"]
     default: str | None = None
     help: str = ""
     value: str = ""
@@ -173,6 +176,8 @@ class RepoFacts:
     entries: list[EntryPoint] = field(default_factory=list)
     install: list[tuple[str, Place]] = field(default_factory=list)
     """How it is installed or built, from its own files: command, and where that stands."""
+    graphs: dict[str, FileGraph] = field(default_factory=dict, repr=False, compare=False)
+    """By file: the records of the call graph."""
     also: dict[str, object] = field(default_factory=dict, repr=False, compare=False)
     """What the caller of the reading made of each Python file while its tree was there."""
 

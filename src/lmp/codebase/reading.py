@@ -29,6 +29,7 @@ from lmp.codebase import (
 from lmp.codebase.cpp_text import Code
 from lmp.codebase.facts import FileFacts, Kernel, RepoFacts, Selection, Skipped
 from lmp.codebase.file_kinds import CPP, language, role
+from lmp.codebase.graph import native_file, python_file
 from lmp.codebase.library import Library
 from lmp.codebase.reads import Attribute
 from lmp.codebase.source import DoesNotParse, Source, parse
@@ -106,6 +107,7 @@ class _Reading:
                 source = parse(listed.file, text.text)
                 imports, doc = source.imports, definitions.first_line(source.tree)
                 self.python(source)
+                self.facts.graphs[listed.file] = python_file.file_graph(source)
                 if self.also is not None:
                     self.facts.also[listed.file] = self.also(source)
             except DoesNotParse as why:
@@ -145,11 +147,13 @@ class _Reading:
         is_cuda = kind in ("cuda", "hip") or "__global__" in text or "__device__" in text
         found, errors = cpp.definitions(file, text, is_cuda)
         facts.definitions.extend(found)
+        facts.graphs[file] = native_file.file_graph(file, text, found)
         if errors:
             self.skipped(file, f"{errors} places are not read as C++: functions there are missing, kernels are not")
         facts.kernels.extend(cuda.kernels(file, code))
         facts.macros.extend(cuda.sizes(file, code))
         facts.env.extend(cuda.environment(file, code))
+        facts.flags.extend(cuda.flags(file, text))
         self.launches.extend(cuda.launches(file, code))
 
     def settings(self, file: str, kind: str, text: str) -> None:

@@ -1,0 +1,476 @@
+"""The call graph: which function calls which, how that was found, and what was lost on the way."""
+
+from __future__ import annotations
+
+import builtins
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from lmp.codebase.graph.records import Call, Chain, Class, FileGraph, Function
+from lmp.codebase.graph.values import (
+    ClassValue,
+    Evaluator,
+    External,
+    FunctionValue,
+    Instance,
+    Many,
+    Value,
+    holder,
+    innermost,
+)
+
+Dispatch = Literal[
+    "direct", "attribute", "getattr", "registry", "callback", "process", "queue", "inheritance", "constructor", "name"
+]
+MOST_TARGETS = 12
+"""Functions that one call may lead to; where there are more, the call is lost."""
+COMMON = frozenset(
+    name for kind in (str, bytes, list, dict, set, int, float, tuple) for name in dir(kind) if not name.startswith("__")
+) | frozenset(
+    [
+        "forward",
+        "read",
+        "write",
+        "close",
+        "open",
+        "put",
+        "send",
+        "recv",
+        "flush",
+        "start",
+        "stop",
+        "run",
+        "join",
+        "wait",
+        "shape",
+        "size",
+        "view",
+        "reshape",
+        "to",
+        "cpu",
+        "cuda",
+        "item",
+        "tolist",
+        "numpy",
+        "detach",
+        "clone",
+        "float",
+        "half",
+        "long",
+        "int",
+        "bool",
+        "mean",
+        "sum",
+        "max",
+        "min",
+        "add_argument",
+        "parse_args",
+        "info",
+        "debug",
+        "warning",
+        "error",
+        "exception",
+        "log",
+        "zero_grad",
+        "backward",
+        "step",
+        "load",
+        "save",
+        "name",
+        "group",
+        "match",
+        "search",
+        "sub",
+        "strip",
+        "exists",
+        "mkdir",
+        "is_file",
+        "is_dir",
+        "result",
+        "submit",
+        "cancel",
+        "done",
+        "set_result",
+        "get_event_loop",
+        "create_task",
+        "post",
+        "delete",
+        "head",
+        "options",
+        "begin",
+        "end",
+        "empty",
+        "length",
+        "data",
+        "init",
+        "set",
+        "reset",
+        "is_set",
+        "contains",
+    ]
+)
+"""Methods that objects of the language and of its libraries have: alone they name no class of the code base."""
+SENDS = frozenset(
+    ["send", "send_pyobj", "send_json", "send_string", "send_multipart", "put", "put_nowait", "append", "appendleft"]
+)
+TAKES = frozenset(
+    ["recv", "recv_pyobj", "recv_json", "recv_string", "recv_multipart", "get", "get_nowait", "popleft", "pop"]
+)
+BINDS = frozenset(["bind", "connect", "bind_to_random_port"])
+STARTS = frozenset(["Process", "Thread", "Timer", "submit", "run_in_executor", "spawn", "start_new_thread", "Pool"])
+WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+
+
+@dataclass(slots=True, frozen=True)
+class Edge:
+    caller: Function
+    callee: Function
+    line: int
+    how: Dispatch
+    of: int = 1
+    """How many functions the call may lead to."""
+    call: Call | None = field(default=None, compare=False)
+
+
+@dataclass(slots=True, frozen=True)
+class Lost:
+    """A call on an object of the code base's own whose target reading does not tell."""
+
+    line: int
+    written: str
+    why: str
+
+
+def words(name: str) -> set[str]:
+    """``TokenAttention`` and ``token_attention`` are ``{token, attention}``."""
+    return {each.lower() for each in WORD.findall(name) if len(each) > 1}
+
+
+class CallGraph:
+    def __init__(self, graphs: Mapping[str, FileGraph]) -> None:
+        self.graphs = graphs
+        self.evaluator = Evaluator(graphs)
+        self.functions = [function for graph in graphs.values() for function in graph.functions]
+        self.classes = [each for graph in graphs.values() for each in graph.every_class]
+        self.methods: dict[str, list[Function]] = {}
+        self.natives: dict[str, list[Function]] = {}
+        for function in self.functions:
+            if function.native:
+                self.natives.setdefault(function.name, []).append(function)
+            elif function.owner is not None:
+                self.methods.setdefault(function.name, []).append(function)
+        self.bound: dict[str, list[Function]] = {}
+        for graph in graphs.values():
+            for name, (target, _) in graph.bindings.items():
+                self.bound.setdefault(name, []).extend(self.natives.get(target, ())[:4])
+        self.edges: dict[Function, list[Edge]] = {}
+        self.lost: dict[Function, list[Lost]] = {}
+        self.callers: dict[Function, list[Edge]] = {}
+        for function in self.functions:
+            self.edges[function] = found = list(dict.fromkeys(self._edges(function)))
+            for edge in found:
+                self.callers.setdefault(edge.callee, []).append(edge)
+        for edge in self._channels():
+            self.edges[edge.caller].append(edge)
+            self.callers.setdefault(edge.callee, []).append(edge)
+
+    # -- edges of one function -----------------------------------------------------------------------------------------
+
+    def _edges(self, function: Function) -> Iterator[Edge]:
+        if function.native:
+            yield from self._native(function)
+            return
+        if function.abstract and function.owner is None and function.name in self.natives:
+            # It is declared here, and written in another language.
+            targets = self._nearest(self.natives[function.name], function.file)
+            yield from (Edge(function, each, function.line, "getattr", len(targets)) for each in targets)
+        for call in function.calls:
+            yield from self._called(function, call)
+            yield from self._handed(function, call)
+
+    def _called(self, function: Function, call: Call) -> Iterator[Edge]:
+        values = self.evaluator.values(function, call.callee)
+        targets: dict[Function, Dispatch] = {}
+        for value in values:
+            targets.update(self._targets(function, call, value))
+        if not targets and call.callee and not self._is_external(function, call, values):
+            targets = self._by_name(function, call)
+        if len(targets) > MOST_TARGETS:
+            targets = dict(list(targets.items())[:MOST_TARGETS])
+        for target, how in targets.items():
+            if target is not function or len(targets) == 1:
+                yield Edge(function, target, call.line, how, len(targets), call)
+
+    def _is_external(self, function: Function, call: Call, values: Iterable[Value]) -> bool:
+        """Whether a call is of a name that another package gives. What is kept in a variable may be wrapped."""
+        first = call.callee[0][0]
+        if not any(isinstance(each, External) for each in values):
+            return False
+        return first in self.graphs[function.file].imports and first not in function.locals
+
+    def _targets(self, function: Function, call: Call, value: Value) -> dict[Function, Dispatch]:
+        evaluator = self.evaluator
+        if isinstance(value, Many):
+            return {}
+        if isinstance(value, FunctionValue):
+            found: dict[Function, Dispatch] = {}
+            plain: Dispatch = (
+                "direct" if value.on is None or call.callee[0][:1] in (("self",), ("cls",)) else "attribute"
+            )
+            if not value.of.abstract or value.on is None or value.exact:
+                found[value.of] = plain
+            if value.on is not None and not value.exact:
+                below = self._ranked(evaluator.overrides(value.on, value.of.name))
+                found.update((each, "inheritance") for each in below if each not in found)
+            return found or {value.of: plain}
+        if isinstance(value, ClassValue):
+            made = evaluator.method(value.of, "__init__")
+            return {made: "constructor"} if made is not None else {}
+        if isinstance(value, Instance):
+            found = {}
+            for name in ("forward", "__call__"):
+                called = evaluator.method(value.of, name)
+                if called is not None:
+                    if not called.abstract:
+                        found[called] = "attribute"
+                    if not value.exact:
+                        below = self._ranked(evaluator.overrides(value.of, name))
+                        found.update((each, "inheritance") for each in below if each not in found)
+                    return found or {called: "attribute"}
+                below = self._ranked(evaluator.overrides(value.of, name)) if not value.exact else []
+                if below:
+                    return dict.fromkeys(below, "inheritance")
+        return {}
+
+    def _ranked(self, found: Iterable[Function]) -> list[Function]:
+        """Of equals, first what most classes build on, then the longest."""
+        below = self.evaluator.subclasses
+        return sorted(
+            {each: None for each in found if not each.abstract},
+            key=lambda each: (
+                -len(below.get(each.owner, ())) if each.owner is not None else 0,
+                -(each.end - each.line),
+                each.file,
+                each.line,
+            ),
+        )
+
+    def _handed(self, function: Function, call: Call) -> Iterator[Edge]:
+        """Functions that a call is given to run."""
+        starts = call.name in STARTS
+        for name, chains in (*(("", each) for each in call.args), *call.keywords):
+            for chain in chains:
+                if not chain or chain == ("self",) or not isinstance(chain[-1], str):
+                    continue
+                for value in map(innermost, self.evaluator.chain(function, function.file, chain, 0)):
+                    if isinstance(value, FunctionValue) and value.of is not function:
+                        how: Dispatch = "process" if starts or name == "target" else "callback"
+                        yield Edge(function, value.of, call.line, how, 1, call)
+                    elif (isinstance(value, Instance) and starts) or (
+                        isinstance(value, Instance) and name == "" and self._runs_its_first(call, chains)
+                    ):
+                        yield from (
+                            Edge(function, each, call.line, "callback", 1, call)
+                            for each in self._targets(function, call, value)
+                        )
+
+    def _runs_its_first(self, call: Call, chains: tuple[Chain, ...]) -> bool:
+        """``run_in_threadpool(model, …)``: an object that is called elsewhere."""
+        return (
+            bool(call.args)
+            and chains is call.args[0]
+            and bool(re.search(r"(?i)run|thread|execut|call|spawn", call.name))
+        )
+
+    # -- by name -------------------------------------------------------------------------------------------------------
+
+    def _by_name(self, function: Function, call: Call) -> dict[Function, Dispatch]:
+        """Where the object is not known: the methods of that name, if one class or one family of classes has them."""
+        name = call.name
+        chain = call.callee[0]
+        bound = self._bound(function, chain)
+        if bound:
+            return dict.fromkeys(bound, "registry")
+        if len(chain) < 2 or not name or (hasattr(builtins, name) and len(chain) == 1):
+            return {}
+        found = [each for each in self.methods.get(name, ()) if not each.outer]
+        # Of remote objects that publish their methods with a prefix.
+        found += self.methods.get(f"exposed_{name}", ())
+        receiver = next((part for part in reversed(chain[:-1]) if isinstance(part, str) and part.isidentifier()), "")
+        if receiver in ("self", "cls", ""):
+            return {}
+        near = self._alike(receiver, found)
+        if near and (name not in COMMON or len(words(receiver)) > 1):
+            return dict.fromkeys(self._ranked(near)[:4] or near[:1], "name")
+        if name in COMMON or not found:
+            return {}
+        if (
+            len({self._root(each.owner) for each in found if each.owner is not None}) == 1
+            and len(found) <= MOST_TARGETS
+        ):
+            return dict.fromkeys(self._ranked(found)[:4] or found[:1], "name")
+        if len(found) <= 40:
+            classes = ", ".join(sorted({each.owner.name for each in found if each.owner is not None})[:4])
+            self.lost.setdefault(function, []).append(Lost(call.line, call.written, f"{name} of {classes}"))
+        return {}
+
+    @staticmethod
+    def _alike(receiver: str, found: Iterable[Function]) -> list[Function]:
+        """Those of the classes that share most words with the object's name, all of which the class has."""
+        wanted = words(receiver)
+        scored = [(len(wanted & words(each.owner.name)), each) for each in found if each.owner is not None]
+        best = max((score for score, _ in scored), default=0)
+        return [each for score, each in scored if score == best] if best and best >= len(wanted) else []
+
+    def _root(self, of: Class) -> Class:
+        return self.evaluator.line(of)[-1]
+
+    def _bound(self, function: Function, chain: Chain) -> list[Function]:
+        """C++ functions that are called by the names that they are bound to."""
+        name = chain[-1]
+        if len(chain) == 1 and isinstance(name, str):
+            for each in function.locals.get(name, ()) or (
+                function.outer.locals.get(name, ()) if function.outer else ()
+            ):
+                if isinstance(each[-1], str):
+                    name = each[-1]
+        found = self.bound.get(name, []) if isinstance(name, str) else []
+        if not found:
+            return []
+        around = words(function.qualname) | words(function.file.rpartition("/")[2])
+        scored = [(len(words(each.name) & around) - 0.1 * len(words(each.name) - around), each) for each in found]
+        best = max(score for score, _ in scored)
+        return list(dict.fromkeys(each for score, each in scored if score == best))[:4]
+
+    # -- C++ -----------------------------------------------------------------------------------------------------------
+
+    def _native(self, function: Function) -> Iterator[Edge]:
+        for call in function.calls:
+            found = self._native_targets(function, call)
+            for each in found[:4]:
+                if each is not function:
+                    how: Dispatch = "attribute" if len(call.callee[0]) > 1 else "direct"
+                    yield Edge(function, each, call.line, how, min(len(found), 4), call)
+
+    def _native_targets(self, function: Function, call: Call) -> list[Function]:
+        *before, name = call.callee[0]
+        named = self.natives.get(name)
+        if named is None:
+            return []
+        evaluator = self.evaluator
+        owner = function.owner
+        if before and not before[0].endswith("::"):
+            receiver = before[0]
+            if receiver == "this" and owner is not None:
+                return self._native_methods(owner.name, name)
+            types = [chain[0] for chain in function.locals.get(receiver, ())]
+            types += [chain[0] for chain in function.params.get(receiver, ())]
+            for each in evaluator.line(owner) if owner is not None else ():
+                types += [chain[0] for _, chain in each.attributes.get(receiver, ())]
+            for kind in types:
+                if kind in evaluator.native_classes:
+                    found = self._native_methods(kind, name)
+                    if found:
+                        return found
+            methods = [each for each in named if "." in each.qualname]
+            distinct = {each.qualname.split(".")[-2] for each in methods}
+            if len(distinct) == 1 and name not in COMMON:
+                return methods
+            near = [
+                each for each in methods if words(receiver) and words(receiver) <= words(each.qualname.split(".")[-2])
+            ]
+            return near[:2]
+        if before:
+            scope = before[0][:-2]
+            found = [each for each in named if each.qualname.split(".")[-2:-1] == [scope]]
+            if found:
+                return found
+        elif owner is not None:
+            found = self._native_methods(owner.name, name)
+            if found:
+                return found
+        plain = [each for each in named if "." not in each.qualname or before or call.text == "<>"]
+        return self._nearest(plain or named if not before else plain, function.file)
+
+    def _native_methods(self, kind: str, name: str) -> list[Function]:
+        """Of a class and of those above it; where it is only declared there, of those below."""
+        evaluator = self.evaluator
+        for of in evaluator.native_classes.get(kind, ())[:2]:
+            for each in evaluator.line(of):
+                found = [one for one in self.natives.get(name, ()) if one.qualname.split(".")[-2:-1] == [each.name]]
+                if found:
+                    return found
+            below = {each.name for each in evaluator.below(of)}
+            found = [
+                one
+                for one in self.natives.get(name, ())
+                if one.qualname.split(".")[-2:-1][:1] and one.qualname.split(".")[-2] in below
+            ]
+            if found:
+                return sorted(found, key=lambda one: (len(one.qualname), one.file, one.line))
+        return []
+
+    @staticmethod
+    def _nearest(found: list[Function], file: str) -> list[Function]:
+        """Of functions of one name: those of the same file, else of the nearest folder."""
+        here = [each for each in found if each.file == file]
+        if here or len(found) < 2:
+            return here or found
+
+        def shared(other: str) -> int:
+            pairs = zip(other.split("/")[:-1], file.split("/")[:-1], strict=False)
+            return next((at for at, (a, b) in enumerate(pairs) if a != b), 99)
+
+        best = max(shared(each.file) for each in found)
+        return [each for each in found if shared(each.file) == best]
+
+    # -- channels ------------------------------------------------------------------------------------------------------
+
+    def _channels(self) -> Iterator[Edge]:
+        """What is written into a queue or socket here, and read from it there."""
+        writers: dict[object, list[tuple[Function, Call]]] = {}
+        readers: dict[object, list[Function]] = {}
+        for function in self.functions:
+            if function.native:
+                continue
+            for call in function.calls:
+                chain = call.callee[0] if call.callee else ()
+                if len(chain) < 2 or (call.name not in SENDS and call.name not in TAKES):
+                    continue
+                for key in self._channel(function, chain):
+                    if call.name in SENDS:
+                        writers.setdefault(key, []).append((function, call))
+                    else:
+                        readers.setdefault(key, []).append(function)
+        for key, sent in writers.items():
+            for function, call in sent:
+                for reader in dict.fromkeys(readers.get(key, ())):
+                    if reader is not function and reader.name != function.name:
+                        yield Edge(function, reader, call.line, "queue", len(readers[key]), call)
+
+    def _channel(self, function: Function, chain: Chain) -> Iterator[object]:
+        """By the address that a socket is bound to, or by the queue that an object keeps."""
+        owner = holder(function)
+        name = chain[1] if chain[0] == "self" and len(chain) == 3 else chain[0] if len(chain) == 2 else None
+        if owner is None or not isinstance(name, str):
+            return
+        for each in self.evaluator.line(owner):
+            if self._is_queue(each, name):
+                yield each, name
+            for method in each.methods.values():
+                for call in method.calls:
+                    target = call.callee[0] if call.callee else ()
+                    if call.name in BINDS and len(target) > 1 and target[-2] == name and call.args:
+                        for address in call.args[0]:
+                            if isinstance(address[-1], str) and address[-1] not in ("self",):
+                                yield address[-1]
+
+    @staticmethod
+    def _is_queue(owner: Class, name: str) -> bool:
+        for _, chain in owner.attributes.get(name, ()):
+            made = [part for part in chain if isinstance(part, str)]
+            if made and re.search(r"(?i)queue|deque", made[-1]):
+                return True
+        return False

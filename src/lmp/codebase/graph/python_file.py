@@ -1,0 +1,566 @@
+"""Reads one parsed Python file into the records of the call graph, in one walk over its statements."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from itertools import zip_longest
+
+from lmp.codebase.graph import hazards
+from lmp.codebase.graph.records import (
+    ITEM,
+    MANY,
+    SUPER,
+    Applied,
+    Call,
+    Chain,
+    Chains,
+    Class,
+    Field,
+    FileGraph,
+    Function,
+    Made,
+    Write,
+    at,
+    pick,
+    settle,
+)
+from lmp.codebase.source import Source
+
+MAKERS = frozenset(
+    [
+        "zeros",
+        "empty",
+        "full",
+        "ones",
+        "zeros_like",
+        "empty_like",
+        "full_like",
+        "ones_like",
+        "empty_strided",
+        "new_zeros",
+        "new_empty",
+        "new_full",
+        "Buffer",
+        "ShapeDtypeStruct",
+    ]
+)
+"""Functions of array libraries that make a tensor of a given shape."""
+FILLERS = frozenset(["copy_", "index_copy_", "index_put_", "scatter_", "fill_", "zero_", "dynamic_update_slice"])
+"""Functions of array libraries that write into a tensor that is there."""
+COLLECTIONS = frozenset(
+    [
+        "ModuleList",
+        "Sequential",
+        "list",
+        "tuple",
+        "set",
+        "deque",
+        "ModuleDict",
+        "dict",
+        "sorted",
+        "reversed",
+        "iter",
+        "frozenset",
+    ]
+)
+LONGEST_CHAIN = 12
+MOST_CHAINS = 8
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def file_graph(source: Source) -> FileGraph:
+    """Raises RecursionError where expressions nest too deeply."""
+    found = FileGraph(source.file, imports=source.aliases, stars=_stars(source))
+    body = Function("<module>", "", source.file, 1, source.text.count("\n") + 1)
+    found.body = body
+    found.functions.append(body)
+    reader = _Reader(source, found)
+    reader.block(source.tree.body, body, None, 0)
+    found.names = body.locals
+    for function in found.functions:
+        settle(function)
+    return found
+
+
+def _stars(source: Source) -> list[str]:
+    from lmp.codebase.modules import absolute
+
+    return [
+        absolute(node.module or "", node.level, source.file)
+        for node, _ in source.all(ast.ImportFrom)
+        if any(alias.name == "*" for alias in node.names)
+    ]
+
+
+class _Reader:
+    def __init__(self, source: Source, found: FileGraph) -> None:
+        self.source, self.found = source, found
+
+    # -- statements ----------------------------------------------------------------------------------------------------
+
+    def block(self, body: Iterable[ast.stmt], inside: Function, owner: Class | None, loop: int) -> None:
+        for statement in body:
+            self.statement(statement, inside, owner, loop)
+
+    def statement(self, node: ast.stmt, inside: Function, owner: Class | None, loop: int) -> None:
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                self.function(node, inside, owner)
+            case ast.ClassDef():
+                self.a_class(node, inside, owner)
+            case ast.For() | ast.AsyncFor():
+                self.expression(node.iter, inside, loop)
+                self.bind(node.target, self.items(node.iter), inside, owner)
+                inside.loops += 1
+                self.block(node.body, inside, owner, loop + 1)
+                self.block(node.orelse, inside, owner, loop)
+            case ast.While():
+                inside.loops += 1
+                inside.endless = True
+                self.expression(node.test, inside, loop + 1)
+                self.block(node.body, inside, owner, loop + 1)
+                self.block(node.orelse, inside, owner, loop)
+            case ast.Assert():
+                hazards.of_assert(self.source, node, inside)
+                self.expression(node.test, inside, loop)
+            case ast.If():
+                hazards.of_if(self.source, node, inside)
+                if inside is self.found.body and is_main(node.test):
+                    self.found.main = node.lineno
+                self.expression(node.test, inside, loop)
+                test = node.test.operand if isinstance(node.test, ast.UnaryOp) else node.test
+                if isinstance(test, ast.Call) and inside.calls:
+                    for call in inside.calls[-4:]:
+                        call.tested |= call.callee == self.chains(test.func)
+                self.block(node.body, inside, owner, loop)
+                self.block(node.orelse, inside, owner, loop)
+            case ast.With() | ast.AsyncWith():
+                for item in node.items:
+                    self.expression(item.context_expr, inside, loop)
+                    if item.optional_vars is not None:
+                        self.bind(item.optional_vars, self.chains(item.context_expr), inside, owner)
+                self.block(node.body, inside, owner, loop)
+            case ast.Try() | ast.TryStar():
+                self.block(node.body, inside, owner, loop)
+                for handler in node.handlers:
+                    hazards.of_handler(self.source, handler, inside)
+                    self.block(handler.body, inside, owner, loop)
+                self.block(node.orelse, inside, owner, loop)
+                self.block(node.finalbody, inside, owner, loop)
+            case ast.Match():
+                self.expression(node.subject, inside, loop)
+                for case in node.cases:
+                    self.block(case.body, inside, owner, loop)
+            case ast.Assign():
+                self.expression(node.value, inside, loop)
+                for target in node.targets:
+                    self.assign(target, node.value, inside, owner, loop)
+            case ast.AnnAssign():
+                self.annotated(node, inside, owner, loop)
+            case ast.AugAssign():
+                self.expression(node.value, inside, loop)
+                self.expression(node.target, inside, loop)
+                self.written_to(node.target, node.value, inside)
+            case ast.Global() if self.found.body is not None:
+                for name in node.names:
+                    # What it assigns is the module's.
+                    inside.locals[name] = self.found.body.locals.setdefault(name, [])
+            case ast.Return():
+                if node.value is not None:
+                    self.expression(node.value, inside, loop)
+                    inside.returns += self.chains(node.value)
+            case _:
+                for child in ast.iter_child_nodes(node):
+                    if isinstance(child, ast.expr):
+                        self.expression(child, inside, loop)
+
+    def function(self, node: ast.FunctionDef | ast.AsyncFunctionDef, inside: Function, owner: Class | None) -> None:
+        outer = None if inside is self.found.body else inside
+        around = owner.qualname if owner is not None else inside.qualname
+        made = Function(
+            node.name,
+            f"{around}.{node.name}" if around else node.name,
+            self.source.file,
+            node.lineno,
+            node.end_lineno or node.lineno,
+            owner,
+            outer,
+        )
+        made.decorators = tuple(chain for each in node.decorator_list for chain in self.chains(each))
+        made.abstract = _says_nothing(node)
+        arguments = node.args
+        for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
+            made.params[argument.arg] = self.annotation(argument.annotation)
+        for argument in filter(None, (arguments.vararg, arguments.kwarg)):
+            made.params[f"*{argument.arg}"] = ()
+        made.annotated = self.annotation(node.returns)
+        made.is_async = isinstance(node, ast.AsyncFunctionDef)
+        hazards.of_function(node, made)
+        self.found.functions.append(made)
+        if owner is not None:
+            # Of overloads the last is the one that runs; a property's setter is none.
+            if not any(chain[-1] in ("setter", "deleter") for chain in made.decorators):
+                owner.methods[node.name] = made
+        elif outer is not None:
+            outer.inner[node.name] = made
+        else:
+            self.found.top.setdefault(node.name, made)
+        for each in node.decorator_list:
+            self.expression(each, inside, 0)
+        self.block(node.body, made, None, 0)
+        made.hazards.sort(key=lambda each: each.line)
+
+    def a_class(self, node: ast.ClassDef, inside: Function, owner: Class | None) -> None:
+        within = None if inside is self.found.body else inside
+        around = owner.qualname if owner is not None else inside.qualname
+        made = Class(
+            node.name,
+            f"{around}.{node.name}" if around else node.name,
+            self.source.file,
+            node.lineno,
+            node.end_lineno or node.lineno,
+            owner,
+            within,
+        )
+        made.bases = tuple(chain for each in node.bases for chain in self.chains(_unsubscripted(each)))
+        made.decorators = tuple(chain for each in node.decorator_list for chain in self.chains(each))
+        self.found.every_class.append(made)
+        if owner is not None:
+            owner.classes[node.name] = made
+        elif within is not None:
+            within.classes[node.name] = made
+        else:
+            self.found.classes[node.name] = made
+        self.block(node.body, inside, made, 0)
+
+    def annotated(self, node: ast.AnnAssign, inside: Function, owner: Class | None, loop: int) -> None:
+        kind = self.annotation(node.annotation)
+        if owner is not None and isinstance(node.target, ast.Name):
+            default = self.source.written(node.value) if node.value is not None else None
+            value = self.chains(node.value) if node.value is not None else ()
+            written = self.source.written(node.annotation)
+            owner.fields.append(Field(node.target.id, node.lineno, written, kind, default, value))
+            owner.lines.setdefault(node.target.id, node.lineno)
+            self.keep(owner, node.target.id, None, [(*chain, Applied()) for chain in kind], node.lineno)
+        else:
+            name = _plain(node.target)
+            typed = [(*chain, Applied()) for chain in kind]
+            if name and len(name) == 1:
+                inside.locals.setdefault(name[0], []).extend(typed)
+            elif name and name[0] == "self" and len(name) == 2 and (holder := _holder(inside)) is not None:
+                self.keep(holder, name[1], inside, typed, node.lineno)
+        if node.value is not None:
+            self.expression(node.value, inside, loop)
+            self.assign(node.target, node.value, inside, owner, loop)
+
+    def assign(self, target: ast.expr, value: ast.expr, inside: Function, owner: Class | None, loop: int) -> None:
+        hazards.of_value(self.source, value, inside)
+        if isinstance(target, ast.Tuple | ast.List) and isinstance(value, ast.Tuple | ast.List):
+            for one, other in zip_longest(target.elts, value.elts):
+                if one is not None and other is not None:
+                    self.assign(one, other, inside, owner, loop)
+            return
+        if isinstance(target, ast.Subscript):
+            self.expression(target, inside, loop)
+            self.written_to(target, value, inside)
+        self.bind(target, self.chains(value), inside, owner)
+        self.makes(target, value, inside)
+
+    def bind(self, target: ast.expr, chains: Iterable[Chain], inside: Function, owner: Class | None) -> None:
+        chains = list(chains)
+        match target:
+            case ast.Name():
+                if owner is not None:
+                    self.keep(owner, target.id, None, chains, target.lineno)
+                else:
+                    inside.locals.setdefault(target.id, []).extend(chains)
+            case ast.Tuple() | ast.List():
+                for number, each in enumerate(target.elts):
+                    self.bind(each, [(*chain, pick(number)) for chain in chains], inside, owner)
+            case ast.Starred():
+                self.bind(target.value, chains, inside, owner)
+            case ast.Attribute(value=ast.Name(id="self" | "cls")):
+                holder = _holder(inside)
+                if holder is not None:
+                    self.keep(holder, target.attr, inside, chains, target.lineno)
+            case ast.Subscript():
+                # What a registry is given under a key is one of its elements.
+                name = _plain(target.value)
+                elements = [(*chain, MANY) for chain in chains]
+                if name and len(name) == 1:
+                    inside.locals.setdefault(name[0], []).extend(elements)
+                elif name and name[0] == "self" and len(name) == 2 and (holder := _holder(inside)) is not None:
+                    self.keep(holder, name[1], inside, elements, target.lineno)
+
+    @staticmethod
+    def keep(owner: Class, name: str, inside: Function | None, chains: Iterable[Chain], line: int) -> None:
+        owner.attributes.setdefault(name, []).extend((inside, chain) for chain in chains)
+        owner.lines.setdefault(name, line)
+
+    def written_to(self, target: ast.expr, value: ast.expr, inside: Function) -> None:
+        if isinstance(target, ast.Subscript):
+            inside.writes.append(Write(target.lineno, self.chains(target.value), self.chains(value)))
+
+    def makes(self, target: ast.expr, value: ast.expr, inside: Function) -> None:
+        """A tensor, or a collection of tensors, that is given a name."""
+        name = _plain(target)
+        if not name or len(name) > 2:
+            return
+        for node in _shallow(value):
+            if isinstance(node, ast.Call):
+                by = self.source.dotted(node.func)
+                last = by.rpartition(".")[2] or (node.func.attr if isinstance(node.func, ast.Attribute) else "")
+                if last in MAKERS:
+                    on_self = name[0] == "self" and len(name) == 2
+                    inside.made.append(Made(node.lineno, name[-1], by or last, on_self))
+                    return
+
+    # -- expressions ---------------------------------------------------------------------------------------------------
+
+    def expression(self, node: ast.expr, inside: Function, loop: int) -> None:
+        """Every call, name and string of an expression."""
+        waiting: list[tuple[ast.AST, int]] = [(node, loop)]
+        while waiting:
+            each, depth = waiting.pop()
+            kind = type(each)
+            if kind is ast.Name:
+                inside.reads.add(each.id)  # type: ignore[attr-defined]
+                continue
+            if kind is ast.Constant:
+                continue
+            if isinstance(each, ast.Attribute):
+                inside.reads.add(each.attr)
+            elif isinstance(each, ast.Call):
+                self.call(each, inside, depth)
+            elif isinstance(each, ast.comprehension):
+                self.bind(each.target, self.items(each.iter), inside, None)
+            elif isinstance(each, ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp):
+                depth += 1
+            elif isinstance(each, ast.BinOp) and isinstance(each.op, ast.MatMult):
+                inside.numeric = True
+            elif isinstance(each, ast.NamedExpr):
+                self.bind(each.target, self.chains(each.value), inside, None)
+            waiting.extend((child, depth) for child in ast.iter_child_nodes(each))
+
+    def call(self, node: ast.Call, inside: Function, loop: int) -> None:
+        hazards.of_call(self.source, node, inside)
+        callee = self.chains(node.func)
+        text = node.args[0].value if node.args and isinstance(node.args[0], ast.Constant) else ""
+        made = Call(
+            getattr(node.func, "end_lineno", None) or node.lineno,
+            callee,
+            tuple(self.chains(each) for each in node.args),
+            tuple((each.arg or "**", self.chains(each.value)) for each in node.keywords),
+            loop,
+            self.source.written(node.func)[:120],
+            text if isinstance(text, str) else "",
+        )
+        inside.calls.append(made)
+        name = made.name
+        if name in FILLERS and isinstance(node.func, ast.Attribute):
+            target = node.args[0] if name == "dynamic_update_slice" and node.args else node.func.value
+            inside.writes.append(Write(made.line, self.chains(target), made.args[-1] if made.args else ()))
+        elif name in ("set", "add") and any("at" in chain for chain in callee):
+            # ``x.at[i].set(v)`` of JAX gives a new array, which is how an index write is said there.
+            cut = tuple(chain[: chain.index("at")] for chain in callee if "at" in chain)
+            inside.writes.append(Write(made.line, cut, made.args[-1] if made.args else ()))
+        elif name in ("append", "appendleft", "add", "put", "insert", "extend") and made.args:
+            # A collection on an object is known by what is put into it.
+            for chain in callee:
+                if len(chain) == 3 and chain[0] == "self" and (holder := _holder(inside)) is not None:
+                    self.keep(holder, chain[1], inside, [(*each, MANY) for each in made.args[-1]], made.line)
+                elif len(chain) == 2:
+                    inside.locals.setdefault(chain[0], []).extend((*each, MANY) for each in made.args[-1])
+
+    def items(self, node: ast.expr) -> list[Chain]:
+        """What a loop over an expression gives."""
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            if node.func.id in ("enumerate", "zip"):
+                first = int(node.func.id == "enumerate")
+                numbered = enumerate(node.args, first)
+                return [(*chain, ITEM, at(number)) for number, each in numbered for chain in self.chains(each)]
+            if node.func.id in ("range",):
+                return []
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and not node.args:
+            if node.func.attr == "values":
+                return [(*chain, ITEM) for chain in self.chains(node.func.value)]
+            if node.func.attr == "items":
+                return [(*chain, ITEM, at(1)) for chain in self.chains(node.func.value)]
+        return [(*chain, ITEM) for chain in self.chains(node)]
+
+    def chains(self, node: ast.expr | None) -> Chains:
+        found = [chain for chain in self._chains(node) if len(chain) <= LONGEST_CHAIN]
+        return tuple(dict.fromkeys(found[:MOST_CHAINS]))
+
+    def _chains(self, node: ast.expr | None) -> Iterator[Chain]:
+        match node:
+            case ast.Name():
+                yield (node.id,)
+            case ast.Attribute():
+                yield from ((*chain, node.attr) for chain in self._chains(node.value))
+            case ast.Call():
+                yield from self._called(node)
+            case ast.Subscript():
+                yield from ((*chain, ITEM) for chain in self._chains(node.value))
+            case ast.IfExp():
+                yield from self._chains(node.body)
+                yield from self._chains(node.orelse)
+            case ast.BoolOp():
+                for each in node.values:
+                    yield from self._chains(each)
+            case ast.Await() | ast.NamedExpr() | ast.Starred() | ast.YieldFrom():
+                yield from self._chains(node.value)
+            case ast.Tuple():
+                for number, each in enumerate(node.elts[:MOST_CHAINS]):
+                    yield from ((*chain, at(number)) for chain in self._chains(each))
+            case ast.List() | ast.Set():
+                for each in node.elts[:MOST_CHAINS]:
+                    yield from ((*chain, MANY) for chain in self._chains(each))
+            case ast.Dict():
+                for each in node.values[:64]:
+                    yield from ((*chain, MANY) for chain in self._chains(each))
+            case ast.ListComp() | ast.SetComp() | ast.GeneratorExp():
+                yield from ((*chain, MANY) for chain in self._chains(node.elt))
+            case ast.DictComp():
+                yield from ((*chain, MANY) for chain in self._chains(node.value))
+            case ast.JoinedStr():
+                for each in node.values:
+                    if isinstance(each, ast.FormattedValue):
+                        yield from self._chains(each.value)
+            case ast.Lambda():
+                yield from ((*chain[:-1],) for chain in self._chains(node.body) if isinstance(chain[-1], Applied))
+
+    def _called(self, node: ast.Call) -> Iterator[Chain]:
+        func = node.func
+        if isinstance(func, ast.Name):
+            if func.id == "super":
+                yield (SUPER,)
+                return
+            if func.id == "getattr" and len(node.args) >= 2:
+                name = node.args[1]
+                if isinstance(name, ast.Constant) and isinstance(name.value, str):
+                    yield from ((*chain, name.value) for chain in self._chains(node.args[0]))
+                return
+        last = func.id if isinstance(func, ast.Name) else func.attr if isinstance(func, ast.Attribute) else ""
+        if last in COLLECTIONS and node.args:
+            for each in node.args[:32]:
+                for chain in self._chains(each):
+                    yield chain if str(chain[-1])[:1] == MANY else (*chain, MANY)
+            return
+        first = self.chains(node.args[0]) if node.args else ()
+        if last == "partial" and first:
+            yield from first
+            return
+        if last == "call" and first == () and node.args and isinstance(node.args[0], ast.Constant):
+            # ``worker.call("run", …)`` is a method by its name.
+            given = node.args[0].value
+            if isinstance(given, str) and given.isidentifier() and isinstance(func, ast.Attribute):
+                yield from ((*chain, given, Applied()) for chain in self._chains(func.value))
+        named: tuple[tuple[str, Chains], ...] = ()
+        if last == "SimpleNamespace":
+            named = tuple((each.arg, self.chains(each.value)) for each in node.keywords if each.arg)
+        yield from ((*chain, Applied(first, named)) for chain in self._chains(func))
+
+    def annotation(self, node: ast.expr | None) -> Chains:
+        """The classes that an annotation names, those in its brackets and its quotes too."""
+        if node is None:
+            return ()
+        found: list[Chain] = []
+        waiting: list[ast.AST] = [node]
+        while waiting and len(found) < MOST_CHAINS:
+            each = waiting.pop()
+            if isinstance(each, ast.Constant) and isinstance(each.value, str) and len(each.value) < 200:
+                try:
+                    waiting.append(ast.parse(each.value, mode="eval").body)
+                except (SyntaxError, ValueError):
+                    continue
+            elif isinstance(each, ast.Name | ast.Attribute):
+                found.extend(self._chains(each))
+            elif isinstance(each, ast.Subscript):
+                inside = self.annotation(each.slice) if not isinstance(each.slice, ast.Tuple) else ()
+                many = _plain(each.value)[-1:] and _plain(each.value)[-1] not in (
+                    "Optional",
+                    "Type",
+                    "type",
+                    "Annotated",
+                )
+                if inside and many:
+                    found.extend((*chain, MANY) for chain in inside)
+                else:
+                    waiting.append(each.slice)
+                    if not inside:
+                        waiting.append(each.value)
+            elif isinstance(each, ast.BinOp | ast.Tuple):
+                waiting.extend(ast.iter_child_nodes(each))
+        return tuple(dict.fromkeys(found))
+
+
+def is_main(test: ast.expr) -> bool:
+    """``__name__ == "__main__"``."""
+    if not (isinstance(test, ast.Compare) and len(test.comparators) == 1):
+        return False
+    sides = (test.left, test.comparators[0])
+    return any(isinstance(each, ast.Name) and each.id == "__name__" for each in sides) and any(
+        isinstance(each, ast.Constant) and each.value == "__main__" for each in sides
+    )
+
+
+def _holder(inside: Function) -> Class | None:
+    """The class of the method that this is, or that it stands in."""
+    each: Function | None = inside
+    while each is not None:
+        if each.owner is not None:
+            return each.owner
+        each = each.outer
+    return None
+
+
+def _plain(node: ast.expr) -> list[str]:
+    """``self.x`` as its names; empty where it is more than names."""
+    parts: list[str] = []
+    each: ast.expr = node
+    while isinstance(each, ast.Attribute):
+        parts.append(each.attr)
+        each = each.value
+    return [*([each.id]), *reversed(parts)] if isinstance(each, ast.Name) else []
+
+
+def _unsubscripted(node: ast.expr) -> ast.expr:
+    return node.value if isinstance(node, ast.Subscript) else node
+
+
+def _shallow(node: ast.expr) -> Iterator[ast.AST]:
+    """A value, the elements of a collection that it is, and what a call of it is made on or given first."""
+    waiting: list[ast.AST] = [node]
+    taken = 0
+    while waiting and taken < 40:
+        each = waiting.pop(0)
+        taken += 1
+        yield each
+        if isinstance(each, ast.List | ast.Tuple):
+            waiting += each.elts[:4]
+        elif isinstance(each, ast.ListComp | ast.GeneratorExp):
+            waiting.append(each.elt)
+        elif isinstance(each, ast.DictComp):
+            waiting.append(each.value)
+        elif isinstance(each, ast.Dict):
+            waiting += each.values[:6]
+        elif isinstance(each, ast.BinOp):
+            waiting += [each.left, each.right]
+        elif isinstance(each, ast.IfExp):
+            waiting += [each.body, each.orelse]
+        elif isinstance(each, ast.Call):
+            waiting += each.args[:2]
+            if isinstance(each.func, ast.Attribute):
+                waiting.append(each.func.value)
+
+
+def _says_nothing(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    for each in node.body:
+        if isinstance(each, ast.Pass) or (isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant)):
+            continue
+        if isinstance(each, ast.Raise) and "NotImplemented" in ast.unparse(each):
+            continue
+        return False
+    return True

@@ -1,0 +1,211 @@
+"""What the call graph keeps of a file: functions, classes, and what their expressions name. No syntax tree is kept.
+
+An expression is kept as chains, one for each value that it may have: ``self.layers[0].run`` is the chain
+``("self", "layers", ITEM, "run")``, ``a if c else b`` are two. What is no name (a number, a sum) has none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+ITEM = "[]"
+"""An element of what stands before it."""
+MANY = "@"
+"""A collection of what stands before it."""
+SUPER = "super()"
+
+
+def at(number: int) -> str:
+    """One place of a tuple, whose value stands before it."""
+    return f"@{number}"
+
+
+def pick(number: int) -> str:
+    """What stands in one place of the tuple before it."""
+    return f"[{number}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """A call within a chain, with the chains of its first argument: a wrapper gives that back."""
+
+    first: tuple[Any, ...] = ()
+    named: tuple[tuple[str, Any], ...] = ()
+    """Of a plain record that is made (``SimpleNamespace(run=f)``): its fields, each with its chains."""
+
+
+Chain = tuple[Any, ...]
+"""Of names, ITEM, MANY and Applied."""
+Chains = tuple[Chain, ...]
+
+
+@dataclass(slots=True)
+class Call:
+    """One call. ``line`` is where its name stands."""
+
+    line: int
+    callee: Chains
+    args: tuple[Chains, ...] = ()
+    keywords: tuple[tuple[str, Chains], ...] = ()
+    loop: int = 0
+    """How many loops of its function are around it."""
+    written: str = ""
+    text: str = ""
+    """A literal string that is its first argument."""
+    tested: bool = False
+    """It is a condition, as it stands."""
+
+    @property
+    def name(self) -> str:
+        """The last name of what is called; empty where it has none."""
+        for chain in self.callee:
+            for part in reversed(chain):
+                if isinstance(part, str) and part not in (ITEM, MANY):
+                    return part
+        return ""
+
+
+@dataclass(slots=True)
+class Write:
+    """``target[…] = value``, or a call that fills its target: the target's chains, without the index."""
+
+    line: int
+    target: Chains
+    value: Chains = ()
+
+
+@dataclass(slots=True)
+class Made:
+    """A tensor that is made and kept: ``self.k = torch.zeros(…)``."""
+
+    line: int
+    target: str
+    """Attribute or local name."""
+    by: str
+    """Dotted name of what makes it."""
+    on_self: bool
+
+
+HazardKind = Literal[
+    "assert", "raise", "swallowed", "not awaited", "none used", "ignored", "replaced", "falls back", "any value"
+]
+
+
+@dataclass(slots=True, frozen=True)
+class Hazard:
+    """A place that may cost a user time, from the code alone."""
+
+    kind: HazardKind
+    line: int
+    text: str
+    """The condition, name or message, as written."""
+
+
+@dataclass(slots=True, eq=False)
+class Function:
+    name: str
+    qualname: str
+    file: str
+    line: int
+    end: int
+    owner: Class | None = None
+    outer: Function | None = None
+    params: dict[str, Chains] = field(default_factory=dict)
+    """Name -> the chains of its annotation."""
+    decorators: Chains = ()
+    calls: list[Call] = field(default_factory=list)
+    locals: dict[str, list[Chain]] = field(default_factory=dict)
+    inner: dict[str, Function] = field(default_factory=dict)
+    classes: dict[str, Class] = field(default_factory=dict)
+    returns: list[Chain] = field(default_factory=list)
+    annotated: Chains = ()
+    """What it says that it returns."""
+    writes: list[Write] = field(default_factory=list)
+    made: list[Made] = field(default_factory=list)
+    reads: set[str] = field(default_factory=set)
+    """Every name and attribute that stands in it."""
+    loops: int = 0
+    endless: bool = False
+    """It has a ``while``."""
+    abstract: bool = False
+    """Its body says nothing: a docstring, ``pass``, a raise of NotImplementedError."""
+    hazards: list[Hazard] = field(default_factory=list)
+    is_async: bool = False
+    numeric: bool = False
+    """It multiplies matrices with ``@``."""
+    native: bool = False
+
+    @property
+    def key(self) -> tuple[str, int]:
+        return self.file, self.line
+
+
+_EMPTY: dict[type, Any] = {dict: {}, list: [], set: set()}
+
+
+def settle(function: Function) -> None:
+    """Lets a function that is read share what is empty: most of what most functions keep."""
+    for name in Function.__slots__:
+        value = getattr(function, name)
+        if value.__class__ in _EMPTY and not value:
+            setattr(function, name, _EMPTY[value.__class__])
+
+
+@dataclass(slots=True, eq=False)
+class Field:
+    """A field of a class's body, with its annotation."""
+
+    name: str
+    line: int
+    annotation: str
+    chains: Chains
+    default: str | None
+    value: Chains = ()
+
+
+@dataclass(slots=True, eq=False)
+class Class:
+    name: str
+    qualname: str
+    file: str
+    line: int
+    end: int
+    outer: Class | None = None
+    within: Function | None = None
+    bases: Chains = ()
+    decorators: Chains = ()
+    methods: dict[str, Function] = field(default_factory=dict)
+    classes: dict[str, Class] = field(default_factory=dict)
+    fields: list[Field] = field(default_factory=list)
+    attributes: dict[str, list[tuple[Function | None, Chain]]] = field(default_factory=dict)
+    """``self.x = …`` of its methods and ``x = …`` of its body, each with the method."""
+    lines: dict[str, int] = field(default_factory=dict)
+    """Attribute -> where it is first set."""
+    native: bool = False
+
+    @property
+    def key(self) -> tuple[str, int]:
+        return self.file, self.line
+
+
+@dataclass(slots=True, eq=False)
+class FileGraph:
+    file: str
+    functions: list[Function] = field(default_factory=list)
+    """All of them, inner ones and methods too."""
+    every_class: list[Class] = field(default_factory=list)
+    top: dict[str, Function] = field(default_factory=dict)
+    classes: dict[str, Class] = field(default_factory=dict)
+    names: dict[str, list[Chain]] = field(default_factory=dict)
+    """What the module assigns."""
+    imports: dict[str, str] = field(default_factory=dict)
+    stars: list[str] = field(default_factory=list)
+    """Modules of which every name is imported."""
+    body: Function | None = None
+    """The statements of the module itself."""
+    main: int = 0
+    """Line of ``if __name__ == "__main__"``; 0 where there is none."""
+    bindings: dict[str, tuple[str, int]] = field(default_factory=dict)
+    """Of C++: the name that another language calls it by -> its function, and the line that says so."""
+    includes: tuple[str, ...] = ()

@@ -1,0 +1,544 @@
+"""What a chain of names may stand for: modules, classes, objects, functions. Nothing is imported or run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from lmp.codebase.graph.records import ITEM, MANY, SUPER, Applied, Chain, Class, FileGraph, Function
+from lmp.codebase.modules import Modules
+
+DEEPEST = 9
+"""Names that are followed from one expression."""
+MOST = 24
+"""Values of one expression that are kept."""
+FLUENT = frozenset(
+    [
+        "to",
+        "cuda",
+        "cpu",
+        "eval",
+        "half",
+        "float",
+        "bfloat16",
+        "train",
+        "requires_grad_",
+        "compile",
+        "type",
+        "apply",
+        "share_memory",
+    ]
+)
+"""Methods of torch's modules that return the module."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Key:
+    """Values are compared by what they are of."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleValue:
+    file: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClassValue:
+    of: Class
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    of: Class
+    exact: bool = False
+    """It is made in the code that is read, and no class below is meant."""
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionValue:
+    of: Function
+    on: Class | None = None
+    """Of a bound method, the class of its object."""
+    exact: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class External:
+    """A name of another package: ``torch.nn.functional.softmax``."""
+
+    dotted: str
+
+
+@dataclass(frozen=True, slots=True)
+class Many:
+    """A collection; with a number, a tuple that has the value in that place."""
+
+    of: Value
+    number: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Bag:
+    """A record made on the spot: its fields, and the function that made it."""
+
+    context: Function | None
+    named: tuple[tuple[str, tuple[Chain, ...]], ...]
+
+
+Value = Bag | ModuleValue | ClassValue | Instance | FunctionValue | External | Many
+Values = tuple[Value, ...]
+
+
+class Evaluator:
+    def __init__(self, graphs: Mapping[str, FileGraph]) -> None:
+        self.graphs = graphs
+        self.modules = Modules(graphs)
+        self.subclasses: dict[Class, list[Class]] = {}
+        self._memo: dict[tuple[object, Chain], Values] = {}
+        self._busy: set[tuple[object, Chain]] = set()
+        self._lines: dict[Class, list[Class]] = {}
+        self._sites: dict[str, list[tuple[Function, int, int]]] = {}
+        self._cut = 0
+        for graph in graphs.values():
+            for one in graph.functions if graph.body is None else ():
+                # A method that is written outside of its class.
+                parts = one.qualname.split(".")
+                if one.owner is None and len(parts) > 1 and parts[-2] in self.native_classes:
+                    one.owner = self.native_classes[parts[-2]][0]
+                    one.owner.methods.setdefault(one.name, one)
+        for graph in graphs.values():
+            for each in graph.every_class:
+                for base in self.bases(each):
+                    self.subclasses.setdefault(base, []).append(each)
+        for graph in graphs.values():
+            for function in graph.functions:
+                for number, call in enumerate(function.calls):
+                    if call.args or call.keywords:
+                        self._sites.setdefault(call.name, []).append((function, number, len(call.args)))
+        self._memo.clear()
+
+    # -- classes -------------------------------------------------------------------------------------------------------
+
+    def bases(self, of: Class) -> list[Class]:
+        found: list[Class] = []
+        context = of.within or self.graphs[of.file].body
+        for chain in of.bases:
+            if of.native:
+                found += [each for each in self.native_classes.get(chain[-1], ()) if each is not of][:1]
+                continue
+            found += [
+                value.of
+                for value in self._base(of, context, chain)
+                if isinstance(value, ClassValue) and value.of is not of
+            ]
+        return found
+
+    def _base(self, of: Class, context: Function | None, chain: Chain) -> Values:
+        """A class that stands in another may build on a neighbour of it."""
+        outer = of.outer
+        while outer is not None:
+            if chain[0] in outer.classes and outer.classes[chain[0]] is not of:
+                found: Values = (ClassValue(outer.classes[chain[0]]),)
+                for part in chain[1:]:
+                    found = tuple(one for value in found for one in self.attribute(value, part, 0))
+                return found
+            outer = outer.outer
+        return self.chain(context, of.file, chain, 0)
+
+    @cached_property
+    def native_classes(self) -> dict[str, list[Class]]:
+        """By their names and by the names that are made for them (``using``, ``typedef``)."""
+        found: dict[str, list[Class]] = {}
+        for graph in self.graphs.values():
+            for each in graph.every_class:
+                if each.native:
+                    found.setdefault(each.name, []).append(each)
+        for graph in self.graphs.values():
+            for name, chains in graph.names.items():
+                if graph.body is None and name not in found:
+                    found.setdefault(name, []).extend(found.get(chains[0][0], [])[:1])
+        return {name: classes for name, classes in found.items() if classes}
+
+    def line(self, of: Class) -> list[Class]:
+        """The class and those above it, nearest first."""
+        found = self._lines.get(of)
+        if found is None:
+            found, waiting = [], [of]
+            while waiting and len(found) < 40:
+                each = waiting.pop(0)
+                if each not in found:
+                    found.append(each)
+                    waiting += self.bases(each)
+            self._lines[of] = found
+        return found
+
+    def external_bases(self, of: Class) -> set[str]:
+        """Dotted names of the bases that are of other packages."""
+        found: set[str] = set()
+        for each in self.line(of):
+            context = each.within or self.graphs[each.file].body
+            for chain in each.bases:
+                for value in self.chain(context, each.file, chain, 0):
+                    if isinstance(value, External):
+                        found.add(value.dotted)
+        return found
+
+    def below(self, of: Class) -> Iterator[Class]:
+        """Every class under a class."""
+        seen: set[Class] = set()
+        waiting = list(self.subclasses.get(of, ()))
+        while waiting:
+            each = waiting.pop()
+            if each not in seen:
+                seen.add(each)
+                yield each
+                waiting += self.subclasses.get(each, ())
+
+    def method(self, of: Class, name: str) -> Function | None:
+        return next((each.methods[name] for each in self.line(of) if name in each.methods), None)
+
+    def overrides(self, of: Class, name: str) -> list[Function]:
+        """What classes below define under the name."""
+        return [each.methods[name] for each in self.below(of) if name in each.methods]
+
+    # -- evaluation ----------------------------------------------------------------------------------------------------
+
+    def values(self, context: Function, chains: Iterable[Chain]) -> Values:
+        found: dict[Value, None] = {}
+        for chain in chains:
+            found.update(dict.fromkeys(self.chain(context, context.file, chain, 0)))
+        return tuple(found)
+
+    def chain(self, context: Function | None, file: str, chain: Chain, depth: int) -> Values:
+        key = (context or file, chain)
+        if key in self._memo:
+            return self._memo[key]
+        if key in self._busy or depth > DEEPEST:
+            self._cut += 1
+            return ()
+        self._busy.add(key)
+        before = self._cut
+        try:
+            found = self._chain(context, file, chain, depth)
+        finally:
+            self._busy.discard(key)
+        if self._cut == before or depth == 0:
+            self._memo[key] = found
+        return found
+
+    def scoped(self, owner: Class | None, context: Function | None, file: str, chain: Chain, depth: int) -> Values:
+        """A chain that stands in the body of a class, where the names of that body count first."""
+        outer: Class | None = owner
+        while outer is not None:
+            for each in self.line(outer):
+                if chain[0] in each.classes:
+                    found: Values = (ClassValue(each.classes[chain[0]]),)
+                    for part in chain[1:]:
+                        found = tuple(one for value in found for one in self._step(context, file, value, part, depth))
+                    return found[:MOST]
+            outer = outer.outer
+        return self.chain(context, file, chain, depth)
+
+    def _chain(self, context: Function | None, file: str, chain: Chain, depth: int) -> Values:
+        if len(chain) == 1:
+            return self._name(context, file, chain[0], depth)
+        last = chain[-1]
+        found: dict[Value, None] = {}
+        for value in self.chain(context, file, chain[:-1], depth + (str(last)[:1] not in (MANY, ITEM[0]))):
+            found.update(dict.fromkeys(self._step(context, file, value, last, depth)))
+            if len(found) > MOST:
+                break
+        return tuple(found)[:MOST]
+
+    def _step(self, context: Function | None, file: str, value: Value, last: object, depth: int) -> Values:
+        if isinstance(last, str) and last[0] == MANY:
+            return (Many(value, int(last[1:] or -1)),)
+        if isinstance(last, str) and last[0] == "[":
+            return self._item(value, int(last[1:-1] or -1), depth)
+        if isinstance(last, Applied):
+            return self._applied(context, file, value, last, depth)
+        assert isinstance(last, str)
+        return self.attribute(value, last, depth)
+
+    def _item(self, value: Value, number: int, depth: int) -> Values:
+        if isinstance(value, Many):
+            return (value.of,) if number < 0 or value.number in (-1, number) else ()
+        if isinstance(value, Instance):
+            getter = self.method(value.of, "__getitem__") or self.method(value.of, "__iter__")
+            if getter is not None:
+                return self.returned(getter, depth)
+            return ()
+        # Of a tuple that a function returns; of a class with parameters in brackets.
+        return (value,) if isinstance(value, ClassValue | FunctionValue) else ()
+
+    def _applied(self, context: Function | None, file: str, value: Value, call: Applied, depth: int) -> Values:
+        if isinstance(value, ClassValue):
+            return (Instance(value.of, True),)
+        if isinstance(value, FunctionValue):
+            return self._outer(value, self.returned(value.of, depth, value.on))
+        if isinstance(value, Instance):
+            called = self.method(value.of, "forward") or self.method(value.of, "__call__")
+            return self.returned(called, depth) if called is not None else ()
+        if isinstance(value, External):
+            if call.named:
+                return (Bag(context, call.named),)
+            # A wrapper of another package (jit, compile, partial) gives back the function or object that it is given.
+            found: dict[Value, None] = {}
+            for chain in call.first:
+                for each in self.chain(context, file, chain, depth + 1):
+                    if isinstance(each, FunctionValue | Instance | ClassValue):
+                        found[each] = None
+            return tuple(found) or (External(value.dotted + "()"),)
+        return ()
+
+    def _outer(self, value: FunctionValue, found: Values) -> Values:
+        """A class inside of another whose method calls what the object keeps, which reading does not tell: a config
+        that makes the class around it. Found by a method of a class above, it makes the class around that."""
+        on = value.on
+        if on is None or on.outer is None:
+            return found
+        if not found:
+            calls = any(
+                len(each) == 3 and each[0] == "self" and isinstance(each[2], Applied) for each in value.of.returns
+            )
+            return (Instance(on.outer),) if calls else ()
+        around = {each.outer for each in self.line(on) if each.outer is not None}
+        above = set(self.line(on.outer))
+        changed = (
+            Instance(on.outer) if isinstance(each, Instance) and each.of in around and each.of in above else each
+            for each in found
+        )
+        return tuple(dict.fromkeys(changed))
+
+    def returned(self, of: Function, depth: int, on: Class | None = None) -> Values:
+        """What a function returns: by its annotation, else by its returns."""
+        if of.native:
+            return ()
+        found: dict[Value, None] = {}
+        for chain in of.annotated:
+            for value in self.scoped(of.owner, of.outer or self.graphs[of.file].body, of.file, chain, depth + 1):
+                found.update(dict.fromkeys(_instances(value)))
+        if not any(isinstance(innermost(each), Instance) for each in found):
+            for chain in of.returns[-6:]:
+                found.update(dict.fromkeys(self.chain(of, of.file, chain, depth + 1)))
+        return tuple(found)[:MOST]
+
+    def attribute(self, value: Value, name: str, depth: int) -> Values:
+        if isinstance(value, ModuleValue):
+            return self.top(value.file, name, depth + 1)
+        if isinstance(value, External):
+            return (External(f"{value.dotted}.{name}"),)
+        if isinstance(value, ClassValue | Instance):
+            return self._member(value, name, depth)
+        if isinstance(value, Bag) and value.context is not None:
+            chains = next((chains for each, chains in value.named if each == name), ())
+            return self._all(value.context, chains, depth)
+        if isinstance(value, FunctionValue) and name in ("remote", "options", "delay", "apply_async"):
+            return (value,)
+        return ()
+
+    def _member(self, value: ClassValue | Instance, name: str, depth: int) -> Values:
+        of = value.of
+        exact = isinstance(value, Instance) and value.exact
+        for each in self.line(of):
+            if name in each.methods:
+                method = each.methods[name]
+                if any(chain[-1] in ("property", "cached_property") for chain in method.decorators):
+                    return self.returned(method, depth, of)
+                put = self._put_in_place(value, name, depth) if not exact or name in each.attributes else ()
+                return (FunctionValue(method, of, exact), *put)
+            if name in each.classes:
+                return (ClassValue(each.classes[name]),)
+        found: dict[Value, None] = {}
+        related = [*self.line(of), *([] if exact else self.below(of))]
+        for each in related[:60]:
+            for function, chain in each.attributes.get(name, ()):
+                if function is not None:
+                    found.update(dict.fromkeys(self.chain(function, each.file, chain, depth + 1)))
+                else:
+                    context = each.within or self.graphs[each.file].body
+                    found.update(dict.fromkeys(self.scoped(each, context, each.file, chain, depth + 1)))
+            if found and each is not of and len(found) > MOST:
+                break
+        if not found and not exact:
+            # What only classes below define, which a base calls all the same.
+            found.update(dict.fromkeys(FunctionValue(each, of, False) for each in self.overrides(of, name)))
+        if all(isinstance(each, External) for each in found):
+            found.update(dict.fromkeys(self._given(of, name, depth)))
+        if not found and isinstance(value, Instance):
+            if name in FLUENT:
+                return (value,)
+            if name == "__call__":
+                return self._member(value, "forward", depth) if self.method(of, "forward") else ()
+        return tuple(found)[:MOST]
+
+    def _given(self, of: Class, name: str, depth: int) -> Values:
+        """What the calls of a class's constructor give for a field of its body."""
+        if not any(each.name == name for one in self.line(of) for each in one.fields):
+            return ()
+        found: dict[Value, None] = {}
+        for kind in [of, *self.below(of)][:8]:
+            for site, number, _ in self._sites.get(kind.name, ())[:200]:
+                for keyword, chains in site.calls[number].keywords:
+                    if keyword == name:
+                        found.update(dict.fromkeys(self._all(site, chains, depth + 1)))
+        return tuple(found)[:MOST]
+
+    def _put_in_place(self, value: ClassValue | Instance, name: str, depth: int) -> Values:
+        """Functions that objects are given under the name of a method of theirs."""
+        found: dict[Value, None] = {}
+        for each in [*self.line(value.of), *self.below(value.of)][:60]:
+            for function, chain in each.attributes.get(name, ()):
+                if function is not None:
+                    given = self.chain(function, each.file, chain, depth + 1)
+                    found.update((one, None) for one in given if isinstance(one, FunctionValue))
+        return tuple(found)[:MOST]
+
+    # -- names ---------------------------------------------------------------------------------------------------------
+
+    def _name(self, context: Function | None, file: str, name: object, depth: int) -> Values:
+        if not isinstance(name, str):
+            return ()
+        owner = holder(context)
+        if name == SUPER and owner is not None:
+            return tuple(Instance(each, True) for each in self.bases(owner))
+        each: Function | None = context
+        while each is not None and each.qualname:
+            if name in ("self", "cls") and name in each.params and each.owner is not None:
+                return (Instance(each.owner),) if name == "self" else (ClassValue(each.owner),)
+            if name in each.inner:
+                return (FunctionValue(each.inner[name]),)
+            if name in each.classes:
+                return (ClassValue(each.classes[name]),)
+            if name in each.locals:
+                return self._all(each, each.locals[name], depth)
+            if name in each.params:
+                return self.parameter(each, name, depth)
+            each = each.outer
+        if name == "self" and owner is not None:
+            return (Instance(owner),)
+        if owner is not None and name in owner.classes:
+            return (ClassValue(owner.classes[name]),)
+        return self.top(file, name, depth)
+
+    def _all(self, context: Function | None, chains: Iterable[Chain], depth: int) -> Values:
+        found: dict[Value, None] = {}
+        for chain in dict.fromkeys(chains):
+            if context is not None:
+                found.update(dict.fromkeys(self.chain(context, context.file, chain, depth + 1)))
+            if len(found) > MOST:
+                break
+        return tuple(found)[:MOST]
+
+    def top(self, file: str, name: str, depth: int) -> Values:
+        """A name of a module: what it defines, assigns or imports."""
+        graph = self.graphs.get(file)
+        if graph is None or depth > DEEPEST + 4:
+            return ()
+        if name in graph.classes:
+            return (ClassValue(graph.classes[name]),)
+        if name in graph.top:
+            return (FunctionValue(graph.top[name]),)
+        if name in graph.names:
+            found = self._all(graph.body, graph.names[name], depth)
+            if found:
+                return found
+        if name in graph.imports:
+            return self.imported(graph.imports[name], file, depth)
+        for star in graph.stars:
+            there = self.modules.file(star, file)
+            if there is not None and there != file:
+                found = self.top(there, name, depth + 1)
+                if found:
+                    return found
+        submodule = f"{file.removesuffix('/__init__.py')}/{name}"
+        if file.endswith("/__init__.py"):
+            for each in (f"{submodule}.py", f"{submodule}/__init__.py"):
+                if each in self.graphs:
+                    return (ModuleValue(each),)
+        return ()
+
+    def imported(self, dotted: str, importing: str, depth: int) -> Values:
+        where = self.modules.of_import(dotted, importing)
+        if where is None or (where[0] == importing and not where[1]):
+            return (External(dotted),)
+        file, rest = where
+        found: Values = (ModuleValue(file),)
+        for part in rest.split(".") if rest else ():
+            found = tuple(value for each in found for value in self.attribute(each, part, depth + 1))
+        return found or ((External(dotted),) if not rest else ())
+
+    # -- parameters ----------------------------------------------------------------------------------------------------
+
+    def parameter(self, of: Function, name: str, depth: int) -> Values:
+        """By its annotation, else by what the calls of the function give it."""
+        found: dict[Value, None] = {}
+        context = of.outer or self.graphs[of.file].body
+        for chain in of.params[name]:
+            for value in self.scoped(of.owner, context, of.file, chain, depth + 1):
+                found.update(dict.fromkeys(_instances(value)))
+        if any(isinstance(innermost(each), Instance) for each in found) or of.native:
+            return tuple(found)
+        if depth < 6:
+            for site, number in self._calls_of(of):
+                for chain in argument(of, name, site.calls[number]):
+                    given = self.chain(site, site.file, chain, depth + 2)
+                    found.update((each, None) for each in given if not isinstance(each, External))
+                if len(found) > MOST:
+                    break
+        return tuple(found)
+
+    def _calls_of(self, of: Function) -> Iterator[tuple[Function, int]]:
+        """Calls by the function's name; of a constructor by its class and by those below that inherit it."""
+        names = [of.name]
+        if of.name == "__init__" and of.owner is not None:
+            below = [each for each in self.below(of.owner) if "__init__" not in each.methods]
+            names = [of.owner.name, *(each.name for each in below[:8])]
+        elif of.name in ("forward", "__call__"):
+            return
+        for name in names:
+            sites = self._sites.get(name, ())
+            if len(sites) <= 12:
+                yield from ((site, number) for site, number, _ in sites)
+
+
+def argument(of: Function, name: str, call: object) -> tuple[Chain, ...]:
+    """What a call gives for a parameter."""
+    from lmp.codebase.graph.records import Call
+
+    assert isinstance(call, Call)
+    for keyword, chains in call.keywords:
+        if keyword == name:
+            return chains
+    positions = [each for each in of.params if not each.startswith("*")]
+    if of.owner is not None and positions[:1] in (["self"], ["cls"]):
+        positions = positions[1:]
+    at = positions.index(name) if name in positions else len(call.args)
+    return call.args[at] if at < len(call.args) else ()
+
+
+def holder(context: Function | None) -> Class | None:
+    """The class of the method that this is or stands in."""
+    while context is not None:
+        if context.owner is not None:
+            return context.owner
+        context = context.outer
+    return None
+
+
+def _instances(value: Value) -> Iterator[Value]:
+    """What an annotation's value says of what is annotated."""
+    match value:
+        case ClassValue(of):
+            yield Instance(of)
+        case Many(of, number):
+            yield from (Many(each, number) for each in _instances(of))
+        case External():
+            yield External(value.dotted + "()")
+
+
+def innermost(value: Value) -> Value:
+    while isinstance(value, Many):
+        value = value.of
+    return value

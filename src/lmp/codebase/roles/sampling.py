@@ -1,0 +1,97 @@
+"""Sampling: what leads from logits to a token, its parameters, and its seeds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from lmp.codebase.facts import Place
+from lmp.codebase.graph.records import Class, Function
+from lmp.codebase.roles import operators
+from lmp.codebase.roles.reach import Reading, Row, place
+from lmp.codebase.roles.words import says, split
+
+PARAMETERS = frozenset(
+    [
+        "temperature",
+        "top_k",
+        "top_p",
+        "min_p",
+        "repetition_penalty",
+        "presence_penalty",
+        "frequency_penalty",
+        "max_new_tokens",
+        "max_tokens",
+        "seed",
+        "typical_p",
+        "logit_bias",
+        "repeat_penalty",
+        "do_sample",
+    ]
+)
+"""Names that every API of sampling gives its parameters."""
+LOGITS = re.compile(r"logit|penalt|softmax|renorm|mask|bias|temp|top_?[pkn]|min_?p|typical|xtc|dry|grammar")
+
+
+def sampling_rows(reading: Reading) -> list[Row]:
+    found: dict[tuple[str, int], Row] = {}
+
+    def add(role: str, symbol: str, where: Place, why: str) -> None:
+        found.setdefault((where.file, where.line), Row("sampling", role, symbol, where, why))
+
+    for function, why in reading.samples.items():
+        if not _inside(function):
+            add("sample", function.qualname, place(function), why)
+    for of in _parameter_classes(reading):
+        add("parameters", of.qualname, place(of), "fields of sampling")
+        if not re.search(r"Request|Response|Completion|Chat", of.name):
+            for each in of.fields:
+                if each.name in PARAMETERS:
+                    add(
+                        "parameters", f"{of.qualname}.{each.name}", Place(of.file, each.line), f"default {each.default}"
+                    )
+    for function in reading.functions:
+        seeds = {call.name for call in function.calls} & operators.SEEDS
+        if seeds and not function.native:
+            add("seed", function.qualname, place(function), ", ".join(sorted(seeds)))
+        elif _named(function):
+            role = "seed" if "seed" in split(function.name) else "logits" if LOGITS.search(function.name) else "sample"
+            add(role, function.qualname, place(function), "by its name")
+    for of in reading.classes:
+        if says(of.name, "sampling") and not says(of.qualname, "not_sampling"):
+            add(
+                "parameters" if re.search(r"(?i)param|config|args", of.name) else "sample",
+                of.qualname,
+                place(of),
+                "by its name",
+            )
+    for kernel in reading.facts.kernels:
+        if (
+            reading.is_own(kernel.place.file)
+            and says(kernel.name, "sampling")
+            and not says(kernel.name, "not_sampling")
+        ):
+            add(
+                "logits" if LOGITS.search(kernel.name.lower()) and "sampl" not in kernel.name.lower() else "sample",
+                kernel.name,
+                kernel.place,
+                "kernel",
+            )
+    return list(found.values())
+
+
+def _inside(function: Function) -> bool:
+    return function.outer is not None and not function.outer.qualname
+
+
+def _named(function: Function) -> bool:
+    if function.name.startswith("__") or says(function.qualname, "not_sampling"):
+        return False
+    return says(function.name, "sampling") and function.end - function.line >= 2
+
+
+def _parameter_classes(reading: Reading) -> Iterator[Class]:
+    for of in reading.classes:
+        names = {each.name for each in of.fields} | set(of.attributes)
+        if len(names & PARAMETERS) >= 2 and not any(method in reading.attends for method in of.methods.values()):
+            yield of

@@ -1,0 +1,112 @@
+"""The scheduler: queues of requests, the batch that the runner takes from them, and what limits it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from lmp.codebase.graph.records import Class, Function
+from lmp.codebase.roles.reach import Reading, Row, place
+from lmp.codebase.roles.words import says, split
+
+ROLES = (
+    ("preemption", r"preempt|pause|retract|swap|evict|resume|recover"),
+    ("chunking", r"chunk|splitfuse|split"),
+    ("priority", r"priorit|sort|order|rank"),
+    (
+        "admission",
+        r"can_|admit|limit|reserve|wait_for|allow|check|capacity|budget|is_full|done|finish|available|decide",
+    ),
+    ("batch", r"batch|schedul|slot|update|step|merge|filter|decode|prefill|loop|run|next"),
+    ("queue", r"queue|add|put|append|push|insert|enqueue|req|pop|take|claim|route|recv|send|post"),
+)
+
+SIDE = re.compile(r"clean|ready|log|close|shutdown|stat|print|dump|metric|setup|repr|health|collate|fail")
+"""Methods beside the work on requests."""
+PUTS = frozenset(
+    ["append", "put", "appendleft", "put_nowait", "add", "insert", "extend", "push_back", "emplace_back", "push"]
+)
+TAKES = frozenset(["pop", "popleft", "get", "remove", "get_nowait", "clear", "pop_front", "erase"])
+
+
+def scheduler_rows(reading: Reading) -> list[Row]:
+    found: dict[tuple[str, int], Row] = {}
+    running = reading.running
+    for of, why in _classes(reading, running):
+        row = Row("scheduler", _role(of.name, "queue"), of.qualname, place(of), why)
+        found.setdefault((of.file, of.line), row)
+        for method in of.methods.values():
+            if _matters(method):
+                row = Row("scheduler", _role(method.name, "batch"), method.qualname, place(method), f"of {of.name}")
+                found.setdefault((method.file, method.line), row)
+    for function in reading.functions:
+        if (
+            function.owner is None
+            and not function.native
+            and says(function.name, "scheduler")
+            and _fits(function.qualname, function.file)
+            and (function in running or re.search(r"req|batch|queue", function.name))
+        ):
+            role = _role(function.name, "batch")
+            row = Row("scheduler", role, function.qualname, place(function), "by what it handles", 1)
+            found.setdefault((function.file, function.line), row)
+    return list(found.values())
+
+
+def _role(name: str, otherwise: str) -> str:
+    lower = name.lower()
+    return next((role for role, pattern in ROLES if re.search(pattern, lower)), otherwise)
+
+
+def _fits(name: str, file: str) -> bool:
+    return not says(name, "not_scheduler") and not says(file.rpartition("/")[2], "not_scheduler")
+
+
+def _matters(method: Function) -> bool:
+    return not method.name.startswith("__") and not SIDE.search(method.name)
+
+
+def _classes(reading: Reading, running: set[Function]) -> Iterator[tuple[Class, str]]:
+    """Classes that keep a queue, and that build batches, run them, or are asked by what does."""
+    for of in reading.classes:
+        if not _fits(of.qualname, of.file):
+            continue
+        queues = [name for name in of.attributes if _is_queue(of, name)]
+        about = {word for method in of.methods for word in split(method)} | split(of.name)
+        serves = bool(about & {"req", "request", "reqs", "batch", "batching", "slot", "task", "decode"})
+        if queues and serves:
+            yield of, f"keeps {', '.join(sorted(queues)[:3])}"
+        elif says(of.name, "scheduler") and (serves or any(method in running for method in of.methods.values())):
+            yield of, "builds batches or keeps requests"
+
+
+def _is_queue(of: Class, name: str) -> bool:
+    """A list or queue of requests: by what makes it, and by that something is put in and taken out."""
+    if not split(name) & {
+        "queue",
+        "req",
+        "reqs",
+        "request",
+        "waiting",
+        "running",
+        "pending",
+        "batch",
+        "slot",
+        "task",
+        "backlog",
+    }:
+        return False
+    if any(each.target == name for method in of.methods.values() for each in method.made):
+        return False
+    if any("Queue" in str(part) or part == "deque" for _, chain in of.attributes.get(name, ()) for part in chain):
+        return True
+    used = {
+        call.name
+        for method in of.methods.values()
+        for call in method.calls
+        if any(chain[-2:-1] == (name,) for chain in call.callee)
+    }
+    again = {
+        function for function, _ in of.attributes.get(name, ()) if function is not None and function.name != "__init__"
+    }
+    return bool(used & PUTS) and bool(used & TAKES or again)

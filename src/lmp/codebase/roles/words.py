@@ -1,0 +1,38 @@
+"""The words of the field, from one short data file in which each entry has its reason."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from functools import cache
+from pathlib import Path
+
+from lmp.codebase.graph.graph import words
+
+FILE = Path(__file__).with_name("words.toml")
+
+
+@cache
+def vocabulary() -> dict[str, tuple[frozenset[str], ...]]:
+    """Part -> the sets of words of which one must be there in full."""
+    entries = tomllib.loads(FILE.read_text(encoding="utf-8"))["entry"]
+    return {each["part"]: tuple(frozenset(one) for one in each["all"]) for each in entries}
+
+
+@cache
+def split(name: str) -> frozenset[str]:
+    found = words(name) | {part.lower() for part in name.replace(".", "_").split("_") if part}
+    # ``KVCache`` is cut before its last capital: the letters before it are a word of their own.
+    lower = name.lower()
+    if re.search(r"(?<!q)kv", lower):
+        found.add("kv")
+    if "cache" in lower:
+        found.add("cache")
+    return frozenset(found | {word[:-1] for word in found if word.endswith("s") and len(word) > 3})
+
+
+@cache
+def says(name: str, part: str) -> bool:
+    """Whether a name has all words of one of the part's entries."""
+    has = split(name)
+    return any(one <= has for one in vocabulary().get(part, ()))

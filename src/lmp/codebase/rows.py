@@ -1,0 +1,55 @@
+"""What reading finds of a code base, as rows with places: what the reports are made from, and what is scored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from lmp.codebase.facts import Selection
+from lmp.codebase.graph.graph import Edge
+from lmp.codebase.reading import read_repository
+from lmp.codebase.roles.attention import attention_rows
+from lmp.codebase.roles.cache import cache_rows
+from lmp.codebase.roles.configuration import configuration_rows
+from lmp.codebase.roles.entry import entry_rows
+from lmp.codebase.roles.pitfalls import pitfall_rows
+from lmp.codebase.roles.reach import Reading, Row
+from lmp.codebase.roles.sampling import sampling_rows
+from lmp.codebase.roles.scheduling import scheduler_rows
+from lmp.codebase.roles.spine import spine
+
+Ends = tuple[tuple[str, int], ...]
+
+
+PLAYED = ("kv_cache", "scheduler", "sampling", "attention")
+"""Parts of a run of a model."""
+
+
+def every_row(reading: Reading) -> list[Row]:
+    return [
+        *entry_rows(reading),
+        *cache_rows(reading),
+        *scheduler_rows(reading),
+        *sampling_rows(reading),
+        *attention_rows(reading),
+        *configuration_rows(reading),
+        *pitfall_rows(reading),
+    ]
+
+
+def nesting(reading: Reading, rows: Iterable[Row]) -> list[Edge]:
+    """What runs a model, from the entry points down."""
+    rows = list(rows)
+    parts = {(row.place.file, row.place.line) for row in rows if row.section in PLAYED}
+    return spine(reading, [row.place for row in rows if row.section == "entry_points"], parts)
+
+
+def rows_of(folder: Path) -> dict[str, list[Ends]]:
+    """By section the places of what was found; of the nesting pairs of places."""
+    reading = Reading(read_repository(folder, Selection(), lambda at, of, file: None))
+    rows = every_row(reading)
+    found: dict[str, list[Ends]] = {}
+    for row in rows:
+        found.setdefault(row.section, []).append(((row.place.file, row.place.line),))
+    found["nesting"] = [(edge.caller.key, edge.callee.key) for edge in nesting(reading, rows)]
+    return found
