@@ -181,7 +181,7 @@ class DecoderLayer(nn.Module):
 
 class Attention(nn.Module):
     def forward(self, x):
-        return x
+        return torch.nn.functional.scaled_dot_product_attention(x, x, x)
 
 
 class LlamaForCausalLM(nn.Module):

@@ -116,7 +116,7 @@ def test_an_operator_is_shown_from_its_public_function_to_its_kernel(report: Rep
     nesting = report.section("Prefill vs decode loop (real nesting)")
     # The larger kernel of the function that other files take, not what is named by a phase.
     assert nesting.index("(`fast_norm`)") < nesting.index("(`scale_decode`)")
-    assert "norm_fwd_kernel[(1,)](…)" in nesting
+    assert "norm_fwd_kernel[(1,)](x, y, 8, BLOCK=8)" in nesting
 
 
 def test_what_takes_the_place_of_other_packages_definitions(report: Reported, root: Path) -> None:

@@ -346,6 +346,8 @@ class _Reader:
     def call(self, node: ast.Call, inside: Function, loop: int) -> None:
         hazards.of_call(self.source, node, inside)
         callee = self.chains(node.func)
+        if not callee and isinstance(node.func, ast.Attribute):
+            callee = (("", node.func.attr),)
         text = node.args[0].value if node.args and isinstance(node.args[0], ast.Constant) else ""
         made = Call(
             getattr(node.func, "end_lineno", None) or node.lineno,
@@ -441,6 +443,8 @@ class _Reader:
                 name = node.args[1]
                 if isinstance(name, ast.Constant) and isinstance(name.value, str):
                     yield from ((*chain, name.value) for chain in self._chains(node.args[0]))
+                elif beginning := _beginning(name):
+                    yield from ((*chain, f"{beginning}*") for chain in self._chains(node.args[0]))
                 return
         last = func.id if isinstance(func, ast.Name) else func.attr if isinstance(func, ast.Attribute) else ""
         if last in COLLECTIONS and node.args:
@@ -504,6 +508,14 @@ def is_main(test: ast.expr) -> bool:
     return any(isinstance(each, ast.Name) and each.id == "__name__" for each in sides) and any(
         isinstance(each, ast.Constant) and each.value == "__main__" for each in sides
     )
+
+
+def _beginning(node: ast.expr) -> str:
+    """The literal that a name put together at run time begins with."""
+    first: ast.expr = node.left if isinstance(node, ast.BinOp) else node
+    if isinstance(first, ast.JoinedStr) and first.values:
+        first = first.values[0]
+    return first.value if isinstance(first, ast.Constant) and isinstance(first.value, str) else ""
 
 
 def _holder(inside: Function) -> Class | None:

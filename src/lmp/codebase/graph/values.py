@@ -341,6 +341,9 @@ class Evaluator:
     def _member(self, value: ClassValue | Instance, name: str, depth: int) -> Values:
         of = value.of
         exact = isinstance(value, Instance) and value.exact
+        if name.endswith("*"):
+            named = {method.name: method for each in self.line(of) for method in each.methods.values()}
+            return tuple(FunctionValue(m, of, exact) for n, m in named.items() if n.startswith(name[:-1]))[:MOST]
         for each in self.line(of):
             if name in each.methods:
                 method = each.methods[name]
@@ -366,6 +369,9 @@ class Evaluator:
             found.update(dict.fromkeys(FunctionValue(each, of, False) for each in self.overrides(of, name)))
         if all(isinstance(each, External) for each in found):
             found.update(dict.fromkeys(self._given(of, name, depth)))
+        if not found and name == "apply" and (run := self.method(of, "forward")) is not None:
+            # A function of autograd runs its ``forward``.
+            return (FunctionValue(run, of),)
         if not found and isinstance(value, Instance):
             if name in FLUENT:
                 return (value,)

@@ -26,7 +26,8 @@ def attention_rows(reading: Reading) -> list[Row]:
         if not SIDE.search(function.qualname):
             role = "backend" if function.owner is None else "module"
             found.setdefault(
-                (function.file, function.line), Row("attention", role, function.qualname, place(function), why)
+                (function.file, function.line),
+                Row("attention", role, function.qualname, place(function), why, int(role == "module")),
             )
             if function.owner is not None and reading.is_own(function.owner.file):
                 of = function.owner

@@ -42,7 +42,10 @@ def cache_rows(reading: Reading) -> list[Row]:
     kept = {of for of, _ in classes}
     for function in reading.functions:
         why = _function(reading, function, kept)
-        if why:
+        if why.startswith("asks"):
+            role = "allocate" if "alloc" in why.replace("dealloc", "") else "free"
+            _add(found, Row("kv_cache", role, function.qualname, place(function), why, 2))
+        elif why:
             _add(found, Row("kv_cache", _role(function.name, function), function.qualname, place(function), why, 1))
     for kernel in reading.facts.kernels:
         name = kernel.name

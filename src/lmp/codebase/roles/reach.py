@@ -9,7 +9,7 @@ from functools import cached_property
 
 from lmp.codebase.facts import Place, RepoFacts
 from lmp.codebase.graph.graph import CallGraph, Edge
-from lmp.codebase.graph.records import Call, Class, Function
+from lmp.codebase.graph.records import Applied, Call, Class, Function
 from lmp.codebase.graph.values import External
 from lmp.codebase.roles import operators
 from lmp.codebase.roles.words import says, split
@@ -137,6 +137,19 @@ class Reading:
             each
             for each in self.functions
             if (each.file, each.qualname) in starts or (each.native and (each.file, each.line) in kernels)
+        }
+
+    @cached_property
+    def runs_model(self) -> set[Function]:
+        """Functions that get logits from a call: that is what a language model returns."""
+        return {
+            each
+            for each in self.functions
+            if not each.native
+            and any(
+                "logits" in split(name) and any(isinstance(chain[-1], Applied) for chain in chains)
+                for name, chains in each.locals.items()
+            )
         }
 
     def reaching(self, leaves: Iterable[Function]) -> set[Function]:

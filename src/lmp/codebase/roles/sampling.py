@@ -54,8 +54,11 @@ def sampling_rows(reading: Reading) -> list[Row]:
         seeds = {call.name for call in function.calls} & operators.SEEDS
         if seeds and not function.native:
             add("seed", function.qualname, place(function), ", ".join(sorted(seeds)))
+        elif says(function.name, "seed") and not says(function.qualname, "not_sampling"):
+            add("seed", function.qualname, place(function), "by its name")
         elif _named(function):
-            role = "seed" if "seed" in split(function.name) else "logits" if LOGITS.search(function.name) else "sample"
+            role = "logits" if LOGITS.search(function.name) and "sampl" not in function.name else "sample"
+            role = "seed" if "seed" in split(function.name) else role
             add(role, function.qualname, place(function), "by its name")
     for of in reading.classes:
         if says(of.name, "sampling") and not says(of.qualname, "not_sampling"):

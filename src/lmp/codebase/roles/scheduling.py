@@ -73,7 +73,10 @@ def _classes(reading: Reading, running: set[Function]) -> Iterator[tuple[Class, 
             continue
         queues = [name for name in of.attributes if _is_queue(of, name)]
         about = {word for method in of.methods for word in split(method)} | split(of.name)
-        serves = bool(about & {"req", "request", "reqs", "batch", "batching", "slot", "task", "decode"})
+        serves = bool(
+            about
+            & {"req", "request", "reqs", "batch", "batching", "slot", "task", "decode", "schedule", "seq", "preempt"}
+        )
         if queues and serves:
             yield of, f"keeps {', '.join(sorted(queues)[:3])}"
         elif says(of.name, "scheduler") and (serves or any(method in running for method in of.methods.values())):

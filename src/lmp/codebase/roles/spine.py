@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Set
 
 from lmp.codebase.facts import Place
@@ -9,7 +10,7 @@ from lmp.codebase.graph.graph import Edge
 from lmp.codebase.graph.records import Function
 from lmp.codebase.roles import operators
 from lmp.codebase.roles.reach import Reading
-from lmp.codebase.roles.words import says
+from lmp.codebase.roles.words import says, split
 
 MOST = 5
 """Functions that are followed of one call that may lead to several."""
@@ -17,7 +18,7 @@ MOST = 5
 
 def leaves(reading: Reading) -> set[Function]:
     """Where a run of a model ends: attention, sampling, cache writes, kernels, the step of an optimizer."""
-    found: set[Function] = {*reading.attends, *reading.samples}
+    found: set[Function] = {*reading.attends, *reading.samples, *reading.runs_model, *reading.starts_attention}
     launches = {(each.place.file, each.inside) for each in reading.facts.launches}
     kernels = {
         (each.place.file, each.place.line)
@@ -62,3 +63,52 @@ def spine(reading: Reading, roots: Iterable[Place], parts: Set[tuple[str, int]])
                         seen.add(edge.callee)
                         waiting.append(edge.callee)
     return found
+
+
+def decode_loops(reading: Reading) -> list[Function]:
+    """Functions whose loop leads to a model again and again, best first: those that reach most of attention, sampling,
+    the cache and a step of training from inside of the loop; of equals an endless loop, then the one further out."""
+    ends = {
+        "attention": reading.attending | reading.reaching(reading.runs_model),
+        "sampling": reading.reaching(reading.samples),
+        "cache": reading.reaching(each for each in reading.functions if says(each.name, "kv_write")),
+        "training": reading.reaching(
+            each for each in leaves(reading) if {c.name for c in each.calls} & operators.TRAINS
+        ),
+    }
+    scored: list[tuple[float, Function]] = []
+    for function in reading.functions:
+        if not function.loops or _BESIDE.search(f"{function.file} {function.qualname}"):
+            continue
+        inside = [edge for edge in reading.graph.edges[function] if edge.call is not None and edge.call.loop]
+        own = {name for name, reached in ends.items() if any(edge.callee in reached for edge in inside)}
+        if function in reading.runs_model:
+            own.add("attention")
+        if function in reading.samples and own:
+            own.add("sampling")
+        if own & {"attention", "training"}:
+            scored.append((len(own) + 0.6 * function.endless - 0.4 * (own == {"attention"}), function))
+    above = {function: sum(other is not function for other in _callees(reading, function)) for _, function in scored}
+    scored.sort(key=lambda each: (-each[0], -above[each[1]], each[1].file, each[1].line))
+    return [function for _, function in scored]
+
+
+_BESIDE = re.compile(
+    r"(?i)(?:^|[/_. ])(?:tests?|bench\w*|examples?|eval\w*|profil\w*|warm\w*|experimental|scripts?)(?:[/_. ]|$)"
+)
+
+
+def _callees(reading: Reading, function: Function) -> set[Function]:
+    return {edge.callee for edge in reading.reached(function, lambda edge: reading.is_own(edge.callee.file), 4)}
+
+
+def phases(reading: Reading, loops: Iterable[Function]) -> list[tuple[str, Function]]:
+    """Where prefill and decode part: functions of one class or file that both lead to attention, named by the phase."""
+    found: dict[str, Function] = {}
+    near = {each for loop in list(loops)[:3] for each in (loop, *_callees(reading, loop))}
+    for kind, word in (("Prefill", "prefill"), ("Decode", "decode")):
+        named = [each for each in reading.attending if word in split(each.name)]
+        named.sort(key=lambda each: (each not in near, len(each.name), each.file, each.line))
+        if named:
+            found[kind] = named[0]
+    return list(found.items()) if len(found) == 2 else []

@@ -9,10 +9,9 @@ from collections.abc import Sequence
 from lmp.codebase.facts import Definition, Kernel, Place
 from lmp.report.document.parts import Block, Bold, Bullets, Code, Inline, Line, Link, Paragraph, Section, Table
 from lmp.report.repository.appendix import KERNELS, MACROS, kernel_row
-from lmp.report.repository.facets import what
-from lmp.report.repository.pieces import code, count, counted, joined, plural, pointer, sentence
+from lmp.report.repository.matters import ATTENTION, lines, what
+from lmp.report.repository.pieces import ASIDE, code, count, counted, joined, plural, pointer, sentence
 from lmp.report.repository.replacing import replaced
-from lmp.report.repository.roles import ASIDE, DIFFUSION
 from lmp.report.repository.signs import Note
 from lmp.report.repository.study import Study
 from lmp.report.repository.workflows import anchor
@@ -27,12 +26,7 @@ _MATTERS = re.compile(
 
 def backends(study: Study) -> Section:
     bullets = [
-        *_classes(
-            study,
-            "Attention backend(s)",
-            r"Attention\w*Backend$|AttnBackend$|AttentionImpl$|^\w*(Flash|Paged|SDPA)\w*Attention$",
-            _attention(study),
-        ),
+        *lines(study, ATTENTION),
         *_classes(
             study,
             "GEMM / quantization backends",
@@ -95,11 +89,7 @@ def _classes(study: Study, title: str, pattern: str, bases: Sequence[str]) -> li
         )
         if is_class and re.search(pattern, each.name):
             found.setdefault((each.place.file, each.qualname), each)
-    kept = [
-        d
-        for d in found.values()
-        if not re.search(DIFFUSION, d.place.file) and not re.search(r"Error$|Test|Mixin$|Cache|Params$", d.name)
-    ]
+    kept = [d for d in found.values() if not re.search(r"Error$|Test|Mixin$|Cache|Params$", d.name)]
     ranked = sorted(
         kept,
         key=lambda d: (
@@ -109,12 +99,12 @@ def _classes(study: Study, title: str, pattern: str, bases: Sequence[str]) -> li
             d.place.file,
         ),
     )
-    lines: list[Line] = [
+    shown: list[Line] = [
         sentence(Bold(title), ": ", pointer(d.place, d.name), " ", what(study, d)) for d in ranked[:SHOWN_CLASSES]
     ]
     if len(ranked) > SHOWN_CLASSES:
         rest = [pointer(d.place, d.name) for d in ranked[SHOWN_CLASSES:]]
-        lines.append(
+        shown.append(
             sentence(
                 Bold(title),
                 ", and ",
@@ -124,12 +114,12 @@ def _classes(study: Study, title: str, pattern: str, bases: Sequence[str]) -> li
                 " …" if len(rest) > 8 else "",
             )
         )
-    return lines or _functions(study, title)
+    return shown or _functions(study, title)
 
 
 def _functions(study: Study, title: str) -> list[Line]:
     """Where there is no class of backends: the functions that do it."""
-    pattern = r"attention|attn" if title.startswith("Attention") else r"quant|gemm|matmul"
+    pattern = r"quant|gemm|matmul"
     found = [
         d
         for d in study.base.definitions
@@ -142,23 +132,12 @@ def _functions(study: Study, title: str) -> list[Line]:
         r"^_|^(is|has|get|can|should)_|kernel|_bwd|backward|naive|_ref$|mask|(?<!_)scale(?!d)|scales?$"
         r"|quantize_model|estimate|_names?$|_config|_shape"
     )
-    never += (
-        ""
-        if title.startswith("Attention")
-        else "|attn|attention|linear_to|to_linear|cross_entropy|jsd|kl_div|_loss|glu_|layer_norm"
-    )
+    never += "|attn|attention|linear_to|to_linear|cross_entropy|jsd|kl_div|_loss|glu_|layer_norm"
     found = [d for d in found if not re.search(never, d.name)]
     ranked = sorted(found, key=lambda d: (-study.base.imported_by(d), -(d.end - d.place.line), d.place.file))[:6]
     if not ranked:
-        return [
-            f"{title}: none found"
-            " (searched: classes and functions named by attention, backend, quantization, GEMM, matmul)"
-        ]
+        return [f"{title}: none found (searched: classes and functions named by backend, quantization, GEMM, matmul)"]
     return [sentence(Bold(title), ": ", pointer(d.place, d.name), " ", what(study, d)) for d in ranked]
-
-
-def _attention(study: Study) -> list[str]:
-    return [name for name in study.base.subclasses if re.search(r"(Attention|Attn)\w*Backend$|^AttentionImpl$", name)]
 
 
 def _gemm(study: Study) -> list[str]:

@@ -1,11 +1,10 @@
-"""The key components: which class or function plays which part, and how that was told."""
+"""The key components: what plays which part by what its code does, and what most files take."""
 
 from __future__ import annotations
 
 from lmp.report.document.parts import Inline, Line, Paragraph, Section, Table
 from lmp.report.repository.pieces import joined, plural, pointer
-from lmp.report.repository.roles import Component
-from lmp.report.repository.study import Study
+from lmp.report.repository.study import Component, Study
 
 LEAST_ROWS = 12
 """Where fewer parts are played, what most files take fills the table."""
@@ -14,7 +13,7 @@ LEAST_ROWS = 12
 def chosen(study: Study) -> list[Component]:
     found = list(study.components)
     known = {(each.definition.place.file, each.definition.qualname) for each in found}
-    for each in study.roles.most_imported:
+    for each in study.most_imported:
         if len(found) >= LEAST_ROWS:
             break
         key = (each.definition.place.file, each.definition.qualname)
@@ -30,10 +29,10 @@ def components(study: Study) -> Section:
         definition = each.definition
         rows.append([each.title, pointer(definition.place, definition.qualname), _responsibility(study, each)])
     words = (
-        "A part is given to the class or function whose name, methods and importers fit it best; tests, vendored and"
-        " legacy code are not looked at. Rows named “shared by most” are what most files import."
+        "A part is given by what the code does: what the call graph leads to, what is kept, filled and handed out."
+        " Tests, vendored and legacy code are not looked at. Rows named “shared by most” are what most files import."
     )
-    searched = "names and methods of all classes and functions of the repository's own code"
+    searched = "calls, tensors and queues of the repository's own code"
     return Section(
         "Key components (with code locations)",
         [Paragraph(words), Table(("Component", "Location", "Responsibility"), rows, searched)],

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 
 from lmp.codebase.facts import Definition, Place
 from lmp.report.document.parts import Code, Inline, Line, Paragraph, Section, Table
-from lmp.report.repository.pieces import code, joined, plural, pointer, sentence
-from lmp.report.repository.roles import ASIDE
+from lmp.report.repository.pieces import ASIDE, code, joined, plural, pointer, sentence
 from lmp.report.repository.study import Study
 
 SHOWN = 24

@@ -75,7 +75,7 @@ def _composed(study: Study) -> Iterator[Line]:
     yield _what_it_is(study)
     yield _size(study)
     yield _started(study)
-    shared = study.roles.most_imported[:4]
+    shared = study.most_imported[:4]
     if shared:
         parts = [
             sentence(pointer(c.definition.place, c.definition.name), " by ", *plural(c.importers, "file"))

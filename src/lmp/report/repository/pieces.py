@@ -16,6 +16,12 @@ if TYPE_CHECKING:
 WIDTH = 160
 """Characters of a row of a table that can be read without scrolling."""
 
+ASIDE = re.compile(
+    r"(?:^|[/_.])(?:tests?|testing|bench\w*|mock\w*|dummy|fake|debug\w*|examples?|profil\w*|eval\w*|simulat\w*|scripts?"
+    r"|third_?party|legacy|deprecated|experimental)(?:[/_.]|$)",
+    re.IGNORECASE,
+)
+"""Paths and names of what stands beside the code that runs a model."""
 _LOOKS_LIKE_PLACE = re.compile(r"(\.\w+|\w):(?=\d)")
 _PLACEHOLDER = re.compile(r"[\[<{][A-Za-z_ :-]+[\]>}]|TODO|TBD|\.\.\.")
 _NOT_PLAIN = re.compile(r"[{}<>\[\]|\\$~]|https?:")

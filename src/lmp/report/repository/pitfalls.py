@@ -6,14 +6,17 @@ import re
 from collections.abc import Callable, Iterator
 
 from lmp.codebase.facts import Place
+from lmp.codebase.roles.pitfalls import Pitfall
+from lmp.codebase.roles.pitfalls import pitfalls as found_pitfalls
 from lmp.report.document.parts import Bullets, Code, Inline, Line, Link, Paragraph, Section
 from lmp.report.repository.appendix import ENV, KERNELS, NOTES, SKIPPED, must_be_set
-from lmp.report.repository.pieces import code, count, joined, plural, pointer, sentence
-from lmp.report.repository.roles import ASIDE
+from lmp.report.repository.pieces import ASIDE, code, count, joined, plural, pointer, sentence
 from lmp.report.repository.signs import Note, NoteKind
 from lmp.report.repository.study import Study
 from lmp.report.repository.workflows import anchor
 
+MOST = 16
+"""Pitfalls from the form of the code that are named."""
 SHOWN = 4
 """Of each kind; the rest is in the appendix."""
 
@@ -22,15 +25,29 @@ def pitfalls(study: Study) -> Section:
     items: list[Line] = []
     for what, detect, fix in study.told.pitfalls() if study.told else ():
         items.append(_item(what, detect, fix))
-    for kind in (_unset, _requires, _swallowed, _not_implemented, _deprecated, _left_to_do, _silent_fallbacks):
+    said = {(file, note.line) for file, note in study.base.notes("requires")}
+    found = [each for each in found_pitfalls(study.reading) if (each.cause.file, each.cause.line) not in said]
+    items += [_of_code(each) for each in found[:MOST]]
+    for kind in (_unset, _requires, _not_implemented, _deprecated):
         items += list(kind(study))
-    searched = "reads without a default, checks of hardware and versions, except clauses, deprecations, comments"
+    searched = "asserts, refusals, fixed ports and paths, dropped errors and arguments, reads without a default"
     after: list[Inline] = [
         "The most used files come first; every place of these kinds is in ",
         Link(NOTES, anchor(NOTES)),
         ".",
     ]
     return Section("Pitfalls / time sinks", [Bullets(items, searched), Paragraph(after)])
+
+
+def _of_code(each: Pitfall) -> Line:
+    at: list[Inline] = [", from ", pointer(each.cause)] if each.cause != each.place else []
+    what = sentence(pointer(each.place, each.symbol), at, ": ", code(each.written, 90), ". ", each.effect)
+    return _item(what, _within(each.trigger), _within(each.fix))
+
+
+def _within(text: str) -> str:
+    """A sentence as a part of another."""
+    return text[:1].lower() + text[1:].rstrip(".")
 
 
 def _item(what: Line, detect: Line, fix: Line) -> Line:
@@ -111,32 +128,6 @@ def _last(note: Note) -> str:
     return note.symbol if last.startswith("__") or last in ("forward", "backward", "get", "run") else last
 
 
-_FALLBACK = re.compile(
-    r"^(?:import|from) |json\.loads|literal_eval|\b(?:int|float|ast\.\w+|Decimal|version\.parse|Version)\("
-    r"|is_available|_version\b|^print\(|\blog\w*\."
-)
-"""What is tried to see whether it works: an import, a number, a device. That it does not is no lost error."""
-
-
-def _swallowed(study: Study) -> Iterator[Line]:
-    useful = re.compile(r"pass|continue|return(?: None| False)?|\w+ = (?:None|False)")
-    for file, note in _ranked(study, "swallowed", lambda n: bool(useful.fullmatch(n.detail)) and not _trial(n)):
-        yield _item(
-            sentence("errors of ", code(note.about, 70), " are lost ", *_where(study, file, note)),
-            sentence("no log line; after ", code(note.text, 40), " comes ", code(note.detail, 50)),
-            "log the error in this handler, or name the errors that are meant",
-        )
-
-
-def _trial(note: Note) -> bool:
-    asks = re.match(
-        r"_?(?:is|has|can|supports|check)_|.*_(?:available|supported|exists)$", note.symbol.rpartition(".")[2]
-    )
-    # A name of the module that is set to None or False says afterwards that it did not work.
-    flagged = not note.symbol and re.fullmatch(r"\w+ = (?:None|False)", note.detail)
-    return bool(asks or flagged or _FALLBACK.search(note.about))
-
-
 def _not_implemented(study: Study) -> Iterator[Line]:
     for file, note in _ranked(study, "not implemented", lambda note: len(note.text) > 12 and bool(note.about)):
         yield _item(
@@ -172,39 +163,8 @@ _INSTEAD = re.compile(
 )
 
 
-def _left_to_do(study: Study) -> Iterator[Line]:
-    for file, note in _ranked(study, "todo", lambda note: len(note.text.split()) >= 5):
-        kind = "a workaround" if re.search(r"\b(HACK|FIXME|XXX)\b", note.text) else "unfinished"
-        importers = len(study.base.importers.get(file, ()))
-        taken: list[Inline] = [", in a file that ", *plural(importers, "file"), " import"] if importers > 1 else []
-        yield _item(
-            sentence(kind, " ", *_where(study, file, note)),
-            sentence("whatever runs ", _function(note), " is concerned", taken)
-            if note.symbol
-            else sentence("it is read when the file is imported", taken),
-            sentence("as the comment says: ", code(note.text, 130)),
-        )
-
-
 def _function(note: Note) -> Inline:
     return code(_last(note), 50) if note.symbol else "the top of the file"
-
-
-def _silent_fallbacks(study: Study) -> Iterator[Line]:
-    useful = re.compile(r"\w+ = (?:None|False)(?:; \w+ = (?:None|False))*")
-    for file, note in _ranked(study, "optional", lambda note: useful.fullmatch(note.detail) is not None)[:2]:
-        yield _item(
-            sentence(
-                "without ", code(note.text), " another path is taken, silently, at ", pointer(Place(file, note.line))
-            ),
-            sentence(code(note.detail, 60), " after the import failed"),
-            sentence(*_installed(note.text), ", or test the name before relying on the fast path"),
-        )
-
-
-def _installed(module: str) -> list[Inline]:
-    package = code(module.split(".")[0])
-    return ["install a ", package, " that has it"] if "." in module else ["install ", package]
 
 
 # --- open questions --------------------------------------------------------------------------------------------------
@@ -223,7 +183,7 @@ def _calls(study: Study) -> Iterator[Line]:
         for text, place, how in nest.open_calls:
             called = (text.partition(" = ")[2] or text).removeprefix("return ")
             name = called if called.startswith("getattr") else called.partition("(")[0]
-            if name in seen or how.startswith("each of"):
+            if name in seen:
                 continue
             seen.add(name)
             yield sentence(
@@ -231,9 +191,9 @@ def _calls(study: Study) -> Iterator[Line]:
                 code(name, 50),
                 " call at ",
                 pointer(place),
-                f"? Reading alone cannot tell; the pseudocode follows {how}."
-                if how != "given at run time"
-                else "? It is given at run time, by who calls the function that it stands in.",
+                "? Reading alone cannot tell: ",
+                code(how, 70),
+                ".",
             )
 
 

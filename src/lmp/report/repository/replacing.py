@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from lmp.codebase.facts import Definition, Place
 from lmp.report.document.parts import Bold, Line
-from lmp.report.repository.pieces import code, joined, plural, pointer, sentence
-from lmp.report.repository.roles import ASIDE
+from lmp.report.repository.pieces import ASIDE, code, joined, plural, pointer, sentence
 from lmp.report.repository.signs import Note
 from lmp.report.repository.study import Study
 

@@ -4,33 +4,56 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
 from lmp.codebase.facts import Definition, EntryPoint, Kernel, Launch, Place
+from lmp.codebase.graph.graph import Edge
+from lmp.codebase.graph.records import Function
+from lmp.codebase.roles.reach import Reading, Row
+from lmp.codebase.roles.spine import decode_loops, leaves
+from lmp.codebase.rows import PLAYED, every_row, nesting
 from lmp.report.document.parts import Inline
 from lmp.report.document.told import Told
 from lmp.report.repository.code_base import C_LIKE, CodeBase
 from lmp.report.repository.llm import Llm
 from lmp.report.repository.mentions import Mentions
-from lmp.report.repository.nesting.exploring import Nest, explore
-from lmp.report.repository.nesting.native import NativeWalk
-from lmp.report.repository.nesting.operators import operators
-from lmp.report.repository.nesting.resolving import Resolver
-from lmp.report.repository.nesting.roots import native_roots, roots
-from lmp.report.repository.nesting.steps import summed_up
-from lmp.report.repository.nesting.walking import PythonWalk, function_at
-from lmp.report.repository.pieces import code, said
-from lmp.report.repository.roles import Component, Roles
+from lmp.report.repository.nest import Drawer, Nest
+from lmp.report.repository.pieces import ASIDE, code, said
+from lmp.report.repository.summing import function_at, summed_up
 
-LOOP_LINES, FORWARD_LINES, OPERATOR_LINES = 130, 60, 40
+LOOP_LINES, FORWARD_LINES, OPERATOR_LINES = 90, 40, 40
 """Lines of the pseudocode of a loop, of a model's forward, and of an operator of a kernel library."""
 SHOWN_OPERATORS = 4
-TRIED_OPERATORS = 12
-"""Operators that are followed until so many of them have led to a kernel."""
-STEPS = ("schedule", "step", "_next", "_step", "next", "run_batch", "run")
-"""Methods of a scheduler that run again and again."""
+_NOT_PUBLIC = re.compile(r"^_|kernel|_bwd|backward|naive|_ref\b|reference|test|bench|torch_")
+PARTS = (
+    ("scheduler", "scheduler", ("queue", "batch", "admission")),
+    ("KV cache", "kv_cache", ("layout",)),
+    ("allocator of the cache", "kv_cache", ("allocate",)),
+    ("sampling", "sampling", ("sample", "logits")),
+    ("sampling parameters", "sampling", ("parameters",)),
+    ("attention backend", "attention", ("backend",)),
+    ("attention", "attention", ("module",)),
+    ("command", "entry_points", ("cli",)),
+    ("server", "entry_points", ("server",)),
+    ("library entry", "entry_points", ("library",)),
+)
+"""Rows of the table: its title, and which rows of what was found may stand in it."""
+
+
+WHOLE = ("scheduler", "KV cache", "attention")
+"""Parts that a class plays before one of its methods does."""
+
+
+@dataclass(frozen=True)
+class Component:
+    title: str
+    definition: Definition
+    importers: int
+    also: tuple[Definition, ...] = ()
+    """What else plays the part, best first."""
 
 
 @dataclass(eq=False)
@@ -39,63 +62,105 @@ class Study:
     clone: Path
     """As the user gave it."""
     told: Told | None = None
-    roles: Roles = field(init=False)
     llm: Llm = field(init=False)
 
     def __post_init__(self) -> None:
-        self.roles, self.llm = Roles(self.base), Llm(self.base)
+        self.llm = Llm(self.base)
+
+    # -- what it does --------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def reading(self) -> Reading:
+        return Reading(self.base.facts)
+
+    @cached_property
+    def rows(self) -> list[Row]:
+        """Everything that plays a part."""
+        return every_row(self.reading)
+
+    @cached_property
+    def _sections(self) -> dict[str, list[Row]]:
+        """By section, the most certain first, then what most others call."""
+        callers = {function.key: len(edges) for function, edges in self.reading.graph.callers.items()}
+        imported = {(d.place.file, d.place.line): self.base.imported_by(d) for d in self.base.definitions}
+        shown = {(edge.callee.file, edge.callee.line) for edge in self.edges}
+        found: dict[str, list[Row]] = {}
+        for row in self.rows:
+            found.setdefault(row.section, []).append(row)
+
+        def weight(row: Row) -> tuple[object, ...]:
+            key = (row.place.file, row.place.line)
+            used = callers.get(key, 0) + imported.get(key, 0) + 4 * (key in shown)
+            return ASIDE.search(row.place.file) is not None, row.rank, -used, row.place.file, row.place.line
+
+        return {section: sorted(rows, key=weight) for section, rows in found.items()}
+
+    def ranked(self, section: str) -> list[Row]:
+        return self._sections.get(section, [])
 
     # -- nesting -------------------------------------------------------------------------------------------------------
 
     @cached_property
-    def loops(self) -> list[Definition]:
-        """Functions with a loop that runs a model, best first."""
-        found = roots(self.base)
-        return found or native_roots(self.base)
+    def edges(self) -> list[Edge]:
+        """What runs a model, from the entry points down."""
+        return nesting(self.reading, self.rows)
+
+    @cached_property
+    def loops(self) -> list[Function]:
+        """Functions with a loop that runs a model again and again, best first."""
+        return decode_loops(self.reading)
 
     @cached_property
     def nests(self) -> list[tuple[str, Nest]]:
         """What is called, in its real nesting, each with what it is."""
         if not self.llm.related:
             return []
-        resolver = Resolver(self.base.root)
-        with resolver.reading():
-            return self._nests(resolver)
-
-    def _nests(self, resolver: Resolver) -> list[tuple[str, Nest]]:
-        python, native = PythonWalk(self.base, resolver), NativeWalk(self.base)
-        found: list[tuple[str, Nest]] = []
-        if self.loops:
-            first = self.loops[0]
-            walk = python if self.language(first) == "python" else native
-            found.append(("The loop", explore(first, walk, LOOP_LINES)))
-            models = python.callees.models
-            # A loop that reaches the model has its forward inside already.
-            if models and not {each.qualname for each in models} & found[0][1].names:
-                found.append(("One forward of a model", explore(models[0], python, FORWARD_LINES)))
-            step = self._step(found[0][1])
-            if step is not None:
-                found.append(("One step of the scheduler", explore(step, python, FORWARD_LINES)))
-            return found
-        for operator in self.operators[:TRIED_OPERATORS]:
-            nest = explore(operator, python, OPERATOR_LINES)
-            if len(found) < SHOWN_OPERATORS and any(step.kind == "launch" for step in nest.every()):
-                found.append(("From an operator to its kernels", nest))
+        roots = [("The loop", LOOP_LINES, each) for each in self.loops[:1]]
+        roots = roots or [("From an operator to its kernels", OPERATOR_LINES, each) for each in self.operators]
+        found = [(title, self._drawer.nest(root, most)) for title, most, root in roots]
+        models = [each for each in self.reading.attending if each.name in ("forward", "__call__") and each.loops]
+        models = [each for each in models if self.loops and not any(each.qualname in nest.names for _, nest in found)]
+        if models:
+            best = max(models, key=lambda each: (len(self.reading.graph.callers.get(each, ())), -each.line))
+            found.append(("One forward of a model", self._drawer.nest(best, FORWARD_LINES)))
         return found
 
     @cached_property
-    def operators(self) -> list[Definition]:
-        """Of a library of kernels without a loop that runs a model."""
-        return [] if self.loops else operators(self.base)
+    def _drawer(self) -> Drawer:
+        graph = self.reading.graph
+        wanted = {each for edge in self.edges for each in (edge.caller, edge.callee)}
+        wanted |= self.reading.reaching(leaves(self.reading))
+        played = {(row.place.file, row.place.line) for row in self.rows if row.section in PLAYED}
+        wanted |= {each for each in self.reading.functions if each.key in played}
+        launches: dict[tuple[str, str], list[Launch]] = {}
+        for each in self.base.facts.launches:
+            launches.setdefault((each.place.file, each.inside), []).append(each)
+        lost = {of: [(each.line, each.written, each.why) for each in found] for of, found in graph.lost.items()}
+        return Drawer(self.base, graph.edges, lost, wanted, launches)
 
-    def _step(self, nest: Nest) -> Definition | None:
-        """What the scheduler does again and again, where the loop on show does not come through it."""
-        scheduler = self.roles.components.get("scheduler")
-        if scheduler is None or any(name.startswith(f"{scheduler.definition.qualname}.") for name in nest.names):
-            return None
-        place = scheduler.definition.place.file
-        wanted = (f"{scheduler.definition.qualname}.{name}" for name in STEPS)
-        return next((found for name in wanted if (found := self.base.methods.get((place, name)))), None)
+    @cached_property
+    def operators(self) -> list[Function]:
+        """Of a library of kernels without a loop that runs a model: public functions that lead to a launch."""
+        if self.loops:
+            return []
+        starts = {
+            (each.place.file, each.inside) for each in self.base.facts.launches if self.base.is_own(each.place.file)
+        }
+        launching = [each for each in self.reading.functions if (each.file, each.qualname) in starts]
+        above = self.reading.reaching(launching)
+        public = [
+            each
+            for each in above
+            if each.owner is None and each.outer is None and not each.native and not _NOT_PUBLIC.search(each.name)
+        ]
+        taken = {(d.place.file, d.place.line): self.base.imported_by(d) for d in self.base.definitions}
+        public.sort(
+            key=lambda each: (-taken.get(each.key, 0), ASIDE.search(each.file) is not None, each.file, each.line)
+        )
+        return public[:SHOWN_OPERATORS]
+
+    def definition_of(self, function: Function) -> Definition | None:
+        return self.base.definition(function.file, function.qualname)
 
     def language(self, definition: Definition) -> str:
         return self.base.files[definition.place.file].language
@@ -104,18 +169,37 @@ class Study:
 
     @cached_property
     def components(self) -> list[Component]:
-        """The runtime loop first, then each part that something plays."""
-        found = list(self.roles.components.values())
-        if self.loops and self.llm.related:
-            loop = self.loops[0]
-            others = tuple(self.loops[1:5])
-            found = [each for each in found if each.definition is not loop]
-            found.insert(0, Component("runtime loop", loop, 0, self.base.imported_by(loop), others))
+        """The runtime loop first, then what plays each part best."""
+        found: list[Component] = []
+        if self.llm.related:
+            found += self._component("runtime loop", [self.definition_of(each) for each in self.loops[:5]])
+        for title, section, roles in PARTS:
+            rows = [row for row in self.ranked(section) if row.role in roles]
+            found += self._component(title, [self.base.definition(row.place.file, row.symbol) for row in rows[:8]])
         named = {each.definition.qualname for each in found}
         for each in self.operators[:4]:
             if each.qualname not in named:
-                found.append(Component("operator", each, 0, self.base.imported_by(each)))
+                found += self._component("operator", [self.definition_of(each)])
         return found
+
+    def _component(self, title: str, found: Sequence[Definition | None]) -> list[Component]:
+        kept = [each for each in found if each is not None]
+        if title in WHOLE:
+            kept.sort(key=lambda each: each.kind != "class")
+        if not kept:
+            return []
+        return [Component(title, kept[0], self.base.imported_by(kept[0]), tuple(kept[1:5]))]
+
+    @cached_property
+    def most_imported(self) -> list[Component]:
+        """Functions and classes by how many files take them."""
+        tops = [each for each in self.base.definitions if "." not in each.qualname]
+        counted = [(self.base.imported_by(each), each) for each in tops]
+        ranked = sorted(
+            ((n, each) for n, each in counted if n > 1 and (each.kind == "class" or each.end - each.place.line > 4)),
+            key=lambda x: (-x[0], x[1].place.file, x[1].place.line),
+        )
+        return [Component("shared by most", each, n) for n, each in ranked[:40]]
 
     def component(self, title: str) -> Component | None:
         return next((each for each in self.components if each.title == title), None)

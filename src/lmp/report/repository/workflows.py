@@ -7,11 +7,21 @@ from collections import Counter
 from collections.abc import Sequence
 
 from lmp.codebase.facts import EntryPoint, Place
-from lmp.report.document.parts import Bullets, Code, Inline, Line, Link, Paragraph, Pointer, Section, Table
+from lmp.codebase.roles.reach import Row
+from lmp.report.document.parts import Bullets, Code, Inline, Line, Link, Paragraph, Section, Table
 from lmp.report.repository.appendix import CLI, CONFIG, ENV
-from lmp.report.repository.pieces import code, counted, joined, plural, pointer, said, sentence, tally, with_default
+from lmp.report.repository.pieces import (
+    ASIDE,
+    code,
+    counted,
+    joined,
+    plural,
+    pointer,
+    sentence,
+    tally,
+    with_default,
+)
 from lmp.report.repository.readme import commands, note
-from lmp.report.repository.roles import ASIDE
 from lmp.report.repository.study import Study
 
 MOST = 8
@@ -35,34 +45,32 @@ def _install(study: Study) -> Section:
 
 
 def _entries(study: Study) -> Section:
-    entries = study.entries
-    servers = [e for e in entries if e.kind == "server" and study.base.is_own(e.place.file)]
-    shows = [e for e in entries if e.kind in ("benchmark", "example")]
-    commands = {target.file for e in entries if e.kind == "cli" and (target := _target(study, e))}
-    scripts = [e for e in entries if e.kind in ("script", "library") and e.place.file not in commands]
     groups = (
-        ("CLI", [e for e in entries if e.kind == "cli"], "console scripts of the package, pyproject.toml, setup files"),
-        ("Server", servers, "FastAPI, Flask, aiohttp, gRPC, HTTP servers and their routes"),
-        ("Benchmarks/examples", shows, "folders and files named after benchmarks and examples"),
-        ("Scripts", scripts, "main blocks of files that no command calls"),
+        ("CLI", ("cli",), "console scripts, commands of click and typer, main blocks that take arguments"),
+        ("Server", ("server",), "servers that a main block starts, routes that lead to a model"),
+        ("Benchmarks/examples", ("benchmark", "example", "shell"), "folders and files of benchmarks, examples, shell"),
+        ("Library", ("library",), "what the package's first file hands out, classes that only users make"),
     )
     items: list[Line] = []
-    for title, found, searched in groups:
+    for title, roles, searched in groups:
+        found = [row for row in study.ranked("entry_points") if row.role in roles]
         if not found:
-            items.append(f"{title}: none found (searched: {searched})")
-            continue
-        ranked = sorted(found, key=lambda entry: importance(study, entry))
-        items += [_entry(study, title, each) for each in ranked[:MOST]]
+            items.append(_no_entry(study, title, searched))
+        items += [_entry(study, title, row) for row in found[:MOST]]
         if len(found) > MOST:
-            items.append(
-                sentence(
-                    f"{title}: ",
-                    *plural(len(found) - MOST, "more place", "more places"),
-                    ", in ",
-                    _folders(ranked[MOST:]),
-                )
-            )
+            more = plural(len(found) - MOST, "more place", "more places")
+            items.append(sentence(f"{title}: ", *more, ", in ", _folders(found[MOST:])))
     return Section("Entrypoints (how to run)", [Bullets(items)])
+
+
+def _no_entry(study: Study, title: str, searched: str) -> Line:
+    """What facts have where nothing was found that starts a model."""
+    kinds = {"CLI": ("cli", "script"), "Server": ("server",), "Benchmarks/examples": ("benchmark", "example")}
+    found = [each for each in study.entries if each.kind in kinds.get(title, ())]
+    if found:
+        shown = joined([[code(each.name, 60), " at ", pointer(each.place)] for each in found[:4]])
+        return sentence(f"{title}: not determined, candidates: ", shown, ".")
+    return f"{title}: none found (searched: {searched})"
 
 
 _ANSWERS = re.compile(
@@ -82,28 +90,20 @@ def importance(study: Study, entry: EntryPoint) -> tuple[object, ...]:
     return (not called, aside and entry.kind != "cli", -here, route, not answers)
 
 
-def _entry(study: Study, title: str, entry: EntryPoint) -> Line:
-    target = _target(study, entry) if title == "CLI" else None
-    leads: list[Inline] = [" calls ", target] if target else []
-    what: list[Inline] = [said(entry.what)] if entry.what else ["runs its main block"]
-    definition = study.base.around(target.file, target.line) if target else None
+def _entry(study: Study, title: str, row: Row) -> Line:
+    definition = study.base.definition(row.place.file, row.symbol)
+    what: list[Inline] = ["runs its main block"]
     if definition is not None:
-        what = sentence(study.what(definition, 90))
-    flags = sum(flag.place.file == (target.file if target else entry.place.file) for flag in study.base.facts.flags)
+        told = study.what(definition, 90)
+        what = list(told) if isinstance(told, list) else [told]
+    flags = sum(flag.place.file == row.place.file for flag in study.base.facts.flags)
     if flags:
         what += [", takes ", *plural(flags, "flag"), " in its file"]
-    return sentence(f"{title}: ", code(entry.name), " at ", pointer(entry.place), *leads, " (what it does: ", what, ")")
+    name = row.symbol if definition is not None else None
+    return sentence(f"{title}: ", code(row.why, 90), " at ", pointer(row.place, name), " (what it does: ", what, ")")
 
 
-def _target(study: Study, entry: EntryPoint) -> Pointer | None:
-    """The function that a console script calls."""
-    module, _, function = entry.what.partition(":")
-    found = study.base.resolve(module.strip(), function.strip(), entry.place.file) if function else None
-    definition = study.base.methods.get(found) if found else None
-    return pointer(definition.place, definition.name) if definition else None
-
-
-def _folders(entries: Sequence[EntryPoint]) -> list[Inline]:
+def _folders(entries: Sequence[Row]) -> list[Inline]:
     folders: dict[str, int] = {}
     for each in entries:
         folder = each.place.file.rpartition("/")[0] or "."

@@ -1,4 +1,4 @@
-"""A function's body as steps: the loops and branches that stand in it, and the calls that matter."""
+"""What a function without a docstring comes to, in few words."""
 
 from __future__ import annotations
 
@@ -6,64 +6,10 @@ import ast
 import builtins
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from functools import lru_cache
 
-from lmp.codebase.facts import Definition, Place
-
-StepKind = Literal["loop", "branch", "call", "launch"]
-
-
-@dataclass(eq=False)
-class Step:
-    kind: StepKind
-    text: str
-    """As it is written: ``while True:``, ``batch = self.schedule()``."""
-    place: Place
-    weight: float = 0
-    """Of a call: how much it says of prefill, decode, scheduling, caching and sampling, from its name."""
-    inside: list[Step] = field(default_factory=list)
-    """Of a loop or branch what stands in it, of a call what the called function does, where that is shown."""
-    parent: Step | None = None
-    alone: str = ""
-    """Of ``else:`` and ``elif …:`` how it reads where the branch before it is not shown."""
-    before: Step | None = None
-    node: Any = None
-    """The call's syntax: an `ast.Call`, or the node of another language."""
-    function: Definition | None = None
-    """The function that it stands in."""
-    target: Place | None = None
-    name: str = ""
-    """Qualname of what is called."""
-    remark: str = ""
-    """How it was found, where it does not stand in the code: ``one of 14 classes``, ``shown above``."""
-    shown: bool = False
-
-    @property
-    def is_call(self) -> bool:
-        return self.kind in ("call", "launch")
-
-    @property
-    def above(self) -> Iterator[Step]:
-        """The steps around it, innermost first."""
-        step = self.parent
-        while step is not None:
-            yield step
-            step = step.parent
-
-    def written(self) -> str:
-        """As it reads among the steps that are shown."""
-        return self.alone if self.alone and not (self.before and self.before.shown) else self.text
-
-    def everything(self) -> Iterator[Step]:
-        yield self
-        for step in self.inside:
-            yield from step.everything()
-
-
-def shown(steps: list[Step]) -> Iterator[Step]:
-    return (step for step in steps if step.shown)
-
+from lmp.codebase.facts import Definition
+from lmp.report.repository.code_base import CodeBase
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -113,3 +59,19 @@ def _is_plain(node: ast.AST) -> bool:
 
 def _written(node: ast.AST) -> str:
     return " ".join(ast.unparse(node).split())
+
+
+def function_at(base: CodeBase, definition: Definition) -> Function | None:
+    for node in _functions(base, definition.place.file):
+        if node.name == definition.name and node.lineno == definition.place.line:
+            return node
+    return None
+
+
+@lru_cache(maxsize=48)
+def _functions(base: CodeBase, file: str) -> tuple[Function, ...]:
+    try:
+        tree = ast.parse(base.text(file) or "")
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ()
+    return tuple(each for each in ast.walk(tree) if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef)))

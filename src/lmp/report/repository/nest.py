@@ -1,0 +1,227 @@
+"""What a function calls down to attention, caches, sampling and kernels, nested as in the code, with each place."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from lmp.codebase.facts import Launch, Place
+from lmp.codebase.graph.graph import Edge
+from lmp.codebase.graph.records import Function
+from lmp.report.document.parts import Fence, Inline, Pointer
+from lmp.report.repository.code_base import CodeBase
+from lmp.report.repository.pieces import cut
+
+WIDTH = 100
+INDENT = 2
+DEEPEST = 10
+"""Calls inside of calls."""
+LOST = 2
+"""Calls of one function that are drawn as lost."""
+LANGUAGES = {"python": "python", "cuda": "cpp", "c++": "cpp", "c": "c", "hip": "cpp", "metal": "cpp"}
+OPENS = re.compile(r"(?:for|while|if|elif|else|async for|match|case|try|except|finally)\b")
+_LOOKS_LIKE_PLACE = re.compile(r"(\.\w+|\w):(?=\d)")
+
+
+@dataclass(eq=False)
+class Step:
+    """One line: a statement around calls, a call, or a call that was lost."""
+
+    text: str
+    place: Place
+    target: Function | None = None
+    remark: str = ""
+    launch: Launch | None = None
+    around: tuple[Step, ...] = ()
+    """The loops and branches that it stands in, outermost first."""
+    inside: list[Step] = field(default_factory=list)
+
+
+@dataclass
+class Nest:
+    root: Function
+    steps: list[Step]
+    left_out: int = 0
+    """Calls that found no room."""
+    open_calls: list[tuple[str, Place, str]] = field(default_factory=list)
+    """Calls that could not be told from the code alone, with what is known of them."""
+
+    def every(self) -> Iterator[Step]:
+        waiting = list(self.steps)
+        while waiting:
+            step = waiting.pop(0)
+            yield step
+            waiting = [*step.inside, *waiting]
+
+    @property
+    def names(self) -> set[str]:
+        return {self.root.qualname, *(step.target.qualname for step in self.every() if step.target is not None)}
+
+
+@dataclass
+class Drawer:
+    """Draws functions of one code base. ``wanted`` says which of a function's calls matter."""
+
+    base: CodeBase
+    edges: dict[Function, list[Edge]]
+    lost: dict[Function, list[tuple[int, str, str]]]
+    wanted: set[Function]
+    launches: dict[tuple[str, str], list[Launch]]
+
+    def nest(self, root: Function, most: int) -> Nest:
+        """At most ``most`` lines: nearest calls first. Where what matters takes little room, every call is shown."""
+        found = self._nest(root, most)
+        if sum(1 for _ in found.every()) * 3 < most:
+            found = replace(self, wanted=set(self.edges))._nest(root, most // 2)
+        return found
+
+    def _nest(self, root: Function, most: int) -> Nest:
+        found = Nest(root, self.body(root))
+        lines = sum(1 + len(step.around) for step in found.steps)
+        expanded = {root}
+        waiting = [(step, 1) for step in found.steps]
+        while waiting:
+            step, depth = waiting.pop(0)
+            if step.target is None or step.target in expanded or depth >= DEEPEST:
+                continue
+            inside = self.body(step.target)
+            needed = len({each for one in inside for each in one.around}) + len(inside)
+            if lines + needed > most:
+                found.left_out += len(inside)
+                continue
+            expanded.add(step.target)
+            step.inside = inside
+            lines += needed
+            waiting += [(each, depth + 1) for each in inside]
+        for step in found.every():
+            if step.remark.startswith(("not resolved", "one of", "by its name")):
+                found.open_calls.append((step.text, step.place, step.remark))
+        return found
+
+    def body(self, function: Function) -> list[Step]:
+        """The calls of one function that matter, in the order of its lines."""
+        lines = self.base.lines(function.file)
+        known: dict[int, Step] = {}
+        found: dict[tuple[int, str], Step] = {}
+        of: dict[tuple[int, str], list[Edge]] = {}
+        for edge in self.edges.get(function, ()):
+            if edge.callee in self.wanted and edge.callee is not function:
+                of.setdefault((edge.line, edge.callee.name), []).append(edge)
+        for (line, name), several in of.items():
+            edge = several[0]
+            written = edge.call.written if edge.call else name
+            again = any(at == line for at, _ in found)
+            found[line, name] = Step(
+                f"{written}(…)" if again else self.text(lines, line, written),
+                Place(function.file, line),
+                edge.callee,
+                _remark(edge, several),
+                around=self.around(lines, line, function, known),
+            )
+        for launch in self.launches.get((function.file, function.qualname), ()):
+            text = self.text(lines, launch.place.line, launch.kernel)
+            around = self.around(lines, launch.place.line, function, known)
+            found[launch.place.line, launch.kernel] = Step(text, launch.place, launch=launch, around=around)
+        for line, written, why in self.lost.get(function, ())[:LOST]:
+            place = Place(function.file, line)
+            found[line, written] = Step(f"{written}(…)", place, remark=f"not resolved: {why}")
+        return [found[key] for key in sorted(found)]
+
+    @staticmethod
+    def text(lines: list[str], line: int, otherwise: str) -> str:
+        """The line as it stands; a call that runs over several lines is cut."""
+        text = lines[line - 1].strip() if 0 < line <= len(lines) else ""
+        return text if text and not text.startswith(("#", ")", ".")) else otherwise
+
+    @staticmethod
+    def around(lines: list[str], line: int, function: Function, known: dict[int, Step]) -> tuple[Step, ...]:
+        """Loops and branches by how far the lines are indented."""
+        if not 0 < line <= len(lines):
+            return ()
+        found: list[Step] = []
+        indent = _indent(lines[line - 1])
+        for at in range(line - 1, function.line, -1):
+            text = lines[at - 1]
+            if not text.strip() or text.lstrip().startswith(("#", ")", "]", "}")):
+                continue
+            if _indent(text) < indent:
+                indent = _indent(text)
+                if OPENS.match(text.strip()) and not text.strip().startswith(("try", "finally")):
+                    step = known.get(at) or Step(text.strip(), Place(function.file, at))
+                    known[at] = step
+                    found.append(step)
+        return tuple(reversed(found))
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())
+
+
+def _remark(edge: Edge, several: list[Edge]) -> str:
+    if edge.of > 1 and len({each.callee for each in several}) > 1:
+        return f"one of {edge.of}, as {several[1].callee.qualname} too"
+    if edge.how == "name":
+        return "by its name"
+    return {"queue": "read from the queue there", "process": "in a process or thread of its own"}.get(edge.how, "")
+
+
+def fence(nest: Nest, language: str) -> Fence:
+    """The pseudocode of a nest, begun by the function that it is of."""
+    comment = "#" if language == "python" else "//"
+    place = Pointer(nest.root.file, nest.root.line, symbol=nest.root.name)
+    pieces: list[Inline] = _line(0, f"{nest.root.qualname}:", place, comment)
+    _draw(nest.steps, 1, comment, pieces)
+    return Fence(pieces, LANGUAGES.get(language, "text"))
+
+
+def _draw(steps: list[Step], depth: int, comment: str, pieces: list[Inline]) -> None:
+    drawn: set[Step] = set()
+    for step in steps:
+        for at, each in enumerate(step.around):
+            if each not in drawn:
+                drawn.add(each)
+                pieces += _line(depth + at, each.text, Pointer(each.place.file, each.place.line), comment)
+        inner = depth + len(step.around)
+        beside: list[Inline] = []
+        if step.target is not None and not step.inside:
+            beside += ["-> ", Pointer(step.target.file, step.target.line, symbol=step.target.name)]
+        if step.launch is not None and step.launch.of is not None:
+            beside += ["starts ", Pointer(step.launch.of.file, step.launch.of.line)]
+        if step.remark:
+            beside += [" " if beside else "", f"({step.remark})"]
+        pieces += _line(inner, step.text, Pointer(step.place.file, step.place.line), comment, beside)
+        _draw(step.inside, inner + 1, comment, pieces)
+
+
+def _line(depth: int, text: str, place: Pointer, comment: str, beside: list[Inline] | None = None) -> list[Inline]:
+    """One line where everything fits, else the place on a line of its own, and what is beside it on one more."""
+    indent = " " * min(INDENT * depth, 40)
+    text = _LOOKS_LIKE_PLACE.sub(r"\1: ", text)
+    head = f"{indent}{cut(text, WIDTH - len(indent))}"
+    width = len(place.place) + (len(place.symbol) + 3 if place.symbol else 0)
+    pieces: list[Inline] = [head]
+    if len(head) + width + 4 <= WIDTH:
+        pieces.append(" " * max(2, WIDTH - len(head) - width - len(comment) - 1))
+    else:
+        pieces.append("\n" + " " * max(len(indent), WIDTH - width - len(comment) - 1))
+    pieces += [f"{comment} ", place]
+    if beside:
+        pieces += _fitting(beside, indent, comment)
+    return [*pieces, "\n"]
+
+
+def _fitting(beside: list[Inline], indent: str, comment: str) -> list[Inline]:
+    """What is beside a call, on lines of its own; a place that is too long goes without its symbol."""
+    pieces: list[Inline] = []
+    start = f"\n{indent[: WIDTH // 3]}  {comment} "
+    for piece in beside:
+        if isinstance(piece, str) and not piece.strip():
+            continue
+        if isinstance(piece, Pointer) and len(start) + 10 + len(piece.place) + len(piece.symbol or "") > WIDTH:
+            piece = Pointer(piece.file, piece.line)
+        if isinstance(piece, str):
+            piece = cut(piece, WIDTH - len(start) - 1) if piece.lstrip().startswith("(") else piece
+        new_line = isinstance(piece, str) and piece.lstrip().startswith("(")
+        pieces += [start if new_line or not pieces else "", piece]
+    return pieces
