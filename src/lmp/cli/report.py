@@ -30,6 +30,11 @@ class Form(StrEnum):
     html = "html"
 
 
+class Template(StrEnum):
+    repository = "repository"
+    implementation = "implementation"
+
+
 Target = Annotated[
     str | None,
     typer.Argument(metavar="MODEL|DIR", help=f"{o.SUBJECT} Or the folder of a code base."),
@@ -68,6 +73,10 @@ Exclude = Annotated[
     list[str] | None,
     typer.Option("--exclude", metavar="PATTERN", help="For a code base: skip these files, as in .gitignore."),
 ]
+TemplateName = Annotated[
+    Template,
+    typer.Option("--template", help="For a code base: the template that is filled.", show_default=True),
+]
 Update = Annotated[bool, typer.Option("--update", help="For a code base: redo what changed, and list stale pointers.")]
 DryRun = Annotated[
     bool,
@@ -97,6 +106,7 @@ class OfFolder:
     include: tuple[str, ...]
     exclude: tuple[str, ...]
     update: bool
+    template: str = "repository"
 
 
 @o.takes(
@@ -118,6 +128,7 @@ def report(
     include: Include = None,
     exclude: Exclude = None,
     update: Update = False,
+    template: TemplateName = Template.repository,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="Size that no config states, as in_features=4096."),
@@ -144,7 +155,8 @@ def report(
     of_code_base = name is not None and is_code_base(name)
     common, class_path = (common, name) if of_code_base or everything else chosen(common, name, "report")
     options = common.options()
-    of_folders = {"--include": include, "--exclude": exclude, "--update": update}
+    filled = template == Template.implementation
+    of_folders = {"--include": include, "--exclude": exclude, "--update": update, "--template": filled}
     if everything:
         _refuse({**of_folders, "--set": settings, "--model-id": common.model_id}, "not with --all")
         _all(name, options, asked)
@@ -155,7 +167,8 @@ def report(
         of_models = {"--device": device, "--set": settings, "--config": common.config, "--model-id": common.model_id}
         of_classes = {"--attn": common.attn, "--inputs": common.inputs, "--init": common.init, "--path": common.path}
         _refuse({**of_models, **of_classes}, "for models only, not for a folder")
-        _repository(OfFolder(Path(name), tuple(include or ()), tuple(exclude or ()), update), options, asked)
+        given = OfFolder(Path(name), tuple(include or ()), tuple(exclude or ()), update, template.value)
+        _repository(given, options, asked)
     else:
         _refuse(of_folders, "for the folder of a code base only, as in lmp report path/to/repo")
         _model(class_path, options, asked)
@@ -173,7 +186,9 @@ def resume_report(run: Run, options: Options, common: o.Common) -> None:
     folder = Path(of["as_given"])  # the list of numbers names it so, unless that is another folder from here
     if folder.absolute() != Path(of["folder"]):
         folder = Path(of["folder"])
-    _repository(OfFolder(folder, tuple(of["include"]), tuple(of["exclude"]), of["update"]), options, asked)
+    filled = of.get("template", "repository")
+    read = OfFolder(folder, tuple(of["include"]), tuple(of["exclude"]), of["update"], filled)
+    _repository(read, options, asked)
 
 
 def _can_narrate(asked: Asked) -> None:
@@ -245,7 +260,7 @@ def _repository(of: OfFolder, options: Options, asked: Asked) -> None:
     with counted("reading", asked.common.quiet) as progress:
         facts = code_base.read_code_base(of.folder, Selection(of.include, of.exclude), progress)
     state = code_base.last_state(asked.folder, facts) if of.update else None
-    making = code_base.repository_making(facts, of.folder, state)
+    making = code_base.repository_making(facts, of.folder, state, of.template == Template.implementation)
     if of.update:
         for line in code_base.since_the_last(asked.folder, making, facts, of.folder, state):
             note(line)
@@ -255,7 +270,10 @@ def _repository(of: OfFolder, options: Options, asked: Asked) -> None:
     else:
         _write_report(making, asked)
     if not asked.common.dry_run:
-        code_base.remember(asked.folder, facts, of.folder, asked.folder / making.plain.file)
+        if of.template == Template.repository:
+            code_base.remember(asked.folder, facts, of.folder, asked.folder / making.plain.file)
+        for line in code_base.returned(facts, of.folder, asked.folder / making.plain.file):
+            note(line)
 
 
 # --- what they have in common ----------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from lmp.report.document.ledger import Ledger, entries
 from lmp.report.document.markdown import to_markdown
 from lmp.report.document.parts import Document
 from lmp.report.evaluating import Worth
-from lmp.report.folder import ASSETS, REPOSITORIES, Report, file_name
+from lmp.report.folder import ASSETS, IMPLEMENTATIONS, REPOSITORIES, Report, file_name
 from lmp.report.making import Making
 from lmp.report.review import Roots, review_text
 from lmp.store.files import storage_errors
@@ -43,22 +43,35 @@ def read_code_base(root: Path, selection: Selection, progress: Progress) -> Repo
     return facts
 
 
-def repository_making(facts: RepoFacts, root: Path, state: RepoState | None = None) -> Making:
-    """How the report on a code base is made. What ``state`` has of unchanged files is not read again."""
-    from lmp.report.repository.document import document
+def repository_making(
+    facts: RepoFacts, root: Path, state: RepoState | None = None, implementation: bool = False
+) -> Making:
+    """How the report on a code base is made: in the repository template, or in that of implementations. What ``state``
+    has of unchanged files is not read again."""
+    from lmp.report.repository.document import document, implementation_document
 
+    made = implementation_document if implementation else document
+    kind = IMPLEMENTATIONS if implementation else REPOSITORIES
     known = state.signs if state is not None else None
     roots, worth = Roots(folders=(root,)), Worth(None, {}, facts.counts)
     return Making(
         name=facts.root_name,
-        document=lambda told: document(facts, root, told, known),
-        report=lambda made: _report(facts, root, made),
+        document=lambda told: made(facts, root, told, known),
+        report=lambda written: _report(facts, root, written, kind),
         review=lambda report: review_text(report.file, report.text, roots, report.ledger, worth),
         roots=roots,
     )
 
 
-def _report(facts: RepoFacts, root: Path, made: Document) -> Report:
+def returned(facts: RepoFacts, root: Path, report: Path) -> list[str]:
+    """The summary that the command prints: insights, optimizations, limitations, and where the report is."""
+    from lmp.report.repository.document import study
+    from lmp.report.repository.implementation import returned_summary
+
+    return [*returned_summary(study(facts, root)), f"details: {report}"]
+
+
+def _report(facts: RepoFacts, root: Path, made: Document, kind: str) -> Report:
     """The report as it will be written, with its numbers."""
     ledger = Ledger(
         kind="repository",
@@ -67,7 +80,9 @@ def _report(facts: RepoFacts, root: Path, made: Document) -> Report:
         named=dict(facts.counts),
         numbers=list(entries(made)),
     )
-    return Report(file_name(facts.root_name), REPOSITORIES, to_markdown(made), ledger)
+    # Both templates keep their numbers in one folder.
+    name = f"{facts.root_name}-implementation" if kind == IMPLEMENTATIONS else facts.root_name
+    return Report(file_name(name), kind, to_markdown(made), ledger)
 
 
 def state_file(folder: Path, facts: RepoFacts) -> Path:

@@ -7,7 +7,6 @@ from importlib import metadata
 from lmp.errors import UsageError
 
 PACKAGES = (
-    "jedi",
     "jinja2",
     "matplotlib",
     "pathspec",

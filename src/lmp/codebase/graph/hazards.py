@@ -13,8 +13,8 @@ FALLS_BACK = re.compile(
     r"(?i)fall(?:s|ing)? ?back|ignor|instead|not supported|unsupported|disabl|assum|"
     r"default(?:s|ing)? to|overrid|unknown"
 )
-IN_PLACE = frozenset(["append", "extend", "sort", "reverse", "update", "insert", "clear"])
-"""Methods of lists and dictionaries that change their object and return nothing."""
+IN_PLACE = ("append", "extend")
+"""Methods of lists that change their object and return nothing."""
 LONGEST = 160
 
 
@@ -62,9 +62,7 @@ def of_value(source: Source, value: ast.expr, inside: Function) -> None:
     """A value that is put in the place of a user's, and what returns nothing."""
     if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in IN_PLACE:
         receiver = value.func.value
-        if value.func.attr in ("append", "extend", "sort", "reverse") and isinstance(
-            receiver, ast.Name | ast.Attribute
-        ):
+        if value.func.attr in ("append", "extend") and isinstance(receiver, ast.Name | ast.Attribute):
             _add(inside, "none used", value, source.written(value))
     if isinstance(value, ast.IfExp) and isinstance(value.test, ast.Compare) and isinstance(value.orelse, ast.Constant):
         left = source.written(value.test.left)

@@ -17,6 +17,7 @@ from lmp.report.repository.components import components
 from lmp.report.repository.deep_dive import deep_dive
 from lmp.report.repository.extension import extension
 from lmp.report.repository.header import address, commit
+from lmp.report.repository.implementation import implementation
 from lmp.report.repository.modules import modules
 from lmp.report.repository.overview import architecture, problem, tldr
 from lmp.report.repository.pieces import folder_name, is_plain
@@ -34,6 +35,13 @@ def document(
     ``known`` are signs of files that were read before, by the sha256 of their bytes. Nothing of the repository is run.
     """
     return of_study(study(facts, root, told, known))
+
+
+def implementation_document(
+    facts: RepoFacts, root: Path, told: Told | None = None, known: Mapping[str, Signs] | None = None
+) -> Document:
+    """The same code base in the template of implementations."""
+    return implementation(study(facts, root, told, known))
 
 
 _LAST: list[Study] = []

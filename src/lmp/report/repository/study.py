@@ -26,6 +26,8 @@ from lmp.report.repository.summing import function_at, summed_up
 
 LOOP_LINES, FORWARD_LINES, OPERATOR_LINES = 90, 40, 40
 """Lines of the pseudocode of a loop, of a model's forward, and of an operator of a kernel library."""
+COMPONENT_LINES = 24
+"""Of one component in the implementation template."""
 SHOWN_OPERATORS = 4
 _NOT_PUBLIC = re.compile(r"^_|kernel|_bwd|backward|naive|_ref\b|reference|test|bench|torch_")
 PARTS = (
@@ -124,6 +126,10 @@ class Study:
             best = max(models, key=lambda each: (len(self.reading.graph.callers.get(each, ())), -each.line))
             found.append(("One forward of a model", self._drawer.nest(best, FORWARD_LINES)))
         return found
+
+    def nest_of(self, function: Function) -> Nest:
+        """A function with what it calls, on few lines."""
+        return self._drawer.nest(function, COMPONENT_LINES)
 
     @cached_property
     def _drawer(self) -> Drawer:
