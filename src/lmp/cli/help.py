@@ -24,7 +24,7 @@ GROUPS = {
         "module_analysis", "transformers", "pytorch", "fresh",
     ),
     "Own classes": ("inputs", "init", "path"),
-    "Code bases": ("include", "exclude", "update"),
+    "Code bases": ("include", "exclude", "update", "template"),
     "Agents": (
         "narrate", "agent_model", "fallback_model", "max_budget_usd", "max_turns", "concurrency", "timeout", "dry_run",
     ),

@@ -346,6 +346,10 @@ class _Reader:
     def call(self, node: ast.Call, inside: Function, loop: int) -> None:
         hazards.of_call(self.source, node, inside)
         callee = self.chains(node.func)
+        named = node.args[0].value if node.args and isinstance(node.args[0], ast.Constant) else None
+        if isinstance(node.func, ast.Attribute) and node.func.attr == "call" and isinstance(named, str):
+            # ``worker.call("run", …)`` is a method by its name.
+            callee = (*callee, *((*chain, named) for chain in self.chains(node.func.value) if named.isidentifier()))
         if not callee and isinstance(node.func, ast.Attribute):
             callee = (("", node.func.attr),)
         text = node.args[0].value if node.args and isinstance(node.args[0], ast.Constant) else ""
@@ -456,11 +460,6 @@ class _Reader:
         if last == "partial" and first:
             yield from first
             return
-        if last == "call" and first == () and node.args and isinstance(node.args[0], ast.Constant):
-            # ``worker.call("run", …)`` is a method by its name.
-            given = node.args[0].value
-            if isinstance(given, str) and given.isidentifier() and isinstance(func, ast.Attribute):
-                yield from ((*chain, given, Applied()) for chain in self._chains(func.value))
         named: tuple[tuple[str, Chains], ...] = ()
         if last == "SimpleNamespace":
             named = tuple((each.arg, self.chains(each.value)) for each in node.keywords if each.arg)

@@ -73,6 +73,7 @@ def _classes(reading: Reading, running: set[Function]) -> Iterator[tuple[Class, 
             continue
         queues = [name for name in of.attributes if _is_queue(of, name)]
         about = {word for method in of.methods for word in split(method)} | split(of.name)
+        about |= {word for method in of.methods.values() for name in method.params for word in split(name)}
         serves = bool(
             about
             & {"req", "request", "reqs", "batch", "batching", "slot", "task", "decode", "schedule", "seq", "preempt"}

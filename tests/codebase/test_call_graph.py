@@ -1,0 +1,122 @@
+"""Which function calls which, in small code bases written here. Expected edges are read off the sources."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lmp.codebase.facts import Selection
+from lmp.codebase.graph.graph import CallGraph
+from lmp.codebase.reading import read_repository
+
+
+def edges(tmp_path: Path, **files: str) -> set[tuple[str, str]]:
+    """``(caller, callee)`` by qualname; a file ``a__b`` is ``a/b.py``."""
+    for name, text in files.items():
+        path = tmp_path / (name.replace("__", "/") + (".cu" if name.endswith("_cu") else ".py"))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    facts = read_repository(tmp_path, Selection(), lambda at, of, file: None)
+    graph = CallGraph(facts.graphs)
+    return {(edge.caller.qualname, edge.callee.qualname) for found in graph.edges.values() for edge in found}
+
+
+A = "class A:\n    def run(self):\n        pass\n\n    def other(self):\n        return 1\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "callee"),
+    [
+        ("A().run()", "A.run"),
+        ("a = A()\n    a.run()", "A.run"),
+        ("a = [A() for _ in range(3)]\n    a[0].run()", "A.run"),
+        ("for at, a in enumerate([A()]):\n        a.run()", "A.run"),
+        ("table = {'a': A}\n    table['a']().run()", "A.run"),
+        ("kind = A if flag else None\n    kind().run()", "A.run"),
+        ("getattr(A(), 'run')()", "A.run"),
+        ("getattr(A(), 'ru' + flag)()", "A.run"),
+        ("functools.partial(A().run)()", "A.run"),
+        ("worker = A()\n    worker.call('run')", "A.run"),
+        ("threading.Thread(target=A().run).start()", "A.run"),
+        ("one, a = 1, A()\n    a.run()", "A.run"),
+        ("made = types.SimpleNamespace(go=A().run)\n    made.go()", "A.run"),
+        ("torch.compile(helper)()", "helper"),
+    ],
+)
+def test_ways_to_call(tmp_path: Path, body: str, callee: str) -> None:
+    helper = "def helper():\n    return 1\n"
+    text = f"import functools, threading, torch, types\n{A}\n{helper}\ndef caller(flag):\n    {body}\n"
+    assert ("caller", callee) in edges(tmp_path, m=text)
+
+
+def test_a_place_of_a_tuple_is_kept_apart(tmp_path: Path) -> None:
+    text = f"{A}\nclass B:\n    def run(self):\n        return 2\n\ndef pair():\n    return A(), B()\n"
+    found = edges(tmp_path, m=text + "\ndef caller():\n    a, b = pair()\n    b.run()\n")
+    assert ("caller", "B.run") in found
+    assert ("caller", "A.run") not in found
+
+
+def test_a_parameter_is_what_its_calls_give(tmp_path: Path) -> None:
+    text = f"{A}\nclass Holder:\n    def __init__(self, a):\n        self.a = a\n"
+    text += "\n    def go(self):\n        self.a.run()\n"
+    assert ("Holder.go", "A.run") in edges(tmp_path, m=text + "\ndef main():\n    Holder(A()).go()\n")
+
+
+def test_an_override_is_reached_through_its_base(tmp_path: Path) -> None:
+    text = (
+        "class Base:\n    def run(self):\n        self.step()\n"
+        "\n    def step(self):\n        raise NotImplementedError\n"
+        "\nclass Below(Base):\n    def step(self):\n        return 1\n\n    def up(self):\n        super().run()\n"
+    )
+    found = edges(tmp_path, m=text)
+    assert ("Base.run", "Below.step") in found
+    assert ("Base.run", "Base.step") not in found
+    assert ("Below.up", "Base.run") in found
+
+
+def test_a_config_builds_the_class_around_it(tmp_path: Path) -> None:
+    text = (
+        "class Part:\n    class Config:\n        def build(self):\n            return self._owner(self)\n"
+        "\nclass Norm(Part):\n    class Config(Part.Config):\n        size: int = 1\n"
+        "\n    def forward(self):\n        return 1\n"
+        "\nclass Block:\n    class Config:\n        norm: Norm.Config\n\n    def __init__(self, config: Config):\n"
+        "        self.norm = config.norm.build()\n\n    def forward(self):\n        return self.norm()\n"
+    )
+    assert ("Block.forward", "Norm.forward") in edges(tmp_path, m=text)
+
+
+def test_what_is_sent_here_is_read_there(tmp_path: Path) -> None:
+    front = (
+        "class Front:\n    def __init__(self, port):\n        self.out = context.socket(1)\n"
+        "        self.out.connect(f'tcp://{port}')\n\n    def ask(self, x):\n        self.out.send_pyobj(x)\n"
+    )
+    back = (
+        "class Back:\n    def __init__(self, port):\n        self.inn = context.socket(2)\n"
+        "        self.inn.bind(f'tcp://{port}')\n\n    def loop(self):\n        return self.inn.recv_pyobj()\n"
+    )
+    assert ("Front.ask", "Back.loop") in edges(tmp_path, front=front, back=back)
+
+
+def test_a_list_is_no_class_of_the_code_base(tmp_path: Path) -> None:
+    text = "class Notes:\n    def append(self, x):\n        return x\n\ndef caller(items):\n    items.append(1)\n"
+    assert ("caller", "Notes.append") not in edges(tmp_path, m=text)
+
+
+def test_python_calls_what_cpp_binds(tmp_path: Path) -> None:
+    cuda = (
+        "__global__ void scale_kernel(float* x) {\n  x[0] = 2;\n}\n"
+        "void ScaleRun(float* x) {\n  scale_kernel<<<1, 1>>>(x);\n}\n"
+        'PYBIND11_MODULE(ops, m) {\n  m.def("scale_run", &ScaleRun);\n}\n'
+    )
+    python = "def scale(x):\n    module = load()\n    module.scale_run(x)\n"
+    found = edges(tmp_path, lib__ops_cu=cuda, lib__scale=python)
+    assert {("scale", "ScaleRun"), ("ScaleRun", "scale_kernel")} <= found
+
+
+def test_a_virtual_method_of_cpp_leads_to_what_overrides_it(tmp_path: Path) -> None:
+    text = (
+        "struct Memory {\n  virtual int find(int n) = 0;\n};\nstruct Ring : public Memory {\n  int find(int n) {\n"
+        "    return n;\n  }\n};\nint decode(Memory * memory) {\n  return memory->find(1);\n}\n"
+    )
+    assert ("decode", "Ring.find") in edges(tmp_path, m_cu=text)
