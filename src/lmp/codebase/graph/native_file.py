@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from lmp.codebase.cpp_text import Code
 from lmp.codebase.facts import Definition
-from lmp.codebase.graph.records import Applied, Call, Chain, Class, FileGraph, Function, settle
+from lmp.codebase.graph.records import Applied, Call, Chain, Class, FileGraph, Function, Hazard, settle
 
 CALL = re.compile(
     r"(?:(?P<receiver>[A-Za-z_]\w*(?:\(\)|\[[^\[\]\n]{0,80}\])?) ?(?:->|\.) ?|(?P<scope>[A-Za-z_]\w*) ?:: ?)?"
@@ -85,6 +85,7 @@ ALIAS = re.compile(
     r"\busing\s+(\w+)\s*=\s*(?:std::\w+\s*<\s*)?(?:const\s+)?(?:struct\s+|class\s+)?([A-Za-z_]\w*)"
     r"|\btypedef\s+(?:const\s+)?(?:struct\s+|class\s+)?(?P<of>\w+)\s*\*?\s*(?P<name>\w+)\s*;"
 )
+ASSERT = re.compile(r"\b(?:[A-Z_]*ASSERT|assert|[A-Z_]*CHECK(?:_[A-Z]+)?)\s*\(")
 LOOP = re.compile(r"\b(?:for|while)\s*\(")
 MOST_CALLS = 4_000
 
@@ -141,6 +142,10 @@ def _function(each: Definition, file: str, bare: str, starts: Sequence[int]) -> 
         return made
     loops = [match.start() for match in LOOP.finditer(bare, opening, last)]
     made.loops = len(loops)
+    for match in ASSERT.finditer(bare, opening, last):
+        end = bare.find("\n", match.end())
+        at_line = each.place.line + bare.count("\n", first, match.start())
+        made.hazards.append(Hazard("assert", at_line, bare[match.start() : end].strip()[:160]))
     made.endless = bool(re.search(r"\bwhile\s*\(|for\s*\(\s*;\s*;", bare[opening:last]))
     line, at = each.place.line, first
     receivers: set[str] = set()

@@ -33,7 +33,8 @@ def attention_rows(reading: Reading) -> list[Row]:
                 of = function.owner
                 found.setdefault((of.file, of.line), Row("attention", "module", of.qualname, place(of), why))
     for function in reading.functions:
-        works = function in reading.attending if not function.native else bool(function.calls)
+        beside = function.owner is not None and any(each in reading.attends for each in function.owner.methods.values())
+        works = function in reading.attending or beside if not function.native else bool(function.calls)
         if works and _named(function) and (function.file, function.line) not in kernels:
             role = "backend" if BACKEND.search(function.name) else "module"
             found.setdefault(

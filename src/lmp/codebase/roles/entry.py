@@ -174,6 +174,7 @@ def _loops(reading: Reading, running: set[Function]) -> list[Class]:
             continue
         makers = {edge.caller for method in of.methods.values() for edge in reading.graph.callers.get(method, ())}
         makers = {each for each in makers if each.owner is not of and not (each.outer and each.outer.owner is of)}
-        if all(each in scripts or each.name in ("main", "run") or not reading.is_own(each.file) for each in makers):
+        started = [each in scripts or each.name == "main" or not reading.is_own(each.file) for each in makers]
+        if all(started) or sum(started) > 1:
             found[of] = None
     return list(found)

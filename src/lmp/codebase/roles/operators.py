@@ -18,7 +18,15 @@ SAMPLES = frozenset(
 DRAWS = frozenset(["multinomial", "categorical", "exponential_", "gumbel"])
 """Those that nothing but drawing needs."""
 SEEDS = frozenset(
-    ["manual_seed", "manual_seed_all", "set_seed", "seed_everything", "use_deterministic_algorithms", "set_rng_state"]
+    [
+        "manual_seed",
+        "manual_seed_all",
+        "set_seed",
+        "set_random_seed",
+        "seed_everything",
+        "use_deterministic_algorithms",
+        "set_rng_state",
+    ]
 )
 """Calls that set the state of random numbers for a process or a request."""
 TRAINS = frozenset(["backward", "value_and_grad", "grad", "apply_gradients"])

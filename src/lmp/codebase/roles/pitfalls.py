@@ -17,8 +17,10 @@ PORT = re.compile(r"(?i)(?:^|[_.-])port$")
 LOCAL = re.compile(
     r"^[frb]?[\"'](?:\./|\.\./|/tmp/|~/|/home/|/data|tests/|[a-z_]+/[\w./-]+\.(?:json|ya?ml|txt|model|bin))"
 )
-MOST = 40
-MOST_OF_ONE = 2
+CHECKS = re.compile(r"valid|check|post_init|verify|__init__|build|load")
+"""Functions that look at settings before a run, and those that make what it needs."""
+MOST = 100
+MOST_OF_ONE = 3
 """Pitfalls of one function."""
 ORDER: dict[HazardKind, int] = {
     "none used": 0,
@@ -104,7 +106,7 @@ def _of_code(reading: Reading, key: set[Function]) -> Iterator[Pitfall]:
         near = function in key
         called = len(reading.graph.callers.get(function, ()))
         for hazard in [*function.hazards, *_not_awaited(reading, function)]:
-            if not near and ORDER[hazard.kind] >= 3:
+            if not near and ORDER[hazard.kind] >= 3 and not CHECKS.search(function.name):
                 continue
             trigger, effect, fix = SAID[hazard.kind]
             rank = ORDER[hazard.kind] - 1.5 * near - min(called, 4) * 0.1

@@ -42,7 +42,17 @@ def sampling_rows(reading: Reading) -> list[Row]:
     for function, why in reading.samples.items():
         if not _inside(function):
             add("sample", function.qualname, place(function), why)
+    for function in reading.runs_model:
+        if any(edge.callee in reading.samples for edge in reading.graph.edges[function]):
+            add("sample", function.qualname, place(function), "gets logits and hands them to a sampler")
+    for function in reading.functions:
+        if any("logits" in split(str(chain[0])) for chain in function.returns) and function in reading.running:
+            add("logits", function.qualname, place(function), "returns logits")
     for of in _parameter_classes(reading):
+        if says(of.name, "sampling"):
+            for method in of.methods.values():
+                if re.search(r"verif|valid|check|normal|post_init", method.name):
+                    add("parameters", method.qualname, place(method), "checks the parameters")
         add("parameters", of.qualname, place(of), "fields of sampling")
         if not re.search(r"Request|Response|Completion|Chat", of.name):
             for each in of.fields:

@@ -48,13 +48,15 @@ def spine(reading: Reading, roots: Iterable[Place], parts: Set[tuple[str, int]])
         for each in reading.functions
         if each in key and not any(e.caller in key for e in reading.graph.callers.get(each, ()))
     ]
+    chain = around_the_loop(reading, waiting)
     seen = set(waiting)
     found: list[Edge] = []
     while waiting:
         function = waiting.pop(0)
         taken: dict[tuple[int, str], int] = {}
         for edge in reading.graph.edges[function]:
-            if (edge.callee in key or edge.callee.key in parts) and reading.is_own(edge.callee.file):
+            matters = edge.callee in key or edge.callee.key in parts or function in chain
+            if matters and reading.is_own(edge.callee.file):
                 at = (edge.line, edge.callee.name)
                 taken[at] = taken.get(at, 0) + 1
                 if taken[at] <= MOST:
@@ -62,6 +64,18 @@ def spine(reading: Reading, roots: Iterable[Place], parts: Set[tuple[str, int]])
                     if edge.callee not in seen and edge.callee in key:
                         seen.add(edge.callee)
                         waiting.append(edge.callee)
+    return found
+
+
+def around_the_loop(reading: Reading, entries: Iterable[Function]) -> set[Function]:
+    """The best loop with what leads to it from the entry points, and with its own next steps: each of their calls is a
+    step of the run."""
+    loops = decode_loops(reading)[:1]
+    above = reading.reaching(loops)
+    found = {each for each in above if each in set(entries) or each in loops}
+    for loop in loops:
+        for edge in reading.reached(loop, lambda edge: reading.is_own(edge.callee.file) and edge.of <= 2, 1):
+            found.add(edge.callee)
     return found
 
 
