@@ -26,6 +26,8 @@ Dispatch = Literal[
 ]
 MOST_TARGETS = 12
 """Functions that one call may lead to; where there are more, the call is lost."""
+MOST_OWNERS, MOST_OF_NAME = 40, 60
+"""Classes that have a method of a name, and functions of a name, among which one is looked for."""
 COMMON = frozenset(
     name for kind in (str, bytes, list, dict, set, int, float, tuple) for name in dir(kind) if not name.startswith("__")
 ) | frozenset(
@@ -161,6 +163,15 @@ class CallGraph:
                 self.natives.setdefault(function.name, []).append(function)
             elif function.owner is not None:
                 self.methods.setdefault(function.name, []).append(function)
+        self.native_plain: dict[str, list[Function]] = {}
+        self.native_owners: dict[str, dict[str, list[Function]]] = {}
+        for name, found in self.natives.items():
+            for function in found:
+                owner = function.qualname.split(".")[-2] if "." in function.qualname else ""
+                if owner:
+                    self.native_owners.setdefault(name, {}).setdefault(owner, []).append(function)
+                else:
+                    self.native_plain.setdefault(name, []).append(function)
         self.bound: dict[str, list[Function]] = {}
         for graph in graphs.values():
             for name, (target, _) in graph.bindings.items():
@@ -169,8 +180,8 @@ class CallGraph:
         self.lost: dict[Function, list[Lost]] = {}
         self.callers: dict[Function, list[Edge]] = {}
         for function in self.functions:
-            self.edges[function] = found = list(dict.fromkeys(self._edges(function)))
-            for edge in found:
+            self.edges[function] = edges = list(dict.fromkeys(self._edges(function)))
+            for edge in edges:
                 self.callers.setdefault(edge.callee, []).append(edge)
         for edge in self._channels():
             self.edges[edge.caller].append(edge)
@@ -374,8 +385,9 @@ class CallGraph:
                     found = self._native_methods(kind, name)
                     if found:
                         return found
-            methods = [each for each in named if "." in each.qualname]
-            distinct = {each.qualname.split(".")[-2] for each in methods}
+            owners = self.native_owners.get(name, {})
+            methods = [each for found in owners.values() for each in found] if len(owners) <= MOST_OWNERS else []
+            distinct = owners.keys()
             if len(distinct) == 1 and name not in COMMON:
                 return methods
             near = [
@@ -384,33 +396,35 @@ class CallGraph:
             return near[:2]
         if before:
             scope = before[0][:-2]
-            found = [each for each in named if each.qualname.split(".")[-2:-1] == [scope]]
+            found = self.native_owners.get(name, {}).get(scope, [])
             if found:
                 return found
         elif owner is not None:
             found = self._native_methods(owner.name, name)
             if found:
                 return found
-        plain = [each for each in named if "." not in each.qualname or before or call.text == "<>"]
-        return self._nearest(plain or named if not before else plain, function.file)
+        plain = named if before or call.text == "<>" else self.native_plain.get(name, [])
+        return self._nearest(plain, function.file) if len(plain) <= MOST_OF_NAME else self._here(plain, function.file)
 
     def _native_methods(self, kind: str, name: str) -> list[Function]:
         """Of a class and of those above it; where it is only declared there, of those below."""
         evaluator = self.evaluator
         for of in evaluator.native_classes.get(kind, ())[:2]:
             for each in evaluator.line(of):
-                found = [one for one in self.natives.get(name, ()) if one.qualname.split(".")[-2:-1] == [each.name]]
+                found = self.native_owners.get(name, {}).get(each.name, [])
                 if found:
                     return found
-            below = {each.name for each in evaluator.below(of)}
-            found = [
-                one
-                for one in self.natives.get(name, ())
-                if one.qualname.split(".")[-2:-1][:1] and one.qualname.split(".")[-2] in below
-            ]
+            owners = self.native_owners.get(name, {})
+            below = {each.name for each in evaluator.below(of)} if owners else set()
+            found = [one for each in sorted(below & owners.keys()) for one in owners[each]]
             if found:
                 return sorted(found, key=lambda one: (len(one.qualname), one.file, one.line))
         return []
+
+    @staticmethod
+    def _here(found: list[Function], file: str) -> list[Function]:
+        """Of very many functions of one name only those of the same file are meant."""
+        return [each for each in found if each.file == file]
 
     @staticmethod
     def _nearest(found: list[Function], file: str) -> list[Function]:
