@@ -338,7 +338,7 @@ class _Reader:
             elif isinstance(each, ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp):
                 depth += 1
             elif isinstance(each, ast.BinOp) and isinstance(each.op, ast.MatMult):
-                inside.numeric = True
+                inside.numeric += 1
             elif isinstance(each, ast.NamedExpr):
                 self.bind(each.target, self.chains(each.value), inside, None)
             waiting.extend((child, depth) for child in ast.iter_child_nodes(each))

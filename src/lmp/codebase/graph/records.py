@@ -132,8 +132,8 @@ class Function:
     """Its body says nothing: a docstring, ``pass``, a raise of NotImplementedError."""
     hazards: list[Hazard] = field(default_factory=list)
     is_async: bool = False
-    numeric: bool = False
-    """It multiplies matrices with ``@``."""
+    numeric: int = 0
+    """How often it multiplies matrices with ``@``."""
     native: bool = False
 
     @property

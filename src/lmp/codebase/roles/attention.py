@@ -13,6 +13,7 @@ BACKEND = re.compile(
 )
 SIDE = re.compile(
     r"(?i)test|bench|config$|args$|metadata$|error$|profil|flops|tflop|load|weight|convert|estimate|log|mapping"
+    r"|bwd|backward|preprocess"
 )
 
 CALLED = ("forward", "__call__", "apply", "run")

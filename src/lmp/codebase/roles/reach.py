@@ -87,7 +87,7 @@ class Reading:
                 names.add(call.name)
                 if not self._inside(function, call) and operators.ATTENTION.search(self.dotted(function, call)):
                     found.setdefault(function, self.dotted(function, call))
-            products = sum(call.name in operators.MATMULS for call in function.calls) + 2 * function.numeric
+            products = sum(call.name in operators.MATMULS for call in function.calls) + function.numeric
             if names & operators.SOFTMAX and products >= 2:
                 found.setdefault(function, "products around a softmax")
         return found
@@ -140,12 +140,18 @@ class Reading:
         }
 
     @cached_property
+    def kernels(self) -> set[tuple[str, int]]:
+        """Places of kernels, which are no functions of a run themselves."""
+        return {(each.place.file, each.place.line) for each in self.facts.kernels}
+
+    @cached_property
     def runs_model(self) -> set[Function]:
         """Functions that get logits from a call: that is what a language model returns."""
         return {
             each
             for each in self.functions
             if not each.native
+            and each.key not in self.kernels
             and any(
                 "logits" in split(name) and any(isinstance(chain[-1], Applied) for chain in chains)
                 for name, chains in each.locals.items()

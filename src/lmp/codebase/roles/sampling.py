@@ -105,6 +105,8 @@ def _named(function: Function) -> bool:
 
 def _parameter_classes(reading: Reading) -> Iterator[Class]:
     for of in reading.classes:
+        if says(of.qualname, "not_sampling"):
+            continue
         names = {each.name for each in of.fields} | set(of.attributes)
         if len(names & PARAMETERS) >= 2 and not any(method in reading.attends for method in of.methods.values()):
             yield of

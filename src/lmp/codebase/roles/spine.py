@@ -92,23 +92,37 @@ def decode_loops(reading: Reading) -> list[Function]:
     }
     scored: list[tuple[float, Function]] = []
     for function in reading.functions:
-        if not function.loops or _BESIDE.search(f"{function.file} {function.qualname}"):
+        operator = not function.native and function.name in ("forward", "backward", "__call__")
+        if (
+            not function.loops
+            or operator
+            or function.key in reading.kernels
+            or _BESIDE.search(f"{function.file} {function.qualname}")
+        ):
             continue
         inside = [edge for edge in reading.graph.edges[function] if edge.call is not None and edge.call.loop]
+        # Attention is reached through a model; what calls its function itself is an operator.
+        ran = [
+            edge.callee for edge in inside if edge.callee.owner is not None or edge.callee.native or edge.callee.loops
+        ]
         own = {name for name, reached in ends.items() if any(edge.callee in reached for edge in inside)}
-        if function in reading.runs_model:
+        if not any(each in ends["attention"] for each in ran):
+            own.discard("attention")
+        if function in reading.runs_model and (own or function.endless):
+            # A loop over chunks of logits is a loss; what decodes ends when the text does.
             own.add("attention")
         if function in reading.samples and own:
             own.add("sampling")
         if own & {"attention", "training"}:
             scored.append((len(own) + 0.6 * function.endless - 0.4 * (own == {"attention"}), function))
     above = {function: sum(other is not function for other in _callees(reading, function)) for _, function in scored}
-    scored.sort(key=lambda each: (-each[0], -above[each[1]], each[1].file, each[1].line))
+    # Of equals the one that leads to others, then the one with the plainest name: variants are named by what they add.
+    scored.sort(key=lambda each: (-each[0], above[each[1]] == 0, len(each[1].name), each[1].file, each[1].line))
     return [function for _, function in scored]
 
 
 _BESIDE = re.compile(
-    r"(?i)(?:^|[/_. ])(?:tests?|bench\w*|examples?|eval\w*|profil\w*|warm\w*|experimental|scripts?)(?:[/_. ]|$)"
+    r"(?i)(?:^|[/_. ])(?:tests?|bench\w*|examples?|eval\w*|profil\w*|warm\w*|experiment(?:s|al)?|scripts?)(?:[/_. ]|$)"
 )
 
 

@@ -26,6 +26,8 @@ def split(name: str) -> frozenset[str]:
     lower = name.lower()
     if re.search(r"(?<!q)kv", lower):
         found.add("kv")
+    if "moe" in lower:
+        found.add("moe")
     if "cache" in lower:
         found.add("cache")
     return frozenset(found | {word[:-1] for word in found if word.endswith("s") and len(word) > 3})
