@@ -132,7 +132,7 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True)
 class EntryPoint:
-    kind: Literal["cli", "server", "benchmark", "example", "script", "library"]
+    kind: Literal["cli", "server", "benchmark", "example", "script", "library", "shell"]
     name: str
     place: Place
     what: str = ""

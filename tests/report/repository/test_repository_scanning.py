@@ -85,16 +85,6 @@ def test_notes() -> None:
     ]
 
 
-def test_loops() -> None:
-    (loop,) = signs("pkg/mod.py", SOURCE).loops
-    assert (loop.qualname, loop.line, loop.endless, loop.inside) == (
-        "Thing.run",
-        _at("def run"),
-        True,
-        ("schedule", "forward"),
-    )
-
-
 def test_c_files() -> None:
     found = c_signs('#include <cstdio>\n#include "a/b.cuh"\n// FIXME: wrong for odd sizes\nint x; // fine\n')
     assert found.imports == (Import("a/b.cuh", (), 2),)

@@ -10,10 +10,6 @@ from lmp.codebase.graph.values import ClassValue, FunctionValue
 from lmp.codebase.roles.reach import TEST, Reading, Row, place
 from lmp.codebase.roles.spine import leaves
 
-SHELL = re.compile(
-    r"^\s*(?:exec\s+|CUDA_\S+\s+|\w+=\S+\s+)*(python3?|torchrun|uvicorn|accelerate|deepspeed|srun|mpirun)\b[^\n]*",
-    re.MULTILINE,
-)
 ARGUMENTS = frozenset(
     [
         "argparse",
@@ -35,6 +31,7 @@ ARGUMENTS = frozenset(
 
 def entry_rows(reading: Reading) -> list[Row]:
     found: dict[tuple[str, int], Row] = {}
+    folders: set[str] = set()
 
     def add(role: str, symbol: str, where: Place, command: str, rank: int = 0) -> None:
         found.setdefault((where.file, where.line), Row("entry_points", role, symbol, where, command, rank))
@@ -45,6 +42,13 @@ def entry_rows(reading: Reading) -> list[Row]:
             target = _target(reading, each.what)
             if target is not None:
                 add("cli", target.qualname, place(target), each.name)
+        elif each.kind == "shell" and reading.roles.get(each.place.file) not in ("test", "build", "docs"):
+            # Of a folder's many scripts, one for each size or model, the first stands for all.
+            folder = each.place.file.rpartition("/")[0]
+            if folder in folders:
+                continue
+            folders.add(folder)
+            add("shell", each.name, each.place, f"bash {each.place.file}", 1)
     for file, graph in reading.facts.graphs.items():
         role = reading.roles.get(file, "source")
         if role in ("test", "legacy", "docs", "build") or (role == "vendored" and not reading.is_own(file)):

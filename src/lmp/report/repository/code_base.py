@@ -14,7 +14,7 @@ from lmp.codebase.reading import no_cycles_looked_for
 from lmp.codebase.texts import Unreadable, decode, read_bytes
 from lmp.report.repository.comments import c_signs
 from lmp.report.repository.scanning import signs
-from lmp.report.repository.signs import Looping, Note, NoteKind, Signs
+from lmp.report.repository.signs import Note, NoteKind, Signs
 
 LARGEST = 2_000_000
 """Bytes of a file that is read."""
@@ -141,10 +141,6 @@ class CodeBase:
         for file, note in self.notes("sets environment"):
             found.setdefault(note.text, Place(file, note.line))
         return found
-
-    @cached_property
-    def loops(self) -> list[tuple[str, Looping]]:
-        return [(file, loop) for file, found in self.signs.items() for loop in found.loops]
 
     # -- imports -------------------------------------------------------------------------------------------------------
 

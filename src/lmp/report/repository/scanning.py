@@ -10,13 +10,7 @@ from dataclasses import dataclass, field
 
 from lmp.codebase.file_kinds import role
 from lmp.codebase.source import Source
-from lmp.report.repository.signs import Import, Looping, Note, NoteKind, Signs
-
-CALLED = re.compile(
-    r"\b(\w*(?:prefill|decode|decoding|forward|sampl|schedul|generat|next_batch|run_batch|logits|process_batch"
-    r"|model|step|detokeni)\w*)\s*\("
-)
-"""Calls that say what a loop is for."""
+from lmp.report.repository.signs import Import, Note, NoteKind, Signs
 
 _HARDWARE = re.compile(
     r"cuda|rocm|\bhip\b|capability|\bsm_?\d|hopper|blackwell|ampere|\bnpu\b|\bxpu\b|\bmps\b|metal\b|\bgpu|(?:torch|triton|cuda|python|driver|flash\w*|transformers|nccl|mlx)[\w.]*_?version"
@@ -84,7 +78,7 @@ def signs(file: str, text: str, tree: ast.Module | None = None) -> Signs:
     scan.block(tree.body, _Where())
     notes = [*scan.notes, *_comments(text, scan.spans)]
     notes.sort(key=lambda note: (note.line, note.kind))
-    return Signs(tuple(scan.imports), tuple(notes), tuple(scan.loops))
+    return Signs(tuple(scan.imports), tuple(notes))
 
 
 def signs_of(source: Source) -> Signs | None:
@@ -114,7 +108,6 @@ class _Scan:
     text: str
     imports: list[Import] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
-    loops: list[Looping] = field(default_factory=list)
     spans: list[tuple[int, int, str]] = field(default_factory=list)
     conditions: dict[ast.stmt, str] = field(default_factory=dict)
     """A raise -> when it is reached."""
@@ -182,7 +175,6 @@ class _Scan:
         inner = _Where(where.into(node.name), where.class_name, _is_stub(node.body))
         self.spans.append((node.lineno, node.end_lineno or node.lineno, inner.symbol))
         self.decorators(node, where, inner.symbol)
-        self.loop(node, inner)
         self.block(node.body, inner)
 
     def a_class(self, node: ast.ClassDef, where: _Where) -> None:
@@ -209,29 +201,6 @@ class _Scan:
                 self.notes.append(Note("compiled", decorator.lineno, name, _short(ast.unparse(decorator))))
             elif "deprecated" in written.lower():
                 self.notes.append(Note("deprecated", decorator.lineno, name, _short(ast.unparse(decorator))))
-
-    def loop(self, node: Function, where: _Where) -> None:
-        loops = [each for each in _own(node) if isinstance(each, (ast.For, ast.AsyncFor, ast.While))]
-        body = node.body
-        if not loops and not any(isinstance(each, ast.ClassDef) for each in body):
-            return
-        if not loops:
-            return
-        inside: dict[str, None] = {}
-        for each in loops:
-            inside.update(dict.fromkeys(self._calls(each.lineno, each.end_lineno or each.lineno)))
-        every = dict.fromkeys(self._calls(node.lineno + 1, node.end_lineno or node.lineno))
-        if not every:
-            return
-        endless = any(isinstance(each, ast.While) for each in loops)
-        outside = tuple(name for name in every if name not in inside)
-        self.loops.append(
-            Looping(where.symbol, node.lineno, node.end_lineno or node.lineno, endless, tuple(inside), outside)
-        )
-
-    def _calls(self, first: int, last: int) -> list[str]:
-        code = "\n".join(line for line in self.lines[first - 1 : last] if not line.lstrip().startswith(("#", "def ")))
-        return CALLED.findall(code)
 
     # -- statements ----------------------------------------------------------------------------------------------------
 

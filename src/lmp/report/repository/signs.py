@@ -1,4 +1,4 @@
-"""What a source file says of itself beyond its definitions: imports, loops, limits, warnings, registrations.
+"""What a source file says of itself beyond its definitions: imports, limits, warnings, registrations.
 
 Plain values, one `Signs` a file; no syntax tree is kept.
 """
@@ -60,20 +60,6 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True)
-class Looping:
-    """A function of a loop: what it calls, by name, inside of the loop and elsewhere."""
-
-    qualname: str
-    line: int
-    end: int
-    endless: bool
-    """``while True``, ``while self.running``."""
-    inside: tuple[str, ...]
-    outside: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Signs:
     imports: tuple[Import, ...] = ()
     notes: tuple[Note, ...] = ()
-    loops: tuple[Looping, ...] = ()
