@@ -173,17 +173,6 @@ class Evaluator:
             self._lines[of] = found
         return found
 
-    def external_bases(self, of: Class) -> set[str]:
-        """Dotted names of the bases that are of other packages."""
-        found: set[str] = set()
-        for each in self.line(of):
-            context = each.within or self.graphs[each.file].body
-            for chain in each.bases:
-                for value in self.chain(context, each.file, chain, 0):
-                    if isinstance(value, External):
-                        found.add(value.dotted)
-        return found
-
     def below(self, of: Class) -> Iterator[Class]:
         """Every class under a class."""
         seen: set[Class] = set()

@@ -32,4 +32,3 @@ SEEDS = frozenset(
 TRAINS = frozenset(["backward", "value_and_grad", "grad", "apply_gradients"])
 SOFTMAX = frozenset(["softmax", "log_softmax"])
 MATMULS = frozenset(["matmul", "bmm", "einsum", "baddbmm", "dot_general"])
-STARTS_SERVER = frozenset(["run", "serve", "serve_forever", "start", "launch"])

@@ -116,7 +116,6 @@ class _Scan:
     classes: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self.lines = self.text.split("\n")
         self.package = self.file.split("/")[:-1]
 
     def note(self, kind: NoteKind, node: ast.AST, where: _Where, text: str, detail: str = "", about: str = "") -> None:
@@ -341,20 +340,6 @@ class _Scan:
 
 
 # --- pieces of syntax ------------------------------------------------------------------------------------------------
-
-
-def _own(node: Function) -> Iterator[ast.AST]:
-    """The statements of a function, without those of functions inside of it."""
-    waiting: list[ast.stmt] = list(node.body)
-    while waiting:
-        each = waiting.pop(0)
-        yield each
-        if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            continue
-        for name in ("body", "orelse", "finalbody"):
-            waiting += getattr(each, name, [])
-        for handler in [*getattr(each, "handlers", []), *getattr(each, "cases", [])]:
-            waiting += handler.body
 
 
 def _is_stub(body: list[ast.stmt]) -> bool:
