@@ -243,6 +243,9 @@ def _one_line(finding: GateFinding) -> str:
 
 # --- findings as text ------------------------------------------------------------------------------------------------
 
+INDEXED = "kernel index"
+"""Words of a message that names its kernel itself, as bindings do: by index. Elsewhere kernels count from 1."""
+
 SHOWN = 12
 """Findings in one answer; the rest most often have the same cause."""
 _LONG = 400
@@ -269,7 +272,7 @@ def finding_text(finding: GateFinding) -> str:
     where = ", ".join(
         part
         for part in (
-            f"kernel {finding.kernel}" if finding.kernel is not None else "",
+            f"kernel {finding.kernel + 1}" if finding.kernel is not None and INDEXED not in message else "",
             place if place and f"line {finding.line}" not in message else "",
         )
         if part
