@@ -266,7 +266,7 @@ def test_a_finding_says_nothing_twice() -> None:
     said = GateFinding(
         rule="numbers", message="line 9: 270 read, given 90", line=9, kernel=3, claimed="90", counted="270"
     )
-    assert finding_text(said) == "[numbers] kernel 3: line 9: 270 read, given 90"
+    assert finding_text(said) == "[numbers] kernel 4: line 9: 270 read, given 90"
 
 
 def test_many_findings_are_cut() -> None:
@@ -286,7 +286,7 @@ def test_open_places_and_bindings(trees: Trees, work: Work) -> None:
     )
     ask = asking(expander_tools([opened], lambda: trees, work.submit, work.stop, work.analysis_of))
     said = ask("open_places").text
-    assert f"class_name {TOY}, kernel 2\n  m.py line 18: return self.act(x)" in said
+    assert f"class_name {TOY}, kernel index 2\n  m.py line 18: return self.act(x)" in said
     assert "variables of the class: b (config.b)" in said
     bindings = [{"class_name": TOY, "kernel": 2, "target": "torch.nn.SiLU", "bindings": {}}]
     ask("submit_bindings", bindings=bindings)

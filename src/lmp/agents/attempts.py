@@ -294,7 +294,10 @@ def _place(finding: GateFinding) -> str:
 
 
 def _contains(message: str, value: str | None) -> bool:
-    return value is None or value in message
+    """Whether a message has a value already: the whole, or each number of a list such as ``flops 3, read 4``."""
+    if value is None or value in message:
+        return True
+    return all(part.rpartition(" ")[2] in message for part in value.split(", "))
 
 
 def _cut(text: str | None) -> str:
