@@ -76,9 +76,9 @@ def show_dry_run(classes: Sequence[str], options: Options, caps: Limits, as_json
     for number, step in enumerate(found.planned, 1):
         first, last = step.source.lines
         after = f", after {', '.join(name.rpartition('.')[2] for name in step.after)}" if step.after else ""
-        size = found.prompt_characters[step.name]
+        size = found.prompt_tokens[step.name]
         write(f"{number:>3}. {step.name}\n")
-        write(f"     {step.source.forward_file} {first}-{last}, prompt of {size:,} characters{after}\n")
+        write(f"     {step.source.forward_file} {first}-{last}, prompt of about {size:,} tokens{after}\n")
     for name in found.stored:
         write(f"  -  {name}: already stored\n")
     if found.planned:
@@ -103,7 +103,12 @@ def model_text(caps: Limits) -> str:
 def _dry_run_data(found: DryRun) -> dict[str, Any]:
     return {
         "planned": [
-            {"class_name": p.name, "after": list(p.after), "prompt_characters": found.prompt_characters[p.name]}
+            {
+                "class_name": p.name,
+                "after": list(p.after),
+                "prompt_characters": found.prompt_characters[p.name],
+                "prompt_tokens": found.prompt_tokens[p.name],
+            }
             for p in found.planned
         ],
         "stored": list(found.stored),
