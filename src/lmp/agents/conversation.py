@@ -237,7 +237,8 @@ class Conversation:
             tool, short = self._calls.get(denial["tool_use_id"], (denial["tool_name"], ""))
             self._denial(denial["tool_use_id"], tool, short, "the permission mode does not allow it")
         why = self.stopped or result.terminal_reason
-        self.tell("result", turns=self.turns, cost_usd=self.cost_usd, why=why, session=self.session)
+        usage = {name: n for name, n in (result.usage or {}).items() if type(n) is int}
+        self.tell("result", turns=self.turns, cost_usd=self.cost_usd, why=why, session=self.session, usage=usage)
 
     def _denial(self, call: str, tool: str, short: str, why: str) -> None:
         """Guard, CLI and result can each report the same one."""
