@@ -31,7 +31,10 @@ Stage = Annotated[
 
 @o.takes(*o.ONE_CLASS, ..., *o.FOLDERS, *o.CONFIG, *o.OWN_CLASS, *o.PRINTED)
 def prompt(common: o.Common, stage: Stage = StageName.analyze) -> None:
-    """Print the prompt that an agent would get for a class. Stores nothing."""
+    """Print the prompt that an agent would get for a class.
+
+    Nothing is stored. Called classes without an analysis are analysed for it, for a few seconds.
+    """
     named = o.one_of("classes", common.class_path, "--module", common.module)
     common, class_path = chosen(common, named, "prompt")
     options = common.options()

@@ -81,6 +81,7 @@ def _of_a_line(
     findings: Sequence[Finding], kernels: Sequence[Kernel], kernel: int | None, changed: Sequence[Changed]
 ) -> GateFinding:
     """One finding about all quantities of a line. ``kernels`` are those of the line."""
+    findings = sorted(findings, key=lambda finding: list(QUANTITIES).index(finding.quantity))
     first = findings[0]
     if any(f.quantity == "flops" for f in findings):  # what they are matters once there are as many as there should be
         findings = [f for f in findings if f.quantity != "matmul_flops"]
