@@ -92,6 +92,14 @@ def test_a_missing_bias_is_hinted_at(gates: dict[str, Gate], draft: Drafts) -> N
     assert "a bias is a kernel of its own" in found.message
 
 
+def test_a_product_that_is_wrong_is_not_called_right(gates: dict[str, Gate], draft: Drafts) -> None:
+    wrong = draft(LINEAR)
+    wrong["kernels"][0]["flops"] = "{batch_size} * {seq_len} * {in_features} * {out_features}"
+    [found] = gates[LINEAR].check(wrong).findings
+    assert found.quantity == "flops"
+    assert "matrix multiplications are right" not in found.message
+
+
 def test_a_category_that_is_none_of_a_product() -> None:
     [none] = told(amount("matmul_flops", 48, 0))
     assert none.message.partition("prefill. ")[2].startswith("The FLOPs are right, and none of them are a matrix")

@@ -82,13 +82,13 @@ def _of_a_line(
 ) -> GateFinding:
     """One finding about all quantities of a line. ``kernels`` are those of the line."""
     findings = sorted(findings, key=lambda finding: list(QUANTITIES).index(finding.quantity))
-    first = findings[0]
+    first, products = findings[0], any(f.quantity == "matmul_flops" for f in findings)
     if any(f.quantity == "flops" for f in findings):  # what they are matters once there are as many as there should be
         findings = [f for f in findings if f.quantity != "matmul_flops"]
     alone = len(findings) == 1
     return GateFinding(
         rule="numbers",
-        message=_amounts(findings, kernels) + changed_at(first.point, changed),
+        message=_amounts(findings, kernels, products) + changed_at(first.point, changed),
         kernel=kernel,
         line=first.line,
         file=first.file,
@@ -103,7 +103,8 @@ def _listed(findings: Sequence[Finding], values: Sequence[str]) -> str:
     return ", ".join(f"{f.quantity} {_short(value)}" for f, value in zip(findings, values, strict=True))
 
 
-def _amounts(findings: Sequence[Finding], kernels: Sequence[Kernel]) -> str:
+def _amounts(findings: Sequence[Finding], kernels: Sequence[Kernel], products: bool) -> str:
+    """``products``: whether the FLOPs of matrix multiplications differ too."""
     first = findings[0]
     who = "its kernel gives" if len(kernels) == 1 else f"its {len(kernels)} kernels give"
     same = all(f.point == first.point for f in findings)
@@ -113,11 +114,11 @@ def _amounts(findings: Sequence[Finding], kernels: Sequence[Kernel]) -> str:
         at = "" if same else f", at {_short(finding.point, 400)}"
         parts.append(f"{counted} {QUANTITIES[finding.quantity]} were counted, {who} {_short(finding.claimed)}{at}")
     text = f"{_place(first)}: {'; '.join(parts)}{f', at {_short(first.point, 400)}' if same else ''}."
-    hints = dict.fromkeys(hint for finding in findings if (hint := _hint(finding, findings, kernels)))
+    hints = dict.fromkeys(hint for finding in findings if (hint := _hint(finding, kernels, products)))
     return " ".join([text, *hints]) + _executed(first.operators, only_names=all(map(_is_nothing, findings)))
 
 
-def _hint(finding: Finding, findings: Sequence[Finding], kernels: Sequence[Kernel]) -> str:
+def _hint(finding: Finding, kernels: Sequence[Kernel], products: bool) -> str:
     claimed, counted = int(finding.claimed), int(finding.counted)
     if finding.quantity == "matmul_flops":
         return _hint_of_category(claimed, counted)
@@ -131,8 +132,8 @@ def _hint(finding: Finding, findings: Sequence[Finding], kernels: Sequence[Kerne
     for large, small, words in ((counted, claimed, "times what is given"), (claimed, counted, "times too much given")):
         if small > 0 and large % small == 0 and 2 <= large // small <= LARGEST_HINT:
             return f"That is {large // small} {words}."
-    products = any(kernel.category in MATMUL_CATEGORIES for kernel in kernels)
-    if finding.quantity == "flops" and products and all(f.quantity != "matmul_flops" for f in findings):
+    multiplies = any(kernel.category in MATMUL_CATEGORIES for kernel in kernels)
+    if finding.quantity == "flops" and multiplies and not products:
         return f"The FLOPs of its matrix multiplications are right, those of its other work are not. {BIAS}"
     return ""
 
