@@ -29,7 +29,7 @@ from lmp.formula import (
 )
 from lmp.formula.evaluate import RELATION
 from lmp.verify.arms import Way
-from lmp.verify.solving import LARGEST, Domain
+from lmp.verify.solving import LARGEST, Budget, Domain
 
 if TYPE_CHECKING:
     import z3
@@ -76,10 +76,12 @@ def follows(condition: Condition, known: Iterable[Condition], domain: Domain) ->
     return why_impossible(((condition, False), *((one, True) for one in known)), domain) is not None
 
 
-def nearest(way: Way, base: Mapping[str, int], domain: Domain, first: Collection[str]) -> dict[str, int] | None:
+def nearest(
+    way: Way, base: Mapping[str, int], domain: Domain, first: Collection[str], budget: Budget
+) -> dict[str, int] | None:
     """Values that meet a way and differ from the base in few variables; None if the solver finds none.
 
-    ``first``: variables that each point may change: those of a call.
+    ``first``: variables that each point may change: those of a call. ``budget``: questions to the solver that are left.
     """
     import z3
 
@@ -94,6 +96,9 @@ def nearest(way: Way, base: Mapping[str, int], domain: Domain, first: Collection
             continue
         for times in (NEAR, None):
             most = {name: min(times * max(base[name], 16), LARGEST) if times else LARGEST for name in changed}
+            if budget.left <= 0:
+                return None
+            budget.left -= 1
             solver = _solver((names - base.keys()) | (names & changed), domain, most)
             solver.add(term)
             if solver.check() == z3.sat:
