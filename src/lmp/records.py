@@ -536,7 +536,19 @@ class Bindings(Record):
 class ReviewFinding(Record):
     """One defect of a report."""
 
-    rule: Literal["pointer", "placeholder", "table", "number", "diagram"]
+    rule: Literal[
+        "pointer",
+        "placeholder",
+        "table",
+        "number",
+        "diagram",
+        "written",
+        "code",
+        "config",
+        "shape",
+        "section",
+        "checklist",
+    ]
     line: int = Field(description="line of the report")
     message: str = Field(description="what is wrong, and what would be right where that is known")
 
