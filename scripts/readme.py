@@ -131,7 +131,7 @@ def differences(commands: Commands) -> list[str]:
 def _compared(block: re.Match[str]) -> object:
     if block["kind"] == "output":
         # A prompt names the folders of the sources, so its length is another in each.
-        return re.sub(r"prompt of [\d,]+ characters", "", block["shown"])
+        return re.sub(r"prompt of about [\d,]+ tokens", "", block["shown"])
     rows = [re.split(r" {2,}", line) for line in block["shown"].splitlines() if not line.startswith(" ")]
     return [row[1] for row in rows if len(row) > 1]
 

@@ -2,6 +2,7 @@
 
     engine = "agent"          # what `--engine auto` means where a credential is set; else trace
     model = "..."             # as --agent-model
+    effort = "high"           # as --agent-effort
     max_budget_usd = 2.5      # as --max-budget-usd; and so on
 
 The file is ``lmp/settings.toml`` in the system's folder for user settings. LMP_SETTINGS names another file.
@@ -20,6 +21,9 @@ from lmp.errors import UsageError
 
 VARIABLE = "LMP_SETTINGS"
 
+Effort = Literal["low", "medium", "high", "xhigh", "max"]
+"""How much a model thinks; models that know no effort are not told it."""
+
 
 class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid")
@@ -27,6 +31,7 @@ class Settings(BaseModel):
     engine: Literal["trace", "agent"] = "trace"
     model: str | None = None
     fallback_model: str | None = None
+    effort: Effort | None = None
     max_budget_usd: float | None = Field(default=None, gt=0)
     max_turns: int | None = Field(default=None, ge=1)
     concurrency: int | None = Field(default=None, ge=1)

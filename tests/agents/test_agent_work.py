@@ -149,7 +149,8 @@ def test_what_was_accepted_is_stored_though_the_client_dies_after_it(drafts: Any
     begun = start("analyze-module", [LINEAR], options, Limits())
     done = carry_out(begun, options, lambda name, stage: None, lambda run: agent)
     assert done.outcomes[0].analysis.verification.status == "verified"
-    assert done.outcomes[0].analysis.provenance[0].turns is None  # nobody told
+    found = done.outcomes[0].analysis.provenance[0]
+    assert (found.turns, found.sdk_version) == (1, None)  # the turn was counted; the client said nothing of itself
     assert stored(options) == [LINEAR]
 
 

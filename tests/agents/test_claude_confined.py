@@ -27,6 +27,7 @@ def outside(tmp_path: Path) -> Path:
     return path
 
 
+LINKED = "leads through a link"
 OUTSIDE, WHERE, RELATIVE = "outside of what may be read", "say where: give a path below", "the pattern must be relative"
 TRIES = [
     ("Read", {"file_path": "/etc/passwd"}, OUTSIDE),
@@ -44,6 +45,13 @@ TRIES = [
     ("Glob", {"pattern": "/etc/*", "path": "{root}"}, RELATIVE),
     ("Glob", {"pattern": "../*", "path": "{root}"}, RELATIVE),
     ("Glob", {"pattern": "{{..,x}}/*", "path": "{root}"}, RELATIVE),
+    ("Glob", {"pattern": "{{a, /etc}}/*", "path": "{root}"}, RELATIVE),
+    ("Glob", {"pattern": "@(..)/*", "path": "{root}"}, RELATIVE),
+    ("Glob", {"pattern": "[.][.]/*", "path": "{root}"}, RELATIVE),
+    ("Glob", {"pattern": ".{{.,x}}/*", "path": "{root}"}, RELATIVE),
+    ("Glob", {"pattern": "linked/*", "path": "{root}"}, LINKED),
+    ("Grep", {"pattern": "nobody", "path": "{root}", "glob": "*.py, /etc/*"}, RELATIVE),
+    ("Grep", {"pattern": "nobody", "path": "{root}", "type": "py --follow"}, "the name of a kind of files"),
     ("Bash", {"command": "cat {outside}"}, "there is no tool Bash"),
     ("Write", {"file_path": "{root}/planted.py", "content": "x"}, "there is no tool Write"),
     ("WebFetch", {"url": "http://127.0.0.1:9/", "prompt": "x"}, "there is no tool WebFetch"),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from lmp.agents.facts import Facts, constructor_text, execution_text, source_text, statements_text
-from lmp.agents.prompts import analyzer_prompt, facts_of
+from lmp.agents.prompts import analyzer_prompt, facts_of, prompt_of_class
+from lmp.agents.unwritten import unwritten
 from lmp.analyze.session import Options, Session
 from lmp.errors import Missing
 from lmp.records import ModuleAnalysis
@@ -43,39 +45,77 @@ def test_the_functions_that_ran_are_quoted(attention: Facts) -> None:
     assert "- eager_attention_forward: " in text.partition("run at no verification point")[2]
 
 
-def test_the_functions_that_decide_are_named(attention: Facts) -> None:
+def test_the_functions_that_decide_are_quoted_if_they_are_short(attention: Facts) -> None:
     asked = source_text(attention).partition("what they return may decide")[2].partition("Named in the source")[0]
-    assert "- use_gqa_in_sdpa: src/transformers/integrations/sdpa_attention.py" in asked
+    assert "`use_gqa_in_sdpa`: src/transformers/integrations/sdpa_attention.py" in asked
+    assert "- AttentionInterface.get_interface: src/transformers/modeling_utils.py, lines " in asked
+
+
+def test_what_decides_nothing_is_left_out_and_said(attention: Facts) -> None:
+    text = source_text(attention)
+    assert text.startswith(
+        "Blank lines, docstrings and lines that are comments are left out: their numbers are missing."
+    )
+    assert "Applies Rotary Position Embedding" not in text  # a docstring
+    assert "SDPA's Flash Attention (and cuDNN) kernels rely on" not in text  # a comment
+    # Statements of another file that ran at no point.
+    assert "is_causal = is_causal.item()" not in text
+    assert re.search(r"\(without lines [\d, -]+, which ran at no point\)", text)
+    # Of the class's own file they stay: they are to be listed.
+    assert "240 " in text
 
 
 def test_what_each_point_is_called_with(attention: Facts) -> None:
-    text = execution_text(attention)
-    assert "1. prefill: batch_size=3, seq_len=11, cache_len=0\n  - hidden_states: bfloat16 [3, 11, 4096]" in text
+    text = execution_text(attention, attention.sets)
+    assert "\n1. prefill (3, 11, 0)\n" in text
+    assert "hidden_states bfloat16 [batch_size, seq_len, hidden_size]" in text
     # cos and sin are made once for all sequences
-    assert "position_embeddings[0]: bfloat16 [1, 11, 128]" in text
-    assert "attention_mask: None" in text
-    # a mask that is expanded over the batch: 6 new tokens, 9 cached
-    assert "attention_mask: bool [2, 1, 6, 15], strides [0, 90, 15, 1]" in text
-    assert "past_key_values: a KV cache (DynamicCache) that holds cache_len tokens" in text
-    assert "self.q_proj: torch.nn.modules.linear.Linear(in_features=4096, out_features=4096, bias=False)" in text
+    assert "position_embeddings[0] bfloat16 [1, seq_len, 128]" in text or "[1, seq_len, head_dim]" in text
+    # a mask that is expanded over the batch
+    assert "attention_mask bool [batch_size, 1, seq_len, seq_len + cache_len] (broadcast along [0])" in text
+    assert "past_key_values a KV cache (DynamicCache) of cache_len tokens" in text
+    alike = "self.q_proj, self.k_proj, self.v_proj, self.o_proj: torch.nn.modules.linear.Linear"
+    assert f"{alike}(in_features=4096, out_features=4096, bias=False)" in text
 
 
 def test_only_what_the_class_reads_of_the_config(attention: Facts) -> None:
-    assert "config.num_key_value_heads=8" in execution_text(attention)
-    assert "vocab_size" not in execution_text(attention)
+    text = execution_text(attention, attention.sets)
+    assert "config.num_key_value_heads=8" in text
+    assert "vocab_size" not in text
     assert "- config.attention_bias = False" in constructor_text(attention)
 
 
-def test_lines_that_ran_at_some_points_only(attention: Facts) -> None:
-    text = statements_text(attention)
-    cached = [call.number for call in attention.executed.calls if "cache_len=0" not in call.point]  # type: ignore[union-attr]
-    grouped = next(line for line in text.splitlines() if "key = repeat_kv(" in line)
+def test_a_set_of_points_has_one_name_everywhere(attention: Facts) -> None:
+    sets = attention.sets
+    statements, execution = statements_text(attention, sets), execution_text(attention, sets)
+    executed = attention.executed
+    assert executed is not None
+    named = dict(re.findall(r"([A-Z]\d*) = ([\d, -]+)", execution.rpartition("Sets of points: ")[2]))
     # heads are repeated with a mask and fewer key heads only: the chunked prefills with other ratios, and with one head
-    points = grouped.partition("only at points ")[2].partition(":")[0].split(", ")
+    line = next(line for line in statements.splitlines() if "`sdpa_attention_forward`" in line)
+    [name] = re.findall(r"only at ([A-Z]\d*): [\d, ]*137", line)
+    points = [int(point) for point in named[name].split(", ")]
     assert len(points) == 2
-    assert {int(point) for point in points} <= set(cached)
-    assert "- 164: not run: `is_causal = is_causal.item()`" in text
-    assert "- 243: `query_states = self.q_proj(hidden_states).view(hidden_shape).transpose(1, 2)`" in text
+    assert set(points) <= {call.number for call in executed.calls if call.runtime["cache_len"]}
+    assert re.search(r"not run: [\d, -]*164", line)
+    own = next(line for line in statements.splitlines() if "`LlamaAttention.forward`" in line)
+    assert f"in {MODELING}: 240, 241, 243, 244, 245, " in own or "243, 244, 245" in own
+    assert set(re.findall(r"only at ([A-Z]\d*):", statements)) <= named.keys()
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["llama.modeling_llama.LlamaAttention", "gpt2.modeling_gpt2.GPT2Attention", "bert.modeling_bert.BertSelfAttention"],
+)
+def test_the_prompt_of_an_attention_class_has_at_most_12000_tokens(
+    name: str, tmp_path: Path, transformers_tree: Path
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(PROJECT)
+        session = unwritten(Session(Options(results=tmp_path / "results"), lambda name, stage: None))
+        prompt = prompt_of_class(session, f"transformers.models.{name}")
+    assert prompt.tokens <= 12_000
+    assert not (tmp_path / "results").exists()
 
 
 def test_nothing_that_was_counted_is_told(attention: Facts) -> None:
@@ -91,9 +131,9 @@ def test_nothing_that_was_counted_is_told(attention: Facts) -> None:
 
 def test_a_class_that_takes_numbers(tmp_path: Path, transformers_tree: Path) -> None:
     norm = facts(f"{LLAMA}.LlamaRMSNorm", tmp_path)
-    text = execution_text(norm)
+    text = execution_text(norm, norm.sets)
     assert "self.weight: parameter, bfloat16 [6]" in text
-    assert "5. other sizes: batch_size=3, seq_len=11, cache_len=0; with init.hidden_size=48" in text
+    assert "5. other sizes (3, 11, 0); init.hidden_size=48" in text
     assert norm.callees == ()
 
 
@@ -107,6 +147,8 @@ def test_a_class_that_cannot_be_executed(
 
     monkeypatch.setattr("lmp.agents.prompts.execution_of", fails)
     norm = facts(f"{LLAMA}.LlamaRMSNorm", tmp_path)
-    assert execution_text(norm).startswith("It cannot be executed here: it needs a device that is not here\n")
-    assert "- 63: `hidden_states = hidden_states.to(torch.float32)`" in statements_text(norm)
+    assert execution_text(norm, norm.sets).startswith(
+        "It cannot be executed here: it needs a device that is not here\n"
+    )
+    assert f"- `LlamaRMSNorm.forward` in {MODELING}: 63, 64, " in statements_text(norm, norm.sets)
     assert "`LlamaRMSNorm.forward`: " + MODELING in source_text(norm)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from lmp.agents import narrator
+from lmp.agents.attempts import would_be_accepted
 from lmp.agents.narrator import Assignment, Takes, check_narrative, narrator_prompt, narrator_tools
 from lmp.agents.tools import input_schema
 from lmp.records import GateFinding, Narrative
@@ -52,7 +53,7 @@ def call(report: str, name: str, **given: Any) -> str:
 
 def test_a_narrative_may_come_as_the_json_of_it() -> None:
     async def check(submitted: Any) -> Any:
-        return check_narrative(submitted, lambda narrative: [])
+        return would_be_accepted(check_narrative(submitted, lambda narrative: []), "submit_narrative")
 
     tool = next(tool for tool in narrator_tools("", check, check) if tool.name == "check_narrative")
     answer = asyncio.run(tool.call(tool.arguments.model_validate({"narrative": '{"tldr": ["One."]}'})))

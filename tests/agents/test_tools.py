@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -63,25 +63,14 @@ TOY = "transformers.models.toy.modeling_toy.ToyMLP"
 
 
 @dataclass
-class Judgement:
-    findings: Sequence[GateFinding] = ()
-    summary: str = "ToyMLP verified at 3 points"
-
-    @property
-    def accepted(self) -> bool:
-        return not self.findings
-
-
-@dataclass
 class Work:
     """What a stage gives to the tools, and what it got from them."""
 
-    judgement: Judgement = field(default_factory=Judgement)
     drafts: list[Any] = field(default_factory=list)
     stopped: tuple[str, str, str] | None = None
 
-    async def check(self, draft: Any) -> Judgement:
-        return self.judgement
+    async def check(self, draft: Any) -> Answer:
+        return Answer("checked", refused=True)
 
     async def submit(self, draft: Any) -> Answer:
         self.drafts.append(draft)
@@ -254,13 +243,7 @@ def test_a_draft_is_handed_on_as_it_came(ask: Ask, work: Work) -> None:
 
 
 def test_a_draft_can_be_checked_without_handing_in(ask: Ask, work: Work) -> None:
-    said = ask("check_draft", draft={})
-    assert not said.refused
-    assert "ToyMLP verified at 3 points" in said.text
-    work.judgement.findings = [WRONG]
-    said = ask("check_draft", draft={})
-    assert said.refused
-    assert "This submitted nothing" in said.text
+    assert ask("check_draft", draft={}) == Answer("checked", refused=True)
     assert work.drafts == []
 
 
@@ -283,7 +266,7 @@ def test_a_finding_says_nothing_twice() -> None:
     said = GateFinding(
         rule="numbers", message="line 9: 270 read, given 90", line=9, kernel=3, claimed="90", counted="270"
     )
-    assert finding_text(said) == "[numbers] kernel 3: line 9: 270 read, given 90"
+    assert finding_text(said) == "[numbers] kernel 4: line 9: 270 read, given 90"
 
 
 def test_many_findings_are_cut() -> None:
@@ -303,7 +286,7 @@ def test_open_places_and_bindings(trees: Trees, work: Work) -> None:
     )
     ask = asking(expander_tools([opened], lambda: trees, work.submit, work.stop, work.analysis_of))
     said = ask("open_places").text
-    assert f"class_name {TOY}, kernel 2\n  m.py line 18: return self.act(x)" in said
+    assert f"class_name {TOY}, kernel index 2\n  m.py line 18: return self.act(x)" in said
     assert "variables of the class: b (config.b)" in said
     bindings = [{"class_name": TOY, "kernel": 2, "target": "torch.nn.SiLU", "bindings": {}}]
     ask("submit_bindings", bindings=bindings)

@@ -223,3 +223,28 @@ class AllRows(nn.Module):
         rows = x.flatten(0, 1)
         parts = [self.up(rows[i : i + 112]).relu() for i in range(0, rows.shape[0], 112)]
         return torch.cat(parts).view(x.shape[0], x.shape[1], -1)
+
+
+class Gated(nn.Module):
+    """Runs on long calls alone."""
+
+    def __init__(self, dim):
+        super().__init__()
+        self.up = nn.Linear(dim, 2 * dim)
+
+    def forward(self, x):
+        gate, value = self.up(x).chunk(2, -1)
+        return torch.sigmoid(gate) * value
+
+
+class AnotherClassBeyond(nn.Module):
+    """Calls another class beyond 64 tokens: the first run does not call it."""
+
+    def __init__(self, dim=32):
+        super().__init__()
+        self.short, self.long = nn.Linear(dim, dim), Gated(dim)
+
+    def forward(self, x):
+        if x.shape[1] > 64:
+            return self.long(x)
+        return self.short(x)

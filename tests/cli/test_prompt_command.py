@@ -46,6 +46,24 @@ def test_a_reader_without_tools_is_told_what_to_do(results: str) -> None:
     assert "<<" not in printed
 
 
+def test_nothing_is_written(tmp_path: Path, transformers_tree: Path) -> None:
+    """Linear, which the class calls, is analysed for the prompt."""
+    folder = tmp_path / "results"
+    printed = lmp_prompt(NORM.replace("RMSNorm", "MLP"), "--results", str(folder), "--quiet").stdout
+    assert "reference: ${{torch.nn.modules.linear.Linear}}(batch_size=" in printed
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_takes_too_long_is_left_to_its_own_command(
+    results: str, transformers_tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lmp.agents.unwritten.SECONDS", 0.0)
+    monkeypatch.setattr("lmp.agents.unwritten.made_in_time.__defaults__", (0.0,))
+    printed = lmp_prompt(NORM.replace("RMSNorm", "MLP"), "--results", f"{results}/none", "--quiet").stdout
+    why = "making it takes longer than a prompt may: run `lmp analyze-module torch.nn.modules.linear.Linear` first"
+    assert f"torch.nn.modules.linear.Linear\n  no analysis of it: {why}" in printed
+
+
 def test_an_alias_is_sent_under_its_defining_path(results: str) -> None:
     data = json.loads(lmp_prompt("torch.nn.Dropout", "--results", results, "--json", "--quiet").stdout)
     assert "Analyse `torch.nn.modules.dropout.Dropout`." in data["prompt"]
@@ -56,6 +74,10 @@ def test_the_other_stage(results: str) -> None:
     assert (nothing.exit_code, nothing.stdout) == (2, "")
     assert f"nothing is open in {NORM} or below it" in nothing.stderr
     file = Path(results) / NORM / "module_analysis.json"
+    assert not file.exists()  # what was made for the prompt is stored nowhere
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(PROJECT)
+        assert CliRunner().invoke(app, ["analyze-module", NORM, "--results", results, "--quiet"]).exit_code == 0
     whole = json.loads(file.read_text())
     reference = "${{self.scale}}(batch_size={batch_size})"
     costs = {"flops": reference, "memory_access": {"read": reference, "write": reference}}

@@ -98,7 +98,7 @@ def test_a_wrong_one_is_kept_with_its_findings_until_a_right_one_comes(
     assert told == f"{NORM}: refused"
     # 3 * 11 tokens of 6: a square and an addition each, a division a token: 396 + 33
     assert finding.startswith(
-        f"  1. kernel 1, line {line}: numbers: line {line}: 429 FLOPs were counted, its kernel gives"
+        f"  1. kernel 2, line {line}: numbers: line {line}: 429 FLOPs were counted, its kernel gives"
     )
     assert result.stderr.splitlines()[0] == "error: refused, with 1 finding"
     assert json.loads((folder / "draft.json").read_text()) == wrong

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from lmp.formula import parse_condition
 from lmp.verify.arms import Way, truths
 from lmp.verify.deciding import follows, nearest, why_impossible
-from lmp.verify.solving import Domain
+from lmp.verify.solving import Budget, Domain
 
 DOMAIN = Domain({"s", "n"})
 
@@ -54,7 +54,7 @@ def test_a_condition_that_cannot_be_written_excludes_nothing() -> None:
 
 def test_rounding_is_that_of_python_for_any_sign() -> None:
     # (1 - s) // 3 at s = 2 is -1 // 3 = -1; at s = 1 it is 0.
-    assert nearest(way(("(1 - {s}) // 3 == 0 - 1", True)), {"s": 1, "n": 1}, DOMAIN, ()) is not None
+    assert nearest(way(("(1 - {s}) // 3 == 0 - 1", True)), {"s": 1, "n": 1}, DOMAIN, (), Budget(100)) is not None
     assert why_impossible(way(("(1 - {s}) // 3 == 0", True), ("{s} > 1", True)), DOMAIN) is not None
 
 
@@ -73,12 +73,12 @@ def test_what_follows_is_known() -> None:
 
 def test_a_point_differs_from_the_base_in_few_variables() -> None:
     base = {"s": 7, "n": 4, "m": 3}
-    found = nearest(way(("{s} % {n} == 0", True), ("{m} < 9", True)), base, Domain({"s", "n", "m"}), {"s"})
+    found = nearest(way(("{s} % {n} == 0", True), ("{m} < 9", True)), base, Domain({"s", "n", "m"}), {"s"}, Budget(100))
     assert found is not None
     assert (found["n"], found["m"]) == (4, 3)
     assert found["s"] % 4 == 0
     # s is not of the call here and n = 9 > s = 7 needs a change of n alone.
-    again = nearest(way(("{n} > {s} + 1", True)), base, Domain({"n", "m"}), ())
+    again = nearest(way(("{n} > {s} + 1", True)), base, Domain({"n", "m"}), (), Budget(100))
     assert again is not None
     assert (again["s"], again["m"]) == (7, 3)
     assert again["n"] > 8
@@ -99,7 +99,7 @@ def test_it_agrees_with_trying_all_small_sizes(conditions: list[tuple[str, bool]
     )
     if some:
         assert why_impossible(wanted, DOMAIN) is None
-    point = nearest(wanted, {"s": 5, "n": 2}, DOMAIN, {"s", "n"})
+    point = nearest(wanted, {"s": 5, "n": 2}, DOMAIN, {"s", "n"}, Budget(100))
     if point is not None:
         truth = truths(point)
         assert all(truth(condition) is result for condition, result in wanted)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+import hashlib
+import json
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
 
 from lmp.agents.base import Answer, Event, Verdict
 from lmp.errors import Missing, NotFound, Refused, Search
@@ -19,12 +22,35 @@ LONGEST = 200
 """Characters of a finding on one line; the whole is in the transcript and beside the draft."""
 NUDGES = 2
 """Times that an agent which stops without a submission is asked for one."""
+MOST_CHECKS = 8
+"""Drafts of one agent that are checked without being submitted."""
+BEYOND = 3
+"""Calls for a check beyond the limit that end a conversation."""
 
 
 Check = Callable[[Any], Awaitable[Verdict]]
 """A gate. Raises Missing for a class without an analysis."""
 Keep = Callable[[Any, Sequence[GateFinding]], str]
 """Stores a refused submission with its findings; returns where."""
+
+
+class Tried(BaseModel):
+    """What one agent has tried so far. It is stored with its run, so that a resume counts on."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    rounds: int = Field(default=0, description="submissions")
+    checks: int = Field(default=0, description="drafts that were checked without being submitted")
+    beyond: int = Field(default=0, description="calls for a check beyond the limit")
+    equal: dict[str, int] = Field(default={}, description="digest of a finding -> how often the agent was told it")
+    hopeless: str = Field(default="", description="why another submission makes no sense; empty while one does")
+    nudged: int = Field(default=0, description="times that the agent was asked for a submission")
+    turns: int = Field(default=0, description="answers of the model")
+    seconds: float | None = Field(default=0.0, description="None: not known, as lmp was killed in between")
+    models: list[str] = []
+    sdk_version: str | None = None
+    cli_version: str | None = None
+    talking: bool = Field(default=False, description="a conversation has begun, and its end was not noted")
 
 
 @dataclass
@@ -36,14 +62,16 @@ class Attempts:
     keep: Keep
     most: int
     """Submissions that are accepted for checking."""
+    most_checks: int = MOST_CHECKS
     tool: str = "submit_analysis"
     or_else: str = ", or source_not_found if the source is not there"
     """What the agent can do instead of submitting."""
     instead: str = "use --engine trace"
     """What the user can do without an agent."""
+    tried: Tried = field(default_factory=Tried)
+    """The counts, of earlier commands of the run included."""
     on_round: Callable[[Event], None] = lambda event: None
-    """Receives the outcome of each submission."""
-    rounds: int = 0
+    """Receives the outcome of each submission and of each check."""
     accepted: Verdict | None = None
     waiting_for: tuple[str, ...] = ()
     """Classes that have to be analysed before the last submission can be checked."""
@@ -54,18 +82,44 @@ class Attempts:
     """Set if the agent itself reports that the source is not there."""
     _answer: Callable[[], str] | None = None
     """Answer to a question that a tool could not answer before ``waiting_for`` was there."""
-    _times: Counter[tuple[Any, ...]] = field(default_factory=Counter)
-    _nudged: int = 0
     _one: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    @property
+    def rounds(self) -> int:
+        return self.tried.rounds
 
     async def submit(self, submitted: Any) -> Answer:
         """Check one submission; two at the same time are checked one after the other."""
         async with self._one:
             if self.is_over():
-                return Answer("this conversation is over; nothing more is taken", refused=True)
-            self.rounds += 1
+                return _OVER
+            self.tried.rounds += 1
             self.last = submitted
             return await self._check_last()
+
+    async def try_out(self, draft: Any) -> Answer:
+        """Check a draft that is not submitted. Its findings count like those of a submission."""
+        async with self._one:
+            if self.is_over():
+                return _OVER
+            if self.tried.checks >= self.most_checks:
+                return self._no_check_left()
+            self.tried.checks += 1
+            verdict = await self.check(draft)
+            left = self.most_checks - self.tried.checks
+            if verdict.accepted:
+                self._report_check("it would be accepted", ())
+                return would_be_accepted(verdict, self.tool)
+            told = self._count(verdict, draft)
+            self._report_check(_in_short(told), told)
+            return Answer(f"{findings_text(told)}\n\nThis submitted nothing. {_may_check(left, self.tool)}", True)
+
+    def _no_check_left(self) -> Answer:
+        self.tried.beyond += 1
+        if self.tried.beyond >= BEYOND:
+            self.tried.hopeless = f"{self.tried.beyond} more checks were asked for than the {self.most_checks} allowed"
+        self._report_check("no check is left", ())
+        return Answer(f"All {self.most_checks} checks are used. Submit the draft with {self.tool}.", refused=True)
 
     def wait_for(self, class_path: str, answer: Callable[[], str]) -> None:
         """Record that a tool was asked about a class without an analysis; ``answer`` gives the answer later."""
@@ -90,16 +144,31 @@ class Attempts:
             self.accepted, self.findings = verdict, ()
             self._report(f"accepted, {verdict.summary}")
             return Answer(f"accepted: {verdict.summary}. There is nothing left to do.")
+        told = self._count(verdict, self.last)
+        if self.rounds >= self.most and not self.tried.hopeless:
+            self.tried.hopeless = f"{self.rounds} submissions were refused, the last because: {_one_line(told[0])}"
+        self._report(f"refused, {_in_short(told)}")
+        return Answer(findings_text(told, self.most - self.rounds), refused=True)
+
+    def _count(self, verdict: Verdict, draft: Any) -> tuple[GateFinding, ...]:
+        """Keep a refused draft, and count the findings that the agent is told. They are returned."""
         self.findings = tuple(verdict.findings)
-        self._times.update({_key(finding) for finding in self.findings})
-        self.kept = self.keep(self.last, self.findings)
-        more = f" (and {len(self.findings) - 1} more)" if len(self.findings) > 1 else ""
-        self._report(f"refused, {_one_line(self.findings[0])}{more}")
-        return Answer(findings_text(self.findings, self.most - self.rounds), refused=True)
+        self.kept = self.keep(draft, self.findings)
+        equal = self.tried.equal
+        for key in {_key(finding) for finding in self.findings[:SHOWN]}:
+            equal[key] = equal.get(key, 0) + 1
+        repeated = next((f for f in self.findings[:SHOWN] if equal[_key(f)] >= SAME), None)
+        if repeated is not None:
+            self.tried.hopeless = f"the same finding {SAME} times: {_one_line(repeated)}"
+        return self.findings
 
     def _report(self, outcome: str) -> None:
-        findings = [finding.model_dump(exclude_none=True) for finding in self.findings]
-        self.on_round({"event": "handed in", "round": self.rounds, "outcome": outcome, "findings": findings})
+        self.on_round({"event": "handed in", "round": self.rounds, "outcome": outcome, **_listed(self.findings)})
+
+    def _report_check(self, outcome: str, told: Sequence[GateFinding]) -> None:
+        number = min(self.tried.checks + self.tried.beyond, self.most_checks + BEYOND)
+        event = {"event": "checked", "number": number, "of": self.most_checks, "outcome": outcome}
+        self.on_round({**event, **_listed(told)})
 
     async def give_up(self, looked_for: str, where: str, found: str) -> Answer:
         """Record that the agent reports missing source."""
@@ -113,19 +182,14 @@ class Attempts:
 
     def hopeless(self) -> str:
         """Why another submission makes no sense; empty while one does."""
-        repeated = next((finding for finding in self.findings if self._times[_key(finding)] >= SAME), None)
-        if repeated is not None:
-            return f"the same finding {SAME} times: {_one_line(repeated)}"
-        if self.rounds >= self.most and self.findings:
-            return f"{self.rounds} submissions were refused, the last because: {_one_line(self.findings[0])}"
-        return ""
+        return self.tried.hopeless
 
     def next_message(self) -> str | None:
         """The message to an agent that stopped by itself; None to let it end."""
-        if self.is_over() or self._nudged >= NUDGES:
+        if self.is_over() or self.tried.nudged >= NUDGES:
             return None
-        self._nudged += 1
-        why = "The last submission was refused; correct it" if self.findings else "Nothing was submitted yet"
+        self.tried.nudged += 1
+        why = "The last submission was refused; correct it" if self.rounds else "Nothing was submitted yet"
         return (
             f"{why}. Only what is given to the tool {self.tool} counts, not what is written in the conversation. "
             f"Call {self.tool} now{self.or_else}."
@@ -133,15 +197,41 @@ class Attempts:
 
     def refused(self) -> Refused:
         """The error of a conversation that ends after a refusal."""
-        why = self.hopeless() or f"the agent stopped after a refusal: {_one_line(self.findings[0])}"
-        where = f"the draft and its findings are kept: {self.kept}" if self.kept else f"run again, or {self.instead}"
+        last = f": {_one_line(self.findings[0])}" if self.findings else ""
+        why = self.hopeless() or f"the agent stopped after a refusal{last}"
+        again = f"start the command again for a new conversation, or {self.instead}"
+        where = f"the draft and its findings are kept: {self.kept}" if self.kept else again
         return Refused(f"{self.name}: {why}\n{where}", self.findings)
 
 
-def _key(finding: GateFinding) -> tuple[Any, ...]:
+_OVER = Answer("this conversation is over; nothing more is taken", refused=True)
+
+
+def would_be_accepted(verdict: Verdict, tool: str) -> Answer:
+    """The answer to a draft without findings that was not submitted."""
+    return Answer(f"This would be accepted: {verdict.summary}. Submit it with {tool}.")
+
+
+def _may_check(left: int, tool: str) -> str:
+    if left <= 0:
+        return f"No check is left: the next draft goes to {tool}."
+    return f"You may check {left} more time{'s' if left != 1 else ''}."
+
+
+def _listed(findings: Sequence[GateFinding]) -> Event:
+    return {"findings": [finding.model_dump(exclude_none=True) for finding in findings]}
+
+
+def _in_short(findings: Sequence[GateFinding]) -> str:
+    more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
+    return f"{_one_line(findings[0])}{more}"
+
+
+def _key(finding: GateFinding) -> str:
     """Equal for the same place and the same claim: another number is another try."""
     about = finding.claimed if finding.claimed is not None else finding.message
-    return finding.rule, finding.file, finding.line, finding.quantity, about
+    key = finding.rule, finding.file, finding.line, finding.quantity, about
+    return hashlib.sha256(json.dumps(key).encode()).hexdigest()[:16]
 
 
 def _one_line(finding: GateFinding) -> str:
@@ -152,6 +242,9 @@ def _one_line(finding: GateFinding) -> str:
 
 
 # --- findings as text ------------------------------------------------------------------------------------------------
+
+INDEXED = "kernel index"
+"""Words of a message that names its kernel itself, as bindings do: by index. Elsewhere kernels count from 1."""
 
 SHOWN = 12
 """Findings in one answer; the rest most often have the same cause."""
@@ -179,7 +272,7 @@ def finding_text(finding: GateFinding) -> str:
     where = ", ".join(
         part
         for part in (
-            f"kernel {finding.kernel}" if finding.kernel is not None else "",
+            f"kernel {finding.kernel + 1}" if finding.kernel is not None and INDEXED not in message else "",
             place if place and f"line {finding.line}" not in message else "",
         )
         if part
@@ -201,7 +294,10 @@ def _place(finding: GateFinding) -> str:
 
 
 def _contains(message: str, value: str | None) -> bool:
-    return value is None or value in message
+    """Whether a message has a value already: the whole, or each number of a list such as ``flops 3, read 4``."""
+    if value is None or value in message:
+        return True
+    return all(part.rpartition(" ")[2] in message for part in value.split(", "))
 
 
 def _cut(text: str | None) -> str:

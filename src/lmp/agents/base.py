@@ -105,8 +105,8 @@ class Agent(Protocol):
     model, tools), ``turn`` (turns, model), ``text`` (text), ``thinking`` (text), ``tool`` (tool, short, call, input),
     ``answer`` (tool, call, refused, text), ``denied`` (tool, short, why, call), ``said`` (text: of
     `Task.next_message`), ``retry`` (attempt, of, seconds, why), ``rate_limit`` (status, until, window), ``fallback``
-    (model, why), ``result`` (turns, cost_usd, why, session), and, before anything that is raised, ``broken_off`` (why,
-    session, turns, cost_usd: None if not known).
+    (model, why), ``result`` (turns, cost_usd, why, session, usage: tokens by kind), and, before anything that is
+    raised, ``broken_off`` (why, session, turns, cost_usd: None if not known).
     """
 
     def can_resume(self, session: str) -> bool:

@@ -29,6 +29,7 @@ from lmp.agents.conversation import Conversation, nothing_left, process_ended, u
 from lmp.agents.environment import PrivatePlace, cli_path, credential, no_credential, redacted
 from lmp.agents.guard import FILE_TOOLS, MCP_PREFIX
 from lmp.agents.mcp_server import tool_server
+from lmp.settings import Effort
 from lmp.store.files import storage_errors
 
 # The SDK logs what it raises as well: without a handler that would be printed.
@@ -46,8 +47,8 @@ class ClaudeAgent:
     """Carries out tasks with the CLI of claude-agent-sdk. The caller limits their number: each is a process of 190 MB.
 
     ``folder`` belongs to this run alone: conversations are stored there, and can be resumed from the same path.
-    ``model`` None is the CLI's choice. ``retries`` is how often the CLI retries a failed request. ``cli`` None is the
-    one in the SDK's wheel.
+    ``model`` and ``effort`` None are the CLI's choice. ``retries`` is how often the CLI retries a failed request.
+    ``cli`` None is the one in the SDK's wheel.
     """
 
     def __init__(
@@ -56,11 +57,13 @@ class ClaudeAgent:
         *,
         model: str | None = None,
         fallback_model: str | None = None,
+        effort: Effort | None = None,
         retries: int = 6,
         cli: Path | None = None,
     ) -> None:
         self.place = PrivatePlace(folder)
-        self.model, self.fallback_model, self.retries, self.cli = model, fallback_model, retries, cli
+        self.model, self.fallback_model, self.effort = model, fallback_model, effort
+        self.retries, self.cli = retries, cli
         self._running = 0
 
     def can_resume(self, session: str) -> bool:
@@ -165,7 +168,7 @@ class ClaudeAgent:
         self, conversation: Conversation, program: Path, system: Path, last_lines: deque[str]
     ) -> ClaudeAgentOptions:
         task, hook = conversation.task, conversation.after_tool
-        server = tool_server("lmp", task.tools, conversation.fail)
+        server = tool_server("lmp", task.tools, conversation.fail, ends=conversation.ends)
         return ClaudeAgentOptions(
             # What exists at all. To be allowed is another matter: the file tools are allowed by `add_dirs` alone, as a
             # bare name in `allowed_tools` would open every file of the machine.
@@ -191,6 +194,7 @@ class ClaudeAgent:
             system_prompt={"type": "file", "path": str(system)},
             model=self.model,
             fallback_model=self.fallback_model,
+            effort=self.effort,
             max_turns=conversation.turns_left,
             max_budget_usd=task.caps.budget_usd,
             resume=conversation.session,

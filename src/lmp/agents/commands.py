@@ -70,6 +70,8 @@ class DryRun:
     stored: tuple[str, ...]
     """Requested classes that are stored already."""
     prompt_characters: dict[str, int]
+    prompt_tokens: dict[str, int]
+    """An estimate."""
     limits: Limits
 
 
@@ -201,7 +203,8 @@ def dry_run(class_paths: Sequence[str], options: Options, limits: Limits) -> Dry
     sizes = {name: len(prompt.system) + len(prompt.message) for name, prompt in prompts.items()}
     names = {p.name for p in planned}
     wanted = [session.locate(class_path).class_path for class_path in class_paths]
-    return DryRun(tuple(planned), tuple(n for n in wanted if n not in names), sizes, limits)
+    about = {name: prompt.tokens for name, prompt in prompts.items()}
+    return DryRun(tuple(planned), tuple(n for n in wanted if n not in names), sizes, about, limits)
 
 
 def plain_options(options: Options) -> dict[str, Any]:

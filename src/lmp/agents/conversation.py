@@ -27,8 +27,9 @@ from claude_agent_sdk import (
     ToolUseBlock,
     UserMessage,
 )
+from claude_agent_sdk.types import PreToolUseHookSpecificOutput
 
-from lmp.agents.base import Ended, Event, How, Task
+from lmp.agents.base import Answer, Ended, Event, How, Task
 from lmp.agents.environment import credential, redacted
 from lmp.agents.guard import FILE_TOOLS, MCP_PREFIX, Guard
 from lmp.agents.transcript import shown
@@ -59,6 +60,10 @@ class Conversation:
         self._models: dict[str, None] = {}
         self._calls: dict[str, tuple[str, str]] = {}
         self._denied: set[str] = set()
+        self._after_the_end: set[str] = set()
+        """Calls that were stopped because the conversation was over: no denials."""
+        self._last_words: set[str] = set()
+        """Refusals that ended the conversation, which the CLI knows as ordinary answers."""
         self._said, self._cwd = "", "/"
         self._cli_version: str | None = None
         self._started = time.monotonic()
@@ -102,11 +107,22 @@ class Conversation:
         why = one_line(str(error)) or type(error).__name__
         self.tell("broken_off", why=why, session=self.session, turns=self.turns, cost_usd=self.cost_usd)
 
+    def ends(self, answer: Answer) -> bool:
+        """Whether the conversation is over with this answer of a tool."""
+        over = self.task.is_over()
+        if over and answer.refused:
+            self._last_words.add(answer.text)
+        return over
+
     async def before_tool(self, given: HookInput, call: str | None, _context: HookContext) -> HookJSONOutput:
         """Hook before every tool call. If it raises, the CLI blocks the call."""
         try:
             assert given["hook_event_name"] == "PreToolUse"
             tool, arguments = given["tool_name"], given["tool_input"]
+            if self.task.is_over():  # the CLI goes on after a failed call, whatever the hook after it says
+                self.stopped = "over"
+                self._after_the_end.add(call or "")
+                return _deny("this conversation is over", ends=True)
             why = self.guard.refusal(tool, arguments, given["cwd"])
             if why is None:
                 return {}
@@ -114,13 +130,7 @@ class Conversation:
         except Exception as error:
             self.fail(error)
             raise
-        return {
-            "hookSpecificOutput": {
-                "hookEventName": "PreToolUse",
-                "permissionDecision": "deny",
-                "permissionDecisionReason": why,
-            }
-        }
+        return _deny(why)
 
     async def after_tool(self, _given: HookInput, _call: str | None, _context: HookContext) -> HookJSONOutput:
         """Hook after every tool call: ends the conversation before the model is asked again."""
@@ -210,7 +220,8 @@ class Conversation:
         for block in message.content:
             if isinstance(block, ToolResultBlock):
                 tool, _ = self._calls.get(block.tool_use_id, ("", ""))
-                refused, text = bool(block.is_error), _text(block.content)
+                text = _text(block.content)
+                refused = bool(block.is_error) or text in self._last_words
                 self.tell("answer", tool=_plain(tool), call=block.tool_use_id, refused=refused, text=text)
 
     def _rate_limit(self, message: RateLimitEvent) -> None:
@@ -226,13 +237,25 @@ class Conversation:
             tool, short = self._calls.get(denial["tool_use_id"], (denial["tool_name"], ""))
             self._denial(denial["tool_use_id"], tool, short, "the permission mode does not allow it")
         why = self.stopped or result.terminal_reason
-        self.tell("result", turns=self.turns, cost_usd=self.cost_usd, why=why, session=self.session)
+        usage = {name: n for name, n in (result.usage or {}).items() if type(n) is int}
+        self.tell("result", turns=self.turns, cost_usd=self.cost_usd, why=why, session=self.session, usage=usage)
 
     def _denial(self, call: str, tool: str, short: str, why: str) -> None:
         """Guard, CLI and result can each report the same one."""
-        if call not in self._denied:
+        if call not in self._denied | self._after_the_end:
             self._denied.add(call)
             self.tell("denied", tool=_plain(tool), short=short, why=why, call=call)
+
+
+def _deny(why: str, ends: bool = False) -> HookJSONOutput:
+    output: PreToolUseHookSpecificOutput = {
+        "hookEventName": "PreToolUse",
+        "permissionDecision": "deny",
+        "permissionDecisionReason": why,
+    }
+    if ends:
+        return {"continue_": False, "stopReason": "over", "hookSpecificOutput": output}
+    return {"hookSpecificOutput": output}
 
 
 def _plain(tool: str) -> str:

@@ -9,7 +9,7 @@ from graphlib import TopologicalSorter
 from typing import Any, TypeVar
 
 from lmp.agents.attempts import Attempts
-from lmp.agents.base import ANALYZER, EXPANDER, Agent, Verdict
+from lmp.agents.base import ANALYZER, EXPANDER, Agent, StageName, Verdict
 from lmp.agents.facts import CalledClass, Facts
 from lmp.agents.gate import AnalysisVerdict, Gate
 from lmp.agents.gate.bindings import BindingGate, BindingVerdict, OpenReference
@@ -185,12 +185,13 @@ class AgentWork:
         if judged is not None:  # the classes that it refers to are there only now
             self.session.keep(judged)
             return judged
+        self.run.event(name, ANALYZER, {"event": "reads"})
         subject, facts = await self._execute(lambda: self._read(planned))
-        attempts = self._attempts(name, Gate(subject).check, "submit_analysis")
+        attempts = self._attempts(name, ANALYZER, Gate(subject).check, "submit_analysis")
         tools = analyzer_tools(
             facts,
             lambda: self.session.trees,
-            attempts.check,
+            attempts.try_out,
             attempts.submit,
             attempts.give_up,
             lambda asked: self._analysis_of(asked, attempts),
@@ -207,13 +208,15 @@ class AgentWork:
         self.run.close(source.class_path, ANALYZER)
         return analysis
 
-    def _attempts(self, name: str, check: Callable[[Any], Verdict], tool: str) -> Attempts:
+    def _attempts(self, name: str, stage: StageName, check: Callable[[Any], Verdict], tool: str) -> Attempts:
         return Attempts(
             name=name,
             check=lambda submitted: self._execute(lambda: check(submitted)),
             keep=lambda submitted, findings: self._keep(name, submitted, findings),
             most=self.run.state.limits.max_rounds,
+            most_checks=self.run.state.limits.max_checks,
             tool=tool,
+            tried=self.run.tried(name, stage),
         )
 
     def _read(self, planned: Planned) -> tuple[ClassSubject, Facts]:
@@ -306,7 +309,7 @@ class AgentWork:
     ) -> tuple[BindingVerdict, Provenance]:
         """Have the reference expander close the open references."""
         name = root.class_name
-        attempts = self._attempts(name, gate.check, "submit_bindings")
+        attempts = self._attempts(name, EXPANDER, gate.check, "submit_bindings")
         prompt = await self._execute(lambda: prompt_of_open(self.session, root, self.session.lookup))
         tools = expander_tools(
             opened,

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from lmp.agents.facts import CallAt, Executed, Located
+from lmp.agents.facts import Executed, Located
+from lmp.agents.points import CallAt, InputAt
 from lmp.source.lines import FunctionSource, called_functions, enclosing_function
 from lmp.source.quoting import escaped
 from lmp.trace.coverage import Watching
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
 
 Line = tuple[str, int]
 
-MOST_CALLS, MOST_INSTANCES = 40, 4
 _PLAIN = (int, float, bool, str, type(None))
 _MACHINERY: CodeType = torch.nn.Module._call_impl.__code__
 
@@ -72,7 +72,9 @@ class _Watching:
         """Pairs of a call's place and the called function's place."""
         self.calls: list[CallAt] = []
         self.instances: dict[int, tuple[str, ...]] = {}
-        self.called: dict[str, None] = {}
+        self.operators: set[str] = set()
+        self.called: dict[str, list[CallAt]] = {}
+        """Class -> how it was called."""
 
     def watch(self) -> Executed:
         workload, own = self.execution.workload, self.execution.workload.hints
@@ -87,36 +89,49 @@ class _Watching:
                 self.ran.setdefault(line, set()).add(number)
             calls = [call for call in counter.calls if call.class_path == self.class_path]
             changed = {n: v for n, v in values.items() if n not in RUNTIME and own.get(n) != v}
-            self._add_calls(number, label, values, changed, calls)
-            self._follow(counter, calls)
+            at = self._point(number, label, values, changed, module)
+            self.calls += _alike(at, calls)
+            self._follow(counter, calls, at)
             if not changed:
                 self.instances |= {id(call.module): tuple(described_module(call.module)) for call in calls}
         functions = tuple(self._functions())
         return Executed(
-            tuple(self.calls[:MOST_CALLS]),
+            tuple(self.calls),
             tuple(_differing(list(self.instances.values()))),
             dict(self._located()),
             len({call.number for call in self.calls}),
             functions,
-            tuple(self.called),
+            {name: tuple(calls) for name, calls in self.called.items()},
             tuple(self._asked(functions)),
+            frozenset(self.operators),
         )
 
-    def _add_calls(
-        self, number: int, label: str, values: Mapping[str, int], changed: Mapping[str, int], calls: list[Call]
-    ) -> None:
-        runtime = ", ".join(f"{name}={values[name]}" for name in RUNTIME if name in values)
-        point = f"{label}: {runtime}" if label else runtime
-        paths = {name: variable.path for name, variable in self.execution.workload.variables.items()}
-        shown = {paths.get(name, name): value for name, value in changed.items()}
-        alike = Tally(tuple(described_inputs(call)) for call in calls)
-        self.calls += [CallAt(number, point, shown, inputs, times) for inputs, times in alike.items()]
+    def _point(
+        self, number: int, label: str, values: Mapping[str, int], changed: Mapping[str, int], module: torch.nn.Module
+    ) -> CallAt:
+        """A point without a call."""
+        own, at = self.execution.workload.config, getattr(module, "config", None)
+        if own is None or at is None:
+            paths = {name: variable.path for name, variable in self.execution.workload.variables.items()}
+            differs = {paths.get(name, name): value for name, value in changed.items()}
+            sizes = {name: value for name, value in values.items() if name not in RUNTIME}
+        else:
+            # Under the config's own names: what the class reads is called so.
+            before, now = _plain_values(own), _plain_values(at)
+            differs = {f"config.{name}": value for name, value in now.items() if before.get(name) != value}
+            sizes = {f"config.{name}": value for name, value in now.items() if type(value) is int}
+        runtime = {name: values[name] for name in RUNTIME if name in values}
+        return CallAt(number, label, runtime, differs, sizes)
 
-    def _follow(self, counter: Counter, calls: list[Call]) -> None:
+    def _follow(self, counter: Counter, calls: list[Call], at: CallAt) -> None:
         own = {id(call) for call in calls}
+        self.operators |= {c.plain_name for c in counter.counts if any(id(s.call) in own for s in c.segments)}
+        below: dict[str, list[Call]] = {}
         for call in counter.calls:
             if call.parent is not None and id(call.parent) in own:
-                self.called[call.class_path] = None
+                below.setdefault(call.class_path, []).append(call)
+        for name, those in below.items():
+            self.called.setdefault(name, []).extend(_alike(at, those))
         segments = [segment for count in counter.counts for segment in count.segments]
         segments += [call.site for call in counter.calls if call.site is not None]
         for segment in segments:
@@ -209,13 +224,25 @@ def _below_forward(frame: FrameType | None, module: torch.nn.Module) -> bool:
 # --- as text ---------------------------------------------------------------------------------------------------------
 
 
-def described_inputs(call: Call) -> Iterator[str]:
-    """One line per argument of the call's forward(); elements of tuples by index."""
+def _alike(at: CallAt, calls: Sequence[Call]) -> list[CallAt]:
+    """The calls at a point; equal ones are one."""
+    alike = Tally(tuple(described_inputs(call)) for call in calls)
+    return [replace(at, inputs=inputs, times=times) for inputs, times in alike.items()]
+
+
+def _plain_values(config: Any) -> dict[str, Any]:
+    """The plain attributes of a config's part that is for text."""
+    part, _ = text_part(config)
+    return {n: v for n, v in vars(part).items() if not n.startswith("_") and isinstance(v, _PLAIN)}
+
+
+def described_inputs(call: Call) -> Iterator[InputAt]:
+    """Each argument of the call's forward(); elements of tuples by index."""
     for name, value in forward_arguments(call, defaults=True).items():
         yield from _described(name, value)
 
 
-def _described(name: str, value: Any) -> Iterator[str]:
+def _described(name: str, value: Any) -> Iterator[InputAt]:
     if isinstance(value, (tuple, list)) and value and not isinstance(value, torch.Size):
         for index, part in enumerate(value):
             yield from _described(f"{name}[{index}]", part)
@@ -223,12 +250,26 @@ def _described(name: str, value: Any) -> Iterator[str]:
         for key, part in value.items():
             yield from _described(f"{name}[{key!r}]", part)
     elif isinstance(value, torch.Tensor):
-        yield f"{name}: {_tensor(value)}"
+        yield InputAt(name, str(value.dtype).removeprefix("torch."), tuple(value.shape), _layout(value))
     elif is_kv_cache(value):
-        yield f"{name}: a KV cache ({type(value).__name__}) that holds cache_len tokens"
+        yield InputAt(name, f"a KV cache ({type(value).__name__}) of cache_len tokens")
     else:
         shown = repr(value) if isinstance(value, (*_PLAIN, torch.dtype, torch.device)) else f"a {type(value).__name__}"
-        yield escaped(f"{name}: {shown}")
+        yield InputAt(name, escaped(shown))
+
+
+def _layout(value: torch.Tensor) -> str:
+    """How a tensor that is not contiguous lies in memory."""
+    if value.is_contiguous():
+        return ""
+    long = [dim for dim, size in enumerate(value.shape) if size > 1]
+    still = [dim for dim in long if value.stride(dim) == 0]
+    order = sorted((dim for dim in long if dim not in still), key=lambda dim: -value.stride(dim))
+    if order != sorted(order):
+        said = f"order in memory: {', '.join(map(str, order))}"
+    else:
+        said = "" if still else "with gaps in memory"
+    return "; ".join(part for part in (said, f"broadcast along {still}" if still else "") if part)
 
 
 def _tensor(value: torch.Tensor) -> str:
@@ -244,9 +285,13 @@ def described_module(module: torch.nn.Module) -> Iterator[str]:
     for kind, held in (("parameter", module._parameters), ("buffer", module._buffers)):
         for name, tensor in held.items():
             yield f"self.{name}: {'None' if tensor is None else f'{kind}, {_tensor(tensor)}'}"
+    alike: dict[str, list[str]] = {}
     for name, child in module.named_children():
         cls = type(child)
-        yield escaped(f"self.{name}: {cls.__module__}.{cls.__qualname__}({', '.join(_arguments(child))})")
+        built = f"{cls.__module__}.{cls.__qualname__}({', '.join(_arguments(child))})"
+        alike.setdefault(built, []).append(f"self.{name}")
+    for built, names in alike.items():
+        yield escaped(f"{', '.join(names)}: {built}")
 
 
 def _arguments(module: torch.nn.Module) -> Iterator[str]:
@@ -263,11 +308,9 @@ def _differing(instances: Iterable[tuple[str, ...]]) -> Iterator[str]:
         return
     first, *others = distinct
     yield from first
-    for other in others[: MOST_INSTANCES - 1]:
+    for other in others:
         lines = [line for line in other if line not in first]
         yield f"another instance: {'; '.join(lines) or 'holds less'}"
-    if len(others) >= MOST_INSTANCES:
-        yield f"{len(others) - MOST_INSTANCES + 1} more instances differ"
 
 
 # --- shapes of the inputs --------------------------------------------------------------------------------------------

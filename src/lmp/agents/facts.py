@@ -10,33 +10,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+from lmp.agents.excerpt import LEFT_OUT, excerpt
+from lmp.agents.points import CallAt, PointSets, calls_text, points_text, ranges
 from lmp.records import ModuleAnalysis
 from lmp.source.constructed import constructed_classes
 from lmp.source.lines import FunctionSource, called_functions, forward_lines
 from lmp.source.locate import ClassSource
-from lmp.source.quoting import SourceRange, config_names, constructors, escaped, numbered
+from lmp.source.quoting import SourceRange, config_names, constructors, escaped
 from lmp.source.trees import Trees
 
 MOST_LINES = 250
 """Lines of one function that a prompt quotes; the rest can be read with read_source."""
 
+SHORT = 16
+"""Lines of a function that only decides something, up to which it is quoted."""
+
 Located = tuple[str, int]
 """A file as analyses name it, and a line of it."""
-
-
-@dataclass(frozen=True)
-class CallAt:
-    """A call of the class at one verification point; equal calls are one."""
-
-    number: int
-    """Of the point, from 1."""
-    point: str
-    """The point's label with batch_size, seq_len and cache_len."""
-    changed: Mapping[str, int]
-    """Config values or arguments that differ from the class's own."""
-    inputs: tuple[str, ...]
-    """One line an argument of forward(): name, shape, dtype, strides where it is not contiguous."""
-    times: int = 1
 
 
 @dataclass(frozen=True)
@@ -52,10 +42,12 @@ class Executed:
     """Number of points at which the class was called."""
     functions: tuple[FunctionSource, ...]
     """Plain functions that ran, of any file of the tree."""
-    called: tuple[str, ...]
-    """Classes of the modules that it called."""
+    called: Mapping[str, tuple[CallAt, ...]]
+    """Classes of the modules that it called, with their calls."""
     asked: tuple[FunctionSource, ...] = ()
     """Functions without operators that the others called: their results may decide which path is taken."""
+    operators: frozenset[str] = frozenset()
+    """Names of the operators that ran in it, those of modules that it calls included."""
 
 
 @dataclass(frozen=True)
@@ -68,10 +60,13 @@ class CalledClass:
     assumptions: Sequence[str] = ()
     missing: str = ""
     """Why nothing is known: it has no analysis."""
+    dtype: str | None = None
+    """Of the tensors at which its analysis was verified."""
 
     @classmethod
     def of(cls, analysis: ModuleAnalysis) -> Self:
-        return cls(analysis.class_name, analysis.parameters, analysis.interface, analysis.assumptions)
+        found = analysis.interface, analysis.assumptions
+        return cls(analysis.class_name, analysis.parameters, *found, dtype=analysis.dtype)
 
     def __str__(self) -> str:
         if self.missing:
@@ -104,17 +99,26 @@ class Facts:
     """Why it is not executed here; its analysis is stored as unverified then."""
     callees: tuple[CalledClass, ...] = ()
 
+    def ran_at(self, function: FunctionSource, first: int, last: int) -> frozenset[int] | None:
+        """The points at which a statement ran; None if nothing was executed."""
+        if self.executed is None:
+            return None
+        lines = ((function.file, line) for line in range(first, last + 1))
+        return frozenset().union(*(self.executed.ran.get(line, frozenset()) for line in lines))
+
     def ran(self, function: FunctionSource, first: int, last: int) -> str:
         """The points at which a statement ran, in words; empty if that is all of them, or nothing was executed."""
-        if self.executed is None:
+        points = self.ran_at(function, first, last)
+        if points is None or (self.executed is not None and len(points) == self.executed.points):
             return ""
-        lines = ((function.file, line) for line in range(first, last + 1))
-        points = sorted(frozenset().union(*(self.executed.ran.get(line, frozenset()) for line in lines)))
         if not points:
             return "not run: "
-        if len(points) == self.executed.points:
-            return ""
-        return f"only at point{'s' if len(points) > 1 else ''} {', '.join(map(str, points))}: "
+        return f"only at point{'s' if len(points) > 1 else ''} {ranges(points)}: "
+
+    @property
+    def sets(self) -> PointSets:
+        """Names for sets of the points."""
+        return PointSets(call.number for call in (self.executed.calls if self.executed is not None else ()))
 
 
 def read_facts(source: ClassSource, trees: Trees, executed: Executed | None = None, **more: Any) -> Facts:
@@ -141,12 +145,13 @@ def source_text(facts: Facts) -> str:
     """forward(), then the functions that it calls, each with its numbered lines."""
     ran = [f for f in facts.functions if _did_run(facts, f)]
     others = [f for f in facts.functions if f not in ran]
-    parts = [_quoted(facts.forward), *map(_quoted, ran)]
+    parts = [LEFT_OUT, *(_quoted(function, facts) for function in (facts.forward, *ran))]
     asked = facts.executed.asked if facts.executed is not None else ()
+    short = [f for f in asked if f.lines[1] - f.lines[0] < SHORT and f.tree is not None]
     if asked:
-        parts.append(
-            f"Called from there too, with no operator in them; what they return may decide:\n\n{_listed(asked)}"
-        )
+        parts.append("Called from there too, with no operator in them; what they return may decide:")
+        parts += [_quoted(function, facts) for function in short]
+        parts += [text for text in [_listed([f for f in asked if f not in short])] if text]
     if others:
         parts.append(f"Named in the source, and run at no verification point:\n\n{_listed(others)}")
     return "\n\n".join(parts)
@@ -171,10 +176,22 @@ def config_text(facts: Facts, places: list[SourceRange]) -> str:
     return f"Config values that it reads ({facts.origin}):\n\n{values}"
 
 
-def statements_text(facts: Facts) -> str:
-    """Every computational statement, by function, and at which points it ran where that is not all of them."""
+def statements_text(facts: Facts, sets: PointSets) -> str:
+    """The lines of all computational statements, by function and by the points at which they ran."""
     ran = [f for f in facts.functions if _did_run(facts, f)]
-    return "\n\n".join(statements_of(function, facts) for function in (facts.forward, *ran))
+    return "\n".join(_lines_of(function, facts, sets) for function in (facts.forward, *ran))
+
+
+def _lines_of(function: FunctionSource, facts: Facts, sets: PointSets) -> str:
+    groups: dict[str, list[str]] = {}
+    for s in function.statements:
+        points = facts.ran_at(function, s.first, s.last)
+        all_of_them = points is None or len(points) == (facts.executed.points if facts.executed is not None else 0)
+        when = "" if all_of_them else f"only at {sets.name(points)}: " if points else "not run: "
+        groups.setdefault(when, []).append(f"{s.first}-{s.last}" if s.last > s.first else f"{s.first}")
+    groups = dict(sorted(groups.items(), key=lambda group: group[0] != ""))  # those that always run come first
+    said = "; ".join(f"{when}{', '.join(lines)}" for when, lines in groups.items())
+    return f"- `{function.qualname}` in {function.file}: {said or 'none'}"
 
 
 def statements_of(function: FunctionSource, facts: Facts | None = None) -> str:
@@ -186,7 +203,7 @@ def statements_of(function: FunctionSource, facts: Facts | None = None) -> str:
     return "\n".join(lines if function.statements else [*lines, "- none"])
 
 
-def execution_text(facts: Facts) -> str:
+def execution_text(facts: Facts, sets: PointSets) -> str:
     """How the judge will call the class, or why it cannot."""
     if facts.executed is None:
         why = escaped(facts.why_not) or "nothing is known about it"
@@ -195,31 +212,54 @@ def execution_text(facts: Facts) -> str:
         f"Executed on the meta device, {facts.setting}. What `self` is:",
         *[f"- {x}" for x in facts.executed.instance],
     ]
+    calls = facts.executed.calls
+    names = ", ".join(calls[0].runtime) if calls else ""
     parts.append(
-        "\nThe points that formulas are compared at, and what forward() is given at each. A submission is compared at "
-        "other sizes as well, which are drawn for it: formulas must hold for all."
+        f"\nThe points that formulas are compared at: number, kind, ({names}), and what differs there of what the "
+        "class reads. A submission is compared at other sizes as well, drawn for it: formulas must hold for all.\n"
     )
-    for call in facts.executed.calls:
-        changed = _changed(facts, call)
-        times = f" ({call.times} calls alike)" if call.times > 1 else ""
-        parts.append(f"\n{call.number}. {call.point}{times}{f'; with {changed}' if changed else ''}")
-        parts += [f"  - {line}" for line in call.inputs]
+    read = _read(facts)
+    parts += points_text(calls, read)
+    parts.append("\nWhat forward() is given:\n")
+    parts += [f"- {line}" for line in calls_text(calls, sets, read)]
+    named = str(sets)
+    if named:
+        parts.append(f"\nSets of points: {named}.")
     return "\n".join(parts)
 
 
-def _changed(facts: Facts, call: CallAt) -> str:
-    """The values that differ at a point: config values that the class reads, and all others."""
-    read = set(config_names([*facts.constructors, *_places(facts)]))
-    shown = [
-        f"{name}={value}"
-        for name, value in call.changed.items()
-        if not name.startswith("config.") or name.rpartition(".")[2] in read
-    ]
-    return ", ".join(shown)
+def _read(facts: Facts) -> set[str]:
+    """The values that the class reads: those of its config, and all others that points change."""
+    read = {f"config.{name}" for name in config_names([*facts.constructors, *_places(facts)])}
+    calls = facts.executed.calls if facts.executed is not None else ()
+    others = {name for call in calls for name in (*call.changed, *call.sizes) if not name.startswith("config.")}
+    return read | others
 
 
-def callees_text(callees: Sequence[CalledClass]) -> str:
-    return "\n\n".join(str(callee) for callee in callees) or "It calls no module."
+def callees_text(callees: Sequence[CalledClass], facts: Facts | None = None, sets: PointSets | None = None) -> str:
+    """The called classes, and how the class of ``facts`` calls them."""
+    shown = []
+    for callee in callees:
+        text = str(callee)
+        if facts is not None and facts.executed is not None and sets is not None:
+            calls = facts.executed.called.get(callee.class_path, ())
+            text += "".join(f"\n  called here: {line}" for line in calls_text(calls, sets, _read(facts)))
+            text += "".join(f"\n  DOES NOT FIT here: {why}" for why in misfits(callee, calls))
+        shown.append(text)
+    return "\n\n".join(shown) or "It calls no module."
+
+
+def misfits(callee: CalledClass, calls: Sequence[CallAt]) -> list[str]:
+    """Why a callee's analysis does not apply to some of these calls, as far as the inputs tell."""
+    if callee.missing or not callee.takes:
+        return []
+    found: dict[str, None] = {}
+    for given in (given for call in calls for given in call.inputs if given.shape is not None):
+        if given.name not in callee.takes:
+            found[f"it is called with {given.name}, which its analysis has not"] = None
+        elif callee.dtype is not None and "float" in given.what and given.what != callee.dtype:
+            found[f"{given.name} is {given.what}, and its analysis is for {callee.dtype}"] = None
+    return list(found)
 
 
 def _did_run(facts: Facts, function: FunctionSource) -> bool:
@@ -232,16 +272,22 @@ def _places(facts: Facts) -> list[SourceRange]:
     return [SourceRange(f.qualname, f.tree or facts.source.forward_tree, f.path, f.lines) for f in functions]
 
 
-def _quoted(function: FunctionSource) -> str:
+def _quoted(function: FunctionSource, facts: Facts) -> str:
+    """A function; of one in another file without the statements that ran at no point, which nothing is due for."""
     assert function.tree is not None
-    return _block(
-        f"`{function.qualname}`: {function.file}",
-        SourceRange(function.qualname, function.tree, function.path, function.lines),
-    )
+    idle: list[int] = []
+    if function.file != facts.forward.file:
+        for s in function.statements:
+            if facts.ran_at(function, s.first, s.last) == frozenset():
+                idle += range(s.first, s.last + 1)
+    place = SourceRange(function.qualname, function.tree, function.path, function.lines)
+    return _block(f"`{function.qualname}`: {function.file}", place, idle)
 
 
-def _block(title: str, place: SourceRange) -> str:
+def _block(title: str, place: SourceRange, idle: Sequence[int] = ()) -> str:
     first, last = place.lines
     shown = min(last, first + MOST_LINES - 1)
     more = f"\n… up to line {last}: read_source shows the rest" if shown < last else ""
-    return f"{title}\n\n```text\n{numbered(place.path, first, shown)}{more}\n```"
+    if idle:
+        more += f"\n(without lines {ranges(idle)}, which ran at no point)"
+    return f"{title}\n\n```text\n{excerpt(place.path, first, shown, idle)}{more}\n```"

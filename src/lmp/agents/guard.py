@@ -5,11 +5,12 @@ The CLI's permissions enforce the same. The guard is asked first, and each of th
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
+
+from lmp.agents.globs import OddPattern, alternatives, could_lead_through
 
 FILE_TOOLS = ("Read", "Grep", "Glob")
 MCP_PREFIX = "mcp__lmp__"
@@ -24,7 +25,8 @@ _KNOWN = {
 }
 """The inputs that the guard understands. It refuses all others, as a newer CLI may have."""
 
-_UP = re.compile(r"(?:^|[/\\{,])\.\.(?:$|[/\\},])")
+_TYPE = re.compile(r"[a-z0-9]+", re.ASCII)
+"""Name of a type of files, as ripgrep knows it."""
 
 
 class Guard:
@@ -46,26 +48,42 @@ class Guard:
             return f"{tool} may not be given {', '.join(sorted(unknown))} in this task"
         path = given.get("file_path" if tool == "Read" else "path")
         pattern = given.get({"Grep": "glob", "Glob": "pattern"}.get(tool, ""))
-        return self._path_refusal(path, cwd) or (self._pattern_refusal(pattern) if pattern is not None else None)
+        kind = given.get("type")
+        if kind is not None and not (isinstance(kind, str) and _TYPE.fullmatch(kind)):
+            return "the type must be the name of a kind of files, as py"
+        refused = self._path_refusal(path, cwd)
+        if refused is not None or pattern is None:
+            return refused
+        return self._pattern_refusal(pattern, Path(cwd, str(path)))
 
     def _path_refusal(self, path: object, cwd: str) -> str | None:
         if path is None:
             return f"say where: give a path below {self._folders()}"
         if not isinstance(path, str) or not path or "\0" in path:
             return f"the path must be the text of a path below {self._folders()}"
-        try:
-            real = Path(cwd, path).resolve()
-        except (OSError, RuntimeError, ValueError):  # a loop of links, or an invalid file name
-            return f"this path cannot be resolved; give one below {self._folders()}"
-        if any(real.is_relative_to(root) for root in self.roots):
+        if self._is_inside(Path(cwd, path)):
             return None
         return f"it is outside of what may be read here: only files below {self._folders()}"
 
-    def _pattern_refusal(self, pattern: object) -> str | None:
+    def _is_inside(self, path: Path) -> bool:
+        """Whether a path leads below a root, with its links followed."""
+        try:
+            real = path.resolve()
+        except (OSError, RuntimeError, ValueError):  # a loop of links, or an invalid file name
+            return False
+        return any(real.is_relative_to(root) for root in self.roots)
+
+    def _pattern_refusal(self, pattern: object, folder: Path) -> str | None:
+        """Why a pattern of files below ``folder`` may not be used."""
         if not isinstance(pattern, str):
             return "the pattern must be text"
-        if os.path.isabs(pattern.lstrip("!{")) or pattern.startswith("~") or ",/" in pattern or _UP.search(pattern):
-            return "the pattern must be relative and stay below the path: no leading `/` or `~`, no `..`"
+        try:
+            wanted = alternatives(pattern)
+        except OddPattern as error:
+            return f"the pattern must be relative and plain: {error}"
+        for parts in wanted:
+            if any(not self._is_inside(place) for place in could_lead_through(parts, folder)):
+                return f"the pattern leads through a link to outside of {self._folders()}"
         return None
 
     def _folders(self) -> str:

@@ -17,7 +17,7 @@ import anyio
 import anyio.to_thread
 from pydantic import Field, ValidationError
 
-from lmp.agents.attempts import findings_text
+from lmp.agents.attempts import findings_text, would_be_accepted
 from lmp.agents.base import Answer, Tool
 from lmp.agents.prompts import prompt_of_class
 from lmp.agents.submission import analyse_missing, check_with_callees, submit
@@ -60,9 +60,17 @@ async def call_tool_with(tool: Tool, given: dict[str, Any]) -> Answer:
 
 
 def tool_server(
-    name: str, tools: Sequence[Tool], on_bug: Callable[[Exception], None], instructions: str | None = None
+    name: str,
+    tools: Sequence[Tool],
+    on_bug: Callable[[Exception], None],
+    instructions: str | None = None,
+    ends: Callable[[Answer], bool] = lambda answer: False,
 ) -> Server[Any]:
-    """A server of ``tools``. ``on_bug`` receives what a tool raised: to a model it must not be an ordinary answer."""
+    """A server of ``tools``. ``on_bug`` receives what a tool raised: to a model it must not be an ordinary answer.
+
+    ``ends``: whether the conversation ends with an answer. That answer is no error to the client: the CLI goes on after
+    an error, whatever a hook says.
+    """
     from mcp.server import Server
     from mcp.types import CallToolResult, ListToolsResult
 
@@ -81,7 +89,7 @@ def tool_server(
             on_bug(error)
             answer = Answer("lmp itself failed; this run ends", refused=True)
         content = [{"type": "text", "text": answer.text}]
-        return CallToolResult.model_validate({"content": content, "isError": answer.refused})
+        return CallToolResult.model_validate({"content": content, "isError": answer.refused and not ends(answer)})
 
     return Server(name, instructions=instructions, on_list_tools=list_tools, on_call_tool=call_tool)
 
@@ -175,8 +183,11 @@ class ClientTools:
             return Answer(str(error), refused=True)
         return Answer(f"{prompt.system}\n\n{prompt.message}")
 
-    async def _check(self, draft: Any) -> AnalysisVerdict:
-        return await self._in_thread(lambda: self._check_now(draft))
+    async def _check(self, draft: Any) -> Answer:
+        verdict = await self._in_thread(lambda: self._check_now(draft))
+        if verdict.accepted:
+            return would_be_accepted(verdict, "submit_analysis")
+        return Answer(f"{findings_text(verdict.findings)}\n\nThis submitted nothing.", refused=True)
 
     def _check_now(self, draft: Any) -> AnalysisVerdict:
         from lmp.agents.gate import Gate

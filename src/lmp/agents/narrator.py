@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, SkipValidation, ValidationError
 
-from lmp.agents.attempts import Attempts, Check, findings_text
+from lmp.agents.attempts import Attempts
 from lmp.agents.base import NARRATOR, Agent, Answer, Tool
 from lmp.agents.prompts import Prompt, fill
 from lmp.agents.run import Run
@@ -171,7 +171,7 @@ class ReportArguments(Arguments):
     last: int | None = Field(None, ge=1, description=f"last line; at most {MOST_LINES} lines are shown at once")
 
 
-def narrator_tools(report: str, check: Check, submit: Submit) -> list[Tool]:
+def narrator_tools(report: str, check: Submit, submit: Submit) -> list[Tool]:
     """The tools of the narrator, beside Read, Grep and Glob."""
     lines = report.splitlines()
 
@@ -180,10 +180,7 @@ def narrator_tools(report: str, check: Check, submit: Submit) -> list[Tool]:
         return numbered_lines(lines, given.first, last) or f"the report has {len(lines)} lines"
 
     async def checked(given: NarrativeArguments) -> Answer:
-        verdict = await check(given.narrative)
-        if verdict.accepted:
-            return Answer(f"This would be accepted: {verdict.summary}. Submit it with {SUBMIT}.")
-        return Answer(findings_text(verdict.findings) + "\n\nThis submitted nothing.", refused=True)
+        return await check(given.narrative)
 
     async def submitted(given: NarrativeArguments) -> Answer:
         return await submit(given.narrative)
@@ -192,7 +189,8 @@ def narrator_tools(report: str, check: Check, submit: Submit) -> list[Tool]:
         tool("read_report", "Numbered lines of the report as it is without your narrative.", ReportArguments, read),
         tool(
             "check_narrative",
-            "Reviews the report with your narrative in it, and says what is found. Does not submit.",
+            "Reviews the report with your narrative in it, and says what is found, a limited number of times. Does not "
+            "submit.",
             NarrativeArguments,
             checked,
         ),
@@ -223,11 +221,13 @@ async def narrate(run: Run, agent: Agent, assignment: Assignment, review: Review
         check=check,
         keep=lambda submitted, findings: _keep(run.folder, submitted, findings),
         most=run.state.limits.max_rounds,
+        most_checks=run.state.limits.max_checks,
+        tried=run.tried(assignment.name, NARRATOR),
         tool=SUBMIT,
         or_else="",
         instead="leave out --narrate",
     )
-    tools = narrator_tools(assignment.report, check, attempts.submit)
+    tools = narrator_tools(assignment.report, attempts.try_out, attempts.submit)
     prompt = narrator_prompt(assignment)
     brief = Brief(assignment.name, NARRATOR, prompt, tools, assignment.roots, _nothing_to_wait_for)
     try:

@@ -21,15 +21,21 @@ from typing import Any, Literal
 from filelock import FileLock, Timeout
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from lmp.agents.attempts import MOST_CHECKS, Tried
 from lmp.agents.base import Event
 from lmp.agents.ledger import Ledger
 from lmp.agents.transcript import Transcript
-from lmp.errors import UsageError
+from lmp.errors import StorageError, UsageError
+from lmp.settings import Effort
 from lmp.store.files import storage_errors, write_whole
 
 RUNS = ".runs"
 STATE = "run.json"
 LOCK = ".lock"
+
+MODEL = "claude-sonnet-4-5"
+"""The model of a run that names none: the client's own choice changes with its version, and so does the price."""
+EFFORT: Effort = "high"
 
 
 class Limits(BaseModel):
@@ -40,9 +46,11 @@ class Limits(BaseModel):
     max_budget_usd: float | None = Field(default=5.0, description="dollars, by the client's estimate; None: no limit")
     max_turns: int | None = Field(default=200, description="answers of the model; None: no limit")
     max_rounds: int = Field(default=8, description="hand-ins of one agent")
+    max_checks: int = Field(default=MOST_CHECKS, description="drafts of one agent that are checked, not handed in")
     concurrency: int = Field(default=2, description="agents at the same time, each a process of about 190 MB")
     timeout: float | None = Field(default=1800.0, description="seconds of one agent's work; None: no limit")
-    model: str | None = Field(default=None, description="None: the client's own choice")
+    model: str | None = Field(default=MODEL, description="None: the client's own choice, in runs of an older lmp")
+    effort: Effort | None = Field(default=EFFORT, description="how much the model thinks; None: its own choice")
     fallback_model: str | None = Field(default=None, description="takes over when the model is overloaded")
 
 
@@ -64,6 +72,7 @@ class State(BaseModel):
     done: list[str] = []
     """Classes whose analysis was stored in this run."""
     open: dict[str, str] = Field(default={}, description="conversations not brought to an end -> their session")
+    tried: dict[str, Tried] = Field(default={}, description="conversations, ended ones too -> what was tried in them")
 
 
 @dataclass
@@ -134,6 +143,10 @@ class Run:
         """The unfinished conversation about a class; None if there is none."""
         return self.state.open.get(conversation_key(name, stage))
 
+    def tried(self, name: str, stage: str) -> Tried:
+        """What was tried in the conversations about a class, in earlier commands of this run too."""
+        return self.state.tried.setdefault(conversation_key(name, stage), Tried())
+
     def close(self, name: str, stage: str) -> None:
         """Note that a conversation has ended and is not to be resumed."""
         if self.state.open.pop(conversation_key(name, stage), None) is not None:
@@ -147,9 +160,14 @@ class Run:
 
     def finish(self, status: Literal["done", "interrupted", "failed"]) -> None:
         self.state.status = status
-        self.save()
-        self.transcript.close()
-        self._held.release()
+        try:
+            self.save()
+            self.transcript.close()
+        except StorageError:  # a full disk: what was stored before is whole, and the run can be resumed
+            if status == "done":
+                raise
+        finally:
+            self._held.release()
         if status == "done":
             shutil.rmtree(self.client_folder, ignore_errors=True)
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from lmp.agents.attempts import Attempts
 from lmp.agents.base import Agent, Caps, Ended, Event, StageName, Task, Tool
@@ -23,6 +24,9 @@ GO_ON = (
     "This conversation was interrupted here. What you read and submitted so far is in it: continue, and submit the "
     "result with the tool {tool}."
 )
+
+COUNTED = frozenset({"begins", "turn", "handed in", "checked", "broken_off"})
+"""Events after which the counts are stored: lmp may be killed at any time."""
 
 
 @dataclass(frozen=True)
@@ -46,14 +50,14 @@ class Stage:
     agent: Agent
     brief: Brief
     attempts: Attempts
-    parts: list[Ended] = field(default_factory=list)
-    """The pieces of the conversation: it is interrupted while a class has to be analysed first."""
 
     def __post_init__(self) -> None:
         self.attempts.on_round = self._event
 
     async def through(self) -> Provenance:
         """Converse until a submission is accepted. Raises NotFound, Refused, CapReached, AgentUnavailable."""
+        if self.attempts.hopeless():  # of an earlier command of this run: nothing is spent on it again
+            raise self.attempts.refused()
         message, session = self._first_message()
         self._event({"event": "begins", "resumes": session})
         while True:
@@ -62,7 +66,7 @@ class Stage:
             except AgentUnavailable:
                 if self.attempts.accepted is None:
                     raise
-                return self._provenance(whole=False)  # accepted before the client failed: it stands
+                return self._provenance()  # accepted before the client failed: it stands
             session = ended.session or session
             waited = await self._wait_for_classes()
             if self.attempts.accepted is not None:
@@ -103,11 +107,24 @@ class Stage:
                 next_message=self.attempts.next_message,
                 is_over=self.attempts.is_over,
             )
-            with self.run.working(brief.name):
+            with self.run.working(brief.name), self._timed():
                 ended = await self.agent.carry_out(task, self._event)
         self.run.ledger.settle(self._key, ended.session, ended.cost_usd, ended.turns)
-        self.parts.append(ended)
+        tried = self.attempts.tried
+        tried.sdk_version, tried.cli_version = ended.sdk_version, ended.cli_version
         return ended
+
+    @contextmanager
+    def _timed(self) -> Iterator[None]:
+        """Add the seconds of the block to those of earlier pieces of the conversation."""
+        tried, began = self.attempts.tried, time.monotonic()
+        known = None if tried.talking else tried.seconds  # lmp was killed in a conversation: nobody knows when
+        tried.talking = True
+        try:
+            yield
+        finally:
+            tried.talking = False
+            tried.seconds = None if known is None else known + time.monotonic() - began
 
     def _share(self) -> Share:
         """This agent's share of what is left. Raises CapReached, with the command that resumes."""
@@ -137,7 +154,7 @@ class Stage:
             limit = self.run.state.limits.timeout
             goes_on = f"`{self.run.resume_command}` continues from here; give it a longer --timeout"
             return CapReached(f"{self.brief.name}: no result after {limit:g} s\n{goes_on}")
-        if self.attempts.findings:
+        if self.attempts.rounds:
             return self.attempts.refused()
         return AgentUnavailable(
             f"{self.brief.name}: the agent ended without a submission\nwhat it said: {self.run.transcript.path}"
@@ -151,21 +168,25 @@ class Stage:
         if event.get("event") == "broken_off" and event.get("session"):
             # The agent raises, so there is no Ended: the cost is in this event.
             self.run.ledger.settle(self._key, event["session"], event.get("cost_usd"), event.get("turns") or 0)
+        if event.get("event") == "turn":
+            tried = self.attempts.tried
+            tried.turns, tried.models = tried.turns + 1, list(dict.fromkeys([*tried.models, event["model"]]))
         self.run.event(self.brief.name, self.brief.stage, event)
+        if event.get("event") in COUNTED:
+            self.run.save()
 
-    def _provenance(self, whole: bool = True) -> Provenance:
-        """``whole``: every piece of the conversation has ended, so that its turns and time are known."""
-        versions: dict[str, Any] = {}
-        for part in self.parts:
-            versions = {"sdk_version": part.sdk_version, "cli_version": part.cli_version}
+    def _provenance(self) -> Provenance:
+        """Over all pieces of the conversation, those of earlier commands of the run included."""
+        tried = self.attempts.tried
         return Provenance(
             stage=self.brief.stage,
-            models=list(dict.fromkeys(model for part in self.parts for model in part.models)),
-            turns=sum(part.turns for part in self.parts) if whole else None,
+            models=tried.models,
+            turns=tried.turns,
             rounds=self.attempts.rounds,
             cost_usd=round(self.run.ledger.spent_on(self._key), 6),
-            seconds=round(sum(part.seconds for part in self.parts), 3) if whole else None,
+            seconds=None if tried.seconds is None else round(tried.seconds, 3),
             prompt_sha256=self.brief.prompt.sha256,
             run=self.run.id,
-            **versions,
+            sdk_version=tried.sdk_version,
+            cli_version=tried.cli_version,
         )

@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lmp.agents.changed import Changed
 from lmp.analyze.modules import execution_of
 from lmp.analyze.session import Session
 from lmp.errors import LmpError, TraceFailed, UnsupportedDtype, first_line
@@ -115,6 +116,32 @@ class ClassSubject:
         """The points at which an analysis is judged; none if the class cannot be executed."""
         with _EXECUTING:
             return [] if isinstance(self._ready, TraceFailed) else self._ready[0].points_for(analysis)
+
+    def numbers(self, analysis: ModuleAnalysis) -> Verification:
+        """Compare with execution alone. Raises TraceFailed if the class cannot be executed here."""
+        with _EXECUTING:
+            if isinstance(self._ready, TraceFailed):
+                raise self._ready
+            return self._ready[0].judged(analysis)
+
+    def changed(self, analysis: ModuleAnalysis) -> list[Changed]:
+        """The judged points at which switches, or sizes that the analysis names, are not the class's own."""
+        if isinstance(self._ready, TraceFailed):
+            return []
+        from lmp.workload.base import RUNTIME
+
+        workload, found = self._ready[0].workload, []
+        for point in self.points(analysis):
+            other = {
+                name: (value, workload.hints[name])
+                for name, value in point.values.items()
+                if name in workload.hints and name not in RUNTIME and value != workload.hints[name]
+            }
+            switches = {name: values for name, values in other.items() if name in workload.flags}
+            sizes = {n: v for n, v in other.items() if n not in switches and n in analysis.parameters}
+            if switches or sizes:
+                found.append(Changed(point.label, switches, sizes))
+        return found
 
     def called(self, analysis: ModuleAnalysis, kernel: Kernel) -> Collection[str]:
         """The classes that are called at a kernel's line; none if that is not known."""

@@ -13,7 +13,6 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SkipValidation
 
-from lmp.agents.attempts import Check, findings_text
 from lmp.agents.base import Answer, Tool
 from lmp.agents.facts import CalledClass, Facts, statements_of
 from lmp.agents.gate.bindings import OpenReference, open_references_text
@@ -251,20 +250,20 @@ class NoArguments(Arguments):
 def analyzer_tools(
     facts: Facts | None,
     trees: Callable[[], Trees],
-    check: Check,
+    check: Submit,
     submit: Submit,
     stop: Stop,
     analysis_of: AnalysisOf,
     config: Mapping[str, Any] | None = None,
 ) -> list[Tool]:
-    """The tools of the module analyzer. Without ``facts`` they serve any class: the draft names it."""
+    """The tools of the module analyzer. Without ``facts`` they serve any class: the draft names it.
+
+    ``check`` answers like ``submit``, and submits nothing.
+    """
     known = config if config is not None else facts.config if facts is not None else {}
 
     async def checked(given: DraftArguments) -> Answer:
-        verdict = await check(given.draft)
-        if verdict.accepted:
-            return Answer(f"This would be accepted: {verdict.summary}. Submit it with submit_analysis.")
-        return Answer(findings_text(verdict.findings) + "\n\nThis submitted nothing.", refused=True)
+        return await check(given.draft)
 
     async def submitted(given: DraftArguments) -> Answer:
         return await submit(given.draft)
@@ -273,7 +272,8 @@ def analyzer_tools(
         *reading_tools(trees, analysis_of, known, facts),
         tool(
             "check_draft",
-            "Runs every check that a submission must pass, and returns the findings. Does not submit.",
+            "Runs every check that a submission must pass, and returns the findings, a limited number of times. Does "
+            "not submit.",
             DraftArguments,
             checked,
         ),

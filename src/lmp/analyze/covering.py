@@ -41,6 +41,9 @@ MOST_EVALUATIONS = 800
 MOST_IN_ALL = 8000
 """Most such evaluations for all arms of one class."""
 
+MOST_QUESTIONS = 400
+"""Most questions to the solver for points of one class. What it was not asked about becomes an assumption."""
+
 Observe = Callable[[HeldOut], Point | None]
 """Returns the run at a point; None if the module does not run there."""
 
@@ -60,6 +63,7 @@ class Covering:
     _ways: dict[Arm | Pair, list[Way]] = field(default_factory=dict)
     _tried: dict[Arm | Pair, int] = field(default_factory=dict)
     _budget: Budget = field(default_factory=lambda: Budget(MOST_IN_ALL))
+    _questions: Budget = field(default_factory=lambda: Budget(MOST_QUESTIONS))
     _found: dict[Arm | Pair, HeldOut | None] = field(default_factory=dict)
     _seen: set[tuple[tuple[str, int], ...]] = field(default_factory=set)
 
@@ -207,7 +211,7 @@ class Covering:
         """A point that the solver finds. If it finds a contradiction, the target is excluded."""
         for way, usual in itertools.product(self._possible(target), (self._usual, ())):
             for base in self._bases[:MOST_ASKED]:
-                values = nearest((*way, *usual), self._values(base), self._domain, self._of_call)
+                values = nearest((*way, *usual), self._values(base), self._domain, self._of_call, self._questions)
                 point = self._new(base, values)
                 if point is not None:
                     return point

@@ -57,7 +57,14 @@ def prove(execution: Execution, engine: TraceEngine, source: ClassSource) -> Pro
     elif execution.workload.has_tokens:
         explore_pairs(engine.deriver.runs)
     attempt = _Attempt(execution, engine, source)
-    attempt.run()
+    try:
+        attempt.run()
+    except TraceFailed:
+        # No formula explains a path with further classes: it is left out, and what leads there is an assumption.
+        if not engine.deriver.leave_out_further_classes(source.class_path):
+            raise
+        attempt = _Attempt(execution, engine, source)
+        attempt.run()
     # Assumptions may exclude every held-out point, if sizes divide only in the runs that gave the formulas.
     if attempt.status != "verified" and not attempt.analysis.uncounted:
         # Specialised formulas come from other points, so they may hold where the general ones do not.

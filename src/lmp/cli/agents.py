@@ -53,9 +53,17 @@ def at_work(command: str, classes: Sequence[str], options: Options, common: Comm
             show_dry_run(classes, options, limits(common), common.as_json)
             return None
         check_runnable()
+        prepares(command, classes, common.quiet)
         import lmp.agents.claude  # noqa: F401  takes a second: before there is a run that could be interrupted in it
 
         return carried_out(start(command, classes, options, limits(common)), options, common.quiet)
+
+
+def prepares(command: str, names: Sequence[str], quiet: bool) -> None:
+    """Say that agents are about to begin: what they need takes seconds to import."""
+    if not quiet:
+        short = ", ".join(name.rpartition(".")[2] for name in names)
+        note(f"{'0:00':>6}  preparing agents: {command} {short}".rstrip())
 
 
 def show_dry_run(classes: Sequence[str], options: Options, caps: Limits, as_json: bool) -> None:
@@ -68,27 +76,39 @@ def show_dry_run(classes: Sequence[str], options: Options, caps: Limits, as_json
     for number, step in enumerate(found.planned, 1):
         first, last = step.source.lines
         after = f", after {', '.join(name.rpartition('.')[2] for name in step.after)}" if step.after else ""
-        size = found.prompt_characters[step.name]
+        size = found.prompt_tokens[step.name]
         write(f"{number:>3}. {step.name}\n")
-        write(f"     {step.source.forward_file} {first}-{last}, prompt of {size:,} characters{after}\n")
+        write(f"     {step.source.forward_file} {first}-{last}, prompt of about {size:,} tokens{after}\n")
     for name in found.stored:
         write(f"  -  {name}: already stored\n")
     if found.planned:
         write("Classes that are found on the way, as from a registry, are analysed too.\n")
-    write(f"caps: {caps_text(caps)}\nNothing was sent, nothing was spent.\n")
+    write(f"model: {model_text(caps)}\ncaps: {caps_text(caps)}\nNothing was sent, nothing was spent.\n")
 
 
 def caps_text(caps: Limits) -> str:
     money = "no cap in dollars" if caps.max_budget_usd is None else f"${caps.max_budget_usd:.2f}"
     turns = "no cap of turns" if caps.max_turns is None else f"{caps.max_turns} turns"
     seconds = "no time limit" if caps.timeout is None else f"{caps.timeout:g} s per agent"
-    return f"{money}, {turns}, {caps.concurrency} at the same time, {seconds}, {caps.max_rounds} submissions per agent"
+    per_agent = f"{caps.max_rounds} submissions and {caps.max_checks} checks per agent"
+    return f"{money}, {turns}, {caps.concurrency} at the same time, {seconds}, {per_agent}"
+
+
+def model_text(caps: Limits) -> str:
+    effort = "" if caps.effort is None else f", effort {caps.effort}"
+    fallback = "" if caps.fallback_model is None else f"; {caps.fallback_model} while it is overloaded"
+    return f"{caps.model or 'the choice of the client'}{effort}{fallback}"
 
 
 def _dry_run_data(found: DryRun) -> dict[str, Any]:
     return {
         "planned": [
-            {"class_name": p.name, "after": list(p.after), "prompt_characters": found.prompt_characters[p.name]}
+            {
+                "class_name": p.name,
+                "after": list(p.after),
+                "prompt_characters": found.prompt_characters[p.name],
+                "prompt_tokens": found.prompt_tokens[p.name],
+            }
             for p in found.planned
         ],
         "stored": list(found.stored),
@@ -111,7 +131,7 @@ def claude(run: Run) -> Any:
     from lmp.agents.claude import ClaudeAgent
 
     caps = run.state.limits
-    return ClaudeAgent(run.client_folder, model=caps.model, fallback_model=caps.fallback_model)
+    return ClaudeAgent(run.client_folder, model=caps.model, fallback_model=caps.fallback_model, effort=caps.effort)
 
 
 # --- progress of agents ----------------------------------------------------------------------------------------------
@@ -199,6 +219,8 @@ def event_text(event: dict[str, Any]) -> str | None:
         case "begins":
             resumed = ", resumed" if event.get("resumes") else ""
             return f"{name}: {str(event.get('stage', '')).replace('-', ' ')}{resumed}"
+        case "reads":
+            return f"{name}: reading and executing it for the prompt"
         case "started":
             return f"{name}: connected to {event.get('model') or 'the model'}"
         case "tool":
@@ -216,6 +238,8 @@ def event_text(event: dict[str, Any]) -> str | None:
             return f"{name}: {event.get('model')} takes over"
         case "handed in":
             return f"{name}: submission {event.get('round')}: {event.get('outcome')}"
+        case "checked":
+            return f"{name}: check {event.get('number')} of {event.get('of')}: {event.get('outcome')}"
         case "waits":
             return f"{name}: waits for {', '.join(str(c).rpartition('.')[2] for c in event.get('for', ()))}"
         case "result":

@@ -167,6 +167,7 @@ def resume(common: o.Common, run: RunName = None) -> None:
 
     begun, options = resumed(common.said_results_folder(), run, a.given_limits(common))
     check_runnable()
+    a.prepares("resume", begun.state.classes, common.quiet)
     if begun.state.command == "report":
         if common.as_json:
             raise UsageError("a report is a file, not JSON\nleave out --json")

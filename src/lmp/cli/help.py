@@ -26,7 +26,8 @@ GROUPS = {
     "Own classes": ("inputs", "init", "path"),
     "Code bases": ("include", "exclude", "update"),
     "Agents": (
-        "narrate", "agent_model", "fallback_model", "max_budget_usd", "max_turns", "concurrency", "timeout", "dry_run",
+        "narrate", "agent_model", "agent_effort", "fallback_model", "max_budget_usd", "max_turns", "concurrency",
+        "timeout", "dry_run",
     ),
 }  # fmt: skip
 """Group -> the parameters of commands in it. The groups stand on the page in this order."""

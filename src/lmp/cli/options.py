@@ -47,6 +47,14 @@ class Phase(StrEnum):
     decode = "decode"
 
 
+class EffortName(StrEnum):
+    low = "low"
+    medium = "medium"
+    high = "high"
+    xhigh = "xhigh"
+    max = "max"
+
+
 ElementType = StrEnum("ElementType", list(WORDS))  # type: ignore[misc]
 CacheType = StrEnum("CacheType", list(CACHE_WORDS))  # type: ignore[misc]
 
@@ -66,7 +74,7 @@ SUBJECT = (
 
 ModelOrAgentModel = Annotated[
     str | None,
-    typer.Option("--agent-model", "--model", metavar="NAME", help="Model of the agents [default: the client's]."),
+    typer.Option("--agent-model", "--model", metavar="NAME", help="Model of the agents [default: claude-sonnet-4-5]."),
 ]
 """The form of ``agent_model`` for a command whose --model does not name a class."""
 
@@ -169,7 +177,11 @@ class Common:
     # The limits of agents.
     agent_model: Annotated[
         str | None,
-        typer.Option("--agent-model", metavar="NAME", help="Model of the agents [default: the client's choice]."),
+        typer.Option("--agent-model", metavar="NAME", help="Model of the agents [default: claude-sonnet-4-5]."),
+    ] = None
+    agent_effort: Annotated[
+        EffortName | None,
+        typer.Option("--agent-effort", help="How much the model of the agents thinks [default: high]."),
     ] = None
     fallback_model: Annotated[
         str | None,
@@ -264,7 +276,7 @@ SIZES = ("phase", "batch_size", "seq_len", "cache_len", "element_type", "kv_type
 FOLDERS = ("results", "transformers", "pytorch")
 CONFIG = ("config", "model_id", "attn", "dtype")
 OWN_CLASS = ("inputs", "init", "path")
-AGENTS = ("agent_model", "fallback_model", "max_budget_usd", "max_turns", "concurrency", "timeout")
+AGENTS = ("agent_model", "agent_effort", "fallback_model", "max_budget_usd", "max_turns", "concurrency", "timeout")
 PRINTED = ("as_json", "quiet", "debug")
 
 

@@ -31,18 +31,23 @@ Stage = Annotated[
 
 @o.takes(*o.ONE_CLASS, ..., *o.FOLDERS, *o.CONFIG, *o.OWN_CLASS, *o.PRINTED)
 def prompt(common: o.Common, stage: Stage = StageName.analyze) -> None:
-    """Print the prompt that an agent would get for a class."""
+    """Print the prompt that an agent would get for a class.
+
+    Nothing is stored. Called classes without an analysis are analysed for it, for a few seconds.
+    """
     named = o.one_of("classes", common.class_path, "--module", common.module)
     common, class_path = chosen(common, named, "prompt")
     options = common.options()
     name = class_path or class_of_config(options)
     with watched([name], options, common.quiet) as progress:
         from lmp.agents.prompts import prompt_of_class, prompt_of_model
+        from lmp.agents.unwritten import made_in_time, unwritten
         from lmp.analyze.session import Session
 
         progress(name, "reading")
-        session = Session(options, progress, takes_foreign=True)
-        found = (prompt_of_class if stage is StageName.analyze else prompt_of_model)(session, name)
+        session = unwritten(Session(options, progress, takes_foreign=True))
+        made = prompt_of_class if stage is StageName.analyze else prompt_of_model
+        found = made(session, name, made_in_time(session))
     if common.as_json:
         write_json(data_of(name, stage, found))
     else:

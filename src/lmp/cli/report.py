@@ -100,8 +100,8 @@ class OfFolder:
 
 
 @o.takes(
-    *(..., *o.FOLDERS, *o.CONFIG, *o.OWN_CLASS, "settings", "agent_model", "fallback_model", "max_budget_usd"),
-    *("max_turns", "timeout", "dry_run", "quiet", "debug"),
+    *(..., *o.FOLDERS, *o.CONFIG, *o.OWN_CLASS, "settings", "agent_model", "agent_effort"),
+    *("fallback_model", "max_budget_usd", "max_turns", "timeout", "dry_run", "quiet", "debug"),
     dry_run=DryRun,
 )
 def report(
@@ -185,6 +185,7 @@ def _can_narrate(asked: Asked) -> None:
         raise UsageError("--narrate is for the markdown: the page has no text of its own\nadd --format markdown")
     if not asked.common.dry_run:
         check_runnable("leave out `--narrate`")
+        a.prepares("report", [], asked.common.quiet)
         import lmp.agents.claude  # noqa: F401  takes a second: before there is a run that could be interrupted in it
 
 
@@ -298,7 +299,9 @@ def _show_dry_run(making: Making, asked: Asked) -> None:
     found = dry_run(making)
     write(shown(f"report on {found.name}: {found.lines:,} lines, prompt of {found.characters:,} characters\n"))
     write(shown(f"may read below: {', '.join(map(str, found.roots)) or 'no folder'}\n"))
-    write(f"caps: {a.caps_text(a.limits(asked.common))}\nNothing was sent, nothing was spent, nothing was written.\n")
+    caps = a.limits(asked.common)
+    write(f"model: {a.model_text(caps)}\ncaps: {a.caps_text(caps)}\n")
+    write("Nothing was sent, nothing was spent, nothing was written.\n")
 
 
 @contextmanager

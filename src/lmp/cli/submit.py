@@ -76,7 +76,8 @@ def _told(submitted: Submitted) -> list[str]:
 
 
 def _place(finding: GateFinding) -> str:
-    where = [f"kernel {finding.kernel}"] if finding.kernel is not None else []
+    # As people count: the first one is 1.
+    where = [f"kernel {finding.kernel + 1}"] if finding.kernel is not None else []
     where += [f"line {finding.line}"] if finding.line is not None else []
     return f"{', '.join(where)}{f' of {finding.file}' if finding.file else ''}: " if where else ""
 

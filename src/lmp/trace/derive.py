@@ -66,6 +66,8 @@ OTHERWISE = "it is called otherwise than its analysis is for"
 
 COSTS_OTHERWISE = "at this call it costs otherwise than its analysis says: its inputs lie otherwise in memory"
 
+NOT_IN_THE_FIRST = "the first run does not call it, so it was not analysed"
+
 
 @dataclasses.dataclass(frozen=True)
 class Callee:
@@ -370,10 +372,30 @@ class Deriver:
                 callee = self.callees.get(call.class_path)
                 if call.class_path in self.inlined or (callee is not None and not self._applies(callee, call, run)):
                     self.inlined_sites.add(site)
+                elif callee is None and call.class_path != class_path:
+                    self.inlined_sites.add(site)
+                    self._why[site] = NOT_IN_THE_FIRST
                 elif callee is not None and self._costs_otherwise(callee, call, run):
                     self.inlined_sites.add(site)
                     self._why[site] = COSTS_OTHERWISE
         return len(self.inlined_sites) > before
+
+    def leave_out_further_classes(self, class_path: str) -> bool:
+        """Drop the runs in which a class calls another one that the first run does not call.
+
+        Returns true if there are any. A comparison that leads there has one result in the runs that are left, so it
+        becomes an assumption.
+        """
+        sites = {site for site, why in self._why.items() if why == NOT_IN_THE_FIRST}
+
+        def is_further(run: Run) -> bool:
+            calls = (call for call in run.recording.calls if call_site(call) in sites)
+            return any(self._is_inlined_in(call, class_path) for call in calls)
+
+        found = [run for run in (*self.runs.symbolic, *self.runs.concrete) if is_further(run)]
+        self.runs.symbolic = [run for run in self.runs.symbolic if run not in found]
+        self.runs.concrete = [run for run in self.runs.concrete if run not in found]
+        return bool(found)
 
     def fits(self, callee: Callee, call: Call, run: Run) -> bool:
         """True if a call can be a reference: the analysis applies to it, and gives the costs of what ran."""

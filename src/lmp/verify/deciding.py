@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from lmp.formula import (
@@ -29,7 +29,7 @@ from lmp.formula import (
 )
 from lmp.formula.evaluate import RELATION
 from lmp.verify.arms import Way
-from lmp.verify.solving import LARGEST, Domain
+from lmp.verify.solving import LARGEST, Budget, Domain
 
 if TYPE_CHECKING:
     import z3
@@ -37,11 +37,17 @@ if TYPE_CHECKING:
 EFFORT = 300_000
 """Steps of the solver for one question, in its own unit. They bound its time in a repeatable way: about 0.1 s."""
 
-MOST_QUESTIONS = 60
-"""Most questions for one point."""
+MOST_QUESTIONS = 30
+"""Most sets of changed variables that are asked about for one point."""
 
 MOST_CHANGED = 3
 """Most variables that a point changes beside those of the call."""
+
+NEAR = 4
+"""Times as large as in the base that a changed variable is at first."""
+
+MOST_WRITTEN = 1 << 14
+"""Most conditions whose terms are kept."""
 
 MOST_POWER = 8
 """Largest exponent that is written out as a product."""
@@ -51,9 +57,15 @@ def why_impossible(way: Way, domain: Domain) -> str | None:
     """Conditions of a way that no sizes meet together, as text; None if the solver knows of none."""
     import z3
 
-    if _Asked({}).solver(way, domain).check() != z3.unsat:
+    terms = _terms(way)
+    names = {name for number in terms for name in free_variables(way[number][0])}
+    solver = _solver(names, domain)
+    solver.add(*terms.values())
+    if solver.check() != z3.unsat:
         return None
-    tracked = _Asked({}).solver(way, domain, track=True)
+    tracked = _solver(names, domain)
+    for number, term in terms.items():
+        tracked.assert_and_track(term, str(number))
     in_core = sorted(int(str(one)) for one in tracked.unsat_core()) if tracked.check() == z3.unsat else range(len(way))
     found = [way[number] for number in in_core]
     return ", ".join(f"{to_text(condition)} is {'true' if wanted else 'false'}" for condition, wanted in found)
@@ -64,23 +76,35 @@ def follows(condition: Condition, known: Iterable[Condition], domain: Domain) ->
     return why_impossible(((condition, False), *((one, True) for one in known)), domain) is not None
 
 
-def nearest(way: Way, base: Mapping[str, int], domain: Domain, first: Collection[str]) -> dict[str, int] | None:
+def nearest(
+    way: Way, base: Mapping[str, int], domain: Domain, first: Collection[str], budget: Budget
+) -> dict[str, int] | None:
     """Values that meet a way and differ from the base in few variables; None if the solver finds none.
 
-    ``first``: variables that each point may change: those of a call.
+    ``first``: variables that each point may change: those of a call. ``budget``: questions to the solver that are left.
     """
     import z3
 
     free = sorted({name for condition, _ in way for name in free_variables(condition)} & set(domain.free))
-    questions = itertools.product(_changed(free, first), (4, None))
-    for changed, near in itertools.islice(questions, MOST_QUESTIONS):
-        asked = _Asked({name: value for name, value in base.items() if name not in changed})
-        most = {name: min(near * max(base[name], 16), LARGEST) if near else LARGEST for name in changed}
-        solver = asked.solver(way, domain, most)
-        if solver.check() == z3.sat:
-            model = solver.model()
-            met = {name: model.eval(one, model_completion=True) for name, one in asked.variables.items()}
-            return {**base, **{name: value.as_long() for name, value in met.items()}}
+    terms = _terms(way)
+    names = {name for number in terms for name in free_variables(way[number][0])}
+    whole = z3.And(list(terms.values()))
+    for changed in itertools.islice(_changed(free, first), MOST_QUESTIONS):
+        own = [(z3.Int(name), z3.IntVal(base[name])) for name in sorted(names & base.keys() - changed)]
+        term = z3.simplify(z3.substitute(whole, *own))
+        if z3.is_false(term):
+            continue
+        for times in (NEAR, None):
+            most = {name: min(times * max(base[name], 16), LARGEST) if times else LARGEST for name in changed}
+            if budget.left <= 0:
+                return None
+            budget.left -= 1
+            solver = _solver((names - base.keys()) | (names & changed), domain, most)
+            solver.add(term)
+            if solver.check() == z3.sat:
+                model = solver.model()
+                met = {name: model.eval(z3.Int(name), model_completion=True) for name in names & changed}
+                return {**base, **{name: value.as_long() for name, value in met.items()}}
     return None
 
 
@@ -96,97 +120,99 @@ class _Unwritten(Exception):
     """A formula has no term in the solver."""
 
 
-@dataclass
-class _Asked:
-    """Conditions as terms of the solver. A condition that it cannot write is left out: it excludes nothing then."""
+def _solver(names: Iterable[str], domain: Domain, most: Mapping[str, int] | None = None) -> z3.Solver:
+    """A solver that knows the bounds of these variables. ``most``: their largest values; None: no limit."""
+    import z3
 
-    fixed: Mapping[str, int]
-    variables: dict[str, z3.ArithRef] = field(default_factory=dict)
+    solver = z3.Solver()
+    solver.set("rlimit", EFFORT)
+    for name in sorted(names):
+        variable = z3.Int(name)
+        solver.add(variable >= domain.least(name))
+        if name in domain.flags:
+            solver.add(variable <= 1)
+        elif most is not None:
+            solver.add(variable <= most.get(name, LARGEST))
+    return solver
 
-    def solver(self, way: Way, domain: Domain, most: Mapping[str, int] | None = None, track: bool = False) -> z3.Solver:
-        """``most``: largest values; None: no limit. ``track``: name conditions by their numbers in the way."""
-        import z3
 
-        solver = z3.Solver()
-        solver.set("rlimit", EFFORT)
-        for number, (condition, wanted) in enumerate(way):
-            try:
-                term = self.condition(condition)
-            except _Unwritten:
-                continue
-            term = term if wanted else z3.Not(term)
-            if track:
-                solver.assert_and_track(term, str(number))
-            else:
-                solver.add(term)
-        for name, variable in self.variables.items():
-            solver.add(variable >= domain.least(name))
-            if name in domain.flags:
-                solver.add(variable <= 1)
-            elif most is not None:
-                solver.add(variable <= most[name])
-        return solver
+def _terms(way: Way) -> dict[int, z3.BoolRef]:
+    """Number of a condition in the way -> its term. One that cannot be written is left out: it excludes nothing."""
+    import z3
 
-    def condition(self, condition: Condition) -> z3.BoolRef:
-        import z3
+    written = {number: (_written(condition), wanted) for number, (condition, wanted) in enumerate(way)}
+    return {number: term if wanted else z3.Not(term) for number, (term, wanted) in written.items() if term is not None}
 
-        match condition:
-            case Compare(relation, left, right):
-                return RELATION[relation](self.term(left), self.term(right))
-            case And(parts):
-                return z3.And([self.condition(part) for part in parts])
-            case Or(parts):
-                return z3.Or([self.condition(part) for part in parts])
-            case Not(part):
-                return z3.Not(self.condition(part))
-        raise _Unwritten
 
-    def term(self, expr: Expr) -> z3.ArithRef:
-        import z3
+@functools.lru_cache(maxsize=MOST_WRITTEN)
+def _written(condition: Condition) -> z3.BoolRef | None:
+    """The term of a condition; None if the solver cannot write it. Writing one takes longer than most questions."""
+    try:
+        return _condition(condition)
+    except _Unwritten:
+        return None
 
-        match expr:
-            case Num(value):
-                return z3.IntVal(value) if isinstance(value, int) else z3.Q(value.numerator, value.denominator)
-            case Var(name) if name in self.fixed:
-                return z3.IntVal(self.fixed[name])
-            case Var(name):
-                return self.variables.setdefault(name, z3.Int(name))
-            case Add(terms):
-                return z3.Sum([self.term(term) for term in terms])
-            case Mul(factors):
-                return z3.Product([self.term(factor) for factor in factors])
-            case Div(left, right):
-                return _real(self.term(left)) / _real(self.term(right))
-            case FloorDiv(left, right):
-                return self.quotient(self.term(left), self.term(right))
-            case Mod(left, right):
-                whole, part = self.term(left), self.term(right)
-                return whole - part * self.quotient(whole, part)
-            case Pow(left, Num(value)) if isinstance(value, int) and 0 < value <= MOST_POWER:
-                return z3.Product([self.term(left)] * value)
-            case Call("floor", (argument,)):
-                return _floor(self.term(argument))
-            case Call("ceil", (argument,)):
-                return -_floor(-self.term(argument))
-            case Call("min" | "max" as function, (one, *others)):
-                found = self.term(one)
-                for other in map(self.term, others):
-                    found = z3.If(found <= other if function == "min" else found >= other, found, other)
-                return found
-            case Where(condition, then, otherwise):
-                return z3.If(self.condition(condition), self.term(then), self.term(otherwise))
-        raise _Unwritten
 
-    def quotient(self, whole: z3.ArithRef, part: z3.ArithRef) -> z3.ArithRef:
-        """Rounded down, as in Python. The solver's own rounds so for a positive divisor only."""
-        import z3
+def _condition(condition: Condition) -> z3.BoolRef:
+    import z3
 
-        if not (whole.is_int() and part.is_int()):
-            return _floor(_real(whole) / _real(part))
-        known = z3.simplify(part)
-        if z3.is_int_value(known):
-            return whole / known if known.as_long() > 0 else -whole / -known
-        return z3.If(part > 0, whole / part, -whole / -part)
+    match condition:
+        case Compare(relation, left, right):
+            return RELATION[relation](_term(left), _term(right))
+        case And(parts):
+            return z3.And([_condition(part) for part in parts])
+        case Or(parts):
+            return z3.Or([_condition(part) for part in parts])
+        case Not(part):
+            return z3.Not(_condition(part))
+    raise _Unwritten
+
+
+def _term(expr: Expr) -> z3.ArithRef:
+    import z3
+
+    match expr:
+        case Num(value):
+            return z3.IntVal(value) if isinstance(value, int) else z3.Q(value.numerator, value.denominator)
+        case Var(name):
+            return z3.Int(name)
+        case Add(terms):
+            return z3.Sum([_term(term) for term in terms])
+        case Mul(factors):
+            return z3.Product([_term(factor) for factor in factors])
+        case Div(left, right):
+            return _real(_term(left)) / _real(_term(right))
+        case FloorDiv(left, right):
+            return _quotient(_term(left), _term(right))
+        case Mod(left, right):
+            whole, part = _term(left), _term(right)
+            return whole - part * _quotient(whole, part)
+        case Pow(left, Num(value)) if isinstance(value, int) and 0 < value <= MOST_POWER:
+            return z3.Product([_term(left)] * value)
+        case Call("floor", (argument,)):
+            return _floor(_term(argument))
+        case Call("ceil", (argument,)):
+            return -_floor(-_term(argument))
+        case Call("min" | "max" as function, (one, *others)):
+            found = _term(one)
+            for other in map(_term, others):
+                found = z3.If(found <= other if function == "min" else found >= other, found, other)
+            return found
+        case Where(condition, then, otherwise):
+            return z3.If(_condition(condition), _term(then), _term(otherwise))
+    raise _Unwritten
+
+
+def _quotient(whole: z3.ArithRef, part: z3.ArithRef) -> z3.ArithRef:
+    """Rounded down, as in Python. The solver's own rounds so for a positive divisor only."""
+    import z3
+
+    if not (whole.is_int() and part.is_int()):
+        return _floor(_real(whole) / _real(part))
+    known = z3.simplify(part)
+    if z3.is_int_value(known):
+        return whole / known if known.as_long() > 0 else -whole / -known
+    return z3.If(part > 0, whole / part, -whole / -part)
 
 
 def _floor(term: z3.ArithRef) -> z3.ArithRef:

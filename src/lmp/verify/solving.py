@@ -60,7 +60,7 @@ class Domain:
 
 @dataclass
 class Budget:
-    """Number of evaluations of conditions that searches may still make. It bounds their time in a repeatable way."""
+    """Evaluations, or questions to the solver, that searches may still make: a repeatable bound of their time."""
 
     left: int
 

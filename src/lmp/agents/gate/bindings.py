@@ -64,7 +64,7 @@ class OpenReference:
     def __str__(self) -> str:
         names = ", ".join(f"{name} ({path})" for name, path in self.variables.items()) or "none"
         return escaped(
-            f"class_name {self.class_name}, kernel {self.kernel}\n"
+            f"class_name {self.class_name}, kernel index {self.kernel}\n"
             f"  {self.file} line {self.line}: {self.code}\n"
             f"  written: {self.written}, repeat {self.repeat}\n"
             f"  open because {self.why}\n"
@@ -265,7 +265,7 @@ class BindingGate:
         """Findings for references that are open although the bindings are in place."""
         for analysis in parts:
             for each in open_references(analysis, lookup):
-                message = f"{each.class_name}, kernel {each.kernel} is open, as {each.why}"
+                message = f"{each.class_name}, kernel index {each.kernel} is open, as {each.why}"
                 yield GateFinding(rule="reference", message=message, kernel=each.kernel, line=each.line, file=each.file)
 
     def _with(self, by_class: ByClass) -> Lookup:
@@ -326,7 +326,7 @@ def _callees_first(root: ModuleAnalysis, lookup: Lookup) -> list[ModuleAnalysis]
 
 def _finding(rule: Rule, binding: Binding, message: str) -> GateFinding:
     return GateFinding(
-        rule=rule, kernel=binding.kernel, message=f"{binding.class_name}, kernel {binding.kernel}: {message}"
+        rule=rule, kernel=binding.kernel, message=f"{binding.class_name}, kernel index {binding.kernel}: {message}"
     )
 
 

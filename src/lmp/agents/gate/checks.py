@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -20,10 +20,12 @@ from lmp.agents.gate.formulas import (
     unresolved_paths,
     with_standard_names,
     without_universal,
+    wrong_parameters,
 )
 from lmp.agents.gate.lines import DraftLines, kernels_by_statement
 from lmp.agents.gate.numbers import gate_findings
-from lmp.errors import Missing, NotFound, TraceFailed, UsageError
+from lmp.agents.gate.partial import OF_A_LINE, reduced, sound_kernels
+from lmp.errors import LmpError, Missing, NotFound, TraceFailed, UsageError
 from lmp.link.verdict import verdict
 from lmp.records import Draft, GateFinding, ModuleAnalysis, Verification
 from lmp.source.locate import locate
@@ -94,10 +96,34 @@ class Gate:
         findings += self.lines.check_lists(draft, _costing(slots))
         findings += self.lines.uncovered(draft)
         if findings:
-            return _refuse(findings, notes)
+            numbers = [] if references.missing else self._numbers_beside(draft, slots, findings)
+            return _refuse([*findings, *numbers], notes)
         if references.missing:
             raise _missing(references.missing)
         return self._judge(spell(draft, slots), references, notes)
+
+    def _numbers_beside(
+        self, draft: Draft, slots: Sequence[Slot], findings: Sequence[GateFinding]
+    ) -> list[GateFinding]:
+        """What execution says of the kernels without a mistake of form; nothing where the form allows no comparison."""
+        wrong = wrong_parameters(draft, self.members, self.subject.config_names)
+        kept = sound_kernels(draft, slots, findings, wrong)
+        if not kept:
+            return []
+        known = kernels_by_statement(draft.kernels, self.lines)
+        told = {self.lines.statement(finding.file, finding.line or 0) for finding in findings}
+        told |= {place for place, kernels in known.items() if not set(kernels) <= set(kept)}
+        part, part_slots = reduced(draft, slots, kept, wrong)
+        try:
+            analysis = self.subject.complete(spell(part, part_slots).model_dump(mode="json"))
+            own, _ = separate_not_correctable(self.subject.numbers(analysis))
+        except LmpError:
+            return []
+        own = [f for f in own if f.kind in OF_A_LINE and (f.file or analysis.source.file, f.line or 0) not in told]
+        # The kernels have their numbers in the whole draft.
+        at = {place: [kept.index(kernel) for kernel in of] for place, of in known.items() if place not in told}
+        found = gate_findings(own, analysis, at, self.subject.changed(analysis))
+        return [f if f.kernel is None else f.model_copy(update={"kernel": kept[f.kernel]}) for f in found]
 
     def _without_value(self, analysis: ModuleAnalysis) -> Iterator[GateFinding]:
         """A finding for each variable that the model's own config gives no value: `evaluate` could not use it."""
@@ -133,7 +159,7 @@ class Gate:
         operators = uncounted_operators(verification)
         own, verification = separate_not_correctable(verification)
         if own:
-            return _refuse(list(gate_findings(own, analysis, kernels)), notes)
+            return _refuse(list(gate_findings(own, analysis, kernels, self.subject.changed(analysis))), notes)
         if operators:
             analysis = analysis.model_copy(update={"uncounted": operators})
         if verification.status == "verified":

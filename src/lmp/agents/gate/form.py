@@ -100,7 +100,8 @@ def _unfit(value: object, place: str = "") -> Iterator[GateFinding]:
             yield from _unfit(inner, f"{place}.{name}".lstrip("."))
     elif isinstance(value, list):
         for index, inner in enumerate(value):
-            yield from _unfit(inner, f"{place}[{index}]")
+            # A kernel counts from 1, as in every finding.
+            yield from _unfit(inner, f"kernel {index + 1}" if place == "kernels" else f"{place}[{index}]")
 
 
 def _collected(errors: Iterable[Any]) -> list[GateFinding]:

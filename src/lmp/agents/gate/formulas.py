@@ -216,14 +216,25 @@ def without_universal(draft: Draft) -> Draft:
 def unresolved_paths(draft: Draft, members: Members, config_names: Collection[str]) -> Iterator[GateFinding]:
     """A finding for each parameter whose path leads nowhere, and for each pinned name that is none."""
     names = _known_names(members, config_names)
-    for name, path in draft.parameters.items():
-        problem = _name_problem(name) or _path_problem(name, path, names) or _meaning_problem(name, path)
-        if problem is not None:
-            yield GateFinding(rule="variable", message=f"parameter {name}: {problem}", claimed=path[:200])
+    for name, problem in _path_problems(draft, names):
+        path = draft.parameters[name]
+        yield GateFinding(rule="variable", message=f"parameter {name}: {problem}", claimed=path[:200])
     for name in draft.pinned:
         if name not in draft.parameters and name not in names["config"] and name not in names["init"]:
             message = f"pinned: {name} is neither a parameter, nor of the config, nor a constructor's argument"
             yield GateFinding(rule="variable", message=message)
+
+
+def wrong_parameters(draft: Draft, members: Members, config_names: Collection[str]) -> set[str]:
+    """Names of the parameters whose path leads nowhere."""
+    return {name for name, _ in _path_problems(draft, _known_names(members, config_names))}
+
+
+def _path_problems(draft: Draft, names: Mapping[str, Known]) -> Iterator[tuple[str, str]]:
+    for name, path in draft.parameters.items():
+        problem = _name_problem(name) or _path_problem(name, path, names) or _meaning_problem(name, path)
+        if problem is not None:
+            yield name, problem
 
 
 def _meaning_problem(name: str, path: str) -> str | None:

@@ -48,6 +48,10 @@ class DraftLines:
         path = self.path_of(file)
         return line if path is None else statement_starts(path).get(line, line)
 
+    def statement(self, file: str | None, line: int) -> tuple[str, int]:
+        """File and first line of the statement that a line belongs to."""
+        return file or self.source.forward_file, self.statement_start(file, line)
+
     # -- kernels ---------------------------------------------------------------------------------------------------
 
     def check_kernels(self, draft: Draft) -> tuple[Draft, list[GateFinding]]:
@@ -120,8 +124,8 @@ class DraftLines:
 
     def check_lists(self, draft: Draft, costing: Collection[int]) -> Iterator[GateFinding]:
         """Findings about free_lines and not_taken_lines. ``costing`` are the kernels that claim a cost."""
-        with_costs = {self._key(draft.kernels[i].file, draft.kernels[i].line) for i in costing}
-        free = {self._key(None, line) for line in draft.free_lines}
+        with_costs = {self.statement(draft.kernels[i].file, draft.kernels[i].line) for i in costing}
+        free = {self.statement(None, line) for line in draft.free_lines}
         elsewhere = [(file, line) for file, lines in draft.free_lines_elsewhere.items() for line in lines]
         listed = [
             *(("free_lines", None, line) for line in draft.free_lines),
@@ -132,16 +136,13 @@ class DraftLines:
             problem, rule = self._problem(file, line), "line"
             if problem is None:
                 rule = "free line"
-                if self._key(file, line) in with_costs:
+                if self.statement(file, line) in with_costs:
                     problem = f"line {line} is listed, and a kernel of it claims a cost; leave out one of the two"
-                elif name == "not_taken_lines" and self._key(None, line) in free:
+                elif name == "not_taken_lines" and self.statement(None, line) in free:
                     problem = f"line {line} is in free_lines too: it runs, or it does not"
             if problem is not None:
                 found = {"rule": rule, "message": f"{name}: {problem}", "line": line, "file": file}
                 yield GateFinding.model_validate(found)
-
-    def _key(self, file: str | None, line: int) -> tuple[str, int]:
-        return file or self.source.forward_file, self.statement_start(file, line)
 
     def uncovered(self, draft: Draft, every_function: bool = False) -> Iterator[GateFinding]:
         """Findings for lines that compute and are in no list: of forward(), and of functions in its file.
@@ -178,6 +179,5 @@ def kernels_by_statement(kernels: Iterable[DraftKernel], lines: DraftLines) -> d
     """Statement -> indices of its kernels."""
     found: dict[tuple[str, int], list[int]] = {}
     for index, kernel in enumerate(kernels):
-        file = kernel.file or lines.source.forward_file
-        found.setdefault((file, lines.statement_start(kernel.file, kernel.line)), []).append(index)
+        found.setdefault(lines.statement(kernel.file, kernel.line), []).append(index)
     return found
