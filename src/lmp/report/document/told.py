@@ -182,5 +182,5 @@ def _second_pass(narration: Narration) -> str:
         why = f": {narration.not_refuted}" if narration.not_refuted else ""
         return f"no second pass has held its texts against the code{escaped(why, kept='')}"
     refuted = sum(not one.holds for one in found.judged)
-    left_out = f"{refuted} were refuted and left out" if refuted else "none was refuted"
+    left_out = f"{refuted} of them refuted and left out" if refuted else "none refuted"
     return f"a second pass held its {len(found.judged)} texts against the code: {left_out}"
