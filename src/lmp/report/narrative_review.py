@@ -145,7 +145,8 @@ class _Reviewer:
             return
         files = [file for pointer in pointers for file in self._making.roots.find(pointer.path)[:1]]
         there = "\n".join("\n".join(lines_of(file) or ()) for file in files)
-        for name in (span for piece in pieces for span in piece.spans):
+        symbols = {pointer.symbol for pointer in pointers}  # these are looked for at their lines
+        for name in (span for piece in pieces for span in piece.spans if span not in symbols):
             parts = re.findall(r"[A-Za-z_]\w+", name) if _NAME.fullmatch(name) else ()
             gone = next((part for part in parts if part not in there and part not in self._making.plain.text), None)
             if gone is not None:

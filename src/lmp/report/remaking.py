@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from lmp.analyze.session import Options
-from lmp.errors import LmpError, UsageError
+from lmp.errors import UsageError
 from lmp.records import DEFAULT_CONFIG
 from lmp.report.document.ledger import Ledger
 from lmp.report.evaluating import Worth
@@ -21,6 +21,9 @@ from lmp.report.making import Making
 from lmp.report.review.reading import CLOSE, OPEN, Text
 from lmp.report.review.written import lines_of_facts
 from lmp.store.results import MODEL_FILE_NAME, Store
+
+if TYPE_CHECKING:
+    from lmp.analyze.session import Options
 
 SAME = 0.6
 """Share of lines with facts from which the file is the report that is made again."""
@@ -120,6 +123,6 @@ def _is_below(folder: Path, of: Path) -> bool:
         return False
 
 
-def reason(error: LmpError) -> str:
+def reason(error: Exception) -> str:
     """Why a report was not made again, as a note."""
     return f"the numbers were not held against results: {str(error).splitlines()[0]}"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from lmp.analyze.session import Options
 from lmp.errors import LmpError, UsageError
 from lmp.link.numbers import ModelNumbers
 from lmp.link.quantised import with_own_bytes
@@ -20,6 +20,9 @@ from lmp.report.review import Roots, review_text
 from lmp.report.warnings import of_the_model
 from lmp.source.trees import LAYOUTS, Trees
 from lmp.store.results import Store, strict_json
+
+if TYPE_CHECKING:
+    from lmp.analyze.session import Options
 
 LARGEST = 50_000_000
 """Bytes of a file that is reviewed, and of its list of numbers."""
@@ -88,7 +91,7 @@ def _made_again(text: str, options: Options, folders: Sequence[Path]) -> _Held:
 
     try:
         found = remade(read_markdown(text), options, folders)
-    except LmpError as error:
+    except (LmpError, ImportError) as error:  # without torch nothing is made again
         return _Held(notes=[reason(error)])
     return _Held() if found is None else _Held(found.ledger, found.worth, [found.note])
 
