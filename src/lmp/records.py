@@ -287,7 +287,8 @@ class Finding(Record):
 class Provenance(Record):
     """Who wrote an analysis that lmp's own engine did not make, and what it took. None: not known."""
 
-    stage: Literal["module-analyzer", "reference-expander", "narrator", "submitted"]
+    stage: Literal["module-analyzer", "reference-expander", "narrator", "refuter", "submitted"]
+    author: str | None = Field(default=None, description="of a submission: who wrote it, as it was submitted")
     models: list[str] = Field(default=[], description="models that answered, as the service named them")
     turns: int | None = Field(default=None, description="answers of the model")
     rounds: int | None = Field(default=None, description="submissions, the accepted one included")
@@ -536,7 +537,19 @@ class Bindings(Record):
 class ReviewFinding(Record):
     """One defect of a report."""
 
-    rule: Literal["pointer", "placeholder", "table", "number", "diagram"]
+    rule: Literal[
+        "pointer",
+        "placeholder",
+        "table",
+        "number",
+        "diagram",
+        "written",
+        "code",
+        "config",
+        "shape",
+        "section",
+        "checklist",
+    ]
     line: int = Field(description="line of the report")
     message: str = Field(description="what is wrong, and what would be right where that is known")
 
@@ -559,6 +572,24 @@ class Pitfall(Record):
     fix: str
 
 
+class Strike(Record):
+    """A row or a sentence of a report that is wrong, and what shows it."""
+
+    section: str = Field(description="heading that it stands under")
+    row: str = Field(description="how the row, or the sentence, begins")
+    why: str = Field(description="what shows it, with a place in the code")
+
+
+class Correction(Record):
+    """A cell or a sentence of a report that is wrong, what stands there instead, and what shows it."""
+
+    section: str = Field(description="heading that it stands under")
+    row: str = Field(description="how the row, or the sentence, begins")
+    column: str = Field(default="", description="heading of the cell's column; empty for a sentence")
+    text: str = Field(description="what stands there instead")
+    why: str = Field(description="what shows it, with a place in the code")
+
+
 class Narrative(Record):
     """What an agent writes into a report, for places that are otherwise composed from the facts.
 
@@ -573,13 +604,32 @@ class Narrative(Record):
     pitfalls: list[Pitfall] = []
     deep_dive: dict[str, list[str]] = Field(default={}, description="heading of a section -> sentences that go further")
     open_questions: list[str] = []
+    strikes: list[Strike] = []
+    corrections: list[Correction] = []
+
+
+class Judged(Record):
+    """What a second reader says of one text of a narrative."""
+
+    text: str = Field(description="which one: tldr[2], pitfalls[0].fix")
+    holds: bool = Field(description="whether the code shows what the text says")
+    why: str = Field(description="what shows that; where it does not hold, with a place in the code")
+
+
+class Refutation(Record):
+    """What a second reader says of every text of a narrative."""
+
+    judged: list[Judged]
 
 
 class Narration(Record):
     """A narrative with its provenance: ``reports/assets/<name>-narrative.json``."""
 
-    narrative: Narrative
+    narrative: Narrative = Field(description="without what was refuted")
     provenance: Provenance
+    refutation: Refutation | None = Field(default=None, description="of the second pass; None: there was none")
+    refuted_by: Provenance | None = None
+    not_refuted: str | None = Field(default=None, description="why there was no second pass")
 
 
 # --- the zoo ---------------------------------------------------------------------------------------------------------

@@ -34,10 +34,11 @@ class Tool:
     """Called with a validated instance of ``arguments``."""
 
 
-StageName = Literal["module-analyzer", "reference-expander", "narrator"]
+StageName = Literal["module-analyzer", "reference-expander", "narrator", "refuter"]
 ANALYZER: StageName = "module-analyzer"
 EXPANDER: StageName = "reference-expander"
 NARRATOR: StageName = "narrator"
+REFUTER: StageName = "refuter"
 
 Event = dict[str, Any]
 """One line of the transcript: ``{"event": "tool", "tool": "Read", …}``; `transcript` adds time, number and class."""

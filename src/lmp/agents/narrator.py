@@ -57,6 +57,7 @@ class Takes:
             lines += [f"  - `{escaped(name)}`" for name in self.deep_dive]
         lines += ["- `pitfalls`: what it is, how it is noticed, what helps"] if self.pitfalls else []
         lines += ["- `open_questions`"] if self.open_questions else []
+        lines += ["- `strikes` and `corrections`, of rows and sentences that the code shows to be wrong"]
         return "\n".join(lines)
 
 
@@ -95,6 +96,8 @@ class NarrativeVerdict:
             "pitfalls": len(narrative.pitfalls),
             "deep dive": sum(map(len, narrative.deep_dive.values())),
             "open questions": len(narrative.open_questions),
+            "strikes": len(narrative.strikes),
+            "corrections": len(narrative.corrections),
         }
         return "texts: " + ", ".join(f"{what} {count}" for what, count in counts.items() if count)
 
@@ -104,12 +107,12 @@ def check_narrative(submitted: Any, review: Review) -> NarrativeVerdict:
     try:
         narrative = Narrative.model_validate(submitted)
     except ValidationError as error:
-        return NarrativeVerdict(None, tuple(_form_findings(error)))
+        return NarrativeVerdict(None, tuple(form_findings(error)))
     findings = tuple(review(narrative))
     return NarrativeVerdict(None, findings) if findings else NarrativeVerdict(narrative)
 
 
-def _form_findings(error: ValidationError) -> Sequence[GateFinding]:
+def form_findings(error: ValidationError) -> Sequence[GateFinding]:
     where = [(".".join(map(str, problem["loc"])) or "the narrative", problem["msg"]) for problem in error.errors()[:20]]
     return [GateFinding(rule="schema", message=f"{place}: {what}") for place, what in where]
 
@@ -219,7 +222,7 @@ async def narrate(run: Run, agent: Agent, assignment: Assignment, review: Review
     attempts = Attempts(
         name=assignment.name,
         check=check,
-        keep=lambda submitted, findings: _keep(run.folder, submitted, findings),
+        keep=lambda submitted, findings: keep_draft(run.folder, submitted, findings),
         most=run.state.limits.max_rounds,
         most_checks=run.state.limits.max_checks,
         tried=run.tried(assignment.name, NARRATOR),
@@ -229,7 +232,7 @@ async def narrate(run: Run, agent: Agent, assignment: Assignment, review: Review
     )
     tools = narrator_tools(assignment.report, attempts.try_out, attempts.submit)
     prompt = narrator_prompt(assignment)
-    brief = Brief(assignment.name, NARRATOR, prompt, tools, assignment.roots, _nothing_to_wait_for)
+    brief = Brief(assignment.name, NARRATOR, prompt, tools, assignment.roots, nothing_to_wait_for)
     try:
         provenance = await Stage(run, agent, brief, attempts).through()
     except (Refused, NotFound):
@@ -241,9 +244,14 @@ async def narrate(run: Run, agent: Agent, assignment: Assignment, review: Review
     # The report does not depend on when and where this was done.
     provenance = provenance.model_copy(update={"run": None, "seconds": None})
     narration = Narration(narrative=accepted.narrative, provenance=provenance)
-    _write(run.folder / ACCEPTED, narration.model_dump_json(indent=2))
+    keep_accepted(run, narration)
     run.close(assignment.name, NARRATOR)
     return narration
+
+
+def keep_accepted(run: Run, narration: Narration) -> None:
+    """Store what was accepted in the run's folder, for a report that is written later."""
+    _write(run.folder / ACCEPTED, narration.model_dump_json(indent=2))
 
 
 def accepted_before(run: Run) -> Narration | None:
@@ -253,7 +261,7 @@ def accepted_before(run: Run) -> Narration | None:
         return Narration.model_validate_json(file.read_bytes()) if file.is_file() else None
 
 
-def _keep(folder: Path, submitted: Any, findings: Sequence[GateFinding]) -> str:
+def keep_draft(folder: Path, submitted: Any, findings: Sequence[GateFinding]) -> str:
     # In ASCII: a submission may hold half a surrogate pair.
     _write(folder / DRAFT, json.dumps(submitted, indent=2, default=str))
     _write(folder / FINDINGS, json.dumps([one.model_dump(exclude_none=True) for one in findings], indent=2))
@@ -265,5 +273,5 @@ def _write(file: Path, text: str) -> None:
         write_whole(file, text + "\n")
 
 
-async def _nothing_to_wait_for(classes: Sequence[str]) -> None:
+async def nothing_to_wait_for(classes: Sequence[str]) -> None:
     raise AssertionError(f"the narrator refers to no class, and waits for {', '.join(classes)}")

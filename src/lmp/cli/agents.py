@@ -214,7 +214,7 @@ def event_text(event: dict[str, Any]) -> str | None:
     """The line of an event; None for an event that is only in the transcript."""
     whole = str(event.get("class", ""))
     # A report has a name of its own, with dots that mean nothing.
-    name = whole if event.get("stage") == "narrator" else whole.rpartition(".")[2]
+    name = whole if event.get("stage") in ("narrator", "refuter") else whole.rpartition(".")[2]
     match event.get("event"):
         case "begins":
             resumed = ", resumed" if event.get("resumes") else ""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lmp.cli import narrative
 from lmp.cli import options as o
 from lmp.cli.output import note, write, write_json
 from lmp.cli.progress import class_of_config, watched
@@ -22,20 +24,38 @@ SYSTEM, MESSAGE = "===== system prompt =====", "===== message ====="
 class StageName(StrEnum):
     analyze = "analyze"
     expand = "expand"
+    narrate = "narrate"
+    refute = "refute"
 
 
 Stage = Annotated[
-    StageName, typer.Option("--stage", help="analyze: one class; expand: the open references of a model.")
+    StageName,
+    typer.Option(
+        "--stage",
+        help="analyze: one class; expand: the open references of a model; narrate: the narrative of a report on a model"
+        " or on the folder of a code base; refute: the second pass over it.",
+    ),
 ]
 
 
 @o.takes(*o.ONE_CLASS, ..., *o.FOLDERS, *o.CONFIG, *o.OWN_CLASS, *o.PRINTED)
-def prompt(common: o.Common, stage: Stage = StageName.analyze) -> None:
-    """Print the prompt that an agent would get for a class.
+def prompt(
+    common: o.Common,
+    stage: Stage = StageName.analyze,
+    reports: narrative.Reports = None,
+    device: narrative.DeviceName = None,
+) -> None:
+    """Print the prompt that an agent would get for a class, or for the narrative of a report.
 
     Nothing is stored. Called classes without an analysis are analysed for it, for a few seconds.
     """
     named = o.one_of("classes", common.class_path, "--module", common.module)
+    if stage in (StageName.narrate, StageName.refute):
+        made = narrative.making_of(common, named, device)
+        found = narrative.prompt_of(made, stage is StageName.refute, o.reports_folder(reports))
+        _print(common, found, lambda: narrative.data_of(made.name, stage, found))
+        return
+    narrative.refuse_of_reports(reports, device)
     common, class_path = chosen(common, named, "prompt")
     options = common.options()
     name = class_path or class_of_config(options)
@@ -46,10 +66,14 @@ def prompt(common: o.Common, stage: Stage = StageName.analyze) -> None:
 
         progress(name, "reading")
         session = unwritten(Session(options, progress, takes_foreign=True))
-        made = prompt_of_class if stage is StageName.analyze else prompt_of_model
-        found = made(session, name, made_in_time(session))
+        prompt_of = prompt_of_class if stage is StageName.analyze else prompt_of_model
+        found = prompt_of(session, name, made_in_time(session))
+    _print(common, found, lambda: data_of(name, stage, found))
+
+
+def _print(common: o.Common, found: Prompt, data: Callable[[], dict[str, object]]) -> None:
     if common.as_json:
-        write_json(data_of(name, stage, found))
+        write_json(data())
     else:
         write(f"{SYSTEM}\n{found.system.rstrip()}\n\n{MESSAGE}\n{found.message.rstrip()}\n")
     if not common.quiet:

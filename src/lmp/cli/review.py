@@ -45,7 +45,7 @@ def review(common: o.Common, files: Files, root: Root = None) -> None:
     unread = 0
     for file in files:
         try:
-            found.append(review_file(file, folders, bool(root), trees, store))
+            found.append(review_file(file, folders, bool(root), trees, store, common.options()))
         except UsageError as error:
             if len(files) == 1:
                 raise

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lmp.cli import narrative
 from lmp.cli import options as o
 from lmp.cli.output import DISAGREES, count, note, write, write_json
 from lmp.cli.progress import watched
@@ -16,20 +18,54 @@ if TYPE_CHECKING:
     from lmp.agents.submission import Submitted
     from lmp.records import GateFinding
 
-Class = Annotated[str, typer.Argument(metavar="CLASS", help="Class of the analysis, or a public alias of it.")]
-File = Annotated[str, typer.Argument(metavar="FILE", help="The analysis as JSON; - reads standard input.")]
+
+class StageName(StrEnum):
+    narrate = "narrate"
+    refute = "refute"
+
+
+Class = Annotated[
+    str,
+    typer.Argument(
+        metavar="CLASS",
+        help="Class of the analysis, or a public alias of it. For --stage: a model or a folder, as in report.",
+    ),
+]
+File = Annotated[str, typer.Argument(metavar="FILE", help="The submission as JSON; - reads standard input.")]
+Stage = Annotated[
+    StageName | None,
+    typer.Option("--stage", help="narrate: the file is a narrative; refute: what a second reader says of it."),
+]
+By = Annotated[str | None, typer.Option("--by", metavar="NAME", help="With --stage: who wrote it; the report says so.")]
 Replace = Annotated[
     bool, typer.Option("--replace", help="Replace a verified analysis even if this one cannot be verified.")
 ]
 
 
 @o.takes(..., *o.FOLDERS, *o.CONFIG, *o.OWN_CLASS, *o.PRINTED)
-def submit(common: o.Common, class_path: Class, file: File, replace_verified: Replace = False) -> None:
-    """Check a submitted analysis; store it, or list what is wrong with it."""
-    options = common.options()
+def submit(
+    common: o.Common,
+    class_path: Class,
+    file: File,
+    replace_verified: Replace = False,
+    stage: Stage = None,
+    by: By = None,
+    reports: narrative.Reports = None,
+    device: narrative.DeviceName = None,
+) -> None:
+    """Check a submitted analysis; store it, or list what is wrong with it.
+
+    With --stage it is the narrative of a report, or the second pass over one: the report is written with it.
+    """
     from lmp.agents.submission import read_submission
 
     submission = read_submission(_content(file), "the input" if file == "-" else file)
+    if stage is not None:
+        folder = o.reports_folder(reports)
+        narrative.submit(narrative.making_of(common, class_path, device), submission, stage == "refute", by, folder)
+        return
+    narrative.refuse_of_reports(reports, device, by)
+    options = common.options()
     with watched([class_path], options, common.quiet) as progress:
         from lmp.agents.submission import submit as check_and_store
 

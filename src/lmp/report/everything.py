@@ -138,7 +138,7 @@ def _make(one: Listed, folder: Path, options: Options, progress: Progress, devic
     from lmp.report.model import write_model_report, write_page
 
     try:
-        facts = gather(one.stored.analysis.class_name, _options_of(one.stored, options), progress, device)
+        facts = gather(one.stored.analysis.class_name, options_of(one.stored, options), progress, device)
         written = write_model_report(folder, facts)
         is_new = html and write_page(folder, facts)[1]
     except (UsageError, NotFound, InvalidAnalysis) as error:
@@ -155,7 +155,7 @@ def _make(one: Listed, folder: Path, options: Options, progress: Progress, devic
     one.notes = written.notes
 
 
-def _options_of(stored: Stored, options: Options) -> Options:
+def options_of(stored: Stored, options: Options) -> Options:
     """What has to be asked for to get this result again. Raises UsageError where its config is not to be had."""
     analysis, config = stored.analysis, stored.analysis.config
     attention = None if analysis.attn_requested == "sdpa" else analysis.attn_requested

@@ -98,11 +98,11 @@ def write_changed(file: Path, content: bytes) -> bool:
 
 
 def with_lines(report: Report) -> Ledger:
-    """The list of numbers with the digits of every line, so that a review finds any that is another one later."""
+    """The list of numbers with the facts of every line, so that a review finds any that is another one later."""
     from lmp.report.review.reading import read_markdown
-    from lmp.report.review.written import lines_with_digits
+    from lmp.report.review.written import lines_of_facts
 
-    found = [tokens for _, tokens in lines_with_digits(read_markdown(report.text))]
+    found = [facts for _, facts in lines_of_facts(read_markdown(report.text))]
     return report.ledger.model_copy(update={"lines": found})
 
 

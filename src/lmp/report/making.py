@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 from lmp.records import Narration, Narrative, Review
+from lmp.report.document.amending import amended
 from lmp.report.document.amounts import Number
 from lmp.report.document.parts import Bullets, Document, Section
 from lmp.report.document.told import Asked, Told, numbers_of, written_by
@@ -72,7 +73,8 @@ class Making:
     def _told(self, told: Told) -> Document:
         """The document with what is told: also in sections that do not ask for it themselves."""
         document = self.document(told)
-        return replace(document, sections=[_further(section, told) for section in document.sections])
+        document = replace(document, sections=[_further(section, told) for section in document.sections])
+        return amended(document, told)
 
     @cached_property
     def readable(self) -> tuple[Path, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from lmp.codebase.texts import Unreadable, read_bytes
 from lmp.errors import LmpError, UsageError
@@ -20,6 +21,9 @@ from lmp.report.warnings import of_the_model
 from lmp.source.trees import LAYOUTS, Trees
 from lmp.store.results import Store, strict_json
 
+if TYPE_CHECKING:
+    from lmp.analyze.session import Options
+
 LARGEST = 50_000_000
 """Bytes of a file that is reviewed, and of its list of numbers."""
 
@@ -27,15 +31,19 @@ MOST_POINTS = 64
 """Points that the numbers of a report are of."""
 
 
-def review_file(file: Path, folders: Sequence[Path], given: bool, trees: Trees, store: Store) -> Review:
+def review_file(
+    file: Path, folders: Sequence[Path], given: bool, trees: Trees, store: Store, options: Options | None = None
+) -> Review:
     """Hold a file against the code and, where it has numbers of lmp's, against the results.
 
     Places are looked for in ``folders``, those of a model's report in the source trees, and, unless the folders were
-    ``given``, those of a repository's where it was read, and beside the file. Raises UsageError for what cannot be
-    read as text.
+    ``given``, those of a repository's where it was read, and beside the file. A report without its list of numbers is
+    made again with these ``options``; without options it is not. Raises UsageError for what cannot be read as text.
     """
     text = _text(file)
     held = _held(ledger_file(file.resolve()), store)
+    if held.ledger is None and not held.wrong and options is not None:
+        held = _made_again(text, options, folders)
     ledger = held.ledger
     if ledger is not None and ledger.folder is not None and not given:
         folders = (Path(ledger.folder), *folders)
@@ -74,6 +82,18 @@ class _Held:
     worth: Worth | None = None
     notes: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
+
+
+def _made_again(text: str, options: Options, folders: Sequence[Path]) -> _Held:
+    """The same of a report that its list of numbers does not lie beside."""
+    from lmp.report.remaking import reason, remade
+    from lmp.report.review.reading import read_markdown
+
+    try:
+        found = remade(read_markdown(text), options, folders)
+    except (LmpError, ImportError) as error:  # without torch nothing is made again
+        return _Held(notes=[reason(error)])
+    return _Held() if found is None else _Held(found.ledger, found.worth, [found.note])
 
 
 def _held(place: Path, store: Store) -> _Held:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from lmp.report.document.ledger import Entry, Ledger
 from lmp.report.evaluating import Worth
 from lmp.report.review import Roots, review_text
 from lmp.report.review.reading import read_markdown
-from lmp.report.review.written import check_written, lines_with_digits
+from lmp.report.review.written import check_written, lines_of_facts
 
 CODE = "import os\n\n\nclass Cache:\n    def append(self, token):\n        return token\n\n\ndef last():\n    pass\n"
 """Cache is at line 4, append at 5, last at 9; ten lines."""
@@ -348,19 +349,73 @@ No digit here. Of 7.
 
 def of_digits(text: str) -> list[tuple[str, int, str]]:
     """What the review says of a text that was written as WRITTEN."""
-    written = [tokens for _, tokens in lines_with_digits(read_markdown(WRITTEN))]
+    written = [tokens for _, tokens in lines_of_facts(read_markdown(WRITTEN))]
     findings = check_written(read_markdown(text), written)
     return [(finding.rule, finding.line, finding.message) for finding in findings]
 
 
-def test_lines_with_their_words_that_have_digits() -> None:
-    assert lines_with_digits(read_markdown(WRITTEN)) == [
-        (3, "32 8 pkg/cache.py:4"),
-        (7, "3"),
-        (8, "4"),
-        (11, "16 2"),
-        (14, "7"),
+def facts_of(text: str) -> list[tuple[int, str]]:
+    """Line, kind and facts, without the checksum of the other words."""
+    return [(line, re.sub(r"^([~|])\w{6}", r"\1", facts)) for line, facts in lines_of_facts(read_markdown(text))]
+
+
+def test_lines_with_their_facts() -> None:
+    assert facts_of(WRITTEN) == [
+        (1, "~"),
+        (3, "~ 32 8 pkg/cache.py:4"),
+        (5, "~"),
+        (7, "| x of 3"),
+        (8, "| y of 4"),
+        (11, "``` --> 16 --> 2"),
+        (14, "~ no 7"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "facts"),
+    [
+        ("It is not read, by the cache.", "~ not read"),
+        ("`x = a + b` in LlamaMLP or head_dim", "~ x = a + b LlamaMLP head_dim"),
+        ("none found (searched: it)", "~ none-found"),
+        ("| a | b |\n| --- | --- |\n| The name | A sentence on the decode of 3 words |", "| The name decode 3"),
+        ("```python\nx  =  f(y)  # why\n```", "``` x = f(y) # why"),
+        ("```\n│ a  1 │\n```", "``` a 1"),
+    ],
+)
+def test_what_is_a_fact(text: str, facts: str) -> None:
+    assert facts_of(text)[-1][1] == facts
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("It reads `a + b` once.", "It writes `a + b` once.", "writes stands where lmp wrote reads"),
+        ("It reads `a + b` once.", "It reads `a - b` once.", "- stands where lmp wrote +"),
+        ("It is done.", "It is not done.", "lmp did not write here: not"),
+        ("It is not done.", "It is done.", "lmp wrote here: not"),
+        ("- `a.py:3` has it", "- none found (searched: all)", "lmp did not write here that none was found"),
+        ("```\na = 1\nb = 2\n```", "```\nb = 2\na = 1\n```", "lmp wrote this line at another place"),
+        ("```\na --> b\n```", "```\nb --> a\n```", "b stands where lmp wrote a"),
+    ],
+)
+def test_another_fact_in_the_place_of_one(old: str, new: str, message: str) -> None:
+    written = [facts for _, facts in lines_of_facts(read_markdown(f"# S\n\n{old}\n\nThe end."))]
+    found = [one.message for one in check_written(read_markdown(f"# S\n\n{new}\n\nThe end."), written)]
+    assert any(message in one for one in found), found
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("- It reads `a`.\n- It has 3.", "- It has 3.\n- It reads `a`."),
+        ("It reads `a` and is not done.", "It reads `a`\nand is not done."),
+        ("```\nx = 1\n```", "```\n# mine\nx = 1\n```"),
+        ("It reads `a`.", "Here it really reads `a`"),
+    ],
+)
+def test_another_order_or_wording_of_sentences_is_his(old: str, new: str) -> None:
+    written = [facts for _, facts in lines_of_facts(read_markdown(f"# S\n\n{old}\n\nThe end."))]
+    assert list(check_written(read_markdown(f"# S\n\n{new}\n\nThe end."), written)) == []
 
 
 @pytest.mark.parametrize(

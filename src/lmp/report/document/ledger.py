@@ -34,7 +34,7 @@ class Ledger(Record):
     sizes: dict[str, int] = Field(default_factory=dict, description="values that were given for every point: --set")
     named: dict[str, int] = Field(default_factory=dict, description="values of the terms above that have a name")
     numbers: list[Entry] = Field(default_factory=list)
-    lines: list[str] = Field(default=[], description="the words with digits of each line that has any, as written")
+    lines: list[str] = Field(default=[], description="the facts of each line that has any, as written")
 
 
 def names_in(numbers: Iterable[Entry]) -> list[str]:

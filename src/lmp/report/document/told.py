@@ -6,15 +6,18 @@ Nothing that it wrote becomes markup by itself.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TypeVar
 
 from lmp.records import Narration, Narrative
 from lmp.report.document.amounts import Number
 from lmp.report.document.ledger import numbers_in
 from lmp.report.document.parts import Code, Document, Inline, Line, Pointer
 from lmp.source.quoting import escaped
+
+T = TypeVar("T")
 
 _POINTER = r"`(?P<file>[^`:\s][^`:]*):(?P<line>\d{1,9})(?:-(?P<end>\d{1,9}))?`(?: \(`(?P<symbol>[^`]+)`\))?"
 _PIECE = re.compile(rf"{_POINTER}|`(?P<code>[^`]+)`")
@@ -117,6 +120,41 @@ def texts(narrative: Narrative) -> Iterator[tuple[str, str]]:
     for heading, further in narrative.deep_dive.items():
         yield from _numbered(f"deep_dive[{heading!r}]", further)
     yield from _numbered("open_questions", narrative.open_questions)
+    yield from ((f"strikes[{index}].why", strike.why) for index, strike in enumerate(narrative.strikes))
+    for index, correction in enumerate(narrative.corrections):
+        yield from ((f"corrections[{index}].{name}", getattr(correction, name)) for name in ("text", "why"))
+
+
+def without(narrative: Narrative, names: Collection[str]) -> Narrative | None:
+    """The narrative without these texts, as `texts` names them, and what they are a part of. None: nothing is told."""
+    gone = {
+        name.rpartition(".")[0] if name.endswith((".what", ".detect", ".fix", ".why", ".text")) else name
+        for name in names
+    }
+
+    def left(name: str, items: Sequence[T]) -> list[T]:
+        return [item for index, item in enumerate(items) if f"{name}[{index}]" not in gone]
+
+    def parts(name: str, told: Mapping[str, list[str]]) -> dict[str, list[str]]:
+        kept = {key: left(f"{name}[{key!r}]", sentences) for key, sentences in told.items()}
+        return {key: sentences for key, sentences in kept.items() if sentences}
+
+    tldr = left("tldr", narrative.tldr)
+    return (
+        None
+        if not tldr
+        else narrative.model_copy(
+            update={
+                "tldr": tldr,
+                "insights": parts("insights", narrative.insights),
+                "pitfalls": left("pitfalls", narrative.pitfalls),
+                "deep_dive": parts("deep_dive", narrative.deep_dive),
+                "open_questions": left("open_questions", narrative.open_questions),
+                "strikes": left("strikes", narrative.strikes),
+                "corrections": left("corrections", narrative.corrections),
+            }
+        )
+    )
 
 
 def _numbered(name: str, told: list[str]) -> Iterator[tuple[str, str]]:
@@ -130,8 +168,19 @@ def written_by(narration: Narration) -> Line:
     for index, model in enumerate(by.models):
         line += [", " if index else "", Code(escaped(model, kept=""))]
     if not by.models:
-        line.append("an author who is not known")
+        line.append("an author who is not known" if by.author is None else escaped(by.author, kept=""))
     line.append(" from this report and the code")
     if by.prompt_sha256:
         line += [" (prompt ", Code(f"sha256 {by.prompt_sha256[:16]}"), ")"]
-    return [*line, "; its places and numbers are reviewed like all others"]
+    line.append(" and submitted with lmp submit" if by.stage == "submitted" else "")
+    return [*line, "; its places and numbers are reviewed like all others; ", _second_pass(narration)]
+
+
+def _second_pass(narration: Narration) -> str:
+    found = narration.refutation
+    if found is None:
+        why = f": {narration.not_refuted}" if narration.not_refuted else ""
+        return f"no second pass has held its texts against the code{escaped(why, kept='')}"
+    refuted = sum(not one.holds for one in found.judged)
+    left_out = f"{refuted} of them refuted and left out" if refuted else "none refuted"
+    return f"a second pass held its {len(found.judged)} texts against the code: {left_out}"

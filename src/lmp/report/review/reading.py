@@ -83,6 +83,8 @@ class Text:
     """Also those of headings and of tables' cells."""
     fences: list[FencePiece] = field(default_factory=list)
     tables: list[TablePiece] = field(default_factory=list)
+    headings: list[tuple[int, int, str]] = field(default_factory=list)
+    """Line, level and words of each."""
     too_deep: int | None = None
     """The first line that is nested deeper than is looked at."""
 
@@ -115,6 +117,8 @@ class _Reader:
                 pieces = list(self._inline(token, _first_line(token)))
                 if self._tokens[index - 1].type == "heading_open" and pieces:
                     self._section = _bare(pieces[0].text)
+                    level = int(self._tokens[index - 1].tag[1:])
+                    self._found.headings.append((pieces[0].line, level, self._section))
                     pieces = list(self._inline(token, _first_line(token)))
                 self._found.pieces += pieces
             index += 1

@@ -1,53 +1,133 @@
-"""Digits: the lines of a report hold the numbers and places that it was written with.
+"""What lmp wrote: the facts of a report's lines, and where another one stands in the place of one of them.
 
-What has a unit, a claim or a symbol is held against the results and the code. The rest (a count in a sentence, a place
-without a symbol) can only be held against what lmp wrote: a line that has another digit in the place of one of them is
-found. Lines that were added or taken away are somebody's own.
+Numbers with a claim and places with a symbol are held against the results and the code. The rest can only be held
+against what lmp wrote: counts in a sentence, code, names, words that decide (`not`, `read`, `prefill`), and the order
+of lines in a block of code. Other words are free: a sentence may be worded anew, added, taken away, moved or wrapped.
 """
 
 from __future__ import annotations
 
 import re
+import zlib
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from difflib import SequenceMatcher
+from typing import Literal
 
 from lmp.records import ReviewFinding
 from lmp.report.review.reading import CLOSE, OPEN, Text
 
-_TOKEN = re.compile(r"[\w./:,%+#-]*\d[\w./:,%+#-]*")
-_PLACE = re.compile(r"\.\w+:\d+")
+BLOCK, ROW, SENTENCE = "```", "|", "~"
+"""First sign of a line: of a block, where every word is a fact, and the order of lines is one; of a table; of the rest.
+The last two are followed by a checksum of the words that are no facts: it tells the line, and is no fact."""
 ALIKE = 0.5
-"""Share of the same tokens from which a line is the one that was written there."""
+"""Share of the same facts from which a line is the one that was written there."""
 MOST_LINES = 400
 """Lines in a row that are held against one another where none is the same."""
+NEAR_LINES = 30
+"""Lines with facts by which a line of a block is moved inside of it; further away it went with its whole block."""
+FEW = 3
+"""Words of a cell that is a value or a name, not a sentence."""
+NONE_FOUND = "none-found"
+
+_NEGATIONS = frozenset({"not", "no", "never", "none", "nothing", "neither", "nor", "without", "cannot", NONE_FOUND})
+_DECIDING = _NEGATIONS | frozenset(
+    re.findall(
+        r"\w+",
+        "compute memory vector host read reads write writes written before after verified unverified failed least most"
+        " once twice yes true false prefill decode first last more less all larger smaller static dynamic causal",
+    )
+)
+_PLACE = re.compile(r"\.\w+:\d+")
+_IDENTIFIER = re.compile(r"[A-Za-z]\w*_\w+|_\w+|[A-Za-z]+\.[\w.]+|[A-Z][a-z]*[A-Z]\w*|[a-z]+[A-Z]\w*|\w+\(\)")
+_DRAWN = re.compile(r"[┌┐└┘├┤┬┴┼─│╔╗╚╝║═╭╮╰╯▼▲►◄→←↓↑█▓░]+")
+_AROUND = ".,:;!?()\"'“”‘’*"
+"""What belongs to the sentence, not to the word."""
 
 
-def lines_with_digits(text: Text) -> list[tuple[int, str]]:
-    """Line of the file, and its words that have digits, with a space between them; lines without any are left out."""
-    found: dict[int, list[str]] = {}
-    for line, content in _contents(text):
-        found.setdefault(line, []).extend(token.rstrip(".,:") for token in _TOKEN.findall(content))
-    return [(line, " ".join(tokens)) for line, tokens in sorted(found.items()) if tokens]
+# --- facts of lines --------------------------------------------------------------------------------------------------
 
 
-def _contents(text: Text) -> Iterator[tuple[int, str]]:
+def lines_of_facts(text: Text) -> list[tuple[int, str]]:
+    """Line of the file, and what tells it and its facts, with a space between them."""
+    found: dict[int, tuple[list[str], list[str]]] = {}
+    in_tables = {line for table in text.tables for line, _ in table.rows}
     for piece in text.pieces:
-        yield piece.line, piece.text.replace(OPEN, " ").replace(CLOSE, " ")
+        if piece.line not in in_tables:
+            facts, words = found.setdefault(piece.line, ([], []))
+            _read(piece.text, facts, words)
+    lines = {line: _line(SENTENCE, *read) for line, read in found.items()}
+    for table in text.tables:
+        lines |= {line: _line(ROW, *_row(cells)) for line, cells in table.rows}
     for fence in text.fences:
-        yield from ((fence.line + offset, line) for offset, line in enumerate(fence.lines))
+        for offset, drawn in enumerate(fence.lines):
+            words = _DRAWN.sub(" ", drawn).split()
+            lines |= {fence.line + offset: " ".join((BLOCK, *words))} if words else {}
+    return [(line, facts) for line, facts in sorted(lines.items()) if facts]
+
+
+def _line(sign: str, facts: Sequence[str], words: Sequence[str]) -> str:
+    if not facts and not words:
+        return ""
+    return " ".join((f"{sign}{zlib.crc32(' '.join(words).encode()) & 0xFFFFFF:06x}", *facts))
+
+
+def _row(cells: Sequence[str]) -> tuple[list[str], list[str]]:
+    """A row is of its first cell: all words of that are facts, and of other cells that are a value or a name."""
+    facts: list[str] = []
+    other: list[str] = []
+    for number, cell in enumerate(cells):
+        if number == 0 or len(cell.split()) <= FEW:
+            for place, part in enumerate(re.split(f"[{OPEN}{CLOSE}]", cell)):
+                words = part.split() if place % 2 else [word.strip(_AROUND) for word in part.split()]
+                facts += [word for word in words if word]
+        else:
+            _read(cell, facts, other)
+    return facts, other
+
+
+def _read(text: str, facts: list[str], words: list[str]) -> None:
+    for number, part in enumerate(re.split(f"[{OPEN}{CLOSE}]", text)):
+        if number % 2:  # code
+            facts += part.split()
+            continue
+        for word in part.replace("none found", NONE_FOUND).split():
+            bare = word.strip(_AROUND)
+            if bare.lower() in _DECIDING:
+                facts.append(bare.lower())
+            elif any(sign.isdigit() for sign in bare) or _IDENTIFIER.fullmatch(bare):
+                facts.append(bare)
+            elif bare:
+                words.append(bare.lower())
+
+
+# --- two texts -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Now:
+    """A line as it stands in the file."""
+
+    line: int
+    facts: str
 
 
 def check_written(text: Text, written: Sequence[str]) -> Iterator[ReviewFinding]:
-    """``written`` are the lines as `lines_with_digits` had them when the report was written."""
-    now = lines_with_digits(text)
-    texts = [tokens for _, tokens in now]
+    """``written`` are the lines as `lines_of_facts` had them when the report was written."""
+    now = [_Now(line, facts) for line, facts in lines_of_facts(text)]
+    texts = [one.facts for one in now]
     start, first = 0, 0
+    gone: list[tuple[int, str]] = []
+    come: list[tuple[int, _Now]] = []
     for same, same_now in (*_anchors(written, texts), (len(written), len(texts))):
-        for old, at in _replaced(written[start:same], texts[first:same_now]):
-            yield from _changed(old, texts[first + at], now[first + at][0])
+        yield from _between(written[start:same], now[first:same_now])
+        left, new = Counter(written[start:same]), Counter(texts[first:same_now])
+        gone += [(at, written[at]) for at in range(start, same) if left[written[at]] > new[written[at]]]
+        come += [(start, now[at]) for at in range(first, same_now) if new[texts[at]] > left[texts[at]]]
         start, first = same + 1, same_now + 1
+    yield from _moved(gone, come)
 
 
 def _anchors(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int]]:
@@ -70,38 +150,90 @@ def _anchors(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int]]:
     return found[::-1]
 
 
-def _replaced(before: Sequence[str], after: Sequence[str]) -> Iterator[tuple[str, int]]:
-    """Lines in the place of one another: an old one, and the index of the new one."""
+def _moved(gone: Sequence[tuple[int, str]], come: Sequence[tuple[int, _Now]]) -> Iterator[ReviewFinding]:
+    """Lines of blocks that stand a few lines from where lmp wrote them."""
+    for place, one in come:
+        if one.facts.startswith(BLOCK) and any(
+            facts == one.facts and abs(at - place) <= NEAR_LINES for at, facts in gone
+        ):
+            shown = one.facts.removeprefix(BLOCK).strip()
+            yield _differs("order", one.line, f"lmp wrote this line at another place of the block: {_cut(shown)}")
+
+
+def _between(before: Sequence[str], after: Sequence[_Now]) -> Iterator[ReviewFinding]:
+    """What differs between two lines that both texts have."""
     if max(len(before), len(after)) > MOST_LINES:
         return  # another text
-    for kind, first, last, start, end in SequenceMatcher(None, before, after).get_opcodes():
-        if kind == "replace":
-            yield from ((old, start + at) for old, at in _pairs(before[first:last], after[start:end]))
+    texts = [one.facts for one in after]
+    for kind, first, last, start, end in SequenceMatcher(None, before, texts, autojunk=False).get_opcodes():
+        old, new = before[first:last], after[start:end]
+        if kind == "replace" and _words(old) != _words([one.facts for one in new]):  # not only wrapped
+            for was, one in _pairs(old, new):
+                yield from _changed(was, one)
 
 
-def _pairs(before: Sequence[str], after: Sequence[str]) -> Iterator[tuple[str, int]]:
-    """Lines that stand in the place of one another: an old one, and the index of the new one."""
+def _words(lines: Sequence[str]) -> list[str]:
+    return [fact for line in lines for fact in line.split(" ")[1:]]
+
+
+def _pairs(before: Sequence[str], after: Sequence[_Now]) -> Iterator[tuple[str, _Now]]:
+    """Lines that stand in the place of one another."""
     if len(before) == len(after):
-        yield from ((old, at) for at, old in enumerate(before))
+        yield from zip(before, after, strict=True)
         return
-    for at, new in enumerate(after):
-        old = max(before, key=lambda line: _likeness(line, new))
-        if _likeness(old, new) >= ALIKE:
-            yield old, at
+    for one in after:
+        old = max(before, key=lambda line: _likeness(line, one.facts))
+        if _likeness(old, one.facts) >= ALIKE:
+            yield old, one
 
 
 def _likeness(old: str, new: str) -> float:
-    one, other = old.split(" "), new.split(" ")
-    if len(one) != len(other):
+    """Share of the facts that both have; all of them where the words between are the same."""
+    (first, *before), (second, *after) = old.split(" "), new.split(" ")
+    if first == second != BLOCK:
+        return 1
+    if first[0] != second[0]:
         return 0
-    return sum(a == b for a, b in zip(one, other, strict=True)) / len(one)
+    one, other = Counter(before), Counter(after)
+    return 2 * (one & other).total() / max(1, one.total() + other.total())
 
 
-def _changed(before: str, after: str, line: int) -> Iterator[ReviewFinding]:
-    old, new = before.split(" "), after.split(" ")
-    if len(old) != len(new):
+def _changed(before: str, now: _Now) -> Iterator[ReviewFinding]:
+    (first, *old), (sign, *new) = before.split(" "), now.facts.split(" ")
+    is_new = NONE_FOUND in new and NONE_FOUND not in old
+    if first[0] != sign[0] or ((len(old) != len(new) or is_new) and _likeness(before, now.facts) < ALIKE):
+        if is_new:
+            yield _differs("written", now.line, "lmp did not write here that none was found")
         return  # a line of somebody's own
-    for was, token in zip(old, new, strict=True):
-        if was != token:
-            message = f"{token} stands where lmp wrote {was}"
-            yield ReviewFinding(rule="pointer" if _PLACE.search(was) else "number", line=line, message=message)
+    if len(old) == len(new):
+        for one, other in zip(old, new, strict=True):
+            if one != other:
+                yield _differs(_kind(one), now.line, f"{other} stands where lmp wrote {one}")
+        return
+    is_strict = sign in BLOCK or sign[0] == ROW
+    for kind, start, end, at, to in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        was, is_now = old[start:end], new[at:to]
+        if kind == "replace":
+            yield _differs(_kind(*was), now.line, f"{_cut(*is_now)} stands where lmp wrote {_cut(*was)}")
+        elif kind == "delete" and (is_strict or _NEGATIONS & set(was)):
+            yield _differs("written", now.line, f"lmp wrote here: {_cut(*was)}")
+        elif kind == "insert" and ((sign == BLOCK and is_now[0] != "#") or _NEGATIONS & set(is_now)):
+            yield _differs("written", now.line, f"lmp did not write here: {_cut(*is_now)}")
+
+
+def _kind(*facts: str) -> str:
+    if any(_PLACE.search(fact) for fact in facts):
+        return "pointer"
+    return "number" if all(fact[:1].isdigit() for fact in facts) else "written"
+
+
+def _differs(kind: str, line: int, message: str) -> ReviewFinding:
+    rule: Literal["pointer", "number", "written"] = "written"
+    if kind == "pointer" or kind == "number":
+        rule = "pointer" if kind == "pointer" else "number"
+    return ReviewFinding(rule=rule, line=line, message=message)
+
+
+def _cut(*words: str) -> str:
+    text = " ".join(words)
+    return text if len(text) <= 80 else f"{text[:80]}…"

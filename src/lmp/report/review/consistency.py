@@ -1,0 +1,211 @@
+"""A report as a whole: no section says "none found" of what another one has, and the self-review list is true."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from lmp.records import ReviewFinding
+from lmp.report.review.citing import Cited, cited
+from lmp.report.review.placeholders import check_placeholders, says_none
+from lmp.report.review.places import Roots
+from lmp.report.review.reading import CLOSE, OPEN, TablePiece, Text
+from lmp.report.review.template import IMPLEMENTATION, REPOSITORY, is_llm, template_of
+
+TLDR, MAP, COMPONENTS = "TL;DR (5–8 lines)", "Module map (table)", "Key components (with code locations)"
+CHECKLIST = "Self-review checklist (before calling it “done”)"
+DEEP = ("Prefill vs decode loop (real nesting)", "KV cache", "Scheduler / batching", "Sampling / decoding")
+_APPENDICES = {"env vars": "environment variables", "config files": "config files", "CLI flags": "command line flags"}
+"""Row of the configuration surface -> how the title of its appendix ends."""
+_PARTS = {
+    "runtime loop": "Prefill vs decode loop (real nesting)", "KV cache": "KV cache",
+    "scheduler": "Scheduler / batching", "sampling": "Sampling / decoding",
+}  # fmt: skip
+"""Row of the key components -> the section that goes further."""
+_PLAIN_PATH = re.compile(r"[\w.-]+(?:/[\w.-]+)*/?")
+_FEWEST_LINES = 3
+"""Lines of a summary: the template asks for 5 to 8, an agent may leave it at three, and a reader may add some."""
+
+
+# --- none found ------------------------------------------------------------------------------------------------------
+
+
+def check_contradictions(text: Text) -> Iterator[ReviewFinding]:
+    template = template_of(text)
+    if template is REPOSITORY:
+        yield from _surface(text)
+        yield from _parts(text)
+    elif template is IMPLEMENTATION:
+        yield from _settings(text)
+        yield from _split(text)
+
+
+def _surface(text: Text) -> Iterator[ReviewFinding]:
+    for line, cells in _rows(text, "Configuration surface (how to control it)"):
+        ending = _APPENDICES.get(_bare(cells[0]))
+        listed = [table for table in text.tables if ending and _bare(table.section).endswith(ending)]
+        if len(cells) > 1 and says_none(cells[1]) and any(_filled(table) for table in listed):
+            yield _beside(line, _bare(cells[0]), f"the appendix on {ending} has some")
+
+
+def _parts(text: Text) -> Iterator[ReviewFinding]:
+    named = {_bare(cells[0]): cells for _, cells in _rows(text, COMPONENTS)}
+    with_places = {_section_at(text, pointer.line) for pointer in cited(text)}
+    for part, section in _PARTS.items():
+        line = next((line for line, _, title in text.headings if title == section), None)
+        if part in named and line is not None and section not in with_places:
+            yield _beside(line, section, f"the key components have a {part}")
+
+
+def _settings(text: Text) -> Iterator[ReviewFinding]:
+    """Of a value of the config that is said not to be there: whether a shape of the interfaces is made of it."""
+    shapes = " ".join(
+        line for fence in text.fences if fence.section.startswith("4.") for line in fence.lines if "[" in line
+    )
+    used = set(re.findall(r"\w+", " ".join(re.findall(r"\[([^\]]*)\]", shapes))))
+    for line, cells in _rows(text, "3.1 Model Configuration"):
+        name = _bare(cells[0]).partition(" ")[0]
+        if len(cells) > 1 and says_none(cells[1]) and name in used and _is_of_a_config(text):
+            yield _beside(line, name, "shapes of the components are made of it")
+
+
+def _is_of_a_config(text: Text) -> bool:
+    """Whether any value of the table is there: a class without a config has arguments of the same names."""
+    return any(len(cells) > 1 and not says_none(cells[1]) for _, cells in _rows(text, "3.1 Model Configuration"))
+
+
+def _split(text: Text) -> Iterator[ReviewFinding]:
+    """Of a way of splitting: whether its messages are listed."""
+    messages = " ".join(cells[1] for _, cells in _rows(text, "7.2 Communication Patterns") if len(cells) > 3)
+    for word, kind in (("all_reduce", "Tensor"), ("send/recv", "Pipeline")):
+        for piece in text.pieces:
+            if (
+                piece.section == "7.1 Parallelism Strategy"
+                and re.match(rf"{kind} Parallelism: (?:none found|No\b)", piece.text)
+                and word in messages
+            ):
+                yield _beside(piece.line, f"{kind} Parallelism", f"7.2 has its {word}")
+
+
+def _beside(line: int, what: str, why: str) -> ReviewFinding:
+    return ReviewFinding(rule="section", line=line, message=f'{what}: "none found", and {why}')
+
+
+# --- the self-review list --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Item:
+    """One item of the template's list, and what came of it."""
+
+    begins: str
+    """How the item begins, in the template's words."""
+    wrong: str = ""
+    """Why it does not hold; empty where it does."""
+
+
+def checklist(text: Text, roots: Roots) -> list[Item]:
+    """The self-review list of a report on a code base, worked out from its contents."""
+    return [
+        _summary(text),
+        _map(text, roots),
+        _components(text),
+        _deep(text),
+        Item("No placeholder", next((one.message for one in check_placeholders(text)), "")),
+    ]
+
+
+def check_checklist(text: Text, roots: Roots) -> Iterator[ReviewFinding]:
+    """Items that are not there, or that do not hold. A reader may take rows away: counts are not compared."""
+    if template_of(text) is not REPOSITORY:
+        return
+    written = [piece for piece in text.pieces if piece.section == CHECKLIST]
+    line = next((line for line, _, title in text.headings if title == CHECKLIST), None)
+    if line is None:
+        return  # said already: a section is missing
+    for item in checklist(text, roots):
+        stated = next((piece for piece in written if piece.text.startswith(item.begins)), None)
+        if stated is None:
+            yield _list(line, f'the item "{item.begins} …" is not there')
+        elif item.wrong:
+            yield _list(stated.line, f"{item.begins}: {item.wrong}")
+
+
+def _summary(text: Text) -> Item:
+    lines = {piece.line: piece for piece in text.pieces if piece.section == TLDR and piece.text != TLDR}
+    places = [place for place in cited(text) if place.line in lines]
+    has_ground = bool(places) or any(re.search(r"\d", piece.text) for piece in lines.values())
+    wrong = "" if len(lines) >= _FEWEST_LINES else f"{len(lines)} lines are there"
+    return Item("TL;DR is specific", wrong or ("" if has_ground else "it has no place and no count"))
+
+
+def _map(text: Text, roots: Roots) -> Item:
+    rows = [cells for _, cells in _rows(text, MAP)]
+    folders = [folder for folder in roots.folders if folder.is_dir()]
+    gone = [
+        path
+        for cells in rows
+        for path in re.findall(f"^{OPEN}([^{CLOSE}]*){CLOSE}", cells[0])
+        if _PLAIN_PATH.fullmatch(path) and not any((folder / path).exists() for folder in folders)
+    ]
+    # Without the code base nothing is known of its paths.
+    is_here = len(gone) < len(rows)
+    wrong = f"{gone[0]} is not there" if gone and is_here else "" if rows else "it has no rows"
+    without = next((_bare(cells[0]) for cells in rows if len(cells) > 1 and not cells[1].strip()), None)
+    return Item("Module map includes", wrong or (f"{without} has no role" if without else ""))
+
+
+def _components(text: Text) -> Item:
+    there = list(_rows(text, COMPONENTS))
+    places: dict[int, list[Cited]] = {}
+    for place in cited(text):
+        places.setdefault(place.line, []).append(place)
+    wrong = next(
+        (
+            f"{_bare(cells[0])} has no place"
+            for line, cells in there
+            if not says_none(cells[0]) and not places.get(line) and not _undetermined(cells)
+        ),
+        "",
+    )
+    return Item("Key components table", wrong)
+
+
+def _undetermined(cells: tuple[str, ...]) -> bool:
+    return any(cell.startswith("not determined") or says_none(cell) for cell in cells[1:])
+
+
+def _deep(text: Text) -> Item:
+    if not is_llm(text):
+        return Item("If LLM-related")
+    places = {_section_at(text, pointer.line) for pointer in cited(text)}
+    without = [title for title in DEEP if title not in places]
+    stated = " ".join(piece.text for piece in text.pieces if piece.section == CHECKLIST)
+    wrong = [title for title in without if "none of the four is without" in stated or title not in stated]
+    return Item("If LLM-related", f"{wrong[0]} has no place" if wrong else "")
+
+
+# --- parts of a text -------------------------------------------------------------------------------------------------
+
+
+def _rows(text: Text, section: str) -> Iterator[tuple[int, tuple[str, ...]]]:
+    for table in text.tables:
+        if table.section == section:
+            yield from table.rows
+
+
+def _filled(table: TablePiece) -> bool:
+    return any(not says_none(cells[0]) for _, cells in table.rows)
+
+
+def _section_at(text: Text, line: int) -> str:
+    return next((title for at, _, title in reversed(text.headings) if at <= line), "")
+
+
+def _bare(text: str) -> str:
+    return text.replace(OPEN, "").replace(CLOSE, "").strip()
+
+
+def _list(line: int, message: str) -> ReviewFinding:
+    return ReviewFinding(rule="checklist", line=line, message=message)
