@@ -46,7 +46,7 @@ def making_of(common: o.Common, target: str | None, device: str | None) -> Makin
 
     check_extra()
     if target is not None and is_code_base(target):
-        from lmp.recon.facts import Selection
+        from lmp.codebase.facts import Selection
         from lmp.report import code_base
 
         with counted("reading", common.quiet) as progress:

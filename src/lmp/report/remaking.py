@@ -103,7 +103,7 @@ def _of_model(head: dict[str, tuple[str, str]], options: Options) -> tuple[Makin
 
 
 def _of_code_base(head: dict[str, tuple[str, str]], folders: Sequence[Path]) -> tuple[Making, Worth, str]:
-    from lmp.recon.facts import Selection
+    from lmp.codebase.facts import Selection
     from lmp.report.code_base import read_code_base, repository_making
 
     clone = Path(head["Local clone"][0])
