@@ -486,7 +486,11 @@ class Draft(Record):
 Rule = Literal["schema", "class", "grammar", "variable", "reference", "line", "coverage", "free line", "numbers"]
 
 
-NarrativeRule = Literal["ground", "pointer", "placeholder", "table", "number", "diagram"]
+ReviewRule = Literal[
+    "pointer", "placeholder", "table", "number", "diagram", "written", "code", "shape", "section", "checklist"
+]
+"""What a review finds."""
+NarrativeRule = Literal["ground"] | ReviewRule
 """Rules for an agent's text in a report: those of the review, and that every text states its source."""
 
 
@@ -537,19 +541,7 @@ class Bindings(Record):
 class ReviewFinding(Record):
     """One defect of a report."""
 
-    rule: Literal[
-        "pointer",
-        "placeholder",
-        "table",
-        "number",
-        "diagram",
-        "written",
-        "code",
-        "config",
-        "shape",
-        "section",
-        "checklist",
-    ]
+    rule: ReviewRule
     line: int = Field(description="line of the report")
     message: str = Field(description="what is wrong, and what would be right where that is known")
 

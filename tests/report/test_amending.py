@@ -225,3 +225,22 @@ def test_without_a_second_pass_the_report_says_so(desk: Desk) -> None:
         "no second pass has held its texts against the code: small-0.1: the agent ended without a submission"
         in desk.text
     )
+
+
+def test_a_second_pass_that_was_interrupted_is_gone_on_with(desk: Desk) -> None:
+    from lmp.errors import Interrupted
+    from lmp.report.narration import narrated as narrate
+
+    class Interrupting(ScriptedAgent):
+        async def carry_out(self, task: Any, on_event: Any) -> Any:
+            if task.stage == "refuter":
+                raise KeyboardInterrupt
+            return await super().carry_out(task, on_event)
+
+    with pytest.raises(Interrupted):
+        narrate(desk.start(), desk.making, lambda run: Interrupting({KEY: [submit()]}), desk.write)
+    assert not desk.reports.exists()
+    all_hold = Use("submit_refutation", {"refutation": {"judged": judged(told(), desk.making)}})
+    agent = ScriptedAgent({SECOND: [all_hold]})  # the narrator is not asked again
+    narrate(desk.go_on(), desk.making, lambda run: agent, desk.write)
+    assert "held its 8 texts against the code: none refuted" in desk.text

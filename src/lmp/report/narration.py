@@ -95,16 +95,17 @@ def narrated(run: Run, making: Making, make_agent: MakeAgent, write: Callable[[N
 
     with finishing(run, summarise):
         narration = accepted_before(run)
-        if narration is None:
-            narration = asyncio.run(_narrated(run, making, make_agent))
+        if narration is None or (narration.refutation is None and narration.not_refuted is None):
+            narration = asyncio.run(_narrated(run, making, make_agent, narration))
         written = write(narration)
     summarise("narrated")
     return written
 
 
-async def _narrated(run: Run, making: Making, make_agent: MakeAgent) -> Narration:
+async def _narrated(run: Run, making: Making, make_agent: MakeAgent, before: Narration | None) -> Narration:
+    """``before`` is a narration that was accepted before its second pass was done."""
     agent, given = make_agent(run), assignment(making)
-    narration = await narrate(run, agent, given, lambda narrative: findings(making, narrative))
+    narration = before or await narrate(run, agent, given, lambda narrative: findings(making, narrative))
     narrative = narration.narrative
     try:
         refutation, by = await refute(

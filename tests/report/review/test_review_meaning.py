@@ -264,7 +264,11 @@ NONE = "none found (searched: all)"
             "the appendix on environment variables has",
         ),
         ("- Layout: `pkg/mlp.py:1` (`Mlp`)", f"- Layout: {NONE}", "the key components have a KV cache"),
-        ("- It has one class: `pkg/mlp.py:1` (`Mlp`).\n", "", "TL;DR is specific: 2 lines are there"),
+        (
+            "- It is a small thing of 7 lines.\n- It has one class: `pkg/mlp.py:1` (`Mlp`).\n",
+            "",
+            "TL;DR is specific: it has no place and no count",
+        ),
         ("| `pkg/` | the code |", "| `pkg/` |  |", "Module map includes: pkg/ has no role"),
         (
             "| `pkg/` | the code | 1 file |",

@@ -24,8 +24,6 @@ _PARTS = {
 }  # fmt: skip
 """Row of the key components -> the section that goes further."""
 _PLAIN_PATH = re.compile(r"[\w.-]+(?:/[\w.-]+)*/?")
-_FEWEST_LINES = 3
-"""Lines of a summary: the template asks for 5 to 8, an agent may leave it at three, and a reader may add some."""
 
 
 # --- none found ------------------------------------------------------------------------------------------------------
@@ -136,8 +134,7 @@ def _summary(text: Text) -> Item:
     lines = {piece.line: piece for piece in text.pieces if piece.section == TLDR and piece.text != TLDR}
     places = [place for place in cited(text) if place.line in lines]
     has_ground = bool(places) or any(re.search(r"\d", piece.text) for piece in lines.values())
-    wrong = "" if len(lines) >= _FEWEST_LINES else f"{len(lines)} lines are there"
-    return Item("TL;DR is specific", wrong or ("" if has_ground else "it has no place and no count"))
+    return Item("TL;DR is specific", "" if has_ground else "it has no place and no count")
 
 
 def _map(text: Text, roots: Roots) -> Item:

@@ -118,6 +118,7 @@ def check_written(text: Text, written: Sequence[str]) -> Iterator[ReviewFinding]
     """``written`` are the lines as `lines_of_facts` had them when the report was written."""
     now = [_Now(line, facts) for line, facts in lines_of_facts(text)]
     texts = [one.facts for one in now]
+    yield from _twice(now, written)
     start, first = 0, 0
     gone: list[tuple[int, str]] = []
     come: list[tuple[int, _Now]] = []
@@ -128,6 +129,16 @@ def check_written(text: Text, written: Sequence[str]) -> Iterator[ReviewFinding]
         come += [(start, now[at]) for at in range(first, same_now) if new[texts[at]] > left[texts[at]]]
         start, first = same + 1, same_now + 1
     yield from _moved(gone, come)
+
+
+def _twice(now: Sequence[_Now], written: Sequence[str]) -> Iterator[ReviewFinding]:
+    """Rows that stand more often than lmp wrote them."""
+    before = Counter(written)
+    seen: Counter[str] = Counter()
+    for one in now:
+        seen[one.facts] += 1
+        if one.facts[0] == ROW and 0 < before[one.facts] < seen[one.facts]:
+            yield _differs("written", one.line, f"row of the table stands twice: {_cut(*one.facts.split(' ')[1:5])}")
 
 
 def _anchors(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int]]:
