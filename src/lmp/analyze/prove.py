@@ -57,12 +57,9 @@ def prove(execution: Execution, engine: TraceEngine, source: ClassSource) -> Pro
     elif execution.workload.has_tokens:
         explore_pairs(engine.deriver.runs)
     attempt = _Attempt(execution, engine, source)
-    try:
-        attempt.run()
-    except TraceFailed:
-        # No formula explains a path with further classes: it is left out, and what leads there is an assumption.
-        if not engine.deriver.leave_out_further_classes(source.class_path):
-            raise
+    attempt.run()
+    # A path with further classes is left out where the formulas fail there; what leads to it is an assumption.
+    if attempt.status == "failed" and engine.deriver.leave_out_further_classes(source.class_path):
         attempt = _Attempt(execution, engine, source)
         attempt.run()
     # Assumptions may exclude every held-out point, if sizes divide only in the runs that gave the formulas.

@@ -66,8 +66,6 @@ OTHERWISE = "it is called otherwise than its analysis is for"
 
 COSTS_OTHERWISE = "at this call it costs otherwise than its analysis says: its inputs lie otherwise in memory"
 
-NOT_IN_THE_FIRST = "the first run does not call it, so it was not analysed"
-
 
 @dataclasses.dataclass(frozen=True)
 class Callee:
@@ -372,30 +370,28 @@ class Deriver:
                 callee = self.callees.get(call.class_path)
                 if call.class_path in self.inlined or (callee is not None and not self._applies(callee, call, run)):
                     self.inlined_sites.add(site)
-                elif callee is None and call.class_path != class_path:
-                    self.inlined_sites.add(site)
-                    self._why[site] = NOT_IN_THE_FIRST
                 elif callee is not None and self._costs_otherwise(callee, call, run):
                     self.inlined_sites.add(site)
                     self._why[site] = COSTS_OTHERWISE
         return len(self.inlined_sites) > before
 
     def leave_out_further_classes(self, class_path: str) -> bool:
-        """Drop the runs in which a class calls another one that the first run does not call.
+        """Drop the runs in which a class calls another one that has no analysis, as the first run does not call it.
 
-        Returns true if there are any. A comparison that leads there has one result in the runs that are left, so it
-        becomes an assumption.
+        Returns true if there are any. Rows of a table lack the operators of such a class. A comparison that leads there
+        has one result in the runs that are left, so it becomes an assumption.
         """
-        sites = {site for site, why in self._why.items() if why == NOT_IN_THE_FIRST}
+        known = self.callees.keys() | self.inlined.keys() | {class_path}
 
         def is_further(run: Run) -> bool:
-            calls = (call for call in run.recording.calls if call_site(call) in sites)
+            calls = (call for call in run.recording.calls if call.class_path not in known)
             return any(self._is_inlined_in(call, class_path) for call in calls)
 
-        found = [run for run in (*self.runs.symbolic, *self.runs.concrete) if is_further(run)]
-        self.runs.symbolic = [run for run in self.runs.symbolic if run not in found]
-        self.runs.concrete = [run for run in self.runs.concrete if run not in found]
-        return bool(found)
+        left = [run for run in self.runs.symbolic[1:] if not is_further(run)]
+        concrete = [run for run in self.runs.concrete if not is_further(run)]
+        found = len(left) + 1 < len(self.runs.symbolic) or len(concrete) < len(self.runs.concrete)
+        self.runs.symbolic, self.runs.concrete = [self.runs.symbolic[0], *left], concrete
+        return found
 
     def fits(self, callee: Callee, call: Call, run: Run) -> bool:
         """True if a call can be a reference: the analysis applies to it, and gives the costs of what ran."""
