@@ -152,3 +152,11 @@ def test_a_class_that_cannot_be_executed(
     )
     assert f"- `LlamaRMSNorm.forward` in {MODELING}: 63, 64, " in statements_text(norm, norm.sets)
     assert "`LlamaRMSNorm.forward`: " + MODELING in source_text(norm)
+
+
+def test_a_point_that_another_part_of_the_model_refuses_is_left_out(tmp_path: Path, transformers_tree: Path) -> None:
+    """SigLIP's text model has 64 positions, so the whole model does not run at 150 tokens; its attention would."""
+    found = facts("transformers.models.siglip.modeling_siglip.SiglipAttention", tmp_path)
+    assert found.executed is not None
+    assert found.executed.calls
+    assert all(call.runtime["seq_len"] <= 64 for call in found.executed.calls)

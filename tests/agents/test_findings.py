@@ -233,3 +233,20 @@ def test_kernels_count_from_one_in_every_text(gates: dict[str, Gate], draft: Dra
     wrong["kernels"][0]["category"] = "maths"
     [found] = gates[NORM].check(wrong).findings
     assert finding_text(found).startswith("[schema] kernel 1, line ")
+
+
+def test_an_arm_that_nothing_takes_is_said_with_what_excludes_it(gates: dict[str, Gate], draft: Drafts) -> None:
+    """Only both conditions together may be excluded: {seq_len} > 1 alone is met at most points."""
+    unusual = draft(LINEAR)
+    for kernel in unusual["kernels"]:
+        flops = kernel["flops"]
+        if flops != "0" and "${{" not in flops:
+            together = "{batch_size} > 1000000 and {seq_len} > 1"
+            kernel["flops"] = f"where({together}, {flops}, {flops} * 1)"
+            break
+    found = [
+        one.message for one in gates[LINEAR].check(unusual).findings if "no executed point takes it" in one.message
+    ]
+    assert found
+    # The opposite of both together; the opposite of {seq_len} > 1 alone would exclude every prefill.
+    assert "leave this arm out, and assume not ({batch_size} > 1000000 and {seq_len} > 1)" in found[0]

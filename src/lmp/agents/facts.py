@@ -171,7 +171,10 @@ def config_text(facts: Facts, places: list[SourceRange]) -> str:
     """The config's values that the given source reads, one a line."""
     names = [name for name in config_names(places) if name in facts.config]
     if not names:
-        return "Config values that it reads: none."
+        read = ", ".join(config_names(places))
+        return (
+            f"Config values that it reads, of unknown value: {read}." if read else "Config values that it reads: none."
+        )
     values = "\n".join(f"- config.{name} = {escaped(repr(facts.config[name]))}" for name in names)
     return f"Config values that it reads ({facts.origin}):\n\n{values}"
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from lmp.errors import FormulaError
-from lmp.formula import Expr, any_of, eq, evaluate, free_variables, parse_condition, substitute, var
+from lmp.formula import Expr, any_of, eq, evaluate, free_variables, parse_condition, substitute, to_text, var
 from lmp.records import UNIVERSAL, ArmTaken, Finding, ModuleAnalysis
-from lmp.verify.arms import POINT, Arm, Pair, Way
+from lmp.verify.arms import POINT, Arm, Pair, Way, opposite
 from lmp.verify.claims import ARM
 from lmp.verify.counted import SIZES
 from lmp.verify.deciding import nearest, why_impossible
@@ -31,6 +31,9 @@ MOST_ASKED = 2
 
 MOST_TRIES = 4
 """Most points that are executed for one arm; the module may refuse some."""
+
+MOST_OPPOSITES = 3
+"""Most conditions that a finding on an arm gives."""
 
 OWN = "its "
 """Prefix of the analysis's variables beside those of a point."""
@@ -107,11 +110,16 @@ class Covering:
                 quantity=ARM.name,
                 point="all sizes that were tried",
                 claimed=str(arm),
-                counted="no executed point takes it: leave this arm out, and state its opposite as an assumption",
+                counted=f"no executed point takes it: leave this arm out, and assume {self._opposite(arm)}",
             )
             for arm in self.untaken()
             if not self._may_be_assumed(arm)
         ]
+
+    def _opposite(self, arm: Arm) -> str:
+        """The conditions that exclude an arm and nothing else, with those around it, as an assumption is written."""
+        texts = dict.fromkeys(to_text(opposite(way)) for way in self.judging.arms.ways_of(arm))
+        return " and ".join(texts) if len(texts) <= MOST_OPPOSITES else "the opposite of its whole condition"
 
     def _may_be_assumed(self, arm: Arm) -> bool:
         """True for an arm that is the config's matter, or the model's: an assumption is enough for it.

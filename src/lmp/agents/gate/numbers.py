@@ -203,7 +203,7 @@ def _message(finding: Finding) -> str:
         case FindingKind.left_out:
             return (
                 f"{finding.point} is executed and nothing of it is judged: {finding.claimed}. Formulas must hold "
-                "there too, as with where(condition, a, b); leave the assumption or pin out"
+                "there too: narrow the assumption to what does not run, or leave the assumption or pin out"
             )
         case FindingKind.parameter:
             return f"{finding.quantity}, {finding.claimed}, at {finding.point}: {finding.counted}"
