@@ -42,4 +42,6 @@ def test_plain_words_stay_text() -> None:
 def test_a_title_may_be_a_name_that_looks_like_anything() -> None:
     made = to_markdown(Document(["Repo analysis: ", Code("TODO 5 GB")], [("Repository", Code("TODO 5 GB"))], ()))
     assert made.startswith("# Repo analysis: `TODO 5 GB`\n")
-    assert review_text("r.md", made, Roots(), Ledger(kind="repository", subject="x")).findings == []
+    # The template's sections are not there; nothing is said of the title.
+    found = review_text("r.md", made, Roots(), Ledger(kind="repository", subject="x")).findings
+    assert [one for one in found if one.rule != "section"] == []
