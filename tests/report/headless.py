@@ -91,11 +91,8 @@ class Browser:
             if message["method"] == "Network.requestWillBeSent":
                 self.asked.append(message["params"]["request"]["url"])
 
-    def all(self, selector: str) -> list[Any]:
-        return list(self.driver.find_elements("css selector", selector))
-
-    def one(self, selector: str) -> Any:
-        return self.driver.find_element("css selector", selector)
+    def displayed(self, selector: str) -> bool:
+        return bool(self.run("return document.querySelector(arguments[0]).checkVisibility()", selector))
 
     def texts(self, selector: str) -> list[str]:
         return [str(text) for text in self.run(_TEXTS, selector)]
@@ -107,6 +104,17 @@ class Browser:
         """Puts the text into an input, as typing does, and waits for what follows."""
         self.run(_TYPE, selector, text)
         self.rest()
+
+    def press(self, *keys: str) -> None:
+        """Presses keys where the focus is, one after the other, and waits for what follows each.
+
+        No element is held between two steps: the page may draw it anew at any time.
+        """
+        from selenium.webdriver import ActionChains
+
+        for key in keys:
+            ActionChains(self.driver).send_keys(key).perform()
+            self.rest()
 
     def choose(self, selector: str, value: str) -> None:
         self.run(_CHOOSE, selector, value)

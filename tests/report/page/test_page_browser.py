@@ -295,7 +295,7 @@ def test_an_address_that_is_half_of_use_says_so(browser: Browser, small_page: Pa
     browser.open(small_page, "#batch_size=abc&seq_len=16&by=nothing&colour=<b>red</b>")
     assert "“abc” is not a whole number" in browser.texts("#set-batch_size-wrong")[0]
     check_totals(browser, small.model(), {"batch_size": 1, "seq_len": 16, "cache_len": 0})
-    assert browser.one("#ignored").is_displayed()
+    assert browser.displayed("#ignored")
     assert "“by=nothing”, “colour=<b>red</b>”" in browser.texts("#ignored")[0]
 
 
@@ -315,13 +315,13 @@ def test_broken_assumptions_are_shown(browser: Browser, tmp_path_factory: pytest
     held = ["{hidden_size} % 4 == 0", "{cache_len} == 0 or {seq_len} == 1"]
     made = page(small_facts.facts(tmp_path_factory.mktemp("sources"), assumptions=held))
     browser.open(small_facts.written(made, tmp_path_factory.mktemp("page")))
-    assert not browser.one("#broken").is_displayed()
+    assert not browser.displayed("#broken")
     assert browser.texts("#assumptions .held code") == held
     status = "const s = document.querySelector('header .status'); return `${s.className}: ${s.textContent}`"
     assert browser.run(status) == "status verified: verified"
     browser.type("#set-hidden_size", "10")
     assert browser.run(status) == "status failed: not verified at these values"
-    assert browser.one("#broken").is_displayed()
+    assert browser.displayed("#broken")
     assert "{hidden_size} % 4 == 0 does not hold (hidden_size = 10)" in browser.texts("#broken")[0]
     assert browser.texts("#assumptions .violated code") == held[:1]
     browser.type("#set-cache_len", "5")
@@ -415,8 +415,7 @@ def test_the_keyboard_is_enough(browser: Browser, small_page: Path) -> None:
     browser.run("document.querySelector('#table tbody tr[tabindex=\"0\"]').focus()")
 
     def press(*keys: str) -> str:
-        for key in keys:
-            browser.driver.switch_to.active_element.send_keys(key)
+        browser.press(*keys)
         found = browser.run("return document.activeElement.querySelector('.kernel, .module').textContent")
         return str(found)
 
@@ -572,8 +571,7 @@ def test_the_icicle_by_keyboard(browser: Browser, small_page: Path) -> None:
     browser.run("document.querySelector('#icicle [tabindex=\"0\"]').focus()")
 
     def press(*keys: str) -> str:
-        for key in keys:
-            browser.driver.switch_to.active_element.send_keys(key)
+        browser.press(*keys)
         return str(browser.run("return document.activeElement.title.split('\\n')[0]"))
 
     assert press(Keys.ARROW_DOWN) == "lookup"

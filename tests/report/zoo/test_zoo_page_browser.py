@@ -36,7 +36,7 @@ def opened(browser: Browser) -> list[str]:
 def press(browser: Browser, key: str) -> None:
     from selenium.webdriver.common.keys import Keys
 
-    browser.driver.switch_to.active_element.send_keys(getattr(Keys, key))
+    browser.press(getattr(Keys, key))
 
 
 def test_filters(browser: Browser, zoo_page: Path) -> None:
@@ -81,7 +81,7 @@ def test_order_by_each_column(browser: Browser, zoo_page: Path) -> None:
 def test_a_row_opens_and_says_why_not(browser: Browser, zoo_page: Path) -> None:
     browser.open(zoo_page)
     assert opened(browser) == []
-    browser.one("tr.family[data-key='causal-lm/rwkv'] td").click()
+    browser.click("tr.family[data-key='causal-lm/rwkv'] td")
     assert opened(browser) == ["rwkv"]
     assert browser.run("return window.intruder === undefined && document.images.length === 0")
     browser.choose("#status", "verified")
