@@ -46,6 +46,7 @@ FAMILIES = (
     "gptj.modeling_gptj.GPTJForCausalLM",
     "granite.modeling_granite.GraniteForCausalLM",
     "jamba.modeling_jamba.JambaForCausalLM",
+    "lfm2.modeling_lfm2.Lfm2ForCausalLM",
     "llama.modeling_llama.LlamaForCausalLM",
     "mamba.modeling_mamba.MambaForCausalLM",
     "mamba2.modeling_mamba2.Mamba2ForCausalLM",
