@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from lmp.codebase.facts import Definition, Kernel, Place
 from lmp.report.document.parts import Block, Bold, Bullets, Code, Inline, Line, Link, Paragraph, Section, Table
 from lmp.report.repository.appendix import KERNELS, MACROS, kernel_row
-from lmp.report.repository.matters import ATTENTION, lines, what
+from lmp.report.repository.matters import ATTENTION, lines
 from lmp.report.repository.pieces import ASIDE, code, count, counted, joined, plural, pointer, sentence
 from lmp.report.repository.replacing import replaced
 from lmp.report.repository.signs import Note
@@ -100,7 +100,7 @@ def _classes(study: Study, title: str, pattern: str, bases: Sequence[str]) -> li
         ),
     )
     shown: list[Line] = [
-        sentence(Bold(title), ": ", pointer(d.place, d.name), " ", what(study, d)) for d in ranked[:SHOWN_CLASSES]
+        sentence(Bold(title), ": ", pointer(d.place, d.name), " ", study.what(d, 100)) for d in ranked[:SHOWN_CLASSES]
     ]
     if len(ranked) > SHOWN_CLASSES:
         rest = [pointer(d.place, d.name) for d in ranked[SHOWN_CLASSES:]]
@@ -137,7 +137,7 @@ def _functions(study: Study, title: str) -> list[Line]:
     ranked = sorted(found, key=lambda d: (-study.base.imported_by(d), -(d.end - d.place.line), d.place.file))[:6]
     if not ranked:
         return [f"{title}: none found (searched: classes and functions named by backend, quantization, GEMM, matmul)"]
-    return [sentence(Bold(title), ": ", pointer(d.place, d.name), " ", what(study, d)) for d in ranked]
+    return [sentence(Bold(title), ": ", pointer(d.place, d.name), " ", study.what(d, 100)) for d in ranked]
 
 
 def _gemm(study: Study) -> list[str]:

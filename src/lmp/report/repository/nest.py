@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from lmp.codebase.facts import Launch, Place
 from lmp.codebase.graph.graph import Edge
 from lmp.codebase.graph.records import Function
+from lmp.codebase.roles import operators
 from lmp.report.document.parts import Fence, Inline, Pointer
 from lmp.report.repository.code_base import CodeBase
 from lmp.report.repository.pieces import cut
@@ -19,6 +20,11 @@ DEEPEST = 10
 """Calls inside of calls."""
 LOST = 2
 """Calls of one function that are drawn as lost."""
+OPERATORS = (
+    operators.SAMPLES | operators.SOFTMAX | operators.MATMULS | operators.TRAINS
+    | {"scaled_dot_product_attention", "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "cross_entropy"}
+)  # fmt: skip
+"""Operators of other packages that a run comes down to: they are shown where they are called."""
 LANGUAGES = {"python": "python", "cuda": "cpp", "c++": "cpp", "c": "c", "hip": "cpp", "metal": "cpp"}
 OPENS = re.compile(r"(?:for|while|if|elif|else|async for|match|case|try|except|finally)\b")
 _LOOKS_LIKE_PLACE = re.compile(r"(\.\w+|\w):(?=\d)")
@@ -123,6 +129,11 @@ class Drawer:
             text = self.text(lines, launch.place.line, launch.kernel)
             around = self.around(lines, launch.place.line, function, known)
             found[launch.place.line, launch.kernel] = Step(text, launch.place, launch=launch, around=around)
+        for call in function.calls:
+            if call.name in OPERATORS and not any(at == call.line for at, _ in found):
+                text = self.text(lines, call.line, call.written)
+                around = self.around(lines, call.line, function, known)
+                found[call.line, call.name] = Step(text, Place(function.file, call.line), around=around)
         for line, written, why in self.lost.get(function, ())[:LOST]:
             place = Place(function.file, line)
             found[line, written] = Step(f"{written}(…)", place, remark=f"not resolved: {why}")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from lmp.codebase.facts import Definition, EntryPoint, Kernel, Launch, Place
 from lmp.codebase.graph.graph import Edge
-from lmp.codebase.graph.records import Function
+from lmp.codebase.graph.records import Class, Function
 from lmp.codebase.roles.reach import Reading, Row
 from lmp.codebase.roles.spine import decode_loops, leaves
 from lmp.codebase.rows import PLAYED, every_row, nesting
@@ -22,7 +22,7 @@ from lmp.report.repository.llm import Llm
 from lmp.report.repository.mentions import Mentions
 from lmp.report.repository.nest import Drawer, Nest
 from lmp.report.repository.pieces import ASIDE, code, said
-from lmp.report.repository.summing import function_at, summed_up
+from lmp.report.repository.statements import function_at, parameters
 
 LOOP_LINES, FORWARD_LINES, OPERATOR_LINES = 90, 40, 40
 """Lines of the pseudocode of a loop, of a model's forward, and of an operator of a kernel library."""
@@ -254,69 +254,54 @@ class Study:
 
     # -- words ---------------------------------------------------------------------------------------------------------
 
-    def what(self, definition: Definition, width: int = 110) -> Inline | list[Inline]:
-        """What a definition is: the first line of its docstring, else its methods, else its parameters."""
+    def what(self, definition: Definition, width: int = 110) -> list[Inline]:
+        """What a definition says of itself: its docstring, in quotes. Without one what it is made of, from the code."""
         if _says_something(definition):
-            return said(definition.doc, width)
+            return ["“", said(definition.doc, width), "”"]
+        if definition.kind != "class":
+            taken = self.signature(definition)
+            return ["no docstring; takes ", code(taken, width)] if taken != "()" else ["no docstring; takes nothing"]
         methods = [name for name in definition.methods if not name.startswith("_")]
-        if definition.kind == "class" and methods:
+        if methods:
             # What is set up and asked for says least of what it does.
-            ranked = sorted(methods, key=lambda name: _PREPARES.match(name) is not None)
-            shown = list(ranked[:6])
+            shown = sorted(methods, key=lambda name: _PREPARES.match(name) is not None)[:6]
             while len(shown) > 1 and len(", ".join(shown)) > width:
                 shown.pop()
             more = [f" and {len(methods) - len(shown)} more"] if len(methods) > len(shown) else []
-            return ["methods ", code(", ".join(shown), width), *more]
-        if definition.kind == "class":
-            bases = ", ".join(definition.bases)
-            made = self.base.methods.get((definition.place.file, f"{definition.qualname}.__init__"))
-            taken = self.signature(made) if made is not None else "()"
-            with_: list[Inline] = [" made with ", code(taken, width)] if taken != "()" else []
-            return [*(["a ", code(bases, width)] if bases else ["a class without methods of its own"]), *with_]
-        return self._done(definition, width)
+            return ["no docstring; methods ", code(", ".join(shown), width), *more]
+        fields = self.fields(definition)
+        if fields:
+            more = [f" and {len(fields) - 6} more"] if len(fields) > 6 else []
+            return ["no docstring; fields ", code(", ".join(fields[:6]), width), *more]
+        made = self.base.methods.get((definition.place.file, f"{definition.qualname}.__init__"))
+        taken = self.signature(made) if made is not None else "()"
+        made_with: list[Inline] = ["; made with ", code(taken, width)] if taken != "()" else []
+        bases = ", ".join(definition.bases)
+        return ["no docstring", *(["; a ", code(bases, width)] if bases else []), *made_with]
 
-    def _done(self, definition: Definition, width: int) -> Inline | list[Inline]:
-        """What a function without a docstring takes and returns, or sets, or calls."""
-        taken = self.signature(definition)
-        node = function_at(self.base, definition)
-        does = summed_up(node) if node is not None else None
-        if does is None:
-            return code(taken, width) if taken != "()" else "takes nothing and has no docstring"
-        how, what = does
-        if taken == "()":
-            return [f"{how} ", code(what, width)]
-        return [code(taken, width // 2), f" {how} ", code(what, width // 2)]
+    def fields(self, definition: Definition) -> list[str]:
+        """The fields in the body of a class."""
+        of = self._classes.get((definition.place.file, definition.place.line))
+        return [each.name for each in of.fields] if of is not None else []
+
+    @cached_property
+    def _classes(self) -> dict[tuple[str, int], Class]:
+        return {each.key: each for each in self.reading.graph.classes}
 
     def signature(self, definition: Definition) -> str:
         """The parameters of a function, as written, without their types."""
+        node = function_at(self.base, definition.place)
+        if node is not None:
+            return f"({', '.join(re.split('[:=]', each)[0].strip() for each in parameters(node))})"
         text = " ".join(self.base.lines(definition.place.file)[definition.place.line - 1 : definition.place.line + 30])
-        found = re.search(r"\((.*)", text)
-        inner, depth = "", 1
-        for sign in found[1] if found else "":
-            depth += sign in "([{"
-            depth -= sign in ")]}"
-            if not depth:
-                break
-            inner += sign
-        names = [re.split(r"[:=]", part)[0].strip() for part in _top_commas(inner)]
-        names = [name.split()[-1].lstrip("*&") if " " in name else name for name in names if name]
-        return f"({', '.join(name for name in names if name not in ('self', 'cls', '/', '*'))})"
+        found = re.search(r"\(([^()]*(?:\([^()]*\)[^()]*)*)\)", text)
+        names = [part.split("=")[0].split() for part in (found[1] if found else "").split(",")]
+        return f"({', '.join(each[-1].lstrip('*&') for each in names if each)})"
 
 
 _PREPARES = re.compile(
     r"(?:init|is|has|get|set|supports?|check|validate|register|can|should|need|num|log)_|finalize_|max_|size_"
 )
-
-
-def _top_commas(text: str) -> list[str]:
-    parts, depth = [""], 0
-    for sign in text:
-        depth += (sign in "([{") - (sign in ")]}")
-        if sign == "," and not depth:
-            parts.append("")
-        else:
-            parts[-1] += sign
-    return parts
 
 
 def _says_something(definition: Definition) -> bool:

@@ -94,8 +94,7 @@ def _entry(study: Study, title: str, row: Row) -> Line:
     definition = study.base.definition(row.place.file, row.symbol)
     what: list[Inline] = ["runs its main block"]
     if definition is not None:
-        told = study.what(definition, 90)
-        what = list(told) if isinstance(told, list) else [told]
+        what = study.what(definition, 90)
     flags = sum(flag.place.file == row.place.file for flag in study.base.facts.flags)
     if flags:
         what += [", takes ", *plural(flags, "flag"), " in its file"]

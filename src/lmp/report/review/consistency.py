@@ -23,20 +23,75 @@ _PARTS = {
     "scheduler": "Scheduler / batching", "sampling": "Sampling / decoding",
 }  # fmt: skip
 """Row of the key components -> the section that goes further."""
+SUBJECTS = tuple(
+    (re.compile(title), re.compile(symbol, re.IGNORECASE))
+    for title, symbol in (
+        (r"Layout/data structures|KV cache", r"(?:^|_)kv_?(?:cache|pool|buffer)|(?:paged|ragged)_?kv|^key_cache"),
+        (r"Update path", r"(?:append|write|store|copy|update)\w*_kv|kv_?cache\w*_?(?:append|write|store|update)"),
+        (r"Paging", r"(?:page|block)_?tables?(?:_|$)|paged_?(?:kv|attn|attention|cache)|slot_?mapping"),
+        (r"Memory accounting", r"kv_?cache_?size|num_?(?:free_?)?(?:blocks|pages)|free_?(?:blocks|pages)"),
+        (r"Queueing", r"schedul(?:er|e_batch)|(?:wait\w*|request|req)_?queue"),
+        (r"Chunking", r"chunked_?prefill|preempt|(?:pause|retract)_?req"),
+        (r"Backpressure", r"can_(?:add|admit|schedule|allocate)|admission|max_running|max_num_seqs"),
+        (r"Logits processing", r"logits_?process|(?:^|_)sample(?:r|_token|_logits)?$"),
+        (r"Parameters: temperature", r"^-*temperature$|^-*top_?[pk]$|sampling_?params"),
+        (r"Determinism", r"(?:^|[-_])seed|determinis"),
+        (r"Attention backend", r"attn|attention"),
+        (r"GEMM", r"gemm|quantiz|matmul"),
+        (r"Data Parallelism", r"^(?:DistributedDataParallel|DDP|fully_shard|FullyShardedDataParallel)$"),
+        (r"Tensor Parallelism", r"^all_?reduce|(?:Colwise|Rowwise|Column|Row)Parallel|tensor_?parallel"),
+        (r"Pipeline Parallelism", r"^(?:i?send|i?recv|batch_isend_irecv)$|pipeline_?(?:stage|schedule|parallel)"),
+        (r"Sequence Parallelism", r"context_?parallel|sequence_?parallel|ring_attention|ulysses"),
+        (r"Overlap", r"^(?:wait_stream|record_stream|isend|irecv|cudaStreamCreate\w*|cudaMemcpyAsync)$"),
+        (r"Execution model", r"cuda_?graph|^torch_?compile"),
+    )
+)
+"""What a line may say that none was found of -> names of what is one, wherever else they stand."""
 _PLAIN_PATH = re.compile(r"[\w.-]+(?:/[\w.-]+)*/?")
 
 
 # --- none found ------------------------------------------------------------------------------------------------------
 
 
+def named_like(title: str) -> re.Pattern[str] | None:
+    """The names of what a line with this title is about; None where its title is not known."""
+    return next((symbol for known, symbol in SUBJECTS if known.match(title)), None)
+
+
 def check_contradictions(text: Text) -> Iterator[ReviewFinding]:
     template = template_of(text)
+    if template is not None:
+        yield from _elsewhere(text)
     if template is REPOSITORY:
         yield from _surface(text)
         yield from _parts(text)
     elif template is IMPLEMENTATION:
         yield from _settings(text)
         yield from _split(text)
+
+
+def _elsewhere(text: Text) -> Iterator[ReviewFinding]:
+    """Of each line that says "none found": whether another section has a place with such a name."""
+    places = [(each, _section_at(text, each.line)) for each in cited(text) if each.symbol and not each.is_word]
+    for line, section, title, words in _statements(text):
+        wanted = named_like(title)
+        if wanted is None or not says_none(words):
+            continue
+        for place, other in places:
+            if other != section and wanted.search(place.symbol or ""):
+                yield _beside(line, title, f'"{other}" has {place.symbol} at {place.place}')
+                break
+
+
+def _statements(text: Text) -> Iterator[tuple[int, str, str, str]]:
+    """Line, section, what it is about, and its words: of sentences, and of rows of tables."""
+    in_tables = {line for table in text.tables for line, _ in table.rows}
+    for piece in text.pieces:
+        if piece.line not in in_tables:
+            yield piece.line, piece.section, _bare(piece.text.partition(":")[0]), piece.prose
+    for table in text.tables:
+        for line, cells in table.rows:
+            yield line, table.section, _bare(cells[0]), " ".join(cells[1:2])
 
 
 def _surface(text: Text) -> Iterator[ReviewFinding]:
