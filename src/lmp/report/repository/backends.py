@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import Sequence
 
-from lmp.codebase.facts import Definition, Kernel, Place
+from lmp.codebase.facts import Definition, Place
 from lmp.report.document.parts import Block, Bold, Bullets, Code, Inline, Line, Link, Paragraph, Section, Table
 from lmp.report.repository.appendix import KERNELS, MACROS, kernel_row
 from lmp.report.repository.matters import ATTENTION, lines
@@ -18,10 +18,6 @@ from lmp.report.repository.workflows import anchor
 
 SHOWN_KERNELS, SHOWN_CLASSES = 24, 12
 COLUMNS = ("Kernel", "BLOCK_M/N/K and other sizes", "NUM_STAGES", "NUM_WARPS", "From")
-_MATTERS = re.compile(
-    r"attn|attention|decode|prefill|paged|matmul|gemm|moe|quant|norm|rope|softmax|sampl|delta|chunk_fwd|recurrent|cross_entropy|swiglu|fwd",
-    re.IGNORECASE,
-)
 
 
 def backends(study: Study) -> Section:
@@ -49,7 +45,7 @@ def _table(study: Study) -> list[Block]:
     searched = "Triton, CUDA, Metal, TileLang, CuTe, Pallas and Numba kernels in all files"
     if not kernels:
         return [Paragraph(f"Kernels: none found (searched: {searched}).")]
-    ranked = sorted(kernels, key=lambda kernel: (-_rank(study, kernel), kernel.place.file, kernel.place.line))
+    ranked = study.ranked_kernels
     table = Table(COLUMNS, [kernel_row(study, kernel) for kernel in ranked[:SHOWN_KERNELS]], searched)
     if len(kernels) <= SHOWN_KERNELS:
         words: list[Inline] = [
@@ -64,16 +60,6 @@ def _table(study: Study) -> list[Block]:
     if study.base.facts.macros:
         words += [" Sizes set by #define are in ", Link(MACROS, anchor(MACROS)), "."]
     return [Paragraph(words), table]
-
-
-def _rank(study: Study, kernel: Kernel) -> float:
-    own = study.base.is_own(kernel.place.file) and not ASIDE.search(kernel.place.file)
-    score = 3.0 if own else 0.0
-    score += 2 if _MATTERS.search(kernel.name) else 0
-    score += 1.5 if kernel.autotuned else 0
-    score += min(len(study.launches(kernel)), 4) * 0.5
-    score -= 1.5 if re.search(r"bwd|backward|diffus", kernel.name + kernel.place.file) else 0
-    return score + min(len(kernel.configs), 40) / 20
 
 
 # --- classes ---------------------------------------------------------------------------------------------------------

@@ -79,14 +79,16 @@ def _words(node: ast.expr | None) -> str:
 
 
 def local_values(base: CodeBase, place: Place, name: str) -> list[tuple[str, int]]:
-    """What a name is set to before a line, in the function there, else at the top of the file, and where."""
+    """What a name is set to before a line, in the function there, else at the top of the file, and where; an attribute
+    of ``self`` anywhere in the file."""
     around = base.around(place.file, place.line)
     first = around.place.line if around else 1
     inside: list[tuple[str, int]] = []
     outside: list[tuple[str, int]] = []
     for line, nodes in sorted(_statements(base, place.file).items()):
         for node in nodes:
-            if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == name for t in node.targets):
-                kept = inside if first <= line <= place.line else outside if not node.col_offset else []
+            if isinstance(node, ast.Assign) and any(ast.unparse(target) == name for target in node.targets):
+                near = first <= line <= place.line
+                kept = inside if near else outside if not node.col_offset or name.startswith("self.") else []
                 kept.append((ast.unparse(node.value), line))
     return inside or outside

@@ -30,6 +30,12 @@ COMPONENT_LINES = 24
 """Of one component in the implementation template."""
 SHOWN_OPERATORS = 4
 _NOT_PUBLIC = re.compile(r"^_|kernel|_bwd|backward|naive|_ref\b|reference|test|bench|torch_")
+_MATTERS = re.compile(
+    r"attn|attention|decode|prefill|paged|matmul|gemm|moe|quant|norm|rope|softmax|sampl|delta|chunk_fwd|recurrent"
+    r"|cross_entropy|swiglu|fwd",
+    re.IGNORECASE,
+)
+"""Names of kernels that most of a run's time may go to."""
 PARTS = (
     ("scheduler", "scheduler", ("queue", "batch", "admission")),
     ("KV cache", "kv_cache", ("layout",)),
@@ -99,6 +105,19 @@ class Study:
 
     def ranked(self, section: str) -> list[Row]:
         return self._sections.get(section, [])
+
+    @cached_property
+    def ways(self) -> list[Row]:
+        """Ways to run it: own ones first, commands before routes, then by the flags and routes of their files."""
+        flags = Counter(flag.place.file for flag in self.base.facts.flags)
+        routes = Counter(each.place.file for each in self.entries if each.kind == "server")
+
+        def weight(row: Row) -> tuple[object, ...]:
+            file = row.place.file
+            answers = row.why.startswith(("GET ", "POST ", "PUT ", "DELETE ", "WEBSOCKET "))
+            return bool(ASIDE.search(file)) or not self.base.is_own(file), answers, -flags[file] - routes[file]
+
+        return sorted(self.ranked("entry_points"), key=weight)
 
     # -- nesting -------------------------------------------------------------------------------------------------------
 
@@ -220,20 +239,26 @@ class Study:
         ]
         return [*self.base.facts.entries, *mains]
 
-    def entries_of(self, file: str) -> int:
-        """How many servers and routes a file has."""
-        return self._servers[file]
-
-    @cached_property
-    def _servers(self) -> Counter[str]:
-        return Counter(each.place.file for each in self.entries if each.kind == "server")
-
     # -- kernels -------------------------------------------------------------------------------------------------------
 
     @cached_property
     def kernels(self) -> list[Kernel]:
         """Those of the repository's own code, first; those of tests and examples after them."""
         return sorted(self.base.facts.kernels, key=lambda kernel: not self.base.is_own(kernel.place.file))
+
+    @cached_property
+    def ranked_kernels(self) -> list[Kernel]:
+        """Own ones first, of these the ones of attention, GEMM and norms, and those with most configurations."""
+        return sorted(self.kernels, key=lambda kernel: (-self._weight(kernel), kernel.place.file, kernel.place.line))
+
+    def _weight(self, kernel: Kernel) -> float:
+        own = self.base.is_own(kernel.place.file) and not ASIDE.search(kernel.place.file)
+        score = 3.0 if own else 0.0
+        score += 2 if _MATTERS.search(kernel.name) else 0
+        score += 1.5 if kernel.autotuned else 0
+        score += min(len(self.launches(kernel)), 4) * 0.5
+        score -= 1.5 if re.search(r"bwd|backward|diffus", kernel.name + kernel.place.file) else 0
+        return score + min(len(kernel.configs), 40) / 20
 
     @cached_property
     def _launches(self) -> dict[Place, list[Launch]]:
