@@ -284,7 +284,7 @@ def _macros(study: Study) -> Section:
 KINDS: dict[NoteKind, str] = {
     "todo": "left to do",
     "not implemented": "not implemented",
-    "requires": "asks for hardware or a version",
+    "requires": "asks for hardware, a version or a layout",
     "deprecated": "deprecated",
     "warning": "warns",
     "swallowed": "errors not passed on",

@@ -202,26 +202,36 @@ def _configuration(study: Study) -> Section:
 def _sizes(study: Study) -> Iterator[Sequence[Line]]:
     """A setting with its default, else the first read of a config by such a name: its value comes with a checkpoint."""
     settings = [row for row in study.ranked("configuration") if not ASIDE.search(row.place.file)]
+    keys = Counter(row.place.file for row in settings)
     for name, pattern in SIZES.items():
-        wanted = re.compile(rf"(?:--)?(?:{pattern})", re.IGNORECASE)
-        found = [row for row in settings if wanted.fullmatch(row.symbol.rpartition(".")[2].replace("-", "_"))]
-        # Of equals a number first, and the name that the template has.
-        found.sort(key=lambda row: (not re.fullmatch(r"\d+", row.why), not row.symbol.endswith(name)))
+        wanted = re.compile(rf"(?:base_)?(?:{pattern})", re.IGNORECASE)
+        found = [
+            row for row in settings if wanted.fullmatch(row.symbol.rpartition(".")[2].lstrip("-").replace("-", "_"))
+        ]
+        # The file with most settings first, and of equals a number.
+        found.sort(key=lambda row: (-keys[row.place.file], not re.fullmatch(r"\d+", row.why)))
+        read, made = study.base.config_read(pattern), study.base.worked_out(pattern)
         if found:
             more = [" and at ", *plural(len(found) - 1, "more place")] if len(found) > 1 else []
-            value = code(found[0].why, 40) if found[0].why else "no default"
-            yield [code(name), value, sentence(code(found[0].symbol, 60), " at ", pointer(found[0].place), *more)]
-            continue
-        read = study.base.config_read(pattern)
-        if read is not None:
-            text, place = read
-            yield [
-                code(name),
-                "set by the model's config",
-                sentence("read as ", code(text, 60), " at ", pointer(place)),
-            ]
+            value = _value(study, found[0])
+            shown: Line = code(value, 40) if value else "no default"
+            yield [code(name), shown, sentence(code(found[0].symbol, 60), " at ", pointer(found[0].place), *more)]
+        elif read is not None:
+            where = sentence("read as ", code(read[0], 60), " at ", pointer(read[1]))
+            yield [code(name), "set by the model's config", where]
+        elif made is not None:
+            yield [code(name), code(made[0], 60), sentence("worked out at ", pointer(made[1]))]
         else:
-            yield [code(name), "none found (searched: settings, and reads of configs by such a name)", UNKNOWN]
+            searched = "settings, reads of configs and assignments by such a name"
+            yield [code(name), f"none found (searched: {searched})", UNKNOWN]
+
+
+def _value(study: Study, row: Row) -> str:
+    """The default of a setting; of a key in a file what stands behind it."""
+    if row.why or row.role != "config file":
+        return row.why
+    line = study.base.lines(row.place.file)[row.place.line - 1]
+    return re.sub(r"\s+#.*", "", re.split(r"[:=]", line, maxsplit=1)[-1]).strip().rstrip(",")
 
 
 def _tiles(study: Study) -> Iterator[Sequence[Line]]:
@@ -727,11 +737,10 @@ def _lengths(study: Study) -> Iterator[list[Inline]]:
 def _settings(study: Study, wanted: re.Pattern[str]) -> list[list[Inline]]:
     found = [row for row in study.ranked("configuration") if wanted.fullmatch(row.symbol.replace("-", "_").lstrip("_"))]
     found = [row for row in found if not ASIDE.search(row.place.file)]
+    valued = [(row, _value(study, row)) for row in found[:4]]
     return [
-        [code(row.symbol, 60), " (default ", code(row.why, 30), ") at " if row.why else "", pointer(row.place)]
-        if row.why
-        else [code(row.symbol, 60), " at ", pointer(row.place)]
-        for row in found[:4]
+        [code(row.symbol, 60), *([" = ", code(value, 30)] if value else []), " at ", pointer(row.place)]
+        for row, value in valued
     ]
 
 

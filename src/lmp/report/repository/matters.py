@@ -62,13 +62,30 @@ SAMPLING = (
 ATTENTION = Matter("Attention backend(s)", "attention", ("backend", "module", "kernel"))
 
 
+_BY_NAME = re.compile(r"(?:method )?of \w+$|by (?:its name|what it handles)")
+"""Why a row is one, where only its name, or that of its class, says so."""
+MOST_GROUPS, MOST_OF_ONE = 3, 5
+
+
 def lines(study: Study, matter: Matter) -> list[Line]:
-    """The matter's own bullet, and one for each place."""
+    """The matter's own bullet, one for each place that the code shows to be one, and one for each class or kind of
+    name of the others."""
     found = [row for row in study.ranked(matter.section) if row.role in matter.roles]
+    shown = [row for row in found if not _BY_NAME.match(row.why)]
+    named: dict[str, list[Row]] = {}
+    for row in found:
+        if _BY_NAME.match(row.why):
+            named.setdefault(row.why.rpartition("of ")[2] if "of " in row.why else "", []).append(row)
+    bullets: list[Line] = [_bullet(study, matter, row) for row in shown[:SHOWN]]
+    left = len(shown[SHOWN:]) + sum(len(rows) - MOST_OF_ONE for rows in named.values() if len(rows) > MOST_OF_ONE)
+    for owner, rows in list(named.items())[:MOST_GROUPS]:
+        what: list[Inline] = ["methods of ", code(owner, 40)] if owner else ["by their names"]
+        places = joined([pointer(row.place, row.symbol) for row in rows[:MOST_OF_ONE]])
+        bullets.append(sentence(Bold(matter.title), ", ", *what, ": ", places))
+    left += sum(min(len(rows), MOST_OF_ONE) for rows in list(named.values())[MOST_GROUPS:])
+    if left:
+        bullets.append(sentence(Bold(matter.title), ": not listed: ", *plural(left, "more place"), "."))
     controls = _controls(study, matter)
-    bullets: list[Line] = [_bullet(study, matter, row) for row in found[:SHOWN]]
-    if len(found) > SHOWN:
-        bullets.append(sentence(Bold(matter.title), ": there are ", *plural(len(found) - SHOWN, "more place"), "."))
     if controls:
         bullets.append(sentence(Bold(matter.title), ", controlled by: ", joined(controls)))
     searched = "none found (searched: the call graph, tensors that are kept, queues)"

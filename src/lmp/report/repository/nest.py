@@ -112,7 +112,7 @@ class Drawer:
         found: dict[tuple[int, str], Step] = {}
         of: dict[tuple[int, str], list[Edge]] = {}
         for edge in self.edges.get(function, ()):
-            if edge.callee in self.wanted and edge.callee is not function:
+            if edge.callee in self.wanted and edge.callee is not function and self.is_written(lines, edge):
                 of.setdefault((edge.line, edge.callee.name), []).append(edge)
         for (line, name), several in of.items():
             edge = several[0]
@@ -138,6 +138,14 @@ class Drawer:
             place = Place(function.file, line)
             found[line, written] = Step(f"{written}(…)", place, remark=f"not resolved: {why}")
         return [found[key] for key in sorted(found)]
+
+    @staticmethod
+    def is_written(lines: list[str], edge: Edge) -> bool:
+        """Of a function that is handed over: whether its name stands in the call. A variable may hold another one."""
+        if edge.how != "callback":
+            return True
+        named = re.compile(rf"\b{re.escape(edge.callee.name)}\b")
+        return any(named.search(line) for line in lines[edge.line - 1 : edge.line + 8])
 
     @staticmethod
     def text(lines: list[str], line: int, otherwise: str) -> str:

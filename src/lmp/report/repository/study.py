@@ -99,7 +99,8 @@ class Study:
         def weight(row: Row) -> tuple[object, ...]:
             key = (row.place.file, row.place.line)
             used = callers.get(key, 0) + imported.get(key, 0) + 4 * (key in shown)
-            return ASIDE.search(row.place.file) is not None, row.rank, -used, row.place.file, row.place.line
+            by_name = row.why.startswith("by its name")
+            return ASIDE.search(row.place.file) is not None, row.rank, by_name, -used, row.place.file, row.place.line
 
         return {section: sorted(rows, key=weight) for section, rows in found.items()}
 
