@@ -93,11 +93,13 @@ def lines(study: Study, matter: Matter) -> list[Line]:
 
 
 def _bullet(study: Study, matter: Matter, row: Row) -> Line:
-    what: list[Inline] = [" ", code(row.why, 90)] if row.why else []
+    """With what the definition says of itself, and what of its code makes it one."""
     definition = study.base.definition(row.place.file, row.symbol)
-    if definition is not None:
-        what = [" ", *study.what(definition, 100)]
-    return sentence(Bold(matter.title), f" ({row.role}): ", pointer(row.place, row.symbol), *what)
+    told = study.docstring(definition, 100) if definition is not None else []
+    why: list[Inline] = [" by ", code(row.why, 90)] if row.why else []
+    return sentence(
+        Bold(matter.title), f" ({row.role}): ", pointer(row.place, row.symbol), *why, *([" ", *told] if told else [])
+    )
 
 
 def _controls(study: Study, matter: Matter) -> list[list[Inline]]:

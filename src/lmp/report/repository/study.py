@@ -282,8 +282,9 @@ class Study:
 
     def what(self, definition: Definition, width: int = 110) -> list[Inline]:
         """What a definition says of itself: its docstring, in quotes. Without one what it is made of, from the code."""
-        if _says_something(definition):
-            return ["“", said(definition.doc, width), "”"]
+        told = self.docstring(definition, width)
+        if told:
+            return told
         if definition.kind != "class":
             taken = self.signature(definition)
             return ["no docstring; takes ", code(taken, width)] if taken != "()" else ["no docstring; takes nothing"]
@@ -304,6 +305,10 @@ class Study:
         made_with: list[Inline] = ["; made with ", code(taken, width)] if taken != "()" else []
         bases = ", ".join(definition.bases)
         return ["no docstring", *(["; a ", code(bases, width)] if bases else []), *made_with]
+
+    def docstring(self, definition: Definition, width: int = 110) -> list[Inline]:
+        """Its first line in quotes, where it says more than the name."""
+        return ["“", said(definition.doc, width), "”"] if _says_something(definition) else []
 
     def fields(self, definition: Definition) -> list[str]:
         """The fields in the body of a class."""
