@@ -442,7 +442,7 @@ def _task(study: Study, kernel: Kernel, before: dict[tuple[str, str], list[str]]
     if launches:
         earlier = before[launches[0].place.file, launches[0].inside]
         earlier = earlier[: earlier.index(launches[0].kernel)] if launches[0].kernel in earlier else []
-        waits = [" after ", code(", ".join(dict.fromkeys(earlier)), 60), " there"] if earlier else []
+        waits: list[Inline] = [" after ", code(", ".join(dict.fromkeys(earlier)), 60), " there"] if earlier else []
         starts = sentence(
             "started by ", code(launches[0].inside or "the module", 40), " at ", pointer(launches[0].place), *waits
         )
@@ -556,19 +556,14 @@ WAITS = frozenset(
      "wait_event", "cudaStreamWaitEvent", "item", "cpu", "tolist"]
 )  # fmt: skip
 """Calls after which the host, or a stream, has waited for a device."""
-PLAIN_WAITS = 7
 
 
 def _performance(study: Study) -> Section:
     worked = [(kernel, work_of(study.base, kernel)) for kernel in study.ranked_kernels]
-    memory: list[Line] = [
-        sentence(
-            *(pointer(kernel.place, kernel.name), ": "),
-            joined([f"{name} {number}" for name, number in work.counts.items()]),
-        )
-        for kernel, work in worked
-        if work.counts
-    ][:SHOWN]
+    memory: list[Line] = []
+    for kernel, work in [each for each in worked if each[1].counts][:SHOWN]:
+        counts = joined([f"{name} {number}" for name, number in work.counts.items()])
+        memory.append(sentence(pointer(kernel.place, kernel.name), ": ", counts))
     searched = "loads, stores and shared arrays in kernels' own lines"
     levels: list[Block] = [hierarchy(worked)] if worked else []
     compute = [pointer(kernel.place, kernel.name) for kernel, work in worked if work.multiplies]
@@ -694,12 +689,18 @@ def _questions(study: Study) -> Iterator[Section]:
         "What operations are fused?",
         [["by their names ", *_some([pointer(each.place, each.name) for each in fused])]] if fused else [],
     )
-    guards = [[code(text, 80), " at ", pointer(place)] for text, place in study.base.arch_guards[:4]]
+    guards: list[list[Inline]] = [
+        [code(text, 80), " at ", pointer(place)] for text, place in study.base.arch_guards[:4]
+    ]
     languages = Counter(kernel.language for kernel in study.kernels)
-    written = [f"its kernels are in {', '.join(f'{name} ({number})' for name, number in languages.most_common())}"]
+    written: list[Inline] = [
+        f"its kernels are in {', '.join(f'{name} ({number})' for name, number in languages.most_common())}"
+    ]
     yield _question("What hardware is required?", [*([written] if languages else []), *guards])
     kv = {row.role: row for row in reversed(study.ranked("kv_cache"))}
-    told = [[f"{row.role}: ", pointer(row.place, row.symbol)] for role in _STEPS if (row := kv.get(role)) is not None]
+    told: list[list[Inline]] = [
+        [f"{row.role}: ", pointer(row.place, row.symbol)] for role in _STEPS if (row := kv.get(role)) is not None
+    ]
     yield _question("How does the KV cache work?", told)
     yield _question("How is parallelism configured?", _settings(study, _DEGREES))
 
@@ -737,11 +738,12 @@ def _lengths(study: Study) -> Iterator[list[Inline]]:
 def _settings(study: Study, wanted: re.Pattern[str]) -> list[list[Inline]]:
     found = [row for row in study.ranked("configuration") if wanted.fullmatch(row.symbol.replace("-", "_").lstrip("_"))]
     found = [row for row in found if not ASIDE.search(row.place.file)]
-    valued = [(row, _value(study, row)) for row in found[:4]]
-    return [
-        [code(row.symbol, 60), *([" = ", code(value, 30)] if value else []), " at ", pointer(row.place)]
-        for row, value in valued
-    ]
+    told: list[list[Inline]] = []
+    for row in found[:4]:
+        value = _value(study, row)
+        default: list[Inline] = [" = ", code(value, 30)] if value else []
+        told.append([code(row.symbol, 60), *default, " at ", pointer(row.place)])
+    return told
 
 
 def _files(study: Study) -> Block:

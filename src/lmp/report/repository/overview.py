@@ -136,7 +136,7 @@ def _started(study: Study) -> Line:
             )
     library = next((row for row in study.ways if row.role == "library"), None)
     if not parts and library is not None:
-        used = ["A library: ", code(library.why or library.symbol, 80), " at ", pointer(library.place)]
+        used: list[Inline] = ["A library: ", code(library.why or library.symbol, 80), " at ", pointer(library.place)]
         return sentence(*used, "; no command, server or main block was found.")
     if not parts:
         return "A library: no command, server or main block was found; it is used by importing it."

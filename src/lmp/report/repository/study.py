@@ -303,8 +303,8 @@ class Study:
         made = self.base.methods.get((definition.place.file, f"{definition.qualname}.__init__"))
         taken = self.signature(made) if made is not None else "()"
         made_with: list[Inline] = ["; made with ", code(taken, width)] if taken != "()" else []
-        bases = ", ".join(definition.bases)
-        return ["no docstring", *(["; a ", code(bases, width)] if bases else []), *made_with]
+        bases: list[Inline] = ["; a ", code(", ".join(definition.bases), width)] if definition.bases else []
+        return ["no docstring", *bases, *made_with]
 
     def docstring(self, definition: Definition, width: int = 110) -> list[Inline]:
         """Its first line in quotes, where it says more than the name."""

@@ -169,8 +169,54 @@ def checklist(text: Text, roots: Roots) -> list[Item]:
     ]
 
 
+def protocol(text: Text, roots: Roots) -> list[Item]:
+    """What the users' protocol asks of a report in the template of implementations, worked out from its contents."""
+    drawn = {fence.section for fence in text.fences}
+    told = {section: words for _, section, _, words in _statements(text) if says_none(words)}
+    missing = next((title for title in DRAWN if title not in drawn and title not in told), "")
+    components = [title for _, level, title in text.headings if re.match(r"4\.\d", title)]
+    plain = next((title for title in components if not any(each.section == title for each in text.fences)), "")
+    tasks = list(_rows(text, TASKS))
+    columns = next((len(table.columns) for table in text.tables if table.section == TASKS), 0)
+    places = {_section_at(text, pointer.line) for pointer in cited(text)}
+    asked = [title for _, _, title in text.headings if title.startswith("Q: ")]
+    unanswered = next((title for title in asked if title not in places and title not in told), "")
+    files = [cells for _, cells in _rows(text, FILES)]
+    return [
+        Item("Architecture and data flow diagrams", f"{missing} draws nothing" if missing else ""),
+        Item("Task/operator table", "" if tasks and columns == len(TASK_COLUMNS) else f"{TASKS} lacks rows or columns"),
+        Item("Pseudocode for key components", f"{plain} has none" if plain and not _is_short(text, plain) else ""),
+        Item("Technical FAQ", f"{unanswered} has no place" if unanswered else ""),
+        Item("Key files", _gone(files, roots) or ("" if files else f"{FILES} has no rows")),
+    ]
+
+
+DRAWN = ("2.1 System Diagram", "6.1 Full Forward Pass")
+TASKS, FILES = "5. Task/Operator Catalog", "10. Key Files Reference"
+TASK_COLUMNS = ("ID", "Task Type", "Purpose", "Tiling", "Dependencies")
+
+
+def _is_short(text: Text, section: str) -> bool:
+    """Whether a component's section says why it has no drawing: it calls nothing, or it is alike another one."""
+    return any(
+        piece.section == section and re.search(r"\bnothing\b|\balike\b|\bas \d", piece.text) for piece in text.pieces
+    )
+
+
+def _gone(rows: list[tuple[str, ...]], roots: Roots) -> str:
+    """The first path of these rows that is not there, where any of the others is."""
+    named = [path for cells in rows for path in re.findall(f"^{OPEN}([^{CLOSE}:]*){CLOSE}", cells[0])]
+    named = [path for path in named if _PLAIN_PATH.fullmatch(path)]
+    folders = [folder for folder in roots.folders if folder.is_dir()]
+    gone = [path for path in named if not any((folder / path).exists() for folder in folders)]
+    return f"{gone[0]} is not there" if gone and len(gone) < len(named) else ""
+
+
 def check_checklist(text: Text, roots: Roots) -> Iterator[ReviewFinding]:
     """Items that are not there, or that do not hold. A reader may take rows away: counts are not compared."""
+    if template_of(text) is IMPLEMENTATION:
+        last = max((line for line, _, _ in text.headings), default=1)
+        yield from (_list(last, f"{item.begins}: {item.wrong}") for item in protocol(text, roots) if item.wrong)
     if template_of(text) is not REPOSITORY:
         return
     written = [piece for piece in text.pieces if piece.section == CHECKLIST]
@@ -194,16 +240,8 @@ def _summary(text: Text) -> Item:
 
 def _map(text: Text, roots: Roots) -> Item:
     rows = [cells for _, cells in _rows(text, MAP)]
-    folders = [folder for folder in roots.folders if folder.is_dir()]
-    gone = [
-        path
-        for cells in rows
-        for path in re.findall(f"^{OPEN}([^{CLOSE}]*){CLOSE}", cells[0])
-        if _PLAIN_PATH.fullmatch(path) and not any((folder / path).exists() for folder in folders)
-    ]
     # Without the code base nothing is known of its paths.
-    is_here = len(gone) < len(rows)
-    wrong = f"{gone[0]} is not there" if gone and is_here else "" if rows else "it has no rows"
+    wrong = _gone(rows, roots) or ("" if rows else "it has no rows")
     without = next((_bare(cells[0]) for cells in rows if len(cells) > 1 and not cells[1].strip()), None)
     return Item("Module map includes", wrong or (f"{without} has no role" if without else ""))
 
