@@ -115,16 +115,14 @@ def implementation(study: Study) -> Document:
 def _diagram(study: Study) -> list[Block]:
     """Each part with the parts that it imports, most first, in letters."""
     parts, edges = drawn_parts(study)
-    if not edges:
-        return [
-            Paragraph("Imports between the parts: none found (searched: imports and includes of all source files).")
-        ]
     lines: list[str] = []
     for at, unit in enumerate(parts):
         below = sorted(((number, b) for (a, b), number in edges.items() if a == at), reverse=True)
         lines.append(f"[ {unit.title}{rest(unit)} | {unit.lines:,} lines ]"[:98])
         lines += [f"    +--{number}--> [ {parts[b].title}{rest(parts[b])} ]"[:98] for number, b in below]
     words = "Each part stands above the parts that it imports; the number counts the pairs of files that do so."
+    if not edges:
+        words = "No part imports another one."
     return [Fence("\n".join(lines) + "\n", "text"), Paragraph(words)]
 
 
@@ -311,27 +309,33 @@ def _constraints(study: Study) -> Iterator[Line]:
 
 def _components(study: Study) -> Section:
     sections: list[Section] = []
+    drawn: dict[Function, str] = {}
     for component in [each for each in study.components if each.title in COMPONENTS][:8]:
-        number = f"4.{len(sections) + 1} "
-        title = f"{number}{component.title[:1].upper()}{component.title[1:]}"
-        sections.append(Section(title, _component(study, component)))
+        number = f"4.{len(sections) + 1}"
+        title = f"{number} {component.title[:1].upper()}{component.title[1:]}"
+        function = _function(study, component)
+        sections.append(Section(title, _component(study, component, function, drawn)))
+        if function is not None:
+            drawn.setdefault(function, number)
     words = "Components: none found (searched: loops, caches, schedulers, sampling, attention, operators with kernels)."
     said = f"Shapes and dtypes of inputs and outputs {UNKNOWN}: annotations and returned expressions are as written."
     return Section("4. Component Analysis", [Paragraph(said if sections else words)], sections)
 
 
-def _component(study: Study, component: Component) -> list[Block]:
+def _component(
+    study: Study, component: Component, function: Function | None, drawn: dict[Function, str]
+) -> list[Block]:
+    """``drawn`` says in which section a function's calls stand already."""
     definition = component.definition
-    function = _function(study, component)
     purpose = [pointer(definition.place, definition.qualname), " ", *study.what(definition)]
     blocks: list[Block] = [Paragraph(sentence(Bold("Purpose:"), " ", *purpose, "."))]
-    if function is not None:
-        blocks += [
-            Paragraph(sentence(Bold("Interface:"), " ", pointer(Place(function.file, function.line), function.name)))
-        ]
-        blocks += [Bullets(_interface(study, function, definition.qualname))]
+    if function in drawn:
+        blocks.append(Paragraph(f"Interface, pseudocode and data flow: as {drawn[function]}, the same function."))
+    elif function is not None:
+        named = pointer(Place(function.file, function.line), function.name)
+        blocks += [Paragraph(sentence(Bold("Interface:"), " ", named))]
+        blocks += [Bullets(_interface(study, function, definition.qualname)), Paragraph(Bold("Pseudocode:"))]
         nest = study.nest_of(function)
-        blocks.append(Paragraph(Bold("Pseudocode:")))
         if nest.steps:
             blocks.append(fence(nest, study.base.files[nest.root.file].language))
         else:
@@ -399,14 +403,18 @@ def _insights(study: Study, component: Component, function: Function | None) -> 
     if children:
         shown = joined([pointer(each.place, each.name) for each in children[:4]])
         yield sentence(*plural(len(children), "subclass", "subclasses"), ", as ", shown, ".")
-    also = [each for each in component.also if each.name != definition.name][:4]
+    inside = range(definition.place.line, definition.end + 1)
+    also = [
+        each
+        for each in component.also
+        if each.name != definition.name and not (each.place.file == definition.place.file and each.place.line in inside)
+    ][:4]
     if also:
         yield sentence(
             "Other candidates for the part: ", joined([pointer(each.place, each.qualname) for each in also]), "."
         )
-    lines = range(definition.place.line, definition.end + 1)
-    inside = [each for each in telling(study) if each.pitfall.cause.file == definition.place.file]
-    yield from (each.line for each in inside if each.pitfall.cause.line in lines)
+    here = [each for each in telling(study) if each.pitfall.cause.file == definition.place.file]
+    yield from (each.line for each in here if each.pitfall.cause.line in inside)
 
 
 # --- 5, 6 ------------------------------------------------------------------------------------------------------------
