@@ -15,13 +15,15 @@ from lmp.link.values import values_for, whole_values
 from lmp.observe.calls import Observed
 from lmp.observe.flow import Flows
 from lmp.observe.inspection import Inspection, Module, Totals
+from lmp.predict.screen.records import Card
 from lmp.records import ModelAnalysis, ModuleAnalysis
 from lmp.report.bounds import Bounds
+from lmp.report.deployment import DEFAULT, Deployment
 from lmp.report.devices import Device
 from lmp.report.document.amounts import Claim, Number, Quantity, Term
 from lmp.report.document.parts import Pointer
 from lmp.report.evaluating import Worth
-from lmp.report.predictions import Predictions, predictions_of
+from lmp.report.predictions import Predictions, cards_of, predictions_of
 from lmp.source.locate import ClassSource
 from lmp.source.trees import Tree, Trees
 
@@ -70,6 +72,8 @@ class ModelFacts:
     inspection: Inspection | None
     """Weights with their shapes, buffers, the KV cache a token; None where the class is no model of transformers."""
     device: Device
+    deployment: Deployment = DEFAULT
+    """How the model runs on the device."""
     observed: Observed = field(default_factory=Observed)
     """What went into every module and came out of it, with shapes as formulas."""
     sizes: Mapping[str, int] = field(default_factory=dict)
@@ -176,8 +180,16 @@ class ModelFacts:
     @cached_property
     def predictions(self) -> Predictions:
         """Predicted times at each point, at the values that the report gives; the config's for all others."""
-        given = {key: {**self.sizes, **sizes} for key, (_, sizes) in stated_points(self.model).items()}
-        return predictions_of(self.model, self.device.name, given)
+        return predictions_of(self.model, self.device.name, self._given, self.deployment)
+
+    @cached_property
+    def cards(self) -> Mapping[str, Card] | str:
+        """The answer card at each point, by its key; or why there is none."""
+        return cards_of(self.model, self.config, self.device.name, self._given, self.deployment)
+
+    @property
+    def _given(self) -> dict[str, dict[str, int]]:
+        return {key: {**self.sizes, **sizes} for key, (_, sizes) in stated_points(self.model).items()}
 
     def number(self, expression: str, unit: str, **terms: Term) -> Number:
         """A number with its claim: ``expression`` in the formula language over the terms, as ``100 * {a} / {b}``."""
