@@ -154,10 +154,7 @@ def _memory(held: Held, device: Device, asked: Asked, live: Callable[[int, int],
     heads = held.config.get("num_attention_heads")
     if isinstance(heads, int) and heads % asked.tp:
         warnings.append(f"{heads} attention heads do not divide over {asked.tp} GPUs: engines refuse that")
-    share, sharding = share_by_plan(held, asked.tp)
-    if asked.engine is not None and asked.tp > 1:
-        share, sharding = share_by_engine(held, asked.tp), "as the engine divides layers"
-    made = tuple(_stage(held, device, asked, share, (number, live)) for number in range(asked.pp))
+    made, sharding = _stages(held, device, asked, live)
     result = Memory(asked, total, made, sharding, None, None, False, None, tuple(warnings))
     return replace(
         result,
@@ -165,6 +162,22 @@ def _memory(held: Held, device: Device, asked: Asked, live: Callable[[int, int],
         largest_context=_largest_context(result, held.config.get("max_position_embeddings")),
         fits=_fits(result, asked.batch_size, asked.cache_len),
     )
+
+
+def stages_of(held: Held, device: Device, asked: Asked) -> tuple[Stage, ...]:
+    """One GPU of each stage, without what fits on it. Raises UsageError."""
+    _check(held, device, asked)
+    return _stages(held, device, asked, functools.partial(_live, held, asked.engine is not None))[0]
+
+
+def _stages(
+    held: Held, device: Device, asked: Asked, live: Callable[[int, int], Live | str]
+) -> tuple[tuple[Stage, ...], str]:
+    """One GPU of each stage, and how weights are divided, in words."""
+    share, sharding = share_by_plan(held, asked.tp)
+    if asked.engine is not None and asked.tp > 1:
+        share, sharding = share_by_engine(held, asked.tp), "as the engine divides layers"
+    return tuple(_stage(held, device, asked, share, (number, live)) for number in range(asked.pp)), sharding
 
 
 def _beyond(held: Held, asked: Asked) -> Iterator[str]:
