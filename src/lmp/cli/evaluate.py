@@ -16,6 +16,8 @@ import typer
 
 from lmp.cli import given as g
 from lmp.cli import options as o
+from lmp.cli.devices import CalibrationFolder, DevicesFile
+from lmp.cli.on_device import refuse_form, wanted_on_device
 from lmp.cli.output import note
 from lmp.cli.progress import class_of_config, watched
 from lmp.cli.subject import chosen
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from lmp.link.numbers import ModelNumbers
     from lmp.link.sweep import Chunk, Sweep
     from lmp.link.values import Point, Values
+    from lmp.predict.screen.records import Card
     from lmp.records import ModelAnalysis
     from lmp.report.formats.base import Format, Result, Show
     from lmp.source.trees import Trees
@@ -61,7 +64,7 @@ class WeightName(StrEnum):
     write = "write"
 
 
-@o.takes(*(*o.ONE_CLASS, *o.SIZES, ..., "engine", *o.FOLDERS, "config", "model_id", "attn", *o.OWN_CLASS, *o.PRINTED))
+@o.takes(*(*o.ONE_CLASS, *o.SIZES, ..., *o.FOLDERS, "config", "model_id", "attn", *o.OWN_CLASS, *o.PRINTED))
 def evaluate(
     common: o.Common,
     settings: Annotated[
@@ -103,17 +106,19 @@ def evaluate(
         typer.Option("--columns", metavar="all|NAME,NAME", help="Columns of the table [default: as many as fit]."),
     ] = None,
     config_values: Annotated[bool, typer.Option("--values", help="Show the values of the config too.")] = False,
-    tp: Annotated[
-        int, typer.Option("--tp", metavar="N", min=1, max=1024, help="Of N GPUs that share each layer: one of them.")
-    ] = 1,
-    ep: Annotated[
-        int, typer.Option("--ep", metavar="N", min=1, max=1024, help="With --tp: groups of GPUs with other experts.")
-    ] = 1,
+    on_device: o.OnDevice = None,
+    serving: o.ServingEngine = None,
+    tp: o.Tp = 1,
+    ep: o.Ep = 1,
+    devices_file: DevicesFile = None,
+    calibration: CalibrationFolder = None,
 ) -> None:
     """Evaluate the formulas of a module or of a whole model.
 
     Examples: lmp evaluate Qwen/Qwen3-8B --phase decode -b 16 -c 8k, lmp evaluate torch.nn.Linear -b 2 -s 16 --set
     in_features=8,out_features=32,bias=0; lmp evaluate Qwen/Qwen3-8B --phase decode -b 16 -c 8k --tp 4: one GPU of four.
+
+    With --device, the table begins with the time on it, eager and by a serving engine, and with memory.
 
     Every size may be a list (1,2,4) or a range: 1:64:8 in steps of 8, 128:4096:*2 by doubling, both ends included. All
     combinations are evaluated. Numbers of sequences and tokens may have a unit: 8k is 8,192, 1M is 1,048,576.
@@ -141,6 +146,10 @@ def evaluate(
     from lmp.predict.shard.parallel import Parallel
 
     parallel = Parallel(tp, ep)
+    common, serving = o.engines(common, serving)
+    wanted = wanted_on_device(common, on_device, serving, parallel, (devices_file, calibration))
+    if wanted is not None:
+        refuse_form(_format_name(form, common.as_json), given)
     show = replace(
         _show(depth, kernels, sort, top, by, weight, exact, output),
         each=each.value if each else None,
@@ -157,11 +166,12 @@ def evaluate(
         from lmp.analyze.models import expand_model
 
         outcome = expand_model(name, options, progress, keep=False)
-    model = outcome.model
+    model, content = outcome.model, None if options.found_config is None else options.found_config.content
     for warning in outcome.warnings:
         if warning not in (model.verification.reason or ""):
             note(f"warning: {warning}")
     trees = _trees(options) if each is Each.line else None
+    answers = None if wanted is None else wanted.card(model, content, given)
     if parallel.tp > 1:
         from lmp.predict.shard.formulas import one_of
 
@@ -169,7 +179,7 @@ def evaluate(
         model = one.analysis
         for text in one.notes:
             note(text)
-    _write_in(found, str(form), model, given, show, max_points, output, trees)
+    _write_in(found, str(form), model, given, show, max_points, output, trees, answers)
     if output is not None and not common.quiet:
         note(f"wrote {output}")
 
@@ -235,6 +245,7 @@ def _write_in(
     max_points: int | None,
     output: Path | None,
     trees: Trees | None,
+    answers: Card | None,
 ) -> None:
     from lmp.errors import UsageError
     from lmp.link.numbers import ModelNumbers
@@ -264,11 +275,11 @@ def _write_in(
     if several:
         _write_sweep(form, numbers, sweep, show, output)
     else:
-        result = _result(numbers, at_w_bytes, sweep.fixed, trees)
+        result = replace(_result(numbers, at_w_bytes, sweep.fixed, trees), card=answers)
         with _opened(output, form.binary) as out:
             assert form.point is not None
             form.point(result, show, out)
-        for warning in result.warnings:
+        for warning in [*result.warnings, *([] if answers is None else answers.notes)]:
             note(f"warning: {warning}")
 
 

@@ -7,7 +7,7 @@ this file are evaluated (no ``from __future__ import annotations``): `takes` han
 import functools
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from pathlib import Path
 from types import EllipsisType
@@ -71,6 +71,25 @@ SUBJECT = (
     "(my_model.py:Block)."
 )
 """Help of the argument that names what a command is for."""
+
+OnDevice = Annotated[
+    str | None, typer.Option("--device", metavar="NAME", help="Predict time and memory on it; `lmp devices` lists them.")
+]
+ServingEngine = Annotated[
+    str | None,
+    typer.Option(
+        "--engine",
+        metavar="NAME",
+        help="Predict what this engine launches: vllm, sglang, trtllm, transformers-eager, transformers-compiled, "
+        "or a TOML file with a profile [default: eager mode beside vllm].",
+    ),
+]
+Tp = Annotated[
+    int, typer.Option("--tp", metavar="N", min=1, max=1024, help="GPUs that share each layer: figures are of one.")
+]
+Ep = Annotated[
+    int, typer.Option("--ep", metavar="N", min=1, max=1024, help="Groups of these GPUs with different experts.")
+]
 
 ModelOrAgentModel = Annotated[
     str | None,
@@ -333,6 +352,13 @@ def one_of(what: str, named: str | None, option: str, other: str | None) -> str 
     if named is not None and other is not None and named != other:
         raise UsageError(f"two {what} are given: {named} and, with {option}, {other}\ngive one")
     return named or other
+
+
+def engines(common: Common, named: str | None) -> tuple[Common, str | None]:
+    """``--engine`` of a command that predicts: the name of a profile; or the engine that derives formulas."""
+    if named in set(Engine):
+        return replace(common, engine=Engine(named)), None
+    return common, named
 
 
 def reports_folder(given: Path | None) -> Path:

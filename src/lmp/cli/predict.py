@@ -10,8 +10,9 @@ import typer
 from lmp.cli import given as g
 from lmp.cli import options as o
 from lmp.cli.devices import CalibrationFolder, DevicesFile, predictor_of
+from lmp.cli.on_device import products_of
 from lmp.cli.output import note, write_json
-from lmp.cli.parallel import DpAttention, Ep, Pp, Tp
+from lmp.cli.parallel import DpAttention, Pp
 from lmp.cli.progress import class_of_config, watched
 from lmp.cli.serving import Load, Replica, refuse_call, serve_all
 from lmp.cli.subject import chosen
@@ -27,15 +28,7 @@ def predict(
     ] = None,
     devices_file: DevicesFile = None,
     calibration: CalibrationFolder = None,
-    serving: Annotated[
-        str | None,
-        typer.Option(
-            "--engine",
-            metavar="NAME",
-            help="Predict what this engine launches: vllm, sglang, trtllm, transformers-eager, transformers-compiled, "
-            "or a TOML file with a profile [default: every operator of the class is a kernel].",
-        ),
-    ] = None,
+    serving: o.ServingEngine = None,
     explain: Annotated[
         bool, typer.Option("--explain", help="With --engine: each rewrite, with the source lines that it replaced.")
     ] = False,
@@ -49,8 +42,8 @@ def predict(
             "--launch-us", min=0, metavar="US", help="With --engine: host time of one launch [default: its profile's]."
         ),
     ] = None,
-    tp: Tp = 1,
-    ep: Ep = 1,
+    tp: o.Tp = 1,
+    ep: o.Ep = 1,
     pp: Pp = 1,
     dp_attention: DpAttention = False,
     plot: Annotated[
@@ -143,7 +136,7 @@ def predict(
     several = next((name for name, values in given.items() if len(values) > 1), None)
     if several is not None:
         raise UsageError(f"{several} has several values\ngive one: predict has one point")
-    products = _products(common)
+    products = products_of(common)
     refuse_products(found_device, products)
     if plot is not None:
         plottable(plot)
@@ -166,7 +159,7 @@ def predict(
     subject = Subject(model, None if config is None else config.content)
     sizes = {name: values[0] for name, values in given.items()}
     ask = Ask(found_device, sizes, products, profile, serving or "eager", parallel)
-    held = held_of(subject, options) if memory else "left out by --no-memory"
+    held = held_of(subject, options, ask) if memory else "left out by --no-memory"
     found = whole(subject, ask, predictor, held, Wanted(advice, force))
     now = found.answer
     warnings = [*of_the_model(subject.numbers(ask.given).model), *of_the_values(model, now.values["cache_len"])]
@@ -179,9 +172,3 @@ def predict(
         drawn(subject, found, predictor, plot)
     for warning in warnings:
         note(f"warning: {warning}")
-
-
-def _products(common: o.Common) -> str:
-    from lmp.dtypes import WORDS
-
-    return "bfloat16" if common.element_type is None else WORDS[str(common.element_type)].products
