@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from lmp.link.numbers import ModelNumbers
     from lmp.link.sweep import Chunk, Sweep
     from lmp.link.values import Point, Values
+    from lmp.predict.one_gpu import OneGpuHolds
     from lmp.predict.screen.records import Card
     from lmp.records import ModelAnalysis
     from lmp.report.formats.base import Format, Result, Show
@@ -172,14 +173,18 @@ def evaluate(
             note(f"warning: {warning}")
     trees = _trees(options) if each is Each.line else None
     answers = None if wanted is None else wanted.card(model, content, given)
+    own: OneGpuHolds | None = None
     if parallel.tp > 1:
+        from lmp.predict.one_gpu import holds
+        from lmp.predict.screen.asking import Subject
         from lmp.predict.shard.formulas import one_of
 
         one = one_of(model, given, parallel)
+        own = holds(Subject(model, content), {name: values[0] for name, values in given.items()}, parallel)
         model = one.analysis
         for text in one.notes:
             note(text)
-    _write_in(found, str(form), model, given, show, max_points, output, trees, answers)
+    _write_in(found, str(form), model, given, show, max_points, output, (trees, answers, own))
     if output is not None and not common.quiet:
         note(f"wrote {output}")
 
@@ -244,15 +249,16 @@ def _write_in(
     show: Show,
     max_points: int | None,
     output: Path | None,
-    trees: Trees | None,
-    answers: Card | None,
+    beside: tuple[Trees | None, Card | None, OneGpuHolds | None],
 ) -> None:
+    """``beside`` the costs: sources, what the call takes on a device, and what one GPU of several holds."""
     from lmp.errors import UsageError
     from lmp.link.numbers import ModelNumbers
     from lmp.link.quantised import with_own_bytes
     from lmp.link.sweep import MAX_POINTS, plan
     from lmp.report.warnings import of_the_model
 
+    trees, answers, own = beside
     at_w_bytes = model
     model = with_own_bytes(model) if "w_bytes" not in given else model
     numbers = ModelNumbers(model)
@@ -275,7 +281,7 @@ def _write_in(
     if several:
         _write_sweep(form, numbers, sweep, show, output)
     else:
-        result = replace(_result(numbers, at_w_bytes, sweep.fixed, trees), card=answers)
+        result = of_one_gpu(replace(_result(numbers, at_w_bytes, sweep.fixed, trees), card=answers), own)
         with _opened(output, form.binary) as out:
             assert form.point is not None
             form.point(result, show, out)
@@ -298,6 +304,17 @@ def _result(numbers: ModelNumbers, at_w_bytes: ModelAnalysis, values: Point, tre
     ]
     evaluation = evaluation.model_copy(update={"warnings": warnings})
     return Result(numbers, tree, evaluation, warnings, at_w_bytes, trees)
+
+
+def of_one_gpu(result: Result, own: OneGpuHolds | None) -> Result:
+    """The result with what one GPU holds, and with what it cannot avoid to move."""
+    if own is None:
+        return result
+    from lmp.formula import plain
+
+    least = None if own.compulsory is None else plain(own.compulsory)
+    totals = result.evaluation.totals.model_copy(update={"compulsory": least})
+    return replace(result, one_gpu=own, evaluation=result.evaluation.model_copy(update={"totals": totals}))
 
 
 def _write_sweep(form: Format, numbers: ModelNumbers, sweep: Sweep, show: Show, output: Path | None) -> None:

@@ -73,7 +73,8 @@ SUBJECT = (
 """Help of the argument that names what a command is for."""
 
 OnDevice = Annotated[
-    str | None, typer.Option("--device", metavar="NAME", help="Predict time and memory on it; `lmp devices` lists them.")
+    str | None,
+    typer.Option("--device", metavar="NAME", help="Predict time and memory on it; `lmp devices` lists them."),
 ]
 ServingEngine = Annotated[
     str | None,

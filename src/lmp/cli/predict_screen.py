@@ -31,9 +31,12 @@ def print_all(found: Whole, serving: str | None, each: bool, explain: bool) -> N
     """The table; the operators one by one with ``each``, the rewrites with ``explain``."""
     from lmp.cli.predict_engine import print_engine
     from lmp.cli.tables import console
+    from lmp.report.formats.device_card import device_lines
+    from lmp.report.formats.table import print_lines_of_card
 
     screen = console()
     now = found.answer
+    print_lines_of_card(screen, device_lines(found.card))
     for text in _head(found, serving):
         screen.print(text)
     screen.print(_kernels(found.dearest))
@@ -55,15 +58,10 @@ def print_all(found: Whole, serving: str | None, each: bool, explain: bool) -> N
 
 def _head(found: Whole, serving: str | None) -> list[str]:
     now = found.answer
-    us, low, high = now.us
-    rate, least, most = now.tokens_per_s
-    overhead = f", {now.profile.overhead_us:g} us of it overhead" if now.profile.overhead_us else ""
-    gpus = "" if now.ask.parallel.gpus == 1 else f"{now.ask.parallel.gpus} x "
+    overhead = f", {now.profile.overhead_us:g} us of a step overhead" if now.profile.overhead_us else ""
     lines = [
-        f"{us / 1e3:.3f} ms on {gpus}{now.ask.device.label}, 80 % interval {low / 1e3:.3f} to {high / 1e3:.3f} ms, "
-        f"{serving or 'each operator a kernel'}{overhead}",
+        f"below: {serving or 'eager mode, each operator a kernel'}{overhead}",
         *_left(now),
-        f"tokens/s: {rate:,.0f} ({least:,.0f} to {most:,.0f})",
         _bound(now),
         f"memory: {_memory(found.room)}",
     ]

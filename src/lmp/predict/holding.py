@@ -27,7 +27,7 @@ from lmp.predict.rewrite.graph import Graph
 from lmp.predict.rewrite.rewriting import rewritten
 from lmp.predict.screen.asking import Subject
 from lmp.predict.shard.parallel import ONE, Parallel
-from lmp.predict.shard.records import RankKernel
+from lmp.predict.shard.records import collective_of
 from lmp.predict.shard.state import LOOKUPS
 from lmp.records import Operand
 
@@ -188,23 +188,21 @@ def _divided(subject: Subject, values: Mapping[str, Number], tp: int) -> dict[st
     """The weights of which each GPU has a part, in the words of transformers' plans."""
     whole = subject.kernels({}, values, ONE)
     one = subject.kernels({}, values, Parallel(tp))
+    # Where the rows that are looked up are summed over GPUs, each has a part of the table, which its operand has whole.
+    summed = {source for kernel in one.kernels if collective_of(kernel) is not None for source in kernel.inputs_from}
     sizes = {
-        (kernel.id, operand.name): _size(operand)
-        for kernel in whole.kernels
-        for operand in _operands(kernel, "weight")
+        (kernel.id, operand.name): _size(operand) for kernel in whole.kernels for operand in _operands(kernel, "weight")
     }
     return {
         f"{_any_layer(kernel.path)}.{operand.name}": "colwise"
         for kernel in one.kernels
         for operand in _operands(kernel, "weight")
-        if _size(operand) < sizes.get((kernel.id, operand.name), 0) or _is_divided_table(kernel)
+        if _size(operand) < sizes.get((kernel.id, operand.name), 0) or (_looks_up(kernel) and kernel.id in summed)
     }
 
 
-def _is_divided_table(kernel: EvaluatedKernel) -> bool:
-    """Whether each GPU looks up the rows that it has: the operand is said whole."""
-    divided = isinstance(kernel, RankKernel) and kernel.parts > 1
-    return divided and kernel.operands is not None and kernel.operands.operator in (*LOOKUPS, "embedding")
+def _looks_up(kernel: EvaluatedKernel) -> bool:
+    return kernel.operands is not None and kernel.operands.operator in (*LOOKUPS, "embedding")
 
 
 def _any_layer(path: str) -> str:
@@ -296,7 +294,9 @@ def _live(numbers: ModelNumbers, given: Mapping[str, Number], tokens: int, sizes
     ends: dict[int, list[int]] = defaultdict(list)
     last = _last_of_modules(graph.kernels)
     for one in range(len(made)):
-        ends[max([one, *(_released(graph.kernels, one, user, last) for user in graph.consumers.get(one, []))])].append(one)
+        ends[max([one, *(_released(graph.kernels, one, user, last) for user in graph.consumers.get(one, []))])].append(
+            one
+        )
     alive, peak, where = 0, 0, 0
     for one, size in enumerate(made):
         alive += size
@@ -315,14 +315,14 @@ def _last_of_modules(kernels: Sequence[EvaluatedKernel]) -> dict[tuple[str, ...]
     return found
 
 
-def _released(
-    kernels: Sequence[EvaluatedKernel], maker: int, user: int, last: Mapping[tuple[str, ...], int]
-) -> int:
+def _released(kernels: Sequence[EvaluatedKernel], maker: int, user: int, last: Mapping[tuple[str, ...], int]) -> int:
     """The kernel after which a user needs a tensor no more: an argument of a module is held until the module ends."""
     if user < maker:
         return maker  # in the next layer of the same kind, which the first layer stands for
     made, used = (tuple(kernels[one].path.split(".")) for one in (maker, user))
-    shared = next((depth for depth, pair in enumerate(zip(made, used)) if pair[0] != pair[1]), min(len(made), len(used)))
+    shared = next(
+        (depth for depth, pair in enumerate(zip(made, used)) if pair[0] != pair[1]), min(len(made), len(used))
+    )
     return user if shared == len(used) else last[used[: shared + 1]]
 
 

@@ -52,8 +52,9 @@ def card(
 def _asks(ask: Ask) -> list[Ask]:
     """Eager mode and a serving engine; the engine that is asked for stands in place of one of them."""
     profile = ask.profile
-    eager, serving = replace(ask, profile=None, name=EAGER_NAME), replace(
-        ask, profile=profile_named(SERVING), name=SERVING
+    eager, serving = (
+        replace(ask, profile=None, name=EAGER_NAME),
+        replace(ask, profile=profile_named(SERVING), name=SERVING),
     )
     if profile is None:
         return [eager, serving]

@@ -43,7 +43,7 @@ class Whole:
     """Memory of the call; or why it is not known."""
     changes: tuple[Change, ...]
     warnings: tuple[str, ...]
-    card: Card | None = None
+    card: Card
 
 
 def held_of(subject: Subject, options: Options, ask: Ask) -> Held | str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lmp.predict.engines import GIB
-from lmp.predict.screen.records import Card, CardMemory, CardRun, Estimate
+from lmp.predict.screen.records import Card, CardMemory, CardRun
 from lmp.report.formats.card import CardLine
 from lmp.report.terminal import GLUE
 
@@ -40,7 +40,7 @@ def _run(run: CardRun) -> Iterator[str]:
     if step is None or rate is None:
         yield f"no time: {run.reason}"
     else:
-        yield f"{_ms(step.value)} (80{GLUE}%: {_ms(step.low, '')} to {_ms(step.high)})"
+        yield f"{in_time(step.value)} (80{GLUE}%: {in_time(step.low)} to {in_time(step.high)})"
         yield f"{rate.value:,.0f} tokens/s ({rate.low:,.0f} to {rate.high:,.0f})"
         yield bound(run)
     if run.memory is not None:
@@ -51,10 +51,8 @@ def bound(run: CardRun) -> str:
     """What the step waits for. A step that the host is too slow for says so."""
     if run.bound != "launch" or run.host_us is None:
         return BOUNDS.get(run.bound or "", f"bound by {run.bound}")
-    kernels = _ms(run.kernels_us.value) if run.kernels_us is not None else "less"
-    return (
-        f"launch-bound: the host starts {run.kernels:,} kernels in {_ms(run.host_us.value)}, which run in {kernels}"
-    )
+    kernels = "less" if run.kernels_us is None else in_time(run.kernels_us.value)
+    return f"launch-bound: the host takes {in_time(run.host_us.value)} to start kernels that run for {kernels}"
 
 
 def _memory(found: CardMemory) -> str:
@@ -65,10 +63,6 @@ def _memory(found: CardMemory) -> str:
     return f"would hold {gib}: does NOT fit"
 
 
-def _ms(us: float, unit: str = f"{GLUE}ms") -> str:
-    return f"{us / 1e3:,.3f}{unit}"
-
-
-def interval(found: Estimate) -> str:
-    """``24.570 to 27.653 ms`` of microseconds."""
-    return f"{_ms(found.low, '')} to {_ms(found.high)}"
+def in_time(us: float) -> str:
+    """``26.080 ms``, below one millisecond ``812.0 us``."""
+    return f"{us / 1e3:,.3f}{GLUE}ms" if us >= 1e3 else f"{us:,.1f}{GLUE}us"
