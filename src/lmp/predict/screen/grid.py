@@ -15,7 +15,8 @@ from lmp.errors import LmpError, first_line
 from lmp.formula import Number
 from lmp.predict.devices import Device
 from lmp.predict.prediction import Predictor, Total
-from lmp.predict.screen.asking import EAGER, Answer, Ask, Subject, asked_for
+from lmp.predict.screen.asking import Answer, Ask, Subject, asked_for
+from lmp.predict.screen.card import EAGER_NAME
 from lmp.predict.screen.many import answers
 from lmp.predict.shard.parallel import Parallel
 
@@ -61,7 +62,7 @@ class Way:
 
     device: Device
     engine: str
-    """Name of a profile."""
+    """Name of a profile, or eager mode: each operator of the class is a kernel."""
     tp: int = 1
     word: str | None = None
 
@@ -121,7 +122,8 @@ def _tables(
 
 
 def _ask(way: Way, sizes: Mapping[str, Number]) -> Ask:
-    return asked_for(way.device, sizes, way.engine, (way.word, None), Parallel(way.tp))
+    engine = None if way.engine == EAGER_NAME else way.engine
+    return asked_for(way.device, sizes, engine, (way.word, None), Parallel(way.tp))
 
 
 def _table(way: Way, axes: Axes, made: Mapping[tuple[int, int], Answer | LmpError], reason: str | None) -> Table:
@@ -171,4 +173,4 @@ def _parts(sizes: Sequence[int], at: int) -> list[tuple[int, float]]:
 
 def ways_on(device: Device, engines: Sequence[str], words: Sequence[str | None], tps: Sequence[int] = TP) -> list[Way]:
     """Every way to run a model on a device: eager mode and the engines, at each tp, with each dtype."""
-    return [Way(device, engine, tp, word) for word in words for tp in tps for engine in (EAGER, *engines)]
+    return [Way(device, engine, tp, word) for word in words for tp in tps for engine in (EAGER_NAME, *engines)]

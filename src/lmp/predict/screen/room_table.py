@@ -6,16 +6,17 @@ an engine are those of calls that were looked at: between two of them a straight
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 from lmp.formula import Expr, Number, number_text, parse
 from lmp.observe.held import Held
 from lmp.predict.cache_blocks import ALIKE, BLOCK, KvKind
 from lmp.predict.devices import Device
 from lmp.predict.engines import Settings, total_memory
-from lmp.predict.memory import TP_SIZES, Asked, Stage, stages_of
+from lmp.predict.memory import TP_SIZES, Asked, Stage, lives, stages_of
 from lmp.predict.screen.room import with_width
 
 APART = (Fraction(10**9 + 7), Fraction(10**9 + 9))
@@ -64,42 +65,47 @@ class RoomTable:
 
 
 def room_table(
-    held: Held,
+    held: Callable[[int], Held | str],
     devices: Sequence[Device],
     widths: Sequence[Number],
     lengths: Sequence[int],
     sizes: Sequence[int] = TP_SIZES,
-) -> RoomTable:
-    """Memory on devices, with matrices of so many bytes an element. Raises UsageError for a model without sizes."""
-    heads = held.config.get("num_attention_heads")
+) -> RoomTable | str:
+    """Memory on devices, with matrices of so many bytes an element; or why it is not known.
+
+    ``held``: what the model holds, of each tp, or why that is not known: a tp that does not divide it is left out.
+    """
     gpus = []
     for tp in sizes:
-        divides = tp == 1 or not isinstance(heads, int) or heads % tp == 0
-        gpus.append(_of_tp(held, devices, widths, lengths, (tp, divides)))
+        its = held(tp)
+        if not isinstance(its, str):
+            gpus.append(_of_tp(its, tp, devices, widths, lengths))
+        elif tp == 1:
+            return its
     settings = Settings()
     totals = {device.name: total_memory(device) for device in devices}
     return RoomTable(tuple(lengths), tuple(gpus), totals, settings.utilization, settings.max_num_seqs)
 
 
 def _of_tp(
-    held: Held, devices: Sequence[Device], widths: Sequence[Number], lengths: Sequence[int], asked: tuple[int, bool]
+    held: Held, tp: int, devices: Sequence[Device], widths: Sequence[Number], lengths: Sequence[int]
 ) -> OfTp:
-    tp, divides = asked
-    first = devices[0]
+    first, heads = devices[0], held.config.get("num_attention_heads")
+    live = {engine: lives(held, engine) for engine in (False, True)}
 
-    def stage(device: Device, engine: bool, width: Number | None = None, chunk: int = 1, kv: Fraction | None = None) -> Stage:
-        wanted = Asked(tp=tp, kv_bytes=kv, chunk=chunk, engine=Settings() if engine else None)
-        return stages_of(with_width(held, width), device, wanted)[0]
+    def stage(device: Device, engine: bool, width: Number | None = None, **more: Any) -> Stage:
+        wanted = Asked(tp=tp, engine=Settings() if engine else None, **{"chunk": 1, **more})
+        return stages_of(with_width(held, width), device, wanted, live[engine])[0]
 
     stored = {"": None, **{number_text(width): width for width in widths}}
-    kinds = [stage(first, False, kv=size).kinds for size in APART]
+    kinds = [stage(first, False, kv_bytes=size).kinds for size in APART]
     cache = [_Kind(one, other) for one, other in zip(*kinds, strict=True)]
     own = [one for one in cache if one.grows or one.kind.state_bytes]
     weights = {text: (stage(first, False, width).weight_bytes, stage(first, True, width).weight_bytes)
                for text, width in stored.items()}  # fmt: skip
     return OfTp(
         tp=tp,
-        divides=divides,
+        divides=tp == 1 or not isinstance(heads, int) or heads % tp == 0,
         weights=weights,
         activations=tuple(stage(first, False, chunk=length).activation_bytes for length in lengths),
         serving={device.name: stage(device, True).activation_bytes for device in devices},

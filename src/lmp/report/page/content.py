@@ -11,6 +11,7 @@ from typing import Any
 
 from lmp.formula import Condition, Expr, add, free_variables, mul, neg, num, parse, substitute, var
 from lmp.observe.inspection import Module
+from lmp.predict.devices import device_named
 from lmp.records import MATMUL_CATEGORIES, ModelKernel, short
 from lmp.report.bounds import is_wide
 from lmp.report.devices import DEVICES, Device
@@ -30,13 +31,15 @@ def content(facts: ModelFacts) -> dict[str, Any]:
     tree = _Tree(facts)
     tree.enter(model.kernels, "", model.class_name, 0)
     held = _held(facts)
-    steps = Steps([*numbers.quantities.values(), *held.values(), *tree.formulas, *numbers.assumptions.values()])
+    formulas = [*numbers.quantities.values(), *held.values(), *tree.formulas, *facts.on_device.formulas]
+    steps = Steps([*formulas, *numbers.assumptions.values()])
     return {
         "class_name": model.class_name,
         "name": facts.name,
         "variables": controls.variables(model, facts.sizes),
         "phases": controls.phases(model),
         "precisions": controls.precisions(),
+        "products": controls.products(),
         "program": steps.record(),
         "totals": {name: steps.slot(formula) for name, formula in numbers.quantities.items()},
         "held": {name: steps.slot(formula) for name, formula in held.items()},
@@ -49,6 +52,7 @@ def content(facts: ModelFacts) -> dict[str, Any]:
         "parameters": list(_parameters(facts)),
         "devices": [_device(device) for device in {**DEVICES, facts.device.name: facts.device}.values()],
         "device": facts.device.name,
+        "on_device": facts.on_device.record(steps),
         "quantised": facts.quantised,
     }
 
@@ -221,6 +225,7 @@ def _parameters(facts: ModelFacts) -> Iterator[dict[str, Any]]:
 def _device(device: Device) -> dict[str, str]:
     return {
         "name": device.name,
+        "id": device_named(device.name).name,
         "matmul_flops": str(device.matmul_flops),
         "other_flops": str(device.other_flops),
         "bandwidth": str(device.bandwidth),

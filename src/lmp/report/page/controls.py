@@ -78,3 +78,8 @@ def phases(model: ModelAnalysis) -> dict[str, dict[str, int]]:
 def precisions() -> dict[str, dict[str, str]]:
     """Dtype word -> the value of each variable that it sets, as in `lmp evaluate --dtype`."""
     return {word: {name: number_text(size) for name, size in sizes(word).items()} for word in WORDS}
+
+
+def products() -> dict[str, str]:
+    """Dtype word -> the dtype in which products read their operands: it decides how long they take."""
+    return {word: found.products for word, found in WORDS.items()}
