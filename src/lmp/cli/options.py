@@ -74,7 +74,7 @@ SUBJECT = (
 
 OnDevice = Annotated[
     str | None,
-    typer.Option("--device", metavar="NAME", help="Predict time and memory on it; `lmp devices` lists them."),
+    typer.Option("--device", metavar="NAME", help="Device of time and memory; `lmp devices` lists them."),
 ]
 ServingEngine = Annotated[
     str | None,

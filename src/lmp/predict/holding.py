@@ -320,9 +320,8 @@ def _released(kernels: Sequence[EvaluatedKernel], maker: int, user: int, last: M
     if user < maker:
         return maker  # in the next layer of the same kind, which the first layer stands for
     made, used = (tuple(kernels[one].path.split(".")) for one in (maker, user))
-    shared = next(
-        (depth for depth, pair in enumerate(zip(made, used)) if pair[0] != pair[1]), min(len(made), len(used))
-    )
+    pairs = zip(made, used, strict=False)
+    shared = next((depth for depth, (a, b) in enumerate(pairs) if a != b), min(len(made), len(used)))
     return user if shared == len(used) else last[used[: shared + 1]]
 
 

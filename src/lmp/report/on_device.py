@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from lmp.dtypes import WORDS
+from lmp.dtypes import WORDS, cache_size
 from lmp.dtypes import sizes as widths
 from lmp.errors import LmpError, first_line
 from lmp.formula import Expr, Number, number_text
@@ -24,6 +24,7 @@ from lmp.predict.screen.card import EAGER_NAME
 from lmp.predict.screen.grid import DECODE, PREFILL, TP, Axes, Table, Way, tables, ways_on
 from lmp.predict.screen.room_table import OfTp, RoomTable, room_table
 from lmp.records import ModelAnalysis
+from lmp.report.deployment import DEFAULT, Deployment
 from lmp.report.formats.device_card import BOUNDS
 
 if TYPE_CHECKING:
@@ -42,13 +43,26 @@ class Screen:
     """None: the model as it is."""
     tps: tuple[int, ...] = TP
     axes: tuple[Axes, ...] = (DECODE, PREFILL)
+    start: int = 1
+    """The tp that a page opens with."""
+    ep: int = 1
+    kv: str | None = None
+
+    def of(self, deployment: Deployment) -> Screen:
+        """The same for a report's deployment: its engine first, and its tp among the others."""
+        tp, ep = deployment.parallel.tp, deployment.parallel.ep
+        engines = dict.fromkeys((deployment.engine, *self.engines)) if deployment != DEFAULT else self.engines
+        tps = sorted({tp, *self.tps}) if tp > 1 else self.tps
+        divided = tuple(one for one in tps if one % ep == 0)
+        return replace(self, engines=tuple(engines), tps=divided, start=tp, ep=ep, kv=deployment.kv_dtype)
 
     def ways(self, devices: Sequence[Device], words: Sequence[str | None]) -> list[Way]:
         """All ways to run a model, of every device."""
         first, *others = devices
-        found = ways_on(first, self.engines, words, self.tps)
+        alike = {"ep": self.ep, "kv": self.kv}
+        found = ways_on(first, self.engines, words, self.tps, **alike)
         for device in others:
-            found += ways_on(device, self.engines[:1], (None,), self.tps)
+            found += ways_on(device, self.engines[:1], (None,), self.tps, **alike)
         return found
 
 
@@ -83,6 +97,8 @@ class OnDevice:
             "engines": list(self.screen.engines),
             "eager": EAGER_NAME,
             "tp": list(self.screen.tps),
+            "start": self.screen.start,
+            "ep": self.screen.ep,
             "words": {word or "": self._word(word) for word in self.screen.words},
             "axes": {one.phase: {"batches": list(one.batches), "lengths": list(one.lengths)} for one in self.screen.axes},
             "tables": [_table(one) for one in self.tables],
@@ -93,7 +109,8 @@ class OnDevice:
     def _word(self, word: str | None) -> dict[str, str]:
         found = (self.own or {}) if word is None else widths(word)
         products = "bfloat16" if word is None else WORDS[word].products
-        return {"products": products, **{name: number_text(size) for name, size in found.items()}}
+        kv = {} if self.screen.kv is None else {"kv_bytes": cache_size(self.screen.kv)}
+        return {"products": products, **{name: number_text(size) for name, size in {**found, **kv}.items()}}
 
 
 def on_device(
@@ -110,7 +127,7 @@ def on_device(
     if not {"batch_size", "seq_len"} <= model.parameters.keys():
         return OnDevice(screen, tuple(devices), subject=command, reason="no tokens go through the class in batches")
     axes = tuple(one for one in screen.axes if one.phase != "decode" or "cache_len" in model.parameters)
-    screen = Screen(screen.engines, screen.words, screen.tps, axes)
+    screen = replace(screen, axes=axes)
     subject, quantised = Subject(model, config), model.quantization is not None
     words = (None,) if quantised else screen.words
     found = tables(subject, screen.ways(devices, words), axes, Predictor(), given)

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, product
+from typing import Any
 
 from lmp.errors import LmpError, first_line
 from lmp.formula import Number
@@ -44,7 +45,7 @@ class Axes:
         cells = [list(pairwise(sizes)) for sizes in (self.batches, self.lengths)]
         return tuple(
             ((b0 + b1) // 2, (l0 + l1) // 2)
-            for (i, (b0, b1)), (j, (l0, l1)) in product(*map(enumerate, cells))  # type: ignore[arg-type]
+            for (i, (b0, b1)), (j, (l0, l1)) in product(*map(enumerate, cells))
             if (i + j) % HELD_OUT == 0 and b1 - b0 > 1 and l1 - l0 > 1
         )
 
@@ -65,6 +66,9 @@ class Way:
     """Name of a profile, or eager mode: each operator of the class is a kernel."""
     tp: int = 1
     word: str | None = None
+    ep: int = 1
+    kv: str | None = None
+    """Dtype of the cache; None: that of the activations."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +95,7 @@ def tables(
     progress: Callable[[int, int], None] = lambda done, all_: None,
 ) -> list[Table]:
     """A table for each phase and way. ``given`` are values that all calls have. Raises nothing: a table says why not."""
-    found = []
+    found: list[Table] = []
     for number, phase in enumerate(axes):
         progress(number, len(axes))
         found += _tables(subject, _in_order(ways), phase, predictor, given)
@@ -123,7 +127,7 @@ def _tables(
 
 def _ask(way: Way, sizes: Mapping[str, Number]) -> Ask:
     engine = None if way.engine == EAGER_NAME else way.engine
-    return asked_for(way.device, sizes, engine, (way.word, None), Parallel(way.tp))
+    return asked_for(way.device, sizes, engine, (way.word, way.kv), Parallel(way.tp, way.ep))
 
 
 def _table(way: Way, axes: Axes, made: Mapping[tuple[int, int], Answer | LmpError], reason: str | None) -> Table:
@@ -171,6 +175,11 @@ def _parts(sizes: Sequence[int], at: int) -> list[tuple[int, float]]:
     return [(low, 1 - part), (high, part)]
 
 
-def ways_on(device: Device, engines: Sequence[str], words: Sequence[str | None], tps: Sequence[int] = TP) -> list[Way]:
-    """Every way to run a model on a device: eager mode and the engines, at each tp, with each dtype."""
-    return [Way(device, engine, tp, word) for word in words for tp in tps for engine in (EAGER_NAME, *engines)]
+def ways_on(
+    device: Device, engines: Sequence[str], words: Sequence[str | None], tps: Sequence[int] = TP, **alike: Any
+) -> list[Way]:
+    """Every way to run a model on a device: eager mode and the engines, at each tp, with each dtype.
+
+    ``alike``: what all of them have, ``ep`` and ``kv``.
+    """
+    return [Way(device, engine, tp, word, **alike) for word in words for tp in tps for engine in (EAGER_NAME, *engines)]

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from lmp.formula import Condition, Expr, add, free_variables, mul, neg, num, parse, substitute, var
+from lmp.dtypes import cache_size
+from lmp.formula import Condition, Expr, Number, add, free_variables, mul, neg, num, parse, substitute, var
 from lmp.observe.inspection import Module
 from lmp.predict.devices import device_named
 from lmp.records import MATMUL_CATEGORIES, ModelKernel, short
@@ -36,7 +37,7 @@ def content(facts: ModelFacts) -> dict[str, Any]:
     return {
         "class_name": model.class_name,
         "name": facts.name,
-        "variables": controls.variables(model, facts.sizes),
+        "variables": controls.variables(model, _started(facts)),
         "phases": controls.phases(model),
         "precisions": controls.precisions(),
         "products": controls.products(),
@@ -55,6 +56,12 @@ def content(facts: ModelFacts) -> dict[str, Any]:
         "on_device": facts.on_device.record(steps),
         "quantised": facts.quantised,
     }
+
+
+def _started(facts: ModelFacts) -> dict[str, Number]:
+    """The values that the page opens with and no config has."""
+    kv = facts.deployment.kv_dtype
+    return {**({} if kv is None else {"kv_bytes": cache_size(kv)}), **facts.sizes}
 
 
 def _held(facts: ModelFacts) -> dict[str, Expr]:

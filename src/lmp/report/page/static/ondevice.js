@@ -136,6 +136,7 @@ class OnDevice {
       `lmp predict ${this.data.subject} --device ${device}`,
       ...(engine === this.data.eager ? [] : [`--engine ${engine}`]),
       ...(tp === 1 ? [] : [`--tp ${tp}`]),
+      ...(this.data.ep === 1 ? [] : [`--ep ${this.data.ep}`]),
       ...sizes.map(([option, value]) => `${option} ${value}`),
       ...(known === "" ? [] : [known || words].filter(Boolean).map((word) => `--dtype ${word}`)),
       ...set.map((name) => `--set ${name}=${values[name]}`),

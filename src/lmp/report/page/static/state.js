@@ -50,14 +50,15 @@ class State {
   start() {
     this.values = {};
     for (const [name, variable] of this.variables) this.values[name] = exactNumber(variable.value);
-    this.touched = new Set();
+    // A variable that follows another one and starts elsewhere was given.
+    this.touched = new Set(this.data.variables.filter(({ name, follows }) => follows && compared(this.values[name], this.values[follows]) !== 0).map(({ name }) => name));
     this.refused = new Map();
     this.ignored = [];
     this.order = "source";
     this.list = "cost";
     this.metric = "flops";
     this.device = this.data.device;
-    this.tp = 1;
+    this.tp = this.data.on_device.start || 1;
     this.engine = (this.data.on_device.engines || [""])[0];
     this.dtype = "";
     this.exact = false;
@@ -167,7 +168,7 @@ class State {
     }
     if (this.metric !== "flops") found.set("by", this.metric);
     if (this.device !== this.data.device) found.set("device", this.device);
-    if (this.tp !== 1) found.set("tp", this.tp);
+    if (this.tp !== (this.data.on_device.start || 1)) found.set("tp", this.tp);
     if (this.data.on_device.engines && this.engine !== this.data.on_device.engines[0]) found.set("engine", this.engine);
     if (this.dtype && this.word !== this.fitting[0]) found.set("dtype", this.dtype);
     if (this.order !== ORDERS[0]) found.set("order", this.order);
