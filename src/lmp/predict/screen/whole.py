@@ -46,7 +46,7 @@ def held_of(subject: Subject, options: Options) -> Held | str:
     """What the model holds in memory; or why that is not known: it is a part of a model, say. Imports torch."""
     if "vocab_size" not in {**subject.model.parameters, **subject.model.values}:
         return "the class is a part of a model"
-    from lmp.observe.holding import hold
+    from lmp.atlas.holding import hold
 
     try:
         return hold(subject.model.class_name, options, None)
