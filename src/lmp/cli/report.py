@@ -112,7 +112,7 @@ class OfFolder:
 
 
 @o.takes(
-    *(..., "kv_type", *o.FOLDERS, *o.CONFIG, *o.OWN_CLASS, "settings", "agent_model", "agent_effort"),
+    *(..., "kv_type", *o.FOLDERS, "no_atlas", *o.CONFIG, *o.OWN_CLASS, "settings", "agent_model", "agent_effort"),
     *("fallback_model", "max_budget_usd", "max_turns", "timeout", "dry_run", "quiet", "debug"),
     dry_run=DryRun,
 )

@@ -15,14 +15,16 @@ from lmp.link.values import values_for, whole_values
 from lmp.observe.calls import Observed
 from lmp.observe.flow import Flows
 from lmp.observe.inspection import Inspection, Module, Totals
+from lmp.predict.devices import device_named
 from lmp.predict.screen.records import Card
 from lmp.records import ModelAnalysis, ModuleAnalysis
 from lmp.report.bounds import Bounds
 from lmp.report.deployment import DEFAULT, Deployment
-from lmp.report.devices import Device
+from lmp.report.devices import DEVICES, Device
 from lmp.report.document.amounts import Claim, Number, Quantity, Term
 from lmp.report.document.parts import Pointer
 from lmp.report.evaluating import Worth
+from lmp.report.on_device import OnDevice, Screen, on_device
 from lmp.report.predictions import Predictions, cards_of, predictions_of
 from lmp.source.locate import ClassSource
 from lmp.source.trees import Tree, Trees
@@ -80,6 +82,8 @@ class ModelFacts:
     """Values that were given for variables that no config has, at every point."""
     flows: Flows = field(default_factory=lambda: Flows(reason="the class was not run"))
     """What running the class shows: operators with their dependencies, lifetimes of tensors, peaks."""
+    screen: Screen = field(default_factory=Screen)
+    """What its page predicts."""
     numbers: ModelNumbers = field(init=False)
 
     def __post_init__(self) -> None:
@@ -190,6 +194,13 @@ class ModelFacts:
     @property
     def _given(self) -> dict[str, dict[str, int]]:
         return {key: {**self.sizes, **sizes} for key, (_, sizes) in stated_points(self.model).items()}
+
+    @cached_property
+    def on_device(self) -> OnDevice:
+        """What its page knows of it on devices: the report's first, with all engines."""
+        names = dict.fromkeys(device_named(name).name for name in (self.device.name, *DEVICES))
+        found = [device_named(name) for name in names]
+        return on_device(self.model, self.config, found, self.sizes, self.screen.of(self.deployment))
 
     def number(self, expression: str, unit: str, **terms: Term) -> Number:
         """A number with its claim: ``expression`` in the formula language over the terms, as ``100 * {a} / {b}``."""

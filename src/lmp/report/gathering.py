@@ -11,6 +11,7 @@ from typing import Any
 from lmp.analyze.models import ModelOutcome, expand_model
 from lmp.analyze.modules import analysis_of, execution_of
 from lmp.analyze.session import Options, Progress, Session, class_of_config
+from lmp.atlas.models import take_over
 from lmp.errors import LmpError, UsageError
 from lmp.link.quantised import with_own_bytes
 from lmp.link.values import values_for, whole_values
@@ -37,6 +38,7 @@ def gather(
     ``sizes`` are values of variables that the config does not have. Raises what `expand_model` raises, and UsageError
     for a variable without a value.
     """
+    take_over(class_path, options, progress)
     outcome = expand_model(class_path, options, progress)
     for _, given in stated_points(outcome.model).values():
         whole_values(values_for(outcome.model, {**sizes, **given}))  # before what takes longer
