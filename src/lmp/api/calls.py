@@ -47,7 +47,7 @@ class Table:
     warnings: list[str] = field(default_factory=list)
 
 
-def table(subject: Subject, asked: Asked, predictor: Predictor | None = None, held: Held | str = "") -> Table:
+def table(subject: Subject, asked: Asked, predictor: Predictor, held: Held | str) -> Table:
     """One entry a point in each column; the last size varies fastest.
 
     Raises UsageError for sizes that the model does not take, EvaluationError at a point without a value.
@@ -58,7 +58,7 @@ def table(subject: Subject, asked: Asked, predictor: Predictor | None = None, he
     if asked.tp > 1:
         made.columns |= _costs_of_one_gpu(subject, asked)
         made.warnings += subject.notes(Parallel(asked.tp))
-    if asked.ask is not None and predictor is not None:
+    if asked.ask is not None:
         made.columns |= _times(subject, asked, predictor, held, made.warnings)
     return made
 

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     import pandas
 
     from lmp.analyze.session import Options
-    from lmp.api.calls import Asked, Table
+    from lmp.api.calls import Asked
     from lmp.formula import Number
     from lmp.link.numbers import ModelNumbers
-    from lmp.link.values import Values
     from lmp.observe.held import Held
+    from lmp.predict.prediction import Predictor
     from lmp.predict.screen.asking import Subject
     from lmp.records import ModelAnalysis
 
@@ -47,6 +47,8 @@ ARGUMENTS = {
     "batch_size": "batch", "seq_len": "tokens", "cache_len": "cache", "w_bytes": "weights", "kv_bytes": "kv",
 }  # fmt: skip
 """Variable of the formulas -> argument of `Model.decode` and `Model.prefill`."""
+
+VARIABLES = {argument: variable for variable, argument in ARGUMENTS.items()}
 
 WITHOUT_FILE = "it has no config: give a model id or a config for it"
 
@@ -140,9 +142,8 @@ class Model:
         Raises UsageError for an argument that cannot be used.
         """
         with in_api_words(ARGUMENTS):
-            sizes = {"batch": (batch, 1), "cache": (cache, 1)}
-            how = _how(dtype, weights, kv, device, engine, tp)
-            return self._frame(sizes, {"seq_len": 1}, how)
+            how = How.of(dtype, weights, kv, device, engine, tp)
+            return self._frame("decode", {"batch": batch, "cache": cache}, how)
 
     def prefill(
         self,
@@ -161,9 +162,8 @@ class Model:
         Arguments and columns are those of ``decode``, with ``tokens`` in place of ``cache``.
         """
         with in_api_words(ARGUMENTS):
-            sizes = {"batch": (batch, 1), "tokens": (tokens, 1)}
-            how = _how(dtype, weights, kv, device, engine, tp)
-            return self._frame(sizes, {"cache_len": 0}, how)
+            how = How.of(dtype, weights, kv, device, engine, tp)
+            return self._frame("prefill", {"batch": batch, "tokens": tokens}, how)
 
     def at(self, **values: int) -> Model:
         """Return the model with other values of its own sizes, as in ``m.at(num_hidden_layers=2)``.
@@ -215,27 +215,18 @@ class Model:
 
         return html(repr(self), self.numbers)
 
-    def _frame(self, sizes: Mapping[str, tuple[Sizes, int]], fixed: Mapping[str, int], how: _How) -> pandas.DataFrame:
+    def _frame(self, phase: str, sizes: Mapping[str, Sizes], how: How) -> pandas.DataFrame:
         """The table of the calls, as a DataFrame."""
-        values: dict[str, Values] = {name: sizes_of(name, *given) for name, given in sizes.items()}
+        from lmp.api.calls import points, table
+
         self._need_values()
-        from lmp.api.calls import asked, table
-        from lmp.predict.prediction import Predictor
-
-        predictor = None if how.device is None else Predictor()
-        device = None if how.device is None or predictor is None else predictor.device(how.device)
-        ask = asked(_by_variable(values, fixed), how.given, how.engine, (how.dtype, device, how.tp))
-        made = table(self.subject, ask, predictor, self._held if device is not None else "")
-        return self._as_frame(made, ask, values)
-
-    def _as_frame(self, made: Table, ask: Asked, values: Mapping[str, Values]) -> pandas.DataFrame:
-        import itertools
-
-        points = list(itertools.product(*values.values()))
-        columns = {name: [point[index] for point in points] for index, name in enumerate(values)}
-        own = self._stored_weights(ask)
+        asked = asked_of(phase, sizes, how)
+        made = table(self.subject, asked, predictor(), self.held if asked.ask is not None else "")
+        own = self._stored_weights(asked)
         if own is not None:
-            made.columns["weights_bytes"] = [own] * len(points)
+            made.columns["weights_bytes"] = [own] * len(made.columns["flops"])
+        every = list(points(asked))
+        columns = {name: [point[VARIABLES[name]] for point in every] for name in sizes}
         found = frame({**columns, **{name: _plainly(column) for name, column in made.columns.items()}})
         said = [translated(text, ARGUMENTS) for text in dict.fromkeys(made.warnings)]
         found.attrs |= {"model": self.name, "warnings": said}
@@ -245,9 +236,9 @@ class Model:
 
     def _stored_weights(self, ask: Asked) -> int | None:
         """Bytes of a quantised checkpoint's weights, where it was built for a device."""
-        if ask.ask is None or self.subject.scheme(ask.given) is None or isinstance(self._held, str):
+        if ask.ask is None or self.subject.scheme(ask.given) is None or isinstance(self.held, str):
             return None
-        return round(sum(weight.stored for weight in self._held.weights))
+        return round(sum(weight.stored for weight in self.held.weights))
 
     def _need_values(self) -> None:
         record = self.subject.model
@@ -260,7 +251,7 @@ class Model:
             )
 
     @cached_property
-    def _held(self) -> Held | str:
+    def held(self) -> Held | str:
         """What the model holds in memory, built once without data; or why that is not known."""
         if self.options is None:
             return WITHOUT_FILE
@@ -277,7 +268,7 @@ class Model:
 
 
 @dataclass(frozen=True)
-class _How:
+class How:
     """What a call is beside its sizes. ``given`` are bytes of elements."""
 
     dtype: str | None
@@ -286,30 +277,53 @@ class _How:
     engine: str | None
     tp: int
 
+    @classmethod
+    def of(
+        cls,
+        dtype: str | None = None,
+        weights: Format | None = None,
+        kv: Format | None = None,
+        device: str | None = None,
+        engine: str | None = None,
+        tp: int = 1,
+    ) -> How:
+        """The arguments of a call, checked. Raises UsageError."""
+        for name, text in (("device", device), ("engine", engine), ("dtype", dtype)):
+            if text is not None and not isinstance(text, str):
+                raise UsageError(f"{name} is {text!r:.60}, which is no name\ngive a text")
+        if device is None and engine is not None:
+            raise UsageError('engine is given without a device\ngive a device too, as in device="h100-sxm"')
+        given: dict[str, Number] = {}
+        if weights is not None:
+            given["w_bytes"] = weights_size(weights)
+        if kv is not None:
+            given["kv_bytes"] = kv_size(kv)
+        gpus = sizes_of("tp", tp, 1)
+        if len(gpus) != 1:
+            raise UsageError("tp has several values\ngive one number of GPUs")
+        return cls(None if dtype is None else word_of("dtype", dtype), given, device, engine, int(gpus[0]))
 
-def _how(
-    dtype: str | None, weights: Format | None, kv: Format | None, device: str | None, engine: str | None, tp: int
-) -> _How:
-    if device is None and engine is not None:
-        raise UsageError('engine is given without a device\ngive a device too, as in device="h100-sxm"')
-    for name, text in (("device", device), ("engine", engine), ("dtype", dtype)):
-        if text is not None and not isinstance(text, str):
-            raise UsageError(f"{name} is {text!r:.60}, which is no name\ngive a text")
-    given: dict[str, Number] = {}
-    if weights is not None:
-        given["w_bytes"] = weights_size(weights)
-    if kv is not None:
-        given["kv_bytes"] = kv_size(kv)
-    word = None if dtype is None else word_of("dtype", dtype)
-    (gpus,) = sizes_of("tp", tp, 1) if not isinstance(tp, list | tuple | range) else (0,)
-    if not gpus or not isinstance(gpus, int):
-        raise UsageError("tp has several values\ngive one number of GPUs")
-    return _How(word, given, device, engine, gpus)
+
+PHASES: Mapping[str, Mapping[str, int]] = {"decode": {"seq_len": 1}, "prefill": {"cache_len": 0}}
+"""Phase -> the size that it fixes."""
 
 
-def _by_variable(values: Mapping[str, Values], fixed: Mapping[str, int]) -> dict[str, Values]:
-    variables = {argument: name for name, argument in ARGUMENTS.items()}
-    return {**{variables[name]: found for name, found in values.items()}, **{n: (v,) for n, v in fixed.items()}}
+def asked_of(phase: str, sizes: Mapping[str, Sizes], how: How) -> Asked:
+    """The table that is asked for. ``sizes`` are by argument."""
+    from lmp.api.calls import asked
+
+    device = None if how.device is None else predictor().device(how.device)
+    found = {VARIABLES[name]: sizes_of(name, given, 1) for name, given in sizes.items()}
+    fixed = {name: (value,) for name, value in PHASES[phase].items()}
+    return asked({**found, **fixed}, how.given, how.engine, (how.dtype, device, how.tp))
+
+
+@cache
+def predictor() -> Predictor:
+    """The shipped devices and calibrations, read once."""
+    from lmp.predict.prediction import Predictor
+
+    return Predictor()
 
 
 def _plainly(column: list[Any]) -> list[Any]:
