@@ -62,7 +62,7 @@ class Predicted:
         """``calibrated``, ``sister:NAME``, ``datasheet``, ``datasheet:uncalibrated`` -> share of the kernels' time."""
         return self.record.answer.call.shares("provenance")
 
-    def toframe(self) -> pandas.DataFrame:
+    def to_frame(self) -> pandas.DataFrame:
         """One row a kernel that is launched, in execution order; times in microseconds, of one execution.
 
         Columns: ``path``, ``class_name``, ``line``, ``operation``, ``repeat``, ``us``, ``low_us``, ``high_us``,

@@ -56,7 +56,7 @@ class Evaluated:
         """The value of every variable at this point. Bytes of an element may be a fraction, all others are ints."""
         return self.record.values
 
-    def toframe(self) -> pandas.DataFrame:
+    def to_frame(self) -> pandas.DataFrame:
         """One row a kernel, in execution order.
 
         Columns: ``path`` of the module, ``class_name``, ``line``, ``operation``, ``category``, ``repeat``, and for one
@@ -136,7 +136,7 @@ class Analysis:
         at = values_for(numbers.model, {**named, "cache_len": cache_len, **defaults, **sizes})
         return Evaluated(numbers.evaluation(at))
 
-    def toframe(self) -> pandas.DataFrame:
+    def to_frame(self) -> pandas.DataFrame:
         """One row a kernel, with its formulas as text.
 
         Columns: ``path``, ``line``, ``operation``, ``category``, ``repeat``, ``flops`` (scalar operations), ``read``

@@ -42,13 +42,11 @@ WITHOUT = {
     "--pp": "stages of a pipeline",
     "--dp-attention": "attention of one's own sequences",
     "--devices": "a file of devices",
-    "--gpus": "GPUs",
     "--plot": "a plot",
-    "--schema": "a schema",
 }
 """Option of a command -> what is said of it, where the API has no such argument."""
 
-_COMMAND = r"`lmp [^`]*`"
+_COMMAND = r"`(?:lmp|python|pip|hf|dask) [^`]*`"
 """A command to type in a shell stays as it is."""
 _QUOTED = r"\"[^\"\n]*\"|'[^'\n]*'"
 _VALUE = rf"{_QUOTED}|[A-Z]{{2,}}\b|-?[0-9][\w./]*\b"
