@@ -287,7 +287,8 @@ def _repository(of: OfFolder, options: Options, asked: Asked) -> None:
     if not asked.common.dry_run:
         if of.template == Template.repository:
             code_base.remember(asked.folder, facts, of.folder, asked.folder / making.plain.file)
-        for line in code_base.returned(facts, of.folder, asked.folder / making.plain.file):
+        filled = of.template == Template.implementation
+        for line in code_base.returned(facts, of.folder, asked.folder / making.plain.file, filled):
             note(line)
 
 
