@@ -211,7 +211,9 @@ class Study:
         if self.llm.related:
             found += self._component("runtime loop", [self.definition_of(each) for each in self.loops[:5]])
         for title, section, roles in PARTS:
-            rows = [row for row in self.ranked(section) if row.role in roles]
+            rows = [
+                row for row in (self.ways if section == "entry_points" else self.ranked(section)) if row.role in roles
+            ]
             held = [row for row in rows if not row.why.startswith("by ")]
             played = [self.base.definition(row.place.file, row.symbol) for row in (held or rows)[:8]]
             found += self._component(title, played, not held)
