@@ -404,7 +404,7 @@ def predict(
     subject, options = _predicted_model(model, settings)
     if settings.get("memory") and options is not None:
         with _guard():
-            held = held_of(subject, options)
+            held = held_of(subject, options, ask)
     else:
         held = "it was not asked for"
     found = whole(subject, ask, predictor, held, Wanted(changes=False))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -20,6 +20,7 @@ from lmp.observe.flow import Flows
 from lmp.observe.flow_runs import flows_of
 from lmp.observe.inspection import Inspection
 from lmp.records import DEFAULT_CONFIG, ModelAnalysis
+from lmp.report.deployment import DEFAULT, Deployment
 from lmp.report.devices import Device
 from lmp.report.facts import ModelFacts, stated_points
 
@@ -30,6 +31,7 @@ def gather(
     progress: Progress,
     device: Device,
     sizes: Mapping[str, int] = MappingProxyType({}),
+    deployment: Deployment = DEFAULT,
 ) -> ModelFacts:
     """What there is to say of a class at the options' config. What is missing in the store is analysed first.
 
@@ -40,7 +42,7 @@ def gather(
     outcome = expand_model(class_path, options, progress)
     for _, given in stated_points(outcome.model).values():
         whole_values(values_for(outcome.model, {**sizes, **given}))  # before what takes longer
-    return facts_of(outcome, options, progress, device, sizes)
+    return replace(facts_of(outcome, options, progress, device, sizes), deployment=deployment)
 
 
 def facts_of(

@@ -59,19 +59,27 @@ class Subject:
         """The formulas that hold for these values: the checkpoint's own bytes, unless ``w_bytes`` is given."""
         return self.plain if "w_bytes" in given else self.own
 
-    def kernels(self, given: Mapping[str, Number], values: Mapping[str, Number], parallel: Parallel) -> OneGpu:
+    def kernels(
+        self,
+        given: Mapping[str, Number],
+        values: Mapping[str, Number],
+        parallel: Parallel,
+        evaluation: Evaluation | None = None,
+    ) -> OneGpu:
         """The kernels of one GPU of each stage, which run one stage after the other.
 
-        Raises UsageError, with the allowed values, where the model does not divide.
+        ``evaluation``: that of the whole model at these values, where there is one already. Raises UsageError, with the
+        allowed values, where the model does not divide.
         """
         numbers = self.numbers(given)
-        evaluation = numbers.evaluation(values, numbers.tree(values))
+        if evaluation is None:
+            evaluation = numbers.evaluation(values, numbers.tree(values))
         if parallel == ONE:
             return OneGpu(evaluation, evaluation.kernels)
         kind = (numbers is self.own, *(values.get(name, 0) > (name != "cache_len") for name in UNLIKE))
         if kind not in self._plans:
             self._plans[kind] = plan_of(numbers, values)
-        return OneGpu(evaluation, rank_of(numbers, values, parallel, self._plans[kind]).every)
+        return OneGpu(evaluation, rank_of(numbers, values, parallel, self._plans[kind], evaluation.kernels).every)
 
     def notes(self, parallel: Parallel) -> list[str]:
         """What the reader of one GPU's figures has to know: what is whole on each, and which links are meant."""
