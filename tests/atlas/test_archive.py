@@ -36,8 +36,9 @@ def test_an_unknown_entry_names_close_ones(tmp_path: Path) -> None:
         made.atlas(tmp_path).named("org/Tine")
 
 
-def test_no_atlas_is_an_empty_one(tmp_path: Path) -> None:
-    assert Atlas(tmp_path / "none").index.entries == []
+def test_no_index(tmp_path: Path) -> None:
+    assert Atlas(tmp_path / "none", is_new=True).index.entries == []
+    assert "index.json is not there" in refused(tmp_path / "none")
 
 
 def everything(found: Atlas) -> list[object]:

@@ -108,21 +108,23 @@ class Entry:
 
 
 class Atlas:
-    """The atlas in one folder."""
+    """The atlas in one folder. ``is_new``: the folder may have no index yet, because entries are to be made."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder.absolute()
+    def __init__(self, folder: Path, is_new: bool = False) -> None:
+        self.folder, self._is_new = folder.absolute(), is_new
 
     @functools.cached_property
     def index(self) -> Index:
-        """The index; an empty one if there is no file. Raises Damaged."""
+        """The index; an empty one of a new atlas without a file. Raises Damaged."""
         from lmp.atlas.records import Index
 
         file = self.folder / INDEX
         try:
             return Index.model_validate_json(file.read_bytes())
-        except FileNotFoundError:
-            return Index()
+        except FileNotFoundError as error:
+            if self._is_new:
+                return Index()
+            raise Damaged(file, "is not there") from error
         except _UNREADABLE as error:
             raise Damaged(file, "is not a valid index") from error
 

@@ -15,6 +15,7 @@ from lmp.atlas.asking import asked_atlas, say
 from lmp.atlas.matching import Answer, find_answer
 from lmp.errors import EngineMissing, InvalidAnalysis, NotFound, first_line
 from lmp.records import OWN_ENGINE, ModuleAnalysis
+from lmp.source.configs import FoundConfig
 from lmp.source.subject import is_model_id
 from lmp.source.trees import find_trees
 
@@ -79,9 +80,10 @@ def take_over(class_path: str, options: Options, progress: Progress) -> None:
 
 def class_of_config(options: Options) -> str:
     """The class that the options' config is for. Raises as `lmp.analyze.session.class_of_config`."""
-    folder, found = asked_atlas(options), options.found_config
-    if folder is not None and found is not None and options.transformers is None:
-        known = _listed_class(folder, options)
+    folder = asked_atlas(options)
+    found = None if folder is None or options.transformers is not None else options.found_config
+    if folder is not None and found is not None:
+        known = _listed_class(folder, found, options.pytorch)
         if known is not None:
             return known
     return sessions.class_of_config(options)
@@ -98,10 +100,8 @@ def find_result(text: str, options: Options, progress: Progress, stored_only: bo
     return Found(expand_model(class_of_config(named), named, progress, keep=False).model)
 
 
-def _listed_class(folder: Path, options: Options) -> str | None:
+def _listed_class(folder: Path, found: FoundConfig, pytorch: Path | None) -> str | None:
     """The class of an entry of the config; of its family only where no sources say it."""
-    found = options.found_config
-    assert found is not None
     try:
         index = Atlas(folder).index
     except Damaged as error:
@@ -109,7 +109,7 @@ def _listed_class(folder: Path, options: Options) -> str | None:
         return None
     named = [entry for entry in index.entries if entry.class_name.rpartition(".")[2] in found.architectures[:1]]
     exact = [entry for entry in named if entry.origin.sha256 == found.sha256]
-    if not exact and find_trees(None, None, options.pytorch).transformers is not None:
+    if not exact and find_trees(None, None, pytorch).transformers is not None:
         return None
     like = exact or [entry for entry in named if entry.family == found.content.get("model_type")]
     classes = {entry.class_name for entry in like}

@@ -77,7 +77,7 @@ def atlas(
             raise UsageError(f"{option} is not for `lmp atlas {action}`\nleave it out")
     if number is not None and only:
         raise UsageError("a number and --only are given\ngive one of them")
-    found = Atlas(folder or atlas_folder() or PACKAGED)
+    found = Atlas(folder or atlas_folder() or PACKAGED, is_new=action is Action.build)
     if action is Action.list:
         _list(found, common.as_json)
         return

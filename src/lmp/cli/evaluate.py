@@ -17,7 +17,7 @@ import typer
 from lmp.cli import given as g
 from lmp.cli import options as o
 from lmp.cli.devices import CalibrationFolder, DevicesFile
-from lmp.cli.on_device import refuse_form, wanted_on_device
+from lmp.cli.on_device import Wanted, refuse_form, wanted_on_device
 from lmp.cli.output import note
 from lmp.cli.progress import class_of_config, watched
 from lmp.cli.subject import chosen
@@ -65,9 +65,7 @@ class WeightName(StrEnum):
     write = "write"
 
 
-@o.takes(
-    *(*o.ONE_CLASS, *o.SIZES, ..., *o.FOLDERS, "no_atlas", "config", "model_id", "attn", *o.OWN_CLASS, *o.PRINTED)
-)
+@o.takes(*(*o.ONE_CLASS, *o.SIZES, ..., *o.FOLDERS, "no_atlas", "config", "model_id", "attn", *o.OWN_CLASS, *o.PRINTED))
 def evaluate(
     common: o.Common,
     settings: Annotated[
@@ -111,6 +109,9 @@ def evaluate(
     config_values: Annotated[bool, typer.Option("--values", help="Show the values of the config too.")] = False,
     on_device: o.OnDevice = None,
     serving: o.ServingEngine = None,
+    plot: o.Plot = None,
+    x: o.PlotX = None,
+    y: o.PlotY = None,
     tp: o.Tp = 1,
     ep: o.Ep = 1,
     devices_file: DevicesFile = None,
@@ -152,7 +153,8 @@ def evaluate(
     common, serving = o.engines(common, serving)
     wanted = wanted_on_device(common, on_device, serving, parallel, (devices_file, calibration))
     if wanted is not None:
-        refuse_form(_format_name(form, common.as_json), given)
+        refuse_form(_format_name(form, common.as_json), given, plot is not None)
+    quantities = o.drawn(plot, x, y)
     show = replace(
         _show(depth, kernels, sort, top, by, weight, exact, output),
         each=each.value if each else None,
@@ -174,7 +176,17 @@ def evaluate(
         if warning not in (model.verification.reason or ""):
             note(f"warning: {warning}")
     trees = _trees(options) if each is Each.line else None
-    answers = None if wanted is None else wanted.card(model, content, given)
+    several = next((name for name, values in given.items() if len(values) > 1), None)
+    if several is not None and parallel.tp > 1:
+        from lmp.errors import UsageError
+
+        raise UsageError(
+            f"{several} has several values, and with --tp the formulas are those of one call\n"
+            "give one; lmp predict --plot draws the time of several"
+        )
+    if plot is not None:
+        _plot(model, content, given, wanted, (plot, x, quantities))
+    answers = None if wanted is None or several is not None else wanted.card(model, content, given)
     own: OneGpuHolds | None = None
     if parallel.tp > 1:
         from lmp.predict.one_gpu import holds
@@ -189,6 +201,29 @@ def evaluate(
     _write_in(found, str(form), model, given, show, max_points, output, (trees, answers, own))
     if output is not None and not common.quiet:
         note(f"wrote {output}")
+
+
+def _plot(
+    model: ModelAnalysis,
+    content: Mapping[str, Any] | None,
+    given: Mapping[str, Values],
+    wanted: Wanted | None,
+    drawn: tuple[Path, str | None, tuple[str, ...]],
+) -> None:
+    """Draw the sweep. ``drawn``: the file, and the names of both axes."""
+    from lmp.link.numbers import ModelNumbers
+    from lmp.link.quantised import with_own_bytes
+    from lmp.link.sweep import plan
+    from lmp.report.sweep_plot import axes_of, plot
+
+    file, x, y = drawn
+    own = with_own_bytes(model) if "w_bytes" not in given else model
+    sweep = plan(own, given)
+    axes = axes_of(sweep, x, y, wanted is not None)
+    card_at = None if wanted is None else wanted.card_at(model, content, given)
+    for text in plot(ModelNumbers(own), sweep, axes, file, card_at):
+        note(f"warning: {text}")
+    note(f"wrote {file}")
 
 
 # --- how it is shown -------------------------------------------------------------------------------------------------

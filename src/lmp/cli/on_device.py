@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,6 +54,24 @@ class Wanted:
 
         return card(self.subject(model, config), self.ask(given), self.predictor)
 
+    def card_at(
+        self, model: ModelAnalysis, config: Mapping[str, Any] | None, given: Axes
+    ) -> Callable[[Mapping[str, Any]], Card]:
+        """The answer card of the call at some other values."""
+        from lmp.link.values import CALL
+        from lmp.predict.holding import held_by_formulas
+        from lmp.predict.screen.card import card
+
+        subject, first = self.subject(model, config), self.ask(given)
+        held = held_by_formulas(subject, first.given, self.parallel.tp)
+
+        def at(values: Mapping[str, Any]) -> Card:
+            # Another config holds other weights.
+            same = held if values.keys() <= set(CALL) else None
+            return card(subject, replace(first, given=first.to(**values)), self.predictor, held=same)
+
+        return at
+
 
 def wanted_on_device(
     common: Common, name: str | None, engine: str | None, parallel: Parallel, files: tuple[Path | None, Path | None]
@@ -83,12 +101,12 @@ def products_of(common: Common) -> str:
     return "bfloat16" if common.element_type is None else WORDS[str(common.element_type)].products
 
 
-def refuse_form(form: str, given: Axes) -> None:
-    """Raise UsageError for a format or for sizes that no card is shown with."""
+def refuse_form(form: str, given: Axes, plotted: bool) -> None:
+    """Raise UsageError for a format or for sizes that no card is shown with. A plot is of several sizes."""
     from lmp.errors import UsageError
 
     if form not in WITH_A_CARD:
         raise UsageError(f"--device is for the table and for --json, not for --format {form}\nleave one of them out")
     several = next((name for name, values in given.items() if len(values) > 1), None)
-    if several is not None:
-        raise UsageError(f"{several} has several values\ngive one: what a device takes is worked out for one call")
+    if several is not None and not plotted:
+        raise UsageError(f"{several} has several values\ngive one, or draw the time of each with --plot plot.svg")

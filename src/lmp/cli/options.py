@@ -72,6 +72,14 @@ SUBJECT = (
 )
 """Help of the argument that names what a command is for."""
 
+Plot = Annotated[
+    Path | None, typer.Option("--plot", metavar="FILE", help="Draw a plot: .svg, .png, .html (offline page) or .pdf.")
+]
+PlotX = Annotated[str | None, typer.Option("--x", metavar="NAME", help="With --plot: what is on the x axis.")]
+PlotY = Annotated[
+    str | None, typer.Option("--y", metavar="NAME,NAME", help="With --plot: what is drawn, as intensity,latency.")
+]
+
 OnDevice = Annotated[
     str | None,
     typer.Option("--device", metavar="NAME", help="Device of time and memory; `lmp devices` lists them."),
@@ -357,6 +365,21 @@ def one_of(what: str, named: str | None, option: str, other: str | None) -> str 
     if named is not None and other is not None and named != other:
         raise UsageError(f"two {what} are given: {named} and, with {option}, {other}\ngive one")
     return named or other
+
+
+def drawn(plot: Path | None, x: str | None, y: str | None) -> tuple[str, ...]:
+    """The names of ``--y``. Raises UsageError for a file that is no picture, and for axes without a file."""
+    from lmp.errors import UsageError
+
+    if plot is None:
+        given = [option for option, value in (("--x", x), ("--y", y)) if value is not None]
+        if given:
+            raise UsageError(f"{given[0]} is of a plot\ngive --plot FILE too, as in --plot plot.svg")
+        return ()
+    from lmp.predict.charts import plottable
+
+    plottable(plot)
+    return tuple(name.strip() for name in (y or "").split(",") if name.strip())
 
 
 def engines(common: Common, named: str | None) -> tuple[Common, str | None]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
@@ -46,10 +45,9 @@ def predict(
     ep: o.Ep = 1,
     pp: Pp = 1,
     dp_attention: DpAttention = False,
-    plot: Annotated[
-        Path | None,
-        typer.Option("--plot", metavar="FILE", help="Plot latency against batch, and the roofline: .png, .svg, .pdf."),
-    ] = None,
+    plot: o.Plot = None,
+    x: o.PlotX = None,
+    y: o.PlotY = None,
     advice: Annotated[
         bool, typer.Option("--next/--no-next", help="Predict what would help most next: one thing changed at a time.")
     ] = True,
@@ -113,7 +111,7 @@ def predict(
     parallel = Parallel(tp, ep, pp, dp_attention)
     load = Load(in_flight, isl, osl, stream, prefix, speculative_tokens, acceptance, draft_us, chunk)
     if serve:
-        one_call = {"--each": each, "--set": settings, "--explain": explain or None, "--plot": plot,
+        one_call = {"--each": each, "--set": settings, "--explain": explain or None, "--plot": plot, "--x": x, "--y": y,
                     "--launch-us": launch}  # fmt: skip
         refuse_call(common, one_call)
         replica = Replica(on_device, serving, overhead, force, parallel)
@@ -125,8 +123,10 @@ def predict(
     from lmp.cli.predict_screen import drawn, print_all
     from lmp.errors import UsageError
     from lmp.predict.eager import refuse_products
-    from lmp.predict.screen.plots import plottable
+    from lmp.predict.screen.plots import Axes
 
+    wanted = o.drawn(plot, x, y)
+    axes = Axes(x or Axes.x, wanted or Axes.y)
     profile = chosen_profile(serving, explain, overhead, launch)
     predictor = predictor_of(devices_file, calibration)
     found_device = predictor.device(on_device)
@@ -138,8 +138,6 @@ def predict(
         raise UsageError(f"{several} has several values\ngive one: predict has one point")
     products = products_of(common)
     refuse_products(found_device, products)
-    if plot is not None:
-        plottable(plot)
     named = o.one_of("classes", common.class_path, "--module", common.module)
     common, class_path = chosen(common, named, "predict")
     options = common.options()
@@ -169,6 +167,6 @@ def predict(
     else:
         print_all(found, serving, each is not None, explain)
     if plot is not None:
-        drawn(subject, found, predictor, plot)
+        drawn(subject, found, predictor, axes, plot)
     for warning in warnings:
         note(f"warning: {warning}")

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from lmp.predict.screen.asking import Answer, Subject
     from lmp.predict.screen.changes import Change
     from lmp.predict.screen.dearest import Dear
+    from lmp.predict.screen.plots import Axes
     from lmp.predict.screen.room import Room
     from lmp.predict.screen.whole import Whole
 
@@ -181,13 +182,13 @@ def _each(now: Answer) -> Table:
     return table
 
 
-def drawn(subject: Subject, found: Whole, predictor: Predictor, file: Path) -> None:
+def drawn(subject: Subject, found: Whole, predictor: Predictor, axes: Axes, file: Path) -> None:
     """Draw the plot, and say where it is."""
-    from lmp.predict.screen.plots import batches, draw, over_batches
+    from lmp.predict.screen.plots import draw, over_sizes, sizes_of
 
     now, room = found.answer, found.room
-    most = None if isinstance(room, str) else room.largest_batch
-    answers = over_batches(subject, now, predictor, batches(now, most))
-    title = f"{short(now.evaluation.class_name)} on {now.ask.device.label}"
-    draw(answers, now, title, file)
+    most = None if isinstance(room, str) or axes.x != "batch_size" else room.largest_batch
+    answers = over_sizes(subject, now, predictor, axes.x, sizes_of(now, axes.x, most))
+    title = f"{short(now.evaluation.class_name)} on {now.ask.device.label}, {now.ask.name}"
+    draw(answers, now, axes, title, file)
     note(f"{file} written")
