@@ -266,7 +266,7 @@ def test_what_is_a_model(text: str) -> None:
     refuse_other_paths(text)
 
 
-@pytest.mark.parametrize("text", ["C:\\x.json", "//x/y.json", ".", "..", "~", "a\nb", "sys", "\u202ea/b"])
+@pytest.mark.parametrize("text", ["//x/y.json", ".", "..", "~", "a\nb", "sys", "\u202ea/b"])
 def test_what_is_none(text: str) -> None:
     with pytest.raises(UsageError):
         refuse_other_paths(text)
