@@ -84,7 +84,8 @@ def analyze(
     - ``config``, for classes of transformers: a config.json, or its content as a mapping.
     - ``results``: a folder in which analyses are stored and reused. Without it that of the command line: the variable
       ``LMP_RESULTS``, else ``analysis_results`` of the project, else the user's data folder. False keeps nothing:
-      analyses last as long as the process.
+      analyses last as long as the process. Those of a live model of transformers are kept only in a folder that is
+      named, as they would replace the results of its class.
     - ``path``: one or several folders that contain your own packages.
     - ``dtype="bfloat16"``: the dtype in which a class is executed.
     - ``attention``: the attention implementation, ``"sdpa"`` or ``"eager"``.
@@ -200,6 +201,8 @@ def _session(target: Any, settings: Settings) -> Session:
         from lmp.workload.live import dtype_of
 
         dtype = str(dtype_of(target)).removeprefix("torch.")
+        if settings.get("results") is None and type(target).__module__.startswith("transformers."):
+            settings = {**settings, "results": False}
     options = options_of(settings, dtype)
     session = Session(options, lambda name, stage: None)
     trees = find_trees(None, options.transformers, options.pytorch, list(options.paths))
