@@ -22,6 +22,7 @@ FLOORS = (
     ("trace", "verify"),
     ("analyze",),
     ("observe", "agents", "zoo", "codebase"),
+    ("atlas",),
     ("predict",),
     ("lab", "report"),
     ("cli", "api"),

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     import torch
 
     from lmp.analyze.session import Options, Session
+    from lmp.observe.held import Held
+    from lmp.predict.screen.asking import Ask, Subject
     from lmp.records import ModuleAnalysis
     from lmp.source.trees import Trees
 
@@ -179,6 +181,20 @@ class GuardWhenRun:
         if stage in ("reading", "tracing", "verifying") and not self._entered:
             self._entered = True
             self._held.enter_context(guard())
+
+
+def memory_of(subject: Subject, options: Options | None, ask: Ask, progress: GuardWhenRun) -> Held | str:
+    """What a model holds in memory; or why that is not known. Only where formulas do not tell is the model built."""
+    from lmp.predict.holding import held_by_formulas
+    from lmp.predict.screen.whole import held_of
+    from lmp.source.installed import lacking
+
+    found = held_by_formulas(subject, ask.given, ask.parallel.tp)
+    if options is None or not isinstance(found, str):
+        return found
+    if not lacking():
+        progress(subject.model.class_name, "reading")
+    return held_of(subject, options, ask)
 
 
 def _collect(analysis: ModuleAnalysis, session: Session, parts: dict[str, ModuleAnalysis]) -> None:

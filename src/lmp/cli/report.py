@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from lmp.agents.run import Run
     from lmp.analyze.session import Options
     from lmp.records import ModelAnalysis
+    from lmp.report.deployment import Deployment
     from lmp.report.making import Making
     from lmp.report.writing import Written
 
@@ -56,7 +57,7 @@ DeviceName = Annotated[
     typer.Option(
         "--device",
         metavar="NAME",
-        help="Device whose peak rates give the bounds: A100-80GB, H100, H200, MI300X [default: H100].",
+        help="Device of the bounds and of the predicted times; `lmp devices` lists them [default: H100].",
     ),
 ]
 All = Annotated[bool, typer.Option("--all", help="Report on everything in the results folder, with an index.")]
@@ -92,6 +93,7 @@ class Asked:
     folder: Path
     forms: tuple[str, ...]
     device: str
+    deployment: Deployment
     sizes: Mapping[str, int]
     narrate: bool
     run: Run | None = None
@@ -110,7 +112,7 @@ class OfFolder:
 
 
 @o.takes(
-    *(..., *o.FOLDERS, *o.CONFIG, *o.OWN_CLASS, "settings", "agent_model", "agent_effort"),
+    *(..., "kv_type", *o.FOLDERS, "no_atlas", *o.CONFIG, *o.OWN_CLASS, "settings", "agent_model", "agent_effort"),
     *("fallback_model", "max_budget_usd", "max_turns", "timeout", "dry_run", "quiet", "debug"),
     dry_run=DryRun,
 )
@@ -124,6 +126,9 @@ def report(
     form: Forms = None,
     reports: Reports = None,
     device: DeviceName = None,
+    tp: o.Tp = 1,
+    ep: o.Ep = 1,
+    serving: o.ServingEngine = None,
     narrate: Narrate = False,
     include: Include = None,
     exclude: Exclude = None,
@@ -141,6 +146,9 @@ def report(
     prints.
     """
     from lmp.link.values import parse_settings, whole_values
+    from lmp.predict.screen.card import SERVING
+    from lmp.predict.shard.parallel import Parallel
+    from lmp.report.deployment import Deployment
     from lmp.report.devices import DEFAULT
     from lmp.report.extra import check_extra
     from lmp.source.subject import is_code_base
@@ -150,15 +158,18 @@ def report(
         a.refuse_without_agents(common, "--narrate")
     forms = tuple(form or (Form.markdown,))
     sizes = whole_values(parse_settings(settings or ()))
-    asked = Asked(common, o.reports_folder(reports), forms, device or DEFAULT, sizes, narrate)
+    kv = None if common.kv_type is None else str(common.kv_type)
+    deployment = Deployment(Parallel(tp, ep), kv, serving or SERVING)
+    asked = Asked(common, o.reports_folder(reports), forms, device or DEFAULT, deployment, sizes, narrate)
     name = o.one_of("models", target, "--model", model)
     of_code_base = name is not None and is_code_base(name)
     common, class_path = (common, name) if of_code_base or everything else chosen(common, name, "report")
     options = common.options()
     filled = template == Template.implementation
     of_folders = {"--include": include, "--exclude": exclude, "--update": update, "--template": filled}
+    of_one = {"--tp": tp > 1, "--ep": ep > 1, "--kv-dtype": kv, "--engine": serving}
     if everything:
-        _refuse({**of_folders, "--set": settings, "--model-id": common.model_id}, "not with --all")
+        _refuse({**of_folders, **of_one, "--set": settings, "--model-id": common.model_id}, "not with --all")
         _all(name, options, asked)
         return
     if narrate:
@@ -166,7 +177,7 @@ def report(
     if name is not None and of_code_base:
         of_models = {"--device": device, "--set": settings, "--config": common.config, "--model-id": common.model_id}
         of_classes = {"--attn": common.attn, "--inputs": common.inputs, "--init": common.init, "--path": common.path}
-        _refuse({**of_models, **of_classes}, "for models only, not for a folder")
+        _refuse({**of_models, **of_one, **of_classes}, "for models only, not for a folder")
         given = OfFolder(Path(name), tuple(include or ()), tuple(exclude or ()), update, template.value)
         _repository(given, options, asked)
     else:
@@ -176,9 +187,12 @@ def report(
 
 def resume_report(run: Run, options: Options, common: o.Common) -> None:
     """Resume an interrupted narration, and write its report."""
+    from lmp.report.deployment import DEFAULT, deployment_of
+
     given = run.state.report or {}
     folder, forms = Path(given["folder"]), tuple(given["forms"])
-    asked = Asked(common, folder, forms, given["device"], given["sizes"], narrate=True, run=run)
+    deployment = deployment_of(given["deployment"]) if "deployment" in given else DEFAULT
+    asked = Asked(common, folder, forms, given["device"], deployment, given["sizes"], narrate=True, run=run)
     of = given["code_base"]
     if of is None:
         _model(given["model"], options, asked)
@@ -225,7 +239,7 @@ def _model(name: str | None, options: Options, asked: Asked) -> None:
         from lmp.report.gathering import gather
         from lmp.report.model import model_making, write_page
 
-        facts = gather(class_path, options, progress, device, asked.sizes)
+        facts = gather(class_path, options, progress, device, asked.sizes, asked.deployment)
         progress(facts.model.class_name, "writing the report")
         making = model_making(facts)
         if not asked.narrate:
@@ -302,6 +316,7 @@ def _narrate(making: Making, options: Options, asked: Asked, subject: dict[str, 
                 "folder": str(asked.folder.absolute()),
                 "forms": list(asked.forms),
                 "device": asked.device,
+                "deployment": asked.deployment.words,
                 "sizes": dict(asked.sizes),
             }
             run = start(making, options, a.limits(asked.common), {**given, **subject})

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
+from pydantic import ValidationError
 
 from lmp.errors import LmpError, UsageError
 from lmp.formula import Number, read_number
@@ -29,7 +30,7 @@ from lmp.predict.prediction import (
     bound_time,
     total,
 )
-from lmp.predict.rows import Attention, Gemm, Pointwise, Row
+from lmp.predict.rows import Row, row_of
 from lmp.predict.shard.collectives import rows_of
 from lmp.predict.shard.records import collective_of
 from lmp.records import MATMUL_CATEGORIES, Operand, Operands
@@ -145,9 +146,22 @@ def asked_of_call(
     running = [kernel for kernel in kernels if _runs(kernel)]
     reads = [_reading(kernel, device, dtype, values, scheme) for kernel in running]
     return [
-        Asked(kernel, _rows(kernel, device, read, kv_dtype), read.dtype)
+        Asked(kernel, _rows_in_range(kernel, device, read, kv_dtype), read.dtype)
         for kernel, read in zip(running, reads, strict=True)
     ]
+
+
+def _rows_in_range(kernel: EvaluatedKernel, device: Device, read: Reading, kv_dtype: str | None) -> tuple[Row, ...]:
+    """The rows of a kernel. Raises UsageError for a size that no row may have."""
+    try:
+        return _rows(kernel, device, read, kv_dtype)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        what = ".".join(map(str, first["loc"]))
+        raise UsageError(
+            f"{kernel.operation} in line {kernel.line} is beyond what is predicted: its {what} is "
+            f"{first['input']!s:.40}\ngive a smaller batch, or fewer tokens"
+        ) from error
 
 
 def times_of(asked: Sequence[Asked], predictor: Predictor, device: Device) -> list[Timed]:
@@ -267,9 +281,7 @@ def _row(kernel: EvaluatedKernel, device: Device, read: Reading, kv_dtype: str |
     operands = kernel.operands
     if kernel.category not in MATMUL_CATEGORIES:
         op = "norm" if kernel.category == "reduction" else "pointwise"
-        return Pointwise.model_validate(
-            {"op": op, "device": device.name, "read": _bytes(kernel.read), "written": _bytes(kernel.write)}
-        )
+        return row_of({"op": op, "device": device.name, "read": _bytes(kernel.read), "written": _bytes(kernel.write)})
     if operands is None or _is_wide(operands):
         return None
     if operands.q_len is not None and read.dtype != "float32":
@@ -277,7 +289,7 @@ def _row(kernel: EvaluatedKernel, device: Device, read: Reading, kv_dtype: str |
     if operands.m is not None and operands.batch in (None, 1) and operands.experts is None and read.calibrated:
         sizes = {"m": operands.m, "n": operands.n, "k": operands.k}
         # The class's own run quantises nothing: what does is an operator of its own, or a part of a converted module.
-        return Gemm.model_validate(
+        return row_of(
             {"op": "gemm", "device": device.name, "dtype": read.dtype, "quantise_activations": read.quantises, **sizes}
         )
     return None
@@ -302,7 +314,7 @@ def _is_usual(operands: Operands) -> bool:
 
 
 def _attention(operands: Operands, device: Device, kv_dtype: str | None) -> Row:
-    return Attention.model_validate(
+    return row_of(
         {
             "op": "attention",
             "device": device.name,

@@ -7,6 +7,7 @@ from importlib import metadata
 
 from lmp.records import short
 from lmp.report import warnings
+from lmp.report.deployment import DEFAULT
 from lmp.report.document.parts import Block, Bold, Bullets, Code, Inline, Line, Paragraph
 from lmp.report.document.quoting import quoted
 from lmp.report.facts import ModelFacts
@@ -40,6 +41,7 @@ def head(facts: ModelFacts) -> list[tuple[str, Line]]:
         ("Config", _config(facts)),
         ("Verification", _verification(facts)),
         ("Device", [f"{facts.device.name}; peak rates of {facts.device.source}. Times are bounds, not measurements"]),
+        *([] if facts.deployment == DEFAULT else [("Deployment", facts.deployment.words)]),
     ]
 
 

@@ -9,7 +9,6 @@ from lmp.predict.screen.asking import EAGER, Answer
 from lmp.report.document.amounts import Number, Term
 from lmp.report.document.parts import Block, Bold, Inline, Line, Paragraph, Table
 from lmp.report.facts import ModelFacts, Point
-from lmp.report.predictions import SERVING
 
 COLUMNS = (
     "Point",
@@ -41,8 +40,8 @@ def predicted_blocks(facts: ModelFacts) -> Iterator[Block]:
             "in the interval. Kernels that were not measured are worked out from the datasheet, with a wider one. "
             "Eager: the kernels of the class, or the host, whichever takes longer; the host takes ",
             constant(facts, launch * 1e-6, "stated: a loop of clone() in PyTorch 2.10, NVIDIA/TensorRT-LLM pull 13149"),
-            f" to launch one (stated, not measured by lmp). Serving engine: what the profile {SERVING} launches in "
-            "CUDA graphs, with no overhead of a step. One device, as if the model fitted.",
+            f" to launch one (stated, not measured by lmp). Serving engine: what the profile {found.serving} launches "
+            f"in CUDA graphs, with no overhead of a step. {_where(facts)}.",
         ]
     )
     rows = [_row(facts, point) for point in facts.points]
@@ -50,16 +49,22 @@ def predicted_blocks(facts: ModelFacts) -> Iterator[Block]:
     yield Table(columns, rows, right=frozenset({1, 2, 4, 5, 6, 8, 9} & set(range(len(columns)))))
 
 
+def _where(facts: ModelFacts) -> str:
+    tp = facts.deployment.parallel.tp
+    return "One device, as if the model fitted" if tp == 1 else f"One of {tp} devices that share each layer"
+
+
 def _has_tokens(facts: ModelFacts) -> bool:
     return "seq_len" in facts.model.parameters
 
 
 def _row(facts: ModelFacts, point: Point) -> list[Line]:
-    eager, serving = (facts.predictions.at(point.key, profile) for profile in (EAGER, SERVING))
+    engine = facts.predictions.serving
+    eager, serving = (facts.predictions.at(point.key, profile) for profile in facts.predictions.profiles)
     assert eager is not None
     assert serving is not None
     share = serving.call.shares("provenance").get("calibrated", 0.0)
-    source = f"predicted, {SERVING}"
+    source = f"predicted, {engine}"
     rate: Line = facts.number("{a}", "", a=Term(constant=round(serving.tokens_per_s[0]), source=source))
     return [
         point.title,
@@ -67,8 +72,8 @@ def _row(facts: ModelFacts, point: Point) -> list[Line]:
         interval(facts, eager.us, EAGER),
         bound_words(eager),
         time_of(facts, eager.call.whole, EAGER),
-        time_of(facts, serving.us, SERVING),
-        interval(facts, serving.us, SERVING),
+        time_of(facts, serving.us, engine),
+        interval(facts, serving.us, engine),
         bound_words(serving),
         facts.number("{a} / 10", "%", a=Term(constant=round(share * 1000), source=source)),
         *([rate] if _has_tokens(facts) else []),
