@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from pydantic import ValidationError
 
-from lmp.errors import LmpError, UsageError
+from lmp.errors import LmpError, UsageError, first_line
 from lmp.formula import Number, read_number
 from lmp.link.quantisation import Scheme
 from lmp.link.records import EvaluatedKernel
@@ -146,22 +145,9 @@ def asked_of_call(
     running = [kernel for kernel in kernels if _runs(kernel)]
     reads = [_reading(kernel, device, dtype, values, scheme) for kernel in running]
     return [
-        Asked(kernel, _rows_in_range(kernel, device, read, kv_dtype), read.dtype)
+        Asked(kernel, _rows(kernel, device, read, kv_dtype), read.dtype)
         for kernel, read in zip(running, reads, strict=True)
     ]
-
-
-def _rows_in_range(kernel: EvaluatedKernel, device: Device, read: Reading, kv_dtype: str | None) -> tuple[Row, ...]:
-    """The rows of a kernel. Raises UsageError for a size that no row may have."""
-    try:
-        return _rows(kernel, device, read, kv_dtype)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        what = ".".join(map(str, first["loc"]))
-        raise UsageError(
-            f"{kernel.operation} in line {kernel.line} is beyond what is predicted: its {what} is "
-            f"{first['input']!s:.40}\ngive a smaller batch, or fewer tokens"
-        ) from error
 
 
 def times_of(asked: Sequence[Asked], predictor: Predictor, device: Device) -> list[Timed]:
@@ -272,7 +258,13 @@ def _rows(kernel: EvaluatedKernel, device: Device, read: Reading, kv_dtype: str 
     collective = collective_of(kernel)
     if collective is not None:
         return rows_of(collective, device)
-    row = _row(kernel, device, read, kv_dtype)
+    try:
+        row = _row(kernel, device, read, kv_dtype)
+    except UsageError as error:
+        place = f"{kernel.operation} in line {kernel.line} of {kernel.path or 'the model'}"
+        raise UsageError(
+            f"{place} is beyond what is predicted: {first_line(error)}\ngive a smaller batch, or fewer tokens"
+        ) from error
     return () if row is None else (row,)
 
 
@@ -281,7 +273,9 @@ def _row(kernel: EvaluatedKernel, device: Device, read: Reading, kv_dtype: str |
     operands = kernel.operands
     if kernel.category not in MATMUL_CATEGORIES:
         op = "norm" if kernel.category == "reduction" else "pointwise"
-        return row_of({"op": op, "device": device.name, "read": _bytes(kernel.read), "written": _bytes(kernel.write)})
+        return row_of(
+            {"op": op, "device": device.name, "read": _bytes(kernel.read), "written": _bytes(kernel.write)}
+        )
     if operands is None or _is_wide(operands):
         return None
     if operands.q_len is not None and read.dtype != "float32":
