@@ -208,16 +208,15 @@ def _sizes(study: Study) -> Iterator[Sequence[Line]]:
         ]
         # The file with most settings first, and of equals a number.
         found.sort(key=lambda row: (-keys[row.place.file], not re.fullmatch(r"\d+", row.why)))
-        read, made = study.base.config_read(pattern), study.base.worked_out(pattern)
         if found:
             more = [" and at ", *plural(len(found) - 1, "more place")] if len(found) > 1 else []
             value = _value(study, found[0])
             shown: Line = code(value, 40) if value else "no default"
             yield [code(name), shown, sentence(code(found[0].symbol, 60), " at ", pointer(found[0].place), *more)]
-        elif read is not None:
+        elif (read := study.base.config_read(pattern)) is not None:
             where = sentence("read as ", code(read[0], 60), " at ", pointer(read[1]))
             yield [code(name), "set by the model's config", where]
-        elif made is not None:
+        elif (made := study.base.worked_out(pattern)) is not None:
             yield [code(name), code(made[0], 60), sentence("worked out at ", pointer(made[1]))]
         else:
             searched = "settings, reads of configs and assignments by such a name"
@@ -262,8 +261,10 @@ def _tiles(study: Study) -> Iterator[Sequence[Line]]:
 
 def _tile(title: str, values: dict[str, list[Pointer]]) -> Sequence[Line]:
     told = sorted((value for value in values if value), key=lambda v: (not v.isdigit(), int(v) if v.isdigit() else 0))
-    places = list(dict.fromkeys(place for found in values.values() for place in found))
-    shown = code(", ".join(told), 90) if told else "set by the caller; no value stands in the code"
+    # A place with a value first.
+    ranked = sorted(values.items(), key=lambda item: not item[0])
+    places = list(dict.fromkeys(place for _, found in ranked for place in found))
+    shown = code(", ".join(told), 90) if told else "set by the caller, not by its name"
     return [code(title), shown, sentence("at ", *plural(len(places), "place"), ", as ", places[0])]
 
 
@@ -341,6 +342,8 @@ def _component(
         else:
             blocks.append(Paragraph("It calls nothing that leads to another part, a kernel or an operator."))
         blocks += [Paragraph(Bold("Data Flow:")), _flow_of(study, function)]
+    else:
+        blocks.append(Paragraph("Interface and pseudocode: nothing of its calls was read."))
     insights = list(study.told.insights(definition.name)) if study.told else []
     found = insights or [*_insights(study, component, function)]
     return [*blocks, Paragraph(Bold("Key Insights:")), Bullets(found)] if found else blocks
@@ -701,9 +704,8 @@ def _questions(study: Study) -> Iterator[Section]:
         [code(text, 80), " at ", pointer(place)] for text, place in study.base.arch_guards[:4]
     ]
     languages = Counter(kernel.language for kernel in study.kernels)
-    written: list[Inline] = [
-        f"its kernels are in {', '.join(f'{name} ({number})' for name, number in languages.most_common())}"
-    ]
+    written: list[Inline] = [f"its kernels are in {', '.join(f'{name} ({n})' for name, n in languages.most_common())}"]
+    written += [", as ", pointer(study.ranked_kernels[0].place, study.ranked_kernels[0].name)] if languages else []
     yield _question("What hardware is required?", [*([written] if languages else []), *guards])
     kv = {row.role: row for row in reversed(study.ranked("kv_cache"))}
     told: list[list[Inline]] = [
