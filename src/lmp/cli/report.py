@@ -59,6 +59,12 @@ DeviceName = Annotated[
         help="Device whose peak rates give the bounds: A100-80GB, H100, H200, MI300X [default: H100].",
     ),
 ]
+At = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--at", metavar="PHASE:BATCH:TOKENS", help="Point of a model's report, as decode:16:8k; may be repeated."
+    ),
+]
 All = Annotated[bool, typer.Option("--all", help="Report on everything in the results folder, with an index.")]
 Narrate = Annotated[
     bool, typer.Option("--narrate", help="Let an agent write the summary, insights and pitfalls from the facts.")
@@ -96,6 +102,7 @@ class Asked:
     narrate: bool
     run: Run | None = None
     """The interrupted narration to resume."""
+    at: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -124,6 +131,7 @@ def report(
     form: Forms = None,
     reports: Reports = None,
     device: DeviceName = None,
+    at: At = None,
     narrate: Narrate = False,
     include: Include = None,
     exclude: Exclude = None,
@@ -150,7 +158,7 @@ def report(
         a.refuse_without_agents(common, "--narrate")
     forms = tuple(form or (Form.markdown,))
     sizes = whole_values(parse_settings(settings or ()))
-    asked = Asked(common, o.reports_folder(reports), forms, device or DEFAULT, sizes, narrate)
+    asked = Asked(common, o.reports_folder(reports), forms, device or DEFAULT, sizes, narrate, at=tuple(at or ()))
     name = o.one_of("models", target, "--model", model)
     of_code_base = name is not None and is_code_base(name)
     common, class_path = (common, name) if of_code_base or everything else chosen(common, name, "report")
@@ -158,13 +166,19 @@ def report(
     filled = template == Template.implementation
     of_folders = {"--include": include, "--exclude": exclude, "--update": update, "--template": filled}
     if everything:
-        _refuse({**of_folders, "--set": settings, "--model-id": common.model_id}, "not with --all")
+        _refuse({**of_folders, "--set": settings, "--model-id": common.model_id, "--at": at}, "not with --all")
         _all(name, options, asked)
         return
     if narrate:
         _can_narrate(asked)
     if name is not None and of_code_base:
-        of_models = {"--device": device, "--set": settings, "--config": common.config, "--model-id": common.model_id}
+        of_models = {
+            "--device": device,
+            "--at": at,
+            "--set": settings,
+            "--config": common.config,
+            "--model-id": common.model_id,
+        }
         of_classes = {"--attn": common.attn, "--inputs": common.inputs, "--init": common.init, "--path": common.path}
         _refuse({**of_models, **of_classes}, "for models only, not for a folder")
         given = OfFolder(Path(name), tuple(include or ()), tuple(exclude or ()), update, template.value)
@@ -178,7 +192,8 @@ def resume_report(run: Run, options: Options, common: o.Common) -> None:
     """Resume an interrupted narration, and write its report."""
     given = run.state.report or {}
     folder, forms = Path(given["folder"]), tuple(given["forms"])
-    asked = Asked(common, folder, forms, given["device"], given["sizes"], narrate=True, run=run)
+    at = tuple(given.get("at", ()))
+    asked = Asked(common, folder, forms, given["device"], given["sizes"], narrate=True, run=run, at=at)
     of = given["code_base"]
     if of is None:
         _model(given["model"], options, asked)
@@ -218,14 +233,16 @@ def _refuse(given: Mapping[str, object], why: str) -> None:
 
 def _model(name: str | None, options: Options, asked: Asked) -> None:
     from lmp.report.devices import device_named
+    from lmp.report.facts import STATED, parse_point
 
     device = device_named(asked.device)
+    at = tuple(map(parse_point, asked.at)) or STATED
     class_path = name or class_of_config(options)
     with watched([class_path], options, asked.common.quiet) as progress:
         from lmp.report.gathering import gather
         from lmp.report.model import model_making, write_page
 
-        facts = gather(class_path, options, progress, device, asked.sizes)
+        facts = gather(class_path, options, progress, device, asked.sizes, at)
         progress(facts.model.class_name, "writing the report")
         making = model_making(facts)
         if not asked.narrate:
@@ -281,10 +298,14 @@ def _repository(of: OfFolder, options: Options, asked: Asked) -> None:
 
 
 def _write_report(making: Making, asked: Asked) -> None:
+    from lmp.agents.transcript import shown
     from lmp.report.writing import write_made
 
     with _findings_shown():
         _note_report(write_made(asked.folder, making), asked)
+    if making.summary is not None and not asked.common.quiet:
+        for line in making.summary(making.without):
+            note(shown(line))
 
 
 def _narrate(making: Making, options: Options, asked: Asked, subject: dict[str, Any]) -> None:
@@ -303,6 +324,7 @@ def _narrate(making: Making, options: Options, asked: Asked, subject: dict[str, 
                 "forms": list(asked.forms),
                 "device": asked.device,
                 "sizes": dict(asked.sizes),
+                "at": list(asked.at),
             }
             run = start(making, options, a.limits(asked.common), {**given, **subject})
         with a.shown(run, asked.common.quiet):

@@ -74,6 +74,7 @@ def _checked(text: Text, making: Making, worth: Worth, what: str) -> Remade:
 def _of_model(head: dict[str, tuple[str, str]], options: Options) -> tuple[Making, Worth, str]:
     from lmp.report.devices import device_named
     from lmp.report.everything import options_of
+    from lmp.report.facts import STATED, parse_point
     from lmp.report.gathering import gather
     from lmp.report.index import Stored
     from lmp.report.model import model_making
@@ -93,7 +94,8 @@ def _of_model(head: dict[str, tuple[str, str]], options: Options) -> tuple[Makin
                 if folder.is_dir():
                     shutil.copytree(folder, Path(place) / folder.name, dirs_exist_ok=True)
         asked = replace(options_of(Stored(model, file), options), results=Path(place))
-        facts = gather(class_path, asked, lambda name, stage: None, device)
+        at = tuple(parse_point(text) for text in head.get("Points", ("", ""))[1].split(", ") if text)
+        facts = gather(class_path, asked, lambda name, stage: None, device, at=at or STATED)
         making = model_making(facts)
         making.plain  # noqa: B018 - before the folder is gone
     return making, facts.worth, f"{name} from {store.root.name}/"

@@ -13,7 +13,7 @@ from lmp.observe.flow import Flow
 from lmp.observe.flow import Line as Place
 from lmp.records import short
 from lmp.report.document.amounts import Term
-from lmp.report.document.parts import Bold, Bullets, Code, Inline, Line, Paragraph, Pointer, Section
+from lmp.report.document.parts import Code, Inline, Line, Pointer
 from lmp.report.facts import ModelFacts
 from lmp.report.implementation.naming import plain_formula
 from lmp.report.implementation.reads import methods
@@ -25,17 +25,9 @@ MOST_PLACES = 4
 LONGEST = 140
 
 
-def section(facts: ModelFacts, sources: Sources) -> Section:
-    return Section(
-        "3.3 Constraints & Requirements",
-        [
-            Bullets([*_alignment(facts, sources), *_hardware(facts, sources), *_precision(facts, sources)]),
-            Paragraph([Bold("Raised by the code:")]),
-            Bullets(list(raised(facts, sources)), f"assert and raise in {sources.searched}"),
-            Paragraph([Bold("Conditions under which the formulas hold:")]),
-            Bullets(list(_assumed(facts)), "the assumptions of the analysis"),
-        ],
-    )
+def requirements(facts: ModelFacts, sources: Sources) -> list[Line]:
+    """Alignment, hardware and precision."""
+    return [*_alignment(facts, sources), *_hardware(facts, sources), *_precision(facts, sources)]
 
 
 # --- the template's three --------------------------------------------------------------------------------------------
@@ -255,7 +247,7 @@ def _short(text: str) -> str:
 # --- assumptions -----------------------------------------------------------------------------------------------------
 
 
-def _assumed(facts: ModelFacts) -> Iterator[Line]:
+def assumed(facts: ModelFacts) -> Iterator[Line]:
     pinned = {f"{{{name}}} == {value}" for name, value in facts.model.pinned.items()}
     told: dict[str, str] = {}
     for text in facts.model.assumptions:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from importlib import metadata
 
 from lmp.records import short
 from lmp.report import warnings
-from lmp.report.document.parts import Block, Bold, Bullets, Code, Inline, Line, Paragraph
+from lmp.report.document.parts import Code, Inline, Line
 from lmp.report.document.quoting import quoted
-from lmp.report.facts import ModelFacts
+from lmp.report.facts import ModelFacts, point_text
 from lmp.report.implementation.constraints import pinned_of
 from lmp.report.implementation.naming import plain_formula
 
@@ -38,8 +38,9 @@ def head(facts: ModelFacts) -> list[tuple[str, Line]]:
         ("Analysis Date", f"not dated, to be equal when made again: {made}"),
         ("Class", [Code(model.class_name)]),
         ("Config", _config(facts)),
-        ("Verification", _verification(facts)),
-        ("Device", [f"{facts.device.name}; peak rates of {facts.device.source}. Times are bounds, not measurements"]),
+        ("Verification", verification(facts)),
+        ("Points", [", ".join(map(point_text, facts.at))]),
+        ("Device", [f"{facts.device.name}; peak rates of {facts.device.source}. No time here was measured"]),
     ]
 
 
@@ -57,7 +58,8 @@ def _config(facts: ModelFacts) -> list[Inline]:
     return [*line, f", sha256 {config.sha256[:HASH]}"] if config.sha256 else line
 
 
-def _verification(facts: ModelFacts) -> str:
+def verification(facts: ModelFacts) -> str:
+    """How many classes are verified, and at how many points."""
     model = facts.model
     counts: dict[str, int] = {}
     for part in model.parts.values():
@@ -68,13 +70,8 @@ def _verification(facts: ModelFacts) -> str:
     return f"{model.verification.status}: {told}{f', {held}' if held else ''}"
 
 
-def opening(facts: ModelFacts) -> Sequence[Block]:
+def limits(facts: ModelFacts) -> Iterator[Line]:
     """What limits the numbers of this report; nothing where nothing does."""
-    items = list(_limits(facts))
-    return [Paragraph([Bold("Before the numbers are used:")]), Bullets(items)] if items else []
-
-
-def _limits(facts: ModelFacts) -> Iterator[Line]:
     model = facts.model
     yield from warnings.of_the_model(model)
     for point in facts.points:
