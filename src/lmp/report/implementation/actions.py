@@ -13,13 +13,15 @@ from lmp.report.document.amounts import Number, Term
 from lmp.report.document.parts import Code, Inline, Line, Pointer
 from lmp.report.facts import ModelFacts, Point
 from lmp.report.implementation.classes import components
+from lmp.report.implementation.components import operators_of
 from lmp.report.implementation.compulsory import compulsory_of
 from lmp.report.implementation.declared import flag
 from lmp.report.implementation.expanding import Growing, growing_copies, growing_products
 from lmp.report.implementation.figures import predicted, rate
-from lmp.report.implementation.kept import kept_activations, logits_of
-from lmp.report.implementation.operators import pointer_at
+from lmp.report.implementation.kept import kept_activations, kept_places, logits_of
+from lmp.report.implementation.operators import joined, pointer_at
 from lmp.report.implementation.screen import answer
+from lmp.report.implementation.sources import place_near
 
 MOST = 8
 LEAST = 3
@@ -141,12 +143,12 @@ def _of_products(facts: ModelFacts, point: Point, growing: Growing) -> Saving | 
     if not terms:
         return None
     total = " + ".join(f"{{{name}}}" for name in terms)
-    whole = Term(name=f"bound.{point.key}.total")
-    time = facts.number(f"({total}) / {{p}}", "s", **terms, p=rate(facts, facts.device.matmul_flops))
-    share = facts.number(
-        f"min(100, 100 * ({total}) * 10 ** 12 / ({{p}} * {{t}}))", "%", **terms,
-        p=rate(facts, facts.device.matmul_flops), t=whole,
-    )  # fmt: skip
+    moved = {f"b{n}": term.model_copy(update={"quantity": "bytes"}) for n, term in enumerate(terms.values())}
+    rates = {"p": rate(facts, facts.device.matmul_flops), "w": rate(facts, facts.device.bandwidth)}
+    longer = f"max(({total}) / {{p}}, ({' + '.join(f'{{{name}}}' for name in moved)}) / {{w}})"
+    time = facts.number(longer, "s", **terms, **moved, **rates)
+    bound = Term(name=f"bound.{point.key}.total")
+    share = facts.number(f"min(100, 100 * {longer} * 10 ** 12 / {{t}})", "%", **terms, **moved, **rates, t=bound)
     amount: list[Inline] = [facts.number(total, "FLOP", **terms), ", "]
     amount.append(facts.number(f"100 * ({total}) / {{all}}", "%", **terms, all=Term(point=point.key, quantity="flops")))
     return Saving(point, time, share, [*amount, " of all FLOPs"])
@@ -181,7 +183,7 @@ def _scores(facts: ModelFacts) -> Iterator[Action]:
         savings = [_of_bytes(facts, point, choices) for point in facts.points]
         yield Action(
             ["run attention as one kernel: scores go through memory in ", Code(f"{soft.function}()")],
-            facts.pointer(name, soft.line, soft.function, soft.file),
+            place_near(facts, name, soft.line, soft.file, "softmax", soft.function),
             KERNELS,
             [one for one in savings if one is not None],
         )
@@ -193,14 +195,14 @@ def _fused(facts: ModelFacts) -> Iterator[Action]:
     for component in components(facts):
         own = [k for k in component.analysis.kernels if k.kernel_type == "basic" and k.category != "call"]
         products = {"matmul", "attention", "grouped_matmul"} & {k.category for k in own}
-        if component.calls or len(own) < LEAST or products or component.class_name not in least:
+        if component.calls or operators_of(component) < LEAST or products or component.class_name not in least:
             continue
         savings = []
         for point in facts.points:
             found = _beyond(facts, point, component.class_name, least)
             savings += [found] if found is not None else []
         yield Action(
-            ["fuse the ", f"{len(own)} operators of ", Code(component.name), " into one kernel"],
+            ["fuse the ", f"{operators_of(component)} operators of ", Code(component.name), " into one kernel"],
             component.pointer,
             KERNELS,
             savings,
@@ -254,10 +256,10 @@ def _logits(facts: ModelFacts) -> Iterator[Action]:
         time = facts.number(f"{spared} / {{p}}", "s", **terms, p=p)
         share = facts.number(f"min(100, 100 * {spared} * 10 ** 12 / ({{p}} * {{t}}))", "%", **terms, p=p, t=t)
         before = facts.number("{a}", "B", a=Term(name=f"peak.{point.key}.activations"))
-        amount: list[Inline] = [facts.number(spared, "FLOP", **terms), "; activations from ", before, " to ", kept]
+        amount: list[Inline] = [facts.number(spared, "FLOP", **terms)]
+        amount += ["; activations from ", before, " to ", kept] if before.value > kept.value else []
         savings.append(Saving(point, time, share, amount))
-    source = facts.sources[facts.model.class_name]
-    where = facts.pointer(facts.model.class_name, source.lines[0], "forward")
+    where: Line = joined(kept_places(facts)[:1])
     yield Action(["ask for logits of the last position (", Code("logits_to_keep=1"), ")"], where, KERNELS, savings)
 
 
@@ -313,7 +315,7 @@ def done_well(facts: ModelFacts) -> list[Done]:
 
 
 ONE_KERNEL = {
-    "scaled_dot_product_attention": "attention as one operator, scores do not go through memory",
+    "scaled_dot_product_attention": "attention as one operator, whose fused backends keep scores on chip",
     "_grouped_mm": "one product for all experts",
     "_fused_rms_norm": "RMS normalization as one operator",
     "native_layer_norm": "layer normalization as one operator",

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Iterator, Mapping
 
 from lmp.errors import LmpError
 from lmp.formula import evaluate, parse
-from lmp.observe.flow import Flow, Op
+from lmp.observe.flow import Op
 from lmp.records import short
 from lmp.report.document.parts import Code, Inline, Line, Pointer
 from lmp.report.facts import ModelFacts
@@ -23,6 +24,7 @@ from lmp.report.implementation.operators import (
     row_pointer,
     shape_text,
 )
+from lmp.report.implementation.ran import plainly
 from lmp.report.implementation.searching import Searched, ran_functions
 
 TILES = ("BLOCK_M*", "BLOCK_N*", "BLOCK_K*", "BLOCK_SIZE*", "num_warps", "num_stages", "triton.jit")
@@ -52,20 +54,34 @@ def task_rows(facts: ModelFacts, most: int | None = None) -> list[dict[str, Line
 
 
 def _weight(facts: ModelFacts, row: Row) -> float:
-    """The row's part of what the operators of a call read and write, in the phase where it is more."""
-    found = [0.0]
-    for phase, ops in row.ops.items():
-        flow = facts.flows.phases[phase]
-        counts = {(kind.stack, kind.run): kind.count for kind in kinds_of(facts, flow)}
-        whole = sum(_moved(flow, op, counts) for op in flow.ops)
-        found.append(sum(_moved(flow, op, counts) for op in ops) / whole if whole else 0.0)
-    return max(found)
+    """The largest part of a call's bytes that the row's operators move, at any point. Twins are counted together."""
+    keys = {
+        (_wild(frame.path), frame.class_name, line.line, plainly(op.words))
+        for op in row.all_ops
+        for frame in op.frames
+        for line in frame.lines
+    }
+    return max((sum(found.get(key, 0.0) for key in keys) for found in _moved(facts)), default=0.0)
 
 
-def _moved(flow: Flow, op: Op, counts: Mapping[tuple[str, int], int]) -> int:
-    layer = layer_of(op.frames[0].path)
-    times = counts.get((layer[0], layer[1]), 1) if layer is not None else 1
-    return times * sum(flow.tensors[index].bytes for index in {*op.inputs, *op.outputs})
+@functools.lru_cache(maxsize=2)
+def _moved(facts: ModelFacts) -> list[dict[tuple[str, str, int, str], float]]:
+    """Of each point: module, class, line and operator -> its part of the bytes."""
+    found = []
+    for point in facts.points:
+        moved: dict[tuple[str, str, int, str], float] = {}
+        kernels = facts.kernels(point)
+        whole = float(sum(k.total.bytes for k in kernels)) or 1.0
+        for k in kernels:
+            key = (_wild(k.path), k.class_name, k.kernel.line, plainly(k.kernel.operation))
+            moved[key] = moved.get(key, 0.0) + float(k.total.bytes) / whole
+        found.append(moved)
+    return found
+
+
+def _wild(path: str) -> str:
+    """A path with any layer in place of its own."""
+    return re.sub(r"\.\d+(?=\.|$)", ".*", path)
 
 
 def _purpose(facts: ModelFacts, catalogue: Catalogue, row: Row) -> list[Inline]:

@@ -13,7 +13,7 @@ from lmp.errors import NotFound
 from lmp.formula import add, simplify, to_text
 from lmp.observe.calls import ObservedCall, Value
 from lmp.records import MATMUL_CATEGORIES, short
-from lmp.report.document.amounts import Number, Term
+from lmp.report.document.amounts import Number, Quantity, Term
 from lmp.report.document.parts import Fence, Inline, Line
 from lmp.report.facts import ModelFacts, Point
 from lmp.report.implementation import classes
@@ -102,6 +102,13 @@ def told_of(component: Component, number: int, whole: bool) -> Told:
         insights=list(insights(component)),
         reason=facts.flows.reason or "no stated phase runs it",
     )
+
+
+def operators_of(component: Component) -> int:
+    """Operators of its own in one call, as a run shows them; without a run those of its analysis."""
+    items = [item for item in items_of(component, instance_of(component)) if item.child is None]
+    own = [k for k in component.analysis.kernels if k.kernel_type == "basic" and k.category != "call"]
+    return len(items) or len(own)
 
 
 # --- purpose ---------------------------------------------------------------------------------------------------------
@@ -358,17 +365,13 @@ def insights(component: Component) -> Iterator[Line]:
 def _shares(component: Component, point: Point) -> Line:
     facts, measure = component.facts, component.measure
     calls = calls_of(component, point)
-    line: list[Inline] = [
-        point.title,
-        *([", ", calls, " calls"] if calls is not None and calls.value > 1 else []),
-        ": ",
-    ]
-    for quantity, name in (("flops", "FLOPs"), ("bytes", "bytes")):
-        share = measure.share(quantity, point)  # type: ignore[arg-type]
-        line += [
-            measure.amount(quantity, point),
-            *([" (", share, f" of all {name}), "] if share is not None else [", "]),
-        ]  # type: ignore[arg-type]
+    line: list[Inline] = [point.title]
+    line += [", ", calls, " calls: "] if calls is not None and calls.value > 1 else [": "]
+    quantities: tuple[tuple[Quantity, str], ...] = (("flops", "FLOPs"), ("bytes", "bytes"))
+    for quantity, name in quantities:
+        share = measure.share(quantity, point)
+        line.append(measure.amount(quantity, point))
+        line += [" (", share, f" of all {name}), "] if share is not None else [", "]
     intensity = measure.intensity(point)
     line += [intensity] if intensity is not None else ["nothing moves"]
     base = f"bound.{point.key}.class.{component.class_name}"

@@ -69,7 +69,7 @@ def settings(facts: ModelFacts) -> Settings:
     bases = reads_of_bases(facts, sources)
     bases = {**_of_part(facts, bases), **bases}
     by_bases = [name for name in rest if _places(name, bases)]
-    listed = [[_setting(facts, name), " ", _places(name, bases)[0]] for name in by_bases]
+    listed: list[list[Inline]] = [[_setting(facts, name), " ", _places(name, bases)[0]] for name in by_bases]
     unread = [_setting(facts, name) for name in rest if name not in by_bases]
     return Settings(rows, _listed(listed), _listed([[one] for one in unread]), sources.searched)
 

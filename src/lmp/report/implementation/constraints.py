@@ -169,25 +169,23 @@ class Raise:
     """Of a function outside of classes: its name."""
 
 
-def raised(facts: ModelFacts, sources: Sources) -> Iterator[Line]:
-    """Those of functions that no operator of the runs shown comes from say so."""
+def raised(facts: ModelFacts, sources: Sources) -> list[Line]:
+    """Checks of the model's own file first. Those of functions that no operator of the runs comes from say so."""
     ran = {line.function for flow in facts.flows.phases.values() for line in _lines(flow)}
-    for entry in _raises(sources):
+    own = facts.sources[facts.model.class_name].file
+    lines: list[Line] = []
+    for entry in sorted(_raises(sources), key=lambda entry: not entry.pointer.file.endswith(own)):
         line: list[Inline] = [Code(entry.condition), f" {entry.what} in ", Code(entry.entry), ", ", entry.pointer]
         if ran and entry.function is not None and entry.function not in ran:
             line.append("; no operator of the runs shown comes from there")
-        yield line
+        lines.append(line)
     for piece in sources.config:
         for statement in piece.node.body:
             match statement:
                 case ast.AnnAssign(target=ast.Name(id=name), value=ast.Call(func=ast.Call() as checked)):
-                    yield [
-                        Code(name),
-                        " must be in ",
-                        Code(ast.unparse(checked)),
-                        " at ",
-                        piece.pointer(statement.lineno, name),
-                    ]
+                    where = piece.pointer(statement.lineno, name)
+                    lines.append([Code(name), " must be in ", Code(ast.unparse(checked)), " at ", where])
+    return lines
 
 
 def _lines(flow: Flow) -> Iterator[Place]:

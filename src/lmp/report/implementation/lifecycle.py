@@ -36,7 +36,7 @@ class _Alike:
 
 
 def lifetimes(facts: ModelFacts, most: int | None = None) -> tuple[str, list[dict[str, Line]]]:
-    """The call that is shown, and the tensors of it; with ``most`` the largest ones, in the order in which they are made."""
+    """The call that is shown, and its tensors; with ``most`` the largest ones, in the order of their makers."""
     phase, flow = next(iter(facts.flows.phases.items()), ("", None))
     if flow is None:
         return "", []

@@ -1,4 +1,4 @@
-"""Section 7: the ways to spread a model over devices that its plans have, and what its devices send one another then."""
+"""Section 7: the ways to spread a model over devices, and what its devices send one another then."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Section 9: lengths, positions, masks, conditions on the device, and how the KV cache works, as code and runs show it."""
+"""Section 9: lengths, positions, masks, conditions on the device, and how the KV cache works."""
 
 from __future__ import annotations
 
@@ -125,7 +125,8 @@ def lengths(facts: ModelFacts) -> list[Line]:
     for name in LENGTHS:
         if f"config.{name}" in facts.named:
             where = _config_line(facts, name)
-            found.append([Code(name), " = ", facts.setting(name), *([" (", where, ")"] if where is not None else [])])
+            declared: list[Inline] = [" (", where, ")"] if where is not None else []
+            found.append([Code(name), " = ", facts.setting(name), *declared])
     return found
 
 

@@ -65,7 +65,7 @@ def kind_of_attention(facts: ModelFacts) -> list[Inline]:
         return []
     heads = facts.setting("num_attention_heads")
     if names.get("config.kv_lora_rank"):
-        rope = [" + ", facts.setting("qk_rope_head_dim")] if "config.qk_rope_head_dim" in names else []
+        rope: list[Inline] = [" + ", facts.setting("qk_rope_head_dim")] if "config.qk_rope_head_dim" in names else []
         return ["latent attention (", heads, " heads from ", facts.setting("kv_lora_rank"), *rope, " cached numbers)"]
     if keys and keys < queries:
         kind = "multi-query" if keys == 1 else "grouped-query"
@@ -248,5 +248,5 @@ def inner_norms(facts: ModelFacts) -> Line:
     point = facts.points[0]
     names = joined([Code(name) for name in dict.fromkeys(path.rpartition(".")[2] for _, path in within)])
     share = Measure(facts, tuple({"path": path} for _, path in within)).share("bytes", point)
-    of = [", ", share, f" of the bytes of {point.title}"] if share is not None else []
+    of: list[Inline] = [", ", share, f" of the bytes of {point.title}"] if share is not None else []
     return [f"{within[0][0].role} inside of attention: ", *names, *of]

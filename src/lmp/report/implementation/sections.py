@@ -141,7 +141,7 @@ def _known(facts: ModelFacts) -> Mapping[str, Any]:
         "f": facts, "device": facts.device, "term": Term, "joined": joined, "named": named, "of_device": of_device,
         "codes": lambda names: joined([Code(name) for name in names]), "places": parallel.places,
         "largest": screen.largest, "other_flops": performance.other_flops, "bound_by": performance.bound_by,
-        "operators": _operators, "most": MOST, "few": FEW, "file": file_name(facts.name),
+        "operators": components.operators_of, "runs_of": tree.runs_of, "most": MOST, "few": FEW, "file": file_name(facts.name),
         "appendix": f"{file_name(facts.name)}{APPENDIX_ENDING}", "searched": searched(facts), "sources": sources,
         # 1
         "root": parts[0], "parts": parts, "kinds": screen.kinds(facts), "used": screen.used_parameters(facts),
@@ -159,7 +159,7 @@ def _known(facts: ModelFacts) -> Mapping[str, Any]:
         "attends": list(execution.attention(facts, sources)),
         "experts": list(execution.experts(facts)), "declared": execution.declared(sources),
         "settings": configuration.settings(facts), "kernels": dispatch.kernel_rows(facts, sources),
-        "requirements": constraints.requirements(facts, sources), "raised": list(constraints.raised(facts, sources)),
+        "requirements": constraints.requirements(facts, sources), "raised": constraints.raised(facts, sources),
         "assumed": list(constraints.assumed(facts)), "total": len(parts),
         # 5, 6
         "tasks": catalog.task_rows(facts, MOST), "all": len(catalog.catalogue_of(facts).rows),
@@ -204,10 +204,6 @@ def _whole(facts: ModelFacts) -> dict[str, Any]:
         "timelines": [(point, performance.timeline(facts, point)) for point in facts.points],
         "groups": performance.group_rows(facts, facts.points), "on_masks": list(questions.on_masks(facts)),
     }  # fmt: skip
-
-
-def _operators(component: classes.Component) -> int:
-    return sum(k.kernel_type == "basic" and k.category != "call" for k in component.analysis.kernels)
 
 
 def _not_verified(facts: ModelFacts) -> str:

@@ -136,7 +136,7 @@ def _tree(facts: ModelFacts, module: Module, lead: str, below: str, depth: int) 
 
 
 def class_rows(facts: ModelFacts, most: int | None = None) -> list[dict[str, Line]]:
-    """Classes with what they are and how often they run; with ``most`` the dearest ones, in the order in which they run."""
+    """Classes with what they are and how often they run; with ``most`` the dearest ones."""
     point = facts.points[-1]
     parts = components(facts)
     dearest = sorted(parts, key=lambda c: -c.measure.amount("bytes", point).value)[:most]
