@@ -170,11 +170,10 @@ class Raise:
 
 
 def raised(facts: ModelFacts, sources: Sources) -> list[Line]:
-    """Checks of the model's own file first. Those of functions that no operator of the runs comes from say so."""
+    """Checks of the model's library, then those of PyTorch; those of functions that did not run say so."""
     ran = {line.function for flow in facts.flows.phases.values() for line in _lines(flow)}
-    own = facts.sources[facts.model.class_name].file
     lines: list[Line] = []
-    for entry in sorted(_raises(sources), key=lambda entry: not entry.pointer.file.endswith(own)):
+    for entry in sorted(_raises(sources), key=lambda entry: entry.pointer.file.startswith("pytorch/")):
         line: list[Inline] = [Code(entry.condition), f" {entry.what} in ", Code(entry.entry), ", ", entry.pointer]
         if ran and entry.function is not None and entry.function not in ran:
             line.append("; no operator of the runs shown comes from there")

@@ -38,8 +38,8 @@ def head(facts: ModelFacts) -> list[tuple[str, Line]]:
         ("Analysis Date", f"not dated, to be equal when made again: {made}"),
         ("Class", [Code(model.class_name)]),
         ("Config", _config(facts)),
-        ("Verification", verification(facts)),
-        ("Points", [", ".join(map(point_text, facts.at))]),
+        ("Verification", f"{model.verification.status}: {verification(facts)}"),
+        *([("Points", ", ".join(map(point_text, facts.at)))] if "seq_len" in model.parameters else []),
         ("Device", [f"{facts.device.name}; peak rates of {facts.device.source}. No time here was measured"]),
     ]
 
@@ -67,7 +67,7 @@ def verification(facts: ModelFacts) -> str:
     told = ", ".join(f"{count} of {len(model.parts)} classes {status}" for status, count in sorted(counts.items()))
     points = {analysis.verification.points for analysis in facts.analyses.values()}
     held = f"each held against execution at {min(points)} to {max(points)} points" if max(points, default=0) else ""
-    return f"{model.verification.status}: {told}{f', {held}' if held else ''}"
+    return f"{told}{f', {held}' if held else ''}"
 
 
 def limits(facts: ModelFacts) -> Iterator[Line]:
