@@ -102,15 +102,20 @@ class _Values:
 
 def _environment(package: str, values: _Values) -> Environment:
     try:
-        from jinja2 import Environment, PackageLoader, StrictUndefined
+        from jinja2 import Environment, PackageLoader, StrictUndefined, Undefined
     except ImportError as error:
         raise UsageError("a report needs more packages\nrun `pip install 'lmp[report]'`") from error
+
+    def printed(value: Any) -> str:
+        # A name that is not there raises jinja2's own error, with the name.
+        return str(value) if isinstance(value, Undefined) else values.token(value)
+
     return Environment(
         loader=PackageLoader(package, "templates"),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=values.token,
+        finalize=printed,
     )
 
 

@@ -273,6 +273,8 @@ def decode_points(facts: ModelFacts) -> list[Point]:
 def kept_by_views(facts: ModelFacts) -> Iterator[tuple[Point, Number, Number]]:
     """Points after which the cache's storages hold more than its tensors show: bytes held, bytes shown."""
     cache = facts.inspection.cache if facts.inspection is not None else None
+    if cache is not None and cache.encoder_bytes_per_token is not None:
+        return  # what cross-attention keeps is in the storages, and no part of the rates a token
     for point in facts.points:
         peak = facts.flows.peaks.get(point.key)
         tokens = point.values.get("seq_len", 0) + point.values.get("cache_len", 0)

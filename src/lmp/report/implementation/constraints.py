@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, TypeGuard
@@ -251,7 +252,7 @@ def assumed(facts: ModelFacts) -> Iterator[Line]:
         shown = _with_pinned(facts, text)
         if text not in pinned and shown is not None:
             told.setdefault(shown, text)
-    for shown, text in told.items():
+    for shown, text in ((shown, text) for shown, text in told.items() if re.search(r"[A-Za-z]", shown)):
         yield [Code(shown), *_in_words(text)]
     for name, value in pinned_of(facts).items():
         yield [Code(f"{name} == {value}"), ": it stands as a number in the formulas"]

@@ -39,6 +39,7 @@ def head(facts: ModelFacts) -> list[tuple[str, Line]]:
         ("Class", [Code(model.class_name)]),
         ("Config", _config(facts)),
         ("Verification", f"{model.verification.status}: {verification(facts)}"),
+        *([("Sizes", ", ".join(f"{name}={value}" for name, value in facts.sizes.items()))] if facts.sizes else []),
         *([("Points", ", ".join(map(point_text, facts.at)))] if "seq_len" in model.parameters else []),
         ("Device", [f"{facts.device.name}; peak rates of {facts.device.source}. No time here was measured"]),
     ]

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from lmp.link.numbers import KernelNumbers, ModuleNumbers
 from lmp.predict.screen.asking import EAGER
-from lmp.records import short
 from lmp.report.bounds import LIMITS, is_wide
 from lmp.report.document.amounts import Number, Term
 from lmp.report.document.parts import Code, Inline, Line, Pointer
@@ -30,6 +29,7 @@ from lmp.report.implementation.parallel import host_waits
 from lmp.report.implementation.plans import Plans
 from lmp.report.implementation.screen import answer
 from lmp.report.implementation.searching import Searched, ran_functions
+from lmp.report.implementation.tree import classes_at
 
 SYNC = (
     ".item(", ".tolist(", ".cpu(", ".numpy(", ".nonzero(", "cuda.synchronize", ".wait(", "bool(", ".all()", ".any()",
@@ -115,27 +115,30 @@ def launch_cost(facts: ModelFacts) -> Term | None:
 def timeline(facts: ModelFacts, point: Point, most: int | None = None) -> list[Part]:
     """The outermost parts and those of each kind of layer, all runs together, in order; with ``most`` the longest."""
     cost = launch_cost(facts)
-    parts = [_part(facts, point, name, module, cost) for name, module in _outer(facts, facts.tree(point), "")]
+    parts = [_part(facts, point, *told, cost) for told in _outer(facts, facts.tree(point), "")]
     shown = [part for part in parts if part.bound.value or part.launches.value]
     longest = sorted(shown, key=lambda part: -(part.least or part.bound).value)[:most]
     return [part for part in shown if part in longest]
 
 
-def _outer(facts: ModelFacts, module: ModuleNumbers, above: str) -> Iterator[tuple[str, ModuleNumbers]]:
-    """Modules down to the parts of layers: what these hold is told with them."""
+def _outer(
+    facts: ModelFacts, module: ModuleNumbers, above: str, inside: bool = False
+) -> Iterator[tuple[str, str, ModuleNumbers]]:
+    """Modules down to the parts of layers, by their paths: what these hold is told with them."""
+    seen: set[str] = set()
     for child in module.children:
-        if not isinstance(child, ModuleNumbers):
+        if not isinstance(child, ModuleNumbers) or child.path in seen:
             continue
+        seen.add(child.path)
         name = module_name(facts, child.path, module.path)
-        holds = any(isinstance(c, ModuleNumbers) for c in child.children)
-        if holds and not above:
-            last = child.path.rpartition(".")[2]
-            yield from _outer(facts, child, name if last.isdigit() else "")
+        path = f"{above}.{name}" if above else name
+        if any(isinstance(c, ModuleNumbers) for c in child.children) and not inside:
+            yield from _outer(facts, child, path, child.path.rpartition(".")[2].isdigit())
         else:
-            yield (f"{above}.{name}" if above else name), child
+            yield path, classes_at(module, child.path), child
 
 
-def _part(facts: ModelFacts, point: Point, name: str, module: ModuleNumbers, cost: Term | None) -> Part:
+def _part(facts: ModelFacts, point: Point, name: str, called: str, module: ModuleNumbers, cost: Term | None) -> Part:
     """The bound is that of its operators at their own limits, from bytes and FLOPs of each."""
     launches = Term(point=point.key, quantity="launches", path=module.path)
     bound = Term(name=f"bound.{point.key}.module.{module.path}.total")
@@ -147,7 +150,7 @@ def _part(facts: ModelFacts, point: Point, name: str, module: ModuleNumbers, cos
     limit = NAMES[limit_of(facts, prefix)] if facts.named[f"{prefix}.total"] else "nothing"
     is_host = host is not None and host.value > facts.number("{a} / 10 ** 12", "s", a=bound).value
     return Part(
-        [Code(name), f" {short(module.class_name)}"],
+        [Code(name), f" {called}"],
         facts.number("{n}", "", n=launches),
         seconds(facts, bound.name or ""),
         "launches" if is_host else limit,

@@ -34,27 +34,34 @@ class Kind:
 
 
 def kinds(facts: ModelFacts) -> list[Kind]:
-    """Layers by the parts that they are made of."""
+    """Layers by the parts that they are made of; nothing where layers are made of lists of layers themselves."""
     parts, found = components(facts), dict[tuple[Component, ...], int]()
-    for layer in (path for c in parts if c.role == classes.LAYER for path in c.paths):
+    layers = [path for c in parts if c.role == classes.LAYER for path in c.paths]
+    if any(sum(part.isdigit() for part in path.split(".")) > 1 for path in layers):
+        return []
+    for layer in layers:
         inner = tuple(c for c in parts if c.role in MAIN and any(p.rpartition(".")[0] == layer for p in c.paths))
         found[inner] = found.get(inner, 0) + facts.named.get(f"count.{layer}", 1)
     return [Kind(number, inner) for inner, number in found.items()]
 
 
 def used_parameters(facts: ModelFacts) -> Number | None:
-    """Parameters that a token's products use: of experts the chosen ones, of a table that is looked up its row alone.
+    """Parameters that a token uses: of experts the chosen ones, of a table that is looked up its row alone.
 
-    The table counts where the output projection has it, too.
+    The table counts where the output projection has it, too. None where not every token goes through all modules: of an
+    encoder and a decoder; or where it is all of them.
     """
-    if "active_parameters_count" not in facts.named:
+    cache = facts.inspection.cache if facts.inspection is not None else None
+    apart = cache is not None and cache.encoder_bytes_per_token is not None
+    if "active_parameters_count" not in facts.named or apart:
         return None
     tied = facts.settings.get("tie_word_embeddings") is True
     tables = [p for c in components(facts) if c.role == classes.EMBEDDING for p in c.paths] if not tied else []
     terms = {f"e{n}": Term(name=f"parameters.{path}") for n, path in enumerate(tables)}
     known = {name: term for name, term in terms.items() if term.name in facts.named}
     less = "".join(f" - {{{name}}}" for name in known)
-    return facts.number(f"{{a}}{less}", "params", a=Term(name="active_parameters_count"), **known)
+    used = facts.number(f"{{a}}{less}", "params", a=Term(name="active_parameters_count"), **known)
+    return used if used.value != facts.named["parameters_count"] else None
 
 
 def kind_of_attention(facts: ModelFacts) -> list[Inline]:

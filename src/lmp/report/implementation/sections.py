@@ -11,7 +11,7 @@ from lmp.records import short
 from lmp.report.document import templating
 from lmp.report.document.amounts import Term
 from lmp.report.document.markdown import plain, to_markdown
-from lmp.report.document.parts import Bold, Bullets, Code, Document, Line, Paragraph, Section
+from lmp.report.document.parts import Bold, Bullets, Code, Document, Line, Paragraph, Section, Table
 from lmp.report.document.quoting import quoted
 from lmp.report.document.told import Told
 from lmp.report.facts import ModelFacts, Point
@@ -265,6 +265,13 @@ def returned(made: Document, report: str) -> list[str]:
             heading = _text(block.content)
         elif isinstance(block, Bullets) and heading in RETURNED:
             lines += [RETURNED[heading], *(f"  {_text(item)}" for item in block.items)]
+        elif isinstance(block, Table) and heading.startswith("What to do first") and len(block.rows[0]) > FEW:
+            # Rank, action, what it saves, of what, how much, and where.
+            rows = ([_text(cell) for cell in row] for row in block.rows)
+            lines += [
+                "what to do first:",
+                *(f"  {r[0]}. {r[1]}: saves at most {r[2]} ({r[3]}) at {r[5]}" for r in rows),
+            ]
     return [*lines, f"details: {report}, sections 1 to 11 and appendix"]
 
 

@@ -38,20 +38,26 @@ def diagram(facts: ModelFacts, point: Point) -> Fence:
 
 def _parts(facts: ModelFacts, module: ModuleNumbers, point: Point, drawn: list[str], lead: str) -> Iterator[Row]:
     own: list[KernelNumbers] = []
+    seen: set[str] = set()
     for child in module.children:
         if isinstance(child, KernelNumbers):
             own += [child] if child.once.bytes else []
             continue
+        if child.path in seen:  # told with the first one: figures of a path are of all that is called there
+            continue
+        seen.add(child.path)
         yield from _own(own, lead)
         own = []
         if any(isinstance(c, ModuleNumbers) for c in child.children) and not lead:
-            yield from _framed(facts, child, module.path, point, drawn)
+            yield from _framed(facts, child, module, point, drawn)
         else:
-            yield _line(facts, child, module.path, point, lead)
+            yield _line(facts, child, module, point, lead)
     yield from _own(own, lead)
 
 
-def _framed(facts: ModelFacts, module: ModuleNumbers, parent: str, point: Point, drawn: list[str]) -> Iterator[Row]:
+def _framed(
+    facts: ModelFacts, module: ModuleNumbers, parent: ModuleNumbers, point: Point, drawn: list[str]
+) -> Iterator[Row]:
     """A module in a frame: a layer with its parts, or a stack, whose layers have frames of their own."""
     is_layer = bool(re.search(r"(^|\.)\d+$", module.path))
     if not is_layer:
@@ -67,13 +73,20 @@ def _framed(facts: ModelFacts, module: ModuleNumbers, parent: str, point: Point,
     yield ["└─ " + ("its parts: see the appendix" if len(drawn) > MOST_KINDS else "")]
 
 
-def _title(facts: ModelFacts, module: ModuleNumbers, parent: str) -> str:
+def _title(facts: ModelFacts, module: ModuleNumbers, parent: ModuleNumbers) -> str:
     kind = kind_of_layer(facts, module.path)
     times = f" ×{module.repeat}" if module.repeat != 1 else ""
-    return f"{module_name(facts, module.path, parent)}: {short(module.class_name)}{times}{f' ({kind})' if kind else ''}"
+    name = module_name(facts, module.path, parent.path)
+    return f"{name}: {classes_at(parent, module.path)}{times}{f' ({kind})' if kind else ''}"
 
 
-def _line(facts: ModelFacts, module: ModuleNumbers, parent: str, point: Point, lead: str) -> Row:
+def classes_at(parent: ModuleNumbers, path: str) -> str:
+    """The classes that a module calls at one path: several where the analysis tells two places of a list by one."""
+    modules = [child for child in parent.children if isinstance(child, ModuleNumbers) and child.path == path]
+    return " and ".join(dict.fromkeys(short(module.class_name) for module in modules))
+
+
+def _line(facts: ModelFacts, module: ModuleNumbers, parent: ModuleNumbers, point: Point, lead: str) -> Row:
     title = f"{lead}{_title(facts, module, parent)}"
     call = observed_at(facts, module.path)
     shapes = [v.shape for v in call.outputs if v.shape is not None] if call is not None else []
