@@ -60,7 +60,7 @@ FailAbove = Annotated[
 ]
 
 
-@o.takes(*(*o.SIZES, ..., "engine", "results", "results_b", "transformers", "pytorch", "attn", *o.PRINTED))
+@o.takes(*(*o.SIZES, ..., "engine", "results", "results_b", "transformers", "pytorch", "no_atlas", "attn", *o.PRINTED))
 def diff(
     common: o.Common,
     a: First,
@@ -88,7 +88,7 @@ def diff(
     options = common.options()
     others = options if results_b is None else replace(options, results=results_b)
     with watched([a, second], options, common.quiet) as progress:
-        from lmp.analyze.comparing import find_result
+        from lmp.atlas.models import find_result
 
         left = find_result(a, options, progress, stored_only=results_b is not None)
         right = find_result(second, others, progress, stored_only=results_b is not None)

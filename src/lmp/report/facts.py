@@ -16,13 +16,17 @@ from lmp.link.values import parse_settings, values_for, whole_values
 from lmp.observe.calls import Observed
 from lmp.observe.flow import Flows
 from lmp.observe.inspection import Inspection, Module, Totals
+from lmp.predict.devices import device_named
+from lmp.predict.screen.records import Card
 from lmp.records import ModelAnalysis, ModuleAnalysis
 from lmp.report.bounds import Bounds
-from lmp.report.devices import Device
+from lmp.report.deployment import DEFAULT, Deployment
+from lmp.report.devices import DEVICES, Device
 from lmp.report.document.amounts import Claim, Number, Quantity, Term
 from lmp.report.document.parts import Pointer
 from lmp.report.evaluating import Worth
-from lmp.report.predictions import Predictions, predictions_of
+from lmp.report.on_device import OnDevice, Screen, on_device
+from lmp.report.predictions import Predictions, cards_of, predictions_of
 from lmp.source.locate import ClassSource
 from lmp.source.trees import Tree, Trees
 
@@ -74,6 +78,8 @@ class ModelFacts:
     inspection: Inspection | None
     """Weights with their shapes, buffers, the KV cache a token; None where the class is no model of transformers."""
     device: Device
+    deployment: Deployment = DEFAULT
+    """How the model runs on the device."""
     observed: Observed = field(default_factory=Observed)
     """What went into every module and came out of it, with shapes as formulas."""
     sizes: Mapping[str, int] = field(default_factory=dict)
@@ -82,6 +88,8 @@ class ModelFacts:
     """The points that the report is about."""
     flows: Flows = field(default_factory=lambda: Flows(reason="the class was not run"))
     """What running the class shows: operators with their dependencies, lifetimes of tensors, peaks."""
+    screen: Screen = field(default_factory=Screen)
+    """What its page predicts."""
     numbers: ModelNumbers = field(init=False)
 
     def __post_init__(self) -> None:
@@ -182,8 +190,23 @@ class ModelFacts:
     @cached_property
     def predictions(self) -> Predictions:
         """Predicted times at each point, at the values that the report gives; the config's for all others."""
-        given = {key: {**self.sizes, **sizes} for key, (_, sizes) in stated_points(self.model, self.at).items()}
-        return predictions_of(self.model, self.device.name, given)
+        return predictions_of(self.model, self.device.name, self._given, self.deployment)
+
+    @cached_property
+    def cards(self) -> Mapping[str, Card] | str:
+        """The answer card at each point, by its key; or why there is none."""
+        return cards_of(self.model, self.config, self.device.name, self._given, self.deployment)
+
+    @property
+    def _given(self) -> dict[str, dict[str, int]]:
+        return {key: {**self.sizes, **sizes} for key, (_, sizes) in stated_points(self.model, self.at).items()}
+
+    @cached_property
+    def on_device(self) -> OnDevice:
+        """What its page knows of it on devices: the report's first, with all engines."""
+        names = dict.fromkeys(device_named(name).name for name in (self.device.name, *DEVICES))
+        found = [device_named(name) for name in names]
+        return on_device(self.model, self.config, found, self.sizes, self.screen.of(self.deployment))
 
     def number(self, expression: str, unit: str, **terms: Term) -> Number:
         """A number with its claim: ``expression`` in the formula language over the terms, as ``100 * {a} / {b}``."""

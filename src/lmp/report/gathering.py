@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
 from lmp.analyze.models import ModelOutcome, expand_model
 from lmp.analyze.modules import analysis_of, execution_of
 from lmp.analyze.session import Options, Progress, Session, class_of_config
+from lmp.atlas.models import take_over
 from lmp.errors import LmpError, UsageError
 from lmp.link.quantised import with_own_bytes
 from lmp.link.values import values_for, whole_values
@@ -19,6 +20,7 @@ from lmp.observe.flow import Flows
 from lmp.observe.flow_runs import flows_of
 from lmp.observe.inspection import Inspection
 from lmp.records import DEFAULT_CONFIG, ModelAnalysis
+from lmp.report.deployment import DEFAULT, Deployment
 from lmp.report.devices import Device
 from lmp.report.facts import STATED, At, ModelFacts, stated_points
 
@@ -29,6 +31,7 @@ def gather(
     progress: Progress,
     device: Device,
     sizes: Mapping[str, int] = MappingProxyType({}),
+    deployment: Deployment = DEFAULT,
     at: tuple[At, ...] = STATED,
 ) -> ModelFacts:
     """What there is to say of a class at the options' config. What is missing in the store is analysed first.
@@ -36,10 +39,11 @@ def gather(
     ``sizes`` are values of variables that the config does not have, ``at`` the points of the report. Raises what
     `expand_model` raises, and UsageError for a variable without a value.
     """
+    take_over(class_path, options, progress)
     outcome = expand_model(class_path, options, progress)
     for _, given in stated_points(outcome.model, at).values():
         whole_values(values_for(outcome.model, {**sizes, **given}))  # before what takes longer
-    return facts_of(outcome, options, progress, device, sizes, at)
+    return replace(facts_of(outcome, options, progress, device, sizes, at), deployment=deployment)
 
 
 def facts_of(

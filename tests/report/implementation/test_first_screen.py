@@ -84,7 +84,7 @@ def test_a_decode_step_of_small_kernels_is_launch_bound(small_llama: ModelFacts)
 
 
 def test_from_which_sizes_on_something_else_decides(small_llama: ModelFacts) -> None:
-    dense, cache, room = ([p for p in pieces_of(line) if isinstance(p, Number)][0] for line in thresholds(small_llama))
+    dense, cache, room = (next(p for p in pieces_of(line) if isinstance(p, Number)) for line in thresholds(small_llama))
     device = small_llama.device
     # A weight of 2 bytes is read once, and used in 2 FLOPs a token.
     assert dense.value == -(-device.matmul_flops // device.bandwidth)

@@ -7,6 +7,7 @@ from importlib import metadata
 
 from lmp.records import short
 from lmp.report import warnings
+from lmp.report.deployment import DEFAULT
 from lmp.report.document.parts import Code, Inline, Line
 from lmp.report.document.quoting import quoted
 from lmp.report.facts import ModelFacts, point_text
@@ -42,6 +43,7 @@ def head(facts: ModelFacts) -> list[tuple[str, Line]]:
         *([("Sizes", ", ".join(f"{name}={value}" for name, value in facts.sizes.items()))] if facts.sizes else []),
         *([("Points", ", ".join(map(point_text, facts.at)))] if "seq_len" in model.parameters else []),
         ("Device", [f"{facts.device.name}; peak rates of {facts.device.source}. No time here was measured"]),
+        *([] if facts.deployment == DEFAULT else [("Deployment", facts.deployment.words)]),
     ]
 
 

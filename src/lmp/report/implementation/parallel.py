@@ -136,7 +136,9 @@ def _sends(style: Style | None) -> str:
 
 
 def degree_of(facts: ModelFacts, plans: Plans) -> int:
-    """Devices that figures are stated for: at most eight, as many as the heads of keys and values can be split over."""
+    """Devices of the figures: those of the deployment, else at most eight that divide the heads of keys."""
+    if facts.deployment.parallel.tp > 1:
+        return facts.deployment.parallel.tp
     heads = facts.named.get("config.num_key_value_heads") if split_heads(facts, plans) else None
     return next(n for n in (8, 4, 2, 1) if not heads or heads % n == 0)
 

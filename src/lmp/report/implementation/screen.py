@@ -14,7 +14,6 @@ from lmp.report.implementation.classes import Component, components
 from lmp.report.implementation.figures import count, devices, held, interval, named, predicted, rate, seconds, share_of
 from lmp.report.implementation.measures import Measure
 from lmp.report.implementation.operators import joined
-from lmp.report.predictions import SERVING
 
 MOST_GROUPS = 3
 MAIN = (
@@ -128,7 +127,7 @@ def answers(facts: ModelFacts) -> list[dict[str, object]]:
     for point in facts.points:
         row: dict[str, object] = {"point": point.title, "held": held(facts, point), "devices": devices(facts, point)}
         row["floor"] = seconds(facts, f"bound.{point.key}.total")
-        for name, profile in (("eager", EAGER), ("serving", SERVING)):
+        for name, profile in (("eager", EAGER), ("serving", facts.predictions.serving)):
             found = answer(facts, point, profile)
             row[name] = found and {
                 "time": predicted(facts, found.us[0], f"predicted, {profile}"),
@@ -153,7 +152,7 @@ def decides(facts: ModelFacts) -> list[Decides]:
             Decides(
                 facts.called(phase),
                 _over(facts, points, EAGER),
-                _over(facts, points, SERVING),
+                _over(facts, points, facts.predictions.serving),
                 points[0],
                 count(facts, first.call.launches, "launches of the call"),
                 predicted(facts, first.host[0], "predicted, launches of the host"),

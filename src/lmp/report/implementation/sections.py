@@ -46,7 +46,6 @@ from lmp.report.implementation.operators import joined, searched
 from lmp.report.implementation.plans import Plans
 from lmp.report.implementation.sources import sources_of
 from lmp.report.implementation.split_weights import split_weights, weights_each
-from lmp.report.predictions import SERVING
 
 PACKAGE = "lmp.report.implementation"
 LONGEST = 450
@@ -148,7 +147,7 @@ def _known(facts: ModelFacts) -> Mapping[str, Any]:
         "root": parts[0], "parts": parts, "kinds": screen.kinds(facts), "used": screen.used_parameters(facts),
         "attention_kind": screen.kind_of_attention(facts), "cache": screen.cache_rates(facts),
         "decided": screen.decides(facts), "has_tokens": "seq_len" in facts.model.parameters,
-        "serving": SERVING, "phases": first_of_each_phase(facts),
+        "serving": facts.predictions.serving, "tp": facts.deployment.parallel.tp, "phases": first_of_each_phase(facts),
         "answers": screen.answers(facts), "actions": actions.actions(facts),
         "thresholds": list(screen.thresholds(facts)), "routed": facts.bounds.is_routed,
         "not_verified": _not_verified(facts), "verified": head.verification(facts), "layer_kinds": _kinds(facts),
@@ -267,11 +266,9 @@ def returned(made: Document, report: str) -> list[str]:
             lines += [RETURNED[heading], *(f"  {_text(item)}" for item in block.items)]
         elif isinstance(block, Table) and heading.startswith("What to do first") and len(block.rows[0]) > FEW:
             # Rank, action, what it saves, of what, how much, and where.
-            rows = ([_text(cell) for cell in row] for row in block.rows)
-            lines += [
-                "what to do first:",
-                *(f"  {r[0]}. {r[1]}: saves at most {r[2]} ({r[3]}) at {r[5]}" for r in rows),
-            ]
+            lines.append("what to do first:")
+            for rank, do, time, share, _, at, _ in ([_text(cell) for cell in row] for row in block.rows):
+                lines.append(f"  {rank}. {do}: saves at most {time} ({share}) at {at}")
     return [*lines, f"details: {report}, sections 1 to 11 and appendix"]
 
 

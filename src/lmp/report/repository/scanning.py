@@ -248,7 +248,7 @@ class _Scan:
             self.note("compiled", node, where, ast.unparse(node))
         elif name.endswith("environ.setdefault") and node.args:
             self.note("sets environment", node, where, _text(node.args[0]))
-        elif _REGISTER.search(name) and node.args and not _NO_REGISTRY.search(name):
+        elif _REGISTER.search(name) and not _NO_REGISTRY.search(name) and any(map(_is_registered, node.args)):
             self.note("registration", node, where, name, ast.unparse(node))
 
     def warning(self, node: ast.Call, name: str, where: _Where) -> None:
@@ -340,6 +340,11 @@ class _Scan:
 
 
 # --- pieces of syntax ------------------------------------------------------------------------------------------------
+
+
+def _is_registered(argument: ast.expr) -> bool:
+    """A name for what is registered, or the thing itself: not what a call or an attribute of one works out."""
+    return isinstance(argument, (ast.Constant, ast.Name)) or "()" not in _name(argument)
 
 
 def _is_stub(body: list[ast.stmt]) -> bool:

@@ -54,7 +54,7 @@ def _behind(fence: FencePiece, roots: Roots) -> Iterator[ReviewFinding]:
 
 
 def _held(statement: str, place: re.Match[str], line: int, roots: Roots) -> Iterator[ReviewFinding]:
-    wanted = _bare(statement)
+    wanted = _bare(statement).rstrip(",")
     if len(wanted) < _TOO_SHORT or "…" in statement or not may_be_file(place["path"]):
         return
     files = roots.find(place["path"])

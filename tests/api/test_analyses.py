@@ -28,7 +28,7 @@ import lmp
 from lmp.errors import NotFound, StorageError, UsageError
 from lmp.records import ModelAnalysis
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 class Feed(nn.Module):
@@ -97,7 +97,9 @@ def flops_of(module: nn.Module, *inputs: torch.Tensor) -> int:
 
 
 def test_exported_names() -> None:
-    assert lmp.__all__ == ["Analysis", "Evaluated", "LmpError", "Predicted", "analyze", "expand", "predict"]
+    assert lmp.__all__ == [
+        "Analysis", "Evaluated", "LmpError", "Model", "Predicted", "analyze", "expand", "model", "predict",
+    ]  # fmt: skip
     assert dir(lmp) == sorted(lmp.__all__)
     for name in lmp.__all__:
         assert getattr(lmp, name).__doc__, name
@@ -342,7 +344,7 @@ def without_source() -> nn.Module:
         (Feed(8, 8), {"inputs": {"x": object()}}, UsageError, "x is <object object"),
         (Feed, {"inputs": "x: float[8]", "init": {"dim": [1], "hidden": object()}}, UsageError, "hidden is <object"),
         (Locked(), {"inputs": "x: float[2]"}, UsageError, r"Locked cannot be copied: TypeError: cannot pickle"),
-        (Broken(), {"inputs": "x: float[batch_size, 4]"}, UsageError, r"not today \(test_api\.py:\d+\)"),
+        (Broken(), {"inputs": "x: float[batch_size, 4]"}, UsageError, r"not today \(test_analyses\.py:\d+\)"),
         (nn.Linear, {"inputs": "x: float[2]"}, UsageError, r"Linear\.forward\(\) takes no x"),
         (LLAMA, {"inputs": "x: float[2]"}, UsageError, "for classes of your own or of torch.nn and for live modules"),
         (3, {"inputs": "x: float[2]"}, UsageError, "3 is not a module, a module class or a class path"),
@@ -483,12 +485,13 @@ def test_around_an_import_of_transformers(code: str, tmp_path: Path, process: No
     """In a folder that is no project, where the installed packages are read."""
     left_out = ("PYTHON", "HF_", "TRANSFORMERS_")
     environment = {n: v for n, v in os.environ.items() if not n.startswith(left_out)} | {
-        "PYTHONPATH": str(ROOT / "src")
+        "PYTHONPATH": str(ROOT / "src"),
+        "LMP_RESULTS": str(tmp_path / "results"),
     }
     command = [sys.executable, "-c", code, str(ROOT)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment, check=False)
     assert done.returncode == 0, done.stderr
-    assert list(tmp_path.iterdir()) == []
+    assert [entry.name for entry in tmp_path.iterdir()] == ["results"]
 
 
 def test_without_torch_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
