@@ -106,7 +106,9 @@ class OnDevice:
             "start": self.screen.start,
             "ep": self.screen.ep,
             "words": {word or "": self._word(word) for word in self.screen.words},
-            "axes": {one.phase: {"batches": list(one.batches), "lengths": list(one.lengths)} for one in self.screen.axes},
+            "axes": {
+                one.phase: {"batches": list(one.batches), "lengths": list(one.lengths)} for one in self.screen.axes
+            },
             "tables": [_table(one) for one in self.tables],
             "room": {"reason": self.room} if isinstance(self.room, str) else _room(self.room, steps, self.quantised),
             "bounds": dict(BOUNDS),
@@ -142,7 +144,9 @@ def on_device(
     return OnDevice(screen, tuple(devices), tuple(found), room, command, quantised, own)
 
 
-def _room_of(subject: Subject, devices: Sequence[Device], given: Mapping[str, Number], screen: Screen) -> RoomTable | str:
+def _room_of(
+    subject: Subject, devices: Sequence[Device], given: Mapping[str, Number], screen: Screen
+) -> RoomTable | str:
     @functools.cache
     def held(tp: int) -> Held | str:
         return held_by_formulas(subject, given, tp)
@@ -165,11 +169,20 @@ def subject_of(model: ModelAnalysis) -> str:
 
 def _table(found: Table) -> dict[str, Any]:
     way = found.way
-    about = {"device": way.device.name, "engine": way.engine, "tp": way.tp, "word": way.word or "", "phase": found.axes.phase}
+    about = {
+        "device": way.device.name,
+        "engine": way.engine,
+        "tp": way.tp,
+        "word": way.word or "",
+        "phase": found.axes.phase,
+    }
     if found.reason is not None:
         return {**about, "reason": found.reason}
     ends = zip(*(us if us is not None else (None,) * 3 for us in found.us), strict=True)
-    times = {name: [None if us is None else round(us, 3) for us in end] for name, end in zip(("us", "low", "high"), ends, strict=True)}
+    times = {
+        name: [None if us is None else round(us, 3) for us in end]
+        for name, end in zip(("us", "low", "high"), ends, strict=True)
+    }
     return {**about, **times, "bound": list(found.bounds), "missed": round(found.missed, 4)}
 
 

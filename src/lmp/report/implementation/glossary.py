@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 
-from lmp.report.document.parts import Bullets, Inline, Line, Link, Section, Table
-from lmp.report.document.told import Told
+from lmp.report.document.parts import Link
 from lmp.report.facts import ModelFacts
 from lmp.report.implementation import classes
 from lmp.report.implementation.classes import roles_of
 from lmp.report.implementation.naming import settings_of
 
-DOCS = "../../docs/"
-"""lmp's own pages, from the folder of the reports."""
-
 Used = Callable[[ModelFacts, frozenset[str]], bool]
 """Whether a model's report uses a word, by the facts and the roles of its classes."""
 
 
-def section(facts: ModelFacts, told: Told | None = None) -> Section:
+def glossary(facts: ModelFacts) -> list[tuple[str, str]]:
+    """The words that a model's report uses, each with what it means."""
     roles = frozenset(roles_of(facts).values())
-    rows: list[Sequence[Line]] = [(term, meaning) for term, meaning, used in GLOSSARY if used(facts, roles)]
-    return Section(
-        "11. Appendix",
-        sections=(
-            Section("A. Glossary", [Table(("Term", "Definition"), rows, "the words of this report")]),
-            Section("B. References", [Bullets(list(_references(facts, roles)), "the techniques of this model")]),
-        ),
-    )
+    return [(term, meaning) for term, meaning, used in GLOSSARY if used(facts, roles)]
+
+
+def papers(facts: ModelFacts) -> list[Link]:
+    """What describes the techniques of the model."""
+    roles = frozenset(roles_of(facts).values())
+    return [Link(text, address) for text, address, used in PAPERS if used(facts, roles)]
 
 
 def _always(facts: ModelFacts, roles: frozenset[str]) -> bool:
@@ -143,19 +139,3 @@ PAPERS: tuple[tuple[str, str, Used], ...] = (
     ("Dao 2023, FlashAttention-2: what sdpa may run as", "https://arxiv.org/abs/2307.08691", _category("attention")),
     ("Williams et al. 2009, Roofline", "https://doi.org/10.1145/1498765.1498785", _always),
 )
-
-
-def _references(facts: ModelFacts, roles: frozenset[str]) -> Iterator[Line]:
-    for text, address, used in PAPERS:
-        if used(facts, roles):
-            yield [Link(text, address)]
-    source = facts.device.source
-    yield f"Peak rates of {facts.device.name}: {source}"
-    pages = (
-        ("What counts as a FLOP", "flops.md"),
-        ("How formulas are derived and held against execution", "method.md"),
-        ("The formula language", "formulas.md"),
-    )
-    for text, page in pages:
-        line: list[Inline] = [Link(text, f"{DOCS}{page}")]
-        yield line
