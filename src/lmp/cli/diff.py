@@ -77,7 +77,8 @@ FailAbove = Annotated[
 
 
 @o.takes(
-    *(*o.SIZES, ..., "engine", "results", "results_b", "transformers", "pytorch", "attn", *o.OWN_CLASS, *o.PRINTED)
+    *(*o.SIZES, ..., "engine", "results", "results_b", "transformers", "pytorch", "no_atlas", "attn"),
+    *(*o.OWN_CLASS, *o.PRINTED),
 )
 def diff(
     common: o.Common,
@@ -115,7 +116,7 @@ def diff(
     options = common.options()
     others = options if results_b is None else replace(options, results=results_b)
     with ExitStack() as kept, watched([a, second], options, common.quiet) as progress:
-        from lmp.analyze.comparing import find_result
+        from lmp.atlas.models import find_result
 
         places = [_place(text, common, kept, progress) for text in (a, second)]
         left = find_result(places[0], options, progress, stored_only=results_b is not None)

@@ -65,7 +65,7 @@ class WeightName(StrEnum):
     write = "write"
 
 
-@o.takes(*(*o.ONE_CLASS, *o.SIZES, ..., *o.FOLDERS, "config", "model_id", "attn", *o.OWN_CLASS, *o.PRINTED))
+@o.takes(*(*o.ONE_CLASS, *o.SIZES, ..., *o.FOLDERS, "no_atlas", "config", "model_id", "attn", *o.OWN_CLASS, *o.PRINTED))
 def evaluate(
     common: o.Common,
     settings: Annotated[
@@ -168,7 +168,7 @@ def evaluate(
         g.need_batch_size(given, common)
     name = class_path or class_of_config(options)
     with watched([name], options, common.quiet) as progress:
-        from lmp.analyze.models import expand_model
+        from lmp.atlas.models import expand_model
 
         outcome = expand_model(name, options, progress, keep=False)
     model, content = outcome.model, None if options.found_config is None else options.found_config.content

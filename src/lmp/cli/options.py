@@ -201,6 +201,9 @@ class Common:
         typer.Option("--path", metavar="DIR", help="Folder that holds your own packages [default: the current one]."),
     ] = None
     fresh: Annotated[bool, typer.Option("--fresh", help="Analyse again, even if a result is stored.")] = False
+    no_atlas: Annotated[
+        bool, typer.Option("--no-atlas", help="Do not answer from the atlas: use own results, or analyse.")
+    ] = False
 
     # The limits of agents.
     agent_model: Annotated[
@@ -272,7 +275,7 @@ class Common:
         Without ``said``, no line names the results folder, and the engine is not checked: to look things up first.
         """
         from lmp.agents.environment import Choice, chosen_engine
-        from lmp.analyze.session import Options
+        from lmp.atlas.asking import AtlasOptions, atlas_folder
         from lmp.errors import UsageError
 
         if self.engine is Engine.agent and not agents and said:
@@ -281,7 +284,8 @@ class Common:
                 "run one of these with it, then this command without it"
             )
         choice = chosen_engine(str(self.engine)) if agents else Choice("trace")
-        return Options(
+        return AtlasOptions(
+            atlas=atlas_folder(self.no_atlas),
             results=self.said_results_folder() if said else self.results_folder,
             transformers=self.transformers,
             pytorch=self.pytorch,

@@ -26,7 +26,7 @@ MEMORY = "memory is worked out as vLLM allocates it"
 STEADY = "steady stream: TPOT includes waiting for prefills of other requests; TTFT is of a request on an idle replica"
 
 
-@o.takes("class_path", "module", ..., *o.FOLDERS, "config", "model_id", *o.PRINTED)
+@o.takes("class_path", "module", ..., *o.FOLDERS, "no_atlas", "config", "model_id", *o.PRINTED)
 def plan(
     common: o.Common,
     on_device: Annotated[str, typer.Option("--device", metavar="NAME", help="A device; `lmp devices` lists them.")],
@@ -84,8 +84,8 @@ def plan(
     options = common.options()
     name = class_path or class_of_config(options)
     with watched([name], options, common.quiet) as progress:
-        from lmp.analyze.models import expand_model
-        from lmp.observe.holding import hold
+        from lmp.atlas.holding import hold
+        from lmp.atlas.models import expand_model
         from lmp.predict.plan.serving import cache_width, server
         from lmp.predict.serve.setup import Servers, Setup, Sources
 

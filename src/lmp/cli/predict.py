@@ -17,7 +17,7 @@ from lmp.cli.serving import Load, Replica, refuse_call, serve_all
 from lmp.cli.subject import chosen
 
 
-@o.takes(*(*o.ONE_CLASS, ..., *o.SIZES, *o.FOLDERS, "config", "model_id", "attn", *o.PRINTED))
+@o.takes(*(*o.ONE_CLASS, ..., *o.SIZES, *o.FOLDERS, "no_atlas", "config", "model_id", "attn", *o.PRINTED))
 def predict(
     common: o.Common,
     on_device: Annotated[str, typer.Option("--device", metavar="NAME", help="A device; `lmp devices` lists them.")],
@@ -145,7 +145,7 @@ def predict(
         g.need_batch_size(given, common)
     name = class_path or class_of_config(options)
     with watched([name], options, common.quiet) as progress:
-        from lmp.analyze.models import expand_model
+        from lmp.atlas.models import expand_model
 
         model = expand_model(name, options, progress, keep=False).model
     from lmp.predict.screen.asking import Ask, Subject

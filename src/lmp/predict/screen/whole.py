@@ -56,7 +56,7 @@ def held_of(subject: Subject, options: Options, ask: Ask) -> Held | str:
     found = held_by_formulas(subject, ask.given, ask.parallel.tp) if ask.parallel.pp == 1 else "a pipeline"
     if not isinstance(found, str):
         return found
-    from lmp.observe.holding import hold
+    from lmp.atlas.holding import hold
 
     try:
         return hold(subject.model.class_name, options, None)
