@@ -40,17 +40,26 @@ def atlas(
     ] = None,
     only: Annotated[
         list[str] | None,
-        typer.Option("--only", metavar="MODEL", help="build, check: a model id of the catalogue, or a family."),
+        typer.Option("--only", metavar="MODEL", help="build, check, --html: a model id, or a family."),
     ] = None,
-    jobs: Annotated[int, typer.Option("--jobs", metavar="N", min=1, help="Number of processes for families.")] = 1,
+    jobs: Annotated[int, typer.Option("--jobs", metavar="N", min=1, help="Number of processes for families and for the page.")] = 1,
     seed: Annotated[int, typer.Option("--seed", metavar="N", help="check: seed of the draw.")] = 0,
+    page: Annotated[
+        Path | None,
+        typer.Option("--html", metavar="FILE", help="Write one offline page that compares the models."),
+    ] = None,
+    devices: Annotated[
+        list[str] | None,
+        typer.Option("--device", metavar="NAME", help="--html: device of the page; `lmp devices` lists them."),
+    ] = None,
     folder: Annotated[
         Path | None, typer.Option("--folder", metavar="DIR", help="Folder of the atlas [default: that of the package].")
     ] = None,
 ) -> None:
     """List the verified analyses that ship with lmp; make them, or make some again and compare.
 
-    Examples: lmp atlas, lmp atlas build --only Qwen/Qwen3-8B --only llama, lmp atlas check 10
+    Examples: lmp atlas, lmp atlas build --only Qwen/Qwen3-8B --only llama, lmp atlas check 10,
+    lmp atlas --html models.html --device h100-sxm --jobs 2
 
     Commands answer from own results first, then from the atlas, then by an analysis; --no-atlas leaves it out.
     """
@@ -58,8 +67,11 @@ def atlas(
     from lmp.atlas.asking import atlas_folder
     from lmp.errors import UsageError
 
-    refused = {"N": number, "--only": only, "--seed": seed or None}
-    allowed = {Action.list: (), Action.build: ("--only",), Action.check: tuple(refused)}[action]
+    refused = {"N": number, "--only": only, "--seed": seed or None, "--html": page, "--device": devices or None}
+    if page is not None:
+        allowed = {action: ("--only", "--html", "--device") if action is Action.list else ()}
+    else:
+        allowed = {Action.list: (), Action.build: ("--only",), Action.check: tuple(refused)}[action]
     for option, value in refused.items():
         if value is not None and option not in allowed:
             raise UsageError(f"{option} is not for `lmp atlas {action}`\nleave it out")

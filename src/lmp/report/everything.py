@@ -16,7 +16,7 @@ from lmp.errors import InvalidAnalysis, LmpError, NotFound, StorageError, UsageE
 from lmp.records import DEFAULT_CONFIG, ModelAnalysis, ModuleAnalysis
 from lmp.report.devices import Device
 from lmp.report.document.markdown import to_markdown
-from lmp.report.folder import ASSETS, narrative_name, write_changed
+from lmp.report.folder import APPENDIX_ENDING, ASSETS, narrative_name, write_changed
 from lmp.report.index import Found, Listed, Stored, index
 from lmp.store.files import storage_errors, write_whole
 from lmp.store.fingerprint import sources_fingerprint
@@ -249,6 +249,10 @@ class _State:
         yield from dict.fromkeys(f"{ASSETS}/{unquote(picture)}" for picture in pictures)
         stem = Path(report).name.removesuffix("-analysis.md")
         yield from (f"{ASSETS}/{stem}-numbers.json", f"{ASSETS}/{narrative_name(stem)}")
+        yield from (
+            f"{Path(report).parent.as_posix()}/{stem}{APPENDIX_ENDING}",
+            f"{ASSETS}/{stem}-appendix-numbers.json",
+        )
 
     def save(self) -> None:
         with storage_errors(self._folder, "--reports"):

@@ -31,6 +31,8 @@ class Making:
     """Where its places are looked for."""
     packages: Mapping[str, Path] = field(default_factory=dict)
     """First part of a place -> the folder that an agent may read where the report names such a place."""
+    summary: Callable[[Document], list[str]] | None = None
+    """The lines that the command prints of a written report; None: it has another summary."""
 
     @cached_property
     def without(self) -> Document:

@@ -178,8 +178,8 @@ def _parts(sizes: Sequence[int], at: int) -> list[tuple[int, float]]:
 def ways_on(
     device: Device, engines: Sequence[str], words: Sequence[str | None], tps: Sequence[int] = TP, **alike: Any
 ) -> list[Way]:
-    """Every way to run a model on a device: eager mode and the engines, at each tp, with each dtype.
+    """Every way to run a model on a device: each engine at each tp, with each dtype.
 
     ``alike``: what all of them have, ``ep`` and ``kv``.
     """
-    return [Way(device, engine, tp, word, **alike) for word in words for tp in tps for engine in (EAGER_NAME, *engines)]
+    return [Way(device, engine, tp, word, **alike) for word in words for tp in tps for engine in engines]

@@ -67,8 +67,9 @@ class _Calls:
             asked = asked_of_call(gpu.kernels, ask.device, values, ask.products, scheme)
             return Prepared(ask, values, gpu, asked, None)
         step = Step(gpu.kernels, values, ask.products, scheme)
-        # Of the device the rules see the dtypes of its matrix units alone.
-        key = (ask.products, tuple(profile.rules), profile.absorbed, frozenset(ask.device.dense))
+        # Of the device the rules see the dtypes of its matrix units alone, and only for weights that have their own.
+        units = None if scheme is None else frozenset(ask.device.dense)
+        key = (ask.products, tuple(profile.rules), profile.absorbed, units)
         if key not in self.launched:
             self.launched[key] = rewritten_step(step, profile, ask.device)
         found = self.launched[key]
