@@ -1,6 +1,6 @@
 """What a page knows of a model on devices: predicted times on a grid, and memory as tables and formulas.
 
-`page/static/ondevice.js` is the other half. A page has no predictor: at other sizes than the grid's it interpolates, and says so.
+`page/static/ondevice.js` is the other half. A page has no predictor: between the sizes of the grid it interpolates.
 """
 
 from __future__ import annotations
@@ -106,7 +106,9 @@ class OnDevice:
             "start": self.screen.start,
             "ep": self.screen.ep,
             "words": {word or "": self._word(word) for word in self.screen.words},
-            "axes": {one.phase: {"batches": list(one.batches), "lengths": list(one.lengths)} for one in self.screen.axes},
+            "axes": {
+                one.phase: {"batches": list(one.batches), "lengths": list(one.lengths)} for one in self.screen.axes
+            },
             "tables": [_table(one) for one in self.tables],
             "room": {"reason": self.room} if isinstance(self.room, str) else _room(self.room, steps, self.quantised),
             "bounds": dict(BOUNDS),
@@ -142,7 +144,9 @@ def on_device(
     return OnDevice(screen, tuple(devices), tuple(found), room, command, quantised, own)
 
 
-def _room_of(subject: Subject, devices: Sequence[Device], given: Mapping[str, Number], screen: Screen) -> RoomTable | str:
+def _room_of(
+    subject: Subject, devices: Sequence[Device], given: Mapping[str, Number], screen: Screen
+) -> RoomTable | str:
     @functools.cache
     def held(tp: int) -> Held | str:
         return held_by_formulas(subject, given, tp)
@@ -165,12 +169,21 @@ def subject_of(model: ModelAnalysis) -> str:
 
 def _table(found: Table) -> dict[str, Any]:
     way = found.way
-    about = {"device": way.device.name, "engine": way.engine, "tp": way.tp, "word": way.word or "", "phase": found.axes.phase}
+    about = {
+        "device": way.device.name,
+        "engine": way.engine,
+        "tp": way.tp,
+        "word": way.word or "",
+        "phase": found.axes.phase,
+    }
     if found.reason is not None:
         return {**about, "reason": found.reason}
     ends = zip(*(us if us is not None else (None,) * 3 for us in found.us), strict=True)
-    times = {name: [None if us is None else round(us, 3) for us in end] for name, end in zip(("us", "low", "high"), ends, strict=True)}
-    return {**about, **times, "bound": list(found.bounds), "missed": round(found.missed, 4)}
+    times = {
+        name: [None if us is None else round(us, 3) for us in end]
+        for name, end in zip(("us", "low", "high"), ends, strict=True)
+    }
+    return {**about, **times, "bound": list(found.bounds), "missed": [round(error, 4) for error in found.missed]}
 
 
 def _room(found: RoomTable, steps: Steps, quantised: bool) -> dict[str, Any]:
