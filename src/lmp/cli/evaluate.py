@@ -65,9 +65,7 @@ class WeightName(StrEnum):
     write = "write"
 
 
-@o.takes(
-    *(*o.ONE_CLASS, *o.SIZES, ..., *o.FOLDERS, "no_atlas", "config", "model_id", "attn", *o.OWN_CLASS, *o.PRINTED)
-)
+@o.takes(*(*o.ONE_CLASS, *o.SIZES, ..., *o.FOLDERS, "no_atlas", "config", "model_id", "attn", *o.OWN_CLASS, *o.PRINTED))
 def evaluate(
     common: o.Common,
     settings: Annotated[
