@@ -382,10 +382,12 @@ class Paths:
         stations = [(self.attention, True), (self.sampling, False)]
         for ends, twins in stations[:1] if trains else stations:
             ways = self.ways(ends)
+            far = [ways.far[each] for each in starts if each in ways.far]
             for start in starts:
-                for edge in ways.follow(start, twins):
-                    on[edge.callee] = None
-                    yield edge
+                if start in ways.far and (not trains or ways.far[start] == min(far)):
+                    for edge in ways.follow(start, twins):
+                        on[edge.callee] = None
+                        yield edge
         # The cache is written where attention is computed: from the nearest function on the way there.
         ways = self.ways(self.cache)
         nearest = min((ways.far[each] for each in on if each in ways.far), default=math.inf)
