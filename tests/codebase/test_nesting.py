@@ -236,9 +236,7 @@ void use(int n) {
     (tmp_path / "m.cpp").write_text(text)
     reading = Reading(read_repository(tmp_path, Selection(), lambda at, of, file: None))
     called = {
-        (each.qualname, edge.callee.qualname)
-        for each in reading.graph.functions
-        for edge in reading.graph.edges[each]
+        (each.qualname, edge.callee.qualname) for each in reading.graph.functions for edge in reading.graph.edges[each]
     }
     assert ("base.run", "model_one.build") in called
     assert ("model_one.build", "model_one.graph.graph") in called
