@@ -21,7 +21,7 @@ from lmp.store.results import Store
 
 PROJECT = Path(__file__).parents[1]
 FOLDER = PROJECT / ".pytest_cache" / "lmp-results"
-ABOVE = {"agents", "cli", "codebase", "lab", "observe", "report", "zoo"}
+ABOVE = {"agents", "atlas", "cli", "codebase", "lab", "observe", "report", "zoo"}
 """Rooms of the package that decide nothing in a stored analysis. Every other one does."""
 DEPENDENCIES = ("torch", "transformers", "sympy", "numpy")
 DAY = 24 * 3600

@@ -22,6 +22,7 @@ FLOORS = (
     ("trace", "verify"),
     ("analyze",),
     ("observe", "agents", "zoo", "codebase"),
+    ("atlas",),
     ("predict",),
     ("lab", "report"),
     ("cli", "api"),
@@ -34,6 +35,7 @@ BESIDE = {
     ("settings", "errors"),
     ("store", "source"),
     ("link", "store"),
+    ("cli", "api"),
 }
 """Imports between two rooms of one floor, each allowed in this direction only."""
 

@@ -4,6 +4,7 @@
     model = "..."             # as --agent-model
     effort = "high"           # as --agent-effort
     max_budget_usd = 2.5      # as --max-budget-usd; and so on
+    atlas = false             # as --no-atlas
 
 The file is ``lmp/settings.toml`` in the system's folder for user settings. LMP_SETTINGS names another file.
 """
@@ -36,6 +37,8 @@ class Settings(BaseModel):
     max_turns: int | None = Field(default=None, ge=1)
     concurrency: int | None = Field(default=None, ge=1)
     timeout: float | None = Field(default=None, gt=0)
+    atlas: bool = True
+    """False: commands never answer from the atlas."""
 
 
 def settings_file() -> Path:

@@ -216,7 +216,7 @@ def with_reference(draft: dict[str, Any], text: str, index: int = 0) -> dict[str
     [
         ("batch_size=1, seq_len=1, in_features=1, out_features=1", "does not bind bias"),
         ("batch_size=1, seq_len=1, in_features=1, out_features=1, bias=0, width=2", "binds width, which it does not"),
-        ("1, 2, 0, 3, 4, 5", "gives 6 values by position; it takes batch_size, seq_len, bias"),
+        ("1, 2, 0, 3, 4, 5", "gives 6 values by position; it takes batch_size (inputs.input.shape[0]), seq_len"),
         ("1, 2, 0, 3, 4, batch_size=1", "binds batch_size twice"),
     ],
 )

@@ -11,12 +11,15 @@ from typing import Any
 import pytest
 
 from lmp.agents.gate import Gate
-from lmp.agents.subject import ClassSubject
+from lmp.agents.subject import ClassSubject, _whole
 from lmp.analyze.judging import seems_up_to_date, up_to_date
 from lmp.analyze.models import expand_model
 from lmp.analyze.modules import analyze_modules
 from lmp.analyze.session import Options, Session
 from lmp.errors import Missing, NotFound
+from lmp.formula import parse
+from lmp.formula.evaluate import exact
+from lmp.records import Operands
 from lmp.store import fingerprint as fingerprints
 from lmp.store.results import Store
 
@@ -205,3 +208,22 @@ def test_nothing_is_made_on_the_way(made: Path, tmp_path: Path) -> None:
     with pytest.raises(Missing) as error:
         alone.lookup(MLP)
     assert error.value.classes == (LINEAR,)
+
+
+def test_operands_of_a_submission_have_whole_sizes() -> None:
+    """lmp's own derivation may assume that one size divides the other; a submission need not assume it."""
+    operand = {
+        "name": "self",
+        "shape": ["{batch_size}", "{hidden_size} / {num_heads}", 3],
+        "width": "a",
+        "role": "activation",
+    }
+    found = Operands.model_validate({"operator": "mul", "inputs": [operand], "outputs": [operand]}).with_sizes(_whole)
+    # 4096 = 42 * 96 + 64
+    shape = found.inputs[0].shape
+    assert [exact(parse(str(size)), {"batch_size": 2, "hidden_size": 4096, "num_heads": 96}) for size in shape] == [
+        2,
+        42,
+        3,
+    ]
+    assert found.outputs[0].shape == shape

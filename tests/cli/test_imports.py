@@ -107,6 +107,16 @@ def test_commands_on_a_stored_result(results: Path, arguments: tuple[str, ...]) 
     assert slow(imported(*arguments, "--results", str(results))) == set()
 
 
+@pytest.mark.parametrize("command", ["evaluate", "predict"])
+def test_a_card_of_a_stored_model_needs_no_torch(process: None, command: str) -> None:
+    """Weights, cache and activations are told from the formulas of the analysis that git has."""
+    if not (ROOT / "pytorch" / "torch").is_dir():
+        pytest.skip("nothing is vendored here")
+    call = ("--phase", "decode", "-b", "16", "-c", "8k", "--device", "h100-sxm", "--tp", "2", "--quiet")
+    results = ("--results", str(ROOT / "analysis_results"))
+    assert slow(imported(command, "meta-llama/Meta-Llama-3.1-8B", *call, *results)) == set()
+
+
 def test_a_result_of_the_project_is_used_outside_of_it(results: Path, tmp_path: Path) -> None:
     """The installed packages are the pinned ones: their files have the names and hashes of the vendored ones."""
     point = ("--set", "batch_size=2,seq_len=16,in_features=8,out_features=32,bias=0")

@@ -47,10 +47,12 @@ def test_a_reader_without_tools_is_told_what_to_do(results: str) -> None:
 
 
 def test_nothing_is_written(tmp_path: Path, transformers_tree: Path) -> None:
-    """Linear, which the class calls, is analysed for the prompt."""
+    """Linear, which the class calls, is analysed for the prompt, and nothing says that it is stored."""
     folder = tmp_path / "results"
-    printed = lmp_prompt(NORM.replace("RMSNorm", "MLP"), "--results", str(folder), "--quiet").stdout
-    assert "reference: ${{torch.nn.modules.linear.Linear}}(batch_size=" in printed
+    made = lmp_prompt(NORM.replace("RMSNorm", "MLP"), "--results", str(folder))
+    assert "reference: ${{torch.nn.modules.linear.Linear}}(batch_size=" in made.stdout
+    assert "torch.nn.modules.linear.Linear: verifying" in made.stderr
+    assert "stored" not in made.stderr
     assert list(tmp_path.iterdir()) == []
 
 

@@ -31,6 +31,7 @@ from lmp.analyze.modules import analysis_of, execution_of
 from lmp.errors import LmpError, UsageError
 from lmp.flops import FREE, GELU_TANH, TABLE, ScalarOps, pow_operations
 from lmp.records import CATEGORIES, MATMUL_CATEGORIES, Lookup, ModuleAnalysis
+from lmp.source.locate import locate
 from lmp.source.quoting import escaped
 from lmp.source.trees import Trees
 from lmp.trace.rules import definitions
@@ -132,6 +133,9 @@ def facts_of(session: Session, source: ClassSource, lookup: Lookup, execution: E
     """
     executed, why_not, config = _execute(session, source, execution)
     options = session.options
+    names = called_classes(source, session.trees, executed)
+    # The shortest first: a long class that takes all the time of a prompt does not take it from a Linear.
+    made = {name: _callee(name, lookup) for name in sorted(names, key=lambda name: _length(name, session.trees))}
     return read_facts(
         source,
         session.trees,
@@ -140,7 +144,7 @@ def facts_of(session: Session, source: ClassSource, lookup: Lookup, execution: E
         origin=session.origin.origin,
         setting=f"in {options.dtype}, attention {config.get('_attn_implementation') or options.attention or 'sdpa'}",
         why_not=why_not,
-        callees=tuple(_callee(name, lookup) for name in called_classes(source, session.trees, executed)),
+        callees=tuple(made[name] for name in names),
     )
 
 
@@ -170,6 +174,14 @@ def _execute(
         return None, str(error).splitlines()[0], config
     except ImportError as error:
         return None, f"it cannot be imported: {error}", config
+
+
+def _length(class_path: str, trees: Trees) -> int:
+    try:
+        first, last = locate(class_path, trees).class_lines
+    except LmpError:
+        return 0  # the look-up says why there is no such class
+    return last - first
 
 
 def _callee(class_path: str, lookup: Lookup) -> CalledClass:

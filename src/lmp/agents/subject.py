@@ -12,6 +12,7 @@ from lmp.agents.changed import Changed
 from lmp.analyze.modules import execution_of
 from lmp.analyze.session import Session
 from lmp.errors import LmpError, TraceFailed, UnsupportedDtype, first_line
+from lmp.formula import Div, parse, rewrite, to_size
 from lmp.records import DEFAULT_CONFIG, UNIVERSAL, Kernel, ModuleAnalysis, Verification
 from lmp.source.members import members_of
 from lmp.store.fingerprint import submission_fingerprint
@@ -98,7 +99,7 @@ class ClassSubject:
             derived = self._derived(analysis)
             if isinstance(derived, str) or isinstance(self._ready, TraceFailed):
                 return analysis, [f"operands are not filled: {derived}"]
-            return from_execution(self._ready[0], analysis, derived.analysis)
+            return from_execution(self._ready[0], analysis, _with_whole_sizes(derived.analysis))
 
     def _derived(self, analysis: ModuleAnalysis) -> Derivation | str:
         """The trace engine's derivation, made once for all attempts with the same references; or why there is none."""
@@ -267,3 +268,23 @@ class ClassSubject:
             tree = next((t for t in self.trees if path.is_relative_to(t.package_dir)), None)
             if tree is not None:
                 yield tree, path
+
+
+def _with_whole_sizes(derived: ModuleAnalysis) -> ModuleAnalysis:
+    """The derivation with `//` in place of `/` in its operands' sizes.
+
+    It may assume that one divides the other, and the submission need not. A shape is an integer there too.
+    """
+    kernels = [
+        kernel
+        if kernel.operands is None
+        else kernel.model_copy(update={"operands": kernel.operands.with_sizes(_whole)})
+        for kernel in derived.kernels
+    ]
+    return derived.model_copy(update={"kernels": kernels})
+
+
+def _whole(size: int | str) -> int | str:
+    if isinstance(size, int):
+        return size
+    return to_size(rewrite(parse(size), lambda node: node.left // node.right if isinstance(node, Div) else node))

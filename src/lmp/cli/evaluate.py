@@ -16,6 +16,8 @@ import typer
 
 from lmp.cli import given as g
 from lmp.cli import options as o
+from lmp.cli.devices import CalibrationFolder, DevicesFile
+from lmp.cli.on_device import Wanted, refuse_form, wanted_on_device
 from lmp.cli.output import note
 from lmp.cli.progress import class_of_config, watched
 from lmp.cli.subject import chosen
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from lmp.link.numbers import ModelNumbers
     from lmp.link.sweep import Chunk, Sweep
     from lmp.link.values import Point, Values
+    from lmp.predict.one_gpu import OneGpuHolds
+    from lmp.predict.screen.records import Card
     from lmp.records import ModelAnalysis
     from lmp.report.formats.base import Format, Result, Show
     from lmp.source.trees import Trees
@@ -61,7 +65,7 @@ class WeightName(StrEnum):
     write = "write"
 
 
-@o.takes(*(*o.ONE_CLASS, *o.SIZES, ..., "engine", *o.FOLDERS, "config", "model_id", "attn", *o.OWN_CLASS, *o.PRINTED))
+@o.takes(*(*o.ONE_CLASS, *o.SIZES, ..., *o.FOLDERS, "no_atlas", "config", "model_id", "attn", *o.OWN_CLASS, *o.PRINTED))
 def evaluate(
     common: o.Common,
     settings: Annotated[
@@ -103,17 +107,22 @@ def evaluate(
         typer.Option("--columns", metavar="all|NAME,NAME", help="Columns of the table [default: as many as fit]."),
     ] = None,
     config_values: Annotated[bool, typer.Option("--values", help="Show the values of the config too.")] = False,
-    tp: Annotated[
-        int, typer.Option("--tp", metavar="N", min=1, max=1024, help="Of N GPUs that share each layer: one of them.")
-    ] = 1,
-    ep: Annotated[
-        int, typer.Option("--ep", metavar="N", min=1, max=1024, help="With --tp: groups of GPUs with other experts.")
-    ] = 1,
+    on_device: o.OnDevice = None,
+    serving: o.ServingEngine = None,
+    plot: o.Plot = None,
+    x: o.PlotX = None,
+    y: o.PlotY = None,
+    tp: o.Tp = 1,
+    ep: o.Ep = 1,
+    devices_file: DevicesFile = None,
+    calibration: CalibrationFolder = None,
 ) -> None:
     """Evaluate the formulas of a module or of a whole model.
 
     Examples: lmp evaluate Qwen/Qwen3-8B --phase decode -b 16 -c 8k, lmp evaluate torch.nn.Linear -b 2 -s 16 --set
     in_features=8,out_features=32,bias=0; lmp evaluate Qwen/Qwen3-8B --phase decode -b 16 -c 8k --tp 4: one GPU of four.
+
+    With --device, the table begins with the time on it, eager and by a serving engine, and with memory.
 
     Every size may be a list (1,2,4) or a range: 1:64:8 in steps of 8, 128:4096:*2 by doubling, both ends included. All
     combinations are evaluated. Numbers of sequences and tokens may have a unit: 8k is 8,192, 1M is 1,048,576.
@@ -141,6 +150,11 @@ def evaluate(
     from lmp.predict.shard.parallel import Parallel
 
     parallel = Parallel(tp, ep)
+    common, serving = o.engines(common, serving)
+    wanted = wanted_on_device(common, on_device, serving, parallel, (devices_file, calibration))
+    if wanted is not None:
+        refuse_form(_format_name(form, common.as_json), given, plot is not None)
+    quantities = o.drawn(plot, x, y)
     show = replace(
         _show(depth, kernels, sort, top, by, weight, exact, output),
         each=each.value if each else None,
@@ -154,24 +168,62 @@ def evaluate(
         g.need_batch_size(given, common)
     name = class_path or class_of_config(options)
     with watched([name], options, common.quiet) as progress:
-        from lmp.analyze.models import expand_model
+        from lmp.atlas.models import expand_model
 
         outcome = expand_model(name, options, progress, keep=False)
-    model = outcome.model
+    model, content = outcome.model, None if options.found_config is None else options.found_config.content
     for warning in outcome.warnings:
         if warning not in (model.verification.reason or ""):
             note(f"warning: {warning}")
     trees = _trees(options) if each is Each.line else None
+    several = next((name for name, values in given.items() if len(values) > 1), None)
+    if several is not None and parallel.tp > 1:
+        from lmp.errors import UsageError
+
+        raise UsageError(
+            f"{several} has several values, and with --tp the formulas are those of one call\n"
+            "give one; lmp predict --plot draws the time of several"
+        )
+    if plot is not None:
+        _plot(model, content, given, wanted, (plot, x, quantities))
+    answers = None if wanted is None or several is not None else wanted.card(model, content, given)
+    own: OneGpuHolds | None = None
     if parallel.tp > 1:
+        from lmp.predict.one_gpu import holds
+        from lmp.predict.screen.asking import Subject
         from lmp.predict.shard.formulas import one_of
 
         one = one_of(model, given, parallel)
+        own = holds(Subject(model, content), {name: values[0] for name, values in given.items()}, parallel)
         model = one.analysis
         for text in one.notes:
             note(text)
-    _write_in(found, str(form), model, given, show, max_points, output, trees)
+    _write_in(found, str(form), model, given, show, max_points, output, (trees, answers, own))
     if output is not None and not common.quiet:
         note(f"wrote {output}")
+
+
+def _plot(
+    model: ModelAnalysis,
+    content: Mapping[str, Any] | None,
+    given: Mapping[str, Values],
+    wanted: Wanted | None,
+    drawn: tuple[Path, str | None, tuple[str, ...]],
+) -> None:
+    """Draw the sweep. ``drawn``: the file, and the names of both axes."""
+    from lmp.link.numbers import ModelNumbers
+    from lmp.link.quantised import with_own_bytes
+    from lmp.link.sweep import plan
+    from lmp.report.sweep_plot import axes_of, plot
+
+    file, x, y = drawn
+    own = with_own_bytes(model) if "w_bytes" not in given else model
+    sweep = plan(own, given)
+    axes = axes_of(sweep, x, y, wanted is not None)
+    card_at = None if wanted is None else wanted.card_at(model, content, given)
+    for text in plot(ModelNumbers(own), sweep, axes, file, card_at):
+        note(f"warning: {text}")
+    note(f"wrote {file}")
 
 
 # --- how it is shown -------------------------------------------------------------------------------------------------
@@ -234,14 +286,16 @@ def _write_in(
     show: Show,
     max_points: int | None,
     output: Path | None,
-    trees: Trees | None,
+    beside: tuple[Trees | None, Card | None, OneGpuHolds | None],
 ) -> None:
+    """``beside`` the costs: sources, what the call takes on a device, and what one GPU of several holds."""
     from lmp.errors import UsageError
     from lmp.link.numbers import ModelNumbers
     from lmp.link.quantised import with_own_bytes
     from lmp.link.sweep import MAX_POINTS, plan
     from lmp.report.warnings import of_the_model
 
+    trees, answers, own = beside
     at_w_bytes = model
     model = with_own_bytes(model) if "w_bytes" not in given else model
     numbers = ModelNumbers(model)
@@ -264,11 +318,11 @@ def _write_in(
     if several:
         _write_sweep(form, numbers, sweep, show, output)
     else:
-        result = _result(numbers, at_w_bytes, sweep.fixed, trees)
+        result = of_one_gpu(replace(_result(numbers, at_w_bytes, sweep.fixed, trees), card=answers), own)
         with _opened(output, form.binary) as out:
             assert form.point is not None
             form.point(result, show, out)
-        for warning in result.warnings:
+        for warning in [*result.warnings, *([] if answers is None else answers.notes)]:
             note(f"warning: {warning}")
 
 
@@ -287,6 +341,17 @@ def _result(numbers: ModelNumbers, at_w_bytes: ModelAnalysis, values: Point, tre
     ]
     evaluation = evaluation.model_copy(update={"warnings": warnings})
     return Result(numbers, tree, evaluation, warnings, at_w_bytes, trees)
+
+
+def of_one_gpu(result: Result, own: OneGpuHolds | None) -> Result:
+    """The result with what one GPU holds, and with what it cannot avoid to move."""
+    if own is None:
+        return result
+    from lmp.formula import plain
+
+    least = None if own.compulsory is None else plain(own.compulsory)
+    totals = result.evaluation.totals.model_copy(update={"compulsory": least})
+    return replace(result, one_gpu=own, evaluation=result.evaluation.model_copy(update={"totals": totals}))
 
 
 def _write_sweep(form: Format, numbers: ModelNumbers, sweep: Sweep, show: Show, output: Path | None) -> None:

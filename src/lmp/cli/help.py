@@ -21,7 +21,7 @@ GROUPS = {
     ),
     "Source": (
         "module", "model", "config", "model_id", "attn", "dtype", "as_dtype", "engine", "results", "results_b",
-        "module_analysis", "transformers", "pytorch", "fresh",
+        "module_analysis", "transformers", "pytorch", "fresh", "no_atlas",
     ),
     "Own classes": ("inputs", "init", "path"),
     "Code bases": ("include", "exclude", "update", "template"),

@@ -22,7 +22,7 @@ Depth = Annotated[int | None, typer.Option("--depth", min=0, help="Levels of the
 FullNames = Annotated[bool, typer.Option("--full-names", help="Show the full path of each class in the tree.")]
 
 
-@o.takes("class_path", "model", "config", "model_id", "transformers", "pytorch", "results", ..., *o.PRINTED)
+@o.takes("class_path", "model", "config", "model_id", "transformers", "pytorch", "results", "no_atlas", ..., *o.PRINTED)
 def inspect(
     common: o.Common,
     model: Annotated[
@@ -67,7 +67,7 @@ def _print_stored(path: str | None, options: Options, quiet: bool) -> None:
 
     name = path or class_of_config(options)
     with watched([name], options, quiet) as progress:
-        from lmp.analyze.models import expand_model
+        from lmp.atlas.models import expand_model
 
         outcome = expand_model(name, options, progress, keep=False)
     note("warning: torch or transformers is not installed: this is the stored analysis, without the shapes of weights")

@@ -33,10 +33,11 @@ COMMANDS = {
     "lab": ("lab", "Take the captures of a post, render posts, or check every number in them."),
     "prompt": ("prompt", "Print the prompt that an agent would get for a class, or for the narrative of a report."),
     "submit": ("submit", "Check a submitted analysis; store it, or list what is wrong with it."),
-    "mcp": ("mcp", "Serve the agents' tools over MCP on stdio."),
+    "mcp": ("mcp", "Serve answers on models, and the agents' tools, over MCP on stdio."),
     "zoo": ("zoo", "Expand and verify many model families, each at its default config."),
     "inspect": ("inspect", "Show a model's tree, parameters and cache."),
     "catalogue": ("inspect", "List the models that lmp knows without a network."),
+    "atlas": ("atlas", "List the verified analyses that ship with lmp; make them, or make some again and compare."),
     "predict": (
         "predict",
         "Predict how long a call of a model takes on a device: its kernels, one by one, with 80 % intervals.",
@@ -57,7 +58,7 @@ COMMANDS = {
 ``analyze_module`` of its file. Only the file of the command that runs is imported; `lmp --help` imports none."""
 
 GROUPS = {
-    "Costs": ("evaluate", "expand", "inspect", "diff", "catalogue"),
+    "Costs": ("evaluate", "expand", "inspect", "diff", "catalogue", "atlas"),
     "Time": ("predict", "plan", "memory", "predict-op", "predict-serving", "devices", "calibrate"),
     "Classes": ("analyze-module", "verify"),
     "Reports": ("report", "review", "zoo", "lab"),

@@ -24,7 +24,10 @@ CacheWord = StrEnum("CacheWord", ["auto", *CACHE_WORDS])  # type: ignore[misc]
 AUTO = CacheWord("auto")
 
 
-@o.takes("class_path", "module", ..., "batch_size", "cache_len", "config", "model_id", *o.FOLDERS, *o.PRINTED)
+@o.takes(
+    *("class_path", "module", ..., "batch_size", "cache_len", "config", "model_id"),
+    *(*o.FOLDERS, "no_atlas", *o.PRINTED),
+)
 def memory(
     common: o.Common,
     on_device: Annotated[str, typer.Option("--device", metavar="NAME", help="A device; `lmp devices` lists them.")],
@@ -84,7 +87,7 @@ def memory(
     looked_for = path or common.model_id or str(common.config or "a model")
     with watched([looked_for], options, common.quiet) as progress:
         progress(looked_for, "reading")
-        from lmp.observe.holding import hold
+        from lmp.atlas.holding import hold
         from lmp.predict.engines import Settings
         from lmp.predict.memory import Asked
 

@@ -7,7 +7,7 @@ this file are evaluated (no ``from __future__ import annotations``): `takes` han
 import functools
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from pathlib import Path
 from types import EllipsisType
@@ -71,6 +71,34 @@ SUBJECT = (
     "(my_model.py:Block)."
 )
 """Help of the argument that names what a command is for."""
+
+Plot = Annotated[
+    Path | None, typer.Option("--plot", metavar="FILE", help="Draw a plot: .svg, .png, .html (offline page) or .pdf.")
+]
+PlotX = Annotated[str | None, typer.Option("--x", metavar="NAME", help="With --plot: what is on the x axis.")]
+PlotY = Annotated[
+    str | None, typer.Option("--y", metavar="NAME,NAME", help="With --plot: what is drawn, as intensity,latency.")
+]
+
+OnDevice = Annotated[
+    str | None,
+    typer.Option("--device", metavar="NAME", help="Device of time and memory; `lmp devices` lists them."),
+]
+ServingEngine = Annotated[
+    str | None,
+    typer.Option(
+        "--engine",
+        metavar="NAME",
+        help="Predict what this engine launches: vllm, sglang, trtllm, transformers-eager, transformers-compiled, "
+        "or a TOML file with a profile [default: eager mode beside vllm].",
+    ),
+]
+Tp = Annotated[
+    int, typer.Option("--tp", metavar="N", min=1, max=1024, help="GPUs that share each layer: figures are of one.")
+]
+Ep = Annotated[
+    int, typer.Option("--ep", metavar="N", min=1, max=1024, help="Groups of these GPUs with different experts.")
+]
 
 ModelOrAgentModel = Annotated[
     str | None,
@@ -173,6 +201,9 @@ class Common:
         typer.Option("--path", metavar="DIR", help="Folder that holds your own packages [default: the current one]."),
     ] = None
     fresh: Annotated[bool, typer.Option("--fresh", help="Analyse again, even if a result is stored.")] = False
+    no_atlas: Annotated[
+        bool, typer.Option("--no-atlas", help="Do not answer from the atlas: use own results, or analyse.")
+    ] = False
 
     # The limits of agents.
     agent_model: Annotated[
@@ -244,7 +275,7 @@ class Common:
         Without ``said``, no line names the results folder, and the engine is not checked: to look things up first.
         """
         from lmp.agents.environment import Choice, chosen_engine
-        from lmp.analyze.session import Options
+        from lmp.atlas.asking import AtlasOptions, atlas_folder
         from lmp.errors import UsageError
 
         if self.engine is Engine.agent and not agents and said:
@@ -253,7 +284,8 @@ class Common:
                 "run one of these with it, then this command without it"
             )
         choice = chosen_engine(str(self.engine)) if agents else Choice("trace")
-        return Options(
+        return AtlasOptions(
+            atlas=atlas_folder(self.no_atlas),
             results=self.said_results_folder() if said else self.results_folder,
             transformers=self.transformers,
             pytorch=self.pytorch,
@@ -333,6 +365,28 @@ def one_of(what: str, named: str | None, option: str, other: str | None) -> str 
     if named is not None and other is not None and named != other:
         raise UsageError(f"two {what} are given: {named} and, with {option}, {other}\ngive one")
     return named or other
+
+
+def drawn(plot: Path | None, x: str | None, y: str | None) -> tuple[str, ...]:
+    """The names of ``--y``. Raises UsageError for a file that is no picture, and for axes without a file."""
+    from lmp.errors import UsageError
+
+    if plot is None:
+        given = [option for option, value in (("--x", x), ("--y", y)) if value is not None]
+        if given:
+            raise UsageError(f"{given[0]} is of a plot\ngive --plot FILE too, as in --plot plot.svg")
+        return ()
+    from lmp.predict.charts import plottable
+
+    plottable(plot)
+    return tuple(name.strip() for name in (y or "").split(",") if name.strip())
+
+
+def engines(common: Common, named: str | None) -> tuple[Common, str | None]:
+    """``--engine`` of a command that predicts: the name of a profile; or the engine that derives formulas."""
+    if named in set(Engine):
+        return replace(common, engine=Engine(named)), None
+    return common, named
 
 
 def reports_folder(given: Path | None) -> Path:

@@ -6,10 +6,6 @@ from typing import Annotated
 
 import typer
 
-Tp = Annotated[int, typer.Option("--tp", metavar="N", min=1, max=1024, help="GPUs that share each layer.")]
-Ep = Annotated[
-    int, typer.Option("--ep", metavar="N", min=1, max=1024, help="Groups of these GPUs with different experts.")
-]
 Pp = Annotated[int, typer.Option("--pp", metavar="N", min=1, max=1024, help="Stages of a pipeline.")]
 DpAttention = Annotated[
     bool, typer.Option("--dp-attention", help="Each GPU runs attention for its part of the sequences.")

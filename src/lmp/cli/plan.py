@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -27,7 +26,7 @@ MEMORY = "memory is worked out as vLLM allocates it"
 STEADY = "steady stream: TPOT includes waiting for prefills of other requests; TTFT is of a request on an idle replica"
 
 
-@o.takes("class_path", "module", ..., *o.FOLDERS, "config", "model_id", *o.PRINTED)
+@o.takes("class_path", "module", ..., *o.FOLDERS, "no_atlas", "config", "model_id", *o.PRINTED)
 def plan(
     common: o.Common,
     on_device: Annotated[str, typer.Option("--device", metavar="NAME", help="A device; `lmp devices` lists them.")],
@@ -50,9 +49,9 @@ def plan(
     kv_type: Annotated[
         Literal["bfloat16", "fp8"] | None, typer.Option("--kv-dtype", help="Dtype of the KV cache [default: bfloat16].")
     ] = None,
-    plot: Annotated[
-        Path | None, typer.Option("--plot", metavar="FILE", help="Plot every layout and the front: .png, .svg, .pdf.")
-    ] = None,
+    plot: o.Plot = None,
+    x: o.PlotX = None,
+    y: o.PlotY = None,
     devices_file: DevicesFile = None,
     calibration: CalibrationFolder = None,
 ) -> None:
@@ -66,8 +65,8 @@ def plan(
     from lmp.cli.counts import count_of
     from lmp.predict.plan.limits import Limits, microseconds
     from lmp.predict.plan.planning import Fleet, Requests, planned
+    from lmp.predict.plan.plots import axes_of
     from lmp.predict.rewrite.profiles import profile_named
-    from lmp.predict.screen.plots import plottable
 
     profile_named(serving)  # an engine that is not known ends the command before anything is expanded
     predictor = predictor_of(devices_file, calibration)
@@ -78,15 +77,15 @@ def plan(
     )
     if as_dtype == "fp8" or kv_type == "fp8":
         device.peak("fp8")
-    if plot is not None:
-        plottable(plot)
+    axes = x or "per_user", o.drawn(plot, x, y) or ("per_gpu",)
+    axes_of(*axes)
     named = o.one_of("classes", common.class_path, "--module", common.module)
     common, class_path = chosen(common, named, "plan")
     options = common.options()
     name = class_path or class_of_config(options)
     with watched([name], options, common.quiet) as progress:
-        from lmp.analyze.models import expand_model
-        from lmp.observe.holding import hold
+        from lmp.atlas.holding import hold
+        from lmp.atlas.models import expand_model
         from lmp.predict.plan.serving import cache_width, server
         from lmp.predict.serve.setup import Servers, Setup, Sources
 
@@ -112,7 +111,7 @@ def plan(
     if plot is not None:
         from lmp.predict.plan.plots import draw
 
-        draw(found, f"{model.class_name.rpartition('.')[2]} on {gpus} x {device.label}", plot)
+        draw(found, f"{model.class_name.rpartition('.')[2]} on {gpus} x {device.label}", plot, *axes)
         note(f"{plot} written")
 
 

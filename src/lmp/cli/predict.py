@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
@@ -10,14 +9,15 @@ import typer
 from lmp.cli import given as g
 from lmp.cli import options as o
 from lmp.cli.devices import CalibrationFolder, DevicesFile, predictor_of
+from lmp.cli.on_device import products_of
 from lmp.cli.output import note, write_json
-from lmp.cli.parallel import DpAttention, Ep, Pp, Tp
+from lmp.cli.parallel import DpAttention, Pp
 from lmp.cli.progress import class_of_config, watched
 from lmp.cli.serving import Load, Replica, refuse_call, serve_all
 from lmp.cli.subject import chosen
 
 
-@o.takes(*(*o.ONE_CLASS, ..., *o.SIZES, *o.FOLDERS, "config", "model_id", "attn", *o.PRINTED))
+@o.takes(*(*o.ONE_CLASS, ..., *o.SIZES, *o.FOLDERS, "no_atlas", "config", "model_id", "attn", *o.PRINTED))
 def predict(
     common: o.Common,
     on_device: Annotated[str, typer.Option("--device", metavar="NAME", help="A device; `lmp devices` lists them.")],
@@ -27,15 +27,7 @@ def predict(
     ] = None,
     devices_file: DevicesFile = None,
     calibration: CalibrationFolder = None,
-    serving: Annotated[
-        str | None,
-        typer.Option(
-            "--engine",
-            metavar="NAME",
-            help="Predict what this engine launches: vllm, sglang, trtllm, transformers-eager, transformers-compiled, "
-            "or a TOML file with a profile [default: every operator of the class is a kernel].",
-        ),
-    ] = None,
+    serving: o.ServingEngine = None,
     explain: Annotated[
         bool, typer.Option("--explain", help="With --engine: each rewrite, with the source lines that it replaced.")
     ] = False,
@@ -49,14 +41,13 @@ def predict(
             "--launch-us", min=0, metavar="US", help="With --engine: host time of one launch [default: its profile's]."
         ),
     ] = None,
-    tp: Tp = 1,
-    ep: Ep = 1,
+    tp: o.Tp = 1,
+    ep: o.Ep = 1,
     pp: Pp = 1,
     dp_attention: DpAttention = False,
-    plot: Annotated[
-        Path | None,
-        typer.Option("--plot", metavar="FILE", help="Plot latency against batch, and the roofline: .png, .svg, .pdf."),
-    ] = None,
+    plot: o.Plot = None,
+    x: o.PlotX = None,
+    y: o.PlotY = None,
     advice: Annotated[
         bool, typer.Option("--next/--no-next", help="Predict what would help most next: one thing changed at a time.")
     ] = True,
@@ -120,7 +111,7 @@ def predict(
     parallel = Parallel(tp, ep, pp, dp_attention)
     load = Load(in_flight, isl, osl, stream, prefix, speculative_tokens, acceptance, draft_us, chunk)
     if serve:
-        one_call = {"--each": each, "--set": settings, "--explain": explain or None, "--plot": plot,
+        one_call = {"--each": each, "--set": settings, "--explain": explain or None, "--plot": plot, "--x": x, "--y": y,
                     "--launch-us": launch}  # fmt: skip
         refuse_call(common, one_call)
         replica = Replica(on_device, serving, overhead, force, parallel)
@@ -132,8 +123,10 @@ def predict(
     from lmp.cli.predict_screen import drawn, print_all
     from lmp.errors import UsageError
     from lmp.predict.eager import refuse_products
-    from lmp.predict.screen.plots import plottable
+    from lmp.predict.screen.plots import Axes
 
+    wanted = o.drawn(plot, x, y)
+    axes = Axes(x or Axes.x, wanted or Axes.y)
     profile = chosen_profile(serving, explain, overhead, launch)
     predictor = predictor_of(devices_file, calibration)
     found_device = predictor.device(on_device)
@@ -143,10 +136,8 @@ def predict(
     several = next((name for name, values in given.items() if len(values) > 1), None)
     if several is not None:
         raise UsageError(f"{several} has several values\ngive one: predict has one point")
-    products = _products(common)
+    products = products_of(common)
     refuse_products(found_device, products)
-    if plot is not None:
-        plottable(plot)
     named = o.one_of("classes", common.class_path, "--module", common.module)
     common, class_path = chosen(common, named, "predict")
     options = common.options()
@@ -154,7 +145,7 @@ def predict(
         g.need_batch_size(given, common)
     name = class_path or class_of_config(options)
     with watched([name], options, common.quiet) as progress:
-        from lmp.analyze.models import expand_model
+        from lmp.atlas.models import expand_model
 
         model = expand_model(name, options, progress, keep=False).model
     from lmp.predict.screen.asking import Ask, Subject
@@ -166,7 +157,7 @@ def predict(
     subject = Subject(model, None if config is None else config.content)
     sizes = {name: values[0] for name, values in given.items()}
     ask = Ask(found_device, sizes, products, profile, serving or "eager", parallel)
-    held = held_of(subject, options) if memory else "left out by --no-memory"
+    held = held_of(subject, options, ask) if memory else "left out by --no-memory"
     found = whole(subject, ask, predictor, held, Wanted(advice, force))
     now = found.answer
     warnings = [*of_the_model(subject.numbers(ask.given).model), *of_the_values(model, now.values["cache_len"])]
@@ -176,12 +167,6 @@ def predict(
     else:
         print_all(found, serving, each is not None, explain)
     if plot is not None:
-        drawn(subject, found, predictor, plot)
+        drawn(subject, found, predictor, axes, plot)
     for warning in warnings:
         note(f"warning: {warning}")
-
-
-def _products(common: o.Common) -> str:
-    from lmp.dtypes import WORDS
-
-    return "bfloat16" if common.element_type is None else WORDS[str(common.element_type)].products

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from lmp.predict.screen.asking import Answer, Subject
     from lmp.predict.screen.changes import Change
     from lmp.predict.screen.dearest import Dear
+    from lmp.predict.screen.plots import Axes
     from lmp.predict.screen.room import Room
     from lmp.predict.screen.whole import Whole
 
@@ -31,9 +32,12 @@ def print_all(found: Whole, serving: str | None, each: bool, explain: bool) -> N
     """The table; the operators one by one with ``each``, the rewrites with ``explain``."""
     from lmp.cli.predict_engine import print_engine
     from lmp.cli.tables import console
+    from lmp.report.formats.device_card import device_lines
+    from lmp.report.formats.table import print_lines_of_card
 
     screen = console()
     now = found.answer
+    print_lines_of_card(screen, device_lines(found.card))
     for text in _head(found, serving):
         screen.print(text)
     screen.print(_kernels(found.dearest))
@@ -55,15 +59,10 @@ def print_all(found: Whole, serving: str | None, each: bool, explain: bool) -> N
 
 def _head(found: Whole, serving: str | None) -> list[str]:
     now = found.answer
-    us, low, high = now.us
-    rate, least, most = now.tokens_per_s
-    overhead = f", {now.profile.overhead_us:g} us of it overhead" if now.profile.overhead_us else ""
-    gpus = "" if now.ask.parallel.gpus == 1 else f"{now.ask.parallel.gpus} x "
+    overhead = f", {now.profile.overhead_us:g} us of a step overhead" if now.profile.overhead_us else ""
     lines = [
-        f"{us / 1e3:.3f} ms on {gpus}{now.ask.device.label}, 80 % interval {low / 1e3:.3f} to {high / 1e3:.3f} ms, "
-        f"{serving or 'each operator a kernel'}{overhead}",
+        f"below: {serving or 'eager mode, each operator a kernel'}{overhead}",
         *_left(now),
-        f"tokens/s: {rate:,.0f} ({least:,.0f} to {most:,.0f})",
         _bound(now),
         f"memory: {_memory(found.room)}",
     ]
@@ -183,13 +182,13 @@ def _each(now: Answer) -> Table:
     return table
 
 
-def drawn(subject: Subject, found: Whole, predictor: Predictor, file: Path) -> None:
+def drawn(subject: Subject, found: Whole, predictor: Predictor, axes: Axes, file: Path) -> None:
     """Draw the plot, and say where it is."""
-    from lmp.predict.screen.plots import batches, draw, over_batches
+    from lmp.predict.screen.plots import draw, over_sizes, sizes_of
 
     now, room = found.answer, found.room
-    most = None if isinstance(room, str) else room.largest_batch
-    answers = over_batches(subject, now, predictor, batches(now, most))
-    title = f"{short(now.evaluation.class_name)} on {now.ask.device.label}"
-    draw(answers, now, title, file)
+    most = None if isinstance(room, str) or axes.x != "batch_size" else room.largest_batch
+    answers = over_sizes(subject, now, predictor, axes.x, sizes_of(now, axes.x, most))
+    title = f"{short(now.evaluation.class_name)} on {now.ask.device.label}, {now.ask.name}"
+    draw(answers, now, axes, title, file)
     note(f"{file} written")

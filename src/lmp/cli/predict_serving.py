@@ -10,7 +10,7 @@ from lmp.cli.devices import CalibrationFolder, DevicesFile, predictor_of
 from lmp.cli.output import write
 
 
-@o.takes(..., *o.FOLDERS, "attn", *o.PRINTED)
+@o.takes(..., *o.FOLDERS, "no_atlas", "attn", *o.PRINTED)
 def predict_serving(common: o.Common, devices_file: DevicesFile = None, calibration: CalibrationFolder = None) -> None:
     """Predict what requests get of a server: JSON lines on stdin, one line each on stdout.
 

@@ -131,7 +131,7 @@ def scratchpad(results: Path, looked_for: Callable[[], str]) -> Iterator[None]:
 
 def class_of_config(options: Options) -> str:
     """The class that the given config is of, for a command that names no class."""
-    from lmp.analyze.session import class_of_config as found
+    from lmp.atlas.models import class_of_config as found
 
     with scratchpad(options.results, lambda: options.model_id or str(options.config_file)):
         return found(options)

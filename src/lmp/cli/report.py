@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from lmp.agents.run import Run
     from lmp.analyze.session import Options
     from lmp.records import ModelAnalysis
+    from lmp.report.deployment import Deployment
     from lmp.report.making import Making
     from lmp.report.writing import Written
 
@@ -56,7 +57,13 @@ DeviceName = Annotated[
     typer.Option(
         "--device",
         metavar="NAME",
-        help="Device whose peak rates give the bounds: A100-80GB, H100, H200, MI300X [default: H100].",
+        help="Device of the bounds and of the predicted times; `lmp devices` lists them [default: H100].",
+    ),
+]
+At = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--at", metavar="PHASE:BATCH:TOKENS", help="Point of a model's report, as decode:16:8k; may be repeated."
     ),
 ]
 All = Annotated[bool, typer.Option("--all", help="Report on everything in the results folder, with an index.")]
@@ -92,10 +99,12 @@ class Asked:
     folder: Path
     forms: tuple[str, ...]
     device: str
+    deployment: Deployment
     sizes: Mapping[str, int]
     narrate: bool
     run: Run | None = None
     """The interrupted narration to resume."""
+    at: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -110,7 +119,7 @@ class OfFolder:
 
 
 @o.takes(
-    *(..., *o.FOLDERS, *o.CONFIG, *o.OWN_CLASS, "settings", "agent_model", "agent_effort"),
+    *(..., "kv_type", *o.FOLDERS, "no_atlas", *o.CONFIG, *o.OWN_CLASS, "settings", "agent_model", "agent_effort"),
     *("fallback_model", "max_budget_usd", "max_turns", "timeout", "dry_run", "quiet", "debug"),
     dry_run=DryRun,
 )
@@ -124,6 +133,10 @@ def report(
     form: Forms = None,
     reports: Reports = None,
     device: DeviceName = None,
+    at: At = None,
+    tp: o.Tp = 1,
+    ep: o.Ep = 1,
+    serving: o.ServingEngine = None,
     narrate: Narrate = False,
     include: Include = None,
     exclude: Exclude = None,
@@ -141,6 +154,9 @@ def report(
     prints.
     """
     from lmp.link.values import parse_settings, whole_values
+    from lmp.predict.screen.card import SERVING
+    from lmp.predict.shard.parallel import Parallel
+    from lmp.report.deployment import Deployment
     from lmp.report.devices import DEFAULT
     from lmp.report.extra import check_extra
     from lmp.source.subject import is_code_base
@@ -150,23 +166,34 @@ def report(
         a.refuse_without_agents(common, "--narrate")
     forms = tuple(form or (Form.markdown,))
     sizes = whole_values(parse_settings(settings or ()))
-    asked = Asked(common, o.reports_folder(reports), forms, device or DEFAULT, sizes, narrate)
+    kv = None if common.kv_type is None else str(common.kv_type)
+    deployment = Deployment(Parallel(tp, ep), kv, serving or SERVING)
+    folder, points = o.reports_folder(reports), tuple(at or ())
+    asked = Asked(common, folder, forms, device or DEFAULT, deployment, sizes, narrate, at=points)
     name = o.one_of("models", target, "--model", model)
     of_code_base = name is not None and is_code_base(name)
     common, class_path = (common, name) if of_code_base or everything else chosen(common, name, "report")
     options = common.options()
     filled = template == Template.implementation
     of_folders = {"--include": include, "--exclude": exclude, "--update": update, "--template": filled}
+    of_one = {"--tp": tp > 1, "--ep": ep > 1, "--kv-dtype": kv, "--engine": serving}
     if everything:
-        _refuse({**of_folders, "--set": settings, "--model-id": common.model_id}, "not with --all")
+        of_all = {**of_folders, **of_one, "--set": settings, "--model-id": common.model_id, "--at": at}
+        _refuse(of_all, "not with --all")
         _all(name, options, asked)
         return
     if narrate:
         _can_narrate(asked)
     if name is not None and of_code_base:
-        of_models = {"--device": device, "--set": settings, "--config": common.config, "--model-id": common.model_id}
+        of_models = {
+            "--device": device,
+            "--at": at,
+            "--set": settings,
+            "--config": common.config,
+            "--model-id": common.model_id,
+        }
         of_classes = {"--attn": common.attn, "--inputs": common.inputs, "--init": common.init, "--path": common.path}
-        _refuse({**of_models, **of_classes}, "for models only, not for a folder")
+        _refuse({**of_models, **of_one, **of_classes}, "for models only, not for a folder")
         given = OfFolder(Path(name), tuple(include or ()), tuple(exclude or ()), update, template.value)
         _repository(given, options, asked)
     else:
@@ -176,9 +203,13 @@ def report(
 
 def resume_report(run: Run, options: Options, common: o.Common) -> None:
     """Resume an interrupted narration, and write its report."""
+    from lmp.report.deployment import DEFAULT, deployment_of
+
     given = run.state.report or {}
     folder, forms = Path(given["folder"]), tuple(given["forms"])
-    asked = Asked(common, folder, forms, given["device"], given["sizes"], narrate=True, run=run)
+    deployment = deployment_of(given["deployment"]) if "deployment" in given else DEFAULT
+    at = tuple(given.get("at", ()))
+    asked = Asked(common, folder, forms, given["device"], deployment, given["sizes"], narrate=True, run=run, at=at)
     of = given["code_base"]
     if of is None:
         _model(given["model"], options, asked)
@@ -218,14 +249,16 @@ def _refuse(given: Mapping[str, object], why: str) -> None:
 
 def _model(name: str | None, options: Options, asked: Asked) -> None:
     from lmp.report.devices import device_named
+    from lmp.report.facts import STATED, parse_point
 
     device = device_named(asked.device)
+    at = tuple(map(parse_point, asked.at)) or STATED
     class_path = name or class_of_config(options)
     with watched([class_path], options, asked.common.quiet) as progress:
         from lmp.report.gathering import gather
         from lmp.report.model import model_making, write_page
 
-        facts = gather(class_path, options, progress, device, asked.sizes)
+        facts = gather(class_path, options, progress, device, asked.sizes, asked.deployment, at)
         progress(facts.model.class_name, "writing the report")
         making = model_making(facts)
         if not asked.narrate:
@@ -273,7 +306,8 @@ def _repository(of: OfFolder, options: Options, asked: Asked) -> None:
     if not asked.common.dry_run:
         if of.template == Template.repository:
             code_base.remember(asked.folder, facts, of.folder, asked.folder / making.plain.file)
-        for line in code_base.returned(facts, of.folder, asked.folder / making.plain.file):
+        filled = of.template == Template.implementation
+        for line in code_base.returned(facts, of.folder, asked.folder / making.plain.file, filled):
             note(line)
 
 
@@ -281,10 +315,14 @@ def _repository(of: OfFolder, options: Options, asked: Asked) -> None:
 
 
 def _write_report(making: Making, asked: Asked) -> None:
+    from lmp.agents.transcript import shown
     from lmp.report.writing import write_made
 
     with _findings_shown():
         _note_report(write_made(asked.folder, making), asked)
+    if making.summary is not None and not asked.common.quiet:
+        for line in making.summary(making.without):
+            note(shown(line))
 
 
 def _narrate(making: Making, options: Options, asked: Asked, subject: dict[str, Any]) -> None:
@@ -302,7 +340,9 @@ def _narrate(making: Making, options: Options, asked: Asked, subject: dict[str, 
                 "folder": str(asked.folder.absolute()),
                 "forms": list(asked.forms),
                 "device": asked.device,
+                "deployment": asked.deployment.words,
                 "sizes": dict(asked.sizes),
+                "at": list(asked.at),
             }
             run = start(making, options, a.limits(asked.common), {**given, **subject})
         with a.shown(run, asked.common.quiet):

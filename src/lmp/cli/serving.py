@@ -133,7 +133,7 @@ def _expander(common: Common) -> Callable[[str], ModelAnalysis]:
         path, options = _subject(common, name)
         found = path or class_of_config(options)
         with watched([found], options, common.quiet) as progress:
-            from lmp.analyze.models import expand_model
+            from lmp.atlas.models import expand_model
 
             return expand_model(found, options, progress, keep=False).model
 
@@ -145,7 +145,7 @@ def _holder(common: Common) -> Callable[[str], Held]:
         path, options = _subject(common, name)
         with watched([path or name], options, common.quiet) as progress:
             progress(path or name, "reading")
-            from lmp.observe.holding import hold
+            from lmp.atlas.holding import hold
 
             return hold(path, options)
 

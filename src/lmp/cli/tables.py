@@ -46,7 +46,7 @@ STYLES = {"verified": "green", "failed": "bold red", "unverified": "yellow", "er
 """Style of a verdict; a family of the zoo may also have ended with an error, or been stopped."""
 
 
-def console() -> Console:
+def console() -> Terminal:
     if sys.stdout.isatty():
         return Terminal(highlight=False)
     return Terminal(highlight=False, width=PIPED_WIDTH)

@@ -14,7 +14,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from lmp.errors import LmpError, UsageError
+from lmp.errors import LmpError, UsageError, first_line
 from lmp.formula import Number, read_number
 from lmp.link.quantisation import Scheme
 from lmp.link.records import EvaluatedKernel
@@ -29,7 +29,7 @@ from lmp.predict.prediction import (
     bound_time,
     total,
 )
-from lmp.predict.rows import Attention, Gemm, Pointwise, Row
+from lmp.predict.rows import Row, row_of
 from lmp.predict.shard.collectives import rows_of
 from lmp.predict.shard.records import collective_of
 from lmp.records import MATMUL_CATEGORIES, Operand, Operands
@@ -258,7 +258,13 @@ def _rows(kernel: EvaluatedKernel, device: Device, read: Reading, kv_dtype: str 
     collective = collective_of(kernel)
     if collective is not None:
         return rows_of(collective, device)
-    row = _row(kernel, device, read, kv_dtype)
+    try:
+        row = _row(kernel, device, read, kv_dtype)
+    except UsageError as error:
+        place = f"{kernel.operation} in line {kernel.line} of {kernel.path or 'the model'}"
+        raise UsageError(
+            f"{place} is beyond what is predicted: {first_line(error)}\ngive a smaller batch, or fewer tokens"
+        ) from error
     return () if row is None else (row,)
 
 
@@ -267,9 +273,7 @@ def _row(kernel: EvaluatedKernel, device: Device, read: Reading, kv_dtype: str |
     operands = kernel.operands
     if kernel.category not in MATMUL_CATEGORIES:
         op = "norm" if kernel.category == "reduction" else "pointwise"
-        return Pointwise.model_validate(
-            {"op": op, "device": device.name, "read": _bytes(kernel.read), "written": _bytes(kernel.write)}
-        )
+        return row_of({"op": op, "device": device.name, "read": _bytes(kernel.read), "written": _bytes(kernel.write)})
     if operands is None or _is_wide(operands):
         return None
     if operands.q_len is not None and read.dtype != "float32":
@@ -277,7 +281,7 @@ def _row(kernel: EvaluatedKernel, device: Device, read: Reading, kv_dtype: str |
     if operands.m is not None and operands.batch in (None, 1) and operands.experts is None and read.calibrated:
         sizes = {"m": operands.m, "n": operands.n, "k": operands.k}
         # The class's own run quantises nothing: what does is an operator of its own, or a part of a converted module.
-        return Gemm.model_validate(
+        return row_of(
             {"op": "gemm", "device": device.name, "dtype": read.dtype, "quantise_activations": read.quantises, **sizes}
         )
     return None
@@ -302,7 +306,7 @@ def _is_usual(operands: Operands) -> bool:
 
 
 def _attention(operands: Operands, device: Device, kv_dtype: str | None) -> Row:
-    return Attention.model_validate(
+    return row_of(
         {
             "op": "attention",
             "device": device.name,

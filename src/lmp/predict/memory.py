@@ -123,7 +123,7 @@ def _room(stage: Stage) -> Fraction:
 def memory(held: Held, device: Device, asked: Asked) -> Memory:
     """Memory of the model on each GPU, what is the most that fits, and on how few GPUs. Raises UsageError."""
     _check(held, device, asked)
-    live = functools.cache(functools.partial(_live, held, asked.engine is not None))
+    live = lives(held, asked.engine is not None)
     found = _memory(held, device, asked, live)
     return replace(found, smallest_tp=_smallest(held, device, asked, live, found))
 
@@ -154,10 +154,7 @@ def _memory(held: Held, device: Device, asked: Asked, live: Callable[[int, int],
     heads = held.config.get("num_attention_heads")
     if isinstance(heads, int) and heads % asked.tp:
         warnings.append(f"{heads} attention heads do not divide over {asked.tp} GPUs: engines refuse that")
-    share, sharding = share_by_plan(held, asked.tp)
-    if asked.engine is not None and asked.tp > 1:
-        share, sharding = share_by_engine(held, asked.tp), "as the engine divides layers"
-    made = tuple(_stage(held, device, asked, share, (number, live)) for number in range(asked.pp))
+    made, sharding = _stages(held, device, asked, live)
     result = Memory(asked, total, made, sharding, None, None, False, None, tuple(warnings))
     return replace(
         result,
@@ -165,6 +162,29 @@ def _memory(held: Held, device: Device, asked: Asked, live: Callable[[int, int],
         largest_context=_largest_context(result, held.config.get("max_position_embeddings")),
         fits=_fits(result, asked.batch_size, asked.cache_len),
     )
+
+
+Lives = Callable[[int, int], Live | str]
+"""Tokens and tp -> the peak of one call; or why it is not known."""
+
+
+def lives(held: Held, serving: bool) -> Lives:
+    """Peaks of a model's calls, each worked out once."""
+    return functools.cache(functools.partial(_live, held, serving))
+
+
+def stages_of(held: Held, device: Device, asked: Asked, live: Lives) -> tuple[Stage, ...]:
+    """One GPU of each stage, without what fits on it. Raises UsageError."""
+    _check(held, device, asked)
+    return _stages(held, device, asked, live)[0]
+
+
+def _stages(held: Held, device: Device, asked: Asked, live: Lives) -> tuple[tuple[Stage, ...], str]:
+    """One GPU of each stage, and how weights are divided, in words."""
+    share, sharding = share_by_plan(held, asked.tp)
+    if asked.engine is not None and asked.tp > 1:
+        share, sharding = share_by_engine(held, asked.tp), "as the engine divides layers"
+    return tuple(_stage(held, device, asked, share, (number, live)) for number in range(asked.pp)), sharding
 
 
 def _beyond(held: Held, asked: Asked) -> Iterator[str]:

@@ -159,6 +159,20 @@ def unsourced(fingerprint: Mapping[str, str], trees: Trees) -> list[str]:
     return [one.distribution for one in gone if any(file.startswith(f"{one.package}/") for file in fingerprint)]
 
 
+def agrees_with_sources(fingerprint: Mapping[str, str], trees: Trees) -> bool:
+    """Whether the sources that are here are those that a result was made from.
+
+    Sources that are not here are not compared: `unsourced` names them.
+    """
+    rules = (DERIVED_BY, JUDGED_BY, LINKED_BY, FORMER_JUDGED_BY)
+    files = {key: digest for key, digest in fingerprint.items() if key not in rules}
+    if _releases(files) != run_with(_trees_of(files, trees)):
+        return False
+    layouts = {"transformers": trees.transformers, "pytorch": trees.pytorch}
+    gone = tuple(f"{LAYOUTS[name].package}/" for name, tree in layouts.items() if tree is None)
+    return _files_are_as_then({f: digest for f, digest in files.items() if not f.startswith(gone)}, trees)
+
+
 def _trees_of(files: Iterable[str], trees: Trees) -> list[Tree]:
     """The trees that have any of the files."""
     return [tree for tree in trees if any(tree.path(file) is not None for file in files)]

@@ -41,7 +41,7 @@ DESCRIBED = {
         Described("hand_in", "lmp.records", "HandIn", "what `lmp submit --json` prints"),
         Described("zoo_entry", "lmp.records", "ZooEntry", "RESULTS/.zoo/<task>/<family>.json, for `lmp zoo` to go on"),
         Described("zoo_summary", "lmp.records", "ZooSummary", "reports/zoo/<task>.json"),
-        Described("evaluation", "lmp.link.records", "Evaluation", "what `lmp evaluate --json` prints"),
+        Described("evaluation", "lmp.predict.screen.records", "Answered", "what `lmp evaluate --json` prints"),
         Described("difference", "lmp.link.difference", "Difference", "what `lmp diff --json` prints"),
         Described("capture", "lmp.lab.records", "Capture", "posts/<name>/captures/<id>.json"),
         Described("inspection", "lmp.observe.inspection", "Inspection", "what `lmp inspect --json` prints"),

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from lmp.errors import UsageError
+from lmp.predict.charts import plottable
 from lmp.predict.devices import device_named
 from lmp.predict.eager import CallTime, Timed
 from lmp.predict.prediction import Prediction, Predictor, total
@@ -16,7 +17,7 @@ from lmp.predict.rewrite.profiles import profile_named
 from lmp.predict.screen.asking import Answer, Ask, Subject, answer, asked_for
 from lmp.predict.screen.changes import changes
 from lmp.predict.screen.dearest import dearest
-from lmp.predict.screen.plots import batches, draw, over_batches, plottable
+from lmp.predict.screen.plots import Axes, draw, over_sizes, sizes_of
 from lmp.predict.screen.room import room, with_width
 from lmp.predict.screen.whole import Wanted, whole
 from lmp.predict.screen.writing import as_json
@@ -168,16 +169,16 @@ def test_json_has_what_the_screen_has(llama: Subject) -> None:
 def test_batches_of_a_plot(llama: Subject) -> None:
     now = answer(llama, asked_for(H100, {**SIZES, "batch_size": 3}, "vllm", (None, None)), PREDICTOR)
     # Doubling up to 8 * 3 = 24, with 3 and 24 themselves; memory for 20 ends it there.
-    assert batches(now) == [1, 2, 3, 4, 8, 16, 24]
-    assert batches(now, 20) == [1, 2, 3, 4, 8, 16, 20]
+    assert sizes_of(now) == [1, 2, 3, 4, 8, 16, 24]
+    assert sizes_of(now, most=20) == [1, 2, 3, 4, 8, 16, 20]
 
 
 def test_a_plot_is_a_picture(llama: Subject, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     now = answer(llama, asked_for(H100, SIZES, "vllm", (None, None)), PREDICTOR)
-    found = over_batches(llama, now, PREDICTOR, [1, 2, 4])
+    found = over_sizes(llama, now, PREDICTOR, "batch_size", [1, 2, 4])
     file = plottable(tmp_path / "a.svg")
-    draw(found, now, "Llama", file)
+    draw(found, now, Axes(), "Llama", file)
     text = file.read_text()
     assert text.startswith("<?xml")
     with pytest.raises(UsageError, match="has no ending of a picture"):

@@ -7,14 +7,20 @@ from typing import Any
 
 import small_models as small
 
+from lmp.predict.screen.grid import Axes
 from lmp.report.devices import device_named
 from lmp.report.facts import ModelFacts
+from lmp.report.on_device import Screen
 from lmp.source.locate import ClassSource
 from lmp.source.parsed import parse
 from lmp.source.trees import Tree, Trees
 
 HOSTILE = "</script><script>window.intruder = 1</script><img src=x onerror='window.intruder = 2'>"
 """What must stay text wherever it comes from."""
+
+AXES = (Axes("decode", (1, 2, 4), (1024, 2048)), Axes("prefill", (1, 4), (16, 2048)))
+SCREEN = Screen(engines=("vllm", "sglang"), tps=(1, 2), axes=AXES)
+"""Few points, so that a page is made at once."""
 
 # Lines as small_models has them: the root's kernels at 10 to 13, the layer's at 21 and 22.
 ROOT = f'''\
@@ -68,6 +74,7 @@ def facts(folder: Path, **more: Any) -> ModelFacts:
         settings={},
         inspection=None,
         device=device_named("H100"),
+        screen=SCREEN,
     )
 
 

@@ -360,7 +360,8 @@ class DraftReferences:
     def _bind(self, slot: Slot, ref: Ref, target: ModuleAnalysis) -> Ref:
         """The reference under the class's defining path, every value by name."""
         to, names = short(target.class_name), list(target.parameters)
-        takes = f"it takes {', '.join(names)}" if names else "it takes none"
+        listed = ", ".join(f"{name} ({path})" for name, path in target.parameters.items())
+        takes = f"it takes {listed}" if names else "it takes none"
         if len(ref.arguments) > len(names):
             self._find(slot, f"the reference to {to} gives {len(ref.arguments)} values by position; {takes}")
             return ref

@@ -119,7 +119,9 @@ class Reading:
             about = {word for each in function.reads | set(function.params) for word in split(each)}
             drawn = names & operators.DRAWS
             chosen = names & operators.SAMPLES
-            if (drawn and about & {"logit", "prob", "probs", "logits"}) or (chosen and about & {"logit", "logits"}):
+            routes = about & {"router", "expert", "experts", "moe"}
+            read = bool(about & {"logit", "logits"})
+            if (drawn and (read or about & {"prob", "probs"})) or (chosen and read and not routes):
                 found[function] = ", ".join(sorted(drawn or chosen))
         return found
 

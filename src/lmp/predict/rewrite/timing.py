@@ -119,6 +119,12 @@ def time_of_step(step: Step, profile: Profile, predictor: Predictor, device: Dev
 
 def asked_of_step(step: Step, profile: Profile, device: Device) -> tuple[Rewritten, list[Asked]]:
     """The rewritten list, and what each of its launches is predicted from, in their order."""
+    found = rewritten_step(step, profile, device)
+    return found, asked_of_launches(found, step, device)
+
+
+def rewritten_step(step: Step, profile: Profile, device: Device) -> Rewritten:
+    """What a profile launches. Of the device it depends on the dtypes of its matrix units alone."""
     dtype = refuse_products(device, step.products)
 
     def of_expert(kernel: EvaluatedKernel) -> str | None:
@@ -128,10 +134,15 @@ def asked_of_step(step: Step, profile: Profile, device: Device) -> tuple[Rewritt
         converts = storage is not None and (found == "bfloat16" or found not in device.dense)
         return None if converts else found
 
-    found = rewritten(step.kernels, profile.rules, step.values, dtype, of_expert, profile.absorbed)
+    return rewritten(step.kernels, profile.rules, step.values, dtype, of_expert, profile.absorbed)
+
+
+def asked_of_launches(found: Rewritten, step: Step, device: Device) -> list[Asked]:
+    """What each launch is predicted from, in their order."""
+    dtype = refuse_products(device, step.products)
     plain = [launch.kernel for launch in found.launches if launch.row is None]
     asked = iter(asked_of_call(plain, device, step.values, step.products, step.scheme))
-    return found, [next(asked) if one.row is None else _of_row(one, device, dtype) for one in found.launches]
+    return [next(asked) if one.row is None else _of_row(one, device, dtype) for one in found.launches]
 
 
 def _of_row(launch: Launch, device: Device, dtype: str) -> Asked:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from pydantic import ValidationError
+
 from lmp.dtypes import CACHE_WORDS, WORDS, cache_size
 from lmp.dtypes import sizes as widths
 from lmp.errors import UsageError
@@ -59,19 +61,27 @@ class Subject:
         """The formulas that hold for these values: the checkpoint's own bytes, unless ``w_bytes`` is given."""
         return self.plain if "w_bytes" in given else self.own
 
-    def kernels(self, given: Mapping[str, Number], values: Mapping[str, Number], parallel: Parallel) -> OneGpu:
+    def kernels(
+        self,
+        given: Mapping[str, Number],
+        values: Mapping[str, Number],
+        parallel: Parallel,
+        evaluation: Evaluation | None = None,
+    ) -> OneGpu:
         """The kernels of one GPU of each stage, which run one stage after the other.
 
-        Raises UsageError, with the allowed values, where the model does not divide.
+        ``evaluation``: that of the whole model at these values, where there is one already. Raises UsageError, with the
+        allowed values, where the model does not divide.
         """
         numbers = self.numbers(given)
-        evaluation = numbers.evaluation(values, numbers.tree(values))
+        if evaluation is None:
+            evaluation = numbers.evaluation(values, numbers.tree(values))
         if parallel == ONE:
             return OneGpu(evaluation, evaluation.kernels)
         kind = (numbers is self.own, *(values.get(name, 0) > (name != "cache_len") for name in UNLIKE))
         if kind not in self._plans:
             self._plans[kind] = plan_of(numbers, values)
-        return OneGpu(evaluation, rank_of(numbers, values, parallel, self._plans[kind]).every)
+        return OneGpu(evaluation, rank_of(numbers, values, parallel, self._plans[kind], evaluation.kernels).every)
 
     def notes(self, parallel: Parallel) -> list[str]:
         """What the reader of one GPU's figures has to know: what is whole on each, and which links are meant."""
@@ -189,9 +199,17 @@ def answer(subject: Subject, ask: Ask, predictor: Predictor) -> Answer:
     gpu = subject.kernels(ask.given, values, ask.parallel)
     evaluation = gpu.evaluation
     scheme, profile = subject.scheme(ask.given), ask.profile
-    if profile is None:
-        call = time_of_call(gpu.kernels, predictor, ask.device, values, ask.products, scheme)
-        return Answer(ask, evaluation, values, call, None, profile_named(EAGER))
-    wanted = Step(gpu.kernels, values, ask.products, scheme)
-    step = time_of_step(wanted, profile, OfEngine(predictor, profile.kernels), ask.device)
+    try:
+        if profile is None:
+            call = time_of_call(gpu.kernels, predictor, ask.device, values, ask.products, scheme)
+            return Answer(ask, evaluation, values, call, None, profile_named(EAGER))
+        wanted = Step(gpu.kernels, values, ask.products, scheme)
+        step = time_of_step(wanted, profile, OfEngine(predictor, profile.kernels), ask.device)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        what = ".".join(map(str, first["loc"]))
+        raise UsageError(
+            f"a kernel of this call is beyond what is predicted: its {what} is {first['input']!s:.40}\n"
+            "give a smaller batch, or fewer tokens"
+        ) from error
     return Answer(ask, evaluation, values, step.call, step, profile)

@@ -1,118 +1,112 @@
-"""Plots of a prediction as PNG, SVG or PDF: latency against batch, and the kernels under the roofline of the device."""
+"""Plots of a prediction: time and tokens a second over a size of the call, and its kernels under the roofline."""
 
 from __future__ import annotations
 
-import io
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
-from lmp.errors import StorageError, UsageError
+from lmp.errors import UsageError
 from lmp.formula import read_number
-from lmp.predict.prediction import Predictor
+from lmp.predict.charts import COLOURS, GREY, Chart, Panel, Series, named, write
+from lmp.predict.prediction import Predictor, Total
 from lmp.predict.screen.asking import Answer, Subject, answer
 
-FORMATS = (".png", ".svg", ".pdf")
-BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#57606A"
-"""Two of Okabe and Ito's colours, which the colour-blind tell apart."""
-STYLE: dict[str, Any] = {"font.size": 9, "svg.hashsalt": "lmp", "axes.grid": True, "grid.linewidth": 0.4}
 BEYOND = 8
-"""The plot goes to so many times the asked batch."""
+"""The plot goes to so many times the asked size."""
+LABELS = {"batch_size": "batch", "seq_len": "new tokens of a sequence", "cache_len": "tokens in the cache"}
+X_NAMES = tuple(LABELS)
 
 
-def plottable(file: Path) -> Path:
-    """The file, if a plot can be written to it. Raises UsageError before anything is worked out."""
-    if file.suffix.lower() not in FORMATS:
-        raise UsageError(f"--plot {file} has no ending of a picture\ngive one of {', '.join(FORMATS)}")
-    matplotlib()
-    return file
+@dataclass(frozen=True)
+class Quantity:
+    """What a prediction has at each point."""
+
+    label: str
+    of: Callable[[Answer], Total]
 
 
-def matplotlib() -> Any:
-    """The library. Raises UsageError where the extra ``report`` is missing."""
-    try:
-        import matplotlib as found
-    except ImportError as error:
-        raise UsageError("plots need more packages\nrun `pip install 'lmp[report]'`") from error
-    return found
+def _intensity(found: Answer) -> Total:
+    totals = found.evaluation.totals
+    value = float(Fraction(totals.flops) / (Fraction(read_number(totals.read)) + Fraction(read_number(totals.write))))
+    return value, value, value
 
 
-def batches(now: Answer, most: int | None = None) -> list[int]:
-    """Doubling batch sizes from 1 to 8 times the asked one, at most ``most``, the asked one among them."""
-    own = int(now.values.get("batch_size", 1))
+QUANTITIES: Mapping[str, Quantity] = {
+    "latency": Quantity("ms a step", lambda found: tuple(us / 1e3 for us in found.us)),  # type: ignore[arg-type,return-value]
+    "tokens_per_s": Quantity("tokens/s", lambda found: found.tokens_per_s),
+    "intensity": Quantity("FLOPs a byte, eager", _intensity),
+}
+"""What ``--y`` of ``lmp predict`` may name."""
+
+
+@dataclass(frozen=True)
+class Axes:
+    """What is drawn. Raises UsageError for names that are not known."""
+
+    x: str = "batch_size"
+    y: tuple[str, ...] = ("latency", "tokens_per_s")
+
+    def __post_init__(self) -> None:
+        named("--x", self.x, X_NAMES)
+        for name in self.y:
+            named("--y", name, tuple(QUANTITIES))
+
+
+def sizes_of(now: Answer, x: str = "batch_size", most: int | None = None) -> list[int]:
+    """Doubling sizes from 1 to 8 times the asked one, at most ``most``, the asked one among them.
+
+    Raises UsageError for a size that is 0 in this call: of a prefill the cache, say.
+    """
+    own = int(now.values.get(x, 0))
+    if not own:
+        raise UsageError(f"--x {x} is 0 in this call\ngive another x, or a call that has it")
     last = max(own, min(BEYOND * own, most) if most else BEYOND * own)
     doubled = {2**power for power in range(last.bit_length()) if 2**power <= last}
     return sorted(doubled | {own, last})
 
 
-def over_batches(subject: Subject, now: Answer, predictor: Predictor, sizes: Sequence[int]) -> list[Answer]:
-    """The same prediction at other batch sizes. Raises as `answer`."""
-    asks = (replace(now.ask, given=now.ask.to(batch_size=size)) for size in sizes)
+def over_sizes(subject: Subject, now: Answer, predictor: Predictor, x: str, sizes: Sequence[int]) -> list[Answer]:
+    """The same prediction at other sizes. Raises as `answer`."""
+    asks = (replace(now.ask, given=now.ask.to(**{x: size})) for size in sizes)
     return [answer(subject, ask, predictor) for ask in asks]
 
 
-def draw(found: Sequence[Answer], now: Answer, title: str, file: Path) -> None:
-    """Write the plot of answers at several batch sizes, and of the kernels of one. Raises StorageError."""
-    library = matplotlib()
-    from matplotlib.figure import Figure
-
-    with library.rc_context(STYLE):
-        figure = Figure(figsize=(11, 4.6), layout="constrained")
-        left, right = figure.subplots(1, 2)
-        figure.suptitle(title, parse_math=False)
-        _latency(left, found)
-        _roofline(right, now)
-        save(figure, file)
+def draw(found: Sequence[Answer], now: Answer, axes: Axes, title: str, file: Path) -> None:
+    """Write the plot of answers at several sizes, and of the kernels of one. Raises StorageError."""
+    panels = [_panel(found, axes.x, name) for name in axes.y]
+    write(Chart(title, [*panels, _roofline(now)]), file)
 
 
-def save(figure: Any, file: Path) -> None:
-    """Write a figure in the format of the file's ending. Raises StorageError."""
-    out = io.BytesIO()
-    kind = file.suffix.lower()[1:]
-    figure.savefig(out, format=kind, metadata={"Date": None} if kind == "svg" else None, dpi=150)
-    try:
-        file.write_bytes(out.getvalue())
-    except OSError as error:
-        raise StorageError(f"{file} cannot be written: {error.strerror}\ngive another file with --plot") from error
+def _panel(found: Sequence[Answer], x: str, name: str) -> Panel:
+    quantity = QUANTITIES[name]
+    sizes = [float(one.values[x]) for one in found]
+    middle, low, high = zip(*(quantity.of(one) for one in found), strict=True)
+    drawn = Series(f"{name}, 80 % interval", sizes, middle, low, high)
+    return Panel(LABELS[x], quantity.label, [drawn], "shaded: 80 % interval", log_x=True, log_y=True, ticks=sizes)
 
 
-def _latency(axes: Any, found: Sequence[Answer]) -> None:
-    sizes = [int(one.values.get("batch_size", 1)) for one in found]
-    middle, low, high = ([one.us[end] / 1e3 for one in found] for end in range(3))
-    axes.plot(sizes, middle, "o-", color=BLUE, label="a step")
-    axes.fill_between(sizes, low, high, color=BLUE, alpha=0.2, linewidth=0, label="80 % interval")
-    axes.set(xscale="log", yscale="log", xlabel="batch", ylabel="ms a step", title="time of a step")
-    axes.set_xticks(sizes, [str(size) for size in sizes])
-    axes.minorticks_off()
-    axes.legend(loc="upper left", frameon=False)
-    rate = axes.twinx()
-    rate.plot(sizes, [one.tokens_per_s[0] for one in found], "s--", color=ORANGE)
-    rate.set_ylabel("tokens/s (dashed)", color=ORANGE)
-    rate.set_yscale("log")
-    rate.grid(False)
-
-
-def _roofline(axes: Any, now: Answer) -> None:
+def _roofline(now: Answer) -> Panel:
     """Each launched kernel with FLOPs: its FLOPs a byte, and the FLOP/s at the predicted time. Area: share of time."""
-    device = now.ask.device
-    spots = []
-    for one in now.call.operators:
-        moved = Fraction(read_number(one.kernel.read)) + Fraction(read_number(one.kernel.write))
-        if one.kernel.flops and moved and one.time.us:
-            spots.append((float(one.kernel.flops / moved), one.kernel.flops / one.time.us * 1e6, one.us))
-    whole = now.call.whole[0] or 1.0
+    device, whole = now.ask.device, now.call.whole[0] or 1.0
+    spots = list(_spots(now))
     least = min([0.1, *(x for x, _, _ in spots)]) / 2
+    roofs = []
     for dtype in [name for name in ("bfloat16", "fp8") if name in device.dense]:
         peak = device.dense[dtype]
         bend = peak / device.bandwidth
-        axes.plot([least, bend, bend * 20], [least * device.bandwidth, peak, peak], color=GREY, linewidth=1)
-        told = f"{dtype} {peak / 1e12:.0f} TFLOP/s"
-        axes.annotate(told, (bend * 0.8, peak), color=GREY, fontsize=8, ha="right", va="center")
-    axes.scatter(
-        [x for x, _, _ in spots], [y for _, y, _ in spots], s=[12 + 600 * us / whole for _, _, us in spots],
-        color=BLUE, alpha=0.5, linewidth=0,
-    )  # fmt: skip
-    title = f"kernels on {device.label}, {device.bandwidth / 1e12:g} TB/s; area: share of time"
-    axes.set(xscale="log", yscale="log", xlabel="FLOPs a byte", ylabel="FLOP/s", title=title)
+        name = f"{dtype} {peak / 1e12:.0f} TFLOP/s, {device.bandwidth / 1e12:g} TB/s"
+        ends = [least, bend, bend * 20], [least * device.bandwidth, peak, peak]
+        roofs.append(Series(name, *ends, mark="dashed", colour=GREY))
+    x, y, us = (list(part) for part in zip(*spots, strict=True)) if spots else ([], [], [])
+    shares = [one / whole for one in us]
+    dots = Series("kernels; area: share of time", x, y, mark="dots", areas=shares, colour=COLOURS[0])
+    return Panel("FLOPs a byte", "FLOP/s", [*roofs, dots], title=f"kernels on {device.label}", log_x=True, log_y=True)
+
+
+def _spots(now: Answer) -> Iterator[tuple[float, float, float]]:
+    for one in now.call.operators:
+        moved = Fraction(read_number(one.kernel.read)) + Fraction(read_number(one.kernel.write))
+        if one.kernel.flops and moved and one.time.us:
+            yield float(one.kernel.flops / moved), one.kernel.flops / one.time.us * 1e6, one.us

@@ -26,6 +26,8 @@ class Room:
     smallest_tp: int | None
     """GPUs of a tensor-parallel group on which it fits; None if on none that is tried."""
     largest_batch: int | None
+    kv_token: Fraction
+    """Bytes that one token more adds to the cache of one sequence."""
 
     @property
     def free(self) -> Fraction:
@@ -42,6 +44,7 @@ def room(held: Held, ask: Ask) -> Room:
     return Room(
         stage.weight_bytes + stage.activation_bytes + stage.reserve + cache,
         _total(found), stage.weight_bytes, cache, found.fits, found.smallest_tp, found.largest_batch,
+        stage.cache_bytes(1, tokens + 1) - stage.cache_bytes(1, tokens),
     )  # fmt: skip
 
 

@@ -9,10 +9,13 @@ from lmp.errors import LmpError, UsageError, first_line
 from lmp.observe.held import Held
 from lmp.predict.eager import beyond_positions
 from lmp.predict.engines import GIB
+from lmp.predict.holding import PART_OF_A_MODEL, held_by_formulas
 from lmp.predict.prediction import Predictor
 from lmp.predict.screen.asking import Answer, Ask, Subject, answer
+from lmp.predict.screen.card import card
 from lmp.predict.screen.changes import Change, changes
 from lmp.predict.screen.dearest import Dear, dearest
+from lmp.predict.screen.records import Card
 from lmp.predict.screen.room import Room, room
 
 if TYPE_CHECKING:
@@ -40,13 +43,20 @@ class Whole:
     """Memory of the call; or why it is not known."""
     changes: tuple[Change, ...]
     warnings: tuple[str, ...]
+    card: Card
 
 
-def held_of(subject: Subject, options: Options) -> Held | str:
-    """What the model holds in memory; or why that is not known: it is a part of a model, say. Imports torch."""
+def held_of(subject: Subject, options: Options, ask: Ask) -> Held | str:
+    """What the model holds in memory; or why that is not known: it is a part of a model, say.
+
+    Torch is imported only where formulas do not tell, and for the stages of a pipeline.
+    """
     if "vocab_size" not in {**subject.model.parameters, **subject.model.values}:
-        return "the class is a part of a model"
-    from lmp.observe.holding import hold
+        return PART_OF_A_MODEL
+    found = held_by_formulas(subject, ask.given, ask.parallel.tp) if ask.parallel.pp == 1 else "a pipeline"
+    if not isinstance(found, str):
+        return found
+    from lmp.atlas.holding import hold
 
     try:
         return hold(subject.model.class_name, options, None)
@@ -80,7 +90,8 @@ def whole(subject: Subject, ask: Ask, predictor: Predictor, held: Held | str, wa
         return does_not_fit(more, changed) if own.fits or more.held > own.held else None
 
     more = changes(subject, found, predictor, fits) if wanted.changes else []
-    return Whole(found, tuple(dearest(found, MOST_KERNELS)), own, tuple(more), tuple(warnings))
+    answers = card(subject, ask, predictor, [found], held, force=True)
+    return Whole(found, tuple(dearest(found, MOST_KERNELS)), own, tuple(more), tuple(warnings), answers)
 
 
 def does_not_fit(own: Room, ask: Ask) -> str:

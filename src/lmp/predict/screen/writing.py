@@ -20,6 +20,7 @@ def as_json(found: Whole, profile: str) -> dict[str, object]:
     rewrites = now.step.as_json() if now.step is not None else {}
     return {
         "class_name": now.evaluation.class_name,
+        "card": found.card.model_dump(mode="json"),
         "device": now.ask.device.name,
         "profile": profile,
         "parallel": asdict(now.ask.parallel),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from lmp.errors import UsageError
 from lmp.formula import Number
 from lmp.link.numbers import ModelNumbers
+from lmp.link.records import EvaluatedKernel
 from lmp.predict.rewrite.graph import runs
 from lmp.predict.shard.parallel import Parallel
 from lmp.predict.shard.planning import Plan, planned
@@ -37,11 +38,19 @@ def _operands(numbers: ModelNumbers, values: Mapping[str, Number]) -> dict[str, 
 
 
 def rank_of(
-    numbers: ModelNumbers, values: Mapping[str, Number], parallel: Parallel, plan: Plan | None = None
+    numbers: ModelNumbers,
+    values: Mapping[str, Number],
+    parallel: Parallel,
+    plan: Plan | None = None,
+    kernels: Sequence[EvaluatedKernel] | None = None,
 ) -> Ranked:
-    """The kernels of one GPU in one call. Raises UsageError, with the allowed values, where it does not divide."""
+    """The kernels of one GPU in one call. Raises UsageError, with the allowed values, where it does not divide.
+
+    ``kernels``: those of the whole model at these values, where they are evaluated already.
+    """
     plan = plan_of(numbers, values) if plan is None else plan
-    kernels = numbers.evaluation(values, numbers.tree(values)).kernels
+    if kernels is None:
+        kernels = numbers.evaluation(values, numbers.tree(values)).kernels
     if not parallel.dp_attention:
         return ranked(kernels, values, parallel, plan)
     batch = values.get("batch_size", 1)

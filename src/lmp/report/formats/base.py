@@ -11,6 +11,8 @@ from lmp.link.numbers import CostNumbers, KernelNumbers, ModelNumbers, ModuleNum
 from lmp.link.records import Evaluation
 from lmp.link.sweep import Chunk, Sweep
 from lmp.link.values import Point
+from lmp.predict.one_gpu import OneGpuHolds
+from lmp.predict.screen.records import Card
 from lmp.records import ModelAnalysis, Operands
 from lmp.source.trees import Trees
 
@@ -57,6 +59,10 @@ class Result:
     """The same model with all weights at w_bytes, if ``numbers`` has those of a quantised checkpoint."""
     trees: Trees | None = None
     """Where the sources of the classes are, if they are to be shown."""
+    card: Card | None = None
+    """What the call takes on a device; None without one."""
+    one_gpu: OneGpuHolds | None = None
+    """What one GPU of several holds; None where the figures are of the whole model."""
 
     @property
     def model(self) -> ModelAnalysis:

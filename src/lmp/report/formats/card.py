@@ -127,6 +127,12 @@ def _conventions(result: Result, show: Show) -> list[CardLine]:
 
 
 def _held(result: Result, show: Show) -> CardLine:
+    own = result.one_gpu
+    if own is not None:
+        if own.weights is None or own.cache is None:
+            return CardLine("held", (f"weights and KV cache of one GPU unknown: {own.reason}",))
+        cache = f"KV cache {_glued(plain(own.cache), 'B', show)} after it"
+        return CardLine("held", (f"weights {_glued(plain(own.weights), 'B', show)}", cache), words="on each GPU")
     return CardLine("held", (*_weights(result, show), *_cache(result, show)))
 
 

@@ -15,7 +15,10 @@ from lmp.report.formats.sweeps import columns, lists
 
 
 def point(result: Result, show: Show, out: IO[Any]) -> None:
-    out.write(json.dumps(result.evaluation.model_dump(mode="json"), indent=2, ensure_ascii=False) + "\n")
+    found = result.evaluation.model_dump(mode="json")
+    if result.card is not None:
+        found["card"] = result.card.model_dump(mode="json")
+    out.write(json.dumps(found, indent=2, ensure_ascii=False) + "\n")
 
 
 def sweep(result: SweepResult, show: Show, out: IO[Any]) -> None:

@@ -14,6 +14,7 @@ from lmp.link.values import CALL
 from lmp.records import DEFAULT_CONFIG, short
 from lmp.report.formats.base import Format, Result, Show, SweepResult
 from lmp.report.formats.card import NUMBERS, STYLES, CardLine, card, values_of_the_call, values_of_the_config
+from lmp.report.formats.device_card import device_lines
 from lmp.report.formats.each import RANKED, FlatTable, flat_list
 from lmp.report.formats.figures import figure, in_full, percent, ratio
 from lmp.report.formats.listing import print_lines
@@ -155,18 +156,26 @@ def print_card(console: Terminal, result: Result, show: Show) -> None:
     for text in wrapped(f"{short(result.evaluation.class_name)}, {config}", console.width):
         console.put(Text(cut(text, console.width, console.signs("…")), style="bold"))
     narrow = console.width < NARROW
-    for line in _numbers_first(card(result, show)) if narrow else card(result, show):
-        label = line.label if narrow else line.label.ljust(_LABEL)
-        parts = (*line.parts, line.words) if line.words else line.parts
-        first, others = (f"{label} " if line.label else ""), ("" if narrow else " " * (_LABEL + 1))
-        for written in wrapped(" · ".join(parts), console.width, first, others):
-            console.put(Text(written, style=line.style))
+    on_device = [] if result.card is None else device_lines(result.card)
+    print_lines_of_card(console, on_device)
+    print_lines_of_card(console, _numbers_first(card(result, show)) if narrow else card(result, show))
     console.paragraph(f"values: {values_of_the_call(result)}", "dim")
     if show.values:
         config = f"config {model.config.name} ({model.config.origin}) · {model.source.distribution}"
         console.paragraph(f"{result.evaluation.class_name} · {config} {model.source.version}", "dim")
         console.paragraph(f"config: {values_of_the_config(result) or 'no values'}", "dim")
     console.put()
+
+
+def print_lines_of_card(console: Terminal, lines: Sequence[CardLine]) -> None:
+    """Lines with their labels, wrapped between their parts."""
+    narrow = console.width < NARROW
+    for line in lines:
+        label = line.label if narrow else line.label.ljust(_LABEL)
+        parts = (*line.parts, line.words) if line.words else line.parts
+        first, others = (f"{label} " if line.label else ""), ("" if narrow else " " * (_LABEL + 1))
+        for written in wrapped(" · ".join(parts), console.width, first, others):
+            console.put(Text(written, style=line.style))
 
 
 def _numbers_first(lines: Sequence[CardLine]) -> list[CardLine]:

@@ -9,8 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from lmp.formula import Condition, Expr, add, free_variables, mul, neg, num, parse, substitute, var
+from lmp.dtypes import cache_size
+from lmp.formula import Condition, Expr, Number, add, free_variables, mul, neg, num, parse, substitute, var
 from lmp.observe.inspection import Module
+from lmp.predict.devices import device_named
 from lmp.records import MATMUL_CATEGORIES, ModelKernel, short
 from lmp.report.bounds import is_wide
 from lmp.report.devices import DEVICES, Device
@@ -30,13 +32,15 @@ def content(facts: ModelFacts) -> dict[str, Any]:
     tree = _Tree(facts)
     tree.enter(model.kernels, "", model.class_name, 0)
     held = _held(facts)
-    steps = Steps([*numbers.quantities.values(), *held.values(), *tree.formulas, *numbers.assumptions.values()])
+    formulas = [*numbers.quantities.values(), *held.values(), *tree.formulas, *facts.on_device.formulas]
+    steps = Steps([*formulas, *numbers.assumptions.values()])
     return {
         "class_name": model.class_name,
         "name": facts.name,
-        "variables": controls.variables(model, facts.sizes),
+        "variables": controls.variables(model, _started(facts)),
         "phases": controls.phases(model),
         "precisions": controls.precisions(),
+        "products": controls.products(),
         "program": steps.record(),
         "totals": {name: steps.slot(formula) for name, formula in numbers.quantities.items()},
         "held": {name: steps.slot(formula) for name, formula in held.items()},
@@ -49,8 +53,15 @@ def content(facts: ModelFacts) -> dict[str, Any]:
         "parameters": list(_parameters(facts)),
         "devices": [_device(device) for device in {**DEVICES, facts.device.name: facts.device}.values()],
         "device": facts.device.name,
+        "on_device": facts.on_device.record(steps),
         "quantised": facts.quantised,
     }
+
+
+def _started(facts: ModelFacts) -> dict[str, Number]:
+    """The values that the page opens with and no config has."""
+    kv = facts.deployment.kv_dtype
+    return {**({} if kv is None else {"kv_bytes": cache_size(kv)}), **facts.sizes}
 
 
 def _held(facts: ModelFacts) -> dict[str, Expr]:
@@ -221,6 +232,7 @@ def _parameters(facts: ModelFacts) -> Iterator[dict[str, Any]]:
 def _device(device: Device) -> dict[str, str]:
     return {
         "name": device.name,
+        "id": device_named(device.name).name,
         "matmul_flops": str(device.matmul_flops),
         "other_flops": str(device.other_flops),
         "bandwidth": str(device.bandwidth),

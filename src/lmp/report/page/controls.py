@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from lmp.dtypes import WORDS, sizes
-from lmp.formula import number_text
+from lmp.formula import Number, number_text
 from lmp.link.values import FOLLOWS, GIVEN, UNIVERSAL_DEFAULTS, lowest_of
 from lmp.records import UNIVERSAL, ModelAnalysis
 
@@ -27,7 +27,7 @@ PHASES = {
 }
 """The sizes that a button sets. What is right for the phase already stays: a prefill of 100 tokens remains one."""
 
-_TITLES = {
+TITLES = {
     "batch_size": "batch size",
     "seq_len": "new tokens",
     "cache_len": "tokens in the cache",
@@ -35,9 +35,10 @@ _TITLES = {
     "a_bytes": "bytes of an activation",
     "kv_bytes": "bytes of a cache element",
 }
+"""Name of a variable -> what it is called beside its field."""
 
 
-def variables(model: ModelAnalysis, given: Mapping[str, int] = MappingProxyType({})) -> list[dict[str, Any]]:
+def variables(model: ModelAnalysis, given: Mapping[str, Number] = MappingProxyType({})) -> list[dict[str, Any]]:
     """Every name that the formulas may use, with its first value and how it is changed.
 
     ``given`` are the sizes that the user set and no config has.
@@ -47,14 +48,14 @@ def variables(model: ModelAnalysis, given: Mapping[str, int] = MappingProxyType(
     return [_variable(model, name, given) for name in (*sizes, *(name for name in names if name not in sizes))]
 
 
-def _variable(model: ModelAnalysis, name: str, given: Mapping[str, int]) -> dict[str, Any]:
+def _variable(model: ModelAnalysis, name: str, given: Mapping[str, Number]) -> dict[str, Any]:
     known = {**UNIVERSAL_DEFAULTS, **{n: v for n, v in model.values.items() if n not in GIVEN}, **START, **given}
     known = {**{follower: known[source] for follower, source in FOLLOWS.items()}, **known}
     found: dict[str, Any] = {
         "name": name,
-        "title": _TITLES.get(name, name),
+        "title": TITLES.get(name, name),
         "origin": model.parameters.get(name, ""),
-        "value": str(known.get(name, NOT_GIVEN)),
+        "value": number_text(known.get(name, NOT_GIVEN)),
         "least": lowest_of(model, name),
     }
     if name not in known:
@@ -78,3 +79,8 @@ def phases(model: ModelAnalysis) -> dict[str, dict[str, int]]:
 def precisions() -> dict[str, dict[str, str]]:
     """Dtype word -> the value of each variable that it sets, as in `lmp evaluate --dtype`."""
     return {word: {name: number_text(size) for name, size in sizes(word).items()} for word in WORDS}
+
+
+def products() -> dict[str, str]:
+    """Dtype word -> the dtype in which products read their operands: it decides how long they take."""
+    return {word: found.products for word, found in WORDS.items()}

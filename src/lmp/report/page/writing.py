@@ -14,7 +14,10 @@ from lmp.report.page.predicted import predicted
 from lmp.report.warnings import of_the_model
 
 PACKAGE = "lmp.report.page"
-SCRIPTS = ("exact", "figures", "model", "state", "controls", "totals", "charts", "icicle", "table", "source", "main")
+SCRIPTS = (
+    *("exact", "figures", "model", "ondevice", "state", "controls", "totals"),
+    *("charts", "icicle", "table", "source", "main"),
+)
 """In the order in which they need one another."""
 
 

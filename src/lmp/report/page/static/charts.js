@@ -90,6 +90,7 @@ class Roofline {
       yaxis: { type: "log", title: { text: "FLOP/s" }, exponentformat: "power", dtick: 1 },
     });
     await Plotly.react(this.box, [...roofs, ...traces], shown, CONFIG);
+    element("roofline-device").textContent = `of ${device.name}`;
     element("roofline-note").textContent = `${device.source}: ${figure(device.matmul, "FLOP/s")} in bfloat16 matmuls, ${figure(device.other, "FLOP/s")} elsewhere, ${figure(device.bandwidth, "B/s")}. ` +
       "A point below the roof is of parts that cannot all reach it. Bounds, not measurements.";
   }

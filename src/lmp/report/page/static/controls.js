@@ -110,6 +110,12 @@ class Controls {
       new Choice("order", [["source", "in order of execution"], ["heavy", "heaviest left"]], () => state.order, (value) => this.choose({ order: value })),
       new Choice("device", state.data.devices.map(({ name }) => [name, name]), () => state.device, (value) => this.choose({ device: value })),
     );
+    const { engines, tp, eager } = state.data.on_device;
+    for (const id of ["tp", "engine"]) element(id).parentElement.hidden = eager === undefined;
+    if (eager !== undefined) this.shown.push(
+      new Choice("tp", tp.map((gpus) => [String(gpus), String(gpus)]), () => String(state.tp), (value) => this.choose({ tp: Number(value) })),
+      new Choice("engine", engines.map((name) => [name, name]), () => state.engine, (value) => this.choose({ engine: value })),
+    );
     element("reset").addEventListener("click", () => {
       state.start();
       state.changed();
@@ -162,21 +168,15 @@ class Controls {
     }
     select.append(made("option", { value: "" }, "as set below"));
     element("precision").querySelector("legend").after(made("div", { class: "field" }, made("label", { for: "set-precision" }, "dtype"), select));
-    select.addEventListener("change", () => select.value && this.state.set(precisions[select.value]));
-    this.shown.push({ show: () => {
-      const fits = (name) => Object.entries(precisions[name] || {}).every(([key, value]) => !this.state.changedFrom(key, value));
-      if (select.value && fits(select.value) && this.state.touched.has("w_bytes")) return;
-      select.value = ["bfloat16", ...Object.keys(precisions)].find(fits) || "";
-    } });
+    select.addEventListener("change", () => {
+      if (!select.value) return;
+      this.state.dtype = select.value;
+      this.state.set(precisions[select.value]);
+    });
+    this.shown.push({ show: () => { select.value = this.state.word; } });
   }
 
   show() {
     for (const field of this.shown) field.show();
   }
-}
-
-function phaseOf({ seq_len, cache_len }) {
-  if (cache_len === undefined) return "";
-  if (cache_len === 0n) return "prefill";
-  return seq_len === 1n ? "decode" : "chunked prefill";
 }

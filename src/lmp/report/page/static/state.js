@@ -50,13 +50,17 @@ class State {
   start() {
     this.values = {};
     for (const [name, variable] of this.variables) this.values[name] = exactNumber(variable.value);
-    this.touched = new Set();
+    // A variable that follows another one and starts elsewhere was given.
+    this.touched = new Set(this.data.variables.filter(({ name, follows }) => follows && compared(this.values[name], this.values[follows]) !== 0).map(({ name }) => name));
     this.refused = new Map();
     this.ignored = [];
     this.order = "source";
     this.list = "cost";
     this.metric = "flops";
     this.device = this.data.device;
+    this.tp = this.data.on_device.start || 1;
+    this.engine = (this.data.on_device.engines || [""])[0];
+    this.dtype = "";
     this.exact = false;
     this.chosen = 0;
   }
@@ -119,10 +123,37 @@ class State {
   readChoice(name, text) {
     if (name === "by" && (text in METRICS || (text === "parameters" && this.data.parameters.length))) this.metric = text;
     else if (name === "device" && this.data.devices.some((device) => device.name === text)) this.device = text;
+    else if (name === "tp" && (this.data.on_device.tp || []).some((tp) => String(tp) === text)) this.tp = Number(text);
+    else if (name === "engine" && (this.data.on_device.engines || []).includes(text)) this.engine = text;
+    else if (name === "dtype" && text in this.data.precisions) this.dtype = text;
     else if (name === "order" && ORDERS.includes(text)) this.order = text;
     else if (name === "list" && LISTS.includes(text)) this.list = text;
     else return false;
     return true;
+  }
+
+  // The dtype words whose bytes are those that are set, the usual one first.
+  get fitting() {
+    const { precisions } = this.data;
+    const fits = (name) => Object.entries(precisions[name]).every(([key, value]) => !this.changedFrom(key, value));
+    return ["bfloat16", ...Object.keys(precisions).filter((name) => name !== "bfloat16")].filter(fits);
+  }
+
+  // The word that was chosen, as long as its bytes are set; else the first that fits, or none.
+  get word() {
+    const { fitting } = this;
+    return fitting.includes(this.dtype) ? this.dtype : fitting[0] || "";
+  }
+
+  // Values of the config that are not those of the analysis.
+  get reconfigured() {
+    return this.data.variables.filter(({ name, slider, value }) => !slider && !name.endsWith("_bytes") && this.changedFrom(name, value)).map(({ name }) => name);
+  }
+
+  // What the device is asked for.
+  get ask() {
+    const { id } = this.data.devices.find(({ name }) => name === this.device);
+    return { values: this.values, products: this.word ? this.data.products[this.word] : "bfloat16", device: id, tp: this.tp, changed: this.reconfigured };
   }
 
   changedFrom(name, text) {
@@ -137,6 +168,9 @@ class State {
     }
     if (this.metric !== "flops") found.set("by", this.metric);
     if (this.device !== this.data.device) found.set("device", this.device);
+    if (this.tp !== (this.data.on_device.start || 1)) found.set("tp", this.tp);
+    if (this.data.on_device.engines && this.engine !== this.data.on_device.engines[0]) found.set("engine", this.engine);
+    if (this.dtype && this.word !== this.fitting[0]) found.set("dtype", this.dtype);
     if (this.order !== ORDERS[0]) found.set("order", this.order);
     if (this.list !== LISTS[0]) found.set("list", this.list);
     const hash = found.size ? `#${found}` : "";

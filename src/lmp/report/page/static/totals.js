@@ -2,6 +2,10 @@
 
 const MUCH = 2n; // times the compulsory bytes: above it the page says what the eager ones are spent on
 
+const EAGER_BYTES = "as PyTorch runs it, operator by operator";
+const COMPULSORY_BYTES = "what no engine can avoid: inputs, weights and cache once, outputs once";
+const EXPLAINED = /^as PyTorch|^what no engine|^before this call|times the compulsory/; // left out where the page is narrow
+
 // part / count, of any size.
 const share = (part, count) => reduced(aboveOf(part), belowOf(part) * count);
 
@@ -9,10 +13,31 @@ class Totals {
   constructor(state, model) {
     this.state = state;
     this.model = model;
+    this.on = new OnDevice(model.data.on_device);
+    this.cards = new DeviceCards(element("on-device"), this.on);
+    element("copy").addEventListener("click", () => this.copy());
+  }
+
+  // The command is chosen, so that it can be copied by hand where the browser gives no clipboard.
+  copy() {
+    getSelection().selectAllChildren(element("command"));
+    if (navigator.clipboard) navigator.clipboard.writeText(element("command").textContent).catch(() => {});
+  }
+
+  onDevice(result) {
+    const { ask, engine, word } = this.state;
+    const { reason } = this.model.data.on_device;
+    element("on-device").hidden = element("ask").hidden = Boolean(reason);
+    element("no-device").hidden = !reason;
+    element("no-device").textContent = reason ? `No time and no memory on a device: ${reason}.` : "";
+    if (reason) return;
+    this.cards.show(ask, engine, result.found);
+    element("command").textContent = this.on.command(ask, engine, word);
   }
 
   show(result) {
     this.result = result;
+    this.onDevice(result);
     const { totals, device } = result;
     const moved = added(totals.read, totals.write);
     const bound = result.whole_cost.bound;
@@ -34,9 +59,9 @@ class Totals {
     const tokens = values.seq_len === undefined ? null : values.batch_size === undefined ? values.seq_len : values.batch_size * values.seq_len;
     const each = (value, unit) => (tokens === null || tokens === 1n ? [] : [`${figure(share(value, tokens), unit)} per token`]);
     this.add("flops", "FLOPs of this call", totals.flops, "FLOP", each(totals.flops, "FLOP"));
-    this.add("bytes", "bytes, eager", moved, "B", ["as PyTorch runs it, operator by operator", ...each(moved, "B"), ...this.spent(totals, moved)]);
+    this.add("bytes", "bytes, eager", moved, "B", [EAGER_BYTES, ...each(moved, "B"), ...this.spent(totals, moved)]);
     if (totals.compulsory === undefined) this.unknown("compulsory", "bytes, compulsory", "the analysis does not have them");
-    else this.add("compulsory", "bytes, compulsory", totals.compulsory, "B", ["what no engine can avoid: inputs, weights and cache once, outputs once", ...each(totals.compulsory, "B")]);
+    else this.add("compulsory", "bytes, compulsory", totals.compulsory, "B", [COMPULSORY_BYTES, ...each(totals.compulsory, "B")]);
     this.weights(totals);
     this.cache();
   }
@@ -59,7 +84,7 @@ class Totals {
   weights(totals) {
     const { quantised, stored } = this.model.data;
     const { weights } = this.result.held;
-    const changed = this.state.data.variables.some(({ name, slider, value }) => !slider && !name.endsWith("_bytes") && this.state.changedFrom(name, value));
+    const changed = this.state.reconfigured.length > 0;
     if (weights !== undefined) this.add("weights", "weights held", weights, "B", [`${figure(totals.parameters_count, "")} parameters of ${grouped(this.state.values.w_bytes)} B`]);
     else if (stored === null) this.unknown("weights", "weights held", "the analysis does not have them");
     else this.add("weights", "weights held", BigInt(stored), "B", [`as the checkpoint stores them (${quantised})`, ...(changed ? ["of the analysis's config, NOT of the values that you changed"] : [])]);
@@ -87,7 +112,7 @@ class Totals {
   text(name, title, text, hint, value, notes = []) {
     const shown = made("dd", { title: hint }, text);
     if (value !== undefined) shown.dataset.exact = value.toString();
-    this.list.append(made("div", { "data-total": name }, made("dt", {}, title), shown, ...notes.map((note) => made("dd", { class: "why" }, note))));
+    this.list.append(made("div", { "data-total": name }, made("dt", {}, title), shown, ...notes.map((note) => made("dd", { class: EXPLAINED.test(note) ? "why more" : "why" }, note))));
   }
 }
 
