@@ -3,8 +3,8 @@
     python scripts/ten_questions.py            # all
     python scripts/ten_questions.py fit diff   # some, by name
 
-The answers are held against arithmetic in tests/cli/test_ten_questions.py. The tenth is asked from a notebook, whose own
-test executes it.
+The answers are held against arithmetic in tests/cli/test_ten_questions.py. The tenth is asked from a notebook,
+whose own test executes it.
 """
 
 from __future__ import annotations
