@@ -273,9 +273,7 @@ def _row(kernel: EvaluatedKernel, device: Device, read: Reading, kv_dtype: str |
     operands = kernel.operands
     if kernel.category not in MATMUL_CATEGORIES:
         op = "norm" if kernel.category == "reduction" else "pointwise"
-        return row_of(
-            {"op": op, "device": device.name, "read": _bytes(kernel.read), "written": _bytes(kernel.write)}
-        )
+        return row_of({"op": op, "device": device.name, "read": _bytes(kernel.read), "written": _bytes(kernel.write)})
     if operands is None or _is_wide(operands):
         return None
     if operands.q_len is not None and read.dtype != "float32":

@@ -49,7 +49,9 @@ def joined(package: str, names: Sequence[str]) -> str:
 
 def joined_of(scripts: Sequence[tuple[str, str]]) -> str:
     """The same of scripts of several packages."""
-    return '(() => {\n"use strict";\n' + "\n".join(static(package, f"{name}.js") for package, name in scripts) + "})();\n"
+    return (
+        '(() => {\n"use strict";\n' + "\n".join(static(package, f"{name}.js") for package, name in scripts) + "})();\n"
+    )
 
 
 def as_data(value: Any) -> str:

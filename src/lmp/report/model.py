@@ -20,6 +20,7 @@ from lmp.store.files import storage_errors
 
 def model_making(facts: ModelFacts) -> Making:
     """How the report on a model is made."""
+    from lmp.report.implementation.sections import appendix as further
     from lmp.report.implementation.sections import document, returned
     from lmp.report.plots import assets
 
@@ -27,6 +28,7 @@ def model_making(facts: ModelFacts) -> Making:
     return Making(
         name=facts.name,
         document=lambda told: document(facts, told),
+        appendix=lambda: further(facts),
         summary=lambda made: returned(made, facts.name),
         report=lambda made: _report(facts, made, plots()),
         review=lambda report: _reviewed(facts, report),

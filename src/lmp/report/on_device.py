@@ -1,6 +1,6 @@
 """What a page knows of a model on devices: predicted times on a grid, and memory as tables and formulas.
 
-`page/static/ondevice.js` is the other half. A page has no predictor: at other sizes than the grid's it interpolates, and says so.
+`page/static/ondevice.js` is the other half. A page has no predictor: between the sizes of the grid it interpolates.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ def _table(found: Table) -> dict[str, Any]:
         name: [None if us is None else round(us, 3) for us in end]
         for name, end in zip(("us", "low", "high"), ends, strict=True)
     }
-    return {**about, **times, "bound": list(found.bounds), "missed": round(found.missed, 4)}
+    return {**about, **times, "bound": list(found.bounds), "missed": [round(error, 4) for error in found.missed]}
 
 
 def _room(found: RoomTable, steps: Steps, quantised: bool) -> dict[str, Any]:

@@ -365,9 +365,9 @@ class Evaluator:
         if not found and not exact:
             # What only classes below define, which a base calls all the same.
             found.update(dict.fromkeys(FunctionValue(each, of, False) for each in self.overrides(of, name)))
-        if all(isinstance(innermost(each), External) for each in found):
+        if not found or any(isinstance(innermost(each), External) for each in found):
             found.update(dict.fromkeys(self._given(of, name, depth)))
-        elif self._wide(found):
+        elif self._wide(found, typed=any(field.name == name for one in self.line(of) for field in one.fields)):
             given = self._given(of, name, depth)
             if any(isinstance(innermost(each), Instance) for each in given):
                 found = dict.fromkeys(given)
@@ -399,11 +399,14 @@ class Evaluator:
                     found.update(dict.fromkeys(self._all(site, given, depth + 1)))
         return tuple(found)[:MOST]
 
-    def _wide(self, found: Iterable[Value]) -> bool:
-        """Whether all are objects of a class with so many below that its name says little."""
+    def _wide(self, found: Iterable[Value], typed: bool = False) -> bool:
+        """Whether all are objects of a class with so many below that its name says little; ``typed`` of an annotation,
+        which any class below fits."""
         kinds = [innermost(each) for each in found]
         return bool(kinds) and all(
-            isinstance(each, Instance) and not each.exact and sum(1 for _ in self.below(each.of)) > MOST_BELOW
+            isinstance(each, Instance)
+            and (typed or not each.exact)
+            and sum(1 for _ in self.below(each.of)) > MOST_BELOW
             for each in kinds
         )
 

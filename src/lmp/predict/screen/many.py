@@ -1,4 +1,4 @@
-"""Many predictions of one model at once: a call is evaluated once for all devices, all kernels are predicted together."""
+"""Many predictions of one model: a call is evaluated once for all devices, and all kernels are predicted together."""
 
 from __future__ import annotations
 
@@ -112,7 +112,9 @@ def _engine(ask: Ask) -> str | None:
     return ask.profile.kernels if ask.profile is not None else None
 
 
-def _timed(calls: Sequence[Prepared], numbers: Sequence[int], predictor: Predictor) -> Iterator[tuple[int, Answer | LmpError]]:
+def _timed(
+    calls: Sequence[Prepared], numbers: Sequence[int], predictor: Predictor
+) -> Iterator[tuple[int, Answer | LmpError]]:
     """Calls of one device and engine, together; one after the other if a kernel of one cannot be predicted."""
     device = calls[0].ask.device
     try:

@@ -19,7 +19,7 @@ from lmp.link.values import GIVEN, values_for
 from lmp.predict.devices import Device, device_named
 from lmp.predict.screen.grid import Axes
 from lmp.records import UNIVERSAL, ModelAnalysis, short
-from lmp.report.on_device import OnDevice, Screen, on_device
+from lmp.report.on_device import Screen, on_device
 from lmp.report.page.controls import NOT_GIVEN
 from lmp.report.page.steps import Steps
 from lmp.source.catalogue import catalogued
@@ -121,5 +121,3 @@ def _weights(own: ModelNumbers, model: ModelAnalysis) -> str | None:
     given: Mapping[str, Number] = {**dict.fromkeys(GIVEN, 1), **_lacking(model)}
     found = weight_bytes(own, values_for(own.model, given), model)
     return None if found is None else number_text(found)
-
-

@@ -10,7 +10,8 @@ from lmp.atlas.archive import Atlas
 from lmp.atlas.records import Listed
 from lmp.predict.devices import device_named
 from lmp.report import html
-from lmp.report.compare.models import AXES, SCREEN, Wanted, records
+from lmp.report.compare.models import SCREEN, Wanted, records
+from lmp.report.on_device import Screen
 from lmp.report.page import controls
 from lmp.report.page.writing import PACKAGE as PAGE
 
@@ -31,24 +32,25 @@ def page(
     devices: Sequence[str],
     jobs: int = 1,
     progress: Callable[[str], None] = lambda name: None,
+    screen: Screen = SCREEN,
 ) -> str:
     """HTML that needs no other file and no network. Raises UsageError for an unknown device, and Damaged."""
     template = html.template(PACKAGE, "compare.html")
     names = tuple(device_named(name).name for name in devices)
-    models = list(records(atlas, listed, Wanted(atlas.folder, names), jobs, progress))
+    models = list(records(atlas, listed, Wanted(atlas.folder, names, screen), jobs, progress))
     own = html.joined_of([(PAGE, name) for name in SHARED] + [(PACKAGE, name) for name in SCRIPTS])
     scripts = {"own": html.as_script(own)}
     return template.render(
         policy=html.policy(scripts),
         scripts=scripts,
         style=html.static(PAGE, "base.css") + "\n" + html.static(PACKAGE, "compare.css"),
-        data=html.as_data(_content(models, names)),
+        data=html.as_data(_content(models, names, screen)),
         models=models,
         version=metadata.version("lmp"),
     )
 
 
-def _content(models: Sequence[dict[str, Any]], names: Sequence[str]) -> dict[str, Any]:
+def _content(models: Sequence[dict[str, Any]], names: Sequence[str], screen: Screen) -> dict[str, Any]:
     devices = [device_named(name) for name in names]
     return {
         "models": list(models),
@@ -69,7 +71,7 @@ def _content(models: Sequence[dict[str, Any]], names: Sequence[str]) -> dict[str
         "precisions": controls.precisions(),
         "products": controls.products(),
         "devices": [{"id": one.name, "label": one.label, "memory": str(one.memory)} for one in devices],
-        "tp": list(SCREEN.tps),
-        "engines": list(SCREEN.engines),
-        "axes": {one.phase: {"batches": list(one.batches), "lengths": list(one.lengths)} for one in AXES},
+        "tp": list(screen.tps),
+        "engines": list(screen.engines),
+        "axes": {one.phase: {"batches": list(one.batches), "lengths": list(one.lengths)} for one in screen.axes},
     }

@@ -206,8 +206,14 @@ def _sizes(study: Study) -> Iterator[Sequence[Line]]:
         found = [
             row for row in settings if wanted.fullmatch(row.symbol.rpartition(".")[2].lstrip("-").replace("-", "_"))
         ]
-        # The file with most settings first, and of equals a number.
-        found.sort(key=lambda row: (-keys[row.place.file], not re.fullmatch(r"\d+", row.why)))
+        # A model's own setting before a layer's, the file with most settings first, and of equals a number.
+        found.sort(
+            key=lambda row: (
+                "." in row.symbol and _OF_MODEL.search(row.symbol) is None,
+                -keys[row.place.file],
+                not re.fullmatch(r"\d+", row.why),
+            )
+        )
         if found:
             more = [" and at ", *plural(len(found) - 1, "more place")] if len(found) > 1 else []
             value = _value(study, found[0])
@@ -221,6 +227,10 @@ def _sizes(study: Study) -> Iterator[Sequence[Line]]:
         else:
             searched = "settings, reads of configs and assignments by such a name"
             yield [code(name), f"none found (searched: {searched})", UNKNOWN]
+
+
+_OF_MODEL = re.compile(r"(?i)model|transformer|decoder|gpt|args\b|^\w*config\.\w+$")
+"""Classes whose settings are those of a whole model."""
 
 
 def _value(study: Study, row: Row) -> str:
@@ -302,7 +312,11 @@ def _constraints(study: Study) -> Iterator[Line]:
     for kernel in [each for each in study.kernels if each.launch_bounds][:2]:
         guards.append([code(f"launch bounds {kernel.launch_bounds}", 60), " of ", pointer(kernel.place, kernel.name)])
     searched = "Hardware: none found (searched: guards on the device, its architecture and the versions of compilers)"
-    yield sentence(Bold("Hardware:"), " guards in the code: ", joined(guards, "; "), ".") if guards else searched
+    yield (
+        sentence(Bold("Hardware:"), " the code asks for the device, or tests it: ", joined(guards, "; "), ".")
+        if guards
+        else searched
+    )
 
 
 # --- 4 ---------------------------------------------------------------------------------------------------------------

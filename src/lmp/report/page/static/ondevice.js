@@ -68,19 +68,27 @@ class OnDevice {
     if (points.some(([at]) => table.us[at] === null)) return { why: "not predicted at these sizes" };
     const sum = (of) => points.reduce((total, [at, weight]) => total + weight * of[at], 0);
     const exact = points.length === 1;
-    const wider = exact ? 1 : 1 + table.missed;
+    const missed = exact ? 0 : this.missed(table, axes, batches[0][0], lengths[0][0]);
     const bounds = new Set(points.map(([at]) => table.bound[at]));
     return {
       us: sum(table.us),
-      low: sum(table.low) / wider,
-      high: sum(table.high) * wider,
+      low: sum(table.low) / (1 + missed),
+      high: sum(table.high) * (1 + missed),
       bound: [...bounds],
       tokens: Number(values.batch_size * values.seq_len),
       exact,
-      missed: table.missed,
+      missed,
       batches: spanned(batches),
       lengths: spanned(lengths),
     };
+  }
+
+  // The largest error of what is interpolated in this cell and in those around it, as a part of the time.
+  missed(table, axes, batch, length) {
+    const [row, column] = [axes.batches.indexOf(batch), axes.lengths.indexOf(length)];
+    const columns = axes.lengths.length - 1;
+    const near = (at, place) => Math.abs(at - place) < 2;
+    return Math.max(0, ...table.missed.filter((_, index) => near(Math.floor(index / columns), row) && near(index % columns, column)));
   }
 
   // Bytes on each GPU, as lmp.predict.screen.room has them; or { why } they are not known. ``found`` are the program's values.
