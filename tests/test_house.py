@@ -35,6 +35,7 @@ BESIDE = {
     ("settings", "errors"),
     ("store", "source"),
     ("link", "store"),
+    ("cli", "api"),
 }
 """Imports between two rooms of one floor, each allowed in this direction only."""
 

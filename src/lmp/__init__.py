@@ -2,6 +2,9 @@
 
     import lmp
 
+    m = lmp.model("Qwen/Qwen3-8B")
+    m.decode(batch=[1, 8, 64], cache=8192, weights="fp8", device="h100-sxm")
+    m.prefill(batch=1, tokens=range(1024, 32769, 1024))
     block = lmp.analyze(Block, inputs="x: float[batch_size, seq_len, hidden_size]", init="hidden_size=256")
     block.evaluate(batch_size=2, seq_len=512).totals.flops
     lmp.expand(model, inputs="ids: int[batch_size, seq_len]").to_frame()
@@ -17,10 +20,10 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lmp.api import Analysis, Evaluated, Predicted, analyze, expand, predict
+    from lmp.api import Analysis, Evaluated, Model, Predicted, analyze, expand, model, predict
     from lmp.errors import LmpError
 
-__all__ = ["Analysis", "Evaluated", "LmpError", "Predicted", "analyze", "expand", "predict"]
+__all__ = ["Analysis", "Evaluated", "LmpError", "Model", "Predicted", "analyze", "expand", "model", "predict"]
 
 _HOMES = {"LmpError": "lmp.errors"}
 

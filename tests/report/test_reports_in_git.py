@@ -15,7 +15,10 @@ from lmp.source.trees import find_trees
 ROOT = Path(__file__).parents[2]
 REPORTS = ROOT / "reports"
 REMADE = "meta-llama/Meta-Llama-3.1-8B"
-NAMES = ("meta-llama--Meta-Llama-3.1-8B", "Qwen--Qwen3-30B-A3B", "deepseek-ai--DeepSeek-V3", "openai--gpt-oss-20b")
+NAMES = (
+    "meta-llama--Meta-Llama-3.1-8B", "Qwen--Qwen3-30B-A3B", "deepseek-ai--DeepSeek-V3", "openai--gpt-oss-20b",
+    "google-t5--t5-small",
+)  # fmt: skip
 HEADINGS = (
     "1. Executive Summary",
     "2. Architecture Overview",
@@ -64,8 +67,25 @@ COLUMNS = (
 )
 
 
-def text_of(name: str) -> str:
-    return (REPORTS / f"implementations/{name}-analysis.md").read_text(encoding="utf-8")
+LONGEST = 450
+"""Lines of a report; its appendix has the rest."""
+
+
+def text_of(name: str, kind: str = "analysis") -> str:
+    return (REPORTS / f"implementations/{name}-{kind}.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_report_is_short(name: str) -> None:
+    assert len(text_of(name).splitlines()) <= LONGEST < len(text_of(name, "appendix").splitlines())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_first_screen_says_what_decides_and_what_to_do(name: str) -> None:
+    first = text_of(name).partition("## 2. ")[0]
+    for heading in ("What decides", "What to do first", "Not verified", "Limitations discovered"):
+        assert f"**{heading}" in first, heading
+    assert "| 1 | " in first
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -79,16 +99,20 @@ def test_all_of_the_template_is_there(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_every_pointer_opens_and_every_number_is_listed(name: str, transformers_tree: Path) -> None:
     ledger = Ledger.model_validate(json.loads((REPORTS / f"assets/{name}-numbers.json").read_bytes()))
-    trees = find_trees(ROOT)
-    review = review_text(name, text_of(name), Roots({tree.name: tree.root for tree in trees}), ledger)
+    roots = Roots({tree.name: tree.root for tree in find_trees(ROOT)})
+    review = review_text(name, text_of(name), roots, ledger)
     assert review.findings == []
+    further = Ledger.model_validate(json.loads((REPORTS / f"assets/{name}-appendix-numbers.json").read_bytes()))
+    assert review_text(name, text_of(name, "appendix"), roots, further).findings == []
     assert review.pointers > 100
     assert review.numbers > 100
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_plots_of_a_report_are_there(name: str) -> None:
-    for file in re.findall(r"!\[[^\]]*\]\(([^)]+)\)", text_of(name)):
+    pictures = re.findall(r"!\[[^\]]*\]\(([^)]+)\)", text_of(name, "appendix"))
+    assert pictures
+    for file in pictures:
         assert (REPORTS / "implementations" / file).is_file(), file
 
 
@@ -106,6 +130,8 @@ def test_a_report_made_again_is_equal(default_family: None, tmp_path: Path) -> N
     report = making.plain
     assert making.review(report).findings == []
     assert report.text == text_of(NAMES[0])
+    assert report.appendix is not None
+    assert report.appendix.text == text_of(NAMES[0], "appendix")
     assert ledger_text(with_lines(report)) == (REPORTS / f"assets/{NAMES[0]}-numbers.json").read_text(encoding="utf-8")
     for name, content in report.assets.items():
         assert content == (REPORTS / "assets" / name).read_bytes(), name

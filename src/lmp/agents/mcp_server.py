@@ -38,8 +38,11 @@ T = TypeVar("T")
 
 INSTRUCTIONS = (
     "lmp says what every source line of a PyTorch forward() costs, as formulas that are checked against execution. "
-    "Start with analysis_task: it tells what to do for one class. Submit with submit_analysis."
+    "For figures of a model ask evaluate, predict, memory, inspect or diff; catalogue lists models. "
+    "To write an analysis start with analysis_task: it tells what to do for one class. Submit with submit_analysis."
 )
+ENDS = "lmp itself failed; this run ends"
+GOES_ON = "lmp itself failed: this is a bug, and stderr of `lmp mcp` has its traceback; other calls go on"
 MAX_ANSWER = 150_000
 """Characters of the longest answer; longer ones are cut, with a note: the CLI would hide them from the agent."""
 
@@ -65,8 +68,11 @@ def tool_server(
     on_bug: Callable[[Exception], None],
     instructions: str | None = None,
     ends: Callable[[Answer], bool] = lambda answer: False,
+    failed: str = ENDS,
 ) -> Server[Any]:
     """A server of ``tools``. ``on_bug`` receives what a tool raised: to a model it must not be an ordinary answer.
+
+    ``failed`` is what the client is told then.
 
     ``ends``: whether the conversation ends with an answer. That answer is no error to the client: the CLI goes on after
     an error, whatever a hook says.
@@ -87,7 +93,7 @@ def tool_server(
             answer = await call_tool_with(tool, request.arguments or {}) if tool is not None else missing
         except Exception as error:
             on_bug(error)
-            answer = Answer("lmp itself failed; this run ends", refused=True)
+            answer = Answer(failed, refused=True)
         content = [{"type": "text", "text": answer.text}]
         return CallToolResult.model_validate({"content": content, "isError": answer.refused and not ends(answer)})
 
@@ -134,7 +140,7 @@ async def serve(tools: Sequence[Tool]) -> None:
     """
     from mcp.server.stdio import stdio_server
 
-    server = tool_server("lmp", tools, _print_bug, INSTRUCTIONS)
+    server = tool_server("lmp", tools, _print_bug, INSTRUCTIONS, failed=GOES_ON)
     async with stdio_server() as (read, write):
         await server.run(read, write, server.create_initialization_options())
 
@@ -178,13 +184,13 @@ class ClientTools:
 
     async def _task(self, given: TaskArguments) -> Answer:
         try:
-            prompt = await self._in_thread(lambda: prompt_of_class(self._session(), given.class_path))
+            prompt = await self.in_thread(lambda: prompt_of_class(self._session(), given.class_path))
         except LmpError as error:
             return Answer(str(error), refused=True)
         return Answer(f"{prompt.system}\n\n{prompt.message}")
 
     async def _check(self, draft: Any) -> Answer:
-        verdict = await self._in_thread(lambda: self._check_now(draft))
+        verdict = await self.in_thread(lambda: self._check_now(draft))
         if verdict.accepted:
             return would_be_accepted(verdict, "submit_analysis")
         return Answer(f"{findings_text(verdict.findings)}\n\nThis submitted nothing.", refused=True)
@@ -198,7 +204,7 @@ class ClientTools:
         return check_with_callees(gate, draft, lambda missing: analyse_missing(missing, self.options, self.progress))[0]
 
     async def _submit(self, draft: Any) -> Answer:
-        done = await self._in_thread(lambda: submit(class_of(draft), draft, self.options, self.progress))
+        done = await self.in_thread(lambda: submit(class_of(draft), draft, self.options, self.progress))
         if not done.hand_in.accepted:
             return Answer(
                 f"{findings_text(done.hand_in.findings)}\n\nThe draft is kept: {done.hand_in.file}", refused=True
@@ -207,17 +213,18 @@ class ClientTools:
         return Answer(f"Accepted: {done.hand_in.status}{why}. Stored: {done.hand_in.file}")
 
     async def _analysis(self, class_path: str) -> ModuleAnalysis:
-        return await self._in_thread(lambda: analysis_of(class_path, self._session()))
+        return await self.in_thread(lambda: analysis_of(class_path, self._session()))
 
     async def _stop(self, looked_for: str, where: str, found: str) -> Answer:
         error = NotFound(
             f"no source of {looked_for}\ngive the tree that holds it with --transformers, --pytorch or --path",
             [Search(looked_for, where, found)],
         )
-        page = await self._in_thread(partial(write_scratchpad, self.options.results, looked_for, error))
+        page = await self.in_thread(partial(write_scratchpad, self.options.results, looked_for, error))
         return Answer(f"Noted in {page}. Stop here.")
 
-    def _in_thread(self, work: Callable[[], T]) -> Awaitable[T]:
+    def in_thread(self, work: Callable[[], T]) -> Awaitable[T]:
+        """Run blocking work, one call at a time."""
         return anyio.to_thread.run_sync(work, limiter=self._one)
 
 

@@ -5,32 +5,28 @@ This file knows nothing about reports: ``review`` checks a narrative, and is pas
 
 from __future__ import annotations
 
-import asyncio
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, SkipValidation, ValidationError
+from pydantic import BeforeValidator, Field, SkipValidation
 
-from lmp.agents.attempts import Attempts
 from lmp.agents.base import NARRATOR, Agent, Answer, Tool
 from lmp.agents.prompts import Prompt, fill
 from lmp.agents.run import Run
-from lmp.agents.stage import Brief, Stage
+from lmp.agents.texts import TextStage, TextVerdict, check_texts, write_text
 from lmp.agents.tools import MOST_LINES, Arguments, Submit, read_json, tool
-from lmp.errors import NotFound, Refused
 from lmp.records import GateFinding, Narration, Narrative
 from lmp.source.quoting import escaped
-from lmp.store.files import storage_errors, write_whole
+from lmp.store.files import storage_errors
 
 WRITE = "write_narrative"
 SUBMIT = "submit_narrative"
 MOST_SENT = 240_000
 """Characters of a report in the first message; `read_report` gives the rest."""
-DRAFT, FINDINGS, ACCEPTED = "draft.json", "findings.json", "narrative.json"
-"""Files in the run's folder: the last refused narrative, its findings, the accepted narrative."""
+ACCEPTED = "narrative.json"
+"""File in the run's folder: the accepted narrative."""
 
 Review = Callable[[Narrative], Sequence[GateFinding]]
 """Findings about a narrative. Called in a thread, one at a time."""
@@ -75,46 +71,22 @@ class Assignment:
     """Folders that Read, Grep and Glob may look into."""
 
 
-@dataclass(frozen=True)
-class NarrativeVerdict:
-    """The answer to a submission: a narrative without findings, or findings."""
-
-    narrative: Narrative | None
-    findings: tuple[GateFinding, ...] = ()
-
-    @property
-    def accepted(self) -> bool:
-        return self.narrative is not None
-
-    @property
-    def summary(self) -> str:
-        assert self.narrative is not None
-        narrative = self.narrative
-        counts = {
-            "summary": len(narrative.tldr),
-            "insights": sum(map(len, narrative.insights.values())),
-            "pitfalls": len(narrative.pitfalls),
-            "deep dive": sum(map(len, narrative.deep_dive.values())),
-            "open questions": len(narrative.open_questions),
-            "strikes": len(narrative.strikes),
-            "corrections": len(narrative.corrections),
-        }
-        return "texts: " + ", ".join(f"{what} {count}" for what, count in counts.items() if count)
-
-
-def check_narrative(submitted: Any, review: Review) -> NarrativeVerdict:
+def check_narrative(submitted: Any, review: Review) -> TextVerdict[Narrative]:
     """Check the form of a submission, then review it."""
-    try:
-        narrative = Narrative.model_validate(submitted)
-    except ValidationError as error:
-        return NarrativeVerdict(None, tuple(form_findings(error)))
-    findings = tuple(review(narrative))
-    return NarrativeVerdict(None, findings) if findings else NarrativeVerdict(narrative)
+    return check_texts(Narrative, submitted, review, _counted)
 
 
-def form_findings(error: ValidationError) -> Sequence[GateFinding]:
-    where = [(".".join(map(str, problem["loc"])) or "the narrative", problem["msg"]) for problem in error.errors()[:20]]
-    return [GateFinding(rule="schema", message=f"{place}: {what}") for place, what in where]
+def _counted(narrative: Narrative) -> str:
+    counts = {
+        "summary": len(narrative.tldr),
+        "insights": sum(map(len, narrative.insights.values())),
+        "pitfalls": len(narrative.pitfalls),
+        "deep dive": sum(map(len, narrative.deep_dive.values())),
+        "open questions": len(narrative.open_questions),
+        "strikes": len(narrative.strikes),
+        "corrections": len(narrative.corrections),
+    }
+    return "texts: " + ", ".join(f"{what} {count}" for what, count in counts.items() if count)
 
 
 # --- prompt and tools ------------------------------------------------------------------------------------------------
@@ -214,44 +186,24 @@ async def narrate(run: Run, agent: Agent, assignment: Assignment, review: Review
 
     It is stored in the run's folder as soon as it is accepted, as it was paid for.
     """
-
-    async def check(submitted: Any) -> NarrativeVerdict:
-        async with run.executing:
-            return await asyncio.to_thread(check_narrative, submitted, review)
-
-    attempts = Attempts(
-        name=assignment.name,
-        check=check,
-        keep=lambda submitted, findings: keep_draft(run.folder, submitted, findings),
-        most=run.state.limits.max_rounds,
-        most_checks=run.state.limits.max_checks,
-        tried=run.tried(assignment.name, NARRATOR),
-        tool=SUBMIT,
-        or_else="",
-        instead="leave out --narrate",
+    stage = TextStage(
+        assignment.name,
+        NARRATOR,
+        narrator_prompt(assignment),
+        assignment.roots,
+        SUBMIT,
+        lambda submitted: check_narrative(submitted, review),
+        lambda attempts: narrator_tools(assignment.report, attempts.try_out, attempts.submit),
     )
-    tools = narrator_tools(assignment.report, attempts.try_out, attempts.submit)
-    prompt = narrator_prompt(assignment)
-    brief = Brief(assignment.name, NARRATOR, prompt, tools, assignment.roots, nothing_to_wait_for)
-    try:
-        provenance = await Stage(run, agent, brief, attempts).through()
-    except (Refused, NotFound):
-        run.close(assignment.name, NARRATOR)
-        raise
-    accepted = attempts.accepted
-    assert isinstance(accepted, NarrativeVerdict)
-    assert accepted.narrative is not None
-    # The report does not depend on when and where this was done.
-    provenance = provenance.model_copy(update={"run": None, "seconds": None})
-    narration = Narration(narrative=accepted.narrative, provenance=provenance)
-    keep_accepted(run, narration)
-    run.close(assignment.name, NARRATOR)
-    return narration
+    narrative, provenance = await stage.through(
+        run, agent, lambda told, by: keep_accepted(run, Narration(narrative=told, provenance=by))
+    )
+    return Narration(narrative=narrative, provenance=provenance)
 
 
 def keep_accepted(run: Run, narration: Narration) -> None:
     """Store what was accepted in the run's folder, for a report that is written later."""
-    _write(run.folder / ACCEPTED, narration.model_dump_json(indent=2))
+    write_text(run.folder / ACCEPTED, narration.model_dump_json(indent=2))
 
 
 def accepted_before(run: Run) -> Narration | None:
@@ -259,19 +211,3 @@ def accepted_before(run: Run) -> Narration | None:
     file = run.folder / ACCEPTED
     with storage_errors(file):
         return Narration.model_validate_json(file.read_bytes()) if file.is_file() else None
-
-
-def keep_draft(folder: Path, submitted: Any, findings: Sequence[GateFinding]) -> str:
-    # In ASCII: a submission may hold half a surrogate pair.
-    _write(folder / DRAFT, json.dumps(submitted, indent=2, default=str))
-    _write(folder / FINDINGS, json.dumps([one.model_dump(exclude_none=True) for one in findings], indent=2))
-    return str(folder / DRAFT)
-
-
-def _write(file: Path, text: str) -> None:
-    with storage_errors(file):
-        write_whole(file, text + "\n")
-
-
-async def nothing_to_wait_for(classes: Sequence[str]) -> None:
-    raise AssertionError(f"the narrator refers to no class, and waits for {', '.join(classes)}")

@@ -5,21 +5,18 @@ This file knows nothing about reports: ``review`` checks the reader's own texts,
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, SkipValidation, ValidationError
+from pydantic import BeforeValidator, Field, SkipValidation
 
-from lmp.agents.attempts import Attempts
 from lmp.agents.base import REFUTER, Agent, Answer, Tool
-from lmp.agents.narrator import Assignment, form_findings, keep_draft, nothing_to_wait_for
+from lmp.agents.narrator import Assignment
 from lmp.agents.prompts import Prompt, fill
 from lmp.agents.run import Run
-from lmp.agents.stage import Brief, Stage
+from lmp.agents.texts import TextStage, TextVerdict, check_texts
 from lmp.agents.tools import Arguments, Submit, read_json, tool
-from lmp.errors import NotFound, Refused
 from lmp.records import GateFinding, Judged, Provenance, Refutation
 from lmp.source.quoting import escaped
 
@@ -41,24 +38,6 @@ class Claimed:
     """The lines of its places, numbered; empty where it names none."""
 
 
-@dataclass(frozen=True)
-class RefutationVerdict:
-    """The answer to a submission: a refutation without findings, or findings."""
-
-    refutation: Refutation | None
-    findings: tuple[GateFinding, ...] = ()
-
-    @property
-    def accepted(self) -> bool:
-        return self.refutation is not None
-
-    @property
-    def summary(self) -> str:
-        assert self.refutation is not None
-        judged = self.refutation.judged
-        return f"{len(judged)} texts judged, {sum(not one.holds for one in judged)} refuted"
-
-
 def refuter_prompt(assignment: Assignment, texts: Sequence[Claimed]) -> Prompt:
     blocks = []
     for one in texts:
@@ -72,20 +51,23 @@ def refuter_prompt(assignment: Assignment, texts: Sequence[Claimed]) -> Prompt:
     return Prompt(fill(f"{REFUTE}.system", {}), fill(REFUTE, values))
 
 
-def check_refutation(submitted: Any, texts: Sequence[Claimed], review: Review) -> RefutationVerdict:
+def check_refutation(submitted: Any, texts: Sequence[Claimed], review: Review) -> TextVerdict[Refutation]:
     """Check that every text is judged once, and review each judgement."""
-    try:
-        refutation = Refutation.model_validate(submitted)
-    except ValidationError as error:
-        return RefutationVerdict(None, tuple(form_findings(error)))
-    names = [one.text for one in refutation.judged]
-    known = [one.name for one in texts]
-    findings = [_wrong(name, "it is not judged: say whether it holds") for name in known if name not in names]
-    findings += [_wrong(name, "the narrative has no such text") for name in dict.fromkeys(names) if name not in known]
-    findings += [_wrong(name, "it is judged twice") for name in known if names.count(name) > 1]
-    for one in refutation.judged:
-        findings += review(one)
-    return RefutationVerdict(None, tuple(findings)) if findings else RefutationVerdict(refutation)
+
+    def findings(refutation: Refutation) -> list[GateFinding]:
+        names = [one.text for one in refutation.judged]
+        known = [one.name for one in texts]
+        found = [_wrong(name, "it is not judged: say whether it holds") for name in known if name not in names]
+        found += [_wrong(name, "the narrative has no such text") for name in dict.fromkeys(names) if name not in known]
+        found += [_wrong(name, "it is judged twice") for name in known if names.count(name) > 1]
+        return [*found, *(finding for one in refutation.judged for finding in review(one))]
+
+    return check_texts(Refutation, submitted, findings, _counted)
+
+
+def _counted(refutation: Refutation) -> str:
+    judged = refutation.judged
+    return f"{len(judged)} texts judged, {sum(not one.holds for one in judged)} refuted"
 
 
 def _wrong(name: str, message: str) -> GateFinding:
@@ -114,33 +96,13 @@ async def refute(
     run: Run, agent: Agent, assignment: Assignment, texts: Sequence[Claimed], review: Review
 ) -> tuple[Refutation, Provenance]:
     """A judgement of every text. Raises what `Stage.through` does."""
-
-    async def check(submitted: Any) -> RefutationVerdict:
-        async with run.executing:
-            return await asyncio.to_thread(check_refutation, submitted, texts, review)
-
-    attempts = Attempts(
-        name=assignment.name,
-        check=check,
-        keep=lambda submitted, findings: keep_draft(run.folder, submitted, findings),
-        most=run.state.limits.max_rounds,
-        most_checks=run.state.limits.max_checks,
-        tried=run.tried(assignment.name, REFUTER),
-        tool=SUBMIT,
-        or_else="",
-        instead="leave out --narrate",
+    stage = TextStage(
+        assignment.name,
+        REFUTER,
+        refuter_prompt(assignment, texts),
+        assignment.roots,
+        SUBMIT,
+        lambda submitted: check_refutation(submitted, texts, review),
+        lambda attempts: refuter_tools(attempts.submit),
     )
-    prompt = refuter_prompt(assignment, texts)
-    tools = refuter_tools(attempts.submit)
-    brief = Brief(assignment.name, REFUTER, prompt, tools, assignment.roots, nothing_to_wait_for)
-    try:
-        provenance = await Stage(run, agent, brief, attempts).through()
-    except (Refused, NotFound):
-        run.close(assignment.name, REFUTER)
-        raise
-    accepted = attempts.accepted
-    assert isinstance(accepted, RefutationVerdict)
-    assert accepted.refutation is not None
-    run.close(assignment.name, REFUTER)
-    # The report does not depend on when and where this was done.
-    return accepted.refutation, provenance.model_copy(update={"run": None, "seconds": None})
+    return await stage.through(run, agent)

@@ -33,7 +33,7 @@ COMMANDS = {
     "lab": ("lab", "Take the captures of a post, render posts, or check every number in them."),
     "prompt": ("prompt", "Print the prompt that an agent would get for a class, or for the narrative of a report."),
     "submit": ("submit", "Check a submitted analysis; store it, or list what is wrong with it."),
-    "mcp": ("mcp", "Serve the agents' tools over MCP on stdio."),
+    "mcp": ("mcp", "Serve answers on models, and the agents' tools, over MCP on stdio."),
     "zoo": ("zoo", "Expand and verify many model families, each at its default config."),
     "inspect": ("inspect", "Show a model's tree, parameters and cache."),
     "catalogue": ("inspect", "List the models that lmp knows without a network."),

@@ -60,6 +60,12 @@ DeviceName = Annotated[
         help="Device of the bounds and of the predicted times; `lmp devices` lists them [default: H100].",
     ),
 ]
+At = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--at", metavar="PHASE:BATCH:TOKENS", help="Point of a model's report, as decode:16:8k; may be repeated."
+    ),
+]
 All = Annotated[bool, typer.Option("--all", help="Report on everything in the results folder, with an index.")]
 Narrate = Annotated[
     bool, typer.Option("--narrate", help="Let an agent write the summary, insights and pitfalls from the facts.")
@@ -98,6 +104,7 @@ class Asked:
     narrate: bool
     run: Run | None = None
     """The interrupted narration to resume."""
+    at: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -126,6 +133,7 @@ def report(
     form: Forms = None,
     reports: Reports = None,
     device: DeviceName = None,
+    at: At = None,
     tp: o.Tp = 1,
     ep: o.Ep = 1,
     serving: o.ServingEngine = None,
@@ -160,7 +168,8 @@ def report(
     sizes = whole_values(parse_settings(settings or ()))
     kv = None if common.kv_type is None else str(common.kv_type)
     deployment = Deployment(Parallel(tp, ep), kv, serving or SERVING)
-    asked = Asked(common, o.reports_folder(reports), forms, device or DEFAULT, deployment, sizes, narrate)
+    folder, points = o.reports_folder(reports), tuple(at or ())
+    asked = Asked(common, folder, forms, device or DEFAULT, deployment, sizes, narrate, at=points)
     name = o.one_of("models", target, "--model", model)
     of_code_base = name is not None and is_code_base(name)
     common, class_path = (common, name) if of_code_base or everything else chosen(common, name, "report")
@@ -169,13 +178,20 @@ def report(
     of_folders = {"--include": include, "--exclude": exclude, "--update": update, "--template": filled}
     of_one = {"--tp": tp > 1, "--ep": ep > 1, "--kv-dtype": kv, "--engine": serving}
     if everything:
-        _refuse({**of_folders, **of_one, "--set": settings, "--model-id": common.model_id}, "not with --all")
+        of_all = {**of_folders, **of_one, "--set": settings, "--model-id": common.model_id, "--at": at}
+        _refuse(of_all, "not with --all")
         _all(name, options, asked)
         return
     if narrate:
         _can_narrate(asked)
     if name is not None and of_code_base:
-        of_models = {"--device": device, "--set": settings, "--config": common.config, "--model-id": common.model_id}
+        of_models = {
+            "--device": device,
+            "--at": at,
+            "--set": settings,
+            "--config": common.config,
+            "--model-id": common.model_id,
+        }
         of_classes = {"--attn": common.attn, "--inputs": common.inputs, "--init": common.init, "--path": common.path}
         _refuse({**of_models, **of_one, **of_classes}, "for models only, not for a folder")
         given = OfFolder(Path(name), tuple(include or ()), tuple(exclude or ()), update, template.value)
@@ -192,7 +208,8 @@ def resume_report(run: Run, options: Options, common: o.Common) -> None:
     given = run.state.report or {}
     folder, forms = Path(given["folder"]), tuple(given["forms"])
     deployment = deployment_of(given["deployment"]) if "deployment" in given else DEFAULT
-    asked = Asked(common, folder, forms, given["device"], deployment, given["sizes"], narrate=True, run=run)
+    at = tuple(given.get("at", ()))
+    asked = Asked(common, folder, forms, given["device"], deployment, given["sizes"], narrate=True, run=run, at=at)
     of = given["code_base"]
     if of is None:
         _model(given["model"], options, asked)
@@ -232,14 +249,16 @@ def _refuse(given: Mapping[str, object], why: str) -> None:
 
 def _model(name: str | None, options: Options, asked: Asked) -> None:
     from lmp.report.devices import device_named
+    from lmp.report.facts import STATED, parse_point
 
     device = device_named(asked.device)
+    at = tuple(map(parse_point, asked.at)) or STATED
     class_path = name or class_of_config(options)
     with watched([class_path], options, asked.common.quiet) as progress:
         from lmp.report.gathering import gather
         from lmp.report.model import model_making, write_page
 
-        facts = gather(class_path, options, progress, device, asked.sizes, asked.deployment)
+        facts = gather(class_path, options, progress, device, asked.sizes, asked.deployment, at)
         progress(facts.model.class_name, "writing the report")
         making = model_making(facts)
         if not asked.narrate:
@@ -287,7 +306,8 @@ def _repository(of: OfFolder, options: Options, asked: Asked) -> None:
     if not asked.common.dry_run:
         if of.template == Template.repository:
             code_base.remember(asked.folder, facts, of.folder, asked.folder / making.plain.file)
-        for line in code_base.returned(facts, of.folder, asked.folder / making.plain.file):
+        filled = of.template == Template.implementation
+        for line in code_base.returned(facts, of.folder, asked.folder / making.plain.file, filled):
             note(line)
 
 
@@ -295,10 +315,14 @@ def _repository(of: OfFolder, options: Options, asked: Asked) -> None:
 
 
 def _write_report(making: Making, asked: Asked) -> None:
+    from lmp.agents.transcript import shown
     from lmp.report.writing import write_made
 
     with _findings_shown():
         _note_report(write_made(asked.folder, making), asked)
+    if making.summary is not None and not asked.common.quiet:
+        for line in making.summary(making.without):
+            note(shown(line))
 
 
 def _narrate(making: Making, options: Options, asked: Asked, subject: dict[str, Any]) -> None:
@@ -318,6 +342,7 @@ def _narrate(making: Making, options: Options, asked: Asked, subject: dict[str, 
                 "device": asked.device,
                 "deployment": asked.deployment.words,
                 "sizes": dict(asked.sizes),
+                "at": list(asked.at),
             }
             run = start(making, options, a.limits(asked.common), {**given, **subject})
         with a.shown(run, asked.common.quiet):

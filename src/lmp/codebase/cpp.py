@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING
@@ -12,6 +13,8 @@ from lmp.errors import UsageError
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
+TEMPLATE = re.compile(r"(?<!operator) ?<[\w\s,:*&]*>$")
+"""``<embed>`` behind a class's name."""
 CLASSES = ("struct_specifier", "class_specifier", "union_specifier")
 WALKED = (
     *("translation_unit", "declaration_list", "field_declaration_list", "namespace_definition", "template_declaration"),
@@ -64,7 +67,7 @@ def _function(file: str, node: Node, around: tuple[str, ...]) -> Definition | No
     if " " in name and "operator" not in name:
         # A macro before the type makes the grammar take the type for a part of the name.
         name = name.rpartition(" ")[2]
-    qualname = ".".join((*around, *name.split("::")))
+    qualname = ".".join((*around, *(TEMPLATE.sub("", part) for part in name.split("::"))))
     kind = "method" if around or "::" in name else "function"
     place = Place(file, named.end_point[0] + 1)
     return Definition(kind, qualname.rpartition(".")[2], qualname, place, node.end_point[0] + 1)  # type: ignore[arg-type]

@@ -12,11 +12,11 @@ from lmp.codebase.roles.attention import attention_rows
 from lmp.codebase.roles.cache import cache_rows
 from lmp.codebase.roles.configuration import configuration_rows
 from lmp.codebase.roles.entry import entry_rows
+from lmp.codebase.roles.paths import Paths
 from lmp.codebase.roles.pitfalls import pitfall_rows
 from lmp.codebase.roles.reach import Reading, Row
 from lmp.codebase.roles.sampling import sampling_rows
 from lmp.codebase.roles.scheduling import scheduler_rows
-from lmp.codebase.roles.spine import spine
 
 Ends = tuple[tuple[str, int], ...]
 
@@ -39,9 +39,7 @@ def every_row(reading: Reading) -> list[Row]:
 
 def nesting(reading: Reading, rows: Iterable[Row]) -> list[Edge]:
     """What runs a model, from the entry points down."""
-    rows = list(rows)
-    parts = {(row.place.file, row.place.line) for row in rows if row.section in PLAYED}
-    return spine(reading, [row.place for row in rows if row.section == "entry_points"], parts)
+    return Paths(reading, rows).edges()
 
 
 def rows_of(folder: Path) -> dict[str, list[Ends]]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from lmp.codebase.facts import Selection, Skipped
+from lmp.codebase.file_kinds import role
 from lmp.codebase.texts import printable
 from lmp.errors import UsageError
 
@@ -94,7 +95,9 @@ class _Walk:
             except OSError as error:
                 self.skipped.append(Skipped(printable(name) + "/", _why(error)))
                 continue
-            ignoring = (*ignoring, *self._ignoring(path, name, {entry.name for entry in entries}))
+            here = tuple(self._ignoring(path, name, {entry.name for entry in entries}))
+            # A vendored folder with patterns of its own is a repository within, of which those around say nothing.
+            ignoring = here if here and name and role(f"{name}/x") == "vendored" else (*ignoring, *here)
             for entry in entries:
                 file = f"{name}/{entry.name}" if name else entry.name
                 if self._folder_wanted(entry, file, ignoring):

@@ -136,6 +136,10 @@ class Bounds:
                 found[name] = found.get(name, Bound()).plus(bound_of(kernel, self.device))
         return found
 
+    def modules(self, point: str) -> dict[str, Bound]:
+        """Of each module with everything in it, all runs of alike layers together."""
+        return dict(_of_modules(self.trees[point], self.device))
+
     def parts(self, point: str) -> dict[str, Bound]:
         """Of the model's outermost parts: what runs outside of layers, and each kind of layer."""
         return dict(self._parts(self.trees[point]))
@@ -176,6 +180,8 @@ class Bounds:
                 found |= _named(f"bound.{point}.class.{name}", bound)
             for part, bound in self.parts(point).items():
                 found |= _named(f"bound.{point}.part.{part}", bound)
+            for path, bound in self.modules(point).items():
+                found |= _named(f"bound.{point}.module.{path}", bound)
             for path in self.layers(point):
                 for name, bound in self.inside(point, path).items():
                     found |= _named(f"bound.{point}.in.{path}.{name}", bound)
@@ -214,6 +220,21 @@ class Bounds:
         for kernel in tree.kernels():
             total = total.plus(bound_of(kernel, self.device))
         return total
+
+
+def _of_modules(tree: ModuleNumbers, device: Device) -> Iterator[tuple[str, Bound]]:
+    """The modules below one, then itself, each with its bound; several calls of one are counted together."""
+    found: dict[str, Bound] = {}
+    whole = Bound()
+    for child in tree.children:
+        if isinstance(child, ModuleNumbers):
+            for path, bound in _of_modules(child, device):
+                found[path] = found.get(path, Bound()).plus(bound)
+                whole = whole.plus(bound) if path == child.path else whole
+        else:
+            whole = whole.plus(bound_of(child, device))
+    found[tree.path] = found.get(tree.path, Bound()).plus(whole)
+    yield from found.items()
 
 
 def _within(tree: ModuleNumbers, around: frozenset[str]) -> Iterator[tuple[frozenset[str], KernelNumbers]]:

@@ -63,12 +63,12 @@ def repository_making(
     )
 
 
-def returned(facts: RepoFacts, root: Path, report: Path) -> list[str]:
-    """The summary that the command prints: insights, optimizations, limitations, and where the report is."""
+def returned(facts: RepoFacts, root: Path, report: Path, implementation: bool = False) -> list[str]:
+    """The summary that the command prints: insights, optimizations, limitations, links to sections of the report."""
     from lmp.report.repository.document import study
     from lmp.report.repository.implementation import returned_summary
 
-    return [*returned_summary(study(facts, root)), f"details: {report}"]
+    return returned_summary(study(facts, root), str(report), implementation)
 
 
 def _report(facts: RepoFacts, root: Path, made: Document, kind: str) -> Report:

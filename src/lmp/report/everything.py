@@ -16,7 +16,7 @@ from lmp.errors import InvalidAnalysis, LmpError, NotFound, StorageError, UsageE
 from lmp.records import DEFAULT_CONFIG, ModelAnalysis, ModuleAnalysis
 from lmp.report.devices import Device
 from lmp.report.document.markdown import to_markdown
-from lmp.report.folder import ASSETS, narrative_name, write_changed
+from lmp.report.folder import APPENDIX_ENDING, ASSETS, narrative_name, write_changed
 from lmp.report.index import Found, Listed, Stored, index
 from lmp.store.files import storage_errors, write_whole
 from lmp.store.fingerprint import sources_fingerprint
@@ -203,8 +203,10 @@ def _own_sources() -> str:
     """Of lmp itself, the files of its pages included."""
     from lmp.source.trees import sha256_of
 
-    static = Path(__file__).parent / "page" / "static"
-    pages = [sha256_of(file.read_bytes()) for file in sorted(static.iterdir()) if file.is_file()]
+    here = Path(__file__).parent
+    folders = (here / "page" / "static", here / "implementation" / "templates")
+    files = (file for folder in folders for file in sorted(folder.iterdir()) if file.is_file())
+    pages = [sha256_of(file.read_bytes()) for file in files]
     return "\n".join((sources_fingerprint(("",)), *pages))
 
 
@@ -245,9 +247,11 @@ class _State:
         yield report
         if html:
             yield f"{report.removesuffix('.md')}.html"
-        pictures = _PICTURE.findall((self._folder / report).read_text(encoding="utf-8"))
-        yield from dict.fromkeys(f"{ASSETS}/{unquote(picture)}" for picture in pictures)
         stem = Path(report).name.removesuffix("-analysis.md")
+        appendix = f"{Path(report).parent.as_posix()}/{stem}{APPENDIX_ENDING}"
+        yield from (appendix, f"{ASSETS}/{stem}-appendix-numbers.json")
+        pictures = _PICTURE.findall((self._folder / appendix).read_text(encoding="utf-8"))
+        yield from dict.fromkeys(f"{ASSETS}/{unquote(picture)}" for picture in pictures)
         yield from (f"{ASSETS}/{stem}-numbers.json", f"{ASSETS}/{narrative_name(stem)}")
 
     def save(self) -> None:

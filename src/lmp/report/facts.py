@@ -10,8 +10,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from lmp.errors import UsageError
 from lmp.link.numbers import KernelNumbers, ModelNumbers, ModuleNumbers
-from lmp.link.values import values_for, whole_values
+from lmp.link.values import parse_settings, values_for, whole_values
 from lmp.observe.calls import Observed
 from lmp.observe.flow import Flows
 from lmp.observe.inspection import Inspection, Module, Totals
@@ -42,7 +43,10 @@ class Point:
     values: Mapping[str, int]
 
 
-STATED = (
+At = tuple[str, int, int, int]
+"""Phase, batch size, new tokens, tokens in the cache."""
+
+STATED: tuple[At, ...] = (
     ("prefill", 1, 2048, 0),
     ("prefill", 32, 2048, 0),
     ("decode", 1, 1, 2048),
@@ -50,7 +54,7 @@ STATED = (
     ("decode", 1, 1, 32768),
     ("decode", 32, 1, 32768),
 )
-"""Phase, batch size, new tokens, tokens in the cache: the points of every report."""
+"""The points of a report that none are asked of."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,6 +84,8 @@ class ModelFacts:
     """What went into every module and came out of it, with shapes as formulas."""
     sizes: Mapping[str, int] = field(default_factory=dict)
     """Values that were given for variables that no config has, at every point."""
+    at: tuple[At, ...] = STATED
+    """The points that the report is about."""
     flows: Flows = field(default_factory=lambda: Flows(reason="the class was not run"))
     """What running the class shows: operators with their dependencies, lifetimes of tensors, peaks."""
     screen: Screen = field(default_factory=Screen)
@@ -95,7 +101,7 @@ class ModelFacts:
     def points(self) -> tuple[Point, ...]:
         """The stated points that this class has: decode only where there is a cache."""
         found = []
-        for key, (phase, given) in stated_points(self.model).items():
+        for key, (phase, given) in stated_points(self.model, self.at).items():
             batch, seq, cache = given.values()
             given = {**self.sizes, **given}
             size = f"{seq:,} tokens" if phase == "prefill" else f"{cache:,} tokens in the cache"
@@ -193,7 +199,7 @@ class ModelFacts:
 
     @property
     def _given(self) -> dict[str, dict[str, int]]:
-        return {key: {**self.sizes, **sizes} for key, (_, sizes) in stated_points(self.model).items()}
+        return {key: {**self.sizes, **sizes} for key, (_, sizes) in stated_points(self.model, self.at).items()}
 
     @cached_property
     def on_device(self) -> OnDevice:
@@ -271,13 +277,39 @@ def _of_modules(module: Module, runs: int) -> dict[str, int]:
     return found
 
 
-def stated_points(model: ModelAnalysis) -> dict[str, tuple[str, dict[str, int]]]:
-    """Key of each stated point that a class has -> phase and the runtime's variables: decode only with a cache."""
+def parse_point(text: str) -> At:
+    """``decode:16:8k``: phase, batch size, and tokens of the prompt or in the cache. Raises UsageError."""
+    phase, _, rest = text.partition(":")
+    batch, _, tokens = rest.partition(":")
+    if phase not in ("prefill", "decode") or not batch or not tokens:
+        raise UsageError(f"--at {text[:60]}: not a point\ngive a phase, a batch size and tokens, as in decode:16:8k")
+    found = whole_values(parse_settings((f"batch_size={batch}", f"cache_len={tokens}")))
+    count, size = found["batch_size"], found["cache_len"]
+    if count < 1 or size < 1:
+        raise UsageError(f"--at {text[:60]}: batch size and tokens are at least 1\nas in decode:16:8k")
+    return (phase, count, size, 0) if phase == "prefill" else (phase, count, 1, size)
+
+
+def point_text(at: At) -> str:
+    """A point as `parse_point` reads it."""
+    phase, batch, seq, cache = at
+    return f"{phase}:{batch}:{seq if phase == 'prefill' else cache}"
+
+
+def stated_points(model: ModelAnalysis, at: tuple[At, ...] = STATED) -> dict[str, tuple[str, dict[str, int]]]:
+    """Key of each point that a class has -> phase and the runtime's variables: decode only with a cache.
+
+    Raises UsageError where the class has none of them.
+    """
     found = {}
-    for phase, batch, seq, cache in STATED:
+    for phase, batch, seq, cache in at:
         if phase == "prefill" or "cache_len" in model.parameters:
             key = f"{phase}-b{batch}-" + (f"s{seq}" if phase == "prefill" else f"c{cache}")
             found[key] = (phase, {"batch_size": batch, "seq_len": seq, "cache_len": cache})
+    if not found:
+        raise UsageError(
+            f"{model.class_name} has no KV cache to decode with\ngive --at a point of prefill, as prefill:1:2k"
+        )
     return found
 
 

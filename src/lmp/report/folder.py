@@ -1,6 +1,7 @@
 """Where reports stand on disk: written whole, when something changed, and only if the review found nothing.
 
 REPORTS/implementations/<name>-analysis.md      of a model or module; .html beside it
+REPORTS/implementations/<name>-appendix.md      its whole tables and all of its components
 REPORTS/repositories/<name>-analysis.md         of a code base
 REPORTS/assets/<name>-*.svg                     plots
 REPORTS/assets/<name>-numbers.json              every number, and how it is worked out
@@ -22,7 +23,7 @@ from lmp.report.document.ledger import Ledger
 from lmp.store.files import storage_errors, whole_file, write_whole
 
 IMPLEMENTATIONS, REPOSITORIES, ASSETS = "implementations", "repositories", "assets"
-_ENDING = "-analysis.md"
+_ENDING, APPENDIX_ENDING = "-analysis.md", "-appendix.md"
 
 
 @dataclass(frozen=True)
@@ -36,15 +37,24 @@ class Report:
     ledger: Ledger
     assets: Mapping[str, bytes] = field(default_factory=dict)
     """File name in ``assets/`` -> content."""
+    ending: str = _ENDING
+    appendix: Report | None = None
+    """What is written with it, all or nothing."""
 
     @property
     def file(self) -> str:
-        return f"{self.kind}/{self.name}{_ENDING}"
+        return f"{self.kind}/{self.name}{self.ending}"
+
+    @property
+    def numbers(self) -> str:
+        """The file of its list of numbers in ``assets/``."""
+        return ledger_file(Path(self.file)).name
 
 
 def ledger_file(report: Path) -> Path:
     """Where the numbers of a written report are, whether there are any or not."""
-    return report.parent.parent / ASSETS / f"{report.name.removesuffix(_ENDING)}-numbers.json"
+    name = report.name.removesuffix(_ENDING).removesuffix(".md")
+    return report.parent.parent / ASSETS / f"{name}-numbers.json"
 
 
 def narrative_name(name: str) -> str:
@@ -68,8 +78,9 @@ def write_report(folder: Path, report: Report, review: Review) -> list[Path]:
             write_whole(findings, review.model_dump_json(indent=2) + "\n")
             raise ReportRefused(_refused(report, review, findings), report.file, review.findings)
         contents = {f"{ASSETS}/{name}": content for name, content in report.assets.items()}
-        contents[f"{ASSETS}/{report.name}-numbers.json"] = ledger_text(with_lines(report)).encode()
-        contents[report.file] = report.text.encode()
+        for one in (report, *([report.appendix] if report.appendix is not None else [])):
+            contents[f"{ASSETS}/{one.numbers}"] = ledger_text(with_lines(one)).encode()
+            contents[one.file] = one.text.encode()
         written = write_together({folder / name: content for name, content in contents.items()})
         findings.unlink(missing_ok=True)
     return written

@@ -22,7 +22,7 @@ from lmp.observe.inspection import Inspection
 from lmp.records import DEFAULT_CONFIG, ModelAnalysis
 from lmp.report.deployment import DEFAULT, Deployment
 from lmp.report.devices import Device
-from lmp.report.facts import ModelFacts, stated_points
+from lmp.report.facts import STATED, At, ModelFacts, stated_points
 
 
 def gather(
@@ -32,21 +32,27 @@ def gather(
     device: Device,
     sizes: Mapping[str, int] = MappingProxyType({}),
     deployment: Deployment = DEFAULT,
+    at: tuple[At, ...] = STATED,
 ) -> ModelFacts:
     """What there is to say of a class at the options' config. What is missing in the store is analysed first.
 
-    ``sizes`` are values of variables that the config does not have. Raises what `expand_model` raises, and UsageError
-    for a variable without a value.
+    ``sizes`` are values of variables that the config does not have, ``at`` the points of the report. Raises what
+    `expand_model` raises, and UsageError for a variable without a value.
     """
     take_over(class_path, options, progress)
     outcome = expand_model(class_path, options, progress)
-    for _, given in stated_points(outcome.model).values():
+    for _, given in stated_points(outcome.model, at).values():
         whole_values(values_for(outcome.model, {**sizes, **given}))  # before what takes longer
-    return replace(facts_of(outcome, options, progress, device, sizes), deployment=deployment)
+    return replace(facts_of(outcome, options, progress, device, sizes, at), deployment=deployment)
 
 
 def facts_of(
-    outcome: ModelOutcome, options: Options, progress: Progress, device: Device, sizes: Mapping[str, int]
+    outcome: ModelOutcome,
+    options: Options,
+    progress: Progress,
+    device: Device,
+    sizes: Mapping[str, int],
+    at: tuple[At, ...] = STATED,
 ) -> ModelFacts:
     """The same of a model that is expanded already."""
     model = outcome.model if "w_bytes" in sizes else with_own_bytes(outcome.model)
@@ -55,7 +61,7 @@ def facts_of(
         session.ask([model.class_name])
     progress(model.class_name, "reading")
     built = _built(model, options)
-    flows, observed = _shown(session, model, sizes)
+    flows, observed = _shown(session, model, sizes, at)
     return ModelFacts(
         name=report_name(model, options),
         model=model,
@@ -68,6 +74,7 @@ def facts_of(
         inspection=built.inspection,
         device=device,
         sizes=sizes,
+        at=at,
         flows=flows,
         observed=observed,
     )
@@ -80,17 +87,19 @@ PHASES = {
 """Where data flow is looked at in detail."""
 
 
-def _shown(session: Session, model: ModelAnalysis, sizes: Mapping[str, int]) -> tuple[Flows, Observed]:
+def _shown(
+    session: Session, model: ModelAnalysis, sizes: Mapping[str, int], at: tuple[At, ...]
+) -> tuple[Flows, Observed]:
     """What running the class shows; or why it is not run."""
     try:
         execution = execution_of(model.class_name, session)
     except (LmpError, ImportError) as error:
         reason = str(error).splitlines()[0]
         return Flows(reason=reason), Observed(reason=reason)
-    there = stated_points(model)
+    there = stated_points(model, at)
     sizes = {**_arguments(model), **sizes}
     peaks = {key: {**sizes, **given} for key, (_, given) in there.items()}
-    names = {phase for phase, _ in there.values()}
+    names = {phase for phase, _ in stated_points(model).values()}
     phases = {name: {**sizes, **given} for name, given in PHASES.items() if name in names}
     return flows_of(execution, phases, peaks), observe_calls(execution)
 

@@ -31,6 +31,10 @@ class Making:
     """Where its places are looked for."""
     packages: Mapping[str, Path] = field(default_factory=dict)
     """First part of a place -> the folder that an agent may read where the report names such a place."""
+    appendix: Callable[[], Document] | None = None
+    """What is written beside the report: a narrative may state its numbers, too."""
+    summary: Callable[[Document], list[str]] | None = None
+    """The lines that the command prints of a written report; None: it has another summary."""
 
     @cached_property
     def without(self) -> Document:
@@ -50,7 +54,8 @@ class Making:
     @cached_property
     def numbers(self) -> Mapping[str, Number]:
         """The numbers that a narrative may state."""
-        return numbers_of(self.without)
+        beside = numbers_of(self.appendix()) if self.appendix is not None else {}
+        return {**beside, **numbers_of(self.without)}
 
     @cached_property
     def asked(self) -> Asked:

@@ -161,10 +161,10 @@ def submitted(making: Making, content: object, author: str) -> tuple[Narration |
     """A narrative that any agent or person wrote from the printed prompt: with it, or with what is wrong with it."""
     prompt = narrator_prompt(assignment(making))
     verdict = check_narrative(content, lambda narrative: findings(making, narrative))
-    if verdict.narrative is None:
+    if verdict.texts is None:
         return None, verdict.findings
     by = Provenance(stage="submitted", author=author, prompt_sha256=prompt.sha256)
-    return Narration(narrative=verdict.narrative, provenance=by), ()
+    return Narration(narrative=verdict.texts, provenance=by), ()
 
 
 def submitted_refutation(
@@ -173,11 +173,11 @@ def submitted_refutation(
     """The same of a second pass over a narration: with what is left of it, or with what is wrong with the pass."""
     told = claimed(making, narration.narrative)
     verdict = check_refutation(content, told, lambda one: judgement_findings(making, narration.narrative, one))
-    if verdict.refutation is None:
+    if verdict.texts is None:
         return None, verdict.findings
     prompt = refuter_prompt(assignment(making), told)
     by = Provenance(stage="submitted", author=author, prompt_sha256=prompt.sha256)
-    return refuted(making, narration, verdict.refutation, by), ()
+    return refuted(making, narration, verdict.texts, by), ()
 
 
 def _summary(run: Run, began: datetime, report: str) -> Summary:

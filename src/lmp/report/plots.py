@@ -213,7 +213,9 @@ def _compared(facts: ModelFacts) -> list[Point]:
     """A prefill and two decodes, far apart; of what has no cache, two prefills."""
     prefill = [point for point in facts.points if point.phase == "prefill"]
     decode = [point for point in facts.points if point.phase == "decode"]
-    return [prefill[0], decode[0], decode[-1]] if decode else prefill
+    if not decode:
+        return prefill
+    return list({point.key: point for point in (*prefill[:1], decode[0], decode[-1])}.values())
 
 
 def _shares(parts: Sequence[Component], of: Callable[[CostNumbers], Number]) -> dict[str, float]:

@@ -72,9 +72,11 @@ def _checked(text: Text, making: Making, worth: Worth, what: str) -> Remade:
 
 
 def _of_model(head: dict[str, tuple[str, str]], options: Options) -> tuple[Making, Worth, str]:
+    from lmp.link.values import parse_settings, whole_values
     from lmp.report.deployment import DEFAULT, deployment_of
     from lmp.report.devices import device_named
     from lmp.report.everything import options_of
+    from lmp.report.facts import STATED, parse_point
     from lmp.report.gathering import gather
     from lmp.report.index import Stored
     from lmp.report.model import model_making
@@ -95,7 +97,9 @@ def _of_model(head: dict[str, tuple[str, str]], options: Options) -> tuple[Makin
                     shutil.copytree(folder, Path(place) / folder.name, dirs_exist_ok=True)
         asked = replace(options_of(Stored(model, file), options), results=Path(place))
         deployment = deployment_of(head["Deployment"][1]) if "Deployment" in head else DEFAULT
-        facts = gather(class_path, asked, lambda name, stage: None, device, deployment=deployment)
+        at = tuple(parse_point(text) for text in head.get("Points", ("", ""))[1].split(", ") if text)
+        given = whole_values(parse_settings(head.get("Sizes", ("", ""))[1].split(", ")) if "Sizes" in head else {})
+        facts = gather(class_path, asked, lambda name, stage: None, device, given, deployment, at or STATED)
         making = model_making(facts)
         making.plain  # noqa: B018 - before the folder is gone
     return making, facts.worth, f"{name} from {store.root.name}/"

@@ -2,57 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 
-import pytest
+from written_reports import appendix_of, text_of
 
 from lmp.report.document.amounts import Number
-from lmp.report.document.ledger import Ledger, entries
-from lmp.report.document.markdown import to_markdown
-from lmp.report.document.parts import Document, Section, Table
-from lmp.report.document.told import Told
 from lmp.report.facts import ModelFacts
-from lmp.report.implementation import catalog, constraints, dataflow, faq, parallelism, performance
 from lmp.report.implementation.operators import Catalogue, kinds_of
-from lmp.report.implementation.sources import sources_of
+from lmp.report.implementation.parallel import degree_of, sent_of, total_rows
+from lmp.report.implementation.plans import Plans
 from lmp.report.implementation.stepping import steps_of
-from lmp.report.review.diagrams import check_diagrams
-from lmp.report.review.figures import check_numbers
-from lmp.report.review.placeholders import check_placeholders, check_tables
-from lmp.report.review.places import Roots, check_pointers
-from lmp.report.review.reading import read_markdown
 
-Write = Callable[[ModelFacts, Told | None], Section]
-SECTIONS: tuple[Write, ...] = (
-    catalog.section, dataflow.section, parallelism.section, performance.section, faq.section,
-)  # fmt: skip
 PREFILL, DECODE = "prefill-b1-s2048", "decode-b1-c2048"
-
-
-@pytest.mark.parametrize("write", SECTIONS)
-def test_the_review_finds_nothing(small_llama: ModelFacts, write: Write) -> None:
-    facts = small_llama
-    document = Document("Analysis: small", [], [write(facts, None)])
-    text = read_markdown(to_markdown(document))
-    ledger = Ledger(
-        kind="model",
-        subject=facts.model.class_name,
-        points={point.key: dict(point.values) for point in facts.points},
-        named=dict(facts.named),
-        numbers=list(entries(document)),
-    )
-    findings = check_numbers(text, ledger, facts.worth)[1]
-    findings += check_pointers(text, Roots(labelled=facts.roots))[1]
-    findings += [*check_diagrams(text), *check_placeholders(text), *check_tables(text)]
-    assert findings == []
-
-
-@pytest.mark.parametrize("write", SECTIONS)
-def test_the_same_facts_give_the_same_section(small_llama: ModelFacts, write: Write) -> None:
-    once, again = (to_markdown(Document("a", [], [write(small_llama, None)])) for _ in range(2))
-    assert once == again
 
 
 def test_the_peak_of_prefill(small_llama: ModelFacts) -> None:
@@ -100,16 +62,11 @@ def test_shapes_of_products_are_formulas(small_llama: ModelFacts) -> None:
     assert [(kind.name, kind.count) for kind in kinds] == [("layers.0-2", 3)]
 
 
-def numbers_of(section: Section, column: int) -> list[Number]:
-    """The numbers of a column of the last table in a section."""
-    table = [block for block in section.blocks if isinstance(block, Table)][-1]
-    cells = [row[column] for row in table.rows]
-    return [cell for cell in cells if isinstance(cell, Number)]
-
-
 def test_bytes_that_tensor_parallelism_sends(small_llama: ModelFacts) -> None:
-    patterns = parallelism.section(small_llama).sections[1]
-    sent = numbers_of(patterns, 1)[0]
+    plans = Plans(small_llama)
+    rows = total_rows(small_llama, list(sent_of(small_llama, plans)), degree_of(small_llama, plans))
+    sent = rows[0]["bytes"]
+    assert isinstance(sent, Number)
     # Prefill of 2048 tokens over 2 devices, as there are 2 heads of keys and values: all_reduce of 2048 * 64 * 2 bytes
     # after the embedding, 3 o_proj and 3 down_proj (twice around the ring), all_gather of the logits, 2048 * 1000 * 2
     # (once); 1/2 leaves a device.
@@ -144,7 +101,7 @@ def test_steps_are_named_by_what_they_do(small_latent: ModelFacts) -> None:
 
 
 def test_bytes_of_what_is_written_in_parts(small_latent: ModelFacts) -> None:
-    text = to_markdown(Document("a", [], [dataflow.section(small_latent, None)]))
+    text = appendix_of(small_latent)
     # 4 heads of 16 + 8 for each of 2048 tokens, 2 bytes.
     size = f"{2048 * 4 * (16 + 8) * 2 / 1000:.1f} kB"
     formula = "batch_size * seq_len * num_heads * (qk_nope_head_dim + qk_rope_head_dim) * a_bytes"
@@ -155,7 +112,7 @@ def test_bytes_of_what_is_written_in_parts(small_latent: ModelFacts) -> None:
 
 
 def test_ends_of_lives_say_where(small_llama: ModelFacts) -> None:
-    text = to_markdown(Document("a", [], [dataflow.section(small_llama, None)]))
+    text = appendix_of(small_llama)
     embedded = next(line for line in text.splitlines() if line.startswith("| `embed_tokens` result"))
     # LlamaModel.forward() holds inputs_embeds until it returns: through the last norm, whose class runs in each layer.
     assert " in model.norm, " in embedded
@@ -165,6 +122,6 @@ def test_what_loading_keeps_in_float32_says_for_which_dtypes(small_latent: Model
     """``_keep_in_fp32_modules_strict`` of DeepseekV3PreTrainedModel, which modeling_utils.py looks at by the dtype."""
     lines = (transformers_tree / "modeling_utils.py").read_text().splitlines()
     asked = next(n for n, text in enumerate(lines, 1) if "_strict is not None and dtype in (torch.float16" in text)
-    text = to_markdown(Document("t", [], [constraints.section(small_latent, sources_of(small_latent))]))
+    text = text_of(small_latent)
     assert "loading keeps these in float32 where the dtype is float16 or bfloat16 (" in text
     assert f"modeling_utils.py:{asked}` (`_keep_in_fp32_modules_strict`)" in text

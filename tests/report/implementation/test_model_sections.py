@@ -3,33 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
+from written_reports import appendix_of, component, component_text, report, section_text, text_of, whole
 
 from lmp.report.document.amounts import Term
-from lmp.report.document.markdown import plain, to_markdown
-from lmp.report.document.parts import Document, Pointer, Section
+from lmp.report.document.parts import Document, Pointer
 from lmp.report.facts import ModelFacts
-from lmp.report.implementation import appendix, architecture, components, configuration, files, summary
-from lmp.report.implementation.classes import Component
 from lmp.report.implementation.classes import components as components_of
 from lmp.report.implementation.compulsory import compulsory_of
-from lmp.report.implementation.insights import insights
 from lmp.report.implementation.reads import reads_of
 from lmp.report.implementation.sources import sources_of
 
 PREFILL, DECODE = "prefill-b1-s2048", "decode-b1-c2048"
 TOKENS, HIDDEN, WIDE, LAYERS = 2048, 64, 96, 3
 """Of the stated prefill, and of the fixture's config."""
-
-
-def text_of(section: Section) -> str:
-    return to_markdown(Document("t", [], [section]))
-
-
-def component(facts: ModelFacts, role: str) -> Component:
-    return next(c for c in components_of(facts) if c.role == role)
 
 
 # --- what classes are ------------------------------------------------------------------------------------------------
@@ -77,14 +66,13 @@ def test_compulsory_bytes_are_put_into_the_models_variables(small_llama: ModelFa
 
 
 def test_the_summary_has_the_cache_and_the_heads(small_llama: ModelFacts) -> None:
-    text = text_of(summary.section(small_llama))
-    assert "Grouped-query attention (4 query heads on 2 key and value heads, 2 to 1)" in text
+    text = section_text(report(small_llama), "1. ")
     # Keys and values of 2 heads x 16, 2 bytes, 3 layers.
-    assert f"keeps {2 * 2 * 16 * 2 * LAYERS} B of KV cache a token" in text
+    assert f"keeps {2 * 2 * 16 * 2 * LAYERS} B of KV cache: grouped-query attention (4 query heads on 2)" in text
 
 
 def test_the_tree_has_the_parameters(small_llama: ModelFacts) -> None:
-    text = text_of(architecture.section(small_llama))
+    text = appendix_of(small_llama)
     # 96 x 64
     assert re.search(r"gate_proj: Linear  weight \[96, 64\] +6\.144 kparams$", text, re.MULTILINE)
     # q and o 64 x 64, k and v 32 x 64, three of 96 x 64, two norms of 64; embedding and head of 1000 x 64, a norm.
@@ -95,7 +83,8 @@ def test_the_tree_has_the_parameters(small_llama: ModelFacts) -> None:
 
 
 def test_the_rows_of_the_template_come_first_with_the_configs_own_names(small_llama: ModelFacts) -> None:
-    rows = [line for line in text_of(configuration.section(small_llama)).splitlines() if line.startswith("| `")]
+    table = section_text(report(small_llama), "3.1")
+    rows = [line for line in table.splitlines() if line.startswith("| `")]
     assert [row.split(" | ")[:2] for row in rows[:7]] == [
         ["| `hidden_size`", "64"],
         ["| `num_layers` (`num_hidden_layers`)", "3"],
@@ -108,34 +97,27 @@ def test_the_rows_of_the_template_come_first_with_the_configs_own_names(small_ll
 
 
 def test_the_kernel_table_says_where_tiles_were_looked_for(small_llama: ModelFacts) -> None:
-    text = text_of(configuration.section(small_llama))
+    text = text_of(small_llama)
     assert re.search(r"`BLOCK_M`, .*`NUM_WARPS` \| none found \(searched: modeling_llama\.py, ", text)
 
 
 def test_the_interface_has_symbolic_shapes(small_llama: ModelFacts) -> None:
-    text = text_of(components.section(small_llama))
-    assert "- k_proj.weight: [head_dim * num_key_value_heads, hidden_size] bfloat16" in text
-    assert "- logits: [batch_size, seq_len, vocab_size] bfloat16" in text
+    assert "k_proj.weight: [head_dim * num_key_value_heads, hidden_size] bfloat16" in component_text(
+        small_llama, "attention"
+    )
+    head = component_text(small_llama, "model with output head")
+    assert "OUTPUTS: logits: [batch_size, seq_len, vocab_size] bfloat16" in head
 
 
 def test_every_class_has_all_parts_of_the_template(small_llama: ModelFacts) -> None:
-    for section in components.section(small_llama).sections:
-        text = text_of(section)
+    for found in components_of(small_llama):
+        text = component_text(small_llama, found.role)
         for name in ("Purpose", "Interface", "Pseudocode", "Data Flow", "Key Insights"):
-            assert f"**{name}:**" in text, (section.title, name)
-
-
-def test_what_costs_little_is_told_shortly(small_llama: ModelFacts, monkeypatch: pytest.MonkeyPatch) -> None:
-    rotary = component(small_llama, "rotary position embedding")
-    assert len(insights(rotary, {})) > 2
-    monkeypatch.setattr("lmp.report.implementation.insights.LITTLE", 101)
-    told = insights(rotary, {})
-    assert len(told) == 1
-    assert "".join(map(plain, told[0])).startswith("Less than a thousandth of the model's FLOPs and bytes: ")
+            assert f"**{name}:**" in text, (found.name, name)
 
 
 def test_the_words_explained_are_those_of_the_model(small_llama: ModelFacts) -> None:
-    text = text_of(appendix.section(small_llama))
+    text = section_text(report(small_llama), "11.")
     assert "| grouped-query attention |" in text
     assert "RoFormer" in text
     assert "expert" not in text
@@ -157,9 +139,8 @@ def _pointers(value: object) -> Iterator[Pointer]:
             yield from _pointers(getattr(value, name))
 
 
-@pytest.mark.parametrize("write", [summary.section, architecture.section, configuration.section, files.section])
-def test_a_symbol_stands_at_its_line(small_llama: ModelFacts, write: object) -> None:
-    assert callable(write)
+@pytest.mark.parametrize("write", [report, whole])
+def test_a_symbol_stands_at_its_line(small_llama: ModelFacts, write: Callable[[ModelFacts], Document]) -> None:
     found = list(_pointers(write(small_llama)))
     assert found
     for pointer in found:

@@ -14,7 +14,7 @@ from lmp.report.document.markdown import plain
 from lmp.report.implementation.configuration import _short as value_told
 from lmp.report.implementation.constraints import raised
 from lmp.report.implementation.dispatch import answers
-from lmp.report.implementation.drawing import boxed, cut, length, spread
+from lmp.report.implementation.drawing import cut, spread
 from lmp.report.implementation.reads import descriptions, marked, reads_of
 from lmp.report.implementation.sources import Piece, Sources, standing
 from lmp.report.implementation.steps import kernels_told, steps_of
@@ -140,12 +140,6 @@ def test_a_symbol_on_the_line_goes_before_one_beside_it(tmp_path: Path) -> None:
 
 
 # --- drawing ---------------------------------------------------------------------------------------------------------
-
-
-def test_rows_of_a_box_are_equally_wide() -> None:
-    rows = boxed([["a"], ["b" * 50], [""]], 20)
-    assert {length(row) for row in rows} == {20}
-    assert "".join(map(plain, rows[2])).endswith("… │")
 
 
 def test_two_ends_of_a_row() -> None:

@@ -7,31 +7,20 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from written_reports import report, section_text, text_of, whole
 
 from lmp.report.document.amounts import Number
-from lmp.report.document.markdown import to_markdown
-from lmp.report.document.parts import Document, Line, Section
 from lmp.report.facts import ModelFacts
-from lmp.report.implementation import faq, parallelism, performance
-from lmp.report.implementation.assumptions import masked_line
-from lmp.report.implementation.expanding import anew
-from lmp.report.implementation.kept import kept_line
-from lmp.report.implementation.overlap import host_waits
+from lmp.report.implementation.actions import actions
+from lmp.report.implementation.drawing import pieces_of
+from lmp.report.implementation.expanding import growing_products
+from lmp.report.implementation.figures import over_devices
+from lmp.report.implementation.parallel import host_waits
+from lmp.report.implementation.performance import masked
 from lmp.report.implementation.plans import Plans
 from lmp.report.implementation.searching import Function, Searched, reached_functions
-from lmp.report.implementation.timeline import model_lines
-from lmp.report.implementation.timing import over_devices
 
 PREFILL, DECODE = "prefill-b1-s2048", "decode-b1-c2048"
-
-
-def numbers(line: Line | None) -> list[Number]:
-    assert isinstance(line, list)
-    return [piece for piece in line if isinstance(piece, Number)]
-
-
-def text_of(section: Section) -> str:
-    return to_markdown(Document("a", [], [section]))
 
 
 def line_with(tree: Path, file: str, text: str) -> int:
@@ -44,7 +33,7 @@ def line_with(tree: Path, file: str, text: str) -> int:
 
 
 def test_masked_products_are_stated(small_llama: ModelFacts) -> None:
-    share = numbers(masked_line(small_llama))[0]
+    share = masked(small_llama)[0].share
     # 3 layers: queries with keys and scores with values, 4 heads of 16. The products beside: q and o are 64 x 64, k and
     # v 64 x 32, three of 64 x 96; the head 64 x 1000. Of 2048 ** 2 pairs 2048 * 2047 / 2 have a later key.
     n = 2048
@@ -54,7 +43,9 @@ def test_masked_products_are_stated(small_llama: ModelFacts) -> None:
 
 
 def test_what_logits_of_one_position_save(small_llama: ModelFacts, transformers_tree: Path) -> None:
-    flops, _, before, after = numbers(kept_line(small_llama))[:4]
+    action = next(a for a in actions(small_llama) if "logits" in str(a.do))
+    first = next(s for s in action.savings if s.point.key == PREFILL)
+    flops, before, after = (piece for piece in pieces_of(first.amount) if isinstance(piece, Number))
     assert flops.value == 2 * 2047 * 64 * 1000  # the head of 64 x 1000, all positions but one
     assert (before.value, after.value) == (
         small_llama.flows.peaks[PREFILL].activations,
@@ -63,20 +54,9 @@ def test_what_logits_of_one_position_save(small_llama: ModelFacts, transformers_
     # The logits were the peak, 2048 * 1000 * 2 bytes of it; now it is elsewhere.
     assert after.value < before.value
     assert small_llama.flows.kept[PREFILL].frames[0].path != "lm_head"
-    line = line_with(transformers_tree, "generation/utils.py", '["logits_to_keep"] = 1')
-    assert f"generation/utils.py:{line}" in text_of(performance.section(small_llama))
-
-
-def test_bars_of_small_parts_are_one(small_llama: ModelFacts) -> None:
-    point = small_llama.point(DECODE)
-    shown = [piece for piece in model_lines(small_llama, point) if isinstance(piece, Number)]
-    parts = small_llama.bounds.parts(DECODE)
-    whole = sum(part.total for part in parts.values())
-    small = [part for part in parts.values() if part.total and part.total * 1000 < whole]
-    assert len(small) > 1
-    assert len(shown) == sum(1 for part in parts.values() if part.total * 1000 >= whole) + 1
-    # Each part is rounded to picoseconds.
-    assert abs(sum(number.value for number in shown) - whole) < Fraction(len(parts), 10**12)
+    lines = (transformers_tree / "models/llama/modeling_llama.py").read_text(encoding="utf-8").splitlines()
+    line = next(n for n, text in enumerate(lines, 1) if "logits_to_keep: int" in text)
+    assert f"modeling_llama.py:{line}" in str(action.where) or f"line={line}" in str(action.where)
 
 
 def test_router_in_float32(small_latent: ModelFacts) -> None:
@@ -101,46 +81,46 @@ def test_experts_under_uniform_routing(small_latent: ModelFacts) -> None:
     assert named[f"routed.{key}.most.compulsory"] - named[f"routed.{key}.least.compulsory"] == expert * (16 - 2)
     assert named[f"routed.{key}.most.read"] == small_latent.amount("read", small_latent.point(key)).value
     assert named[f"bound.{key}.most.total"] == named[f"bound.{key}.total"] > named[f"bound.{key}.uniform.total"]
-    assert "as if no two tokens shared an expert" in text_of(performance.section(small_latent))
+    assert "as if no two tokens shared an expert" in text_of(small_latent)
 
 
 def test_bounds_over_the_devices_that_are_named(small_llama: ModelFacts) -> None:
-    # Everything fits on one device: no column says more.
-    assert "over its devices" not in text_of(performance.section(small_llama))
     point = small_llama.point(DECODE)
     tight = replace(small_llama, device=replace(small_llama.device, memory=250_000))
     held = tight.named["weight_bytes"] + tight.flows.peaks[DECODE].total
     devices = -(-held // 250_000)
     assert devices > 1
-    assert "Eager, over its devices" in text_of(performance.section(tight))
-    assert over_devices(tight, point).value == Fraction(tight.named[f"bound.{DECODE}.total"], devices * 10**12)
+    spread = over_devices(tight, point)
+    assert spread is not None
+    assert spread.value == Fraction(tight.named[f"bound.{DECODE}.total"], devices * 10**12)
 
 
 # --- the cache -------------------------------------------------------------------------------------------------------
 
 
 def test_a_cache_that_is_expanded(small_latent: ModelFacts, small_llama: ModelFacts) -> None:
-    products = [line for line in anew(small_latent) if "every decode step runs " in line]
-    assert len(products) == 1
+    # modeling_deepseek_v3.py: expand_kv() gives kv_b_proj the updated cache; the other projections take the new token.
+    (growing,) = growing_products(small_latent).items()
+    assert growing[0] == "self_attn.kv_b_proj"
     # kv_b_proj of 20 x 4 * (16 + 12) over 2048 + 1 tokens, in 3 layers.
-    assert numbers(products[0])[0].value == 3 * 2 * 2049 * 20 * 4 * (16 + 12)
-    assert list(anew(small_llama)) == []
+    terms = growing[1].terms(small_latent.point(DECODE)).values()
+    assert sum(map(small_latent.value, terms)) == 3 * 2 * 2049 * 20 * 4 * (16 + 12)
+    assert growing_products(small_llama) == {}
 
 
 def test_a_product_that_no_formula_has_is_no_zero(small_latent: ModelFacts) -> None:
     flow = small_latent.flows.phases["decode"]
     nowhere = [replace(op, frames=tuple(replace(f, class_name="a.Class") for f in op.frames)) for op in flow.ops]
     flows = replace(small_latent.flows, phases={"decode": replace(flow, ops=tuple(nowhere))})
-    (line,) = (line for line in anew(replace(small_latent, flows=flows)) if "every decode step runs " in line)
-    assert numbers(line) == []
-    assert "none found (searched: formulas at its line" in str(line[-1])
+    (growing,) = growing_products(replace(small_latent, flows=flows)).values()
+    assert growing.terms(small_latent.point(DECODE)) == {}
 
 
 def test_keys_and_values_are_told_apart(small_llama: ModelFacts, small_latent: ModelFacts) -> None:
-    assert "layers.0-2: keys and values `[batch_size, num_key_value_heads" in text_of(faq.section(small_llama))
-    text = text_of(faq.section(small_latent))
-    assert "keys `[batch_size, 1, cache_len + 1, kv_lora_rank]" in text
-    assert "values `[batch_size, 1, cache_len + 1, qk_rope_head_dim]" in text
+    assert "layers.0-2: `[batch_size, num_key_value_heads, cache_len + 1" in section_text(report(small_llama), "9.")
+    text = section_text(report(small_latent), "9.")
+    assert "`[batch_size, 1, cache_len + 1, kv_lora_rank] bfloat16`" in text
+    assert "`[batch_size, 1, cache_len + 1, qk_rope_head_dim] bfloat16`" in text
 
 
 # --- what is searched ------------------------------------------------------------------------------------------------
@@ -149,12 +129,12 @@ def test_keys_and_values_are_told_apart(small_llama: ModelFacts, small_latent: M
 def test_callees_are_searched(small_llama: ModelFacts, small_latent: ModelFacts, transformers_tree: Path) -> None:
     names = {function.name for function in reached_functions(small_llama) if function.called}
     assert {"use_gqa_in_sdpa", "create_causal_mask", "find_packed_sequence_indices"} <= names
-    text = text_of(faq.section(small_llama))
+    text = text_of(small_llama)
     packed = line_with(transformers_tree, "masking_utils.py", "find_packed_sequence_indices(position")
     assert f"masking_utils.py:{packed}" in text
-    assert "is_causal = q_length > 1 and attention_mask is None and is_causal" in text
+    assert "is_causal = q_length > 1 and attention_mask is None and is_causal" in section_text(whole(small_llama), "9.")
     generation = line_with(transformers_tree, "integrations/moe.py", "get_device_capability")
-    assert f"moe.py:{generation}" in text_of(faq.section(small_latent))
+    assert f"moe.py:{generation}" in text_of(small_latent)
 
 
 def test_names_are_whole_and_comments_are_not_code(small_llama: ModelFacts, tmp_path: Path) -> None:
@@ -168,18 +148,16 @@ def test_names_are_whole_and_comments_are_not_code(small_llama: ModelFacts, tmp_
 
 
 def test_rules_of_parameters_send_nothing(small_latent: ModelFacts) -> None:
-    strategy = text_of(parallelism.section(small_latent).sections[0])
+    strategy = section_text(whole(small_latent), "7.")
     # DeepseekV3NaiveMoe holds gate_up_proj and down_proj as parameters: only modules have hooks that send.
     assert "`layers.*.mlp.experts.down_proj` (a parameter: it is split, and sends nothing)" in strategy
     assert "`layers.*.mlp.experts.gate_up_proj` (a parameter)," in strategy or (
         "`layers.*.mlp.experts.gate_up_proj` (a parameter) |" in strategy
     )
-    # The docstring's list, as a sentence.
-    assert "in order: `MegaMoeEP` for" in strategy
 
 
 def test_weights_that_each_device_holds(small_llama: ModelFacts) -> None:
-    text = text_of(parallelism.section(small_llama).sections[1])
+    text = section_text(report(small_llama), "7.2")
     # Two devices, as there are 2 heads of keys and values. Split: a table and a head of 1000 x 64, and in 3 layers q
     # and o of 64 x 64, k and v of 64 x 32, three of 64 x 96; on both: 2 norms a layer and the last, of 64. 2 bytes
     # each.
@@ -191,23 +169,21 @@ def test_weights_that_each_device_holds(small_llama: ModelFacts) -> None:
 
 @pytest.fixture(scope="module")
 def patterns(small_latent: ModelFacts) -> str:
-    return text_of(parallelism.section(small_latent).sections[1])
+    return section_text(report(small_latent), "7.2")
 
 
 def test_exchanges_between_experts(patterns: str) -> None:
     # Counts of 16 experts as int64, in 2 layers; 2048 tokens * 2 experts * 64 numbers of 2 bytes, as often.
     assert "prefill, batch 1, 2,048 tokens: 128 B, together 256 B" in patterns
     assert patterns.count("prefill, batch 1, 2,048 tokens: 524.3 kB, together 1.049 MB") == 2
-    assert "`batch_size * seq_len * num_experts_per_tok * hidden_size * a_bytes` each: a row" in patterns
-    assert "are 3 alternatives: a call has those of one" in patterns
-    assert "They take the place of `moe_tp_experts`" in patterns
+    assert patterns.count("`batch_size * seq_len * num_experts_per_tok * hidden_size * a_bytes` each; ") == 2
 
 
 def test_where_the_host_waits(small_latent: ModelFacts, transformers_tree: Path) -> None:
     waits = host_waits(Plans(small_latent))
     line = line_with(transformers_tree, "distributed/expert_parallel.py", "]).tolist()")
     assert [(way, wait.line, wait.symbol) for way, wait in waits] == [("all_to_all", line, "tolist")]
-    assert f"expert_parallel.py:{line}" in text_of(performance.section(small_latent).sections[2])
+    assert f"expert_parallel.py:{line}" in section_text(report(small_latent), "7.3")
 
 
 def test_logits_and_not_their_shape_are_broadcast(small_latent: ModelFacts, transformers_tree: Path) -> None:
@@ -219,37 +195,9 @@ def test_logits_and_not_their_shape_are_broadcast(small_latent: ModelFacts, tran
 # --- what stands beside the runs -------------------------------------------------------------------------------------
 
 
-def test_a_cache_of_a_fixed_length(small_llama: ModelFacts, transformers_tree: Path) -> None:
-    text = text_of(faq.section(small_llama))
-    lines = (transformers_tree / "cache_utils.py").read_text(encoding="utf-8").splitlines()
-    write = next(n for n, line in enumerate(lines, 1) if "self.keys.index_copy_(" in line)  # StaticLayer is the first
-    assert f"cache_utils.py:{write}" in text
-    flag = line_with(transformers_tree, "models/llama/modeling_llama.py", "_can_compile_fullgraph = True")
-    assert f"modeling_llama.py:{flag}" in text
-    assert "- KV cache: " in text  # of one slope from the first token on
-
-
 def test_what_loading_leaves_out(small_latent: ModelFacts, small_llama: ModelFacts, transformers_tree: Path) -> None:
     line = line_with(transformers_tree, "models/deepseek_v3/modeling_deepseek_v3.py", "_keys_to_ignore_on_load")
-    text = text_of(faq.section(small_latent))
+    text = text_of(small_latent)
     assert r"under `model\.layers\.61.*` (`transformers/src/transformers/models/deepseek_v3/" in text
     assert f"modeling_deepseek_v3.py:{line}` (`_keys_to_ignore_on_load_unexpected`)" in text
-    assert "loading leaves out" not in text_of(faq.section(small_llama))
-
-
-def test_what_runs_on_older_devices(small_latent: ModelFacts, transformers_tree: Path) -> None:
-    text = text_of(faq.section(small_latent))
-    line = line_with(transformers_tree, "integrations/moe.py", "return torch.ops.transformers.grouped_mm_fallback(")
-    assert "`return torch.cuda.get_device_capability(weight.device) >= (8, 0)` at " in text
-    assert "where `_can_use_grouped_mm()` is false, `_grouped_mm()` does the same by `grouped_mm_fallback()`" in text
-    assert f"moe.py:{line}" in text
-
-
-def test_what_a_mask_changes(small_llama: ModelFacts) -> None:
-    text = text_of(faq.section(small_llama))
-    # integrations/sdpa_attention.py: the chain of three, inside of the condition that there are groups of heads.
-    assert (
-        "where `use_gqa_in_sdpa(attention_mask, key, value)`: `sdpa_kwargs['enable_gqa'] = True`; else where " in text
-    )
-    assert "; else `key = repeat_kv(key, module.num_key_value_groups)` and 1 more statement, all of it where " in text
-    assert "find_packed_sequence_indices`) where `position_ids is not None and attention_mask is None" in text
+    assert "loading leaves out" not in text_of(small_llama)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lmp.report.document.markdown import to_markdown
-from lmp.report.document.parts import Document
+from written_reports import report, section_text, whole
+
 from lmp.report.facts import ModelFacts
-from lmp.report.implementation import catalog, faq
 from lmp.report.implementation.operators import Catalogue, Row
 
 
 def text_of(facts: ModelFacts) -> str:
-    return to_markdown(Document("a", [], [catalog.section(facts)]))
+    return section_text(whole(facts), "5.")
 
 
 def rows(facts: ModelFacts, words: str, attribute: str = "") -> list[Row]:
@@ -64,17 +63,17 @@ def test_layers_that_a_task_is_of(small_latent: ModelFacts, small_llama: ModelFa
 def test_lines_with_one_more_are_one_line(small_llama: ModelFacts, transformers_tree: Path) -> None:
     lines = (transformers_tree / "models/llama/modeling_llama.py").read_text(encoding="utf-8").splitlines()
     line = max(n for n, line in enumerate(lines, 1) if "return CausalLMOutputWithPast(" in line)
-    assert f" and line {line} | " in text_of(small_llama)
+    assert f" and line {line}\n" in text_of(small_llama)
 
 
 def test_operators_of_one_call_are_counted(small_llama: ModelFacts) -> None:
-    text = to_markdown(Document("a", [], [faq.section(small_llama)]))
+    text = section_text(report(small_llama), "9.")
     # modeling_llama.py: x * cos + rotate_half(x) * sin, of queries and keys; rotate_half() negates and concatenates.
-    assert f"`LlamaAttention, apply_rotary_pos_emb()` is not fused: {2 * 5} operators a call" in text
+    assert f"not fused: `LlamaAttention, apply_rotary_pos_emb()`, {2 * 5} operators a call" in text
     # To float32, a square, its mean, a sum, a root, two products, back: no more and no less.
-    assert "`LlamaRMSNorm` is not fused: 8 operators a call" in text
+    assert "not fused: `LlamaRMSNorm`, 8 operators a call" in text
 
 
 def test_lines_are_named_by_what_they_call(small_llama: ModelFacts) -> None:
     # activations.py: return nn.functional.silu(input)
-    assert " (`silu`) | " in text_of(small_llama)
+    assert " (`silu`) | none: whole tensors |" in text_of(small_llama)

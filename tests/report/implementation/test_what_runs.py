@@ -5,19 +5,16 @@ Expected values come from the sources, read by a person, and from arithmetic on 
 
 from __future__ import annotations
 
-from pathlib import Path
+from written_reports import appendix_of, component, component_text, text_of
 
 from lmp.formula import parse, to_text
 from lmp.report.document.amounts import Number, Term
-from lmp.report.document.markdown import plain, to_markdown
-from lmp.report.document.parts import Document, Section
+from lmp.report.document.markdown import plain
 from lmp.report.facts import ModelFacts
-from lmp.report.implementation import components, configuration
-from lmp.report.implementation.classes import Component
 from lmp.report.implementation.classes import components as components_of
+from lmp.report.implementation.components import calls_of, insights
 from lmp.report.implementation.compulsory import compulsory_of, one_call
-from lmp.report.implementation.flowing import drawn
-from lmp.report.implementation.insights import calls_of, insights
+from lmp.report.implementation.drawing import pieces_of
 from lmp.report.implementation.plans import Plans
 from lmp.report.implementation.ran import gate_of, instance_of, items_of
 from lmp.report.implementation.reads import reads_of
@@ -29,26 +26,11 @@ TOKENS, HIDDEN, WIDE, LAYERS = 2048, 64, 96, 3
 """Of the stated prefill, and of the fixture's config."""
 
 
-def text_of(section: Section) -> str:
-    return to_markdown(Document("t", [], [section]))
-
-
-def component(facts: ModelFacts, role: str) -> Component:
-    return next(c for c in components_of(facts) if c.role == role)
-
-
-def section_of(facts: ModelFacts, role: str) -> str:
-    name = component(facts, role).name
-    found = next(s for s in components.section(facts).sections if s.title.split()[1] == name)
-    # Wrapped lines of a block joined again.
-    return " ".join(text_of(found).replace("#        ", "").split())
-
-
 # --- operators that run ----------------------------------------------------------------------------------------------
 
 
 def test_what_runs_only_with_a_mask_is_left_out_with_its_condition(small_llama: ModelFacts) -> None:
-    text = section_of(small_llama, "attention")
+    text = component_text(small_llama, "attention")
     # sdpa_attention.py: without a mask enable_gqa is set and nothing is repeated; a mask is made for several new
     # tokens after cached ones.
     assert "[batch_size, num_key_value_heads, num_heads / num_key_value_heads" not in text
@@ -59,21 +41,21 @@ def test_what_runs_only_with_a_mask_is_left_out_with_its_condition(small_llama: 
 
 def test_the_product_is_the_one_that_runs_without_a_bias(small_llama: ModelFacts) -> None:
     assert small_llama.settings["attention_bias"] is False
-    text = section_of(small_llama, "linear projection")
+    text = component_text(small_llama, "linear projection")
     assert "aten.mm: [batch_size * seq_len, hidden_size], [hidden_size, head_dim * num_heads] ->" in text
     assert "addmm" not in text
-    assert "addmm" not in text_of(configuration.section(small_llama))
+    assert "addmm" not in text_of(small_llama)
 
 
 def test_shapes_are_in_the_models_symbols(small_llama: ModelFacts) -> None:
-    text = section_of(small_llama, "activation")
+    text = component_text(small_llama, "activation")
     assert "aten.silu: [batch_size, seq_len, intermediate_size] -> [batch_size, seq_len, intermediate_size]" in text
     assert "reads at least batch_size * seq_len * intermediate_size * a_bytes bytes" in text
 
 
 def test_what_runs_in_one_phase_alone_says_when(small_llama: ModelFacts) -> None:
     # sdpa_attention.py: transpose(1, 2).contiguous() copies nothing of a single token.
-    text = section_of(small_llama, "attention")
+    text = component_text(small_llama, "attention")
     assert "[batch_size, seq_len, num_heads, head_dim]; only where seq_len > 1" in text
 
 
@@ -94,17 +76,6 @@ def test_a_condition_is_found_as_a_factor() -> None:
     assert gate_of(parse("where({n} > 1, {a}, 1) * {b}")) is None
 
 
-def test_a_step_gives_everything_that_others_take_of_it(small_llama: ModelFacts) -> None:
-    found = drawn(component(small_llama, "attention"))
-    assert found is not None
-    text = "\n".join("".join(map(plain, row)) for row in found[1])
-    rotary = text[text.index("negation") :]
-    box = rotary[: rotary.index("└")]
-    # Rotated queries and keys.
-    assert "→ [batch_size, num_heads, seq_len, head_dim]" in box
-    assert "→ [batch_size, num_key_value_heads, seq_len, head_dim]" in box
-
-
 # --- numbers of one call ---------------------------------------------------------------------------------------------
 
 
@@ -121,19 +92,11 @@ def test_calls_together_and_one_of_them(small_llama: ModelFacts) -> None:
     calls = calls_of(mlp, small_llama.point(PREFILL))
     assert calls is not None
     assert calls.value == LAYERS
-    first = "".join(map(plain, insights(mlp, compulsory_of(small_llama))[0]))
+    first = "".join(map(plain, pieces_of(next(insights(mlp)))))
     # Three products of 2048 x 64 x 96, 2 a multiply-add, silu 4 and a product 1 an element: 76.48 MFLOP.
     one = 2 * 3 * TOKENS * HIDDEN * WIDE + 5 * TOKENS * WIDE
     assert one == 76_480_512
-    assert first.startswith("Prefill, batch 1, 2,048 tokens, 3 calls together: 229.4 MFLOP")
-    assert "one call of model.layers.0.mlp is 76.48 MFLOP" in first.replace("`", "")
-
-
-def test_its_own_lines_are_among_the_largest_parts(small_llama: ModelFacts) -> None:
-    told = ["".join(map(plain, line)) for line in insights(component(small_llama, "attention"), {})]
-    longest = next(t for t in told if t.startswith("Largest parts, decode, batch 1, 32,768"))
-    # Keys and values of 32,768 tokens outweigh projections of 64 x 64.
-    assert longest.startswith("Largest parts, decode, batch 1, 32,768 tokens in the cache: its own lines ")
+    assert first.startswith(f"prefill, batch 1, 2,048 tokens, 3 calls: {3 * one / 10**6:.1f} MFLOP (")
 
 
 def test_what_decorators_of_forward_read_is_found(small_llama: ModelFacts) -> None:
@@ -175,13 +138,8 @@ def test_compulsory_bytes_are_known_of_every_class(small_mixture: ModelFacts) ->
     assert set(compulsory_of(small_mixture)) == set(small_mixture.analyses)
 
 
-def test_more_sequences_reach_more_experts(small_mixture: ModelFacts) -> None:
-    told = " ".join("".join(map(plain, line)) for line in insights(component(small_mixture, "routed experts"), {}))
-    assert "no two tokens share an expert until all experts are read" in told
-
-
 def test_a_value_that_no_layer_of_the_config_uses_says_so(small_mixture: ModelFacts) -> None:
-    rows = text_of(configuration.section(small_mixture)).splitlines()
+    rows = appendix_of(small_mixture).splitlines()
     # decoder_sparse_step 1: every layer has experts of moe_intermediate_size, none a Qwen3MoeMLP of intermediate_size.
     assert "No cost of this config depends on it" in next(r for r in rows if r.startswith("| `intermediate_size`"))
     assert "No cost of this config" not in next(r for r in rows if r.startswith("| `moe_intermediate_size`"))
@@ -201,13 +159,3 @@ def test_a_layers_time_is_told_in_the_order_in_which_it_runs(small_mixture: Mode
     attention = names.index("self_attn: attention")
     assert names[attention + 1 : attention + 3] == ["self_attn: sdpa_attention_forward()", "self_attn.o_proj"]
     assert "mlp.experts.act_fn" in names
-
-
-def test_the_callers_line_is_one_of_the_callers_diagram(small_mixture: ModelFacts, transformers_tree: Path) -> None:
-    lines = (transformers_tree / "integrations/moe.py").read_text().splitlines()
-    begin = lines.index("def grouped_mm_experts_forward(")
-    first = next(number for number, line in enumerate(lines[begin:], begin + 1) if "= _grouped_linear(" in line)
-    found = drawn(component(small_mixture, "activation"))
-    assert found is not None
-    text = "".join(plain(piece) for row in found[1] for piece in row)
-    assert f"takes the caller's line {first} of grouped_mm_experts_forward()" in text

@@ -12,7 +12,7 @@ from lmp.report.document.ledger import Ledger, entries
 from lmp.report.document.markdown import to_markdown
 from lmp.report.document.parts import Document, Section
 from lmp.report.facts import ModelFacts
-from lmp.report.implementation.head import opening
+from lmp.report.implementation.head import limits
 from lmp.report.implementation.sections import document
 from lmp.report.review import Roots, review_text
 from lmp.report.review.reading import read_markdown
@@ -117,14 +117,15 @@ def test_the_head_has_the_lines_of_the_template_and_no_day(report: Document) -> 
 
 
 def test_nothing_stands_before_the_first_section_of_a_verified_model(small_llama: ModelFacts) -> None:
-    assert list(opening(small_llama)) == []
+    assert list(limits(small_llama)) == []
+    assert list(document(small_llama).opening) == []
 
 
 def test_what_is_not_verified_is_said_at_the_top(small_llama: ModelFacts) -> None:
     name = next(iter(small_llama.model.parts))
     part = small_llama.model.parts[name].model_copy(update={"status": "unverified", "uncounted": ["aten.odd"]})
     model = small_llama.model.model_copy(update={"parts": {**small_llama.model.parts, name: part}, "pinned": {"x": 3}})
-    text = to_markdown(Document("t", [], [], opening=opening(dataclasses.replace(small_llama, model=model))))
+    text = to_markdown(document(dataclasses.replace(small_llama, model=model)))
     assert f"the formulas of {name} are unverified" in text
     assert "aten.odd" in text
     assert "x = 3" in text

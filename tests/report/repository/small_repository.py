@@ -12,7 +12,7 @@ from lmp.report.document.ledger import Ledger, entries
 from lmp.report.document.markdown import to_markdown
 from lmp.report.document.parts import Document
 from lmp.report.evaluating import Worth
-from lmp.report.repository.document import document
+from lmp.report.repository.document import document, implementation_document
 from lmp.report.review import Roots, review_text
 
 
@@ -55,9 +55,18 @@ def reported(root: Path) -> Reported:
     return of_facts(read(root), root)
 
 
+def implementation(root: Path) -> Reported:
+    """The same in the template of implementations."""
+    facts = read(root)
+    return _reviewed(facts, implementation_document(facts, root), root)
+
+
 def of_facts(facts: RepoFacts, root: Path) -> Reported:
     """The same of what was read already."""
-    made = document(facts, root)
+    return _reviewed(facts, document(facts, root), root)
+
+
+def _reviewed(facts: RepoFacts, made: Document, root: Path) -> Reported:
     text = to_markdown(made)
     ledger = Ledger(
         kind="repository",

@@ -26,6 +26,8 @@ Dispatch = Literal[
 ]
 MOST_TARGETS = 12
 """Functions that one call may lead to; where there are more, the call is lost."""
+MOST_OVERRIDES = 200
+"""Definitions of one virtual method that are kept."""
 MOST_OWNERS, MOST_OF_NAME = 40, 60
 """Classes that have a method of a name, and functions of a name, among which one is looked for."""
 COMMON = frozenset(
@@ -114,6 +116,13 @@ COMMON = frozenset(
     ]
 )
 """Methods that objects of the language and of its libraries have: alone they name no class of the code base."""
+VERBS = frozenset(
+    (
+        *("compile", "lower", "process", "flush", "update", "eval", "train", "apply", "call", "build", "create"),
+        *("setup", "sort", "filter", "merge", "register", "next", "validate", "verify", "handle", "execute", "check"),
+    )
+)
+"""Methods that any library's object may have: they are followed only where the object's name is the class's."""
 SENDS = frozenset(
     ["send", "send_pyobj", "send_json", "send_string", "send_multipart", "put", "put_nowait", "append", "appendleft"]
 )
@@ -205,7 +214,10 @@ class CallGraph:
         values = self.evaluator.values(function, call.callee)
         targets: dict[Function, Dispatch] = {}
         for value in values:
-            targets.update(self._targets(function, call, value))
+            for target, how in self._targets(function, call, value).items():
+                # In the order of the last mention: what an ``else`` leaves stands behind the branches.
+                targets.pop(target, None)
+                targets[target] = how
         if not targets and call.callee and not self._is_external(function, call, values):
             targets = self._by_name(function, call)
         if len(targets) > MOST_TARGETS:
@@ -320,6 +332,7 @@ class CallGraph:
         if (
             len({self._root(each.owner) for each in found if each.owner is not None}) == 1
             and len(found) <= MOST_TARGETS
+            and name not in VERBS
         ):
             return dict.fromkeys(self._ranked(found)[:4] or found[:1], "name")
         if len(found) <= 40:
@@ -359,11 +372,29 @@ class CallGraph:
 
     def _native(self, function: Function) -> Iterator[Edge]:
         for call in function.calls:
+            made = self._native_made(function, call)
+            if made is not None:
+                yield Edge(function, made, call.line, "constructor", 1, call)
+                continue
             found = self._native_targets(function, call)
-            for each in found[:4]:
+            # A virtual method has as many targets as classes that define it; of overloads the first few count.
+            owners = {each.owner for each in found}
+            most = MOST_OVERRIDES if len(owners) > 4 and None not in owners else 4
+            for each in found[:most]:
                 if each is not function:
                     how: Dispatch = "attribute" if len(call.callee[0]) > 1 else "direct"
-                    yield Edge(function, each, call.line, how, min(len(found), 4), call)
+                    yield Edge(function, each, call.line, how, min(len(found), most), call)
+
+    def _native_made(self, function: Function, call: Call) -> Function | None:
+        """The constructor of what ``new`` or ``make_unique`` makes; a class of the same class comes first."""
+        if call.text != "new":
+            return None
+        name = call.callee[0][-1]
+        owner = function.owner
+        classes = self.evaluator.native_classes.get(name, [])
+        if owner is not None and len(classes) > 1:
+            classes = [each for each in classes if each.qualname == f"{owner.qualname}.{name}"] or classes
+        return classes[0].methods.get(name) if classes and len(classes) <= 4 else None
 
     def _native_targets(self, function: Function, call: Call) -> list[Function]:
         *before, name = call.callee[0]
@@ -375,14 +406,14 @@ class CallGraph:
         if before and not before[0].endswith("::"):
             receiver = before[0]
             if receiver == "this" and owner is not None:
-                return self._native_methods(owner.name, name)
+                return self._native_methods([owner], name)
             types = [chain[0] for chain in function.locals.get(receiver, ())]
             types += [chain[0] for chain in function.params.get(receiver, ())]
             for each in evaluator.line(owner) if owner is not None else ():
                 types += [chain[0] for _, chain in each.attributes.get(receiver, ())]
             for kind in types:
                 if kind in evaluator.native_classes:
-                    found = self._native_methods(kind, name)
+                    found = self._native_methods(evaluator.native_classes[kind][:2], name)
                     if found:
                         return found
             owners = self.native_owners.get(name, {})
@@ -400,22 +431,22 @@ class CallGraph:
             if found:
                 return found
         elif owner is not None:
-            found = self._native_methods(owner.name, name)
+            found = self._native_methods([owner], name)
             if found:
                 return found
         plain = named if before or call.text == "<>" else self.native_plain.get(name, [])
         return self._nearest(plain, function.file) if len(plain) <= MOST_OF_NAME else self._here(plain, function.file)
 
-    def _native_methods(self, kind: str, name: str) -> list[Function]:
+    def _native_methods(self, classes: Iterable[Class], name: str) -> list[Function]:
         """Of a class and of those above it; where it is only declared there, of those below."""
         evaluator = self.evaluator
-        for of in evaluator.native_classes.get(kind, ())[:2]:
+        owners = self.native_owners.get(name, {})
+        for of in classes if owners else ():
             for each in evaluator.line(of):
-                found = self.native_owners.get(name, {}).get(each.name, [])
+                found = owners.get(each.name, [])
                 if found:
-                    return found
-            owners = self.native_owners.get(name, {})
-            below = {each.name for each in evaluator.below(of)} if owners else set()
+                    return [one for one in found if one.owner is each] or found
+            below = {each.name for each in evaluator.below(of)}
             found = [one for each in sorted(below & owners.keys()) for one in owners[each]]
             if found:
                 return sorted(found, key=lambda one: (len(one.qualname), one.file, one.line))

@@ -13,6 +13,10 @@ CALL = re.compile(
     r"(?:(?P<receiver>[A-Za-z_]\w*(?:\(\)|\[[^\[\]\n]{0,80}\])?) ?(?:->|\.) ?|(?P<scope>[A-Za-z_]\w*) ?:: ?)?"
     r"(?P<name>[A-Za-z_]\w*) ?(?:<[^;(){}<>\n]{0,200}(?:<[^;(){}<>\n]{0,100}>[^;(){}<>\n]{0,100}){0,3}>)? ?(?:\(|<<<)"
 )
+MADE = re.compile(
+    r"\bmake_(?:unique|shared) ?< ?(?:[A-Za-z_]\w*::)*([A-Za-z_]\w*)|\bnew (?:[A-Za-z_]\w*::)*([A-Za-z_]\w*) ?[({<]"
+)
+"""A class of which an object is made."""
 REFERENCE = re.compile(r"\b([A-Za-z_]\w{5,}) ?<(?=[A-Za-z_0-9:(\s])")
 DECLARED = re.compile(
     r"\b(?:std::(?:unique_ptr|shared_ptr|vector|optional) ?< ?(?:const )?)?([A-Za-z_]\w*)"
@@ -163,6 +167,11 @@ def _function(each: Definition, file: str, bare: str, starts: Sequence[int]) -> 
         inside = int(bool(loops) and loops[0] < at)
         written = f"{receiver}->{name}" if receiver else name
         made.calls.append(Call(line, (chain,), loop=inside, written=written))
+    line, at = each.place.line, first
+    for match in MADE.finditer(bare, opening, last):
+        line += bare.count("\n", at, match.start())
+        at = match.start()
+        made.calls.append(Call(line, ((match[1] or match[2],),), written=f"new {match[1] or match[2]}", text="new"))
     if receivers:
         for match in DECLARED.finditer(bare, opening, last):
             if match[2] in receivers and match[1] not in KEYWORDS:

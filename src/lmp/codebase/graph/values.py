@@ -13,6 +13,8 @@ DEEPEST = 9
 """Names that are followed from one expression."""
 MOST = 24
 """Values of one expression that are kept."""
+MOST_SITES, MOST_BELOW = 60, 12
+"""Calls of a constructor that are looked at; classes below one that is still told by its name."""
 FLUENT = frozenset(
     [
         "to",
@@ -105,7 +107,8 @@ class Evaluator:
                 # A method that is written outside of its class.
                 parts = one.qualname.split(".")
                 if one.owner is None and len(parts) > 1 and parts[-2] in self.native_classes:
-                    one.owner = self.native_classes[parts[-2]][0]
+                    around, classes = ".".join(parts[:-1]), self.native_classes[parts[-2]]
+                    one.owner = next((each for each in classes if each.qualname == around), classes[0])
                     one.owner.methods.setdefault(one.name, one)
         for graph in graphs.values():
             for each in graph.every_class:
@@ -308,6 +311,12 @@ class Evaluator:
         for chain in of.annotated:
             for value in self.scoped(of.owner, of.outer or self.graphs[of.file].body, of.file, chain, depth + 1):
                 found.update(dict.fromkeys(_instances(value)))
+        if self._wide(found):
+            for chain in of.returns[-6:]:
+                found.update(dict.fromkeys(self.chain(of, of.file, chain, depth + 1)))
+            exact = {each: None for each in found if isinstance(innermost(each), Instance)}
+            exact = {each: None for each in exact if not self._wide([each])}
+            return tuple(exact or found)[:MOST]
         if not any(isinstance(innermost(each), Instance) for each in found):
             for chain in of.returns[-6:]:
                 found.update(dict.fromkeys(self.chain(of, of.file, chain, depth + 1)))
@@ -356,8 +365,12 @@ class Evaluator:
         if not found and not exact:
             # What only classes below define, which a base calls all the same.
             found.update(dict.fromkeys(FunctionValue(each, of, False) for each in self.overrides(of, name)))
-        if all(isinstance(each, External) for each in found):
+        if not found or any(isinstance(innermost(each), External) for each in found):
             found.update(dict.fromkeys(self._given(of, name, depth)))
+        elif self._wide(found, typed=any(field.name == name for one in self.line(of) for field in one.fields)):
+            given = self._given(of, name, depth)
+            if any(isinstance(innermost(each), Instance) for each in given):
+                found = dict.fromkeys(given)
         if not found and name == "apply" and (run := self.method(of, "forward")) is not None:
             # A function of autograd runs its ``forward``.
             return (FunctionValue(run, of),)
@@ -373,12 +386,29 @@ class Evaluator:
         if not any(each.name == name for one in self.line(of) for each in one.fields):
             return ()
         found: dict[Value, None] = {}
-        for kind in [of, *self.below(of)][:8]:
-            for site, number, _ in self._sites.get(kind.name, ())[:200]:
-                for keyword, chains in site.calls[number].keywords:
-                    if keyword == name:
-                        found.update(dict.fromkeys(self._all(site, chains, depth + 1)))
+        kinds = {of, *self.below(of)}
+        looked = 0
+        for kind in sorted({each.name for each in kinds}):
+            for site, number, _ in self._sites.get(kind, ()):
+                given = next((chains for keyword, chains in site.calls[number].keywords if keyword == name), ())
+                if not given or looked >= MOST_SITES:
+                    continue
+                looked += 1
+                made = self._all(site, site.calls[number].callee, depth + 1)
+                if any(isinstance(each, ClassValue) and each.of in kinds for each in made):
+                    found.update(dict.fromkeys(self._all(site, given, depth + 1)))
         return tuple(found)[:MOST]
+
+    def _wide(self, found: Iterable[Value], typed: bool = False) -> bool:
+        """Whether all are objects of a class with so many below that its name says little; ``typed`` of an annotation,
+        which any class below fits."""
+        kinds = [innermost(each) for each in found]
+        return bool(kinds) and all(
+            isinstance(each, Instance)
+            and (typed or not each.exact)
+            and sum(1 for _ in self.below(each.of)) > MOST_BELOW
+            for each in kinds
+        )
 
     def _put_in_place(self, value: ClassValue | Instance, name: str, depth: int) -> Values:
         """Functions that objects are given under the name of a method of theirs."""
@@ -473,8 +503,12 @@ class Evaluator:
         for chain in of.params[name]:
             for value in self.scoped(of.owner, context, of.file, chain, depth + 1):
                 found.update(dict.fromkeys(_instances(value)))
-        if any(isinstance(innermost(each), Instance) for each in found) or of.native:
+        wide = self._wide(found)
+        if (any(isinstance(innermost(each), Instance) for each in found) and not wide) or of.native:
             return tuple(found)
+        typed = tuple(found)
+        if wide:
+            found = {}
         if depth < 6:
             for site, number in self._calls_of(of):
                 for chain in argument(of, name, site.calls[number]):
@@ -482,6 +516,8 @@ class Evaluator:
                     found.update((each, None) for each in given if not isinstance(each, External))
                 if len(found) > MOST:
                     break
+        if wide and not any(isinstance(innermost(each), Instance) for each in found):
+            return typed
         return tuple(found)
 
     def _calls_of(self, of: Function) -> Iterator[tuple[Function, int]]:

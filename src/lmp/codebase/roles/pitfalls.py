@@ -145,7 +145,7 @@ def _of_settings(reading: Reading) -> Iterator[Pitfall]:
                 row.place,
                 "The default path is kept in another folder or machine.",
                 "The file is not found, or is written where nobody looks.",
-                "Give an absolute path.",
+                "Give a path that is there on this machine.",
                 f"{name} = {default}",
                 1.5,
             )

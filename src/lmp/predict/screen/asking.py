@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from pydantic import ValidationError
+
 from lmp.dtypes import CACHE_WORDS, WORDS, cache_size
 from lmp.dtypes import sizes as widths
 from lmp.errors import UsageError
@@ -197,9 +199,17 @@ def answer(subject: Subject, ask: Ask, predictor: Predictor) -> Answer:
     gpu = subject.kernels(ask.given, values, ask.parallel)
     evaluation = gpu.evaluation
     scheme, profile = subject.scheme(ask.given), ask.profile
-    if profile is None:
-        call = time_of_call(gpu.kernels, predictor, ask.device, values, ask.products, scheme)
-        return Answer(ask, evaluation, values, call, None, profile_named(EAGER))
-    wanted = Step(gpu.kernels, values, ask.products, scheme)
-    step = time_of_step(wanted, profile, OfEngine(predictor, profile.kernels), ask.device)
+    try:
+        if profile is None:
+            call = time_of_call(gpu.kernels, predictor, ask.device, values, ask.products, scheme)
+            return Answer(ask, evaluation, values, call, None, profile_named(EAGER))
+        wanted = Step(gpu.kernels, values, ask.products, scheme)
+        step = time_of_step(wanted, profile, OfEngine(predictor, profile.kernels), ask.device)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        what = ".".join(map(str, first["loc"]))
+        raise UsageError(
+            f"a kernel of this call is beyond what is predicted: its {what} is {first['input']!s:.40}\n"
+            "give a smaller batch, or fewer tokens"
+        ) from error
     return Answer(ask, evaluation, values, step.call, step, profile)

@@ -40,12 +40,11 @@ def to_markdown(document: Document) -> str:
     for name, content in document.head:
         lines.append(f"**{name}:** {_line(content)}  ")
     lines.append("")
-    for block in document.opening:
-        lines += [*_block(block), ""]
+    lines += _blocks(document.opening, document.dense)
     for section in document.sections:
         if document.rules:
             lines += ["---", ""]
-        lines += _section(section, 2)
+        lines += _section(section, 2, document.dense)
     if document.foot:
         lines += ["---", "", f"*{_text(document.foot)}*", ""]
     return "\n".join(_without_double_blanks(lines)).rstrip() + "\n"
@@ -59,14 +58,26 @@ def none_found(searched: str) -> str:
 # --- blocks ----------------------------------------------------------------------------------------------------------
 
 
-def _section(section: Section, level: int) -> Iterator[str]:
+def _section(section: Section, level: int, dense: bool) -> Iterator[str]:
     yield f"{'#' * level} {_text(section.title)}"
-    yield ""
-    for block in section.blocks:
-        yield from _block(block)
+    if not dense:
         yield ""
+    yield from _blocks(section.blocks, dense)
     for inner in section.sections:
-        yield from _section(inner, level + 1)
+        yield from _section(inner, level + 1, dense)
+
+
+def _blocks(blocks: Sequence[Block], dense: bool) -> Iterator[str]:
+    for block, following in zip(blocks, [*blocks, None][1:], strict=True):
+        yield from _block(block)
+        if not (dense and _stands_apart(block, following)):
+            yield ""
+
+
+def _stands_apart(block: Block, following: Block | None) -> bool:
+    """Whether two blocks are two without a blank line between them."""
+    introduced = isinstance(block, Paragraph) and isinstance(following, (Bullets, Fence))
+    return introduced or (isinstance(block, Fence) and following is not None)
 
 
 def _block(block: Block) -> list[str]:

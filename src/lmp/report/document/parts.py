@@ -136,5 +136,7 @@ class Document:
     foot: str = ""
     rules: bool = False
     """A horizontal rule between the sections."""
+    dense: bool = False
+    """No blank line under a heading, nor between a sentence and its list or block of code."""
     opening: Sequence[Block] = field(default=())
     """What stands before the first section: what the reader must know of all numbers."""

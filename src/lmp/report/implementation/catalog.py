@@ -2,65 +2,90 @@
 
 from __future__ import annotations
 
+import functools
+import re
 from collections.abc import Iterator, Mapping
 
 from lmp.errors import LmpError
 from lmp.formula import evaluate, parse
 from lmp.observe.flow import Op
 from lmp.records import short
-from lmp.report.document.parts import Block, Bullets, Code, Inline, Line, Paragraph, Pointer, Section, Table
-from lmp.report.document.told import Told
+from lmp.report.document.parts import Code, Inline, Line, Pointer
 from lmp.report.facts import ModelFacts
 from lmp.report.implementation.operators import (
     Catalogue,
     Row,
     code_at,
-    further,
     joined,
     kinds_of,
     layer_of,
     plain,
     pointer_at,
     row_pointer,
-    searched,
     shape_text,
 )
+from lmp.report.implementation.ran import plainly
 from lmp.report.implementation.searching import Searched, ran_functions
 
-TITLE = "5. Task/Operator Catalog"
-COLUMNS = ("ID", "Task Type", "Purpose", "Tiling", "Dependencies")
 TILES = ("BLOCK_M*", "BLOCK_N*", "BLOCK_K*", "BLOCK_SIZE*", "num_warps", "num_stages", "triton.jit")
 
 
-def section(facts: ModelFacts, told: Told | None = None) -> Section:
-    """Operators by line and what they do; those of layers that are alike stand once."""
-    catalogue = Catalogue(facts)
-    rows = [_row(facts, catalogue, row) for row in catalogue.rows.values()]
-    blocks: list[Block] = [
-        Paragraph(_reading(facts)),
-        Table(COLUMNS, [*rows, *_views(facts)], searched=searched(facts)),
-        Paragraph("Tiling:"),
-        Bullets(list(_tiling(facts, catalogue))),
-        *further(told, TITLE),
+@functools.lru_cache(maxsize=2)
+def catalogue_of(facts: ModelFacts) -> Catalogue:
+    return Catalogue(facts)
+
+
+def task_rows(facts: ModelFacts, most: int | None = None) -> list[dict[str, Line]]:
+    """Operators by line and what they do, alike layers once; with ``most`` those that move most bytes."""
+    catalogue = catalogue_of(facts)
+    rows = list(catalogue.rows.values())
+    dearest = sorted(rows, key=lambda row: -_weight(facts, row))[:most]
+    return [
+        {
+            "key": row.key,
+            "type": row.category,
+            "purpose": _purpose(facts, catalogue, row),
+            "tiling": _tiling(facts, row),
+            "depends": _dependencies(row),
+        }
+        for row in rows
+        if row in dearest
     ]
-    return Section(TITLE, blocks)
 
 
-def _reading(facts: ModelFacts) -> Line:
-    phases = " and ".join(map(facts.called, facts.flows.phases)) or "no phase"
-    return (
-        "Each row is one operator as ATen runs it, at one line of one class and called by the same lines, however "
-        f"often; seen on the meta device ({phases}). Dependencies are the tasks that made, or last wrote, "
-        "the memory that it reads: found by following storages, views included. Weights are left out of them."
-    )
+def _weight(facts: ModelFacts, row: Row) -> float:
+    """The largest part of a call's bytes that the row's operators move, at any point. Twins are counted together."""
+    keys = {
+        (_wild(frame.path), frame.class_name, line.line, plainly(op.words))
+        for op in row.all_ops
+        for frame in op.frames
+        for line in frame.lines
+    }
+    return max((sum(found.get(key, 0.0) for key in keys) for found in _moved(facts)), default=0.0)
 
 
-def _row(facts: ModelFacts, catalogue: Catalogue, row: Row) -> list[Line]:
-    return [row.key, row.category, _purpose(facts, catalogue, row), _work(facts, row), _dependencies(row)]
+@functools.lru_cache(maxsize=2)
+def _moved(facts: ModelFacts) -> list[dict[tuple[str, str, int, str], float]]:
+    """Of each point: module, class, line and operator -> its part of the bytes."""
+    found = []
+    for point in facts.points:
+        moved: dict[tuple[str, str, int, str], float] = {}
+        kernels = facts.kernels(point)
+        whole = float(sum(k.total.bytes for k in kernels)) or 1.0
+        for k in kernels:
+            key = (_wild(k.path), k.class_name, k.kernel.line, plainly(k.kernel.operation))
+            moved[key] = moved.get(key, 0.0) + float(k.total.bytes) / whole
+        found.append(moved)
+    return found
+
+
+def _wild(path: str) -> str:
+    """A path with any layer in place of its own."""
+    return re.sub(r"\.\d+(?=\.|$)", ".*", path)
 
 
 def _purpose(facts: ModelFacts, catalogue: Catalogue, row: Row) -> list[Inline]:
-    cell: list[Inline] = [Code(row.label), f": {row.words}, at ", row_pointer(facts, row)]
+    cell: list[Inline] = [Code(row.label), f": {row.words}", *_result(facts, row), ", at ", row_pointer(facts, row)]
     callers = _callers(facts, catalogue, row)
     if callers:
         cell += [", called at ", *joined(callers)]
@@ -68,6 +93,11 @@ def _purpose(facts: ModelFacts, catalogue: Catalogue, row: Row) -> list[Inline]:
     if only:
         cell.append(f" ({', '.join(only)} only)")
     return cell
+
+
+def _result(facts: ModelFacts, row: Row) -> list[Inline]:
+    """The shape of what it makes; a product's sizes say it."""
+    return [] if row.first.product is not None else [" → ", _shape(shape_text(row.first))]
 
 
 def _layers(facts: ModelFacts, row: Row) -> list[str]:
@@ -93,8 +123,10 @@ def _callers(facts: ModelFacts, catalogue: Catalogue, row: Row) -> list[Pointer]
 # --- what there is to be tiled ---------------------------------------------------------------------------------------
 
 
-def _work(facts: ModelFacts, row: Row) -> list[Inline]:
-    """M, N and K of a product, the elements of anything else; of a later phase where no size of the first is its."""
+def _tiling(facts: ModelFacts, row: Row) -> list[Inline]:
+    """Of a product its sizes M, N and K, which its tiles are chosen from at run time; anything else has none."""
+    if row.first.product is None:
+        return ["none: whole tensors"]
     known: list[Op] = []
     cell: list[Inline] = []
     for phase, ops in row.ops.items():
@@ -104,7 +136,7 @@ def _work(facts: ModelFacts, row: Row) -> list[Inline]:
             before = " or " if number else f"; in {phase} "
             cell += [*([before] if known else [_measure(op)]), *_told(op)]
             known.append(op)
-    return [piece for piece in cell if piece != ""]
+    return [*cell, ": chosen at run time"]
 
 
 def _same(op: Op, other: Op, values: Mapping[str, int]) -> bool:
@@ -128,8 +160,7 @@ def _measure(op: Op) -> str:
 
 
 def _told(op: Op) -> list[Inline]:
-    if op.product is None:
-        return [_shape(shape_text(op))]
+    assert op.product is not None
     if op.category == "attention":
         batch, heads, queries, keys, size = op.product
         cell = _sizes(queries, keys, size)
@@ -166,18 +197,14 @@ def _dependencies(row: Row) -> Line:
     return ", ".join(names) if names else "none"
 
 
-def _views(facts: ModelFacts) -> Iterator[list[Line]]:
+def view_rows(facts: ModelFacts) -> Iterator[dict[str, Line]]:
     """Lines that run and cost nothing, a row a class."""
-    number = 0
     for name, analysis in facts.analyses.items():
         files = {analysis.source.file: list(analysis.free_lines), **analysis.free_lines_elsewhere}
         spans = [_folded(facts, file, lines) for file, lines in files.items() if lines]
         if spans:
-            number += 1
-            cell: list[Inline] = [Code(short(name)), ": lines that run and cost nothing: "]
-            for index, span in enumerate(spans):
-                cell += ["; ", *span] if index else span
-            yield [f"V{number}", "view", cell, "none: no element moves", "none: they alias what they look into"]
+            cell = [piece for index, span in enumerate(spans) for piece in (["; ", *span] if index else span)]
+            yield {"name": Code(short(name)), "lines": cell}
 
 
 def _folded(facts: ModelFacts, file: str, lines: list[int]) -> list[Inline]:
@@ -194,32 +221,16 @@ def _folded(facts: ModelFacts, file: str, lines: list[int]) -> list[Inline]:
     return [first, f" and line{'' if one else 's'} {rest}"] if rest else [first]
 
 
-def _tiling(facts: ModelFacts, catalogue: Catalogue) -> Iterator[Line]:
-    functions = ran_functions(facts)
-    found = Searched(facts, functions, TILES)
-    names = sorted({row.first.name for row in catalogue.rows.values() if row.category in ("matmul", "grouped_matmul")})
-    products = joined([Code(f"aten.{name}") for name in names])
-    if found.places:
-        yield ["tile sizes in the code that runs: ", *joined(list(found.pointers()))]
-    else:
-        yield f"tile sizes in the code that runs: none found (searched: {found.text})"
-    if names:
-        yield [
-            "tiles of ",
-            *products,
-            " are chosen when they are dispatched, from the sizes M, N and K above and the device (cuBLAS and CUTLASS "
-            "on CUDA): nothing in the sources sets them",
-        ]
-    attention = [row for row in catalogue.rows.values() if row.category == "attention"]
-    for row in attention:
-        yield [
-            Code("scaled_dot_product_attention"),
-            " at ",
-            row_pointer(facts, row),
-            " is one task: PyTorch picks its backend (flash, memory efficient, cuDNN or plain) and with it the tiles "
-            "at run time",
-        ]
-        break
-    eager = next((row for row in catalogue.rows.values() if "softmax" in row.words), None)
-    if not attention and eager is not None and "attn" in code_at(facts, eager.place.file, eager.place.line):
-        yield ["attention is not tiled: its score matrix is written whole, and read again by ", Code(eager.key)]
+def tiles_set(facts: ModelFacts) -> tuple[list[Pointer], str]:
+    """Lines of the code that runs which set tile sizes, and where was looked."""
+    found = Searched(facts, ran_functions(facts), TILES)
+    return list(found.pointers()), found.text
+
+
+def written_scores(facts: ModelFacts) -> str:
+    """The task of a softmax that reads a score matrix from memory; empty where attention is one operator."""
+    rows = catalogue_of(facts).rows.values()
+    eager = next((row for row in rows if "softmax" in row.words), None)
+    if eager is None or any(row.category == "attention" for row in rows):
+        return ""
+    return eager.key if "attn" in code_at(facts, eager.place.file, eager.place.line) else ""

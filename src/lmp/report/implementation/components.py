@@ -1,80 +1,114 @@
-"""Section 4: every distinct class of the model, with its interface, pseudocode, data flow and what the numbers say."""
+"""Section 4: classes of the model with interface, pseudocode, data flow, and what the numbers say of them."""
 
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 from lmp.errors import NotFound
-from lmp.formula import Expr, simplify, to_text
+from lmp.formula import add, simplify, to_text
 from lmp.observe.calls import ObservedCall, Value
-from lmp.observe.flow import Op
 from lmp.records import MATMUL_CATEGORIES, short
-from lmp.report.document.parts import Bold, Bullets, Code, Inline, Paragraph, Section
-from lmp.report.document.told import Told
+from lmp.report.document.amounts import Number, Quantity, Term
+from lmp.report.document.parts import Fence, Inline, Line
 from lmp.report.facts import ModelFacts, Point
 from lmp.report.implementation import classes
 from lmp.report.implementation.classes import Component, components
-from lmp.report.implementation.compulsory import at_config, compulsory_of, one_call
+from lmp.report.implementation.compulsory import at_config, compulsory_of, one_call, placed
 from lmp.report.implementation.drawing import WIDTH, Row, fence, texts, wrapped
-from lmp.report.implementation.flowing import drawn
-from lmp.report.implementation.insights import insights
-from lmp.report.implementation.naming import kind_of_layer, plain_formula, shape_text
-from lmp.report.implementation.ran import instance_of, items_of
+from lmp.report.implementation.figures import first_of_each_phase, limit_of, longest_decode, seconds
+from lmp.report.implementation.flowing import flow_rows
+from lmp.report.implementation.measures import Measure
+from lmp.report.implementation.naming import plain_formula, shape_text
+from lmp.report.implementation.ran import Item, instance_of, items_of
 from lmp.report.implementation.reads import first_sentence, marked
-from lmp.report.implementation.steps import INDENT, pseudocode
-from lmp.report.implementation.summary import kind_of_attention
+from lmp.report.implementation.sources import place_near
+from lmp.report.implementation.steps import pseudocode, statement_at
 from lmp.source.locate import find_class
 from lmp.source.names import Names
 
-ABSENT = "; None in the runs shown below"
-MOST_INSTANCES = 12
-MOST_WORDS = 4
+MOST = 3
+"""Components in the report itself; the appendix has all."""
+MOST_STEPS = 7
+MOST_LEVELS = 4
+MOST_WORDS = 3
+MOST_SHAPES = 3
+LONGEST_FORMULA = 240
+
+MAJOR = frozenset(
+    {
+        classes.ATTENTION, classes.EXPERTS, classes.ROUTER, classes.FEED_FORWARD, classes.PLAIN_FEED_FORWARD,
+        classes.GATED_PROJECTION, classes.NORM, classes.LAYER_NORM, classes.OTHER,
+    }
+)  # fmt: skip
+"""Roles of which a report tells in full: what holds these and what they are made of says little more."""
 
 
-def section(facts: ModelFacts, told: Told | None = None) -> Section:
-    compulsory = compulsory_of(facts)
-    return Section(
-        "4. Component Analysis",
-        sections=tuple(
-            _component(component, f"4.{number} {_title(component)}", compulsory, told)
-            for number, component in enumerate(components(facts), 1)
-        ),
+@dataclass(frozen=True)
+class Told:
+    """One component as it is printed."""
+
+    title: str
+    component: Component
+    purpose: list[Inline]
+    interface: Fence
+    pseudocode: Fence
+    flow_what: str
+    flow: Fence | None
+    insights: list[Line]
+    reason: str
+
+
+def major(facts: ModelFacts, most: int = MOST) -> list[Component]:
+    """The components with most of the bound, at whichever point, in the order in which they run."""
+    parts = [c for c in components(facts) if c.role in MAJOR and c.class_name != facts.model.class_name]
+    weighed = sorted(parts or components(facts)[:1], key=lambda c: -_weight(facts, c))[:most]
+    return [component for component in components(facts) if component in weighed]
+
+
+def _weight(facts: ModelFacts, component: Component) -> float:
+    names = [f"bound.{p.key}" for p in facts.points]
+    of_class = f"class.{component.class_name}.total"
+    shares = [
+        facts.named.get(f"{name}.{of_class}", 0) / facts.named[f"{name}.total"]
+        for name in names
+        if facts.named[f"{name}.total"]
+    ]
+    return max(shares, default=0.0)
+
+
+def told_of(component: Component, number: int, whole: bool) -> Told:
+    """``whole``: with every step and every place, as the appendix has it."""
+    facts = component.facts
+    flow = flow_rows(component)
+    levels = flow[1] if flow is not None else []
+    if not whole and len(levels) > MOST_LEVELS:
+        levels = [*levels[:MOST_LEVELS], "→ and more: see the appendix"]
+    said = component.role.lower() == component.name.lower()
+    title = component.name if said else f"{component.name} ({component.role})"
+    code = pseudocode(component, _brief(component), _tiling(component), list(_memory(component)))
+    return Told(
+        title=f"4.{number} {title}",
+        component=component,
+        purpose=_purpose(component),
+        interface=fence(list(_interface(component, whole))),
+        pseudocode=code if whole else fence(list(_algorithm(component)), "python"),
+        flow_what=flow[0] if flow is not None else "",
+        flow=fence([[line] for line in levels]) if levels else None,
+        insights=list(insights(component)),
+        reason=facts.flows.reason or "no stated phase runs it",
     )
 
 
-def _title(component: Component) -> str:
-    is_said = component.role.lower() == component.name.lower()
-    return component.name if is_said else f"{component.name} ({component.role})"
-
-
-def _component(component: Component, title: str, compulsory: Mapping[str, str], told: Told | None) -> Section:
-    found = drawn(component)
-    flow: list[Any] = []
-    if found is None:
-        reason = component.facts.flows.reason or "no stated phase runs it"
-        flow.append(Paragraph([Bold("Data Flow:"), f" none found (searched: the runs of this report; {reason})"]))
-    else:
-        what, rows = found
-        flow += [Paragraph([Bold("Data Flow:"), f" {what}"]), fence(rows)]
-    remarks = insights(component, compulsory)
-    if told is not None:
-        remarks += told.insights(component.class_name)
-    return Section(
-        title,
-        [
-            Paragraph([Bold("Purpose:"), " ", *_purpose(component)]),
-            Paragraph([Bold("Interface:")]),
-            fence(_interface(component)),
-            Paragraph([Bold("Pseudocode:")]),
-            pseudocode(component, _brief(component), _tiling(component), list(_memory(component))),
-            *flow,
-            Paragraph([Bold("Key Insights:")]),
-            Bullets(remarks, "the numbers of the analysis"),
-        ],
-    )
+def operators_of(component: Component) -> int:
+    """Operators of its own in one call, as a run shows them; without a run those of its analysis."""
+    items = [item for item in items_of(component, instance_of(component)) if item.child is None]
+    own = [k for k in component.analysis.kernels if k.kernel_type == "basic" and k.category != "call"]
+    return len(items) or len(own)
 
 
 # --- purpose ---------------------------------------------------------------------------------------------------------
@@ -84,50 +118,25 @@ def _purpose(component: Component) -> list[Inline]:
     """What its kernels make of it, and what the class's own words say."""
     facts = component.facts
     line: list[Inline] = [f"{_words(component)}. "]
-    if component.role == classes.ATTENTION:
-        line += _attention(component)
-    if component.role not in _SAID:
-        line += _docstring(component)
-    users = _callers(component)
+    line += _docstring(component) if component.role == classes.OTHER else []
     line += [component.pointer]
-    if users:
-        line.append("; called by ")
-        for index, name in enumerate(users):
-            line += [", " if index else "", Code(short(name))]
+    users = [c.name for c in components(facts) if component.class_name in c.calls]
+    line += [f"; called by {', '.join(users)}"] if users else []
     status = facts.model.parts[component.class_name]
     if status.status != "verified":
         line.append(f". Its formulas are {status.status}: its numbers below are not held by execution")
-    if status.uncounted:
-        line.append(f". Not counted: {', '.join(status.uncounted)}")
+    line += [f". Not counted: {', '.join(status.uncounted)}"] if status.uncounted else []
     return [*line, "."]
 
 
 def _words(component: Component) -> str:
-    """What classes of its role do; of a feed-forward part by how many projections it has."""
     usual = {classes.FEED_FORWARD: 3, classes.PLAIN_FEED_FORWARD: 2}.get(component.role)
     count = usual and classes.projections(component)
     if count == usual:
-        return _WORDS[component.role]
-    product = ", an activation and an element-wise product" if usual == 3 else " with an activation"
-    return f"{count} projections{product}"
-
-
-def _attention(component: Component) -> Iterator[Inline]:
-    """Its kind, and the layers that see a window alone."""
-    facts = component.facts
-    kind = list(kind_of_attention(facts))
-    if kind:
-        yield from (*kind, ". ")
-    layers = [c.paths for c in components(facts) if c.role == classes.LAYER]
-    kinds = dict.fromkeys(kind_of_layer(facts, path) for paths in layers for path in paths)
-    windowed = [kind for kind in kinds if "sliding" in kind]
-    if windowed and "config.sliding_window" in facts.named:
-        yield f"In layers of {' and '.join(windowed)} to itself and the tokens before it, "
-        yield from (facts.setting("sliding_window"), " in all. ")
-
-
-def _callers(component: Component) -> list[str]:
-    return [c.class_name for c in components(component.facts) if component.class_name in c.calls]
+        return WORDS[component.role]
+    return (
+        f"{count} projections{', an activation and an element-wise product' if usual == 3 else ' with an activation'}"
+    )
 
 
 def _docstring(component: Component) -> list[Inline]:
@@ -136,19 +145,13 @@ def _docstring(component: Component) -> list[Inline]:
     except NotFound:
         return []
     text = ast.get_docstring(definition.node) if isinstance(definition.node, ast.ClassDef) else None
-    if not text or text.lstrip().startswith(_NO_PURPOSE):
+    if not text or text.lstrip().startswith((":", "```", "See ", ">>>")):
         return []
     first = first_sentence(text.split("\n\n")[0].replace(":math:", ""))
     return ["Its docstring: “", *marked(first.removesuffix(".")), "”. "]
 
 
-_NO_PURPOSE = (":", "```", "See ", ">>>")
-"""How docstrings begin that do not say what a class does."""
-
-_SAID = frozenset({classes.ATTENTION, classes.EMBEDDING, classes.LINEAR})
-"""Roles of which the docstrings of libraries say no more than the words here."""
-
-_WORDS = {
+WORDS = {
     classes.ATTENTION: "Mixes tokens: each new token attends to itself and to earlier ones",
     classes.EXPERTS: "Runs each token through the experts that were chosen for it",
     classes.ROUTER: "Chooses the experts of each token and their weights",
@@ -170,188 +173,268 @@ _WORDS = {
 }
 
 
-def _brief(component: Component) -> str:
-    """What runs in one call of it, in each phase."""
-    path = instance_of(component)
-    items = items_of(component, path)
-    called = list(dict.fromkeys(short(name) for name in component.calls))
-    calls = f"; calls {', '.join(called)}" if called else ""
-    if not items:
-        kernels = [k for k in component.analysis.kernels if k.kernel_type == "basic" and k.category != "call"]
-        return f"{_counted(len(kernels), [k.operation for k in kernels])}{calls}."
-    own = [item for item in items if item.child is None]
-    counts = {phase: sum(phase in item.ops for item in own) for phase in component.facts.flows.phases}
-    words = [item.op.words for item in own]
-    if len(set(counts.values())) == 1:
-        return f"{_counted(next(iter(counts.values())), words)}{calls}."
-    told = " and ".join(f"{count} in {phase}" for phase, count in counts.items())
-    return f"Operators of its own: {told} ({_listed(words)}){calls}."
-
-
-def _counted(count: int, words: Sequence[str]) -> str:
-    if not count:
-        return "No operators of its own"
-    return f"One operator of its own: {words[0]}" if count == 1 else f"{count} operators of its own ({_listed(words)})"
-
-
-def _listed(words: Sequence[str]) -> str:
-    kinds = list(dict.fromkeys(words))
-    return ", ".join(kinds[:MOST_WORDS]) + (", …" if len(kinds) > MOST_WORDS else "")
-
-
 # --- interface -------------------------------------------------------------------------------------------------------
 
 
-def _interface(component: Component) -> list[Row]:
+def _interface(component: Component, whole: bool) -> Iterator[Row]:
     calls = component.facts.observed.of(component.class_name)
     if not calls:
-        return list(_declared(component))
+        shapes = [f"{n}: [{', '.join(map(plain_formula, s))}]" for n, s in component.analysis.interface.items()]
+        reason = component.facts.observed.reason or "its forward() did not run"
+        yield from _field("INPUTS", shapes, whole)
+        yield from texts(wrapped(f"OUTPUTS, PARAMS: none found (searched: a run of the class; {reason})", WIDTH))
+        return
     first = calls[0]
-    rows: list[Row] = [["INPUTS:"], *_inputs(component, first)]
-    rows += [[""], ["OUTPUTS:"], *_values(first.outputs)]
-    rows += [[""], ["PARAMS:"], *_params(calls, _held(component, first))]
-    return rows
+    yield from _field("INPUTS", _inputs(component, first), whole)
+    yield from _field("OUTPUTS", [f"{v.name}: {shape_text(v)}" for v in first.outputs], whole)
+    yield from _field("PARAMS", _params(calls, component, first), whole)
 
 
-def _held(component: Component, call: ObservedCall) -> list[Value]:
-    """Weights of the modules that it holds directly."""
-    prefix = f"{call.path}." if call.path else ""
-    found: dict[str, Value] = {}
+def _field(name: str, items: Sequence[str], whole: bool) -> Iterator[Row]:
+    """On one line, or, of the appendix, on as many as it takes."""
+    lines = list(wrapped(f"{name}: {'; '.join(items) or 'none'}", WIDTH - 2, "", "  "))
+    yield from texts(lines if whole else [f"{lines[0]} …" if len(lines) > 1 else lines[0]])
+
+
+def _inputs(component: Component, call: ObservedCall) -> list[str]:
+    """What is not None in the runs of this report; shapes are those of new tokens after cached ones."""
+    phases = [flow.given[call.path] for flow in component.facts.flows.phases.values() if call.path in flow.given]
+    given = {name for names in phases for name in names}
+    shown = [v for v in call.inputs if not phases or v.name.partition("[")[0] in given]
+    absent = [v.name for v in call.inputs if v not in shown]
+    texts_ = [f"{value.name}: {shape_text(value)}" for value in shown]
+    return [*texts_, *([f"None in these runs: {', '.join(absent)}"] if absent else [])]
+
+
+def _params(calls: Sequence[ObservedCall], component: Component, first: ObservedCall) -> list[str]:
+    """Weights of its own and of modules that it holds; of instances that differ some, each with its path."""
+    kinds: dict[tuple[Value, ...], list[str]] = {}
+    for call in calls:
+        kinds.setdefault(call.weights, []).append(call.path)
+    if len(kinds) > 1:
+        shown = [
+            f"{_last(paths[0])}: {', '.join(f'{w.name} {shape_text(w)}' for w in weights) or 'none'}"
+            for weights, paths in list(kinds.items())[:MOST_SHAPES]
+        ]
+        return [*shown, *([f"and {len(kinds) - MOST_SHAPES} more shapes"] if len(kinds) > MOST_SHAPES else [])]
+    prefix = f"{first.path}." if first.path else ""
+    found = {w.name: w for w in first.weights}
     for other in component.facts.observed.calls:
         local = other.path.removeprefix(prefix)
         if other.path.startswith(prefix) and local and "." not in local:
-            for weight in other.weights:
-                found.setdefault(f"{local}.{weight.name}", weight)
-    return [replace(value, name=name) for name, value in found.items()]
-
-
-def _declared(component: Component) -> list[Row]:
-    """What the analysis knows of a class whose calls could not be observed."""
-    rows: list[Row] = [["INPUTS:"]]
-    for name, shape in component.analysis.interface.items():
-        rows.append([f"  - {name}: [{', '.join(map(plain_formula, shape))}]"])
-    reason = component.facts.observed.reason or "its forward() did not run"
-    text = f"OUTPUTS and PARAMS: none found (searched: a run of the class; {reason})"
-    return [*rows, [""], *texts(wrapped(text, WIDTH))]
-
-
-def _inputs(component: Component, call: ObservedCall) -> list[Row]:
-    """What is None in the runs that are told says so: the shapes are of new tokens after cached ones."""
-    phases = [flow.given[call.path] for flow in component.facts.flows.phases.values() if call.path in flow.given]
-    given = {name for names in phases for name in names}
-    rows: list[Row] = []
-    for value in call.inputs:
-        is_absent = bool(phases) and value.name.partition("[")[0] not in given
-        text = f"{value.name}: {shape_text(value)}{ABSENT if is_absent else ''}"
-        rows += texts(wrapped(text, WIDTH, "  - ", "      "))
-    return rows or [["  - none"]]
-
-
-def _values(values: Sequence[Value]) -> list[Row]:
-    if not values:
-        return [["  - none"]]
-    return [[line] for v in values for line in wrapped(f"{v.name}: {shape_text(v)}", WIDTH, "  - ", "      ")]
-
-
-def _params(calls: Sequence[ObservedCall], held: list[Value]) -> list[Row]:
-    """Weights and buffers; of instances that differ each with its path."""
-    kinds: dict[tuple[tuple[Value, ...], tuple[Value, ...]], list[str]] = {}
-    for call in calls:
-        kinds.setdefault((call.weights, call.buffers), []).append(call.path)
-    if len(kinds) == 1:
-        weights, buffers = next(iter(kinds))
-        values = [*weights, *buffers, *held]
-        if not values:
-            return [["  - none of its own"]]
-        return _values(values)
-    rows: list[Row] = []
-    for (weights, _), paths in list(kinds.items())[:MOST_INSTANCES]:
-        names = list(dict.fromkeys(_last(path) for path in paths))
-        own = ", ".join(f"{w.name} {shape_text(w)}" for w in weights) or "none"
-        rows += texts(wrapped(f"{', '.join(names)}: {own}", WIDTH, "  - ", "      "))
-    if len(kinds) > MOST_INSTANCES:
-        rows.append([f"  - and {len(kinds) - MOST_INSTANCES} more shapes"])
-    return rows
+            found |= {f"{local}.{weight.name}": weight for weight in other.weights}
+    return [f"{name}: {shape_text(value)}" for name, value in found.items()]
 
 
 def _last(path: str) -> str:
-    """``self_attn.q_proj`` of ``model.layers.0.self_attn.q_proj``."""
     parts = [part for part in path.split(".") if not part.isdigit()]
     return ".".join(parts[-2:]) if len(parts) > 1 else path
 
 
-# --- docstring -------------------------------------------------------------------------------------------------------
+# --- pseudocode ------------------------------------------------------------------------------------------------------
 
 
-def _own(component: Component) -> list[Op]:
-    """Operators of its own in the run that is told, every one once."""
-    return [item.op for item in items_of(component, instance_of(component)) if item.child is None]
+def _algorithm(component: Component) -> Iterator[Row]:
+    """The statements of forward() at which something runs, each with what runs there; the appendix has every step."""
+    facts, path = component.facts, instance_of(component)
+    items = items_of(component, path)
+    yield [_cut(f"def {component.name}({', '.join(_arguments(component))}):")]
+    yield [_cut(f'    """Tiling: {_tiling(component)}')]
+    yield [*_least(component), '"""']
+    yield ["    # ", component.forward]
+    groups = [(chain, list(group)) for chain, group in itertools.groupby(items, lambda item: item.chain[0])]
+    for place, group in groups[:MOST_STEPS]:
+        node = statement_at(component, place)
+        text = " ".join(ast.unparse(node).splitlines()[0].split()) if node is not None else ""
+        said = f"# line {place.line}: {_runs_there(group, path)}"
+        room = WIDTH - 6 - len(said)
+        code = text if len(text) <= room else _cut(text, max(room, LEAST_CODE))
+        yield [f"    {code}  {_cut(said, WIDTH - 6 - LEAST_CODE)}"]
+    if len(groups) > MOST_STEPS:
+        yield [f"    # and {len(groups) - MOST_STEPS} more statements: see the appendix"]
+    if not items:
+        kernels = [k for k in component.analysis.kernels if k.kernel_type == "basic" and k.category != "call"]
+        for kernel in kernels[:MOST_STEPS]:
+            yield ["    # ", place_near(facts, component.class_name, kernel.line, kernel.file), f": {kernel.operation}"]
+
+
+LEAST_CODE = 40
+"""Columns of a statement that are shown beside what runs there."""
+
+
+def _cut(text: str, width: int = WIDTH) -> str:
+    return text if len(text) <= width else f"{text[: width - 1]}…"
+
+
+def _least(component: Component) -> Row:
+    """What one call moves at least, at the first point."""
+    facts, point = component.facts, component.facts.points[0]
+    found = one_call(facts, component.class_name, instance_of(component))
+    if found is None:
+        return ["    Memory: the least that must move is not known of this class."]
+    read, written = (facts.of_formula(to_text(formula), point, "B") for formula in found)
+    return [f"    Memory: a call at {point.title} reads at least ", read, ", writes ", written]
+
+
+def _runs_there(group: Sequence[Item], path: str) -> str:
+    """``q_proj, q_norm``, or the operators; those inside of a function by its name."""
+    told: dict[str, int] = {}
+    for item in group:
+        if item.child is not None:
+            name = item.child.removeprefix(f"{path}.") if path else item.child
+        elif len(item.chain) > 1 and item.op.product is None:
+            name = f"{item.chain[1].function}()"
+        else:
+            name = item.op.name if item.op.category == "attention" else f"aten.{item.op.name}"
+        told[name] = told.get(name, 0) + (item.child is None)
+    return ", ".join(f"{name}: {n} operators" if n > 1 and name.endswith(")") else name for name, n in told.items())
+
+
+def _arguments(component: Component) -> list[str]:
+    calls = component.facts.observed.of(component.class_name)
+    if calls:
+        return list(dict.fromkeys(value.name.partition("[")[0] for value in calls[0].inputs))
+    return list(component.analysis.interface)
+
+
+def _brief(component: Component) -> str:
+    """What runs in one call of it, in each phase."""
+    items = items_of(component, instance_of(component))
+    called = list(dict.fromkeys(short(name) for name in component.calls))
+    calls = f"; calls {', '.join(called)}" if called else ""
+    own = [item for item in items if item.child is None]
+    if not items:
+        kernels = [k for k in component.analysis.kernels if k.kernel_type == "basic" and k.category != "call"]
+        return f"{len(kernels)} operators of its own{calls}."
+    counts = {phase: sum(phase in item.ops for item in own) for phase in component.facts.flows.phases}
+    told = " and ".join(f"{count} in {phase}" for phase, count in counts.items())
+    return f"Operators of its own: {told if len(set(counts.values())) > 1 else next(iter(counts.values()))}{calls}."
 
 
 def _tiling(component: Component) -> str:
-    if items_of(component, instance_of(component)):
-        own = [(op.category, op.name) for op in _own(component)]
-        names = [name if category == "attention" else f"aten.{name}" for category, name in own]
-    else:
+    """Who chooses the tiles of its products; nothing in transformers' sources sets any."""
+    items = [item.op for item in items_of(component, instance_of(component)) if item.child is None]
+    own = [(op.category, op.name) for op in items]
+    if not items:
         kernels = [k for k in component.analysis.kernels if k.kernel_type == "basic" and k.category != "call"]
-        own = [(k.category, "") for k in kernels]
-        names = [k.analysis.partition(":")[0] for k in kernels]
-    categories = [category for category, _ in own]
-    products = dict.fromkeys(n for n, c in zip(names, categories, strict=True) if c in MATMUL_CATEGORIES)
-    if not names:
+        own = [(k.category, k.analysis.partition(":")[0].removeprefix("aten.")) for k in kernels]
+    products = dict.fromkeys(
+        name if category == "attention" else f"aten.{name}" for category, name in own if category in MATMUL_CATEGORIES
+    )
+    if not own:
         return "none of its own: it only calls modules."
     if not products:
-        if len(names) == 1:
-            return f"none: {names[0]} goes over whole tensors in one launch."
-        return f"none: {len(names)} operators without a matrix product, each over whole tensors in a launch of its own."
-    how = (
-        "the backend of scaled_dot_product_attention chooses block sizes when it runs"
-        if "attention" in categories
-        else "chosen inside of the operator when it runs, from shapes and dtype"
-    )
-    return f"{', '.join(products)}: {how}; nothing in these sources sets it."
+        return f"none: {len(own)} operators over whole tensors."
+    return f"{', '.join(products)} chooses blocks when it runs, from shapes and dtype; nothing here sets them."
 
 
 def _memory(component: Component) -> Iterator[Row]:
-    """The least bytes of one call of the module that is told, in the model's variables."""
+    """The least bytes of one call of the module that is told."""
     facts, path = component.facts, instance_of(component)
     found = one_call(facts, component.class_name, path)
-    where = f"one call of {path}" if len(component.paths) > 1 else "one call"
     if found is None:
-        yield from _docstring_line("Memory: the least that must move is not known of this class.")
+        yield from texts(wrapped("Memory: the least that must move is not known of this class.", WIDTH, "    "))
         return
-    told = _formulas_told(facts, *found)
-    if told is not None:
-        text = f"Memory: {where} reads at least {told[0]} bytes and writes at least {told[1]} bytes: {_ONCE}."
-        yield from _docstring_line(text)
+    for formulas in (
+        [plain_formula(to_text(simplify(formula))) for formula in found],
+        [plain_formula(to_text(at_config(facts, formula))) for formula in found],
+    ):
+        if sum(map(len, formulas)) <= LONGEST_FORMULA:
+            text = f"Memory: a call reads at least {formulas[0]} bytes and writes at least {formulas[1]}."
+            yield from texts(wrapped(text, WIDTH, "    ", "        "))
+            return
+    point = facts.points[0]
+    read, written = (facts.of_formula(to_text(formula), point, "B") for formula in found)
+    yield [f"    Memory: a call at {point.title} reads at least ", read, " and writes at least ", written, "."]
+
+
+# --- insights --------------------------------------------------------------------------------------------------------
+
+
+def insights(component: Component) -> Iterator[Line]:
+    """Shares and bound in each phase, its dearest line, and what fusion inside of it could save."""
+    facts = component.facts
+    for point in first_of_each_phase(facts):
+        yield _shares(component, point)
+    longest = longest_decode(facts)
+    if longest is not None:
+        yield from _dearest_line(component, longest)
+    yield from _fusion(component, compulsory_of(facts))
+
+
+def _shares(component: Component, point: Point) -> Line:
+    facts, measure = component.facts, component.measure
+    calls = calls_of(component, point)
+    line: list[Inline] = [point.title]
+    line += [", ", calls, " calls: "] if calls is not None and calls.value > 1 else [": "]
+    quantities: tuple[tuple[Quantity, str], ...] = (("flops", "FLOPs"), ("bytes", "bytes"))
+    for quantity, name in quantities:
+        share = measure.share(quantity, point)
+        line.append(measure.amount(quantity, point))
+        line += [" (", share, f" of all {name}), "] if share is not None else [", "]
+    intensity = measure.intensity(point)
+    line += [intensity] if intensity is not None else ["nothing moves"]
+    base = f"bound.{point.key}.class.{component.class_name}"
+    if facts.named.get(f"{base}.total"):
+        how = {"compute": "matmul rate", "vector": "rate of other FLOPs", "memory": "bandwidth"}[limit_of(facts, base)]
+        line += ["; at least ", seconds(facts, f"{base}.total"), f", most of it by the {how}"]
+    return line
+
+
+def calls_of(component: Component, point: Point) -> Number | None:
+    """How often it runs in one call of the model."""
+    calls = [c for c in placed(component.facts) if c.class_name == component.class_name]
+    if not calls:
+        return None
+    return component.facts.of_formula(to_text(add(*(call.runs for call in calls))), point, "")
+
+
+def _dearest_line(component: Component, point: Point) -> Iterator[Line]:
+    """The line of its own code that moves most, where that is a part worth naming."""
+    facts, lines = component.facts, dict[int, list[Any]]()
+    for kernel in facts.kernels(point):
+        if kernel.class_name == component.class_name and kernel.kernel.category != "call":
+            lines.setdefault(kernel.kernel.line, []).append(kernel)
+    # A line number names one place only where no other file of the class has a kernel at it.
+    single = {n: ks for n, ks in lines.items() if len({k.kernel.file for k in ks}) == 1}
+    if len(single) < 2:
         return
-    yield from _docstring_line(f"Memory: bytes that {where} moves at least, {_ONCE} (formulas: `lmp evaluate`):")
-    for point in _two_points(facts):
-        read, written = (facts.of_formula(to_text(formula), point, "B") for formula in found)
-        yield [f"{INDENT * 2}{point.title}: reads ", read, ", writes ", written]
+    line, here = max(single.items(), key=lambda item: sum(k.total.bytes for k in item[1]))
+    share = _at(facts, component, line).share("bytes", point, component.measure)
+    if share is None or share.value < WORTH:
+        return
+    first = here[0].kernel
+    where = place_near(facts, component.class_name, line, first.file, first.operation.split(" ")[0], first.function)
+    amount = _at(facts, component, line).amount("bytes", point)
+    yield [
+        f"dearest line of its own, {point.title}: {first.operation} at ",
+        where,
+        ", ",
+        amount,
+        " (",
+        share,
+        " of its bytes)",
+    ]
 
 
-_ONCE = "inputs, weights and cache once, outputs once"
-LONGEST_FORMULA = 240
+WORTH = 10
 
 
-def _docstring_line(text: str) -> Iterator[Row]:
-    yield from texts(wrapped(text, WIDTH, INDENT, INDENT * 2))
+def _at(facts: ModelFacts, component: Component, line: int) -> Measure:
+    return Measure(facts, ({"class_name": component.class_name, "line": line},))
 
 
-def _formulas_told(facts: ModelFacts, read: Expr, write: Expr) -> tuple[str, str] | None:
-    """Both in the model's variables, or with the config's values in where that is long; None where it stays long."""
-    plain = [plain_formula(to_text(simplify(formula))) for formula in (read, write)]
-    short_ = [plain_formula(to_text(at_config(facts, formula))) for formula in (read, write)]
-    for texts_ in (plain, short_):
-        if sum(map(len, texts_)) <= LONGEST_FORMULA:
-            return texts_[0], texts_[1]
-    return None
+def _fusion(component: Component, compulsory: Mapping[str, str]) -> Iterator[Line]:
+    """Eager traffic over what must move, where fusion could save anything."""
+    facts, formula = component.facts, compulsory.get(component.class_name)
+    found: list[Inline] = []
+    for point in first_of_each_phase(facts):
+        if formula is not None and facts.of_formula(formula, point, "B").value:
+            times = component.measure.over("bytes", point, Term(point=point.key, formula=formula))
+            if times.value > SAVES:
+                found += ["; " if found else "", times, f" in {facts.called(point.phase)}"]
+    if found:
+        yield ["eager bytes over inputs, weights, cache and outputs moved once: ", *found]
 
 
-def _two_points(facts: ModelFacts) -> list[Point]:
-    """The first of each phase."""
-    found: dict[str, Point] = {}
-    for point in facts.points:
-        found.setdefault(point.phase, point)
-    return list(found.values())
+SAVES = Fraction(101, 100)

@@ -1,17 +1,16 @@
-"""Section 3: the config's values and where they are read, what decides on kernels, and what must hold."""
+"""Section 3.1: the config's values, what they are for, and where they are read."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from lmp.formula import free_variables, parse, settled
 from lmp.records import short
-from lmp.report.document.parts import Code, Inline, Line, Paragraph, Pointer, Section, Table
-from lmp.report.document.told import Told
+from lmp.report.document.parts import Code, Inline, Line, Pointer
 from lmp.report.facts import ModelFacts
-from lmp.report.implementation import constraints, dispatch
 from lmp.report.implementation.drawing import pieces_of
 from lmp.report.implementation.naming import plain_formula
 from lmp.report.implementation.reads import (
@@ -35,53 +34,48 @@ NAMES = {
 }
 """The template's rows, and transformers' standard names for them."""
 
-MOST_PLACES = 3
+MOST_PLACES = 2
 LONGEST_VALUE = 60
 MOST_KINDS = 6
 """Different values of a long list that are told with how often each occurs."""
 
 
-def section(facts: ModelFacts, told: Told | None = None) -> Section:
+@dataclass(frozen=True)
+class Settings:
+    """The config: rows of the table, those that decide first, and the values that nothing of the model reads."""
+
+    rows: list[Sequence[Line]]
+    by_bases: list[Inline]
+    unread: list[Inline]
+    searched: str
+
+
+def settings(facts: ModelFacts) -> Settings:
+    """The template's rows, then what costs depend on, then what else the sources read."""
     sources = sources_of(facts)
-    return Section(
-        "3. Configuration & Parameters",
-        sections=(
-            _model_configuration(facts, sources),
-            dispatch.section(facts, sources),
-            constraints.section(facts, sources),
-        ),
-    )
-
-
-def _model_configuration(facts: ModelFacts, sources: Sources) -> Section:
     reads, said = reads_of(facts, sources), descriptions(facts, sources)
     reads = {**_of_part(facts, reads), **reads}
     template = {shown: _full(facts, own_name(sources, standard)) for shown, standard in NAMES.items()}
-    rows: list[Sequence[Line]] = []
-    for shown, name in template.items():
-        rows.append(_row(facts, name, reads, said, shown, sources))
     named = set(template.values())
-    read = [name for name in facts.settings if name not in named and _places(name, reads)]
+    paths = {
+        path.removeprefix("config.") for name, path in facts.model.parameters.items() if name in _that_matter(facts)
+    }
+    others = [name for name in facts.settings if name not in named]
+    others.sort(key=lambda name: name not in paths and facts.without_part(name) not in paths)
+    read = [name for name in others if _places(name, reads)]
+    rows = [_row(facts, name, reads, said, shown, sources) for shown, name in template.items()]
     rows += [_row(facts, name, reads, said, name, sources) for name in read]
-    rest = [name for name in facts.settings if name not in named and name not in read]
+    rest = [name for name in others if name not in read]
     bases = reads_of_bases(facts, sources)
     bases = {**_of_part(facts, bases), **bases}
     by_bases = [name for name in rest if _places(name, bases)]
-    blocks: list[Any] = [Table(("Parameter", "Value", "Description"), rows, sources.searched)]
-    if by_bases:
-        listed: list[Inline] = []
-        for name in by_bases:
-            listed += [", " if listed else "", _setting(facts, name), " ", _places(name, bases)[0]]
-        blocks.append(Paragraph(["Read by base classes of the library alone: ", *listed, "."]))
-    unread = [name for name in rest if name not in by_bases]
-    if unread:
-        values: list[Inline] = []
-        for name in unread:
-            values += [", " if values else "", _setting(facts, name)]
-        blocks.append(
-            Paragraph(["Read by none of them (searched: ", sources.searched, ", and the base classes): ", *values, "."])
-        )
-    return Section("3.1 Model Configuration", blocks)
+    listed: list[list[Inline]] = [[_setting(facts, name), " ", _places(name, bases)[0]] for name in by_bases]
+    unread = [_setting(facts, name) for name in rest if name not in by_bases]
+    return Settings(rows, _listed(listed), _listed([[one] for one in unread]), sources.searched)
+
+
+def _listed(items: Sequence[Sequence[Inline]]) -> list[Inline]:
+    return [piece for index, item in enumerate(items) for piece in ((", ", *item) if index else item)]
 
 
 def _full(facts: ModelFacts, name: str) -> str:

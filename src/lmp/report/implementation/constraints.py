@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, TypeGuard
@@ -13,7 +14,7 @@ from lmp.observe.flow import Flow
 from lmp.observe.flow import Line as Place
 from lmp.records import short
 from lmp.report.document.amounts import Term
-from lmp.report.document.parts import Bold, Bullets, Code, Inline, Line, Paragraph, Pointer, Section
+from lmp.report.document.parts import Code, Inline, Line, Pointer
 from lmp.report.facts import ModelFacts
 from lmp.report.implementation.naming import plain_formula
 from lmp.report.implementation.reads import methods
@@ -25,17 +26,9 @@ MOST_PLACES = 4
 LONGEST = 140
 
 
-def section(facts: ModelFacts, sources: Sources) -> Section:
-    return Section(
-        "3.3 Constraints & Requirements",
-        [
-            Bullets([*_alignment(facts, sources), *_hardware(facts, sources), *_precision(facts, sources)]),
-            Paragraph([Bold("Raised by the code:")]),
-            Bullets(list(raised(facts, sources)), f"assert and raise in {sources.searched}"),
-            Paragraph([Bold("Conditions under which the formulas hold:")]),
-            Bullets(list(_assumed(facts)), "the assumptions of the analysis"),
-        ],
-    )
+def requirements(facts: ModelFacts, sources: Sources) -> list[Line]:
+    """Alignment, hardware and precision."""
+    return [*_alignment(facts, sources), *_hardware(facts, sources), *_precision(facts, sources)]
 
 
 # --- the template's three --------------------------------------------------------------------------------------------
@@ -177,25 +170,22 @@ class Raise:
     """Of a function outside of classes: its name."""
 
 
-def raised(facts: ModelFacts, sources: Sources) -> Iterator[Line]:
-    """Those of functions that no operator of the runs shown comes from say so."""
+def raised(facts: ModelFacts, sources: Sources) -> list[Line]:
+    """Checks of the model's library, then those of PyTorch; those of functions that did not run say so."""
     ran = {line.function for flow in facts.flows.phases.values() for line in _lines(flow)}
-    for entry in _raises(sources):
+    lines: list[Line] = []
+    for entry in sorted(_raises(sources), key=lambda entry: entry.pointer.file.startswith("pytorch/")):
         line: list[Inline] = [Code(entry.condition), f" {entry.what} in ", Code(entry.entry), ", ", entry.pointer]
         if ran and entry.function is not None and entry.function not in ran:
             line.append("; no operator of the runs shown comes from there")
-        yield line
+        lines.append(line)
     for piece in sources.config:
         for statement in piece.node.body:
             match statement:
                 case ast.AnnAssign(target=ast.Name(id=name), value=ast.Call(func=ast.Call() as checked)):
-                    yield [
-                        Code(name),
-                        " must be in ",
-                        Code(ast.unparse(checked)),
-                        " at ",
-                        piece.pointer(statement.lineno, name),
-                    ]
+                    where = piece.pointer(statement.lineno, name)
+                    lines.append([Code(name), " must be in ", Code(ast.unparse(checked)), " at ", where])
+    return lines
 
 
 def _lines(flow: Flow) -> Iterator[Place]:
@@ -255,14 +245,14 @@ def _short(text: str) -> str:
 # --- assumptions -----------------------------------------------------------------------------------------------------
 
 
-def _assumed(facts: ModelFacts) -> Iterator[Line]:
+def assumed(facts: ModelFacts) -> Iterator[Line]:
     pinned = {f"{{{name}}} == {value}" for name, value in facts.model.pinned.items()}
     told: dict[str, str] = {}
     for text in facts.model.assumptions:
         shown = _with_pinned(facts, text)
         if text not in pinned and shown is not None:
             told.setdefault(shown, text)
-    for shown, text in told.items():
+    for shown, text in ((shown, text) for shown, text in told.items() if re.search(r"[A-Za-z]", shown)):
         yield [Code(shown), *_in_words(text)]
     for name, value in pinned_of(facts).items():
         yield [Code(f"{name} == {value}"), ": it stands as a number in the formulas"]

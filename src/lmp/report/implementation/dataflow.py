@@ -1,75 +1,107 @@
-"""Section 6: the forward pass as it runs, what depends on what, and how long each tensor lives."""
+"""Section 6: the forward pass as it runs, and what depends on what."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 
 from lmp.observe.flow import Flow
 from lmp.records import short
-from lmp.report.document.parts import (
-    Block,
-    Bullets,
-    Code,
-    Fence,
-    Inline,
-    Line,
-    Mermaid,
-    Node,
-    Paragraph,
-    Section,
-)
-from lmp.report.document.told import Told
+from lmp.report.document.parts import Fence, Mermaid, Node
 from lmp.report.facts import ModelFacts
 from lmp.report.implementation.drawing import wrapped
-from lmp.report.implementation.lifecycle import lifecycle
-from lmp.report.implementation.operators import further, is_run, searched, shape_of
-from lmp.report.implementation.peaks import peak_blocks
+from lmp.report.implementation.operators import is_run, shape_of
 from lmp.report.implementation.stepping import Step, steps_of
 
 WIDTH = 100
 
 
-def section(facts: ModelFacts, told: Told | None = None) -> Section:
-    """Everything is drawn from one executed call, prefill where there is one."""
-    return Section(
-        "6. Data Flow & Dependencies",
-        sections=[
-            _titled("6.1 Full Forward Pass", _forward(facts), told),
-            _titled("6.2 Dependency Graph", _graph(facts), told),
-            _titled("6.3 Memory Lifecycle", [*peak_blocks(facts), *lifecycle(facts)], told),
-        ],
-    )
+@dataclass(frozen=True)
+class Pass:
+    """One call as it runs, with one layer of each kind."""
+
+    called: str
+    brief: Fence
+    """Steps in order."""
+    drawn: Fence
+    """Each step with what comes out of it."""
+    groups: tuple[Group, ...]
 
 
-def _titled(title: str, blocks: list[Block], told: Told | None) -> Section:
-    return Section(title, [*blocks, *further(told, title)])
+@dataclass(frozen=True)
+class Group:
+    """The steps of one kind of layer; of a class without layers all of them."""
+
+    name: str
+    steps: int
+    chain: int
+    """Steps that depend on one another, the longest chain."""
+    widest: str
+    """The largest set of steps that do not depend on one another."""
+    graph: Mermaid
+    levels: Fence
 
 
-def not_run(facts: ModelFacts) -> str:
-    return f"none found (searched: {searched(facts)})"
+def forward_pass(facts: ModelFacts) -> Pass | None:
+    """Drawn from the first phase that was run; None where none was."""
+    for phase, flow in facts.flows.phases.items():
+        steps = steps_of(facts, flow)
+        brief, drawn = "\n".join(_shortened(_brief(facts, flow, steps))), "\n".join(_drawn(facts, flow, steps))
+        groups = [list(group) for kind, group in groupby(steps, key=lambda s: s.kind) if kind is not None]
+        told = tuple(_group(group) for group in groups or [steps])
+        return Pass(facts.called(phase), Fence(brief, "text"), Fence(drawn, "text"), told)
+    return None
 
 
-# --- 6.1 -------------------------------------------------------------------------------------------------------------
+def _group(steps: Sequence[Step]) -> Group:
+    levels = levels_of(steps)
+    kind = steps[0].kind
+    name = f"{kind.name} ({short(kind.class_name) or kind.path})" if kind is not None else "all steps"
+    widest = ", ".join(f"{s.number} {s.label}" for s in max(levels, key=len))
+    return Group(name, len(steps), len(levels), widest, _mermaid(steps), Fence("\n".join(_levels(steps)), "text"))
 
 
-def _forward(facts: ModelFacts) -> list[Block]:
-    if not facts.flows.phases:
-        return [Paragraph(not_run(facts))]
-    phase, flow = next(iter(facts.flows.phases.items()))
-    steps = steps_of(facts, flow)
-    drawn = "\n".join(_drawn(facts, flow, steps))
-    which = f"{phase} call" if facts.called(phase) == phase else "call"
-    return [
-        Paragraph(
-            f"One {which} as it runs, with one layer of each kind: steps in order, the shape of what others take "
-            "of each, and after ◄ the steps whose results it takes. Where the first layer of a kind takes what ran "
-            "before all layers, the following ones take what the layer before them ended in. Layers run in the order "
-            "of their numbers, of whichever kind they are."
-        ),
-        Fence(drawn, "text"),
-        *_later(facts, steps),
-    ]
+def differences(facts: ModelFacts) -> dict[str, list[str]]:
+    """Labels of the steps that a decode call does otherwise: reads the cache, grows with it, or runs alone."""
+    if len(facts.flows.phases) < 2:
+        return {}
+    first, other = list(facts.flows.phases.values())[:2]
+    before, after = steps_of(facts, first), steps_of(facts, other)
+    labels = ([s.label for s in before], [s.label for s in after])
+    found = {
+        "reads the KV cache": [s.label for s in after if "KV cache" in s.before],
+        "products that grow with the cache": [s.label for s in after if "cache_len" in s.shape and s.products],
+        "only in prefill": [label for label in labels[0] if label not in labels[1]],
+        "only in decode": [label for label in labels[1] if label not in labels[0]],
+    }
+    return {what: list(dict.fromkeys(names)) for what, names in found.items() if names}
+
+
+MOST_LINES = 12
+
+
+def _shortened(lines: Iterator[str]) -> list[str]:
+    """The first lines and the last ones of a long drawing."""
+    found = list(lines)
+    if len(found) <= MOST_LINES:
+        return found
+    left = len(found) - MOST_LINES + 1
+    return [*found[: MOST_LINES - 4], f"… {left} more lines: see the appendix", *found[-3:]]
+
+
+def _brief(facts: ModelFacts, flow: Flow, steps: Sequence[Step]) -> Iterator[str]:
+    """Steps one after another; a frame's name before those of each kind of layer."""
+    inputs = next(iter(facts.model.interface), "inputs")
+    yield from wrapped(f"{inputs} {_short_shape(facts, inputs)}".rstrip(), WIDTH, "", "  ")
+    for kind, group in groupby(steps, key=lambda step: step.kind):
+        line = " → ".join(f"{s.number} {s.label}" for s in group)
+        if kind is not None:
+            yield f"┌─ {kind.name}: {short(kind.class_name)}{f' ×{kind.count}' if kind.count > 1 else ''}"
+        yield from wrapped(f"→ {line}", WIDTH, "│ " if kind is not None else "", "│   " if kind is not None else "  ")
+        if kind is not None:
+            yield "└─"
+    yield from wrapped(f"▼ {_result(facts, flow, steps)}", WIDTH, "", "  ")
 
 
 def _drawn(facts: ModelFacts, flow: Flow, steps: Sequence[Step]) -> Iterator[str]:
@@ -130,60 +162,6 @@ def _result(facts: ModelFacts, flow: Flow, steps: Sequence[Step]) -> str:
     return f"{made} and the KV cache" if "cache_len" in facts.model.parameters else made
 
 
-def _later(facts: ModelFacts, steps: Sequence[Step]) -> list[Block]:
-    """What a decode step does otherwise."""
-    other = facts.flows.phases.get("decode")
-    if other is None or len(facts.flows.phases) < 2:
-        return []
-    decode = steps_of(facts, other)
-    before, after = [s.label for s in steps], [s.label for s in decode]
-    gone = sorted({label for label in before if label not in after}, key=before.index)
-    new = sorted({label for label in after if label not in before}, key=after.index)
-    reads = [step for step in decode if "KV cache" in step.before]
-    items: list[Line] = []
-    if reads:
-        labels = list(dict.fromkeys(step.label for step in reads))
-        items.append(["In a decode step the KV cache is read by ", *_codes(labels), ", and written anew there"])
-    grown = [s for s in decode if "cache_len" in s.shape and s.products]
-    if grown:
-        labels = list(dict.fromkeys(s.label for s in grown))
-        items.append(["Products of a decode step that grow with the cache: ", *_codes(labels)])
-    if gone:
-        items.append(["Only in prefill: ", *_codes(gone)])
-    if new:
-        items.append(["Only in decode: ", *_codes(new)])
-    return [Bullets(items, searched="the steps of a prefill and of a decode call")]
-
-
-def _codes(labels: Sequence[str]) -> list[Inline]:
-    found: list[Inline] = []
-    for index, label in enumerate(labels):
-        found += [", ", Code(label)] if index else [Code(label)]
-    return found
-
-
-# --- 6.2 -------------------------------------------------------------------------------------------------------------
-
-
-def _graph(facts: ModelFacts) -> list[Block]:
-    if not facts.flows.phases:
-        return [Paragraph(not_run(facts))]
-    flow = next(iter(facts.flows.phases.values()))
-    steps = steps_of(facts, flow)
-    blocks: list[Block] = []
-    for kind, group in groupby(steps, key=lambda step: step.kind):
-        inside = list(group)
-        if kind is None:
-            continue
-        blocks.append(
-            Paragraph([f"Layer {kind.name} (", Code(short(kind.class_name) or kind.path), "), step by step:"])
-        )
-        blocks += [_mermaid(inside), Paragraph(_width(inside)), Fence("\n".join(_levels(inside)), "text")]
-    if not blocks:
-        blocks = [_mermaid(steps), Paragraph(_width(steps)), Fence("\n".join(_levels(steps)), "text")]
-    return blocks
-
-
 def _mermaid(steps: Sequence[Step]) -> Mermaid:
     keys = {step.number for step in steps}
     outside = {other.number: other for step in steps for other in step.depends if other.number not in keys}
@@ -214,16 +192,6 @@ def levels_of(steps: Sequence[Step]) -> list[list[Step]]:
     for step in steps:
         level[step.number] = 1 + max((level.get(other.number, -1) for other in step.depends), default=-1)
     return [[s for s in steps if level[s.number] == n] for n in sorted(set(level.values()))]
-
-
-def _width(steps: Sequence[Step]) -> Line:
-    levels = levels_of(steps)
-    widest = max(levels, key=len)
-    labels = ", ".join(f"{s.number} {s.label}" for s in widest)
-    return (
-        f"The longest chain of this layer has {len(levels)} of its {len(steps)} steps; at most {len(widest)} do not "
-        f"depend on one another ({labels}). Eager execution starts them one after another all the same."
-    )
 
 
 def _levels(steps: Sequence[Step]) -> Iterator[str]:

@@ -11,7 +11,6 @@ from lmp.report.implementation.operators import joined
 from lmp.source.parsed import parse
 
 IGNORED = "_keys_to_ignore_on_load_unexpected"
-KERNELS = "_compatible_flash_implementations"
 
 
 def ignored_line(facts: ModelFacts) -> list[Inline] | None:
@@ -27,20 +26,11 @@ def ignored_line(facts: ModelFacts) -> list[Inline] | None:
     return line
 
 
-def kernels_line(facts: ModelFacts) -> list[Inline] | None:
-    """The implementations of attention that a class names beside PyTorch's own."""
-    names, place = _texts(facts, KERNELS)
-    if place is None or not names:
-        return None
-    line: list[Inline] = ["kernels of attention that the class names as compatible: "]
-    return [
-        *line,
-        *joined([Code(name) for name in names]),
-        " (",
-        place,
-        "), asked for by ",
-        Code("attn_implementation"),
-    ]
+def left_out(facts: ModelFacts) -> Iterator[list[Inline]]:
+    """What of the checkpoint is in no figure, for the list of limitations."""
+    line = ignored_line(facts)
+    if line is not None:
+        yield line
 
 
 def flag(facts: ModelFacts, name: str) -> Pointer | None:

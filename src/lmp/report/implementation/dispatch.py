@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from lmp.records import MATMUL_CATEGORIES, Kernel, short
-from lmp.report.document.parts import Code, Inline, Line, Section, Table
+from lmp.report.document.parts import Code, Inline, Line
 from lmp.report.facts import ModelFacts
 from lmp.report.implementation.reads import first_sentence, marked
 from lmp.report.implementation.sources import Piece, Sources, module_name, place_near
@@ -17,13 +17,14 @@ from lmp.source.parsed import parse
 TILES = ("BLOCK_M", "BLOCK_N", "BLOCK_K", "NUM_STAGES", "NUM_WARPS")
 _TILE = re.compile(r"(?<!\w)(BLOCK_(?:[MNK]|SIZE)\w*|num_stages|num_warps|NUM_STAGES|NUM_WARPS)(?!\w)\s*[:=]")
 _IGNORED = frozenset({"staticmethod", "classmethod", "property", "torch.no_grad", "strict"})
-LONGEST = 320
+LONGEST = 160
 DEVICE = "cuda"
 """What torch calls the type of the devices that reports are made for."""
 
 
-def section(facts: ModelFacts, sources: Sources) -> Section:
-    rows: list[Sequence[Line]] = [
+def kernel_rows(facts: ModelFacts, sources: Sources) -> list[Sequence[Line]]:
+    """Parameter, value and purpose."""
+    return [
         *_tiles(facts, sources),
         *_attention(facts),
         *_choices(sources),
@@ -31,7 +32,6 @@ def section(facts: ModelFacts, sources: Sources) -> Section:
         *_environment(sources),
         *_decorators(facts, sources),
     ]
-    return Section("3.2 Kernel Configuration", [Table(("Parameter", "Value", "Purpose"), rows)])
 
 
 def _tiles(facts: ModelFacts, sources: Sources) -> Iterator[Sequence[Line]]:

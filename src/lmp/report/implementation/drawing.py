@@ -49,16 +49,6 @@ def spread(left: Row, right: Row, width: int) -> Row:
     return [*left, " " * (width - length(left) - length(right)), *right]
 
 
-def boxed(rows: Sequence[Row], width: int) -> list[Row]:
-    """A box around rows; its outer width is ``width``."""
-    inner = width - 4
-    return [
-        ["┌" + "─" * (width - 2) + "┐"],
-        *(["│ ", *spread(row, [], inner), " │"] for row in rows),
-        ["└" + "─" * (width - 2) + "┘"],
-    ]
-
-
 def fence(rows: Sequence[Row], language: str = "") -> Fence:
     pieces: Row = []
     for index, row in enumerate(rows):

@@ -6,26 +6,23 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from lmp.records import short
-from lmp.report.document.parts import Code, Inline, Line, Section, Table
-from lmp.report.document.told import Told
+from lmp.report.document.parts import Code, Inline, Line
 from lmp.report.facts import ModelFacts
 from lmp.report.implementation.reads import first_sentence, marked
 from lmp.report.implementation.sources import Piece, Sources, sources_of
 from lmp.source.parsed import parse
 
-MOST_PLACES = 6
+MOST_PLACES = 4
 MOST_WORDS = 5
 
 
-def section(facts: ModelFacts, told: Told | None = None) -> Section:
+def file_rows(facts: ModelFacts) -> list[Sequence[Line]]:
+    """File, purpose and key functions, the config's first."""
     sources = sources_of(facts)
     by_file: dict[str, list[Piece]] = {}
     for piece in (*sources.config, *sources.own):
         by_file.setdefault(piece.here.file, []).append(piece)
-    rows = [_row(facts, sources, file, pieces) for file, pieces in by_file.items()]
-    return Section(
-        "10. Key Files Reference", [Table(("File", "Purpose", "Key Functions/Classes"), rows, "the sources")]
-    )
+    return [_row(facts, sources, file, pieces) for file, pieces in by_file.items()]
 
 
 def _row(facts: ModelFacts, sources: Sources, file: str, pieces: Sequence[Piece]) -> Sequence[Line]:

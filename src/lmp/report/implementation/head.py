@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from importlib import metadata
 
 from lmp.records import short
 from lmp.report import warnings
 from lmp.report.deployment import DEFAULT
-from lmp.report.document.parts import Block, Bold, Bullets, Code, Inline, Line, Paragraph
+from lmp.report.document.parts import Code, Inline, Line
 from lmp.report.document.quoting import quoted
-from lmp.report.facts import ModelFacts
+from lmp.report.facts import ModelFacts, point_text
 from lmp.report.implementation.constraints import pinned_of
 from lmp.report.implementation.naming import plain_formula
 
@@ -39,8 +39,10 @@ def head(facts: ModelFacts) -> list[tuple[str, Line]]:
         ("Analysis Date", f"not dated, to be equal when made again: {made}"),
         ("Class", [Code(model.class_name)]),
         ("Config", _config(facts)),
-        ("Verification", _verification(facts)),
-        ("Device", [f"{facts.device.name}; peak rates of {facts.device.source}. Times are bounds, not measurements"]),
+        ("Verification", f"{model.verification.status}: {verification(facts)}"),
+        *([("Sizes", ", ".join(f"{name}={value}" for name, value in facts.sizes.items()))] if facts.sizes else []),
+        *([("Points", ", ".join(map(point_text, facts.at)))] if "seq_len" in model.parameters else []),
+        ("Device", [f"{facts.device.name}; peak rates of {facts.device.source}. No time here was measured"]),
         *([] if facts.deployment == DEFAULT else [("Deployment", facts.deployment.words)]),
     ]
 
@@ -59,7 +61,8 @@ def _config(facts: ModelFacts) -> list[Inline]:
     return [*line, f", sha256 {config.sha256[:HASH]}"] if config.sha256 else line
 
 
-def _verification(facts: ModelFacts) -> str:
+def verification(facts: ModelFacts) -> str:
+    """How many classes are verified, and at how many points."""
     model = facts.model
     counts: dict[str, int] = {}
     for part in model.parts.values():
@@ -67,16 +70,11 @@ def _verification(facts: ModelFacts) -> str:
     told = ", ".join(f"{count} of {len(model.parts)} classes {status}" for status, count in sorted(counts.items()))
     points = {analysis.verification.points for analysis in facts.analyses.values()}
     held = f"each held against execution at {min(points)} to {max(points)} points" if max(points, default=0) else ""
-    return f"{model.verification.status}: {told}{f', {held}' if held else ''}"
+    return f"{told}{f', {held}' if held else ''}"
 
 
-def opening(facts: ModelFacts) -> Sequence[Block]:
+def limits(facts: ModelFacts) -> Iterator[Line]:
     """What limits the numbers of this report; nothing where nothing does."""
-    items = list(_limits(facts))
-    return [Paragraph([Bold("Before the numbers are used:")]), Bullets(items)] if items else []
-
-
-def _limits(facts: ModelFacts) -> Iterator[Line]:
     model = facts.model
     yield from warnings.of_the_model(model)
     for point in facts.points:

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 
 from lmp.observe.flow import Flow, Tensor
 from lmp.report.document.amounts import Number, Term
-from lmp.report.document.parts import Block, Code, Inline, Line, Paragraph, Table
+from lmp.report.document.parts import Code, Inline, Line
 from lmp.report.facts import ModelFacts, Point
+from lmp.report.implementation.catalog import catalogue_of
 from lmp.report.implementation.operators import (
     Catalogue,
     Row,
@@ -19,12 +20,7 @@ from lmp.report.implementation.operators import (
     place_in,
     plain,
     row_pointer,
-    searched,
 )
-
-COLUMNS = ("Tensor", "Created By", "Consumed By", "Lifetime")
-SHARE = 50
-"""Tensors smaller than this part of the largest one share a row."""
 
 
 @dataclass
@@ -39,30 +35,20 @@ class _Alike:
         return self.tensors[0]
 
 
-def lifecycle(facts: ModelFacts) -> list[Block]:
-    """A table of the tensors of one call, the large ones one by one."""
-    phase, flow = next(iter(facts.flows.phases.items()), (None, None))
-    if phase is None or flow is None:
-        return [Table(COLUMNS, [], searched=searched(facts))]
-    point = next(p for p in facts.points if p.phase == phase and p.values["batch_size"] == 1)
-    catalogue = Catalogue(facts)
+def lifetimes(facts: ModelFacts, most: int | None = None) -> tuple[str, list[dict[str, Line]]]:
+    """The call that is shown, and its tensors; with ``most`` the largest ones, in the order of their makers."""
+    phase, flow = next(iter(facts.flows.phases.items()), ("", None))
+    if flow is None:
+        return "", []
+    point = next((p for p in facts.points if p.phase == phase), facts.points[0])
+    catalogue = catalogue_of(facts)
     groups = _groups(facts, catalogue, phase, flow)
-    inner = [group.first.bytes for group in groups if group.first.end is not None]
-    largest = max(inner or [group.first.bytes for group in groups])
-    large = [group for group in groups if group.first.bytes * SHARE >= largest or group.first.kind == "cache"]
-    rows = [_weights(facts), *_given(facts, flow, phase, catalogue)]
-    rows += [_row(facts, catalogue, phase, flow, group, point) for group in large]
-    small = [group for group in groups if group not in large]
-    if small:
-        rows.append(_rest(small))
-    return [
-        Paragraph(
-            f"Tensors of one call ({point.title}), one layer of each kind; T numbers are those of section 5. A tensor "
-            "is its memory with all views of it. It ends where nothing refers to it any more, which is before the "
-            "first task that runs without it; of several places the first one's end is told."
-        ),
-        Table(COLUMNS, rows),
-    ]
+    given = [_weights(facts), *_given(facts, flow, phase, catalogue)]
+    left = None if most is None else max(0, most - len(given))
+    large = sorted(groups, key=lambda group: -group.first.bytes)[:left]
+    rows = [_row(facts, catalogue, phase, flow, group, point) for group in groups if group in large]
+    names = ("tensor", "created", "consumed", "lifetime")
+    return point.title, [dict(zip(names, row, strict=True)) for row in (*given, *rows)]
 
 
 def _groups(facts: ModelFacts, catalogue: Catalogue, phase: str, flow: Flow) -> list[_Alike]:
@@ -166,14 +152,3 @@ def _until(catalogue: Catalogue, phase: str, tensor: Tensor, last: int, place: s
     if tensor.end - 1 == last:
         return f"to its last reader, {done}"
     return f"to {done}, {tensor.end - 1 - last} after its last reader"
-
-
-def _rest(groups: Sequence[_Alike]) -> list[Line]:
-    keys = dict.fromkeys(group.row.key for group in groups)
-    ordered = sorted(keys, key=lambda key: int(key[1:]))
-    return [
-        f"{sum(len(g.tensors) for g in groups)} more, each below a fiftieth of the largest that the call frees",
-        ", ".join(ordered),
-        "within the module that makes them, or the layers (position embeddings and masks)",
-        "see the makers",
-    ]

@@ -54,8 +54,11 @@ def kind_of_layer(facts: ModelFacts, path: str) -> str:
     found = inspected(facts).get(path)
     if found is None or not found.indices:
         return ""
-    count = found.indices[-1] + 1
-    for value in facts.settings.values():
+    stack = path.rpartition(".")[0]
+    beside = (m for other, m in inspected(facts).items() if other.rpartition(".")[0] == stack and m.indices)
+    count = 1 + max(m.indices[-1] for m in beside)
+    # A list of one name says nothing of layers: architectures is one.
+    for value in facts.settings.values() if count > 1 else ():
         if isinstance(value, list) and len(value) >= count and all(isinstance(v, str) for v in value):
             kinds = dict.fromkeys(value[index] for index in found.indices)
             return ", ".join(kinds)

@@ -168,7 +168,7 @@ def _heading(
         symbols = [chain[depth + 1].function]
     else:
         symbols = [i.child.rpartition(".")[2] if i.child is not None else i.op.name.strip("_") for i in here]
-    statement = _statement_at(component, place)
+    statement = statement_at(component, place)
     rows = [*symbols, *_targets(statement), place.function]
     lead = _lead(depth)
     head = f"{lead}# {number}. "
@@ -180,7 +180,7 @@ def _heading(
         yield from texts(_quoted(statement, lead))
 
 
-def _statement_at(component: Component, place: Place) -> ast.stmt | None:
+def statement_at(component: Component, place: Place) -> ast.stmt | None:
     path = component.facts.trees.path_of(place.file)
     return None if path is None else _statement(path, place.line)
 

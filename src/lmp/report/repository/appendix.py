@@ -9,6 +9,7 @@ from lmp.codebase.facts import EnvRead, Flag, Kernel, Place
 from lmp.report.document.parts import Code, Inline, Line, Paragraph, Section, Table
 from lmp.report.repository.pieces import code, counted, joined, plural, pointer, sentence, tally
 from lmp.report.repository.signs import NoteKind
+from lmp.report.repository.statements import local_values
 from lmp.report.repository.study import Study
 
 ENV = "Appendix A: environment variables"
@@ -22,6 +23,8 @@ _SIZE = re.compile(r"B[A-Z]{0,2}$|(?i:.*(?:block|tile|chunk|group|split|warp|sta
 STAGES = re.compile(r"(?i)^(num_?)?stages?$")
 TUNED = frozenset(["triton", "tilelang", "cutile"])
 """Languages whose kernels are compiled for a number of stages or warps."""
+MOST_VALUES, LONGEST = 6, 60
+"""Values of a local name, and characters of an expression, that are shown."""
 WARPS = re.compile(r"(?i)^(num_?)?warps?$")
 
 
@@ -141,7 +144,7 @@ def _kernels(study: Study) -> Section:
 
 def kernel_row(study: Study, kernel: Kernel) -> list[Line]:
     """A kernel with what is found of its configuration: autotuning, launches, constexpr parameters."""
-    values = _values(study, kernel)
+    values = kernel_values(study, kernel)
     sizes = {name: found for name, found in values.items() if not STAGES.match(name) and not WARPS.match(name)}
     named = pointer(kernel.place, kernel.name)
     return [
@@ -169,17 +172,29 @@ def _no_sizes(kernel: Kernel) -> Line:
     )
 
 
-def _values(study: Study, kernel: Kernel) -> dict[str, list[str]]:
-    """Name -> the values that it takes, as found in autotune configurations and at launches."""
+def kernel_values(study: Study, kernel: Kernel) -> dict[str, list[str]]:
+    """Name -> the values that it takes, as found in autotune configurations and at launches: of a local name what it
+    was set to."""
     found: dict[str, list[str]] = {}
-    launches = study.launches(kernel)
-    sources: list[Mapping[str, int | str]] = [config.values for config in kernel.configs]
-    sources += [dict(launch.values) for launch in launches]
-    for values in sources:
+    sources: list[tuple[Place, Mapping[str, int | str]]] = [(config.place, config.values) for config in kernel.configs]
+    sources += [(launch.place, dict(launch.values)) for launch in study.launches(kernel)]
+    for place, values in sources:
         for name, value in values.items():
-            if str(value) != name and str(value) not in found.setdefault(name, []):
-                found[name].append(str(value))
+            kept = found.setdefault(name, [])
+            for one in _meant(study, place, str(value)):
+                if one != name and one not in kept:
+                    kept.append(one)
     return {name: values for name, values in found.items() if values}
+
+
+def _meant(study: Study, place: Place, value: str) -> list[str]:
+    """The numbers that a local name stands for, else the value as it is written with what it was set to last."""
+    if not re.fullmatch(r"(?:self\.)?[A-Za-z_]\w*", value):
+        return [value]
+    given = list(dict.fromkeys(text for text, _ in local_values(study.base, place, value)))
+    if given and len(given) <= MOST_VALUES and all(re.fullmatch(r"\d+", text) for text in given):
+        return given
+    return [f"{value} = {given[-1]}"] if given and len(given[-1]) <= LONGEST else [value]
 
 
 def _sizes(values: Mapping[str, Iterable[str]]) -> list[Inline]:
@@ -269,7 +284,7 @@ def _macros(study: Study) -> Section:
 KINDS: dict[NoteKind, str] = {
     "todo": "left to do",
     "not implemented": "not implemented",
-    "requires": "asks for hardware or a version",
+    "requires": "asks for hardware, a version or a layout",
     "deprecated": "deprecated",
     "warning": "warns",
     "swallowed": "errors not passed on",

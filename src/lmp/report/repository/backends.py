@@ -6,10 +6,10 @@ import re
 import sys
 from collections.abc import Sequence
 
-from lmp.codebase.facts import Definition, Kernel, Place
+from lmp.codebase.facts import Definition, Place
 from lmp.report.document.parts import Block, Bold, Bullets, Code, Inline, Line, Link, Paragraph, Section, Table
 from lmp.report.repository.appendix import KERNELS, MACROS, kernel_row
-from lmp.report.repository.matters import ATTENTION, lines, what
+from lmp.report.repository.matters import ATTENTION, lines
 from lmp.report.repository.pieces import ASIDE, code, count, counted, joined, plural, pointer, sentence
 from lmp.report.repository.replacing import replaced
 from lmp.report.repository.signs import Note
@@ -18,10 +18,6 @@ from lmp.report.repository.workflows import anchor
 
 SHOWN_KERNELS, SHOWN_CLASSES = 24, 12
 COLUMNS = ("Kernel", "BLOCK_M/N/K and other sizes", "NUM_STAGES", "NUM_WARPS", "From")
-_MATTERS = re.compile(
-    r"attn|attention|decode|prefill|paged|matmul|gemm|moe|quant|norm|rope|softmax|sampl|delta|chunk_fwd|recurrent|cross_entropy|swiglu|fwd",
-    re.IGNORECASE,
-)
 
 
 def backends(study: Study) -> Section:
@@ -49,7 +45,7 @@ def _table(study: Study) -> list[Block]:
     searched = "Triton, CUDA, Metal, TileLang, CuTe, Pallas and Numba kernels in all files"
     if not kernels:
         return [Paragraph(f"Kernels: none found (searched: {searched}).")]
-    ranked = sorted(kernels, key=lambda kernel: (-_rank(study, kernel), kernel.place.file, kernel.place.line))
+    ranked = study.ranked_kernels
     table = Table(COLUMNS, [kernel_row(study, kernel) for kernel in ranked[:SHOWN_KERNELS]], searched)
     if len(kernels) <= SHOWN_KERNELS:
         words: list[Inline] = [
@@ -64,16 +60,6 @@ def _table(study: Study) -> list[Block]:
     if study.base.facts.macros:
         words += [" Sizes set by #define are in ", Link(MACROS, anchor(MACROS)), "."]
     return [Paragraph(words), table]
-
-
-def _rank(study: Study, kernel: Kernel) -> float:
-    own = study.base.is_own(kernel.place.file) and not ASIDE.search(kernel.place.file)
-    score = 3.0 if own else 0.0
-    score += 2 if _MATTERS.search(kernel.name) else 0
-    score += 1.5 if kernel.autotuned else 0
-    score += min(len(study.launches(kernel)), 4) * 0.5
-    score -= 1.5 if re.search(r"bwd|backward|diffus", kernel.name + kernel.place.file) else 0
-    return score + min(len(kernel.configs), 40) / 20
 
 
 # --- classes ---------------------------------------------------------------------------------------------------------
@@ -100,7 +86,7 @@ def _classes(study: Study, title: str, pattern: str, bases: Sequence[str]) -> li
         ),
     )
     shown: list[Line] = [
-        sentence(Bold(title), ": ", pointer(d.place, d.name), " ", what(study, d)) for d in ranked[:SHOWN_CLASSES]
+        sentence(Bold(title), ": ", pointer(d.place, d.name), " ", study.what(d, 100)) for d in ranked[:SHOWN_CLASSES]
     ]
     if len(ranked) > SHOWN_CLASSES:
         rest = [pointer(d.place, d.name) for d in ranked[SHOWN_CLASSES:]]
@@ -137,7 +123,7 @@ def _functions(study: Study, title: str) -> list[Line]:
     ranked = sorted(found, key=lambda d: (-study.base.imported_by(d), -(d.end - d.place.line), d.place.file))[:6]
     if not ranked:
         return [f"{title}: none found (searched: classes and functions named by backend, quantization, GEMM, matmul)"]
-    return [sentence(Bold(title), ": ", pointer(d.place, d.name), " ", what(study, d)) for d in ranked]
+    return [sentence(Bold(title), ": ", pointer(d.place, d.name), " ", study.what(d, 100)) for d in ranked]
 
 
 def _gemm(study: Study) -> list[str]:

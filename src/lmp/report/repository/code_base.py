@@ -24,6 +24,14 @@ C_LIKE = frozenset({"cuda", "hip", "c++", "c", "metal"})
 CODE = C_LIKE | {"python"}
 
 
+_PYTHON_GUARD = re.compile(
+    r"(?:torch\.cuda\.)?get_device_(?:capability|name|properties)\([^()]*\)(?:\[\d\]|\.\w+)?(?: *[<>=!]=? *[\w(), .]+)?"
+    r"|\b(?:compute_)?capability\w* *(?:[<>]=?|==|in) *[\w(\[{), ]+|\bis_sm\d+\w*\([^()]*\)|\bis_hip\(\)"
+    r"|@supported_compute_capability\([^()]*\)|\bsm_version\w* *(?:[<>]=?|==) *\d+|triton\.__version__ *[<>=]+ *\S+"
+)
+_C_GUARD = re.compile(r"__CUDA_ARCH__ *[<>=]+ *\w+|\b(?:cc|sm_version|compute_capability|prop\.major)\w* *[<>]=? *\w+")
+
+
 @dataclass(eq=False)
 class CodeBase:
     facts: RepoFacts
@@ -81,6 +89,58 @@ class CodeBase:
             if file.language in CODE:
                 found[file.language] = found.get(file.language, 0) + file.lines
         return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
+
+    # -- reads of configs and guards, by line --------------------------------------------------------------------------
+
+    @cached_property
+    def _python_lines(self) -> list[tuple[str, int, str]]:
+        """Lines of the repository's own Python that read a config."""
+        wanted = re.compile(r"(?i)(?:config|cfg|hparams|args|params)\w*(?:\.|\[[\"'])\w")
+        return [
+            (file.file, at, line)
+            for file in self.code
+            if file.language == "python"
+            for at, line in enumerate(self.lines(file.file), 1)
+            if wanted.search(line) and not line.lstrip().startswith("#")
+        ]
+
+    def config_read(self, names: str) -> tuple[str, Place] | None:
+        """The first read of an attribute or key of a config with one of these names: as written, and where."""
+        wanted = re.compile(
+            rf"\w*(?:config|cfg|hparams|args|params)_?(?:\.(?:{names})\b(?!\()|\[[\"'](?:{names})[\"']\])(?!\s*=[^=])",
+            re.IGNORECASE,
+        )
+        for file, at, line in self._python_lines:
+            found = wanted.search(line)
+            if found is not None:
+                return found[0], Place(file, at)
+        return None
+
+    def worked_out(self, names: str) -> tuple[str, Place] | None:
+        """The first expression that an attribute or variable with one of these names is set to, and where."""
+        wanted = re.compile(
+            rf"\s*(?:self\.)?(?:{names})_?\s*(?::[^=]+)?=\s*(?P<value>[^=#\s][^#]*[/*+-][^#]*)", re.IGNORECASE
+        )
+        for file in self.code:
+            for at, line in enumerate(self.lines(file.file), 1) if file.language == "python" else ():
+                found = wanted.match(line) if len(line) < 400 else None
+                if found is not None:
+                    return found["value"].strip(), Place(file.file, at)
+        return None
+
+    @cached_property
+    def arch_guards(self) -> list[tuple[str, Place]]:
+        """Tests of the device's kind or architecture: the first place of each, those of most files first."""
+        found: dict[str, tuple[Place, int]] = {}
+        for file in self.code:
+            pattern, comment = (_PYTHON_GUARD, "#") if file.language == "python" else (_C_GUARD, "//")
+            for at, line in enumerate(self.lines(file.file), 1):
+                guard = pattern.search(line) if len(line) < 400 else None
+                if guard is not None and not line.lstrip().startswith(comment):
+                    text = " ".join(guard[0].split())
+                    place, number = found.get(text, (Place(file.file, at), 0))
+                    found[text] = place, number + 1
+        return [(text, place) for text, (place, _) in sorted(found.items(), key=lambda item: (-item[1][1], item[0]))]
 
     # -- definitions ---------------------------------------------------------------------------------------------------
 

@@ -66,7 +66,11 @@ def _loop(study: Study) -> Section:
         more = len(study.loops) - 7
         blocks.append(
             Paragraph(
-                sentence("Other loops that run a model: ", joined(others), f" and {more} more." if more > 0 else ".")
+                sentence(
+                    "Other loops that lead to attention, sampling or a training step: ",
+                    joined(others),
+                    f" and {more} more." if more > 0 else ".",
+                )
             )
         )
     found = phases(study.reading, study.loops)
@@ -105,7 +109,7 @@ def _left(nest: Nest) -> Line:
         words.append(" of these functions found no room; those furthest from the loop were left out.")
     if nest.open_calls:
         words.append(f"{' ' if words else ''}Remarks in brackets: the code alone does not say what is called there.")
-    return words or "Every call of these functions that leads to a model is shown."
+    return words or "Every call of these functions that leads to attention, sampling, a cache or a kernel is shown."
 
 
 def _matter(study: Study, title: str, matters: Sequence[Matter]) -> Section:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from lmp.codebase.facts import RepoFacts
@@ -14,6 +15,7 @@ from lmp.report.repository.appendix import appendices
 from lmp.report.repository.checklist import checklist
 from lmp.report.repository.code_base import CodeBase
 from lmp.report.repository.components import components
+from lmp.report.repository.consistent import settled
 from lmp.report.repository.deep_dive import deep_dive
 from lmp.report.repository.extension import extension
 from lmp.report.repository.header import address, commit
@@ -41,7 +43,8 @@ def implementation_document(
     facts: RepoFacts, root: Path, told: Told | None = None, known: Mapping[str, Signs] | None = None
 ) -> Document:
     """The same code base in the template of implementations."""
-    return implementation(study(facts, root, told, known))
+    found = study(facts, root, told, known)
+    return settled(implementation(found), found)
 
 
 _LAST: list[Study] = []
@@ -71,9 +74,8 @@ def of_study(found: Study) -> Document:
         pitfalls(found),
         questions(found),
     ]
-    sections.append(checklist(found, sections))
     name = base.facts.root_name
-    return Document(
+    made = Document(
         title=["Repo analysis: ", name if is_plain(name) else folder_name(name)],
         head=[
             ("Repo", address(base)),
@@ -83,3 +85,6 @@ def of_study(found: Study) -> Document:
         ],
         sections=[*sections, *appendices(found)],
     )
+    made = settled(made, found)
+    body, after = made.sections[: len(sections)], made.sections[len(sections) :]
+    return replace(made, sections=[*body, checklist(found, body), *after])

@@ -3,22 +3,49 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from lmp.codebase.facts import Place
+from lmp.codebase.facts import Kernel, Place
 from lmp.codebase.graph.records import Function
-from lmp.codebase.roles.pitfalls import pitfalls
 from lmp.codebase.roles.reach import Row
-from lmp.report.document.parts import Block, Bold, Bullets, Document, Fence, Inline, Line, Paragraph, Section, Table
+from lmp.report.document.parts import (
+    Block,
+    Bold,
+    Bullets,
+    Code,
+    Document,
+    Fence,
+    Inline,
+    Line,
+    Paragraph,
+    Pointer,
+    Section,
+    Table,
+)
 from lmp.report.document.quoting import quoted_code
-from lmp.report.repository.appendix import kernel_row
+from lmp.report.repository.appendix import kernel_row, kernel_values
 from lmp.report.repository.header import address, commit
-from lmp.report.repository.kernel_work import work_of
+from lmp.report.repository.kernel_work import hierarchy, work_of
 from lmp.report.repository.nest import fence
-from lmp.report.repository.overview import architecture, problem, tldr
+from lmp.report.repository.overview import drawn_parts, execution, frameworks, problem, rest, tldr
 from lmp.report.repository.parallel import collectives, overlap, strategies
-from lmp.report.repository.pieces import code, folder_name, is_plain, joined, plural, pointer, sentence, tally
-from lmp.report.repository.study import Study
+from lmp.report.repository.pieces import (
+    ASIDE,
+    code,
+    cut,
+    folder_name,
+    is_plain,
+    joined,
+    plural,
+    pointer,
+    sentence,
+    tally,
+)
+from lmp.report.repository.pitfalls import telling
+from lmp.report.repository.statements import function_at, parameters, returned
+from lmp.report.repository.study import Component, Study
+from lmp.report.repository.workflows import anchor
 
 UNKNOWN = "cannot be told by reading alone"
 SIZES = {
@@ -28,9 +55,18 @@ SIZES = {
     "head_dim": r"head_dim|head_size|d_head",
     "intermediate_size": r"intermediate_size|ffn_dim|d_ff|mlp_dim|hidden_dim_mlp",
     "vocab_size": r"vocab_size|n_vocab",
-    "max_seq_len": r"max_seq_len|max_position_embeddings|block_size|max_target_length|n_ctx|max_model_len|seq_len",
+    "max_seq_len": r"max_(?:seq_|req_)?(?:total_)?len|max_position_embeddings|block_size|max_target_length|n_ctx"
+    r"|max_model_len|seq_len",
 }
 """The template's parameters, and the names that configs give them."""
+TILES = {
+    "BLOCK_M": r"(?:k|c)?_?(?:block|tile|cta_tile)_?(?:size_?)?[mq]|bm",
+    "BLOCK_N": r"(?:k|c)?_?(?:block|tile|cta_tile)_?(?:size_?)?(?:n|kv)|bn",
+    "BLOCK_K": r"(?:k|c)?_?(?:block|tile|cta_tile)_?(?:size_?)?(?:k|d|dmodel)|bk",
+    "NUM_STAGES": r"(?:num_?)?stages?",
+    "NUM_WARPS": r"(?:num_?)?warps?",
+}
+"""The template's parameters of kernels, and the names that kernels give them."""
 SHOWN, ROWS = 12, 40
 COMPONENTS = ("runtime loop", "scheduler", "KV cache", "sampling", "attention", "attention backend", "operator")
 
@@ -42,17 +78,22 @@ def implementation(study: Study) -> Document:
         title=["Analysis: ", name if is_plain(name) else folder_name(name)],
         head=[
             ("Repository", address(base)),
-            (
-                "Framework",
-                joined([code(each, 30) for each in list(base.packages_used)[:4]]) or "no package is imported",
-            ),
+            ("Framework", joined(frameworks(study)) or "no framework that is known is imported"),
             ("Commit", commit(base)),
         ],
         sections=[
             Section(
                 "1. Executive Summary", [*tldr(study).blocks, Paragraph(Bold("Key Features:")), *problem(study).blocks]
             ),
-            _architecture(study),
+            Section(
+                "2. Architecture Overview",
+                [],
+                [
+                    Section("2.1 System Diagram", _diagram(study)),
+                    Section("2.2 Module Hierarchy", _hierarchy(study)),
+                    Section("2.3 Execution Model", [Bullets(list(execution(study)))]),
+                ],
+            ),
             _configuration(study),
             _components(study),
             Section("5. Task/Operator Catalog", [_catalog(study)]),
@@ -71,20 +112,21 @@ def implementation(study: Study) -> Document:
 # --- 2 ---------------------------------------------------------------------------------------------------------------
 
 
-def _architecture(study: Study) -> Section:
-    drawn = architecture(study).blocks
-    return Section(
-        "2. Architecture Overview",
-        [],
-        [
-            Section("2.1 System Diagram", drawn[:2]),
-            Section("2.2 Module Hierarchy", [_hierarchy(study)]),
-            Section("2.3 Execution Model", drawn[2:]),
-        ],
-    )
+def _diagram(study: Study) -> list[Block]:
+    """Each part with the parts that it imports, most first, in letters."""
+    parts, edges = drawn_parts(study)
+    lines: list[str] = []
+    for at, unit in enumerate(parts):
+        below = sorted(((number, b) for (a, b), number in edges.items() if a == at), reverse=True)
+        lines.append(f"[ {unit.title}{rest(unit)} | {unit.lines:,} lines ]"[:98])
+        lines += [f"    +--{number}--> [ {parts[b].title}{rest(parts[b])} ]"[:98] for number, b in below]
+    words = "Each part stands above the parts that it imports; the number counts the pairs of files that do so."
+    if not edges:
+        words = "No part imports another one."
+    return [Fence("\n".join(lines) + "\n", "text"), Paragraph(words)]
 
 
-def _hierarchy(study: Study) -> Block:
+def _hierarchy(study: Study) -> list[Block]:
     """Which module makes which, from the constructors, below the module that most lies under."""
     graph = study.reading.graph
     made: dict[Function, list[Function]] = {}
@@ -92,13 +134,23 @@ def _hierarchy(study: Study) -> Block:
         if function.name in ("__init__", "setup") and function.owner is not None:
             kept = [e.callee for e in edges if e.how == "constructor" and e.callee.owner is not function.owner]
             made[function] = list(dict.fromkeys(kept))
-    modules = {of for of in made if of.owner is not None and {"forward", "__call__"} & set(of.owner.methods)}
-    if not modules:
-        return Paragraph(f"Modules: none found (searched: classes with a forward that make others). Depth {UNKNOWN}.")
-    root = max(modules, key=lambda each: (len(_below(made, each, modules)), each.file, -each.line))
+    modules = {
+        of
+        for of in made
+        if of.owner is not None and {"forward", "__call__"} & set(of.owner.methods) and study.base.is_own(of.file)
+    }
+    below = {of: _below(made, of, modules) for of in modules if not ASIDE.search(of.file)}
+    root = max(below, key=lambda each: (len(below[each]), each.file, -each.line), default=None)
+    if root is None or not below[root]:
+        searched = "constructors of classes with a forward that make others"
+        return [Paragraph(f"Modules inside of modules: none found (searched: {searched}).")]
     pieces: list[Inline] = []
     _branch(root, made, modules, 0, pieces, set())
-    return Fence(pieces, "text")
+    words = (
+        "By constructors: of all classes with a forward the one that most others are made below."
+        " What is made through a registry, a config or an attribute that holds a class does not stand in it."
+    )
+    return [Fence(pieces, "text"), Paragraph(words)]
 
 
 def _below(made: dict[Function, list[Function]], root: Function, modules: set[Function]) -> set[Function]:
@@ -134,36 +186,99 @@ def _branch(
 
 
 def _configuration(study: Study) -> Section:
-    rows: list[Sequence[Line]] = []
-    settings = study.ranked("configuration")
-    for name, pattern in SIZES.items():
-        wanted = re.compile(rf"(?:--)?(?:{pattern})", re.IGNORECASE)
-        found = [row for row in settings if wanted.fullmatch(row.symbol.rpartition(".")[2].replace("-", "_"))]
-        found.sort(key=lambda row: not row.why)
-        if found:
-            rows.append([code(name), code(found[0].why, 40) if found[0].why else "no default", _setting(found)])
-        else:
-            rows.append([code(name), UNKNOWN, "no setting of this name was read"])
-    kernels: list[Sequence[Line]] = []
-    for kernel in study.kernels[:ROWS]:
-        cells = kernel_row(study, kernel)
-        kernels.append([cells[1], sentence("stages: ", cells[2], "; warps: ", cells[3]), cells[0]])
     return Section(
         "3. Configuration & Parameters",
         [],
         [
-            Section("3.1 Model Configuration", [Table(("Parameter", "Value", "Description"), rows)]),
-            Section(
-                "3.2 Kernel Configuration", [Table(("Parameter", "Value", "Purpose"), kernels, "kernels of all files")]
-            ),
+            Section("3.1 Model Configuration", [Table(("Parameter", "Value", "Description"), list(_sizes(study)))]),
+            Section("3.2 Kernel Configuration", [Table(("Parameter", "Value", "Purpose"), list(_tiles(study)))]),
             Section("3.3 Constraints & Requirements", [Bullets(list(_constraints(study)))]),
         ],
     )
 
 
-def _setting(found: Sequence[Row]) -> Line:
-    more = [" and at ", *plural(len(found) - 1, "more place")] if len(found) > 1 else []
-    return sentence(pointer(found[0].place), ", ", code(found[0].symbol, 60), *more)
+def _sizes(study: Study) -> Iterator[Sequence[Line]]:
+    """A setting with its default, else the first read of a config by such a name: its value comes with a checkpoint."""
+    settings = [row for row in study.ranked("configuration") if not ASIDE.search(row.place.file)]
+    keys = Counter(row.place.file for row in settings)
+    for name, pattern in SIZES.items():
+        wanted = re.compile(rf"(?:base_)?(?:{pattern})", re.IGNORECASE)
+        found = [
+            row for row in settings if wanted.fullmatch(row.symbol.rpartition(".")[2].lstrip("-").replace("-", "_"))
+        ]
+        # A model's own setting before a layer's, the file with most settings first, and of equals a number.
+        found.sort(
+            key=lambda row: (
+                "." in row.symbol and _OF_MODEL.search(row.symbol) is None,
+                -keys[row.place.file],
+                not re.fullmatch(r"\d+", row.why),
+            )
+        )
+        if found:
+            more = [" and at ", *plural(len(found) - 1, "more place")] if len(found) > 1 else []
+            value = _value(study, found[0])
+            shown: Line = code(value, 40) if value else "no default"
+            yield [code(name), shown, sentence(code(found[0].symbol, 60), " at ", pointer(found[0].place), *more)]
+        elif (read := study.base.config_read(pattern)) is not None:
+            where = sentence("read as ", code(read[0], 60), " at ", pointer(read[1]))
+            yield [code(name), "set by the model's config", where]
+        elif (made := study.base.worked_out(pattern)) is not None:
+            yield [code(name), code(made[0], 60), sentence("worked out at ", pointer(made[1]))]
+        else:
+            searched = "settings, reads of configs and assignments by such a name"
+            yield [code(name), f"none found (searched: {searched})", UNKNOWN]
+
+
+_OF_MODEL = re.compile(r"(?i)model|transformer|decoder|gpt|args\b|^\w*config\.\w+$")
+"""Classes whose settings are those of a whole model."""
+
+
+def _value(study: Study, row: Row) -> str:
+    """The default of a setting; of a key in a file what stands behind it."""
+    if row.why or row.role != "config file":
+        return row.why
+    line = study.base.lines(row.place.file)[row.place.line - 1]
+    return re.sub(r"\s+#.*", "", re.split(r"[:=]", line, maxsplit=1)[-1]).strip().rstrip(",")
+
+
+def _tiles(study: Study) -> Iterator[Sequence[Line]]:
+    """Each size with every value that an autotuner, a launch or a macro gives it, and the kernels that take it."""
+    values: dict[str, dict[str, list[Pointer]]] = {}
+    for kernel in study.kernels:
+        given = {**{name: [""] for name in kernel.constexprs}, **kernel_values(study, kernel)}
+        for name, found in given.items():
+            for value in found:
+                values.setdefault(name, {}).setdefault(value, []).append(pointer(kernel.place, kernel.name))
+    tiled = {name: re.compile(pattern, re.IGNORECASE) for name, pattern in TILES.items()}
+    for name, value, place in study.base.facts.macros:
+        if study.base.is_own(place.file) and any(pattern.fullmatch(name) for pattern in tiled.values()):
+            values.setdefault(name, {}).setdefault(value, []).append(pointer(place, name))
+    of_template: set[str] = set()
+    for title, pattern in tiled.items():
+        named = sorted(name for name in values if pattern.fullmatch(name))
+        of_template |= set(named)
+        yield from (_tile(title if name == title else f"{title}: {name}", values[name]) for name in named)
+        if not named:
+            searched = "autotuners, launches, macros and compile-time parameters of all kernels"
+            yield [
+                code(title),
+                f"none found (searched: {searched})",
+                sentence("in ", *plural(len(study.kernels), "kernel")),
+            ]
+    rest = sorted(values.keys() - of_template, key=lambda name: (-sum(map(len, values[name].values())), name))
+    yield from (_tile(name, values[name]) for name in rest[:SHOWN])
+
+
+def _tile(title: str, values: dict[str, list[Pointer]]) -> Sequence[Line]:
+    told = sorted((value for value in values if value), key=lambda v: (not v.isdigit(), int(v) if v.isdigit() else 0))
+    # A place with a value first.
+    ranked = sorted(values.items(), key=lambda item: not item[0])
+    places = list(dict.fromkeys(place for _, found in ranked for place in found))
+    shown = code(", ".join(told), 90) if told else "set by the caller, not by its name"
+    return [code(title), shown, sentence("at ", *plural(len(places), "place"), ", as ", places[0])]
+
+
+_DEVICE = re.compile(r"(?i)cuda|capability|arch|(?<![a-z])sm_?\d|gpu|hip|rocm|tpu|device|triton\.__version__")
 
 
 def _constraints(study: Study) -> Iterator[Line]:
@@ -171,26 +286,37 @@ def _constraints(study: Study) -> Iterator[Line]:
         (function, hazard)
         for function in study.reading.functions
         for hazard in function.hazards
-        if hazard.kind in ("assert", "raise")
+        if hazard.kind in ("assert", "raise") and not ASIDE.search(function.file)
     ]
     for title, pattern in (
         ("Alignment", r"%|multiple|align|divis|power of"),
-        ("Precision", r"dtype|bfloat16|float16|fp8|int8|float32"),
+        ("Precision", r"\bdtype\b|bfloat16|float16|fp8|int8|float32"),
     ):
         wanted = re.compile(pattern)
-        found = [each for each in hazards if wanted.search(each[1].text)][:4]
-        shown: list[list[Inline]] = [
-            [code(hazard.text, 80), " in ", pointer(Place(function.file, hazard.line))] for function, hazard in found
+        kept = {hazard.text: (function, hazard) for function, hazard in reversed(hazards) if wanted.search(hazard.text)}
+        shown = [
+            [
+                code(hazard.text, 80),
+                " must hold in " if hazard.kind == "assert" else " is refused in ",
+                pointer(Place(function.file, hazard.line)),
+            ]
+            for function, hazard in list(reversed(kept.values()))[:6]
         ]
-        yield sentence(Bold(title), ": ", joined(shown) if shown else f"{UNKNOWN}: no check of it was found", ".")
-    needed = [(file, note) for file, note in study.base.notes("requires")][:4]
-    guards: list[list[Inline]] = []
-    for file, note in needed:
-        guards.append([code(note.text, 80), " in ", pointer(Place(file, note.line))])
+        searched = f"{title}: none found (searched: asserts and refusals)"
+        yield sentence(Bold(f"{title}:"), " ", joined(shown, "; "), ".") if shown else searched
+    guards: list[list[Inline]] = [
+        [code(text, 80), " at ", pointer(place)] for text, place in study.base.arch_guards[:6]
+    ]
+    needed = [(f, n) for f, n in study.base.notes("requires") if _DEVICE.search(n.text) and "contiguous" not in n.text]
+    guards += [[code(note.text, 80), " at ", pointer(Place(file, note.line))] for file, note in needed[:4]]
     for kernel in [each for each in study.kernels if each.launch_bounds][:2]:
-        bounds = code(f"launch bounds {kernel.launch_bounds}", 60)
-        guards.append([bounds, " of ", pointer(kernel.place, kernel.name)])
-    yield sentence(Bold("Hardware"), ": ", joined(guards) if guards else f"{UNKNOWN}: no guard was found", ".")
+        guards.append([code(f"launch bounds {kernel.launch_bounds}", 60), " of ", pointer(kernel.place, kernel.name)])
+    searched = "Hardware: none found (searched: guards on the device, its architecture and the versions of compilers)"
+    yield (
+        sentence(Bold("Hardware:"), " the code asks for the device, or tests it: ", joined(guards, "; "), ".")
+        if guards
+        else searched
+    )
 
 
 # --- 4 ---------------------------------------------------------------------------------------------------------------
@@ -198,290 +324,465 @@ def _constraints(study: Study) -> Iterator[Line]:
 
 def _components(study: Study) -> Section:
     sections: list[Section] = []
+    drawn: dict[Function, str] = {}
     for component in [each for each in study.components if each.title in COMPONENTS][:8]:
-        definition = component.definition
-        function = _function(study, definition.place)
-        what = study.what(definition)
-        blocks: list[Block] = [
-            Paragraph(sentence(Bold("Purpose:"), " ", *(what if isinstance(what, list) else [what]), ".")),
-            Paragraph(Bold("Interface:")),
-            Paragraph(_interface(study, function)),
-            Paragraph(Bold("Pseudocode:")),
-        ]
-        nest = study.nest_of(function) if function is not None else None
-        if nest is not None and nest.steps:
+        number = f"4.{len(sections) + 1}"
+        title = f"{number} {component.title[:1].upper()}{component.title[1:]}"
+        function = _function(study, component)
+        sections.append(Section(title, _component(study, component, function, drawn)))
+        if function is not None:
+            drawn.setdefault(function, number)
+    words = "Components: none found (searched: loops, caches, schedulers, sampling, attention, operators with kernels)."
+    said = f"Shapes and dtypes of inputs and outputs {UNKNOWN}: annotations and returned expressions are as written."
+    return Section("4. Component Analysis", [Paragraph(said if sections else words)], sections)
+
+
+def _component(
+    study: Study, component: Component, function: Function | None, drawn: dict[Function, str]
+) -> list[Block]:
+    """``drawn`` says in which section a function's calls stand already."""
+    definition = component.definition
+    purpose = [pointer(definition.place, definition.qualname), " ", *study.what(definition)]
+    blocks: list[Block] = [Paragraph(sentence(Bold("Purpose:"), " ", *purpose, "."))]
+    if function in drawn:
+        blocks.append(Paragraph(f"Interface, pseudocode and data flow: as {drawn[function]}, the same function."))
+    elif function is not None:
+        named = pointer(Place(function.file, function.line), function.name)
+        blocks += [Paragraph(sentence(Bold("Interface:"), " ", named))]
+        blocks += [Bullets(_interface(study, function, definition.qualname)), Paragraph(Bold("Pseudocode:"))]
+        nest = study.nest_of(function)
+        if nest.steps:
             blocks.append(fence(nest, study.base.files[nest.root.file].language))
         else:
-            blocks.append(Paragraph("No call of it leads to another part."))
-        blocks += [Paragraph(Bold("Data Flow:")), Paragraph(_flow_of(study, function))]
-        blocks += [Paragraph(Bold("Key Insights:")), Bullets(_insights(study, definition.place.file))]
-        number = f"4.{len(sections) + 1} "
-        sections.append(Section(f"{number}{component.title[:1].upper()}{component.title[1:]}", blocks))
-    return Section("4. Component Analysis", [] if sections else [Paragraph("Components: none found.")], sections)
+            blocks.append(Paragraph("It calls nothing that leads to another part, a kernel or an operator."))
+        blocks += [Paragraph(Bold("Data Flow:")), _flow_of(study, function)]
+    else:
+        blocks.append(Paragraph("Interface and pseudocode: nothing of its calls was read."))
+    insights = list(study.told.insights(definition.name)) if study.told else []
+    found = insights or [*_insights(study, component, function)]
+    return [*blocks, Paragraph(Bold("Key Insights:")), Bullets(found)] if found else blocks
 
 
-def _function(study: Study, place: Place) -> Function | None:
-    """The function at a place; of a class the method that leads furthest."""
+def _function(study: Study, component: Component) -> Function | None:
+    """The function itself; of a class the method that plays its part best, else the one that most others call."""
+    place = component.definition.place
     for of in study.reading.graph.classes:
         if of.key == (place.file, place.line):
-            edges = study.reading.graph.edges
-            return max(of.methods.values(), key=lambda each: len(edges.get(each, ())), default=None)
+            inside = {(each.file, each.line): each for each in of.methods.values() if not each.name.startswith("__")}
+            ranked = [inside[key] for row in study.rows if (key := (row.place.file, row.place.line)) in inside]
+            callers = study.reading.graph.callers
+            counted = sorted(inside.values(), key=lambda each: -len(callers.get(each, ())))
+            forward = [each for each in counted if each.name in ("forward", "__call__", "run")]
+            return next(iter([*forward, *ranked, *counted]), None)
     return next((each for each in study.reading.functions if each.key == (place.file, place.line)), None)
 
 
-def _interface(study: Study, function: Function | None) -> Line:
-    if function is None:
-        return f"Inputs and outputs: {UNKNOWN}."
-    inputs = [code(name) for name in function.params if name not in ("self", "cls")]
-    named = {part for chain in function.annotated for part in chain if isinstance(part, str)}
-    outputs = joined([code(name) for name in sorted(named)]) if named else [f"type {UNKNOWN}"]
-    return sentence(
-        "of ", pointer(Place(function.file, function.line), function.name), ": INPUTS ", joined(inputs) or "none",
-        "; OUTPUTS ", outputs, "; shapes and dtypes: ", UNKNOWN, ".",
-    )  # fmt: skip
+def _interface(study: Study, function: Function, qualname: str) -> list[Line]:
+    node = function_at(study.base, Place(function.file, function.line))
+    given = parameters(node) if node is not None else list(function.params)
+    made = returned(node) if node is not None else []
+    items: list[Line] = [sentence("INPUTS: ", joined([code(each, 60) for each in given[:16]]) or "none")]
+    items.append(sentence("OUTPUTS: ", joined([code(each, 60) for each in made[:4]]) or "nothing is returned"))
+    maker = study.base.methods.get((function.file, f"{qualname}.__init__"))
+    built = function_at(study.base, maker.place) if maker is not None else None
+    if built is not None and parameters(built):
+        shown = joined([code(each, 60) for each in parameters(built)[:16]])
+        items.append(sentence("PARAMS, of its constructor: ", shown))
+    return items
 
 
-def _flow_of(study: Study, function: Function | None) -> Line:
-    if function is None:
-        return "Callers: not determined."
+def _flow_of(study: Study, function: Function) -> Block:
+    """Its callers above it, and what it calls below, in letters."""
     graph = study.reading.graph
-    callers = list(dict.fromkeys(edge.caller for edge in graph.callers.get(function, ())))
-    callees = list(dict.fromkeys(edge.callee for edge in graph.edges.get(function, ())))
-    return sentence(
-        "from ", _named(callers) or "no caller that was found", " to ", _named(callees) or "no function of its own", "."
-    )
+    callers = list(dict.fromkeys(edge.caller for edge in graph.callers.get(function, ()) if edge.caller.qualname))
+    callees = list(dict.fromkeys(edge.callee for edge in graph.edges.get(function, ()) if edge.callee.qualname))
+    pieces: list[Inline] = []
+    for each in callers[:4]:
+        pieces += _at("", each)
+    pieces += ["  |\n  v\n"] if callers else ["(no caller in the code that was read)\n  |\n  v\n"]
+    pieces += [f"{function.qualname}\n"]
+    for each in callees[:6]:
+        pieces += _at("  +--> ", each)
+    left = max(0, len(callees) - 6)
+    pieces += [f"  +--> {left} more\n"] if left else []
+    return Fence(pieces, "text")
 
 
-def _named(found: Sequence[Function]) -> list[Inline]:
-    shown = [pointer(Place(each.file, each.line), each.name) for each in found if each.qualname][:4]
-    return joined(shown)
+def _at(before: str, of: Function) -> list[Inline]:
+    """A line of a drawing: a function and its place."""
+    return [f"{before}{cut(of.qualname, 60)}  # ", pointer(Place(of.file, of.line)), "\n"]
 
 
-def _insights(study: Study, file: str) -> list[Line]:
-    found = [each for each in pitfalls(study.reading) if each.place.file == file][:3]
-    return [
-        sentence(each.effect.rstrip("."), " at ", pointer(each.cause), ": ", code(each.written, 80)) for each in found
-    ] or ["No pitfall of this file was found by its form."]
+def _insights(study: Study, component: Component, function: Function | None) -> Iterator[Line]:
+    """What the code has of it beside its calls: subclasses, other places of its part, asserts and other pitfalls."""
+    definition = component.definition
+    children = study.base.subclasses.get(definition.name, []) if definition.kind == "class" else []
+    if children:
+        shown = joined([pointer(each.place, each.name) for each in children[:4]])
+        yield sentence(*plural(len(children), "subclass", "subclasses"), ", as ", shown, ".")
+    inside = range(definition.place.line, definition.end + 1)
+    also = [
+        each
+        for each in component.also
+        if each.name != definition.name and not (each.place.file == definition.place.file and each.place.line in inside)
+    ][:4]
+    if also:
+        yield sentence(
+            "Other candidates for the part: ", joined([pointer(each.place, each.qualname) for each in also]), "."
+        )
+    here = [each for each in telling(study) if each.pitfall.cause.file == definition.place.file]
+    yield from (each.line for each in here if each.pitfall.cause.line in inside)
 
 
 # --- 5, 6 ------------------------------------------------------------------------------------------------------------
 
 
 def _catalog(study: Study) -> Block:
+    """Kernels, each with its tiles, what starts it and what is started before it there; else the steps of the loop."""
     rows: list[Sequence[Line]] = []
-    for number, kernel in enumerate(study.kernels[:ROWS], 1):
-        cells = kernel_row(study, kernel)
-        launches = study.launches(kernel)
-        starts = (
-            sentence(code(launches[0].inside or "module", 40), " at ", pointer(launches[0].place))
-            if launches
-            else "no launch was found"
-        )
-        around = study.base.definition(kernel.place.file, kernel.name)
-        purpose = study.what(around, 70) if around is not None and around.doc else pointer(kernel.place, kernel.name)
-        rows.append([tally(number), f"{kernel.language} kernel", purpose, cells[1], starts])
+    before: dict[tuple[str, str], list[str]] = {}
+    for launch in study.base.facts.launches:
+        before.setdefault((launch.place.file, launch.inside), []).append(launch.kernel)
+    for number, kernel in enumerate(study.ranked_kernels[:ROWS], 1):
+        rows.append([tally(number), f"{kernel.language} kernel", *_task(study, kernel, before)])
     if not rows:
-        for number, row in enumerate(study.ranked("attention")[:SHOWN], 1):
-            rows.append(
-                [tally(number), row.role, pointer(row.place, row.symbol), UNKNOWN, code(row.why or "by its name", 60)]
-            )
-    return Table(("ID", "Task Type", "Purpose", "Tiling", "Dependencies"), rows, "kernels and attention of all files")
+        steps = [step for _, nest in study.nests for step in nest.every() if step.target is not None]
+        found = list({step.target: step for step in reversed(steps) if step.target is not None}.items())
+        for number, (target, step) in enumerate(reversed(found[-ROWS:]), 1):
+            definition = study.definition_of(target)
+            purpose = study.what(definition, 70) if definition is not None else ["no docstring"]
+            what = sentence(pointer(Place(target.file, target.line), target.name), " ", *purpose)
+            called = sentence("called at ", pointer(step.place))
+            rows.append([tally(number), "function", what, "no kernel of its own: its operators decide", called])
+    searched = "kernels of all files, steps of the loop that runs a model"
+    return Table(("ID", "Task Type", "Purpose", "Tiling", "Dependencies"), rows, searched)
+
+
+def _task(study: Study, kernel: Kernel, before: dict[tuple[str, str], list[str]]) -> tuple[Line, Line, Line]:
+    launches = study.launches(kernel)
+    definition = study.base.definition(kernel.place.file, kernel.name)
+    named: list[Inline] = [pointer(kernel.place, kernel.name)]
+    purpose = [*named, " ", *study.what(definition, 70)] if definition is not None and definition.doc else named
+    starts: Line = kernel_row(study, kernel)[4]
+    if launches:
+        earlier = before[launches[0].place.file, launches[0].inside]
+        earlier = earlier[: earlier.index(launches[0].kernel)] if launches[0].kernel in earlier else []
+        waits: list[Inline] = [" after ", code(", ".join(dict.fromkeys(earlier)), 60), " there"] if earlier else []
+        starts = sentence(
+            "started by ", code(launches[0].inside or "the module", 40), " at ", pointer(launches[0].place), *waits
+        )
+    return purpose, kernel_row(study, kernel)[1], starts
 
 
 def _flow(study: Study) -> Section:
-    nests = study.nests
-    forward: list[Block] = [Paragraph("Forward pass: not determined; no loop and no operator leads to a model.")]
-    if nests:
-        nest = nests[-1][1]
-        forward = [fence(nest, study.base.files[nest.root.file].language)]
-    edges = list(dict.fromkeys((edge.caller, edge.callee) for edge in study.edges))[:ROWS]
+    blocks: list[Block] = []
+    if study.nests:
+        nest = study.nests[-1][1]
+        blocks = [fence(nest, study.base.files[nest.root.file].language)]
+    forward = blocks or [Paragraph("Forward pass: none found (searched: loops and operators that lead to a model).")]
+    edges = list(dict.fromkeys((edge.caller, edge.callee) for edge in study.edges))
+    drawn = {name for _, nest in study.nests for name in nest.names}
+    edges.sort(key=lambda edge: edge[0].qualname not in drawn)
     pieces: list[Inline] = []
-    for caller, callee in edges:
-        pieces += [
-            f"{caller.qualname} -> {callee.qualname}"[:70],
-            "  # ",
-            pointer(Place(callee.file, callee.line)),
-            "\n",
-        ]
-    dependency: Block = Fence(pieces, "text") if pieces else Paragraph("Edges: none found (searched: the call graph).")
+    last: Function | None = None
+    for caller, callee in edges[:ROWS]:
+        if caller is not last:
+            pieces += _at("", caller)
+        pieces += _at("  -> ", callee)
+        last = caller
+    graph: list[Block] = [Fence(pieces, "text")] if pieces else []
+    if len(edges) > ROWS:
+        graph.append(
+            Paragraph(
+                sentence(
+                    "By calls, those of the drawn loop first, then the nearest to the ways to run it; ",
+                    *plural(len(edges) - ROWS, "more edge"),
+                    " follow.",
+                )
+            )
+        )
+    dependency = graph or [Paragraph("Edges: none found (searched: the call graph).")]
     return Section(
         "6. Data Flow & Dependencies",
         [],
         [
             Section("6.1 Full Forward Pass", forward),
-            Section("6.2 Dependency Graph", [dependency]),
-            Section("6.3 Memory Lifecycle", [_lifecycle(study)]),
+            Section("6.2 Dependency Graph", dependency),
+            Section("6.3 Memory Lifecycle", _lifecycle(study)),
         ],
     )
 
 
-def _lifecycle(study: Study) -> Block:
+def _lifecycle(study: Study) -> list[Block]:
+    """Tensors that an object keeps, with the functions of the same class, or of those that lead to attention, that
+    read them."""
     readers: dict[str, list[Function]] = {}
-    for function in study.reading.attending:
+    for function in study.reading.functions:
         for name in function.reads:
             readers.setdefault(name, []).append(function)
+    attending = study.reading.attending
     rows: list[Sequence[Line]] = []
+    seen: set[tuple[str, str]] = set()
     for function in study.reading.functions:
         for made in function.made:
-            used = [each for each in readers.get(made.target, ()) if each is not function]
-            if made.on_self and used and len(rows) < SHOWN:
+            used = [
+                each
+                for each in readers.get(made.target, ())
+                if each is not function
+                and (each.owner is function.owner or each in attending)
+                and made.target not in each.params
+                and made.target not in each.locals
+            ]
+            used.sort(key=lambda each: (each.owner is not function.owner, each not in attending))
+            key = (function.file, made.target)
+            if made.on_self and used and key not in seen and len(rows) < SHOWN:
+                seen.add(key)
                 created = sentence(code(made.by, 30), " at ", pointer(Place(function.file, made.line)))
-                rows.append([code(made.target), created, _named(used[:3]), "as long as its object"])
-    return Table(
-        ("Tensor", "Created By", "Consumed By", "Lifetime"), rows, "tensors that an object keeps and attention reads"
-    )
+                owner = function.owner.name if function.owner is not None else "its object"
+                rows.append([code(made.target), created, _named(used[:3]), sentence("that of ", code(owner, 40))])
+    searched = "tensors that an object keeps and another function reads"
+    words = "A consumer reads an attribute of this name: in the same class, or in a function that leads to attention."
+    return [Paragraph(words), Table(("Tensor", "Created By", "Consumed By", "Lifetime"), rows, searched)]
+
+
+def _named(found: Sequence[Function]) -> list[Inline]:
+    return joined([pointer(Place(each.file, each.line), each.name) for each in found if each.qualname])
 
 
 # --- 7, 8 ------------------------------------------------------------------------------------------------------------
 
 
 def _parallelism(study: Study) -> Section:
-    rows: list[Sequence[Line]] = [
-        [code(each.inside, 50), code(each.primitive, 30), pointer(each.place), UNKNOWN]
-        for each in collectives(study.reading)[:ROWS]
-    ]
+    found = sorted(collectives(study.reading), key=lambda each: ASIDE.search(each.place.file) is not None)
+    rows: list[Sequence[Line]] = []
+    for each in found[:ROWS]:
+        text = study.base.lines(each.place.file)[each.place.line - 1]
+        what = re.search(rf"{each.primitive}\w*\(\s*([\w.]+)\s*[,)]", text)
+        size = sentence("that of ", code(what[1], 40)) if what else UNKNOWN
+        when = sentence("each call of ", code(each.inside, 50), " at ", pointer(each.place))
+        rows.append([code(each.inside.rpartition(".")[2], 40), code(each.primitive, 30), when, size])
+    searched = "calls of collectives of torch, NCCL, JAX and MPI"
+    blocks: list[Block] = [Table(("Operation", "Primitive", "When", "Data Size"), rows, searched)]
+    if len(found) > ROWS:
+        blocks.append(Paragraph(sentence("Not listed: ", *plural(len(found) - ROWS, "more call"), ".")))
     return Section(
         "7. Parallelism & Distribution",
         [],
         [
             Section("7.1 Parallelism Strategy", [Bullets(list(strategies(study.reading)))]),
-            Section(
-                "7.2 Communication Patterns",
-                [
-                    Table(
-                        ("Operation", "Primitive", "When", "Data Size"),
-                        rows,
-                        "calls of collectives of torch, NCCL, JAX and MPI",
-                    )
-                ],
-            ),
-            Section("7.3 Compute-Communication Overlap", [Bullets(list(overlap(study.reading)))]),
+            Section("7.2 Communication Patterns", blocks),
+            Section("7.3 Compute-Communication Overlap", [Bullets(list(overlap(study)))]),
         ],
     )
 
 
+WAITS = frozenset(
+    ["synchronize", "barrier", "block_until_ready", "wait_stream", "cudaDeviceSynchronize", "cudaStreamSynchronize",
+     "wait_event", "cudaStreamWaitEvent", "item", "cpu", "tolist"]
+)  # fmt: skip
+"""Calls after which the host, or a stream, has waited for a device."""
+
+
 def _performance(study: Study) -> Section:
-    worked = [(kernel, work_of(study.base, kernel)) for kernel in study.kernels[:ROWS]]
+    worked = [(kernel, work_of(study.base, kernel)) for kernel in study.ranked_kernels]
     memory: list[Line] = []
     for kernel, work in [each for each in worked if each[1].counts][:SHOWN]:
         counts = joined([f"{name} {number}" for name, number in work.counts.items()])
         memory.append(sentence(pointer(kernel.place, kernel.name), ": ", counts))
-    compute = [pointer(kernel.place, kernel.name) for kernel, work in worked if work.multiplies][:6]
-    moving = [pointer(kernel.place, kernel.name) for kernel, work in worked if work.counts and not work.multiplies][:6]
-    waits = [
-        pointer(Place(function.file, call.line), call.name)
-        for function in study.reading.functions
-        for call in function.calls
-        if call.name
-        in (
-            "synchronize",
-            "barrier",
-            "block_until_ready",
-            "wait_stream",
-            "cudaDeviceSynchronize",
-            "cudaStreamSynchronize",
-        )
-    ][:6]
-    bottlenecks: list[Line] = [
-        sentence(
-            Bold("Compute Bound:"),
-            " kernels that multiply on tensor cores: ",
-            joined(compute) or "none found (searched: kernels' own lines)",
-            ".",
-        ),
-        sentence(
-            Bold("Memory Bound:"),
-            " kernels that only move and reduce: ",
-            joined(moving) or "none found (searched: kernels' own lines)",
-            ".",
-        ),
-        sentence(
-            Bold("Synchronization:"), " ", joined(waits) or "none found (searched: calls that wait for a device)", "."
-        ),
-        f"Which of them bounds a run {UNKNOWN}: sizes and hardware decide.",
+    searched = "loads, stores and shared arrays in kernels' own lines"
+    levels: list[Block] = [hierarchy(worked)] if worked else []
+    compute = [pointer(kernel.place, kernel.name) for kernel, work in worked if work.multiplies]
+    moving = [pointer(kernel.place, kernel.name) for kernel, work in worked if work.counts and not work.multiplies]
+    waits: Counter[str] = Counter()
+    first: dict[str, Place] = {}
+    attending = study.reading.running
+    for function in study.reading.functions:
+        for call in function.calls:
+            if call.name in WAITS and function in attending and not ASIDE.search(function.file):
+                waits[call.name] += 1
+                first.setdefault(call.name, Place(function.file, call.line))
+    shown = [
+        sentence(code(name, 30), " at ", *plural(number, "place"), ", as ", pointer(first[name]))
+        for name, number in waits.most_common(6)
     ]
+    none = f"none found (searched: products, loads and stores in the lines of {len(worked)} kernels)"
     return Section(
         "8. Memory & Performance",
         [],
         [
+            Section("8.1 Memory Access Pattern", [*levels, Bullets(memory, searched)]),
+            Section("8.2 Execution Timeline", _timeline(study)),
             Section(
-                "8.1 Memory Access Pattern",
-                [Bullets(memory, "loads, stores and shared arrays in the kernels' own lines")],
+                "8.3 Bottleneck Analysis",
+                [
+                    Bullets(
+                        [
+                            sentence(
+                                Bold("Compute Bound:"),
+                                " candidates, as they multiply on tensor cores: ",
+                                *_some(compute),
+                                ".",
+                            )
+                            if compute
+                            else sentence(Bold("Compute Bound:"), f" {none}."),
+                            sentence(
+                                Bold("Memory Bound:"),
+                                " candidates, as they only move and reduce: ",
+                                *_some(moving),
+                                ".",
+                            )
+                            if moving
+                            else sentence(Bold("Memory Bound:"), f" {none}."),
+                            sentence(
+                                Bold("Synchronization:"),
+                                " in functions that lead to a model: ",
+                                joined(shown, "; "),
+                                ".",
+                            )
+                            if shown
+                            else sentence(
+                                Bold("Synchronization:"), " none found (searched: calls that wait for a device)."
+                            ),
+                            f"Which of them bounds a run {UNKNOWN}: sizes and hardware decide.",
+                        ]
+                    )
+                ],
             ),
-            Section("8.2 Execution Timeline", [_timeline(study)]),
-            Section("8.3 Bottleneck Analysis", [Bullets(bottlenecks)]),
         ],
     )
 
 
-def _timeline(study: Study) -> Block:
-    """Launches in the order of the drawn nests. How they share the SMs is not in the code."""
-    items: list[Line] = []
+def _some(found: Sequence[Inline]) -> list[Inline]:
+    more = [f" and {len(found) - 6} more"] if len(found) > 6 else []
+    return [*joined(found[:6]), *more]
+
+
+def _timeline(study: Study) -> list[Block]:
+    """Launches in the order of the drawn nests, on the line of the host and of the device."""
+    pieces: list[Inline] = []
+    number = 0
     for _, nest in study.nests:
         for step in nest.every():
-            if step.launch is not None and len(items) < SHOWN:
-                grid: list[Inline] = [" on grid ", code(step.launch.grid, 40)] if step.launch.grid else []
-                items.append(sentence(code(step.launch.kernel, 40), " at ", pointer(step.launch.place), *grid))
-    items.append(f"Streams and the spread over SMs: {UNKNOWN}.")
-    return Bullets(items)
+            if step.launch is not None and number < SHOWN:
+                number += 1
+                grid = f" on grid {' '.join(step.launch.grid.split())}"[:50] if step.launch.grid else ""
+                pieces += [
+                    f"host   {number:2} launches from {step.launch.inside}  # "[:70],
+                    pointer(step.launch.place),
+                    "\n",
+                ]
+                pieces += [f"device {number:2}    runs {step.launch.kernel}{grid}"[:98], "\n"]
+    blocks: list[Block] = [Fence(pieces, "text")] if pieces else []
+    words = "Launches below the loop: none found (searched: the drawn calls; other packages start their own kernels)."
+    return [
+        *(blocks or [Paragraph(words)]),
+        Paragraph(f"How the blocks of a kernel spread over SMs, and how long each takes, {UNKNOWN}."),
+    ]
 
 
 # --- 9 to 11 ---------------------------------------------------------------------------------------------------------
 
+_LENGTHS = re.compile(
+    r"(?i)cu_?seq_?lens?\w*|\w*indptr\w*|\w*seq_?lens?\w*|b_start_loc|block_tables?|\w*padding\w*|attention_mask|segment_ids|pos_offset"
+)
+_MOST = re.compile(
+    r"(?i)(?:--)?(?:\w+[._-])?max_?(?:req_?|total_?|model_?|seq_?|input_?|new_?|target_?|position_?)*\w*(?:len|length|tokens?|token_num|embeddings)|n_ctx|block_size|(?:max_)?target_length"
+)
+_FUSED = re.compile(r"(?i)(?:^|_)fused?(?:_|$)|_and_|^Fused")
+_DEGREES = re.compile(
+    r"(?i)(?:--)?(?:\w+[._])?(?:(?:tensor|pipeline|data|context|expert|sequence)_?(?:model_)?parallel\w*|(?:ici|dcn)_\w+_parallelism|[tpdce]p(?:_size|_degree)?|world_size|mesh_shape)"
+)
+
 
 def _questions(study: Study) -> Iterator[Section]:
-    kv = study.ranked("kv_cache")
-    for question, pattern, section in (
-        (
-            "How are variable sequence lengths handled?",
-            r"varlen|cu_seqlens|indptr|pad|seq_?lens?|position",
-            "attention",
-        ),
-        (
-            "What is the maximum supported sequence length?",
-            r"max_\w*(len|tokens)|n_ctx|block_size|max_position",
-            "configuration",
-        ),
-        ("What operations are fused?", r"fused|fuse|_and_", "attention"),
-        ("What hardware is required?", r".*(?:cuda|gpu|tpu|capability|_arch|sm\d)", "configuration"),
-    ):
-        wanted = re.compile(pattern, re.IGNORECASE)
-        rows = [row for row in study.ranked(section) if wanted.search(row.symbol)]
-        names = [each for each in study.base.definitions if wanted.search(each.name)]
-        settings: list[list[Inline]] = [
-            [code(row.symbol, 40), " ", code(row.why or "no default", 30), " at ", pointer(row.place)]
-            for row in rows[:4]
-            if row.section == "configuration"
-        ]
-        places: list[Inline] = [pointer(row.place, row.symbol) for row in rows[:4]]
-        places = places or [pointer(each.place, each.qualname) for each in names[:4]]
-        answer = joined(settings) if settings else joined(places)
-        yield Section(
-            f"Q: {question}",
-            [Paragraph(sentence("A: ", *(["see ", *answer] if answer else [f"{UNKNOWN}; no place names it"]), "."))],
+    yield _question("How are variable sequence lengths handled?", list(_lengths(study)))
+    yield _question("What is the maximum supported sequence length?", _settings(study, _MOST))
+    fused = [
+        each
+        for each in study.base.definitions
+        if _FUSED.search(each.name) and each.kind != "method" and not ASIDE.search(each.place.file)
+    ]
+    kernels = {(each.place.file, each.place.line) for each in study.kernels}
+    fused.sort(
+        key=lambda each: (
+            (each.place.file, each.place.line) not in kernels,
+            -study.base.imported_by(each),
+            each.place.file,
         )
-    answer = joined([[f"{row.role} ", pointer(row.place, row.symbol)] for row in kv[:6]])
-    yield Section(
-        "Q: How does the KV cache work?",
-        [Paragraph(sentence("A: ", *(answer or ["it keeps none that was found"]), "."))],
     )
+    yield _question(
+        "What operations are fused?",
+        [["by their names ", *_some([pointer(each.place, each.name) for each in fused])]] if fused else [],
+    )
+    guards: list[list[Inline]] = [
+        [code(text, 80), " at ", pointer(place)] for text, place in study.base.arch_guards[:4]
+    ]
+    languages = Counter(kernel.language for kernel in study.kernels)
+    written: list[Inline] = [f"its kernels are in {', '.join(f'{name} ({n})' for name, n in languages.most_common())}"]
+    written += [", as ", pointer(study.ranked_kernels[0].place, study.ranked_kernels[0].name)] if languages else []
+    yield _question("What hardware is required?", [*([written] if languages else []), *guards])
+    kv = {row.role: row for row in reversed(study.ranked("kv_cache"))}
+    told: list[list[Inline]] = [
+        [f"{row.role}: ", pointer(row.place, row.symbol)] for role in _STEPS if (row := kv.get(role)) is not None
+    ]
+    yield _question("How does the KV cache work?", told)
+    yield _question("How is parallelism configured?", _settings(study, _DEGREES))
+
+
+_STEPS = ("layout", "allocate", "update", "paging", "evict", "free", "accounting")
+"""Parts of a KV cache, in the order in which a token meets them."""
+
+
+def _question(question: str, answer: Sequence[Sequence[Inline]]) -> Section:
+    searched = "names of functions, arguments, settings and kernels"
+    text = sentence("A: ", joined(answer, "; "), ".") if answer else f"A: none found (searched: {searched})."
+    return Section(f"Q: {question}", [Paragraph(text)])
+
+
+def _lengths(study: Study) -> Iterator[list[Inline]]:
+    """Arguments that carry lengths into functions that lead to attention, those of most functions first."""
+    taken: dict[str, list[Function]] = {}
+    for function in study.reading.attending:
+        if not ASIDE.search(function.file):
+            for name in function.params:
+                if _LENGTHS.fullmatch(name):
+                    taken.setdefault(name, []).append(function)
+    for name, found in sorted(taken.items(), key=lambda item: (-len(item[1]), item[0]))[:4]:
+        first = min(found, key=lambda each: (each.file, each.line))
+        where = pointer(Place(first.file, first.line), first.name)
+        yield [
+            code(name, 40),
+            ", an argument of ",
+            *plural(len(found), "function"),
+            " that lead to attention, as ",
+            where,
+        ]
+
+
+def _settings(study: Study, wanted: re.Pattern[str]) -> list[list[Inline]]:
+    found = [row for row in study.ranked("configuration") if wanted.fullmatch(row.symbol.replace("-", "_").lstrip("_"))]
+    found = [row for row in found if not ASIDE.search(row.place.file)]
+    told: list[list[Inline]] = []
+    for row in found[:4]:
+        value = _value(study, row)
+        default: list[Inline] = [" = ", code(value, 30)] if value else []
+        told.append([code(row.symbol, 60), *default, " at ", pointer(row.place)])
+    return told
 
 
 def _files(study: Study) -> Block:
-    counted: dict[str, list[Row]] = {}
+    by_file: dict[str, list[Row]] = {}
     for section in ("attention", "kv_cache", "scheduler", "sampling", "entry_points"):
         for row in study.ranked(section):
-            counted.setdefault(row.place.file, []).append(row)
-    ranked = sorted(counted.items(), key=lambda item: (-len(item[1]), item[0]))[:20]
+            if not ASIDE.search(row.place.file):
+                by_file.setdefault(row.place.file, []).append(row)
+    ranked = sorted(by_file.items(), key=lambda item: (-len(item[1]), item[0]))[:20]
     rows: list[Sequence[Line]] = []
     for file, found in ranked:
-        facts = study.base.files[file]
-        purpose: Line = (
-            code(facts.doc, 90)
-            if facts.doc
-            else joined([code(each) for each in sorted({row.section for row in found})])
-        )
-        rows.append([pointer(Place(file, 1)), purpose, joined([code(row.symbol, 40) for row in found[:4]])])
+        parts = Counter(row.section.replace("_", " ") for row in found)
+        purpose = joined([[f"{name} (", *plural(number, "place"), ")"] for name, number in parts.most_common()])
+        best = list(dict.fromkeys((row.place, row.symbol) for row in found))[:3]
+        rows.append([Code(file), purpose, joined([pointer(place, symbol) for place, symbol in best])])
     return Table(("File", "Purpose", "Key Functions/Classes"), rows, "files with parts of a run")
 
 
@@ -496,43 +797,61 @@ GLOSSARY = (
 
 def _appendix(study: Study) -> Section:
     rows: list[Sequence[Line]] = [[term, words] for term, words in GLOSSARY]
+    sources: list[Line] = [
+        sentence("The code itself: ", address(study.base)),
+        sentence("Local clone: ", quoted_code(str(study.clone))),
+    ]
     return Section(
         "11. Appendix",
         [],
         [
             Section("A. Glossary", [Table(("Term", "Definition"), rows)]),
-            Section(
-                "B. References",
-                [
-                    Bullets(
-                        [
-                            sentence("The code itself: ", address(study.base)),
-                            sentence("Local clone: ", quoted_code(str(study.clone))),
-                        ]
-                    )
-                ],
-            ),
+            Section("B. References", [Bullets(sources)]),
         ],
     )
 
 
 # --- the returned summary --------------------------------------------------------------------------------------------
 
+DETAILS = {
+    True: ("4. Component Analysis", "5. Task/Operator Catalog", "7. Parallelism & Distribution", "9. Technical FAQ"),
+    False: (
+        "Key components (with code locations)",
+        "LLM deep dive (only if LLM-related)",
+        "Pitfalls / time sinks",
+    ),
+}
+"""Of the implementation template, and of the repository template: the sections that go into detail."""
 
-def returned_summary(study: Study) -> list[str]:
-    """Key insights, notable optimizations, limitations, and where to read on: what the command prints."""
+
+def returned_summary(study: Study, report: str, is_implementation: bool) -> list[str]:
+    """Key insights, notable optimizations, limitations, and links to sections: what the command prints."""
+
+    def at(place: Place) -> str:
+        return f"({place.file}:{place.line})"
+
     lines = ["key insights:"]
-    lines += [
-        f"  {each.title}: {each.definition.qualname} ({each.definition.place.file}:{each.definition.place.line})"
-        for each in study.components[:5]
-    ]
+    lines += [f"  {c.title}: {c.definition.qualname} {at(c.definition.place)}" for c in study.components[:6]]
     lines.append("notable optimizations:")
-    fused = [kernel for kernel in study.kernels if kernel.autotuned] or study.kernels
-    lines += [
-        f"  {kernel.language} kernel {kernel.name} ({kernel.place.file}:{kernel.place.line})" for kernel in fused[:4]
-    ] or ["  no kernel of its own"]
+    facts, found = study.base.facts, []
+    tuned = next((kernel for kernel in study.ranked_kernels if kernel.autotuned), None)
+    if tuned is not None:
+        number, configs = facts.counts["autotuned"], facts.counts["autotune_configs"]
+        found.append(f"  {number} autotuned kernels with {configs} configurations, as {tuned.name} {at(tuned.place)}")
+    fused = [kernel for kernel in study.ranked_kernels if _FUSED.search(kernel.name)]
+    if fused:
+        found.append(f"  {len(fused)} kernels that fuse by their names, as {fused[0].name} {at(fused[0].place)}")
+    if facts.kernels:
+        best = study.ranked_kernels[0]
+        found.append(f"  {facts.counts['kernels']} kernels of its own, as {best.name} {at(best.place)}")
+    compiled = next(iter(study.base.notes("compiled")), None)
+    if compiled is not None:
+        found.append(f"  compilation, as {compiled[1].text[:60]} {at(Place(compiled[0], compiled[1].line))}")
+    lines += found or ["  none found (searched: kernels, autotuners, compilation)"]
     lines.append("limitations:")
-    lines += [
-        f"  {each.symbol} ({each.cause.file}:{each.cause.line}): {each.effect}" for each in pitfalls(study.reading)[:4]
-    ] or ["  none found by the form of the code"]
-    return lines
+    told = telling(study)[:5]
+    lines += [f"  {one.pitfall.symbol} {at(one.pitfall.cause)}: {one.effect}" for one in told] or [
+        "  none found (searched: asserts, refusals, fixed ports and paths, dropped errors)"
+    ]
+    lines.append("details:")
+    return [*lines, *(f"  {report}{anchor(title)}" for title in DETAILS[is_implementation])]

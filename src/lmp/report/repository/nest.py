@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from lmp.codebase.facts import Launch, Place
 from lmp.codebase.graph.graph import Edge
 from lmp.codebase.graph.records import Function
+from lmp.codebase.roles import operators
 from lmp.report.document.parts import Fence, Inline, Pointer
 from lmp.report.repository.code_base import CodeBase
 from lmp.report.repository.pieces import cut
@@ -19,6 +20,11 @@ DEEPEST = 10
 """Calls inside of calls."""
 LOST = 2
 """Calls of one function that are drawn as lost."""
+OPERATORS = (
+    operators.SAMPLES | operators.SOFTMAX | operators.MATMULS | operators.TRAINS
+    | {"scaled_dot_product_attention", "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "cross_entropy"}
+)  # fmt: skip
+"""Operators of other packages that a run comes down to: they are shown where they are called."""
 LANGUAGES = {"python": "python", "cuda": "cpp", "c++": "cpp", "c": "c", "hip": "cpp", "metal": "cpp"}
 OPENS = re.compile(r"(?:for|while|if|elif|else|async for|match|case|try|except|finally)\b")
 _LOOKS_LIKE_PLACE = re.compile(r"(\.\w+|\w):(?=\d)")
@@ -77,7 +83,10 @@ class Drawer:
         return found
 
     def _nest(self, root: Function, most: int) -> Nest:
-        found = Nest(root, self.body(root))
+        every = self.body(root)
+        # Of a very long function what leads on is shown before the operators that it calls itself.
+        kept = sorted(every, key=lambda step: step.target is None and step.launch is None)[:most]
+        found = Nest(root, [step for step in every if step in kept], left_out=len(every) - len(kept))
         lines = sum(1 + len(step.around) for step in found.steps)
         expanded = {root}
         waiting = [(step, 1) for step in found.steps]
@@ -106,7 +115,7 @@ class Drawer:
         found: dict[tuple[int, str], Step] = {}
         of: dict[tuple[int, str], list[Edge]] = {}
         for edge in self.edges.get(function, ()):
-            if edge.callee in self.wanted and edge.callee is not function:
+            if edge.callee in self.wanted and edge.callee is not function and self.is_written(lines, edge):
                 of.setdefault((edge.line, edge.callee.name), []).append(edge)
         for (line, name), several in of.items():
             edge = several[0]
@@ -123,10 +132,23 @@ class Drawer:
             text = self.text(lines, launch.place.line, launch.kernel)
             around = self.around(lines, launch.place.line, function, known)
             found[launch.place.line, launch.kernel] = Step(text, launch.place, launch=launch, around=around)
+        for call in function.calls:
+            if call.name in OPERATORS and not any(at == call.line for at, _ in found):
+                text = self.text(lines, call.line, call.written)
+                around = self.around(lines, call.line, function, known)
+                found[call.line, call.name] = Step(text, Place(function.file, call.line), around=around)
         for line, written, why in self.lost.get(function, ())[:LOST]:
             place = Place(function.file, line)
             found[line, written] = Step(f"{written}(…)", place, remark=f"not resolved: {why}")
         return [found[key] for key in sorted(found)]
+
+    @staticmethod
+    def is_written(lines: list[str], edge: Edge) -> bool:
+        """Of a function that is handed over: whether its name stands in the call. A variable may hold another one."""
+        if edge.how != "callback":
+            return True
+        named = re.compile(rf"\b{re.escape(edge.callee.name)}\b")
+        return any(named.search(line) for line in lines[edge.line - 1 : edge.line + 8])
 
     @staticmethod
     def text(lines: list[str], line: int, otherwise: str) -> str:

@@ -24,7 +24,6 @@ from lmp.report.repository.readme import quotes, summary
 from lmp.report.repository.signs import Import
 from lmp.report.repository.study import Study
 from lmp.report.repository.units import Unit, units
-from lmp.report.repository.workflows import importance
 
 MOST_NODES, MOST_EDGES = 14, 26
 LEAST_LINES = 5
@@ -82,10 +81,10 @@ def _composed(study: Study) -> Iterator[Line]:
             for c in shared
         ]
         yield sentence("Most imported of its own: ", joined(parts), ".")
-    played = [each for each in study.components if each.title in CORE]
+    played = [each for each in study.components if each.title in CORE and not each.by_name and study.is_run(each)]
     if study.llm.related and played:
         named = [sentence(f"{each.title} ", pointer(each.definition.place, each.definition.name)) for each in played]
-        yield sentence("Inference runs through: ", joined(named), ".")
+        yield sentence("A run goes through: ", joined(named), ".")
     if facts.kernels:
         yield _kernels(study)
     yield sentence(
@@ -126,20 +125,19 @@ def _size(study: Study) -> Line:
 
 
 def _started(study: Study) -> Line:
-    entries = study.entries
-    commands = [each for each in entries if each.kind == "cli"]
-    servers = [each for each in entries if each.kind == "server" and study.base.is_own(each.place.file)]
-    scripts = [each for each in entries if each.kind in ("script", "benchmark", "example")]
-    scripts.sort(key=lambda each: not study.base.is_own(each.place.file))
+    """The first way of each kind to run it, and how many more there are."""
     parts: list[list[Inline]] = []
-    for found, one, many in (
-        (commands, "command", "commands"),
-        (servers, "server or route", "servers and routes"),
-        (scripts, "file with a main block", "files with a main block"),
-    ):
+    for what, roles in (("command", ("cli",)), ("server", ("server",)), ("example", ("example", "benchmark", "shell"))):
+        found = [row for row in study.ways if row.role in roles]
         if found:
-            first = min(found, key=lambda entry: importance(study, entry))
-            parts.append([*plural(len(found), one, many), ", as ", code(first.name), " at ", pointer(first.place)])
+            more = [f" and {len(found) - 1} more"] if len(found) > 1 else []
+            parts.append(
+                [f"{what} ", code(found[0].why or found[0].symbol, 80), " at ", pointer(found[0].place), *more]
+            )
+    library = next((row for row in study.ways if row.role == "library"), None)
+    if not parts and library is not None:
+        used: list[Inline] = ["A library: ", code(library.why or library.symbol, 80), " at ", pointer(library.place)]
+        return sentence(*used, "; no command, server or main block was found.")
     if not parts:
         return "A library: no command, server or main block was found; it is used by importing it."
     return sentence("Started by ", joined(parts, "; "), ".")
@@ -177,19 +175,25 @@ def problem(study: Study) -> Section:
 
 
 def architecture(study: Study) -> Section:
-    parts = units(study.base.code, MOST_NODES, least=0.1)
-    edges = _edges(study, parts)
+    parts, edges = drawn_parts(study)
     ranked = sorted(edges.items(), key=lambda item: (-item[1], item[0]))
-    shown = ranked[:MOST_EDGES]
-    nodes = [Node(str(at), f"{unit.title}{_rest(unit)}\n{unit.lines:,} lines") for at, unit in enumerate(parts)]
-    graph = Mermaid(nodes, [(str(a), str(b), str(n)) for (a, b), n in sorted(shown)])
+    nodes = [Node(str(at), f"{unit.title}{rest(unit)}\n{unit.lines:,} lines") for at, unit in enumerate(parts)]
+    graph = Mermaid(nodes, [(str(a), str(b), str(n)) for (a, b), n in sorted(ranked)])
+    every = len(_edges(study, parts))
     words: Line = sentence(
         "An arrow leads from a part to a part that it imports; its number says how many pairs of files do so.",
-        _not_drawn(len(ranked) - len(shown), shown[-1][1]) if len(ranked) > len(shown) else "",
+        _not_drawn(every - len(ranked), ranked[-1][1]) if every > len(ranked) else "",
     )
     if not ranked:
         words = "Imports between the parts: none found (searched: import statements and includes of all source files)."
-    return Section("Architecture map (one diagram)", [graph, Paragraph(words), Bullets(list(_execution(study)))])
+    return Section("Architecture map (one diagram)", [graph, Paragraph(words), Bullets(list(execution(study)))])
+
+
+def drawn_parts(study: Study) -> tuple[list[Unit], dict[tuple[int, int], int]]:
+    """The parts of a code base, and between which of them most files import: the edges that find room."""
+    parts = units(study.base.code, MOST_NODES, least=0.1)
+    ranked = sorted(_edges(study, parts).items(), key=lambda item: (-item[1], item[0]))
+    return parts, dict(ranked[:MOST_EDGES])
 
 
 def _edges(study: Study, parts: list[Unit]) -> dict[tuple[int, int], int]:
@@ -213,12 +217,12 @@ def _not_drawn(left: int, fewest: int) -> list[Inline]:
     ]
 
 
-def _rest(unit: Unit) -> str:
+def rest(unit: Unit) -> str:
     return f" ({unit.rest}: {len(unit.files)} files)" if unit.rest == "smaller parts" else ""
 
 
-def _execution(study: Study) -> Iterator[Line]:
-    """Framework, execution model, what it needs."""
+def frameworks(study: Study) -> list[list[Inline]]:
+    """Frameworks that are imported and languages beside Python, each with its number of files."""
     base = study.base
     used = [(FRAMEWORKS[name], files) for name, files in base.packages_used.items() if name in FRAMEWORKS]
     # Of the packages below `cuda` this one alone is a language of kernels.
@@ -229,6 +233,12 @@ def _execution(study: Study) -> Iterator[Line]:
         files = sum(file.language == language for file in base.code)
         if language != "python" and files:
             parts.append([f"{language} in ", *plural(files, "file")])
+    return parts
+
+
+def execution(study: Study) -> Iterator[Line]:
+    """Framework, execution model, what it needs."""
+    base, parts = study.base, frameworks(study)
     searched = f"none found (searched: imports of {', '.join(FRAMEWORKS.values())}; files of CUDA and C++)"
     yield sentence("Framework: ", joined(parts) or searched, ".")
     yield sentence("Execution model: ", _model_of_execution(study), ".")

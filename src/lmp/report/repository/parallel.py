@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from lmp.codebase.facts import Place
+from lmp.codebase.graph.records import Call
 from lmp.codebase.roles.reach import Reading
 from lmp.report.document.parts import Bold, Line
 from lmp.report.repository.pieces import joined, pointer, sentence
+from lmp.report.repository.study import Study
 
 COLLECTIVES = re.compile(
     r"^(?:all_reduce|all_gather\w*|reduce_scatter\w*|all_to_all\w*|broadcast|psum|pmean|all_sum|ppermute|isend|irecv"
@@ -28,7 +30,7 @@ STRATEGIES = (
     ("Sequence Parallelism", r"^(?:SequenceParallel|context_parallel|ring_attention|ulysses\w*)$"),
 )
 """Names that torch and the libraries beside it give to each strategy."""
-STREAMS = re.compile(r"^(?:Stream|wait_stream|record_stream|async_op|cudaStreamCreate\w*|cudaMemcpyAsync|stream)$")
+STREAMS = re.compile(r"^(?:Stream|wait_stream|record_stream|cudaStreamCreate\w*|cudaMemcpyAsync|stream)$")
 SHOWN = 4
 
 
@@ -70,15 +72,23 @@ def strategies(reading: Reading) -> Iterator[Line]:
             yield sentence(Bold(f"{title}:"), " none found (searched: its wrappers and collectives).")
 
 
-def overlap(reading: Reading) -> Iterator[Line]:
+def overlap(study: Study) -> Iterator[Line]:
+    """Streams, and collectives that are asked to return before they are done."""
     found = [
         Place(function.file, call.line)
-        for function in reading.functions
+        for function in study.reading.functions
         for call in function.calls
-        if STREAMS.match(call.name) or any(name == "async_op" for name, _ in call.keywords)
+        if (STREAMS.match(call.name) and call.name != "stream") or _is_async(study, function.file, call)
     ]
     if found:
-        yield sentence("Streams and asynchronous collectives at ", joined([pointer(place) for place in found[:6]]), ".")
+        yield sentence("Streams and asynchronous calls at ", joined([pointer(place) for place in found[:6]]), ".")
         yield "How much is overlapped in a run cannot be told by reading alone."
     else:
         yield "Overlap: none found (searched: streams, asynchronous collectives and copies)."
+
+
+def _is_async(study: Study, file: str, call: Call) -> bool:
+    if not any(name in ("async_op", "non_blocking") for name, _ in call.keywords):
+        return False
+    text = " ".join(study.base.lines(file)[call.line - 1 : call.line + 4])
+    return re.search(r"\b(?:async_op|non_blocking) *= *True\b", text) is not None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
 
 from lmp.codebase.facts import Place
 from lmp.codebase.roles.pitfalls import Pitfall
@@ -12,6 +14,7 @@ from lmp.report.document.parts import Bullets, Code, Inline, Line, Link, Paragra
 from lmp.report.repository.appendix import ENV, KERNELS, NOTES, SKIPPED, must_be_set
 from lmp.report.repository.pieces import ASIDE, code, count, joined, plural, pointer, sentence
 from lmp.report.repository.signs import Note, NoteKind
+from lmp.report.repository.statements import function_at, parameters, refusal
 from lmp.report.repository.study import Study
 from lmp.report.repository.workflows import anchor
 
@@ -26,8 +29,8 @@ def pitfalls(study: Study) -> Section:
     for what, detect, fix in study.told.pitfalls() if study.told else ():
         items.append(_item(what, detect, fix))
     said = {(file, note.line) for file, note in study.base.notes("requires")}
-    found = [each for each in found_pitfalls(study.reading) if (each.cause.file, each.cause.line) not in said]
-    items += [_of_code(each) for each in found[:MOST]]
+    found = [each for each in telling(study) if (each.pitfall.cause.file, each.pitfall.cause.line) not in said]
+    items += [each.line for each in found[:MOST]]
     for kind in (_unset, _requires, _not_implemented, _deprecated):
         items += list(kind(study))
     searched = "asserts, refusals, fixed ports and paths, dropped errors and arguments, reads without a default"
@@ -39,10 +42,76 @@ def pitfalls(study: Study) -> Section:
     return Section("Pitfalls / time sinks", [Bullets(items, searched), Paragraph(after)])
 
 
-def _of_code(each: Pitfall) -> Line:
+@dataclass(frozen=True)
+class Telling:
+    """A pitfall as it is told: what comes of it, and its whole line."""
+
+    pitfall: Pitfall
+    effect: str
+    line: Line
+
+
+@lru_cache(maxsize=1)
+def telling(study: Study) -> list[Telling]:
+    """Pitfalls whose trigger a user can meet: no assert that only tells a type checker what the line before made."""
+    return [_told(study, each) for each in found_pitfalls(study.reading) if _is_met(study, each)]
+
+
+_NARROWS = re.compile(r"(?P<what>[\w.\[\]]+) is not None|isinstance\(.*")
+
+
+def _is_met(study: Study, each: Pitfall) -> bool:
+    error, message = refusal(study.base, each.cause)
+    if each.written.endswith(")") and not error and "." in each.written:
+        # A function of a module is no method of a list.
+        owner = each.written.partition("(")[0].partition(".")[0]
+        signs = study.base.signs.get(each.cause.file)
+        if signs is not None and any(owner in one.names or owner == one.module for one in signs.imports):
+            return each.written.partition("(")[0].rpartition(".")[2] not in ("append", "extend")
+    if error != "AssertionError":
+        return True
+    narrowed = _NARROWS.fullmatch(each.written)
+    given = _parameters(study, each)
+    return bool(message) if each.written in ("False", "0") else narrowed is None or narrowed["what"] in given
+
+
+def _guarded(study: Study, handler: Place) -> str:
+    """The first line of the block that a handler of errors belongs to."""
+    lines = study.base.lines(handler.file)
+    indent = len(lines[handler.line - 1]) - len(lines[handler.line - 1].lstrip())
+    for at in range(handler.line - 2, -1, -1):
+        if lines[at].strip() == "try:" and len(lines[at]) - len(lines[at].lstrip()) == indent:
+            return next((line.strip() for line in lines[at + 1 : handler.line - 1] if line.strip()), "")
+    return ""
+
+
+def _parameters(study: Study, each: Pitfall) -> list[str]:
+    node = function_at(study.base, each.place)
+    return [re.split("[:=]", one)[0].strip(" *") for one in parameters(node)] if node is not None else []
+
+
+def _told(study: Study, each: Pitfall) -> Telling:
     at: list[Inline] = [", from ", pointer(each.cause)] if each.cause != each.place else []
-    what = sentence(pointer(each.place, each.symbol), at, ": ", code(each.written, 90), ". ", each.effect)
-    return _item(what, _within(each.trigger), _within(each.fix))
+    where = [pointer(each.place, each.symbol), *at, ": "]
+    error, message = refusal(study.base, each.cause)
+    if not error:
+        guarded = _guarded(study, each.cause) if each.written.startswith("except") else ""
+        around: list[Inline] = [" around ", code(guarded, 70)] if guarded else []
+        what = sentence(*where, code(each.written, 90), *around, ". ", each.effect)
+        return Telling(each, each.effect, _item(what, _within(each.trigger), _within(each.fix)))
+    words = f"{error}: {message}" if message else error
+    holds = "must hold" if error == "AssertionError" else "is refused"
+    asked = [name for name in _parameters(study, each) if re.search(rf"(?<![\w.]){re.escape(name)}\b", each.written)]
+    owner = code(each.symbol.rpartition(".")[2], 40)
+    condition = "it holds" if error == "AssertionError" else "it does not hold"
+    given: list[Inline] = ["call ", owner, " with ", *joined([code(name, 40) for name in asked[:3]]), " for which "]
+    fix = sentence(*(given if asked else ["before ", owner, " see to it that "]), condition)
+    effect = f"{each.written} {holds}, else {words}"
+    return Telling(
+        each,
+        effect,
+        _item(sentence(*where, code(each.written, 90), f" {holds}"), sentence("it stops with ", code(words, 110)), fix),
+    )
 
 
 def _within(text: str) -> str:

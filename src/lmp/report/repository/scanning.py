@@ -22,22 +22,6 @@ _COMPILED = re.compile(
     r"\b(torch\.compile|torch\.cuda\.CUDAGraph|torch\.cuda\.graph|CUDAGraph|mx\.compile|jax\.jit|pjit|torch\.jit\.script"
     r"|torch\._dynamo\.disable|torch\.compiler\.disable)\b"
 )
-_ALLOCATORS = frozenset(
-    [
-        "zeros",
-        "empty",
-        "full",
-        "ones",
-        "zeros_like",
-        "empty_like",
-        "full_like",
-        "empty_strided",
-        "new_zeros",
-        "new_empty",
-        "arange",
-        "tensor",
-    ]
-)
 _LOGGING = frozenset(
     [
         "debug",
@@ -248,7 +232,7 @@ class _Scan:
             self.note("compiled", node, where, ast.unparse(node))
         elif name.endswith("environ.setdefault") and node.args:
             self.note("sets environment", node, where, _text(node.args[0]))
-        elif _REGISTER.search(name) and node.args and not _NO_REGISTRY.search(name):
+        elif _REGISTER.search(name) and not _NO_REGISTRY.search(name) and any(map(_is_registered, node.args)):
             self.note("registration", node, where, name, ast.unparse(node))
 
     def warning(self, node: ast.Call, name: str, where: _Where) -> None:
@@ -266,9 +250,7 @@ class _Scan:
             return
         if isinstance(target, ast.Subscript) and _name(target.value).endswith("environ"):
             self.note("sets environment", node, where, _text(target.slice))
-        if isinstance(target, ast.Attribute) and where.class_name and _allocates(value):
-            self.note("allocation", node, where, ast.unparse(target), ast.unparse(value))
-        elif isinstance(target, ast.Attribute) and isinstance(value, (ast.Name, ast.Attribute)):
+        if isinstance(target, ast.Attribute) and isinstance(value, (ast.Name, ast.Attribute)):
             self.replaced(node, target, value, where)
         elif isinstance(target, ast.Name) and not where.symbol:
             self.table(node, target.id, value, where)
@@ -342,6 +324,11 @@ class _Scan:
 # --- pieces of syntax ------------------------------------------------------------------------------------------------
 
 
+def _is_registered(argument: ast.expr) -> bool:
+    """A name for what is registered, or the thing itself: not what a call or an attribute of one works out."""
+    return isinstance(argument, (ast.Constant, ast.Name)) or "()" not in _name(argument)
+
+
 def _is_stub(body: list[ast.stmt]) -> bool:
     real = [each for each in body if not (isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant))]
     return all(isinstance(each, (ast.Raise, ast.Pass)) for each in real)
@@ -387,16 +374,6 @@ def _text(node: ast.expr) -> str:
         case ast.Call(func=ast.Attribute(value=inner, attr="format")):
             return _text(inner)
     return ast.unparse(node)
-
-
-def _allocates(value: ast.expr) -> bool:
-    if isinstance(value, ast.ListComp):
-        value = value.elt
-    if isinstance(value, (ast.List, ast.Tuple)) and value.elts:
-        value = value.elts[0]
-    if isinstance(value, ast.IfExp):
-        return _allocates(value.body) or _allocates(value.orelse)
-    return isinstance(value, ast.Call) and _name(value.func).rpartition(".")[2] in _ALLOCATORS and bool(value.args)
 
 
 def _comments(text: str, spans: list[tuple[int, int, str]]) -> Iterator[Note]:

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from lmp.codebase.facts import Definition, EntryPoint, Kernel, Launch, Place
 from lmp.codebase.graph.graph import Edge
-from lmp.codebase.graph.records import Function
+from lmp.codebase.graph.records import Class, Function
+from lmp.codebase.roles import operators
 from lmp.codebase.roles.reach import Reading, Row
 from lmp.codebase.roles.spine import decode_loops, leaves
 from lmp.codebase.rows import PLAYED, every_row, nesting
@@ -22,7 +23,7 @@ from lmp.report.repository.llm import Llm
 from lmp.report.repository.mentions import Mentions
 from lmp.report.repository.nest import Drawer, Nest
 from lmp.report.repository.pieces import ASIDE, code, said
-from lmp.report.repository.summing import function_at, summed_up
+from lmp.report.repository.statements import function_at, parameters
 
 LOOP_LINES, FORWARD_LINES, OPERATOR_LINES = 90, 40, 40
 """Lines of the pseudocode of a loop, of a model's forward, and of an operator of a kernel library."""
@@ -30,6 +31,12 @@ COMPONENT_LINES = 24
 """Of one component in the implementation template."""
 SHOWN_OPERATORS = 4
 _NOT_PUBLIC = re.compile(r"^_|kernel|_bwd|backward|naive|_ref\b|reference|test|bench|torch_")
+_MATTERS = re.compile(
+    r"attn|attention|decode|prefill|paged|matmul|gemm|moe|quant|norm|rope|softmax|sampl|delta|chunk_fwd|recurrent"
+    r"|cross_entropy|swiglu|fwd",
+    re.IGNORECASE,
+)
+"""Names of kernels that most of a run's time may go to."""
 PARTS = (
     ("scheduler", "scheduler", ("queue", "batch", "admission")),
     ("KV cache", "kv_cache", ("layout",)),
@@ -45,6 +52,10 @@ PARTS = (
 """Rows of the table: its title, and which rows of what was found may stand in it."""
 
 
+BY_NAME = re.compile(r"(?:method )?of \w+$|by (?:its name|what it handles)")
+"""Why a row is one, where only its name, or that of its class, says so."""
+MOST_TARGETS = 8
+"""Functions that one call may lead to, to be followed."""
 WHOLE = ("scheduler", "KV cache", "attention")
 """Parts that a class plays before one of its methods does."""
 
@@ -56,6 +67,8 @@ class Component:
     importers: int
     also: tuple[Definition, ...] = ()
     """What else plays the part, best first."""
+    by_name: bool = False
+    """Only its name, or that of its class, says so."""
 
 
 @dataclass(eq=False)
@@ -93,12 +106,26 @@ class Study:
         def weight(row: Row) -> tuple[object, ...]:
             key = (row.place.file, row.place.line)
             used = callers.get(key, 0) + imported.get(key, 0) + 4 * (key in shown)
-            return ASIDE.search(row.place.file) is not None, row.rank, -used, row.place.file, row.place.line
+            by_name = row.why.startswith("by its name")
+            return ASIDE.search(row.place.file) is not None, row.rank, by_name, -used, row.place.file, row.place.line
 
         return {section: sorted(rows, key=weight) for section, rows in found.items()}
 
     def ranked(self, section: str) -> list[Row]:
         return self._sections.get(section, [])
+
+    @cached_property
+    def ways(self) -> list[Row]:
+        """Ways to run it: own ones first, commands before routes, then by the flags and routes of their files."""
+        flags = Counter(flag.place.file for flag in self.base.facts.flags)
+        routes = Counter(each.place.file for each in self.entries if each.kind == "server")
+
+        def weight(row: Row) -> tuple[object, ...]:
+            file = row.place.file
+            answers = row.why.startswith(("GET ", "POST ", "PUT ", "DELETE ", "WEBSOCKET "))
+            return bool(ASIDE.search(file)) or not self.base.is_own(file), answers, -flags[file] - routes[file]
+
+        return sorted(self.ranked("entry_points"), key=weight)
 
     # -- nesting -------------------------------------------------------------------------------------------------------
 
@@ -109,8 +136,12 @@ class Study:
 
     @cached_property
     def loops(self) -> list[Function]:
-        """Functions with a loop that runs a model again and again, best first."""
-        return decode_loops(self.reading)
+        """Functions with a loop that runs a model again and again, best first: from each a call leads to sampling, to
+        logits or to a step of training, as far as Python shows it. A loop over layers or tuned sizes is none."""
+        reading = self.reading
+        trains = [each for each in reading.functions if {call.name for call in each.calls} & operators.TRAINS]
+        ends = reading.reaching([*reading.samples, *reading.runs_model, *trains])
+        return [each for each in decode_loops(reading) if each.native or each in ends]
 
     @cached_property
     def nests(self) -> list[tuple[str, Nest]]:
@@ -180,21 +211,41 @@ class Study:
         if self.llm.related:
             found += self._component("runtime loop", [self.definition_of(each) for each in self.loops[:5]])
         for title, section, roles in PARTS:
-            rows = [row for row in self.ranked(section) if row.role in roles]
-            found += self._component(title, [self.base.definition(row.place.file, row.symbol) for row in rows[:8]])
+            rows = [
+                row for row in (self.ways if section == "entry_points" else self.ranked(section)) if row.role in roles
+            ]
+            held = [row for row in rows if not row.why.startswith("by ")]
+            played = [self.base.definition(row.place.file, row.symbol) for row in (held or rows)[:8]]
+            found += self._component(title, played, not held)
         named = {each.definition.qualname for each in found}
         for each in self.operators[:4]:
             if each.qualname not in named:
                 found += self._component("operator", [self.definition_of(each)])
         return found
 
-    def _component(self, title: str, found: Sequence[Definition | None]) -> list[Component]:
+    def is_run(self, component: Component) -> bool:
+        """Whether calls lead to it from the loop."""
+        return self._is_below_the_loop(component.definition.place)
+
+    def _is_below_the_loop(self, place: Place) -> bool:
+        key = (place.file, place.line)
+        return key in self._below_the_loop
+
+    @cached_property
+    def _below_the_loop(self) -> set[tuple[str, int]]:
+        """Places of the loop and of what it leads to, functions and their classes."""
+        found = set(self.loops[:1])
+        for loop in self.loops[:1]:
+            found |= {edge.callee for edge in self.reading.reached(loop, lambda edge: edge.of <= MOST_TARGETS)}
+        return {each.key for each in found} | {each.owner.key for each in found if each.owner is not None}
+
+    def _component(self, title: str, found: Sequence[Definition | None], by_name: bool = False) -> list[Component]:
         kept = [each for each in found if each is not None]
         if title in WHOLE:
             kept.sort(key=lambda each: each.kind != "class")
         if not kept:
             return []
-        return [Component(title, kept[0], self.base.imported_by(kept[0]), tuple(kept[1:5]))]
+        return [Component(title, kept[0], self.base.imported_by(kept[0]), tuple(kept[1:5]), by_name)]
 
     @cached_property
     def most_imported(self) -> list[Component]:
@@ -220,20 +271,26 @@ class Study:
         ]
         return [*self.base.facts.entries, *mains]
 
-    def entries_of(self, file: str) -> int:
-        """How many servers and routes a file has."""
-        return self._servers[file]
-
-    @cached_property
-    def _servers(self) -> Counter[str]:
-        return Counter(each.place.file for each in self.entries if each.kind == "server")
-
     # -- kernels -------------------------------------------------------------------------------------------------------
 
     @cached_property
     def kernels(self) -> list[Kernel]:
         """Those of the repository's own code, first; those of tests and examples after them."""
         return sorted(self.base.facts.kernels, key=lambda kernel: not self.base.is_own(kernel.place.file))
+
+    @cached_property
+    def ranked_kernels(self) -> list[Kernel]:
+        """Own ones first, of these the ones of attention, GEMM and norms, and those with most configurations."""
+        return sorted(self.kernels, key=lambda kernel: (-self._weight(kernel), kernel.place.file, kernel.place.line))
+
+    def _weight(self, kernel: Kernel) -> float:
+        own = self.base.is_own(kernel.place.file) and not ASIDE.search(kernel.place.file)
+        score = 3.0 if own else 0.0
+        score += 2 if _MATTERS.search(kernel.name) else 0
+        score += 1.5 if kernel.autotuned else 0
+        score += min(len(self.launches(kernel)), 4) * 0.5
+        score -= 1.5 if re.search(r"bwd|backward|diffus", kernel.name + kernel.place.file) else 0
+        return score + min(len(kernel.configs), 40) / 20
 
     @cached_property
     def _launches(self) -> dict[Place, list[Launch]]:
@@ -254,69 +311,59 @@ class Study:
 
     # -- words ---------------------------------------------------------------------------------------------------------
 
-    def what(self, definition: Definition, width: int = 110) -> Inline | list[Inline]:
-        """What a definition is: the first line of its docstring, else its methods, else its parameters."""
-        if _says_something(definition):
-            return said(definition.doc, width)
+    def what(self, definition: Definition, width: int = 110) -> list[Inline]:
+        """What a definition says of itself: its docstring, in quotes. Without one what it is made of, from the code."""
+        told = self.docstring(definition, width)
+        if told:
+            return told
+        if definition.kind != "class":
+            taken = self.signature(definition)
+            return ["no docstring; takes ", code(taken, width)] if taken != "()" else ["no docstring; takes nothing"]
         methods = [name for name in definition.methods if not name.startswith("_")]
-        if definition.kind == "class" and methods:
+        if methods:
             # What is set up and asked for says least of what it does.
-            ranked = sorted(methods, key=lambda name: _PREPARES.match(name) is not None)
-            shown = list(ranked[:6])
+            shown = sorted(methods, key=lambda name: _PREPARES.match(name) is not None)[:6]
             while len(shown) > 1 and len(", ".join(shown)) > width:
                 shown.pop()
             more = [f" and {len(methods) - len(shown)} more"] if len(methods) > len(shown) else []
-            return ["methods ", code(", ".join(shown), width), *more]
-        if definition.kind == "class":
-            bases = ", ".join(definition.bases)
-            made = self.base.methods.get((definition.place.file, f"{definition.qualname}.__init__"))
-            taken = self.signature(made) if made is not None else "()"
-            with_: list[Inline] = [" made with ", code(taken, width)] if taken != "()" else []
-            return [*(["a ", code(bases, width)] if bases else ["a class without methods of its own"]), *with_]
-        return self._done(definition, width)
+            return ["no docstring; methods ", code(", ".join(shown), width), *more]
+        fields = self.fields(definition)
+        if fields:
+            more = [f" and {len(fields) - 6} more"] if len(fields) > 6 else []
+            return ["no docstring; fields ", code(", ".join(fields[:6]), width), *more]
+        made = self.base.methods.get((definition.place.file, f"{definition.qualname}.__init__"))
+        taken = self.signature(made) if made is not None else "()"
+        made_with: list[Inline] = ["; made with ", code(taken, width)] if taken != "()" else []
+        bases: list[Inline] = ["; a ", code(", ".join(definition.bases), width)] if definition.bases else []
+        return ["no docstring", *bases, *made_with]
 
-    def _done(self, definition: Definition, width: int) -> Inline | list[Inline]:
-        """What a function without a docstring takes and returns, or sets, or calls."""
-        taken = self.signature(definition)
-        node = function_at(self.base, definition)
-        does = summed_up(node) if node is not None else None
-        if does is None:
-            return code(taken, width) if taken != "()" else "takes nothing and has no docstring"
-        how, what = does
-        if taken == "()":
-            return [f"{how} ", code(what, width)]
-        return [code(taken, width // 2), f" {how} ", code(what, width // 2)]
+    def docstring(self, definition: Definition, width: int = 110) -> list[Inline]:
+        """Its first line in quotes, where it says more than the name."""
+        return ["“", said(definition.doc, width), "”"] if _says_something(definition) else []
+
+    def fields(self, definition: Definition) -> list[str]:
+        """The fields in the body of a class."""
+        of = self._classes.get((definition.place.file, definition.place.line))
+        return [each.name for each in of.fields] if of is not None else []
+
+    @cached_property
+    def _classes(self) -> dict[tuple[str, int], Class]:
+        return {each.key: each for each in self.reading.graph.classes}
 
     def signature(self, definition: Definition) -> str:
         """The parameters of a function, as written, without their types."""
+        node = function_at(self.base, definition.place)
+        if node is not None:
+            return f"({', '.join(re.split('[:=]', each)[0].strip() for each in parameters(node))})"
         text = " ".join(self.base.lines(definition.place.file)[definition.place.line - 1 : definition.place.line + 30])
-        found = re.search(r"\((.*)", text)
-        inner, depth = "", 1
-        for sign in found[1] if found else "":
-            depth += sign in "([{"
-            depth -= sign in ")]}"
-            if not depth:
-                break
-            inner += sign
-        names = [re.split(r"[:=]", part)[0].strip() for part in _top_commas(inner)]
-        names = [name.split()[-1].lstrip("*&") if " " in name else name for name in names if name]
-        return f"({', '.join(name for name in names if name not in ('self', 'cls', '/', '*'))})"
+        found = re.search(r"\(([^()]*(?:\([^()]*\)[^()]*)*)\)", text)
+        names = [part.split("=")[0].split() for part in (found[1] if found else "").split(",")]
+        return f"({', '.join(each[-1].lstrip('*&') for each in names if each)})"
 
 
 _PREPARES = re.compile(
     r"(?:init|is|has|get|set|supports?|check|validate|register|can|should|need|num|log)_|finalize_|max_|size_"
 )
-
-
-def _top_commas(text: str) -> list[str]:
-    parts, depth = [""], 0
-    for sign in text:
-        depth += (sign in "([{") - (sign in ")]}")
-        if sign == "," and not depth:
-            parts.append("")
-        else:
-            parts[-1] += sign
-    return parts
 
 
 def _says_something(definition: Definition) -> bool:

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from lmp.codebase.facts import EntryPoint, Place
+from lmp.codebase.facts import Place
 from lmp.codebase.roles.reach import Row
 from lmp.report.document.parts import Bullets, Code, Inline, Line, Link, Paragraph, Section, Table
 from lmp.report.repository.appendix import CLI, CONFIG, ENV
@@ -36,12 +36,27 @@ def _install(study: Study) -> Section:
     found: dict[str, Place] = dict(study.base.facts.install)
     for each in commands(study.base):
         found.setdefault(each.text, each.place)
-    items = [
-        sentence(code(command, 120), f" (what it does: {note(command)}; stands at ", pointer(place), ")")
-        for command, place in found.items()
-    ]
+    items: list[Line] = []
+    for command, place in found.items():
+        if _is_there(study, command):
+            items.append(
+                sentence(code(command, 120), f" (what it does: {note(command)}; stands at ", pointer(place), ")")
+            )
     searched = "README, METADATA, pyproject.toml, setup.py, Makefile, Dockerfile, CMakeLists.txt"
     return Section("Install / build", [Bullets(items, searched)])
+
+
+_FOLDER = re.compile(
+    r"(?:^| )(?P<path>\.{0,2}/?[\w.*-]+(?:/[\w.*-]+)+/?|[\w-]+\.(?:txt|whl|toml|py|yml|yaml))(?=[\s'\"\[]|$)"
+)
+
+
+def _is_there(study: Study, command: str) -> bool:
+    """Whether every folder and file that a command names is there; addresses and images of others are not looked at."""
+    if re.match(r"(?:sudo )?(?:docker (?:run|pull)|git clone)|.*https?:", command):
+        return True
+    named = [found["path"] for found in _FOLDER.finditer(command)]
+    return all(any(study.base.root.glob(path.removeprefix("./").rstrip("/"))) for path in named if ".." not in path)
 
 
 def _entries(study: Study) -> Section:
@@ -53,7 +68,7 @@ def _entries(study: Study) -> Section:
     )
     items: list[Line] = []
     for title, roles, searched in groups:
-        found = [row for row in study.ranked("entry_points") if row.role in roles]
+        found = [row for row in study.ways if row.role in roles]
         if not found:
             items.append(_no_entry(study, title, searched))
         items += [_entry(study, title, row) for row in found[:MOST]]
@@ -68,34 +83,18 @@ def _no_entry(study: Study, title: str, searched: str) -> Line:
     kinds = {"CLI": ("cli", "script"), "Server": ("server",), "Benchmarks/examples": ("benchmark", "example")}
     found = [each for each in study.entries if each.kind in kinds.get(title, ())]
     if found:
-        shown = joined([[code(each.name, 60), " at ", pointer(each.place)] for each in found[:4]])
-        return sentence(f"{title}: not determined, candidates: ", shown, ".")
+        shown = joined([[code(each.name, 90), " at ", pointer(each.place)] for each in found[:4]])
+        more = [" and ", *plural(len(found) - 4, "more file")] if len(found) > 4 else []
+        none = f"{title}: not determined; nothing that leads to a model takes arguments. Files with a main block: "
+        return sentence(none, shown, *more, ".")
     return f"{title}: none found (searched: {searched})"
-
-
-_ANSWERS = re.compile(
-    r" /(?:v\d+/)?(?:api/)?(?:chat|chat/completions|completions?|generate|responses|messages|embeddings)/?$"
-)
-"""Routes that a client asks a model by."""
-
-
-def importance(study: Study, entry: EntryPoint) -> tuple[object, ...]:
-    """The command that is called like the package first, applications before their routes, own code before the rest."""
-    tops = study.base.tops
-    aside = ASIDE.search(entry.place.file) is not None or not study.base.is_own(entry.place.file)
-    route = re.match(r"(GET|POST|PUT|DELETE|PATCH|WEBSOCKET|API_ROUTE) ", entry.what) is not None
-    answers = _ANSWERS.search(entry.what) is not None
-    called = entry.name.replace("-", "_").lower() in tops
-    here = study.entries_of(entry.place.file) if entry.kind == "server" else 0
-    return (not called, aside and entry.kind != "cli", -here, route, not answers)
 
 
 def _entry(study: Study, title: str, row: Row) -> Line:
     definition = study.base.definition(row.place.file, row.symbol)
     what: list[Inline] = ["runs its main block"]
     if definition is not None:
-        told = study.what(definition, 90)
-        what = list(told) if isinstance(told, list) else [told]
+        what = study.what(definition, 90)
     flags = sum(flag.place.file == row.place.file for flag in study.base.facts.flags)
     if flags:
         what += [", takes ", *plural(flags, "flag"), " in its file"]

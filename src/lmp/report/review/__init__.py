@@ -45,11 +45,7 @@ def review_text(
     findings += [*check_template(parts), *check_quoted(parts, roots), *check_computed(parts)]
     findings += check_checklist(parts, roots)
     count, remarks = 0, list(notes)
-    contradictions = list(check_contradictions(parts))
-    if ledger is None:
-        findings += contradictions
-    else:  # what lmp wrote is refused for nothing that its reader can put right; another one's change is found below
-        remarks += [f"line {one.line}: {one.message}" for one in contradictions]
+    findings += check_contradictions(parts)
     if parts.too_deep is not None:
         remarks.append(f"line {parts.too_deep} is nested more than {NESTING} deep: what stands in it was not looked at")
     closed = sum(roots.is_absent(pointer.path) for pointer in cited(parts)) if roots.absent else 0

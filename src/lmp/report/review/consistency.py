@@ -23,20 +23,75 @@ _PARTS = {
     "scheduler": "Scheduler / batching", "sampling": "Sampling / decoding",
 }  # fmt: skip
 """Row of the key components -> the section that goes further."""
+SUBJECTS = tuple(
+    (re.compile(title), re.compile(symbol, re.IGNORECASE))
+    for title, symbol in (
+        (r"Layout/data structures|KV cache", r"(?:^|_)kv_?(?:cache|pool|buffer)|(?:paged|ragged)_?kv|^key_cache"),
+        (r"Update path", r"(?:append|write|store|copy|update)\w*_kv|kv_?cache\w*_?(?:append|write|store|update)"),
+        (r"Paging", r"(?:page|block)_?tables?(?:_|$)|paged_?(?:kv|attn|attention|cache)|slot_?mapping"),
+        (r"Memory accounting", r"kv_?cache_?size|num_?(?:free_?)?(?:blocks|pages)|free_?(?:blocks|pages)"),
+        (r"Queueing", r"schedul(?:er|e_batch)|(?:wait\w*|request|req)_?queue"),
+        (r"Chunking", r"chunked_?prefill|preempt|(?:pause|retract)_?req"),
+        (r"Backpressure", r"can_(?:add|admit|schedule|allocate)|admission|max_running|max_num_seqs"),
+        (r"Logits processing", r"logits_?process|(?:^|_)sample(?:r|_token|_logits)?$"),
+        (r"Parameters: temperature", r"^-*temperature$|^-*top_?[pk]$|sampling_?params"),
+        (r"Determinism", r"(?:^|[-_])seed|determinis"),
+        (r"Attention backend", r"attn|attention"),
+        (r"GEMM", r"gemm|quantiz|matmul"),
+        (r"Data Parallelism", r"^(?:DistributedDataParallel|DDP|fully_shard|FullyShardedDataParallel)$"),
+        (r"Tensor Parallelism", r"^all_?reduce|(?:Colwise|Rowwise|Column|Row)Parallel|tensor_?parallel"),
+        (r"Pipeline Parallelism", r"^(?:i?send|i?recv|batch_isend_irecv)$|pipeline_?(?:stage|schedule|parallel)"),
+        (r"Sequence Parallelism", r"context_?parallel|sequence_?parallel|ring_attention|ulysses"),
+        (r"Overlap", r"^(?:wait_stream|record_stream|isend|irecv|cudaStreamCreate\w*|cudaMemcpyAsync)$"),
+        (r"Execution model", r"cuda_?graph|^torch_?compile"),
+    )
+)
+"""What a line may say that none was found of -> names of what is one, wherever else they stand."""
 _PLAIN_PATH = re.compile(r"[\w.-]+(?:/[\w.-]+)*/?")
 
 
 # --- none found ------------------------------------------------------------------------------------------------------
 
 
+def named_like(title: str) -> re.Pattern[str] | None:
+    """The names of what a line with this title is about; None where its title is not known."""
+    return next((symbol for known, symbol in SUBJECTS if known.match(title)), None)
+
+
 def check_contradictions(text: Text) -> Iterator[ReviewFinding]:
     template = template_of(text)
+    if template is not None:
+        yield from _elsewhere(text)
     if template is REPOSITORY:
         yield from _surface(text)
         yield from _parts(text)
     elif template is IMPLEMENTATION:
         yield from _settings(text)
         yield from _split(text)
+
+
+def _elsewhere(text: Text) -> Iterator[ReviewFinding]:
+    """Of each line that says "none found": whether another section has a place with such a name."""
+    places = [(each, _section_at(text, each.line)) for each in cited(text) if each.symbol and not each.is_word]
+    for line, section, title, words in _statements(text):
+        wanted = named_like(title)
+        if wanted is None or not says_none(words):
+            continue
+        for place, other in places:
+            if other != section and wanted.search(place.symbol or ""):
+                yield _beside(line, title, f'"{other}" has {place.symbol} at {place.place}')
+                break
+
+
+def _statements(text: Text) -> Iterator[tuple[int, str, str, str]]:
+    """Line, section, what it is about, and its words: of sentences, and of rows of tables."""
+    in_tables = {line for table in text.tables for line, _ in table.rows}
+    for piece in text.pieces:
+        if piece.line not in in_tables:
+            yield piece.line, piece.section, _bare(piece.text.partition(":")[0]), piece.prose
+    for table in text.tables:
+        for line, cells in table.rows:
+            yield line, table.section, _bare(cells[0]), " ".join(cells[1:2])
 
 
 def _surface(text: Text) -> Iterator[ReviewFinding]:
@@ -114,8 +169,54 @@ def checklist(text: Text, roots: Roots) -> list[Item]:
     ]
 
 
+def protocol(text: Text, roots: Roots) -> list[Item]:
+    """What the users' protocol asks of a report in the template of implementations, worked out from its contents."""
+    drawn = {fence.section for fence in text.fences}
+    told = {section: words for _, section, _, words in _statements(text) if says_none(words)}
+    missing = next((title for title in DRAWN if title not in drawn and title not in told), "")
+    components = [title for _, level, title in text.headings if re.match(r"4\.\d", title)]
+    plain = next((title for title in components if not any(each.section == title for each in text.fences)), "")
+    tasks = list(_rows(text, TASKS))
+    columns = next((len(table.columns) for table in text.tables if table.section == TASKS), 0)
+    places = {_section_at(text, pointer.line) for pointer in cited(text)}
+    asked = [title for _, _, title in text.headings if title.startswith("Q: ")]
+    unanswered = next((title for title in asked if title not in places and title not in told), "")
+    files = [cells for _, cells in _rows(text, FILES)]
+    return [
+        Item("Architecture and data flow diagrams", f"{missing} draws nothing" if missing else ""),
+        Item("Task/operator table", "" if tasks and columns == len(TASK_COLUMNS) else f"{TASKS} lacks rows or columns"),
+        Item("Pseudocode for key components", f"{plain} has none" if plain and not _is_short(text, plain) else ""),
+        Item("Technical FAQ", f"{unanswered} has no place" if unanswered else ""),
+        Item("Key files", _gone(files, roots) or ("" if files else f"{FILES} has no rows")),
+    ]
+
+
+DRAWN = ("2.1 System Diagram", "6.1 Full Forward Pass")
+TASKS, FILES = "5. Task/Operator Catalog", "10. Key Files Reference"
+TASK_COLUMNS = ("ID", "Task Type", "Purpose", "Tiling", "Dependencies")
+
+
+def _is_short(text: Text, section: str) -> bool:
+    """Whether a component's section says why it has no drawing: it calls nothing, or it is alike another one."""
+    return any(
+        piece.section == section and re.search(r"\bnothing\b|\balike\b|\bas \d", piece.text) for piece in text.pieces
+    )
+
+
+def _gone(rows: list[tuple[str, ...]], roots: Roots) -> str:
+    """The first path of these rows that is not there, where any of the others is."""
+    named = [path for cells in rows for path in re.findall(f"^{OPEN}([^{CLOSE}:]*){CLOSE}", cells[0])]
+    named = [path for path in named if _PLAIN_PATH.fullmatch(path)]
+    folders = [folder for folder in roots.folders if folder.is_dir()]
+    gone = [path for path in named if not any((folder / path).exists() for folder in folders)]
+    return f"{gone[0]} is not there" if gone and len(gone) < len(named) else ""
+
+
 def check_checklist(text: Text, roots: Roots) -> Iterator[ReviewFinding]:
     """Items that are not there, or that do not hold. A reader may take rows away: counts are not compared."""
+    if template_of(text) is IMPLEMENTATION:
+        last = max((line for line, _, _ in text.headings), default=1)
+        yield from (_list(last, f"{item.begins}: {item.wrong}") for item in protocol(text, roots) if item.wrong)
     if template_of(text) is not REPOSITORY:
         return
     written = [piece for piece in text.pieces if piece.section == CHECKLIST]
@@ -139,16 +240,8 @@ def _summary(text: Text) -> Item:
 
 def _map(text: Text, roots: Roots) -> Item:
     rows = [cells for _, cells in _rows(text, MAP)]
-    folders = [folder for folder in roots.folders if folder.is_dir()]
-    gone = [
-        path
-        for cells in rows
-        for path in re.findall(f"^{OPEN}([^{CLOSE}]*){CLOSE}", cells[0])
-        if _PLAIN_PATH.fullmatch(path) and not any((folder / path).exists() for folder in folders)
-    ]
     # Without the code base nothing is known of its paths.
-    is_here = len(gone) < len(rows)
-    wrong = f"{gone[0]} is not there" if gone and is_here else "" if rows else "it has no rows"
+    wrong = _gone(rows, roots) or ("" if rows else "it has no rows")
     without = next((_bare(cells[0]) for cells in rows if len(cells) > 1 and not cells[1].strip()), None)
     return Item("Module map includes", wrong or (f"{without} has no role" if without else ""))
 

@@ -1,0 +1,94 @@
+"""What single statements of a Python file say: signatures, the message of an assert or raise, what a local name is."""
+
+from __future__ import annotations
+
+import ast
+from functools import lru_cache
+
+from lmp.codebase.facts import Place
+from lmp.report.repository.code_base import CodeBase
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@lru_cache(maxsize=256)
+def _statements(base: CodeBase, file: str) -> dict[int, list[ast.stmt]]:
+    """Line -> the functions, asserts, raises and assignments that begin there."""
+    found: dict[int, list[ast.stmt]] = {}
+    try:
+        tree = ast.parse(base.text(file) or "") if file.endswith(".py") else ast.Module([], [])
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return found
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Assert, ast.Raise, ast.Assign)):
+            found.setdefault(node.lineno, []).append(node)
+    return found
+
+
+def function_at(base: CodeBase, place: Place) -> Function | None:
+    """The function of Python that is defined at a line."""
+    found = _statements(base, place.file).get(place.line, ())
+    return next((each for each in found if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef))), None)
+
+
+def parameters(node: Function) -> list[str]:
+    """As written, with annotations and defaults, without ``self``."""
+    given = node.args
+    plain = [*given.posonlyargs, *given.args]
+    defaults = [*[None] * (len(plain) - len(given.defaults)), *given.defaults]
+    found = [_parameter(each, default) for each, default in zip(plain, defaults, strict=True)]
+    found += [f"*{given.vararg.arg}"] if given.vararg else []
+    found += [_parameter(each, default) for each, default in zip(given.kwonlyargs, given.kw_defaults, strict=True)]
+    found += [f"**{given.kwarg.arg}"] if given.kwarg else []
+    return found[1:] if plain and plain[0].arg in ("self", "cls") else found
+
+
+def _parameter(of: ast.arg, default: ast.expr | None) -> str:
+    typed = f": {ast.unparse(of.annotation)}" if of.annotation is not None else ""
+    return of.arg + typed + (f" = {ast.unparse(default)}" if default is not None else "")
+
+
+def returned(node: Function) -> list[str]:
+    """The annotation of what it returns, else each expression that it returns, as written."""
+    if node.returns is not None:
+        return [ast.unparse(node.returns)]
+    inner = {each for one in ast.walk(node) if isinstance(one, Function) and one is not node for each in ast.walk(one)}
+    found = [each for each in ast.walk(node) if isinstance(each, ast.Return) and each not in inner]
+    found.sort(key=lambda each: each.lineno)
+    return list(dict.fromkeys(ast.unparse(each.value) for each in found if each.value is not None))
+
+
+def refusal(base: CodeBase, place: Place) -> tuple[str, str]:
+    """Of the assert or raise at a line: the name of its error, and its message; empty where it has none."""
+    for node in _statements(base, place.file).get(place.line, ()):
+        if isinstance(node, ast.Assert):
+            return "AssertionError", _words(node.msg)
+        if isinstance(node, ast.Raise) and node.exc is not None:
+            made = node.exc
+            name = ast.unparse(made.func if isinstance(made, ast.Call) else made)
+            return name, _words(made.args[0]) if isinstance(made, ast.Call) and made.args else ""
+    return "", ""
+
+
+def _words(node: ast.expr | None) -> str:
+    if isinstance(node, ast.Constant):
+        return str(node.value)
+    if isinstance(node, ast.JoinedStr):
+        return "".join(str(each.value) if isinstance(each, ast.Constant) else "…" for each in node.values)
+    return ast.unparse(node) if node is not None else ""
+
+
+def local_values(base: CodeBase, place: Place, name: str) -> list[tuple[str, int]]:
+    """What a name is set to before a line, in the function there, else at the top of the file, and where; an attribute
+    of ``self`` anywhere in the file."""
+    around = base.around(place.file, place.line)
+    first = around.place.line if around else 1
+    inside: list[tuple[str, int]] = []
+    outside: list[tuple[str, int]] = []
+    for line, nodes in sorted(_statements(base, place.file).items()):
+        for node in nodes:
+            if isinstance(node, ast.Assign) and any(ast.unparse(target) == name for target in node.targets):
+                near = first <= line <= place.line
+                kept = inside if near else outside if not node.col_offset or name.startswith("self.") else []
+                kept.append((ast.unparse(node.value), line))
+    return inside or outside
