@@ -25,7 +25,7 @@ SERVING = "vllm"
 """The serving engine where none is named."""
 EAGER_NAME = "eager"
 LEAST_CALIBRATED = 0.5
-"""Part of the time below which a note says that no measurement of the device stands for it."""
+"""Part of the time below which a note says that most of it was not measured on the device."""
 
 
 def card(
@@ -140,7 +140,7 @@ def _notes(subject: Subject, ask: Ask, runs: Sequence[CardRun]) -> list[str]:
     measured = [run.provenance.get("calibrated", 0.0) for run in runs if run.step_us is not None]
     if measured and max(measured) < LEAST_CALIBRATED:
         found.append(
-            f"{ask.device.name} has no calibration for most of this call: times come from its datasheet and from "
-            "other devices, and intervals are wide"
+            f"most kernels of this call were not measured on {ask.device.name}: times come from its datasheet or "
+            "from other devices, and intervals are wide"
         )
     return [*found, *subject.notes(ask.parallel)]
