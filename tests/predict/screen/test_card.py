@@ -10,8 +10,9 @@ import pytest
 
 from lmp.predict.devices import device_named
 from lmp.predict.holding import PART_OF_A_MODEL, held_by_formulas
+from lmp.predict.least import least_traffic
 from lmp.predict.memory import memory
-from lmp.predict.one_gpu import holds, least_traffic
+from lmp.predict.one_gpu import holds
 from lmp.predict.prediction import Predictor
 from lmp.predict.screen.asking import Subject, asked_for
 from lmp.predict.screen.card import card

@@ -108,7 +108,14 @@ def run_on(atlas: Atlas, name: str, device: str, tp: int, word: str | None, give
     ],
 )
 def test_a_device_is_asked_as_the_card_asks_it(
-    browser: Browser, compare_page: Path, atlas: Atlas, name: str, device: str, tp: int, word: str | None, given: dict[str, Any]
+    browser: Browser,
+    compare_page: Path,
+    atlas: Atlas,
+    name: str,
+    device: str,
+    tp: int,
+    word: str | None,
+    given: dict[str, Any],
 ) -> None:
     browser.open(compare_page)
     put(browser, **given)
