@@ -367,7 +367,7 @@ class Evaluator:
             found.update(dict.fromkeys(FunctionValue(each, of, False) for each in self.overrides(of, name)))
         if not found or any(isinstance(innermost(each), External) for each in found):
             found.update(dict.fromkeys(self._given(of, name, depth)))
-        elif self._wide(found, typed=any(field.name == name for one in self.line(of) for field in one.fields)):
+        elif self._wide(found):
             given = self._given(of, name, depth)
             if any(isinstance(innermost(each), Instance) for each in given):
                 found = dict.fromkeys(given)
@@ -399,14 +399,11 @@ class Evaluator:
                     found.update(dict.fromkeys(self._all(site, given, depth + 1)))
         return tuple(found)[:MOST]
 
-    def _wide(self, found: Iterable[Value], typed: bool = False) -> bool:
-        """Whether all are objects of a class with so many below that its name says little; ``typed`` of an annotation,
-        which any class below fits."""
+    def _wide(self, found: Iterable[Value]) -> bool:
+        """Whether all are objects of a class with so many below that its name says little."""
         kinds = [innermost(each) for each in found]
         return bool(kinds) and all(
-            isinstance(each, Instance)
-            and (typed or not each.exact)
-            and sum(1 for _ in self.below(each.of)) > MOST_BELOW
+            isinstance(each, Instance) and not each.exact and sum(1 for _ in self.below(each.of)) > MOST_BELOW
             for each in kinds
         )
 

@@ -33,7 +33,7 @@ NEAR, NEAR_CACHE = 2.0, 5.0
 MOST_HANDLERS = 2
 MOST_OPERATORS = 12
 """Public calls of a library of kernels that are followed."""
-MOST_ROUNDS = 8
+MOST_ROUNDS = 16
 SERVES = frozenset(["FastAPI", "Flask", "Starlette", "Sanic", "Quart", "Application", "Blueprint", "APIRouter"])
 """What makes the object that handles requests."""
 PHASES = frozenset(["prefill", "decode", "extend", "context", "generate"])
@@ -109,41 +109,6 @@ def _cost(edge: Edge, handed: float) -> float:
     return 1 + how + 0.25 * math.log2(edge.of) + 4 * beside
 
 
-def _stem(file: str) -> str:
-    return file.rpartition("/")[2].partition(".")[0]
-
-
-def _within(edges: Iterable[Edge], reach: Set[Function]) -> list[Edge]:
-    return [edge for edge in edges if edge.callee in reach]
-
-
-def _far(ends: Set[Function], taken: dict[Function, list[Edge]], handed: float) -> dict[Function, float]:
-    """Backwards from the ends, the nearest first."""
-    callers: dict[Function, list[Edge]] = {}
-    for edges in taken.values():
-        for edge in edges:
-            callers.setdefault(edge.callee, []).append(edge)
-    far: dict[Function, float] = {}
-    waiting = [(0.0, number, each) for number, each in enumerate(sorted(ends, key=lambda one: one.key))]
-    number = len(waiting)
-    while waiting:
-        at, _, function = heapq.heappop(waiting)
-        if function in far:
-            continue
-        far[function] = at
-        for edge in callers.get(function, ()):
-            if edge.caller not in far:
-                number += 1
-                heapq.heappush(waiting, (at + _cost(edge, handed), number, edge.caller))
-    return far
-
-
-def _cost(edge: Edge, handed: float) -> float:
-    beside = BESIDE.search(f"{edge.callee.file} {edge.callee.qualname}") is not None
-    how = handed if edge.how == "callback" else COST.get(edge.how, 0.0)
-    return 1 + how + 0.25 * math.log2(edge.of) + 4 * beside
-
-
 class Paths:
     def __init__(self, reading: Reading, rows: Iterable[Row]) -> None:
         self.reading = reading
@@ -178,17 +143,20 @@ class Paths:
         }
         taken = {function: [self.stands_for(edges) for edges in every] for function, every in sites.items()}
         far = _far(ends, taken, handed)
-        for _ in range(MOST_ROUNDS):
-            # Where those that stand for others lead round in a circle, another of them leads on.
-            changed = False
+        for round_ in range(MOST_ROUNDS):
+            # Where those that stand for others lead round in a circle, another leads on: nearest the ends first.
+            open_: list[tuple[float, Function, int, list[Edge]]] = []
             for function in sorted(reach - far.keys(), key=lambda each: each.key):
                 for number, edges in enumerate(sites[function]):
                     near = [edge for edge in edges if edge.callee in far]
                     if near:
-                        taken[function][number] = self.stands_for(near)
-                        changed = True
-            if not changed:
+                        open_.append((min(far[edge.callee] for edge in near), function, number, near))
+            if not open_:
                 break
+            least = min(each[0] for each in open_) if round_ < MOST_ROUNDS - 1 else math.inf
+            for at, function, number, near in open_:
+                if at <= least:
+                    taken[function][number] = self.stands_for(near)
             far = _far(ends, taken, handed)
         return Ways(far, ends, taken, handed)
 
@@ -382,10 +350,12 @@ class Paths:
         stations = [(self.attention, True), (self.sampling, False)]
         for ends, twins in stations[:1] if trains else stations:
             ways = self.ways(ends)
+            far = [ways.far[each] for each in starts if each in ways.far]
             for start in starts:
-                for edge in ways.follow(start, twins):
-                    on[edge.callee] = None
-                    yield edge
+                if start in ways.far and (not trains or ways.far[start] == min(far)):
+                    for edge in ways.follow(start, twins):
+                        on[edge.callee] = None
+                        yield edge
         # The cache is written where attention is computed: from the nearest function on the way there.
         ways = self.ways(self.cache)
         nearest = min((ways.far[each] for each in on if each in ways.far), default=math.inf)
