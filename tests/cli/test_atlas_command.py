@@ -50,7 +50,16 @@ def test_an_entry_of_other_rules_is_older(lmp: Lmp, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [("list", "3"), ("build", "3"), ("list", "--only", "x"), ("build", "--seed", "1"), ("check", "3", "--only", "x")],
+    [
+        ("list", "3"),
+        ("build", "3"),
+        ("list", "--only", "x"),
+        ("build", "--seed", "1"),
+        ("check", "3", "--only", "x"),
+        ("list", "--device", "h100-sxm"),
+        ("build", "--html", "x.html"),
+        ("list", "3", "--html", "x.html"),
+    ],
 )
 def test_options_of_another_action(lmp: Lmp, folder: Path, arguments: tuple[str, ...]) -> None:
     done = lmp("atlas", *arguments, "--folder", str(folder))
@@ -151,3 +160,29 @@ def test_check_needs_an_empty_folder(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError) as error:
         list(making.check(Atlas(folder), [], Options(results=tmp_path / "r"), 1))
     assert first_line(error.value).endswith("is not empty")
+
+
+def test_the_page(lmp: Lmp, tmp_path: Path) -> None:
+    file = tmp_path / "models.html"
+    one = ("atlas", "--html", str(file), "--only", "google-bert/bert-base-uncased", "--device", "h100-sxm")
+    done = lmp(*one)
+    assert done.exit_code == 0, done.stderr
+    assert done.stderr.splitlines()[-1] == f"wrote {file}"
+    assert "google-bert/bert-base-uncased" in file.read_text(encoding="utf-8")
+    before = file.read_bytes()
+    for wrong in (("--only", "nobody/nothing"), ("--device", "h1000")):
+        refused = lmp(*one, *wrong)
+        assert refused.exit_code in (2, 3)
+        assert len(refused.stderr.splitlines()) == 2
+    assert file.read_bytes() == before
+    full = lmp("atlas", "--html", "/dev/full/models.html", "--only", "google-bert/bert-base-uncased")
+    assert full.exit_code == 2
+    assert len(full.stderr.splitlines()) <= 3
+
+
+def test_a_page_of_no_models(lmp: Lmp, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / "index.json").write_text('{"schema_version": 1, "entries": [], "left_out": {}}')
+    done = lmp("atlas", "--html", str(tmp_path / "x.html"), "--folder", str(tmp_path / "empty"))
+    assert done.exit_code == 2
+    assert "has no models" in done.stderr

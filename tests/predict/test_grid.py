@@ -1,4 +1,4 @@
-"""Many predictions at once are those of each alone; a grid is exact at its points; memory as formulas is that of `room`."""
+"""Many predictions are as each alone; a grid is exact at its points; memory as formulas is that of `room`."""
 
 from __future__ import annotations
 
