@@ -1,19 +1,14 @@
-"""The nesting that runs a model: from the entry points to attention, cache writes, sampling, or a training step."""
+"""Where a run of a model ends, and the loops that lead there again and again."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Set
+from collections.abc import Iterable
 
-from lmp.codebase.facts import Place
-from lmp.codebase.graph.graph import Edge
 from lmp.codebase.graph.records import Function
 from lmp.codebase.roles import operators
 from lmp.codebase.roles.reach import Reading
 from lmp.codebase.roles.words import says, split
-
-MOST = 5
-"""Functions that are followed of one call that may lead to several."""
 
 
 def leaves(reading: Reading) -> set[Function]:
@@ -35,47 +30,6 @@ def leaves(reading: Reading) -> set[Function]:
             found.add(function)
     for edges in reading.graph.edges.values():
         found |= {edge.callee for edge in edges if edge.how == "queue" and reading.is_own(edge.callee.file)}
-    return found
-
-
-def spine(reading: Reading, roots: Iterable[Place], parts: Set[tuple[str, int]]) -> list[Edge]:
-    """Edges from the entry points to the leaves, and to what plays a ``part``; of each call the first of its equals."""
-    key = reading.reaching(leaves(reading))
-    places = {(each.file, each.line) for each in roots}
-    waiting = [each for each in reading.functions if each.key in places or (each.owner and each.owner.key in places)]
-    waiting += [
-        each
-        for each in reading.functions
-        if each in key and not any(e.caller in key for e in reading.graph.callers.get(each, ()))
-    ]
-    chain = around_the_loop(reading, waiting)
-    seen = set(waiting)
-    found: list[Edge] = []
-    while waiting:
-        function = waiting.pop(0)
-        taken: dict[tuple[int, str], int] = {}
-        for edge in reading.graph.edges[function]:
-            matters = edge.callee in key or edge.callee.key in parts or function in chain
-            if matters and reading.is_own(edge.callee.file):
-                at = (edge.line, edge.callee.name)
-                taken[at] = taken.get(at, 0) + 1
-                if taken[at] <= MOST:
-                    found.append(edge)
-                    if edge.callee not in seen and edge.callee in key:
-                        seen.add(edge.callee)
-                        waiting.append(edge.callee)
-    return found
-
-
-def around_the_loop(reading: Reading, entries: Iterable[Function]) -> set[Function]:
-    """The best loop with what leads to it from the entry points, and with its own next steps: each of their calls is a
-    step of the run."""
-    loops = decode_loops(reading)[:1]
-    above = reading.reaching(loops)
-    found = {each for each in above if each in set(entries) or each in loops}
-    for loop in loops:
-        for edge in reading.reached(loop, lambda edge: reading.is_own(edge.callee.file) and edge.of <= 2, 1):
-            found.add(edge.callee)
     return found
 
 
