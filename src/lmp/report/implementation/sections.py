@@ -119,7 +119,16 @@ def _context(facts: ModelFacts, told: Told | None, most: int) -> dict[str, Any]:
         **known,
         "tldr": told.tldr() if told is not None else [],
         "told": [_with_insights(one, told) for one in shown],
+        "beside": _of_others(facts, told, {one.component.class_name for one in shown}),
     }
+
+
+def _of_others(facts: ModelFacts, told: Told | None, shown: set[str]) -> list[Line]:
+    """What a narrator says of components that the report does not show."""
+    others = [c for c in classes.components(facts) if c.class_name not in shown] if told is not None else []
+    return [
+        [Code(c.name), ": ", *pieces_of(line)] for c in others for line in (told.insights(c.class_name) if told else [])
+    ]
 
 
 def _with_insights(one: components.Told, told: Told | None) -> dict[str, Any]:
