@@ -50,6 +50,8 @@ from lmp.report.implementation.split_weights import split_weights, weights_each
 PACKAGE = "lmp.report.implementation"
 LONGEST = 450
 """Lines of the report: with fewer components in section 4 where it would be longer."""
+SHORTER = ((components.MOST, 4), (2, 4), (1, 4), (1, 2))
+"""Components, and items of a long list, of which the first that is short enough is taken."""
 MOST, FEW = 15, 4
 """Rows of a table in the report itself, and items of a list; the appendix has all."""
 
@@ -61,16 +63,17 @@ TEMPLATES = (
 
 def document(facts: ModelFacts, told: Told | None = None) -> Document:
     """The report; ``told`` is what an agent added to it."""
-    for components_told in range(components.MOST, 0, -1):
-        made = _document(facts, told, components_told)
-        if len(to_markdown(made).splitlines()) <= LONGEST:
+    room = LONGEST - (told is not None)  # who told it is one line of the head more
+    for most, few in SHORTER:
+        made = _document(facts, told, most, few)
+        if len(to_markdown(made).splitlines()) <= room:
             break
     return made
 
 
-def _document(facts: ModelFacts, told: Told | None, most: int) -> Document:
-    """With so many components in section 4."""
-    context = _context(facts, told, most)
+def _document(facts: ModelFacts, told: Told | None, most: int, few: int) -> Document:
+    """With so many components in section 4, and so many items of a long list."""
+    context = {**_context(facts, told, most), "few": few}
     found = [section for name in TEMPLATES for section in templating.sections(PACKAGE, f"{name}.md.j2", context)]
     return Document(
         title=["Analysis: ", quoted(short(facts.model.class_name)), " (", quoted(facts.model.config.name), ")"],
