@@ -264,7 +264,8 @@ class Workplace:
         kept = {n: v for n, v in os.environ.items() if not n.startswith(("ANTHROPIC_", "CLAUDE_", "HF_", "LMP_"))}
         paths = os.pathsep.join([str(ROOT / "src"), str(self.folder / "own")])
         own = {"PYTHONPATH": paths, "LMP_SETTINGS": os.devnull, "HF_HUB_OFFLINE": "1", "COLUMNS": "200"}
-        return {**kept, **own, "HF_HOME": str(self.folder / "hub"), "OMP_NUM_THREADS": "1"}
+        folders = {"HF_HOME": str(self.folder / "hub"), "LMP_RESULTS": str(self.folder / "python")}
+        return {**kept, **own, **folders, "OMP_NUM_THREADS": "1"}
 
     def _limited(self) -> None:
         resource.setrlimit(resource.RLIMIT_CPU, (self.limit, self.limit + 5))

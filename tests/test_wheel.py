@@ -100,7 +100,8 @@ def commands_of_the_readme() -> list[list[str]]:
 
 def test_what_is_in_it(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
-    for file in ("catalogue/openai-community--gpt2.json", "prompts/analyze_module_forward.md", "py.typed"):
+    for file in ("catalogue/openai-community--gpt2.json", "prompts/analyze_module_forward.md", "py.typed",
+                 "atlas/entries/index.json", "atlas/entries/Qwen--Qwen3-8B.zip"):  # fmt: skip
         assert f"lmp/{file}" in names
     assert any(name.endswith("dist-info/licenses/LICENSE") for name in names)
     assert not [name for name in names if not name.startswith("lmp")]
@@ -132,8 +133,20 @@ def test_the_base_package_reads_what_the_whole_one_made(base: Environment, engin
     shown = base.lmp("inspect", MODEL, "--quiet")
     assert re.search(r"^parameters +124,439,808$", shown.stdout, re.M)  # GPT-2's published 124M, tied embeddings once
     assert "without the shapes of weights" in shown.stderr
-    told = base.lmp("inspect", "Qwen/Qwen3-0.6B", "--quiet", code=3).stderr
+    told = base.lmp("inspect", "Qwen/Qwen3-0.6B", "--no-atlas", "--quiet", code=3).stderr
     assert "\ninstall it: pip install 'lmp[engine]'" in told
+
+
+def test_the_base_package_answers_from_the_atlas(base: Environment) -> None:
+    point = ("--phase", "decode", "-b", "16", "-c", "8k", "--json")
+    found = base.lmp("evaluate", "Qwen/Qwen3-0.6B", *point)
+    assert "from lmp's atlas: the formulas of Qwen/Qwen3-0.6B, verified with " in found.stderr
+    assert json.loads(found.stdout)["verification"] == "verified"
+    # 28 layers: 1,024 by 2 x 16 + 2 x 8 heads of 128, 1,024 by 3 x 3,072, and norms; 151,936 tied words, and a norm.
+    layer = 1024 * 128 * 48 + 3 * 1024 * 3072 + 2 * 1024 + 2 * 128
+    assert json.loads(found.stdout)["totals"]["parameters_count"] == 28 * layer + 151936 * 1024 + 1024
+    base.lmp("predict", "Qwen/Qwen3-0.6B", "--device", "h100-sxm", *point)
+    assert "rules" in base.lmp("atlas").stdout
 
 
 AFTER_TRANSFORMERS = """

@@ -27,6 +27,7 @@ def interrupt():
     os.kill(os.getpid(), signal.SIGINT)
 
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a process in the background starts without it
 before = torch.get_default_dtype(), list(sys.path), dict(os.environ), torch.get_rng_state().tolist()
 threading.Thread(target=interrupt, daemon=True).start()
 try:

@@ -106,6 +106,6 @@ def held() -> HeldRecord:
 
 def atlas(folder: Path, **more: Any) -> Atlas:
     """An atlas with this one entry."""
-    found = Atlas(folder)
+    found = Atlas(folder, is_new=True)
     found.write(line(**more), parts(Made(model(), {}, FACTS, held())))
     return found

@@ -36,8 +36,9 @@ def test_an_unknown_entry_names_close_ones(tmp_path: Path) -> None:
         made.atlas(tmp_path).named("org/Tine")
 
 
-def test_no_atlas_is_an_empty_one(tmp_path: Path) -> None:
-    assert Atlas(tmp_path / "none").index.entries == []
+def test_no_index(tmp_path: Path) -> None:
+    assert Atlas(tmp_path / "none", is_new=True).index.entries == []
+    assert "index.json is not there" in refused(tmp_path / "none")
 
 
 def everything(found: Atlas) -> list[object]:
@@ -123,8 +124,7 @@ def test_an_index_that_leads_out_of_the_folder(tmp_path: Path, name: str) -> Non
 
 def test_a_removed_entry_leaves_its_reason(tmp_path: Path) -> None:
     found = made.atlas(tmp_path)
-    found.remove("org--Tiny")
-    found.leave_out({"org/Tiny": "unverified: no point"})
+    found.leave_out("org--Tiny", "org/Tiny", "unverified: no point")
     again = Atlas(tmp_path)
     assert (again.index.entries, again.index.left_out) == ([], {"org/Tiny": "unverified: no point"})
     assert not (tmp_path / "org--Tiny.zip").exists()

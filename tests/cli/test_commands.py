@@ -59,6 +59,7 @@ def test_options_reach_the_pipeline(lmp: Lmp, fake: FakePipeline) -> None:
     assert fake.options is not None
     found = vars(fake.options)
     assert found == {
+        "atlas": None,
         "results": Path("out"),
         "transformers": Path("t"),
         "pytorch": Path("p"),

@@ -151,7 +151,7 @@ def test_what_is_refused(lmp: Lmp, fake: FakePipeline, arguments: str, message: 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("-b 1,2 -s 16 --tp 2", "batch_size has several values\ngive one: with --tp"),
+        ("-b 1,2 -s 16 --tp 2", "batch_size has several values, and with --tp the formulas are those of one call"),
         ("-b 2 -s 16 --tp 4 --ep 3", "--ep 3 does not divide --tp 4\nallowed are 1, 2, 4"),
         ("-b 2 -s 16 --ep 2", "--ep 2 does not divide --tp 1\nallowed are 1"),
         ("-b 2 -s 16 --tp 2 --ep 2", "--ep 2: the model has no experts\nleave it out"),

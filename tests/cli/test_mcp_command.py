@@ -70,6 +70,7 @@ def test_the_tools_over_stdio(served: Callable[[Asked], None], tmp_path: Path) -
         assert {tool.name for tool in listed} == {
             "analysis_task", "find_class", "read_source", "read_constructor", "computational_lines",
             "class_parameters", "check_draft", "submit_analysis", "source_not_found",
+            "evaluate", "predict", "memory", "inspect", "diff", "catalogue",
         }  # fmt: skip
         assert all(tool.input_schema["type"] == "object" for tool in listed)
 

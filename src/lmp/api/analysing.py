@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     import torch
 
     from lmp.analyze.session import Options, Session
+    from lmp.observe.held import Held
+    from lmp.predict.screen.asking import Ask, Subject
     from lmp.records import ModuleAnalysis
     from lmp.source.trees import Trees
 
@@ -84,7 +86,8 @@ def analyze(
     - ``config``, for classes of transformers: a config.json, or its content as a mapping.
     - ``results``: a folder in which analyses are stored and reused. Without it that of the command line: the variable
       ``LMP_RESULTS``, else ``analysis_results`` of the project, else the user's data folder. False keeps nothing:
-      analyses last as long as the process.
+      analyses last as long as the process. Those of a live model of transformers are kept only in a folder that is
+      named, as they would replace the results of its class.
     - ``path``: one or several folders that contain your own packages.
     - ``dtype="bfloat16"``: the dtype in which a class is executed.
     - ``attention``: the attention implementation, ``"sdpa"`` or ``"eager"``.
@@ -180,6 +183,20 @@ class GuardWhenRun:
             self._held.enter_context(guard())
 
 
+def memory_of(subject: Subject, options: Options | None, ask: Ask, progress: GuardWhenRun) -> Held | str:
+    """What a model holds in memory; or why that is not known. Only where formulas do not tell is the model built."""
+    from lmp.predict.holding import held_by_formulas
+    from lmp.predict.screen.whole import held_of
+    from lmp.source.installed import lacking
+
+    found = held_by_formulas(subject, ask.given, ask.parallel.tp)
+    if options is None or not isinstance(found, str):
+        return found
+    if not lacking():
+        progress(subject.model.class_name, "reading")
+    return held_of(subject, options, ask)
+
+
 def _collect(analysis: ModuleAnalysis, session: Session, parts: dict[str, ModuleAnalysis]) -> None:
     from lmp.analyze.session import references_of
 
@@ -200,6 +217,8 @@ def _session(target: Any, settings: Settings) -> Session:
         from lmp.workload.live import dtype_of
 
         dtype = str(dtype_of(target)).removeprefix("torch.")
+        if settings.get("results") is None and type(target).__module__.startswith("transformers."):
+            settings = {**settings, "results": False}
     options = options_of(settings, dtype)
     session = Session(options, lambda name, stage: None)
     trees = find_trees(None, options.transformers, options.pytorch, list(options.paths))

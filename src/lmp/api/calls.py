@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from lmp.formula import Number, plain
+from lmp.errors import LmpError, first_line
+from lmp.formula import ArrayProgram, Number, free_variables, parse, plain, settled
+from lmp.link.held import weight_bytes
 from lmp.link.sweep import MAX_POINTS, Sweep, plan
 from lmp.link.values import Values
+from lmp.predict.eager import beyond_positions
 from lmp.predict.engines import Settings
-from lmp.predict.screen.asking import Ask, Subject, answer, asked_for
+from lmp.predict.screen.asking import Ask, Subject, asked_for
+from lmp.predict.screen.many import answers
 from lmp.predict.screen.room import Room, room
 from lmp.predict.shard.parallel import Parallel
 
@@ -23,6 +27,7 @@ if TYPE_CHECKING:
 
 COSTS = ("flops", "matmul_flops", "read", "write")
 """Quantities of one GPU."""
+SIZES = ("batch_size", "seq_len", "cache_len")
 TIMES = ("time_ms", "low_ms", "high_ms", "tokens_per_s", "bound", "fits", "memory_bytes")
 
 Columns = dict[str, list[Any]]
@@ -90,29 +95,36 @@ def _costs(subject: Subject, asked: Asked, warnings: list[str]) -> Columns:
     sweep = plan(numbers.model, _axes(asked), MAX_POINTS)
     found, broken = _swept(numbers, sweep)
     warnings += of_a_sweep(broken, sweep.size)
-    width, element = sweep.fixed["w_bytes"], sweep.fixed["kv_bytes"]
-    counts = found.pop("parameters_count")
-    quantised = subject.scheme(asked.given) is not None
-    found["weights_bytes"] = [None if n is None or quantised else plain(n * width) for n in counts]
-    found["kv_bytes"] = _cache(numbers, asked, found["compulsory"], element)
+    held = weight_bytes(numbers, sweep.fixed, subject.model)
+    found["weights_bytes"] = [held] * sweep.size
+    found["kv_bytes"] = _cache(numbers, sweep)
     return found
 
 
-def _cache(numbers: ModelNumbers, asked: Asked, compulsory: Sequence[Any], element: Number) -> list[Any]:
-    """Bytes of the cache that a call reads, and of the entries that it writes.
+def _cache(numbers: ModelNumbers, sweep: Sweep) -> list[Any]:
+    """Bytes that the cache holds after each call: what the next one reads more than a call without a cache.
 
-    The compulsory traffic has each once, so it grows by them where an element of the cache is twice as wide.
+    As `lmp.link.held.cache_bytes` at each point.
     """
-    if "cache_len" not in numbers.model.parameters or numbers.model.compulsory is None:
-        return [None if one is None else 0 for one in compulsory]
-    wide = plan(numbers.model, {**_axes(asked), "kv_bytes": (plain(2 * element),)}, MAX_POINTS)
-    twice, _ = _swept(numbers, wide)
-    return [plain(more - one) for more, one in zip(twice["compulsory"], compulsory, strict=True)]
+    import numpy as np
+
+    compulsory = numbers.model.compulsory
+    read = None if compulsory is None else parse(compulsory.read)
+    if read is None or "cache_len" not in free_variables(read):
+        return [None if compulsory is None else 0] * sweep.size
+    fixed = {**sweep.fixed, "w_bytes": 0}
+    program = ArrayProgram(settled([read], {n: v for n, v in fixed.items() if n not in SIZES}), fractions=True)
+    axes = np.meshgrid(*(np.array(sweep.axes.get(n, (fixed[n],)), dtype=object) for n in SIZES), indexing="ij")
+    order = [SIZES.index(name) for name in (*sweep.axes, *(n for n in SIZES if n not in sweep.axes))]
+    values = dict(zip(SIZES, (axis.transpose(order).reshape(-1) for axis in axes), strict=True))
+    (after,) = program({**values, "cache_len": values["cache_len"] + values["seq_len"]})
+    (before,) = program({**values, "cache_len": 0 * values["cache_len"]})
+    return [plain(one) for one in after - before]
 
 
 def _swept(numbers: ModelNumbers, sweep: Sweep) -> tuple[Columns, dict[str, int]]:
     """Every quantity at each point, and each assumption with the number of points at which it does not hold."""
-    found: Columns = {name: [] for name in (*COSTS, "compulsory", "parameters_count")}
+    found: Columns = {name: [] for name in (*COSTS, "compulsory")}
     if not sweep.axes:
         totals = numbers.totals(sweep.fixed)
         broken = {one.assumption: 1 for one in numbers.violated(sweep.fixed)}
@@ -132,9 +144,10 @@ def _axes(asked: Asked) -> dict[str, Values]:
 
 def _costs_of_one_gpu(subject: Subject, asked: Asked) -> Columns:
     """What one GPU of ``tp`` computes and moves, collectives included."""
+    from lmp.predict.one_gpu import holds
     from lmp.records import MATMUL_CATEGORIES
 
-    found: Columns = {name: [] for name in COSTS}
+    found: Columns = {name: [] for name in (*COSTS, "compulsory", "weights_bytes", "kv_bytes")}
     model = subject.numbers(asked.given).model
     for point in points(asked):
         values = plan(model, {name: (value,) for name, value in point.items()}, 1).fixed
@@ -144,6 +157,9 @@ def _costs_of_one_gpu(subject: Subject, asked: Asked) -> Columns:
         found["matmul_flops"].append(sum(kernel.repeat * kernel.flops for kernel in products))
         found["read"].append(plain(sum((kernel.repeat * kernel.read for kernel in kernels), Fraction(0))))
         found["write"].append(plain(sum((kernel.repeat * kernel.write for kernel in kernels), Fraction(0))))
+        own = holds(subject, point, Parallel(asked.tp))
+        for name, size in (("compulsory", own.compulsory), ("weights_bytes", own.weights), ("kv_bytes", own.cache)):
+            found[name].append(None if size is None else plain(size))
     return found
 
 
@@ -159,27 +175,32 @@ def points(asked: Asked) -> Iterator[dict[str, Number]]:
 def _times(subject: Subject, asked: Asked, predictor: Predictor, held: Held | str, warnings: list[str]) -> Columns:
     """Time and memory of each point on the device. A point that stands twice is predicted once."""
     assert asked.ask is not None
-    from lmp.predict.eager import beyond_positions
-
     found: Columns = {name: [] for name in TIMES}
     rooms = _Rooms(held, asked.ask)
-    known: dict[tuple[Number, ...], tuple[Any, ...]] = {}
+    asks = {tuple(point.values()): replace(asked.ask, given=point) for point in points(asked)}
     said: dict[str, None] = {}
-    for point in points(asked):
-        key = tuple(point.values())
-        if key not in known:
-            now = answer(subject, replace(asked.ask, given=point), predictor)
+    known: dict[tuple[Number, ...], tuple[Any, ...]] = {}
+    waiting = list(asks.items())
+    for start in range(0, len(waiting), TOGETHER):
+        part = waiting[start : start + TOGETHER]
+        for (key, ask), now in zip(part, answers(subject, [ask for _, ask in part], predictor), strict=True):
+            if isinstance(now, LmpError):
+                raise now
             us, low, high = now.us
-            fits, memory = rooms.at(point)
-            known[key] = (us / 1e3, low / 1e3, high / 1e3, now.tokens_per_s[0], now.bound, fits, memory)
+            known[key] = (us / 1e3, low / 1e3, high / 1e3, now.tokens_per_s[0], now.bound, *rooms.at(ask.given))
             too_long = beyond_positions(subject.config, now.values)
             said |= {} if too_long is None else {too_long: None}
-        for name, value in zip(TIMES, known[key], strict=True):
+    for point in points(asked):
+        for name, value in zip(TIMES, known[tuple(point.values())], strict=True):
             found[name].append(value)
     warnings += said
     if rooms.unknown:
         warnings.append(f"memory is not known: {rooms.unknown}")
     return found
+
+
+TOGETHER = 128
+"""Points whose kernels are predicted at once: more take more memory, and little less time."""
 
 
 class _Rooms:
@@ -204,8 +225,6 @@ class _Rooms:
         return fits, round(one.held + more * one.cache)
 
     def _of_one(self, held: Held, point: dict[str, Number]) -> Room | None:
-        from lmp.errors import LmpError, first_line
-
         key = tuple(point.values())
         if key not in self._known:
             try:

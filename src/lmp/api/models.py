@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import cache, cached_property
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
@@ -15,8 +15,8 @@ from lmp.api.analysing import (
     Settings,
     content_of,
     expand,
-    guard,
     imported_elsewhere,
+    memory_of,
     options_of,
     with_config,
 )
@@ -24,7 +24,7 @@ from lmp.api.inputs import Init, Inputs
 from lmp.api.results import Analysis, frame, shown
 from lmp.api.sizes import Format, Sizes, kv_size, sizes_of, weights_size, word_of
 from lmp.api.words import in_api_words, translated
-from lmp.errors import LmpError, UsageError, first_line
+from lmp.errors import UsageError
 from lmp.link.values import CALL, known_name
 from lmp.records import short
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from lmp.link.numbers import ModelNumbers
     from lmp.observe.held import Held
     from lmp.predict.prediction import Predictor
-    from lmp.predict.screen.asking import Subject
+    from lmp.predict.screen.asking import Ask, Subject
     from lmp.records import ModelAnalysis
 
 Target = Any
@@ -90,9 +90,10 @@ class Model:
     """The formulas of the whole model: ``analysis.record`` is a ``ModelAnalysis``."""
     subject: Subject
     options: Options | None = None
-    """How it was made. None: without a config, so that nothing can be built of it."""
+    """How it was made; None for an analysis that was handed in."""
+    changed: Mapping[str, int] = field(default_factory=dict)
+    """Sizes in place of the config's, as ``at`` was given them."""
     _held: dict[int, Held | str] = field(default_factory=dict)
-    """What it holds in memory, by the number of GPUs that share each layer."""
 
     def decode(
         self,
@@ -122,12 +123,13 @@ class Model:
         Columns:
 
         - ``batch``, ``cache``: the point.
-        - ``flops``, ``matmul_flops``: scalar operations of the step, on one GPU of ``tp``.
-        - ``read``, ``write``: bytes that its operators move, on one GPU of ``tp``.
-        - ``compulsory``: bytes of the least traffic that any fusion could reach. This column and the next two are of
-          the whole model, whatever ``tp`` is.
-        - ``weights_bytes``: bytes of all weights. Not known of a quantised checkpoint without a device.
-        - ``kv_bytes``: bytes of the KV cache that the step reads and writes.
+        - ``flops``, ``matmul_flops``: scalar operations of the step.
+        - ``read``, ``write``: bytes that its operators move.
+        - ``compulsory``: bytes of the least traffic that any fusion could reach.
+        - ``weights_bytes``: bytes of all weights.
+        - ``kv_bytes``: bytes of the KV cache after the step.
+
+        With ``tp`` these are of one GPU, collectives included. A figure that is not known is None.
 
         With a device also:
 
@@ -174,13 +176,13 @@ class Model:
         """
         with in_api_words():
             record = cast("ModelAnalysis", self.analysis.record)
-            found = {known_name(record, name): sizes_of(name, value, 0)[0] for name, value in values.items()}
+            found = {known_name(record, name): int(sizes_of(name, value, 0)[0]) for name, value in values.items()}
             call = next((name for name in found if name in CALL), None)
             if call is not None:
                 raise UsageError(f"{call} is a size of a call\ngive it to decode() or prefill()")
             made = record.model_copy(update={"values": {**record.values, **found}})
             subject = replace(self.subject, model=made, _plans={})
-            return Model(self.name, replace(self.analysis, record=made), subject, None)
+            return Model(self.name, replace(self.analysis, record=made), subject, None, {**self.changed, **found})
 
     @property
     def class_name(self) -> str:
@@ -221,10 +223,7 @@ class Model:
 
         self._need_values()
         asked = asked_of(phase, sizes, how)
-        made = table(self.subject, asked, predictor(), self.held(tp=asked.tp) if asked.ask is not None else "")
-        own = self._stored_weights(asked)
-        if own is not None:
-            made.columns["weights_bytes"] = [own] * len(made.columns["flops"])
+        made = table(self.subject, asked, predictor(), "" if asked.ask is None else self.held(asked.ask))
         every = list(points(asked))
         columns = {name: [point[VARIABLES[name]] for point in every] for name in sizes}
         found = frame({**columns, **{name: _plainly(column) for name, column in made.columns.items()}})
@@ -233,13 +232,6 @@ class Model:
         for text in said:
             warnings.warn(text, stacklevel=4)
         return found
-
-    def _stored_weights(self, ask: Asked) -> int | None:
-        """Bytes of a quantised checkpoint's weights, where it was built for a device."""
-        if ask.ask is None or self.subject.scheme(ask.given) is None:
-            return None
-        held = self.held()
-        return None if isinstance(held, str) else round(sum(weight.stored for weight in held.weights))
 
     def _need_values(self) -> None:
         record = self.subject.model
@@ -251,34 +243,14 @@ class Model:
                 f"give it with at(), as in m.at({example}).decode(...)"
             )
 
-    def held(self, tp: int = 1) -> Held | str:
-        """What the model holds in memory, on ``tp`` GPUs that share each layer; or why that is not known.
-
-        The formulas tell it. Where they do not, the model is built once without data.
-        """
+    def held(self, ask: Ask) -> Held | str:
+        """What the model holds in memory, worked out once for each tp; or why that is not known."""
+        tp = ask.parallel.tp
         if tp not in self._held:
-            self._held[tp] = self._held_now(tp)
+            with GuardWhenRun() as progress:
+                given: dict[str, Number] = {**ask.given, **self.changed}
+                self._held[tp] = memory_of(self.subject, self.options, replace(ask, given=given), progress)
         return self._held[tp]
-
-    def _held_now(self, tp: int) -> Held | str:
-        from lmp.predict.holding import held_by_formulas
-
-        found = held_by_formulas(self.subject, {}, tp)
-        return found if not isinstance(found, str) or self.options is None else self._built
-
-    @cached_property
-    def _built(self) -> Held | str:
-        from lmp.atlas.holding import hold
-        from lmp.source.installed import lacking
-
-        assert self.options is not None
-        if lacking():
-            return f"{' and '.join(lacking())} not installed"
-        try:
-            with guard():
-                return hold(self.subject.model.class_name, self.options, None)
-        except (LmpError, ImportError) as error:
-            return first_line(error)
 
 
 # --- how a call is made ----------------------------------------------------------------------------------------------
@@ -361,16 +333,23 @@ def _model(target: Target, inputs: Inputs | None, init: Init | None, settings: S
     if content is not None:
         if inputs is not None or init is not None or settings.get("config") is not None:
             raise UsageError("a config is given with inputs, init or another config\nleave them out")
-        return _of_config(None, with_config(options_of(settings, "bfloat16"), content), settings)
+        return _of_config(None, with_config(_options(settings), content), settings)
     config = content_of(getattr(target, "config", None))
     if config is not None and inputs is None and type(target).__module__.startswith("transformers."):
         from lmp.source.runtime import path_of
 
-        return _of_config(path_of(type(target)), with_config(options_of(settings, "bfloat16"), config), settings)
+        return _of_config(path_of(type(target)), with_config(_options(settings), config), settings)
     if isinstance(target, str | Path) and inputs is None and init is None:
         return _of_name(str(target), settings)
     found = expand(target, inputs, init, **settings)
     return _of_analysis(short(found.class_name), found)
+
+
+def _options(settings: Settings) -> Options:
+    """The options of a model that the atlas may answer."""
+    from lmp.atlas.asking import atlas_folder, with_atlas
+
+    return with_atlas(options_of(settings, settings.get("dtype", "bfloat16")), atlas_folder())
 
 
 def _of_name(text: str, settings: Settings) -> Model:
@@ -384,7 +363,7 @@ def _of_name(text: str, settings: Settings) -> Model:
         )
     if named.class_path is None and settings.get("config") is not None:
         raise UsageError(f"two configs are given: {text} and config\ngive one")
-    options = replace(options_of(settings, settings.get("dtype", "bfloat16")), model_id=named.model_id)
+    options = replace(_options(settings), model_id=named.model_id)
     content = content_of(settings.get("config"))
     if named.config is not None:
         options = replace(options, config_file=named.config)
@@ -402,10 +381,8 @@ def _of_config(class_path: str | None, options: Options, settings: Settings) -> 
     name = None if found is None else found.model_id or (found.file.stem if found.file is not None else None)
     elsewhere = imported_elsewhere(find_trees(None, options.transformers, options.pytorch))
     with GuardWhenRun() as progress:
-        from lmp.atlas.asking import atlas_folder, with_atlas
         from lmp.atlas.models import expand_model
 
-        options = with_atlas(options, atlas_folder())
         class_path = class_path or _class_of(options)
         if elsewhere is None or options.transformers is not None:
             record = expand_model(class_path, options, progress, keep=False).model
@@ -419,7 +396,7 @@ def _of_config(class_path: str | None, options: Options, settings: Settings) -> 
 
 def _class_of(options: Options) -> str:
     """The class of the config: the first of its architectures, else the causal language model of its type."""
-    from lmp.analyze.session import class_of_config
+    from lmp.atlas.models import class_of_config
     from lmp.source.auto import class_path_of, families
     from lmp.source.names import Names
     from lmp.source.trees import find_trees

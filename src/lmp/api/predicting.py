@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypedDict, Unpack, cast
 
-from lmp.api.analysing import GuardWhenRun, Settings, guard, options_of
+from lmp.api.analysing import GuardWhenRun, Settings, memory_of, options_of
 from lmp.api.results import Analysis, frame
 from lmp.api.words import in_api_words, translated
 from lmp.errors import UsageError
@@ -132,7 +132,7 @@ def predict(
     """
     from lmp.predict.prediction import Predictor
     from lmp.predict.screen.asking import asked_for
-    from lmp.predict.screen.whole import Wanted, held_of, whole
+    from lmp.predict.screen.whole import Wanted, whole
     from lmp.report.warnings import of_assumptions, of_the_model, of_the_values
 
     predictor = Predictor()
@@ -142,8 +142,8 @@ def predict(
         raise TypeError(f"predict() got an unexpected keyword argument {unknown!r}")
     subject, options = _predicted_model(model, settings)
     if settings.get("memory") and options is not None:
-        with guard():
-            held = held_of(subject, options, ask)
+        with GuardWhenRun() as progress:
+            held = memory_of(subject, options, ask, progress)
     else:
         held = "it was not asked for"
     found = whole(subject, ask, predictor, held, Wanted(changes=False))
@@ -176,14 +176,13 @@ def _predicted_model(model: str | Path | Analysis, settings: Sources) -> tuple[S
     if named.file is not None:
         raise UsageError(f"{model} is a file with classes\ngive an Analysis: lmp.expand(Class, inputs=...)")
     with GuardWhenRun() as progress:
-        from lmp.analyze.session import class_of_config
         from lmp.atlas.asking import atlas_folder, with_atlas
-        from lmp.atlas.models import expand_model
+        from lmp.atlas.models import class_of_config, expand_model
 
-        options = replace(options_of(cast("Settings", settings), "bfloat16"), model_id=named.model_id)
+        options = with_atlas(options_of(cast("Settings", settings), "bfloat16"), atlas_folder())
+        options = replace(options, model_id=named.model_id)
         if named.config is not None:
             options = replace(options, config_file=named.config)
-        options = with_atlas(options, atlas_folder())
         name = named.class_path or class_of_config(options)
         found = expand_model(name, options, progress).model
     config = options.found_config

@@ -22,7 +22,7 @@ from lmp.agents.tools import Arguments
 from lmp.api.analysing import Settings, guard
 from lmp.api.calls import Asked, points
 from lmp.api.models import ARGUMENTS, How, Model, asked_of, model, predictor
-from lmp.api.sizes import kv_size, weights_size
+from lmp.api.sizes import kv_size
 from lmp.api.words import in_api_words
 from lmp.errors import LmpError, UsageError
 from lmp.formula import json_number, plain
@@ -42,6 +42,10 @@ CHARACTERS = 2_000
 MOST_CHARACTERS = 20_000
 MOST_POINTS = 64
 """Points of one question."""
+SERVING = "vllm"
+"""Engine whose time stands beside that of eager mode, where none is named."""
+NOT_OF_TIME = ("flops", "matmul_flops", "read", "write", "compulsory")
+"""Columns of a table that `evaluate` answers with, and `predict` leaves out."""
 KEPT_MODELS = 4
 """Models whose formulas stay in memory between questions."""
 
@@ -87,9 +91,7 @@ class Evaluate(OfModel, Call):
 
 class Predict(Evaluate):
     device: str = Field(max_length=80, description="name of a device: h100-sxm, a100-sxm, b200-sxm, mi300x")
-    engine: Engine | None = Field(
-        None, description="what launches the kernels [default: eager PyTorch, each operator a kernel]"
-    )
+    engine: Engine | None = Field(None, description="what launches the kernels [default: eager PyTorch beside vllm]")
 
 
 class Memory(OfModel):
@@ -154,26 +156,33 @@ class Questions:
 
     def _predict(self, given: Predict) -> dict[str, Any]:
         found = self._model(given.model)
-        rows, said = _rows(found, given, tp=given.tp, device=given.device, engine=given.engine)
-        data = {**_about(found), "device": given.device, "engine": given.engine or "eager", "rows": rows}
-        return {**data, "dearest": _slowest(found, given), "warnings": said}
+        engines = [given.engine] if given.engine is not None else [None, SERVING]
+        data: dict[str, Any] = {**_about(found), "device": given.device}
+        said: list[str] = []
+        for engine in engines:
+            rows, more = _rows(found, given, tp=given.tp, device=given.device, engine=engine)
+            data[engine or "eager"] = [{name: row[name] for name in row if name not in NOT_OF_TIME} for row in rows]
+            said += more
+        return {**data, "dearest": _slowest(found, given, engines[0]), "warnings": list(dict.fromkeys(said))}
 
     def _memory(self, given: Memory) -> dict[str, Any]:
-        from lmp.predict.devices import device_named
         from lmp.predict.memory import Asked, as_json, memory
         from lmp.predict.screen.room import with_width
 
-        device, kv = device_named(given.device), None if given.kv is None else Fraction(kv_size(given.kv))
-        held = self._model(given.model).held(given.tp)
+        found = self._model(given.model)
+        how = How.of(weights=given.weights, kv=given.kv, device=given.device, tp=given.tp)
+        ask = asked_of("decode", {"batch": given.batch, "cache": given.cache}, how).ask
+        assert ask is not None
+        held = found.held(ask)
         if isinstance(held, str):
             raise UsageError(f"its memory is not known: {held}\ngive a whole model, by id or config")
-        if given.weights is not None:
-            held = with_width(held, weights_size(given.weights))
+        kv = None if given.kv is None else Fraction(kv_size(given.kv))
+        held = with_width(held, ask.given.get("w_bytes"))
         asked = Asked(given.tp, 1, given.batch, given.cache, kv, min(given.cache, 8192), None)
-        found = as_json(held, device, memory(held, device, asked))
-        breakdown = found.pop("breakdown")
+        data = as_json(held, ask.device, memory(held, ask.device, asked))
+        breakdown = data.pop("breakdown")
         assert isinstance(breakdown, dict)
-        return {**_rounded(found), "kv_layers": breakdown["kv"]}
+        return {**_rounded(data), "kv_layers": breakdown["kv"]}
 
     def _inspect(self, given: Inspect) -> dict[str, Any]:
         from lmp.observe.inspecting import inspect_model
@@ -372,12 +381,12 @@ def _dearest(found: Model, given: Evaluate) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def _slowest(found: Model, given: Predict) -> list[dict[str, Any]]:
+def _slowest(found: Model, given: Predict, engine: str | None) -> list[dict[str, Any]]:
     """The kernels with the largest share of the time at the first point."""
     from lmp.predict.screen.asking import answer
     from lmp.predict.screen.dearest import dearest
 
-    asked = _asked(given, given.device, given.engine, given.tp)
+    asked = _asked(given, given.device, engine, given.tp)
     assert asked.ask is not None
     now = answer(found.subject, replace(asked.ask, given=next(points(asked))), predictor())
     return [

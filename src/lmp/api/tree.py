@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from lmp.formula import Number
     from lmp.link.numbers import ModelNumbers, ModuleNumbers
 
-OPEN_LEVELS = 2
+OPEN_LEVELS = 3
 """Levels of modules that are shown unfolded."""
 
 _ROW = "display:inline-grid;grid-template-columns:minmax(18em,1fr) 9em 9em;column-gap:1em;width:calc(100% - 2em)"
@@ -37,7 +37,8 @@ def html(title: str, numbers: ModelNumbers) -> str:
         call, root = found
         totals = _Totals(root.total.flops, root.total.bytes)
         said = f"shares of FLOPs and bytes, {call}"
-        body = _module(short(root.class_name), root, totals, 0)
+        head = f'<div><span style="{_ROW}"><span></span><span>FLOPs</span><span>bytes</span></span></div>'
+        body = head + _module(short(root.class_name), root, totals, 0)
     style = "font-family:monospace;font-size:90%;line-height:1.5;color:inherit;background:transparent;max-width:60em"
     return f'<div style="{style}"><div>{escape(title)}</div><div>{escape(said)}</div>{body}</div>'
 

@@ -108,21 +108,23 @@ class Entry:
 
 
 class Atlas:
-    """The atlas in one folder."""
+    """The atlas in one folder. ``is_new``: the folder may have no index yet, because entries are to be made."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder.absolute()
+    def __init__(self, folder: Path, is_new: bool = False) -> None:
+        self.folder, self._is_new = folder.absolute(), is_new
 
     @functools.cached_property
     def index(self) -> Index:
-        """The index; an empty one if there is no file. Raises Damaged."""
+        """The index; an empty one of a new atlas without a file. Raises Damaged."""
         from lmp.atlas.records import Index
 
         file = self.folder / INDEX
         try:
             return Index.model_validate_json(file.read_bytes())
-        except FileNotFoundError:
-            return Index()
+        except FileNotFoundError as error:
+            if self._is_new:
+                return Index()
+            raise Damaged(file, "is not there") from error
         except _UNREADABLE as error:
             raise Damaged(file, "is not a valid index") from error
 
@@ -171,22 +173,25 @@ class Atlas:
         file = self._file(listed.name)
         with storage_errors(file, "--folder"):
             write_whole(file, content)
-        self._write_index([*(e for e in self.index.entries if e.name != listed.name), listed], self.index.left_out)
-        self.leave_out({listed.model_id or listed.name: None})
+        index = self._index_now()
+        shown = listed.model_id or listed.name
+        left_out = {name: why for name, why in index.left_out.items() if name != shown}
+        self._write_index([*(entry for entry in index.entries if entry.name != listed.name), listed], left_out)
         return listed
 
-    def leave_out(self, reasons: Mapping[str, str | None]) -> None:
-        """Say in the index why models have no entry; None: a model is not left out any more."""
-        found = {name: why for name, why in {**self.index.left_out, **reasons}.items() if why is not None}
-        if found != self.index.left_out:
-            self._write_index(self.index.entries, found)
-
-    def remove(self, name: str) -> None:
-        """Remove an entry, if there is one."""
-        self._write_index([entry for entry in self.index.entries if entry.name != name], self.index.left_out)
+    def leave_out(self, name: str, shown: str, why: str) -> None:
+        """Remove an entry, if there is one, and say in the index why its model has none."""
+        index = self._index_now()
+        kept = [entry for entry in index.entries if entry.name != name]
+        self._write_index(kept, {**index.left_out, shown: why})
         file = self._file(name)
         with storage_errors(file, "--folder"):
             file.unlink(missing_ok=True)
+
+    def _index_now(self) -> Index:
+        """The index as it is now: another build may have written it."""
+        self.__dict__.pop("index", None)
+        return self.index
 
     def _write_index(self, entries: list[Listed], left_out: dict[str, str]) -> None:
         from lmp.atlas.records import Index

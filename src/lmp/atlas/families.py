@@ -135,7 +135,14 @@ class _Compared:
         if not isinstance(theirs, list) or not theirs:
             return False
         counts = (path for path in self._free if self.facts.resolved.get(path) == len(theirs))
-        return any(self.value(path) != len(theirs) for path in counts)
+        return any(self._size(path) != len(theirs) for path in counts)
+
+    def _size(self, path: str) -> Any:
+        """The value of a field; None where neither it nor what it follows from is stated."""
+        try:
+            return self.value(path)
+        except Unlike:
+            return None
 
     def _alike(self, ours: Any, theirs: Any) -> bool:
         """True for one element in each layer, in both configs: alike layers stand once in the formulas."""
@@ -144,7 +151,7 @@ class _Compared:
         if any(not _equal(one, theirs[0]) for one in (*ours, *theirs)):
             return False
         lengths = (len(ours), len(theirs))
-        return any(lengths == (self.value(path), self.facts.resolved.get(path)) for path in self._free)
+        return any(lengths == (self._size(path), self.facts.resolved.get(path)) for path in self._free)
 
 
 def followed(follow: Follow, of: list[Any]) -> Any:

@@ -41,6 +41,11 @@ def hold(class_path: str | None, options: Options, dtype: str | None = None) -> 
     return built(class_path, options, dtype)
 
 
+def held_in_atlas(class_path: str | None, options: Options) -> Held | None:
+    """What the model holds, if the atlas says it; nothing is built."""
+    return _stored(class_path, options, None)
+
+
 def _stored(class_path: str | None, options: Options, dtype: str | None) -> Held | None:
     """The atlas's answer; None if it has no entry of exactly this model."""
     from lmp.analyze.session import Session

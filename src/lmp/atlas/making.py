@@ -106,8 +106,7 @@ def build(atlas: Atlas, wanted: Sequence[Target], options: Options, jobs: int, s
     _restore(atlas, waiting, options)
     for target, made in _made(waiting, options, jobs):
         if isinstance(made, str):
-            atlas.remove(target.name)
-            atlas.leave_out({target.shown: made})
+            atlas.leave_out(target.name, target.shown, made)
             say(target.shown, f"left out: {made}")
         else:
             atlas.write(listed(target, made), parts(made))

@@ -40,17 +40,28 @@ def atlas(
     ] = None,
     only: Annotated[
         list[str] | None,
-        typer.Option("--only", metavar="MODEL", help="build, check: a model id of the catalogue, or a family."),
+        typer.Option("--only", metavar="MODEL", help="build, check, --html: a model id, or a family."),
     ] = None,
-    jobs: Annotated[int, typer.Option("--jobs", metavar="N", min=1, help="Number of processes for families.")] = 1,
+    jobs: Annotated[
+        int, typer.Option("--jobs", metavar="N", min=1, help="Number of processes for families and for the page.")
+    ] = 1,
     seed: Annotated[int, typer.Option("--seed", metavar="N", help="check: seed of the draw.")] = 0,
+    page: Annotated[
+        Path | None,
+        typer.Option("--html", metavar="FILE", help="Write one offline page that compares the models."),
+    ] = None,
+    devices: Annotated[
+        list[str] | None,
+        typer.Option("--device", metavar="NAME", help="--html: device of the page; `lmp devices` lists them."),
+    ] = None,
     folder: Annotated[
         Path | None, typer.Option("--folder", metavar="DIR", help="Folder of the atlas [default: that of the package].")
     ] = None,
 ) -> None:
     """List the verified analyses that ship with lmp; make them, or make some again and compare.
 
-    Examples: lmp atlas, lmp atlas build --only Qwen/Qwen3-8B --only llama, lmp atlas check 10
+    Examples: lmp atlas, lmp atlas build --only Qwen/Qwen3-8B --only llama, lmp atlas check 10,
+    lmp atlas --html models.html --device h100-sxm --jobs 2
 
     Commands answer from own results first, then from the atlas, then by an analysis; --no-atlas leaves it out.
     """
@@ -58,19 +69,62 @@ def atlas(
     from lmp.atlas.asking import atlas_folder
     from lmp.errors import UsageError
 
-    refused = {"N": number, "--only": only, "--seed": seed or None}
-    allowed = {Action.list: (), Action.build: ("--only",), Action.check: tuple(refused)}[action]
-    for option, value in refused.items():
-        if value is not None and option not in allowed:
-            raise UsageError(f"{option} is not for `lmp atlas {action}`\nleave it out")
+    given = {"N": number, "--only": only, "--seed": seed or None, "--html": page, "--device": devices}
+    _refuse(action, page is not None, {option for option, value in given.items() if value})
     if number is not None and only:
         raise UsageError("a number and --only are given\ngive one of them")
-    found = Atlas(folder or atlas_folder() or PACKAGED)
+    found = Atlas(folder or atlas_folder() or PACKAGED, is_new=action is Action.build)
+    if page is not None:
+        _page(found, page, (only or [], devices or [], jobs), common.quiet)
+        return
     if action is Action.list:
         _list(found, common.as_json)
         return
     _need_engine()
     (_build if action is Action.build else _check)(found, common, only or [], (number or SAMPLE, seed, jobs))
+
+
+ALLOWED = {
+    Action.list: {"--html"},
+    Action.build: {"--only"},
+    Action.check: {"N", "--only", "--seed"},
+}
+OF_THE_PAGE = {"--html", "--device", "--only"}
+
+
+def _refuse(action: Action, is_page: bool, given: set[str]) -> None:
+    """Raise UsageError for an option that has no effect here."""
+    from lmp.errors import UsageError
+
+    allowed = OF_THE_PAGE if is_page and action is Action.list else ALLOWED[action]
+    for option in sorted(given - allowed):
+        beside = " without --html" if action is Action.list and option in OF_THE_PAGE else ""
+        raise UsageError(f"{option} is not for `lmp atlas {action}`{beside}\nleave it out")
+
+
+def _page(found: Atlas, file: Path, asked: tuple[list[str], list[str], int], quiet: bool) -> None:
+    """Write the page that compares models: those of the catalogue, or those that are named."""
+    from lmp.errors import UsageError
+    from lmp.report.compare import page
+    from lmp.report.compare.models import DEVICES
+    from lmp.store.files import storage_errors, write_whole
+
+    only, devices, jobs = asked
+    named = [found.named(name) for name in only] or [one for one in found.index.entries if one.model_id is not None]
+    if not named:
+        raise UsageError(f"the atlas in {found.folder} has no models\nbuild it: lmp atlas build")
+    say = _say(quiet)
+    text = page(
+        found,
+        list({one.name: one for one in named}.values()),
+        devices or DEVICES,
+        jobs,
+        lambda name: say(name, "predicting"),
+    )
+    with storage_errors(file, "--html"):
+        write_whole(file, text)
+    if not quiet:
+        note(f"wrote {file}")
 
 
 def _need_engine() -> None:

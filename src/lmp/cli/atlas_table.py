@@ -27,4 +27,5 @@ def print_atlas(out: Console, atlas: Atlas, entries: Sequence[tuple[Listed, str]
     for name, why in atlas.index.left_out.items():
         out.print(Text(f"left out: {name}: {why}", style="dim"), soft_wrap=True)
     size = sum(file.stat().st_size for file in atlas.folder.glob("*")) if atlas.folder.is_dir() else 0
-    out.print(Text(f"{len(entries):,} entries, {size / 1e6:.1f} MB, in {atlas.folder}"), soft_wrap=True)
+    count = f"{len(entries):,} entr{'y' if len(entries) == 1 else 'ies'}"
+    out.print(Text(f"{count}, {size / 1e6:.1f} MB, in {atlas.folder}"), soft_wrap=True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -13,21 +13,27 @@ import typer
 
 from lmp.cli import given as g
 from lmp.cli import options as o
-from lmp.cli.output import DISAGREES, note, write_json
+from lmp.cli.output import DISAGREES, note, write, write_json
 from lmp.cli.progress import watched
 
 if TYPE_CHECKING:
-    from fractions import Fraction
-
     from lmp.analyze.comparing import Found
+    from lmp.analyze.session import Progress
     from lmp.formula import Number
     from lmp.link.difference import Difference, Exceeded
     from lmp.records import ModelAnalysis
+    from lmp.report.limits import Limits
 
 
 class By(StrEnum):
     flops = "flops"
     bytes = "bytes"
+
+
+class Form(StrEnum):
+    table = "table"
+    markdown = "markdown"
+    json = "json"
 
 
 class Each(StrEnum):
@@ -38,10 +44,18 @@ class Each(StrEnum):
 
 First = Annotated[
     str,
-    typer.Argument(metavar="A", help="File or folder of a result, class path, class@config, or model id."),
+    typer.Argument(
+        metavar="A",
+        help="File or folder of a result, class path, class@config, model id, or a class in a file: my_model.py:Block, "
+        "at a git revision my_model.py:Block@HEAD~1.",
+    ),
 ]
 Second = Annotated[
-    str | None, typer.Argument(metavar="B", help="The other result [default with --results-b: A's class].")
+    str | None,
+    typer.Argument(
+        metavar="B",
+        help="The other result [default: with --results-b A's class; of a revision, the file as it is now].",
+    ),
 ]
 ResultsB = Annotated[
     Path | None,
@@ -55,12 +69,17 @@ Top = Annotated[int, typer.Option("--top", metavar="N", min=1, help="Number of c
 FailAbove = Annotated[
     str | None,
     typer.Option(
-        "--fail-above", metavar="SHARE", help="Exit with 4 if FLOPs, bytes or parameters rose by more than this, as 1%."
+        "--fail-above",
+        metavar="SHARE",
+        help="Exit with 4 if FLOPs, bytes or parameters rose by more than this: 1%, or bytes=1%,flops=0.",
     ),
 ]
 
 
-@o.takes(*(*o.SIZES, ..., "engine", "results", "results_b", "transformers", "pytorch", "no_atlas", "attn", *o.PRINTED))
+@o.takes(
+    *(*o.SIZES, ..., "engine", "results", "results_b", "transformers", "pytorch", "no_atlas", "attn"),
+    *(*o.OWN_CLASS, *o.PRINTED),
+)
 def diff(
     common: o.Common,
     a: First,
@@ -73,34 +92,50 @@ def diff(
     top: Top = 20,
     exact: Annotated[bool, typer.Option("--exact", help="Show exact integers, not GFLOP and GB.")] = False,
     results_b: ResultsB = None,
+    form: Annotated[
+        Form | None, typer.Option("--format", help="markdown: a comment for a pull request [default: table].")
+    ] = None,
 ) -> None:
     """Show what became more expensive from A to B, by line and by kernel.
 
-    Example: lmp diff old/my.Block new/my.Block --batch-size 1 --seq-len 2048 --fail-above 1%
+    Examples: lmp diff old/my.Block new/my.Block --batch-size 1 --seq-len 2048 --fail-above 1%; lmp diff
+    my_model.py:Block@main my_model.py:Block -b 1 -s 2k --inputs "x: float[batch_size, seq_len, 256]" --fail-above
+    bytes=1%,flops=0 --format markdown
 
     Stored results are compared as they are. Without a point, only formulas are compared.
     """
-    from lmp.link.compare import Side, compare, exceeded
+    from lmp.errors import UsageError
+    from lmp.link.compare import Side, compare
+    from lmp.report.limits import limits_of
 
-    limit = None if fail_above is None else _share(fail_above)
+    if common.as_json and form not in (None, Form.json):
+        raise UsageError(f"two formats are given: --json and --format {form}\ngive one")
+    limit = None if fail_above is None else limits_of(fail_above)
     axes = g.given_values(common, settings or [])
     second = _second(a, b, results_b)
     options = common.options()
     others = options if results_b is None else replace(options, results=results_b)
-    with watched([a, second], options, common.quiet) as progress:
+    with ExitStack() as kept, watched([a, second], options, common.quiet) as progress:
         from lmp.atlas.models import find_result
 
-        left = find_result(a, options, progress, stored_only=results_b is not None)
-        right = find_result(second, others, progress, stored_only=results_b is not None)
+        places = [_place(text, common, kept, progress) for text in (a, second)]
+        left = find_result(places[0], options, progress, stored_only=results_b is not None)
+        right = find_result(places[1], others, progress, stored_only=results_b is not None)
     given = _one_point(axes)
     values = _points(left.model, right.model, given, needed=limit is not None)
     ours, theirs = (None, None) if values is None else values
     left, right = (_as_quantised(side, given) for side in (left, right))
     found = compare(Side(a, left.model, ours), Side(second, right.model, theirs))
-    over = [] if limit is None else exceeded(found, limit)
+    over = [] if limit is None else limit.exceeded(found)
+    unknown = [] if limit is None else limit.unsaid(found)
+    unchecked = unknown if limit is not None and limit.named else []
     found = found.model_copy(update={"fail_above": fail_above, "exceeded": over})
-    warnings = list(_warnings(left, right, found, given, limited=limit is not None))
-    if common.as_json:
+    warnings = list(_warnings(left, right, found, given, [name for name in unknown if name not in unchecked]))
+    if form is Form.markdown:
+        from lmp.report.diff_markdown import comment
+
+        write(comment(found, fail_above, unchecked))
+    elif common.as_json or form is Form.json:
         write_json(found.model_dump(mode="json"))
     else:
         from lmp.cli.difference import View, print_difference
@@ -113,7 +148,7 @@ def diff(
     for warning in warnings:
         note(f"warning: {warning}")
     if limit is not None:
-        _exit_if_above(found, over, str(fail_above))
+        _exit_if_above(found, over, limit, unchecked)
 
 
 # --- the options -----------------------------------------------------------------------------------------------------
@@ -124,26 +159,31 @@ def _second(a: str, b: str | None, results_b: Path | None) -> str:
 
     if b is not None:
         return b
+    from lmp.codebase.revisions import own_at
+
+    own = own_at(a)
+    if own is not None and own.revision is not None:
+        return own.now
     if results_b is None:
         raise UsageError("only one result is given\ngive B too, or the folder of its results with --results-b")
     return a
 
 
-def _share(text: str) -> Fraction:
-    """The limit as a fraction: ``1%`` and ``0.01`` are the same."""
-    from fractions import Fraction
+def _place(text: str, common: o.Common, kept: ExitStack, progress: Progress) -> str:
+    """The text; for a class in a file, the file of the analysis that is made of it now, in a folder of its own."""
+    from lmp.codebase.revisions import analysed, own_at
 
-    from lmp.errors import UsageError
+    own = own_at(text)
+    if own is None:
+        return text
+    import tempfile
 
-    number = text.removesuffix("%").strip()
-    if not re.fullmatch(r"[0-9]{1,18}(\.[0-9]{1,18})?", number):
-        raise UsageError(f"--fail-above {text!r} is not a share\nwrite it as in --fail-above 1%")
-    found = Fraction(number)
-    if text.endswith("%"):
-        return found / 100
-    if found >= 1:
-        raise UsageError(f"--fail-above {text} is either a share or a percentage\nwrite {text}% for a percentage")
-    return found
+    folder = kept.enter_context(tempfile.TemporaryDirectory(prefix="lmp-diff-"))
+    progress(text, "analysing")
+    given = {"--inputs": common.inputs, "--init": common.init, "--attn": common.attn}
+    options = [word for name, value in given.items() if value is not None for word in (name, str(value))]
+    options += [word for path in common.path or () for word in ("--path", str(path.absolute()))]
+    return str(analysed(own, Path(folder), options))
 
 
 def _as_quantised(side: Found, given: Mapping[str, Number]) -> Found:
@@ -184,9 +224,9 @@ def _points(
 
 
 def _warnings(
-    left: Found, right: Found, found: Difference, given: Mapping[str, Number], limited: bool
+    left: Found, right: Found, found: Difference, given: Mapping[str, Number], unsaid: Sequence[str]
 ) -> Iterator[str]:
-    from lmp.link.compare import known_to_one, unsaid
+    from lmp.link.compare import known_to_one
     from lmp.report.warnings import of_assumptions, of_the_model, of_the_values
 
     if left.file is not None and right.file is not None and left.file.resolve() == right.file.resolve():
@@ -205,20 +245,23 @@ def _warnings(
         for warning in both[index]:
             if index == 0 or warning not in both[0]:
                 yield f"{'A and B' if warning in both[1 - index] else name}: {warning}"
-    for quantity in unsaid(found) if limited else []:
+    for quantity in unsaid:
         yield f"{quantity} are not checked against --fail-above: A or B does not state how many there are"
 
 
-def _exit_if_above(found: Difference, over: list[Exceeded], limit: str) -> None:
+def _exit_if_above(found: Difference, over: list[Exceeded], limits: Limits, unchecked: Sequence[str]) -> None:
     from lmp.report.formats.figures import change, in_full
 
     for rise in over:
         share = change(rise.b - rise.a, rise.a)
         name = "FLOPs" if rise.quantity == "flops" else rise.quantity
         before, after = in_full(rise.a), in_full(rise.b)
+        limit = limits.text if not limits.named else f"{name} {change(limits.of[rise.quantity], 1).removeprefix('+')}"
         note(f"error: {name} rose by {share.removeprefix('+')}, from {before} to {after}: above {limit}")
+    for quantity in unchecked:
+        note(f"error: {quantity} cannot be checked against --fail-above: A or B does not state how many there are")
     failed = [side for side, record in (("A", found.a), ("B", found.b)) if record.verification == "failed"]
     if failed:
         note(f"error: the formulas of {' and '.join(failed)} do not agree with execution: no limit can be checked")
-    if over or failed:
+    if over or failed or unchecked:
         raise typer.Exit(DISAGREES)

@@ -171,7 +171,7 @@ def evaluate(
         from lmp.atlas.models import expand_model
 
         outcome = expand_model(name, options, progress, keep=False)
-    model, content = outcome.model, None if options.found_config is None else options.found_config.content
+    model = outcome.model
     for warning in outcome.warnings:
         if warning not in (model.verification.reason or ""):
             note(f"warning: {warning}")
@@ -184,20 +184,27 @@ def evaluate(
             f"{several} has several values, and with --tp the formulas are those of one call\n"
             "give one; lmp predict --plot draws the time of several"
         )
+    answers, own = None, None
     if plot is not None:
-        _plot(model, content, given, wanted, (plot, x, quantities))
-    answers = None if wanted is None or several is not None else wanted.card(model, content, given)
-    own: OneGpuHolds | None = None
-    if parallel.tp > 1:
-        from lmp.predict.one_gpu import holds
+        _plot(outcome.model, options, given, wanted, (plot, x, quantities))
+    if several is None and (wanted is not None or parallel.tp > 1):
         from lmp.predict.screen.asking import Subject
-        from lmp.predict.shard.formulas import one_of
+        from lmp.predict.screen.whole import held_quickly
 
-        one = one_of(model, given, parallel)
-        own = holds(Subject(model, content), {name: values[0] for name, values in given.items()}, parallel)
-        model = one.analysis
-        for text in one.notes:
-            note(text)
+        config = options.found_config
+        subject = Subject(model, None if config is None else config.content)
+        first = {name: values[0] for name, values in given.items()}
+        held = held_quickly(subject, options, first, parallel.tp)
+        answers = None if wanted is None else wanted.card(subject, given, held)
+        if parallel.tp > 1:
+            from lmp.predict.one_gpu import holds
+            from lmp.predict.shard.formulas import one_of
+
+            one = one_of(model, given, parallel)
+            own = holds(subject, first, parallel, held)
+            model = one.analysis
+            for text in one.notes:
+                note(text)
     _write_in(found, str(form), model, given, show, max_points, output, (trees, answers, own))
     if output is not None and not common.quiet:
         note(f"wrote {output}")
@@ -205,7 +212,7 @@ def evaluate(
 
 def _plot(
     model: ModelAnalysis,
-    content: Mapping[str, Any] | None,
+    options: Options,
     given: Mapping[str, Values],
     wanted: Wanted | None,
     drawn: tuple[Path, str | None, tuple[str, ...]],
@@ -220,7 +227,15 @@ def _plot(
     own = with_own_bytes(model) if "w_bytes" not in given else model
     sweep = plan(own, given)
     axes = axes_of(sweep, x, y, wanted is not None)
-    card_at = None if wanted is None else wanted.card_at(model, content, given)
+    card_at = None
+    if wanted is not None and axes.on_device:
+        from lmp.predict.screen.asking import Subject
+        from lmp.predict.screen.whole import held_quickly
+
+        config = options.found_config
+        subject = Subject(model, None if config is None else config.content)
+        held = held_quickly(subject, options, wanted.ask(given).given, 1)
+        card_at = wanted.card_at(subject, given, held)
     for text in plot(ModelNumbers(own), sweep, axes, file, card_at):
         note(f"warning: {text}")
     note(f"wrote {file}")

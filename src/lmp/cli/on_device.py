@@ -12,13 +12,13 @@ from lmp.cli.options import Common
 
 if TYPE_CHECKING:
     from lmp.cli.given import Axes
+    from lmp.observe.held import Held
     from lmp.predict.devices import Device
     from lmp.predict.prediction import Predictor
     from lmp.predict.rewrite.profiles import Profile
     from lmp.predict.screen.asking import Ask, Subject
     from lmp.predict.screen.records import Card
     from lmp.predict.shard.parallel import Parallel
-    from lmp.records import ModelAnalysis
 
 WITH_A_CARD = ("table", "json")
 
@@ -43,30 +43,21 @@ class Wanted:
             sizes.setdefault("kv_bytes", self.profile.cache_bytes)
         return Ask(self.device, sizes, self.products, self.profile, self.name, self.parallel)
 
-    def subject(self, model: ModelAnalysis, config: Mapping[str, Any] | None) -> Subject:
-        from lmp.predict.screen.asking import Subject
-
-        return Subject(model, config)
-
-    def card(self, model: ModelAnalysis, config: Mapping[str, Any] | None, given: Axes) -> Card:
-        """The answer card of the call."""
+    def card(self, subject: Subject, given: Axes, held: Held | str) -> Card:
+        """The answer card of the call. ``held`` is what the model holds."""
         from lmp.predict.screen.card import card
 
-        return card(self.subject(model, config), self.ask(given), self.predictor)
+        return card(subject, self.ask(given), self.predictor, held=held)
 
-    def card_at(
-        self, model: ModelAnalysis, config: Mapping[str, Any] | None, given: Axes
-    ) -> Callable[[Mapping[str, Any]], Card]:
+    def card_at(self, subject: Subject, given: Axes, held: Held | str) -> Callable[[Mapping[str, Any]], Card]:
         """The answer card of the call at some other values."""
         from lmp.link.values import CALL
-        from lmp.predict.holding import held_by_formulas
         from lmp.predict.screen.card import card
 
-        subject, first = self.subject(model, config), self.ask(given)
-        held = held_by_formulas(subject, first.given, self.parallel.tp)
+        first = self.ask(given)
 
         def at(values: Mapping[str, Any]) -> Card:
-            # Another config holds other weights.
+            # Another config holds other weights: they are worked out again.
             same = held if values.keys() <= set(CALL) else None
             return card(subject, replace(first, given=first.to(**values)), self.predictor, held=same)
 

@@ -14,7 +14,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from lmp.errors import LmpError, UsageError
+from lmp.errors import LmpError, UsageError, first_line
 from lmp.formula import Number, read_number
 from lmp.link.quantisation import Scheme
 from lmp.link.records import EvaluatedKernel
@@ -258,7 +258,13 @@ def _rows(kernel: EvaluatedKernel, device: Device, read: Reading, kv_dtype: str 
     collective = collective_of(kernel)
     if collective is not None:
         return rows_of(collective, device)
-    row = _row(kernel, device, read, kv_dtype)
+    try:
+        row = _row(kernel, device, read, kv_dtype)
+    except UsageError as error:
+        place = f"{kernel.operation} in line {kernel.line} of {kernel.path or 'the model'}"
+        raise UsageError(
+            f"{place} is beyond what is predicted: {first_line(error)}\ngive a smaller batch, or fewer tokens"
+        ) from error
     return () if row is None else (row,)
 
 
@@ -267,9 +273,7 @@ def _row(kernel: EvaluatedKernel, device: Device, read: Reading, kv_dtype: str |
     operands = kernel.operands
     if kernel.category not in MATMUL_CATEGORIES:
         op = "norm" if kernel.category == "reduction" else "pointwise"
-        return row_of(
-            {"op": op, "device": device.name, "read": _bytes(kernel.read), "written": _bytes(kernel.write)}
-        )
+        return row_of({"op": op, "device": device.name, "read": _bytes(kernel.read), "written": _bytes(kernel.write)})
     if operands is None or _is_wide(operands):
         return None
     if operands.q_len is not None and read.dtype != "float32":

@@ -23,6 +23,7 @@ from lmp.link.quantisation import LINEAR, Scheme, is_experts
 from lmp.link.records import EvaluatedKernel
 from lmp.link.sweep import plan as points
 from lmp.observe.held import Held, KeptLayer, Live, Weight
+from lmp.predict.least import least_traffic
 from lmp.predict.rewrite.graph import Graph
 from lmp.predict.rewrite.rewriting import rewritten
 from lmp.predict.screen.asking import Subject
@@ -63,6 +64,7 @@ def _held(subject: Subject, given: Mapping[str, Number], tp: int) -> Held:
     calls = [{**given, "batch_size": 1, "seq_len": 1, "cache_len": length} for length in LENGTHS]
     few, many = (_kernels(subject.plain, call) for call in calls)
     values = _values(numbers, calls[1])
+    _refuse_what_is_missed(subject.plain, calls, (few, many))
     scheme = subject.scheme({})
     size = _element_size(model.dtype)
     read = _weights(many, scheme, size)
@@ -87,6 +89,26 @@ def _held(subject: Subject, given: Mapping[str, Number], tp: int) -> Held:
         warnings=(),
         live=functools.partial(_live, subject.plain, given),
     )
+
+
+def _refuse_what_is_missed(
+    numbers: ModelNumbers, calls: Sequence[Mapping[str, Number]], kernels: Sequence[Sequence[EvaluatedKernel]]
+) -> None:
+    """Raise UsageError if the cache holds more than operands show: states, or indices beside keys and values.
+
+    The proven least traffic reads each of them once. A weight that two lines share is counted twice here, so that more
+    than the proven figure is no loss; but the cache has to grow as it does there.
+    """
+    proven, found = [], []
+    for call, own in zip(calls, kernels, strict=True):
+        values = _values(numbers, call)
+        compulsory = numbers.evaluation(values, numbers.tree(values)).totals.compulsory
+        if compulsory is None:
+            raise UsageError("the analysis has no formula of the least traffic\nrun `lmp memory`")
+        proven.append(Fraction(read_number(compulsory)))
+        found.append(least_traffic(own, values))
+    if found[1] < proven[1] or found[1] - found[0] != proven[1] - proven[0]:
+        raise UsageError("its cache holds more than operands show: `lmp memory` runs the model\nrun `lmp memory`")
 
 
 def _values(numbers: ModelNumbers, given: Mapping[str, Number]) -> dict[str, Number]:

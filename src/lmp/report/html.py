@@ -44,7 +44,14 @@ def static(package: str, name: str) -> str:
 
 def joined(package: str, names: Sequence[str]) -> str:
     """Scripts of a package's ``static/`` as one, with names that nothing outside of it sees."""
-    return '(() => {\n"use strict";\n' + "\n".join(static(package, f"{name}.js") for name in names) + "})();\n"
+    return joined_of([(package, name) for name in names])
+
+
+def joined_of(scripts: Sequence[tuple[str, str]]) -> str:
+    """The same of scripts of several packages."""
+    return (
+        '(() => {\n"use strict";\n' + "\n".join(static(package, f"{name}.js") for package, name in scripts) + "})();\n"
+    )
 
 
 def as_data(value: Any) -> str:

@@ -1,6 +1,6 @@
 """What a page knows of a model on devices: predicted times on a grid, and memory as tables and formulas.
 
-`page/static/ondevice.js` is the other half. A page has no predictor: at other sizes than the grid's it interpolates, and says so.
+`page/static/ondevice.js` is the other half. A page has no predictor: between the sizes of the grid it interpolates.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ WIDTHS = tuple(dict.fromkeys(found.weights for found in WORDS.values()))
 
 @dataclass(frozen=True)
 class Screen:
-    """What a page predicts. The first device has all engines and dtypes; the others the default ones."""
+    """What a page predicts. The first device has all engines and dtypes; the others the first ones."""
 
     engines: tuple[str, ...] = ("vllm", "sglang", "trtllm")
     words: tuple[str | None, ...] = (None, "fp8")
@@ -47,6 +47,10 @@ class Screen:
     """The tp that a page opens with."""
     ep: int = 1
     kv: str | None = None
+    eager: bool = True
+    """Whether eager mode stands beside the engines."""
+    alike: bool = False
+    """Whether all devices have what the first one has."""
 
     def of(self, deployment: Deployment) -> Screen:
         """The same for a report's deployment: its engine first, and its tp among the others."""
@@ -59,10 +63,12 @@ class Screen:
     def ways(self, devices: Sequence[Device], words: Sequence[str | None]) -> list[Way]:
         """All ways to run a model, of every device."""
         first, *others = devices
+        eager = (EAGER_NAME,) if self.eager else ()
         alike = {"ep": self.ep, "kv": self.kv}
-        found = ways_on(first, self.engines, words, self.tps, **alike)
+        found = ways_on(first, (*eager, *self.engines), words, self.tps, **alike)
         for device in others:
-            found += ways_on(device, self.engines[:1], (None,), self.tps, **alike)
+            engines, its = (self.engines, words) if self.alike else (self.engines[:1], (None,))
+            found += ways_on(device, (*eager, *engines), its, self.tps, **alike)
         return found
 
 
@@ -130,7 +136,8 @@ def on_device(
         return OnDevice(screen, tuple(devices), subject=command, reason="no tokens go through the class in batches")
     axes = tuple(one for one in screen.axes if one.phase != "decode" or "cache_len" in model.parameters)
     screen = replace(screen, axes=axes)
-    subject, quantised = Subject(model, config), model.quantization is not None
+    subject = Subject(model, config)
+    quantised = model.quantization is not None and model.quantization.applied is not None
     words = (None,) if quantised else screen.words
     found = tables(subject, screen.ways(devices, words), axes, Predictor(), given)
     room = _room_of(subject, devices, given, screen)
@@ -144,7 +151,8 @@ def _room_of(
     def held(tp: int) -> Held | str:
         return held_by_formulas(subject, given, tp)
 
-    lengths = sorted({1, *(length for one in screen.axes if one.phase == "prefill" for length in one.lengths)})
+    prompts = (length for one in screen.axes if one.phase == "prefill" for length in one.lengths)
+    lengths = sorted({1, *prompts}) if screen.eager else []
     try:
         return room_table(held, devices, WIDTHS, lengths)
     except LmpError as error:
@@ -175,7 +183,7 @@ def _table(found: Table) -> dict[str, Any]:
         name: [None if us is None else round(us, 3) for us in end]
         for name, end in zip(("us", "low", "high"), ends, strict=True)
     }
-    return {**about, **times, "bound": list(found.bounds), "missed": round(found.missed, 4)}
+    return {**about, **times, "bound": list(found.bounds), "missed": [round(error, 4) for error in found.missed]}
 
 
 def _room(found: RoomTable, steps: Steps, quantised: bool) -> dict[str, Any]:

@@ -143,7 +143,7 @@ def test_sizes_of_kernels_with_what_a_local_name_was_set_to(filled: Reported) ->
 def test_constraints_by_asserts_and_guards(filled: Reported) -> None:
     told = filled.section("3.3 Constraints & Requirements")
     assert "**Alignment:** `head_dim % 2 == 0` must hold in `serve/model.py:" in told
-    assert "torch.cuda.get_device_capability(0)[0] >= 9` at `serve/kernel.py:5`" in told
+    assert "or tests it: `torch.cuda.get_device_capability(0)[0] >= 9` at `serve/kernel.py:5`" in told
 
 
 def test_a_size_that_the_code_reads_of_a_config(filled: Reported) -> None:

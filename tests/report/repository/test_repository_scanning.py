@@ -75,9 +75,6 @@ def test_notes() -> None:
     assert _notes("optional") == [Note("optional", _at("import fast"), "", "fast", "fast = None")]
     assert _notes("deprecated") == [Note("deprecated", _at("warnings.warn"), "", "old() is deprecated, use new()")]
     assert _notes("requires") == [Note("requires", _at("assert torch"), "", "torch.cuda.is_available()", "needs CUDA")]
-    assert _notes("allocation") == [
-        Note("allocation", _at("torch.zeros"), "Thing.__init__", "self.k_buffer", "torch.zeros((4, 8))")
-    ]
     assert _notes("abstract") == [Note("abstract", _at("class Thing"), "", "Thing", "must")]
     # register_buffer is torch's, and no registry.
     assert [(note.line, note.symbol, note.text) for note in _notes("registration")] == [

@@ -116,6 +116,13 @@ COMMON = frozenset(
     ]
 )
 """Methods that objects of the language and of its libraries have: alone they name no class of the code base."""
+VERBS = frozenset(
+    (
+        *("compile", "lower", "process", "flush", "update", "eval", "train", "apply", "call", "build", "create"),
+        *("setup", "sort", "filter", "merge", "register", "next", "validate", "verify", "handle", "execute", "check"),
+    )
+)
+"""Methods that any library's object may have: they are followed only where the object's name is the class's."""
 SENDS = frozenset(
     ["send", "send_pyobj", "send_json", "send_string", "send_multipart", "put", "put_nowait", "append", "appendleft"]
 )
@@ -325,8 +332,7 @@ class CallGraph:
         if (
             len({self._root(each.owner) for each in found if each.owner is not None}) == 1
             and len(found) <= MOST_TARGETS
-            # A single word (``compile``, ``process``) may be a method of any library's object.
-            and len(words(name)) > 1
+            and name not in VERBS
         ):
             return dict.fromkeys(self._ranked(found)[:4] or found[:1], "name")
         if len(found) <= 40:

@@ -365,7 +365,7 @@ class Evaluator:
         if not found and not exact:
             # What only classes below define, which a base calls all the same.
             found.update(dict.fromkeys(FunctionValue(each, of, False) for each in self.overrides(of, name)))
-        if all(isinstance(innermost(each), External) for each in found):
+        if not found or any(isinstance(innermost(each), External) for each in found):
             found.update(dict.fromkeys(self._given(of, name, depth)))
         elif self._wide(found):
             given = self._given(of, name, depth)

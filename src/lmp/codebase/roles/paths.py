@@ -16,20 +16,24 @@ from functools import cached_property
 from lmp.codebase.graph.graph import Edge
 from lmp.codebase.graph.records import Function
 from lmp.codebase.roles import operators
-from lmp.codebase.roles.reach import Reading, Row
+from lmp.codebase.roles.reach import Reading, Row, works
 from lmp.codebase.roles.spine import decode_loops
 from lmp.codebase.roles.words import says, split
 
-COST = {"name": 2.0, "queue": 1.0, "callback": 0.5, "inheritance": 0.5, "constructor": 4.0}
+COST = {"name": 2.0, "queue": 1.0, "inheritance": 0.5, "constructor": 4.0}
 """What an edge counts above 1, by how it was found: what is less certain is further away."""
+HANDED, STARTED = 3.0, 0.5
+"""What it counts that a function is handed on: below a loop, where it need not be called, and above, where it is."""
 BESIDE = re.compile(
-    r"(?i)(?:^|[/_.])(?:tests?|bench\w*|eval\w*|profil\w*|warm\w*|debug\w*|experiment(?:s|al)?|export\w*|aot|health\w*)(?:[/_.]|$)"
+    r"(?i)(?:^|[/_. ])(?:tests?|bench\w*|eval\w*|profil\w*|warm\w*|debug\w*|experiment(?:s|al)?|export\w*|aot"
+    r"|health\w*|speculat\w*|draft\w*)(?:[/_. ]|$)"
 )
 """What no run of a user passes."""
+NEAR, NEAR_CACHE = 2.0, 5.0
 MOST_HANDLERS = 2
 MOST_OPERATORS = 12
 """Public calls of a library of kernels that are followed."""
-MOST_ROUNDS = 8
+MOST_ROUNDS = 16
 SERVES = frozenset(["FastAPI", "Flask", "Starlette", "Sanic", "Quart", "Application", "Blueprint", "APIRouter"])
 """What makes the object that handles requests."""
 PHASES = frozenset(["prefill", "decode", "extend", "context", "generate"])
@@ -42,6 +46,7 @@ class Ways:
     far: dict[Function, float]
     ends: Set[Function]
     calls: dict[Function, list[Edge]]
+    handed: float
 
     def follow(self, start: Function, twins: bool = False) -> Iterator[Edge]:
         """The edges of the nearest ways from a function; with ``twins`` also those of the other phases on the way."""
@@ -52,13 +57,16 @@ class Ways:
             if function in self.ends and function is not start:
                 continue
             here = [edge for edge in self.calls.get(function, ()) if edge.callee in self.far]
-            best = min((self.far[edge.callee] + _cost(edge) for edge in here), default=0.0) + 1e-9
+            best = min((self.far[edge.callee] + _cost(edge, self.handed) for edge in here), default=0.0) + 1e-9
             taken = {
                 edge.callee: edge
                 for edge in reversed(here)
-                if self.far[edge.callee] + _cost(edge) <= best
+                if self.far[edge.callee] + _cost(edge, self.handed) <= best
                 or (twins and split(edge.callee.name) & PHASES and edge.how != "constructor")
             }
+            if any(edge.how != "callback" for edge in taken.values()):
+                # What is called itself says more than what is handed on to be called.
+                taken = {callee: edge for callee, edge in taken.items() if edge.how != "callback"}
             for edge in sorted(taken.values(), key=lambda each: each.line):
                 yield edge
                 if edge.callee not in seen:
@@ -66,11 +74,15 @@ class Ways:
                     waiting.append(edge.callee)
 
 
+def _stem(file: str) -> str:
+    return file.rpartition("/")[2].partition(".")[0]
+
+
 def _within(edges: Iterable[Edge], reach: Set[Function]) -> list[Edge]:
     return [edge for edge in edges if edge.callee in reach]
 
 
-def _far(ends: Set[Function], taken: dict[Function, list[Edge]]) -> dict[Function, float]:
+def _far(ends: Set[Function], taken: dict[Function, list[Edge]], handed: float) -> dict[Function, float]:
     """Backwards from the ends, the nearest first."""
     callers: dict[Function, list[Edge]] = {}
     for edges in taken.values():
@@ -87,36 +99,14 @@ def _far(ends: Set[Function], taken: dict[Function, list[Edge]]) -> dict[Functio
         for edge in callers.get(function, ()):
             if edge.caller not in far:
                 number += 1
-                heapq.heappush(waiting, (at + _cost(edge), number, edge.caller))
+                heapq.heappush(waiting, (at + _cost(edge, handed), number, edge.caller))
     return far
 
 
-def _cost(edge: Edge) -> float:
+def _cost(edge: Edge, handed: float) -> float:
     beside = BESIDE.search(f"{edge.callee.file} {edge.callee.qualname}") is not None
-    return 1 + COST.get(edge.how, 0.0) + 0.25 * math.log2(edge.of) + 4 * beside
-
-
-def _stands_for(edges: list[Edge]) -> Edge:
-    """First what is no side way, then what a class itself has, then the model of reference; of values that branches
-    assign the last, which is what is left where no condition holds."""
-    if len(edges) == 1:
-        return edges[0]
-    plain = all(edge.how in ("direct", "attribute", "callback") for edge in edges)
-
-    def order(each: tuple[int, Edge]) -> tuple[object, ...]:
-        number, edge = each
-        callee = edge.callee
-        reference = says(f"{callee.file.rpartition('/')[2]}_{callee.qualname}", "reference_model")
-        return (
-            BESIDE.search(f"{callee.file} {callee.qualname}") is not None,
-            callee.abstract,
-            edge.how == "inheritance",
-            not reference,
-            len(callee.qualname) if reference else 0,
-            -number if plain and not callee.native else number,
-        )
-
-    return min(enumerate(edges), key=order)[1]
+    how = handed if edge.how == "callback" else COST.get(edge.how, 0.0)
+    return 1 + how + 0.25 * math.log2(edge.of) + 4 * beside
 
 
 class Paths:
@@ -143,7 +133,7 @@ class Paths:
             found[function] = list(sites.values())
         return found
 
-    def ways(self, ends: Iterable[Function]) -> Ways:
+    def ways(self, ends: Iterable[Function], handed: float = HANDED) -> Ways:
         """How far it is to the ends, from all that leads there; of each call the target that stands for all counts."""
         ends = set(ends)
         reach = self.reading.reaching(ends)
@@ -151,54 +141,85 @@ class Paths:
             function: [leading for edges in self.sites.get(function, ()) if (leading := _within(edges, reach))]
             for function in reach
         }
-        taken = {function: [_stands_for(edges) for edges in every] for function, every in sites.items()}
-        far = _far(ends, taken)
-        for _ in range(MOST_ROUNDS):
-            # Where those that stand for others lead round in a circle, another of them leads on.
-            changed = False
+        taken = {function: [self.stands_for(edges) for edges in every] for function, every in sites.items()}
+        far = _far(ends, taken, handed)
+        for round_ in range(MOST_ROUNDS):
+            # Where those that stand for others lead round in a circle, another leads on: nearest the ends first.
+            open_: list[tuple[float, Function, int, list[Edge]]] = []
             for function in sorted(reach - far.keys(), key=lambda each: each.key):
                 for number, edges in enumerate(sites[function]):
                     near = [edge for edge in edges if edge.callee in far]
                     if near:
-                        taken[function][number] = _stands_for(near)
-                        changed = True
-            if not changed:
+                        open_.append((min(far[edge.callee] for edge in near), function, number, near))
+            if not open_:
                 break
-            far = _far(ends, taken)
-        return Ways(far, ends, taken)
+            least = min(each[0] for each in open_) if round_ < MOST_ROUNDS - 1 else math.inf
+            for at, function, number, near in open_:
+                if at <= least:
+                    taken[function][number] = self.stands_for(near)
+            far = _far(ends, taken, handed)
+        return Ways(far, ends, taken, handed)
+
+    def stands_for(self, edges: list[Edge]) -> Edge:
+        """First what is no side way, then what a class itself has, then the model of reference; of values that branches
+        assign the last, which is what is left where no condition holds."""
+        if len(edges) == 1:
+            return edges[0]
+        plain = all(edge.how in ("direct", "attribute", "callback") for edge in edges)
+
+        named = [split(f"{_stem(edge.callee.file)}_{edge.callee.qualname}") for edge in edges]
+        common = frozenset.intersection(*named)
+
+        def order(each: tuple[int, Edge]) -> tuple[object, ...]:
+            number, edge = each
+            callee = edge.callee
+            own = named[number] - common
+            reference = not own or says(" ".join(own).replace(" ", "_"), "reference_model")
+            return (
+                BESIDE.search(f"{callee.file} {callee.qualname}") is not None,
+                callee.abstract,
+                edge.how == "inheritance",
+                not reference,
+                -self._below_class(callee),
+                len(own) if reference else 0,
+                -number if plain and not callee.native else number,
+            )
+
+        return min(enumerate(edges), key=order)[1]
+
+    def _below_class(self, function: Function) -> int:
+        """How many classes build on its own: the model that others are made from stands for them."""
+        if function.owner is None or function.native:
+            return 0
+        return len(self.reading.graph.evaluator.subclasses.get(function.owner, ()))
 
     # -- where a run ends ----------------------------------------------------------------------------------------------
 
     def _played(self, section: str, *roles: str) -> set[Function]:
-        wanted = {
-            (row.place.file, row.place.line)
-            for row in self.rows
-            if row.section == section and row.role in roles
-        }
+        wanted = {(row.place.file, row.place.line) for row in self.rows if row.section == section and row.role in roles}
         return {each for each in self.reading.functions if each.key in wanted}
 
     @cached_property
     def attention(self) -> set[Function]:
         reading = self.reading
-        native = {each for each in reading.functions if each.native and says(each.name, "attention") and _works(each)}
-        return self._innermost({*reading.attends, *reading.starts_attention, *native})
+        return self._innermost({*reading.attends, *reading.starts_attention, *reading.native_attends})
 
     @cached_property
     def sampling(self) -> set[Function]:
         drawn = {
             each
             for each in self._played("sampling", "sample")
-            if split(each.name) & {"sample", "sampling"} and _works(each)
+            if split(each.name) & {"sample", "sampling"} and works(each)
         }
         return self._innermost({*self.reading.samples, *drawn})
 
     def _innermost(self, ends: set[Function]) -> set[Function]:
-        """Those that hand on to no other of them."""
-        return {
-            each
-            for each in ends
-            if not any(edge.callee in ends for edges in self.sites.get(each, ()) for edge in edges)
-        } or ends
+        """Without those that hand on to just one other of them."""
+
+        def handed(each: Function) -> set[Function]:
+            return {edge.callee for edges in self.sites.get(each, ()) for edge in edges if edge.callee in ends}
+
+        return {each for each in ends if len(handed(each)) != 1} or ends
 
     @cached_property
     def cache(self) -> set[Function]:
@@ -223,7 +244,9 @@ class Paths:
 
     def _all(self) -> Iterator[Edge]:
         for loop, trains in self.loops:
-            yield from self._to(loop)
+            if not loop.native:
+                # What leads to a loop of C++ is set up by callbacks that are not followed.
+                yield from self._to(loop)
             yield from self._below(loop, trains)
         if not self.loops:
             for each in self.operators:
@@ -253,20 +276,34 @@ class Paths:
         every = [each for each in decode_loops(self.reading) if not BESIDE.search(f"{each.file} {each.qualname}")]
         trains = self.reading.reaching(self.training)
         draws = self.reading.reaching(self.sampling)
-        decode = [each for each in every if each in draws and each not in trains]
+        every_decode = [each for each in every if each in draws and each not in trains]
+        decode = [each for each in every_decode if not each.native]
         started = {each for _, each in self.entries}
         # A script that decodes in its own loop shows the shortest run.
         scripts = [each for each in decode[1:] if each in started and each.owner is None]
-        native = [each for each in decode[1:] if each.native]
+        far = self.ways(self.sampling).far
+        native = sorted(
+            (each for each in every_decode if each.native), key=lambda each: (far.get(each, 99.0), each.key)
+        )
         found = dict.fromkeys((*decode[:1], *scripts[:1], *native[:1]), False)
-        found.update(dict.fromkeys([each for each in every if each in trains][:1], True))
+        far = self.ways(self.training).far
+        train = [each for each in every if each in far]
+        nearest = min((far[each] for each in train), default=0.0)
+        # What starts a training far away is a program around it.
+        found.update(dict.fromkeys([each for each in train if far[each] <= nearest + NEAR][:1], True))
         return list(found.items())
 
     def _to(self, loop: Function) -> Iterator[Edge]:
         """From the nearest entry point; of servers also from handlers of requests to the loop or to what queues."""
-        ways = self.ways([loop])
+        ways = self.ways([loop], STARTED)
         near = sorted(
-            (row.role == "library", BESIDE.search(row.place.file) is not None, row.rank, ways.far[each], each.key)
+            (
+                row.role == "library",
+                BESIDE.search(row.place.file) is not None,
+                each.file != loop.file,
+                ways.far[each],
+                each.key,
+            )
             for row, each in self.entries
             if each in ways.far and not _handles(row)
         )
@@ -274,9 +311,11 @@ class Paths:
         for *_, key in near[:1]:
             yield from ways.follow(by_key[key])
         queues = {each for each in self._played("scheduler", "queue") if each.owner is loop.owner is not None}
-        queued = self.ways([loop, *queues])
+        queued = self.ways([loop, *queues], STARTED)
         handlers = sorted(
-            (queued.far[each], each.key) for row, each in self.entries if _handles(row) and each in queued.far
+            (queued.far[each], each.key)
+            for row, each in self.entries
+            if _handles(row) and each in queued.far and not BESIDE.search(each.name)
         )
         for _, key in handlers[:MOST_HANDLERS]:
             yield from queued.follow(by_key[key])
@@ -289,21 +328,41 @@ class Paths:
     def _below(self, loop: Function, trains: bool) -> Iterator[Edge]:
         on: dict[Function, None] = {loop: None}
         if trains:
-            for edge in self.ways(self.training).follow(loop):
-                on[edge.callee] = None
-                yield edge
-            for function in list(on):
-                for edges in self.sites[function]:
-                    edge = _stands_for(edges)
-                    if says(edge.callee.qualname, "training_step") and edge.how != "constructor":
-                        yield edge
+            ways = self.ways(self.training)
+            waiting = [loop]
+            while waiting:
+                start = waiting.pop()
+                below = list(ways.follow(start))
+                here = dict.fromkeys((*on, start, *(edge.callee for edge in below)))
+                yield from below
+                for function in here:
+                    for edges in self.sites[function]:
+                        edge = self.stands_for(edges)
+                        again = edge.call is not None and edge.call.loop > 0
+                        if function is loop and not again:
+                            continue
+                        if _is_step(edge.callee) and edge.how not in ("constructor", "callback"):
+                            yield edge
+                            if again and edge.callee in ways.far and edge.callee not in here:
+                                waiting.append(edge.callee)
+                on.update(here)
         starts = list(on)
-        for ends, twins in ((self.attention, True), (self.sampling, False), (self.cache, False)):
+        stations = [(self.attention, True), (self.sampling, False)]
+        for ends, twins in stations[:1] if trains else stations:
             ways = self.ways(ends)
+            far = [ways.far[each] for each in starts if each in ways.far]
             for start in starts:
-                for edge in ways.follow(start, twins):
-                    on[edge.callee] = None
-                    yield edge
+                if start in ways.far and (not trains or ways.far[start] == min(far)):
+                    for edge in ways.follow(start, twins):
+                        on[edge.callee] = None
+                        yield edge
+        # The cache is written where attention is computed: from the nearest function on the way there.
+        ways = self.ways(self.cache)
+        nearest = min((ways.far[each] for each in on if each in ways.far), default=math.inf)
+        if nearest <= NEAR_CACHE:
+            for function in list(on):
+                if ways.far.get(function) == nearest:
+                    yield from ways.follow(function)
         if not trains:
             yield from self._beside(loop, on)
 
@@ -311,12 +370,15 @@ class Paths:
         """What the functions of a run ask on their way: for a batch, for places in the cache."""
         batches = self._played("scheduler", "batch", "preemption", "admission", "chunking")
         places = self._played("kv_cache", "allocate")
+        found = self.ways(self._innermost(places))
         for function in on:
-            asked = [_stands_for(edges) for edges in self.sites[function]]
+            asked = [self.stands_for(edges) for edges in self.sites[function]]
             other = [edge for edge in asked if edge.callee.owner is not function.owner or edge.callee.owner is None]
             if function.owner is loop.owner:
                 yield from (each for each in other if each.callee in batches and says(each.callee.name, "scheduler"))
-            yield from [each for each in other if each.callee in places][:1]
+            for edge in [each for each in other if each.callee in places][:1]:
+                yield edge
+                yield from found.follow(edge.callee)
 
     @cached_property
     def operators(self) -> list[Function]:
@@ -327,13 +389,9 @@ def _makes_app(function: Function) -> bool:
     return not function.native and any(call.name in SERVES for call in function.calls)
 
 
-def _works(function: Function) -> bool:
-    """Whether a function computes: it is no getter, and it makes or sets nothing."""
-    if not function.native:
-        return True
-    return len(function.calls) > 2 and not split(function.name) & {
-        "init", "new", "make", "build", "create", "free", "clone", "reset", "get", "set", "print", "type", "name", "params"
-    }
+def _is_step(function: Function) -> bool:
+    owner = function.owner.name if function.owner is not None else ""
+    return says(f"{owner}_{function.name}", "training_step")
 
 
 def _handles(row: Row) -> bool:

@@ -16,6 +16,18 @@ from lmp.codebase.roles.words import says, split
 
 TEST = re.compile(r"test(?:_|\d|$)|torch_ref|ref_|reference_")
 """Functions that try others, in the same file."""
+ATTENDS = frozenset(["attention", "attn", "fattn", "fmha", "sdpa", "mha"])
+SETS = frozenset(
+    (
+        *("init", "new", "make", "create", "free", "clone", "reset", "get", "set", "print", "type", "name", "params"),
+        *("input", "inp", "mask", "index", "support", "supported", "release", "load", "select", "can", "size", "extra"),
+    )
+)
+"""Words of functions that make, set or tell something, and compute nothing."""
+MODEL, CALLED = "model", ("forward", "__call__")
+MODELS = frozenset(["model", "transformer", "lm", "gpt", "llama"])
+PARTS = frozenset(["layer", "block", "attention", "attn", "mlp", "head", "vision", "audio", "encoder"])
+"""Words of the outermost module of a language model, and of its parts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +48,7 @@ class Reading:
         self.facts = facts
         self.roles = {file.file: file.role for file in facts.files}
         self.graph = CallGraph(facts.graphs)
+        self.link_models()
 
     # -- whose code ----------------------------------------------------------------------------------------------------
 
@@ -142,6 +155,23 @@ class Reading:
         }
 
     @cached_property
+    def native_attends(self) -> set[Function]:
+        """Functions of C++ that compute attention, or build its part of a graph, by their names and calls."""
+        return {each for each in self.functions if each.native and split(each.name) & ATTENDS and works(each)}
+
+    @cached_property
+    def native_samples(self) -> set[Function]:
+        """Functions of C++ that draw a token, by their names and calls."""
+        return {
+            each
+            for each in self.functions
+            if each.native
+            and split(each.name) & {"sample", "sampling"}
+            and works(each)
+            and not says(each.qualname, "not_sampling")
+        }
+
+    @cached_property
     def kernels(self) -> set[tuple[str, int]]:
         """Places of kernels, which are no functions of a run themselves."""
         return {(each.place.file, each.place.line) for each in self.facts.kernels}
@@ -159,6 +189,39 @@ class Reading:
                 for name, chains in each.locals.items()
             )
         }
+
+    def link_models(self) -> None:
+        """Lets calls of what is named ``model``, and is not known, lead to the outermost modules that attend."""
+        named = [
+            (function, call)
+            for function in self.functions
+            if not function.native
+            for call in function.calls
+            if call.name == MODEL
+        ]
+        attending = self.reaching(self.attends) if named else set()
+        unknown = [
+            (function, call)
+            for function, call in named
+            if not any(edge.call is call and edge.callee in attending for edge in self.graph.edges[function])
+        ]
+        models = self._outermost(attending) if unknown else []
+        for function, call in unknown:
+            for model in models:
+                if model is not function:
+                    edge = Edge(function, model, call.line, "name", len(models), call)
+                    self.graph.edges[function].append(edge)
+                    self.graph.callers.setdefault(model, []).append(edge)
+
+    def _outermost(self, attending: set[Function]) -> list[Function]:
+        """How the model is called: of modules that attend and are named as models the one that most others call."""
+        runs = [each for each in attending if each.name in CALLED and each.owner is not None and self.is_own(each.file)]
+
+        def called(each: Function) -> int:
+            return len({edge.caller for edge in self.graph.callers.get(each, ())})
+
+        found = [each for each in runs if each.owner is not None and _is_model(each.owner.name)]
+        return sorted(found, key=lambda each: (-called(each), len(each.qualname), each.file, each.line))[:1]
 
     def reaching(self, leaves: Iterable[Function]) -> set[Function]:
         """Every function from which a call leads to one of these, these included."""
@@ -184,6 +247,15 @@ class Reading:
                 if edge.callee not in seen and depth < deepest:
                     seen.add(edge.callee)
                     waiting.append((edge.callee, depth + 1))
+
+
+def _is_model(name: str) -> bool:
+    return bool(split(name) & MODELS) and not split(name) & PARTS
+
+
+def works(function: Function) -> bool:
+    """Whether a function computes: it is no getter, and it makes or sets nothing."""
+    return (len(function.calls) > 2 or not function.native) and not split(function.name) & SETS
 
 
 def _tree(file: str) -> str:

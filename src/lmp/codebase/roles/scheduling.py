@@ -20,6 +20,11 @@ ROLES = (
     ("batch", r"batch|schedul|slot|update|step|merge|filter|decode|prefill|loop|run|next"),
     ("queue", r"queue|add|put|append|push|insert|enqueue|req|pop|take|claim|route|recv|send|post"),
 )
+HANDLES = r"post|defer|pop|push|add|take|process|launch|split|update|decode|slot|loop|task"
+"""What a method of C++ does with requests, by its name: what it reads is not kept."""
+ROLES_THAT_DECIDE = (
+    r"preempt|pause|retract|swap|evict|resume|chunk|priorit|can_|admit|limit|capacity|is_full|busy|batch"
+)
 
 SIDE = re.compile(r"clean|ready|log|close|shutdown|stat|print|dump|metric|setup|repr|health|collate|fail")
 """Methods beside the work on requests."""
@@ -35,8 +40,9 @@ def scheduler_rows(reading: Reading) -> list[Row]:
     for of, why in _classes(reading, running):
         row = Row("scheduler", _role(of.name, "queue"), of.qualname, place(of), why)
         found.setdefault((of.file, of.line), row)
+        queues = {name for name in of.attributes if _is_queue(of, name)}
         for method in of.methods.values():
-            if _matters(method):
+            if _matters(method) and _works_on(reading, of, method, queues):
                 row = Row("scheduler", _role(method.name, "batch"), method.qualname, place(method), f"of {of.name}")
                 found.setdefault((method.file, method.line), row)
     for function in reading.functions:
@@ -60,6 +66,16 @@ def _role(name: str, otherwise: str) -> str:
 
 def _fits(name: str, file: str) -> bool:
     return not says(name, "not_scheduler") and not says(file.rpartition("/")[2], "not_scheduler")
+
+
+def _works_on(reading: Reading, of: Class, method: Function, queues: set[str]) -> bool:
+    """Whether a method puts requests in or takes them out, runs them, or decides which; of a class without a queue that
+    is named for it, whatever it does by the name."""
+    if method.reads & queues or says(method.name, "scheduler") or (method.native and re.search(HANDLES, method.name)):
+        return True
+    runs = method in reading.running and (bool(method.loops) or method.endless)
+    decides = re.search(ROLES_THAT_DECIDE, method.name.lower()) is not None
+    return runs or decides
 
 
 def _matters(method: Function) -> bool:

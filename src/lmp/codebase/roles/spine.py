@@ -83,8 +83,8 @@ def decode_loops(reading: Reading) -> list[Function]:
     """Functions whose loop leads to a model again and again, best first: those that reach most of attention, sampling,
     the cache and a step of training from inside of the loop; of equals an endless loop, then the one further out."""
     ends = {
-        "attention": reading.attending | reading.reaching(reading.runs_model),
-        "sampling": reading.reaching(reading.samples),
+        "attention": reading.attending | reading.reaching({*reading.runs_model, *reading.native_attends}),
+        "sampling": reading.reaching({*reading.samples, *reading.native_samples}),
         "cache": reading.reaching(each for each in reading.functions if says(each.name, "kv_write")),
         "training": reading.reaching(
             each for each in leaves(reading) if {c.name for c in each.calls} & operators.TRAINS

@@ -24,7 +24,7 @@ def split(name: str) -> frozenset[str]:
     found = words(name) | {part.lower() for part in name.replace(".", "_").split("_") if part}
     # ``KVCache`` is cut before its last capital: the letters before it are a word of their own.
     lower = name.lower()
-    if re.search(r"(?<!q)kv", lower):
+    if re.search(r"(?<![qw])kv", lower):
         found.add("kv")
     if "moe" in lower:
         found.add("moe")

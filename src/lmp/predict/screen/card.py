@@ -13,6 +13,7 @@ from lmp.errors import LmpError, first_line
 from lmp.formula import Number
 from lmp.observe.held import Held
 from lmp.predict.eager import beyond_positions
+from lmp.predict.engines import GIB
 from lmp.predict.holding import held_by_formulas
 from lmp.predict.prediction import Predictor, Total
 from lmp.predict.rewrite.profiles import profile_named
@@ -125,11 +126,12 @@ def _memory(found: Room) -> CardMemory:
 
 
 def _does_not_fit(found: Room, ask: Ask) -> str:
-    """One line that says what would fit."""
+    """One line with what it would hold, and what would fit."""
     larger = found.smallest_tp is not None and found.smallest_tp > ask.parallel.tp
     ways = [f"--tp {found.smallest_tp}"] if larger else []
     ways += [f"-b {found.largest_batch}"] if found.largest_batch else []
-    return f"does not fit; {' or '.join(ways)} does" if ways else "does not fit, on no tp up to 64"
+    said = f"does not fit, {float(found.held / GIB):,.2f} of {float(found.total / GIB):,.2f} GiB"
+    return f"{said}; {' or '.join(ways)} does" if ways else f"{said}, on no tp up to 64"
 
 
 def _notes(subject: Subject, ask: Ask, runs: Sequence[CardRun]) -> list[str]:

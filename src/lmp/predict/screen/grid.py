@@ -40,18 +40,12 @@ class Axes:
         return tuple(product(self.batches, self.lengths))
 
     @property
-    def between(self) -> tuple[tuple[int, int], ...]:
-        """Points off the grid, one in each second cell of its diagonals: both sizes between two of the grid."""
-        cells = [list(pairwise(sizes)) for sizes in (self.batches, self.lengths)]
-        return tuple(
-            ((b0 + b1) // 2, (l0 + l1) // 2)
-            for (i, (b0, b1)), (j, (l0, l1)) in product(*map(enumerate, cells))
-            if (i + j) % HELD_OUT == 0 and b1 - b0 > 1 and l1 - l0 > 1
-        )
+    def centres(self) -> tuple[tuple[int, int], ...]:
+        """A point off the grid in each cell: its middle. Cells of one pair of batches stand together."""
+        cells = product(pairwise(self.batches), pairwise(self.lengths))
+        return tuple(((b0 + b1) // 2, (l0 + l1) // 2) for (b0, b1), (l0, l1) in cells)
 
 
-HELD_OUT = 3
-"""Of so many cells one has a point off the grid."""
 DECODE = Axes("decode", (1, 2, 4, 8, 16, 32, 64, 128, 256), (512, 2048, 8192, 32768, 131072))
 PREFILL = Axes("prefill", (1, 4, 16), (128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768))
 TP = (1, 2, 4, 8)
@@ -80,8 +74,8 @@ class Table:
     us: tuple[Total | None, ...]
     """In the order of the axes' points; None where there is no time."""
     bounds: tuple[str | None, ...]
-    missed: float
-    """Largest error of what is interpolated at points off the grid, as a part of the time."""
+    missed: tuple[float, ...]
+    """Error of what is interpolated in the middle of each cell, as a part of the time."""
     reason: str | None = None
     """Why there is no time at all."""
 
@@ -94,7 +88,7 @@ def tables(
     given: Mapping[str, Number],
     progress: Callable[[int, int], None] = lambda done, all_: None,
 ) -> list[Table]:
-    """A table for each phase and way. ``given`` are values that all calls have. Raises nothing: a table says why not."""
+    """A table for each phase and way. ``given`` are values that all calls have. A table without times says why."""
     found: list[Table] = []
     for number, phase in enumerate(axes):
         progress(number, len(axes))
@@ -112,7 +106,7 @@ def _tables(
 ) -> Iterator[Table]:
     failed: dict[int, str] = {}
     asks: dict[tuple[int, tuple[int, int]], Ask] = {}
-    for point in (*axes.points, *axes.between):
+    for point in (*axes.points, *axes.centres):
         for number, way in enumerate(ways):
             if number in failed:
                 continue
@@ -140,7 +134,7 @@ def _table(way: Way, axes: Axes, made: Mapping[tuple[int, int], Answer | LmpErro
         axes,
         tuple(one.us if isinstance(one, Answer) else None for one in found),
         tuple(one.bound if isinstance(one, Answer) else None for one in found),
-        max((_missed(axes, times, point) for point in axes.between), default=0.0),
+        tuple(_missed(axes, times, point) for point in axes.centres),
         reason,
     )
 
@@ -154,7 +148,7 @@ def _missed(axes: Axes, times: Mapping[tuple[int, int], Total], point: tuple[int
 
 
 def between(axes: Axes, values: Mapping[tuple[int, int], float], point: tuple[int, int]) -> float | None:
-    """A value of the grid at a point, linear in both sizes; None outside of the grid. `static/times.js` does the same."""
+    """A value of the grid at a point, linear in both sizes; None outside of it. `ondevice.js` does the same."""
     found = 0.0
     for (batch, one), (length, other) in product(_parts(axes.batches, point[0]), _parts(axes.lengths, point[1])):
         if (batch, length) not in values:
@@ -178,8 +172,8 @@ def _parts(sizes: Sequence[int], at: int) -> list[tuple[int, float]]:
 def ways_on(
     device: Device, engines: Sequence[str], words: Sequence[str | None], tps: Sequence[int] = TP, **alike: Any
 ) -> list[Way]:
-    """Every way to run a model on a device: eager mode and the engines, at each tp, with each dtype.
+    """Every way to run a model on a device: each engine at each tp, with each dtype.
 
     ``alike``: what all of them have, ``ep`` and ``kv``.
     """
-    return [Way(device, engine, tp, word, **alike) for word in words for tp in tps for engine in (EAGER_NAME, *engines)]
+    return [Way(device, engine, tp, word, **alike) for word in words for tp in tps for engine in engines]

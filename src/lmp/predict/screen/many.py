@@ -1,4 +1,4 @@
-"""Many predictions of one model at once: a call is evaluated once for all devices, all kernels are predicted together."""
+"""Many predictions of one model: a call is evaluated once for all devices, and all kernels are predicted together."""
 
 from __future__ import annotations
 
@@ -67,8 +67,9 @@ class _Calls:
             asked = asked_of_call(gpu.kernels, ask.device, values, ask.products, scheme)
             return Prepared(ask, values, gpu, asked, None)
         step = Step(gpu.kernels, values, ask.products, scheme)
-        # Of the device the rules see the dtypes of its matrix units alone.
-        key = (ask.products, tuple(profile.rules), profile.absorbed, frozenset(ask.device.dense))
+        # Of the device the rules see the dtypes of its matrix units alone, and only for weights that have their own.
+        units = None if scheme is None else frozenset(ask.device.dense)
+        key = (ask.products, tuple(profile.rules), profile.absorbed, units)
         if key not in self.launched:
             self.launched[key] = rewritten_step(step, profile, ask.device)
         found = self.launched[key]
@@ -111,7 +112,9 @@ def _engine(ask: Ask) -> str | None:
     return ask.profile.kernels if ask.profile is not None else None
 
 
-def _timed(calls: Sequence[Prepared], numbers: Sequence[int], predictor: Predictor) -> Iterator[tuple[int, Answer | LmpError]]:
+def _timed(
+    calls: Sequence[Prepared], numbers: Sequence[int], predictor: Predictor
+) -> Iterator[tuple[int, Answer | LmpError]]:
     """Calls of one device and engine, together; one after the other if a kernel of one cannot be predicted."""
     device = calls[0].ask.device
     try:

@@ -1,7 +1,7 @@
 """Memory of a call as tables and formulas, so that a page works out at any batch and length what `room` does.
 
-Weights and reserve are numbers of each tp. The cache is a formula in batch, tokens and ``kv_bytes``. Activations without
-an engine are those of calls that were looked at: between two of them a straight line is never below what is alive.
+Weights and reserve are numbers of each tp. The cache is a formula in batch, tokens and ``kv_bytes``. Activations
+without an engine are those of calls that were looked at: a straight line between two is never below what is alive.
 """
 
 from __future__ import annotations
@@ -87,9 +87,7 @@ def room_table(
     return RoomTable(tuple(lengths), tuple(gpus), totals, settings.utilization, settings.max_num_seqs)
 
 
-def _of_tp(
-    held: Held, tp: int, devices: Sequence[Device], widths: Sequence[Number], lengths: Sequence[int]
-) -> OfTp:
+def _of_tp(held: Held, tp: int, devices: Sequence[Device], widths: Sequence[Number], lengths: Sequence[int]) -> OfTp:
     first, heads = devices[0], held.config.get("num_attention_heads")
     live = {engine: lives(held, engine) for engine in (False, True)}
 
@@ -162,7 +160,7 @@ def _text(value: Fraction) -> str:
     return f"({value.numerator} / {value.denominator})" if value.denominator > 1 else str(value.numerator)
 
 
-# --- blocks: as `lmp.predict.cache_blocks.blocks_of` divides the cache -------------------------------------------------
+# --- blocks: as `lmp.predict.cache_blocks.blocks_of` divides the cache ---
 
 
 def _page(kinds: Sequence[_Kind]) -> str:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from lmp.atlas.holding import held_in_atlas
 from lmp.errors import LmpError, UsageError, first_line
+from lmp.formula import Number
 from lmp.observe.held import Held
 from lmp.predict.eager import beyond_positions
 from lmp.predict.engines import GIB
@@ -46,15 +49,28 @@ class Whole:
     card: Card
 
 
+def held_quickly(subject: Subject, options: Options, given: Mapping[str, Number], tp: int) -> Held | str:
+    """What the model holds by the atlas or by its formulas, or why neither tells. Nothing is built or run.
+
+    The atlas has what the model of a config holds. Of one GPU of several, formulas say which weights are divided.
+    """
+    if not {"vocab_size"} & {*subject.model.parameters, *subject.model.values}:
+        return PART_OF_A_MODEL
+    others = given.keys() & subject.model.values.keys()
+    stored = None if others or tp > 1 else held_in_atlas(subject.model.class_name, options)
+    found = held_by_formulas(subject, given, tp) if stored is None else stored
+    if isinstance(found, str) and tp > 1 and not others:
+        return held_in_atlas(subject.model.class_name, options) or found
+    return found
+
+
 def held_of(subject: Subject, options: Options, ask: Ask) -> Held | str:
     """What the model holds in memory; or why that is not known: it is a part of a model, say.
 
-    Torch is imported only where formulas do not tell, and for the stages of a pipeline.
+    Torch is imported only where neither the atlas nor formulas tell, and for the stages of a pipeline.
     """
-    if "vocab_size" not in {**subject.model.parameters, **subject.model.values}:
-        return PART_OF_A_MODEL
-    found = held_by_formulas(subject, ask.given, ask.parallel.tp) if ask.parallel.pp == 1 else "a pipeline"
-    if not isinstance(found, str):
+    found = held_quickly(subject, options, ask.given, ask.parallel.tp)
+    if found == PART_OF_A_MODEL or not (isinstance(found, str) or ask.parallel.pp > 1):
         return found
     from lmp.atlas.holding import hold
 

@@ -40,10 +40,10 @@ def _run(run: CardRun) -> Iterator[str]:
     if step is None or rate is None:
         yield f"no time: {run.reason}"
     else:
-        yield f"{in_time(step.value)} (80{GLUE}%: {in_time(step.low)} to {in_time(step.high)})"
+        yield f"{in_time(step.value)}, 80{GLUE}%{GLUE}interval {in_time(step.low)} to {in_time(step.high)}"
         yield f"{rate.value:,.0f} tokens/s ({rate.low:,.0f} to {rate.high:,.0f})"
         yield bound(run)
-    if run.memory is not None:
+    if run.memory is not None and (run.memory.fits or step is not None):
         yield _memory(run.memory)
 
 

@@ -27,7 +27,7 @@ PHASES = {
 }
 """The sizes that a button sets. What is right for the phase already stays: a prefill of 100 tokens remains one."""
 
-_TITLES = {
+TITLES = {
     "batch_size": "batch size",
     "seq_len": "new tokens",
     "cache_len": "tokens in the cache",
@@ -35,6 +35,7 @@ _TITLES = {
     "a_bytes": "bytes of an activation",
     "kv_bytes": "bytes of a cache element",
 }
+"""Name of a variable -> what it is called beside its field."""
 
 
 def variables(model: ModelAnalysis, given: Mapping[str, Number] = MappingProxyType({})) -> list[dict[str, Any]]:
@@ -52,7 +53,7 @@ def _variable(model: ModelAnalysis, name: str, given: Mapping[str, Number]) -> d
     known = {**{follower: known[source] for follower, source in FOLLOWS.items()}, **known}
     found: dict[str, Any] = {
         "name": name,
-        "title": _TITLES.get(name, name),
+        "title": TITLES.get(name, name),
         "origin": model.parameters.get(name, ""),
         "value": number_text(known.get(name, NOT_GIVEN)),
         "least": lowest_of(model, name),

@@ -15,18 +15,8 @@ from lmp.report.warnings import of_the_model
 
 PACKAGE = "lmp.report.page"
 SCRIPTS = (
-    "exact",
-    "figures",
-    "model",
-    "ondevice",
-    "state",
-    "controls",
-    "totals",
-    "charts",
-    "icicle",
-    "table",
-    "source",
-    "main",
+    *("exact", "figures", "model", "ondevice", "state", "controls", "totals"),
+    *("charts", "icicle", "table", "source", "main"),
 )
 """In the order in which they need one another."""
 

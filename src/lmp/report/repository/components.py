@@ -43,7 +43,8 @@ def _responsibility(study: Study, component: Component) -> Line:
     told = study.told.insights(component.definition.name) if study.told else []
     if told:
         return told[0]
-    parts: list[list[Inline]] = [study.what(component.definition)]
+    parts: list[list[Inline]] = [["by its name alone"]] if component.by_name else []
+    parts.append(study.what(component.definition))
     if component.importers and "." not in component.definition.qualname:
         parts.append(["imported by ", *plural(component.importers, "file")])
     children = (

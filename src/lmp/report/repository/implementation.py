@@ -206,22 +206,31 @@ def _sizes(study: Study) -> Iterator[Sequence[Line]]:
         found = [
             row for row in settings if wanted.fullmatch(row.symbol.rpartition(".")[2].lstrip("-").replace("-", "_"))
         ]
-        # The file with most settings first, and of equals a number.
-        found.sort(key=lambda row: (-keys[row.place.file], not re.fullmatch(r"\d+", row.why)))
-        read, made = study.base.config_read(pattern), study.base.worked_out(pattern)
+        # A model's own setting before a layer's, the file with most settings first, and of equals a number.
+        found.sort(
+            key=lambda row: (
+                "." in row.symbol and _OF_MODEL.search(row.symbol) is None,
+                -keys[row.place.file],
+                not re.fullmatch(r"\d+", row.why),
+            )
+        )
         if found:
             more = [" and at ", *plural(len(found) - 1, "more place")] if len(found) > 1 else []
             value = _value(study, found[0])
             shown: Line = code(value, 40) if value else "no default"
             yield [code(name), shown, sentence(code(found[0].symbol, 60), " at ", pointer(found[0].place), *more)]
-        elif read is not None:
+        elif (read := study.base.config_read(pattern)) is not None:
             where = sentence("read as ", code(read[0], 60), " at ", pointer(read[1]))
             yield [code(name), "set by the model's config", where]
-        elif made is not None:
+        elif (made := study.base.worked_out(pattern)) is not None:
             yield [code(name), code(made[0], 60), sentence("worked out at ", pointer(made[1]))]
         else:
             searched = "settings, reads of configs and assignments by such a name"
             yield [code(name), f"none found (searched: {searched})", UNKNOWN]
+
+
+_OF_MODEL = re.compile(r"(?i)model|transformer|decoder|gpt|args\b|^\w*config\.\w+$")
+"""Classes whose settings are those of a whole model."""
 
 
 def _value(study: Study, row: Row) -> str:
@@ -262,8 +271,10 @@ def _tiles(study: Study) -> Iterator[Sequence[Line]]:
 
 def _tile(title: str, values: dict[str, list[Pointer]]) -> Sequence[Line]:
     told = sorted((value for value in values if value), key=lambda v: (not v.isdigit(), int(v) if v.isdigit() else 0))
-    places = list(dict.fromkeys(place for found in values.values() for place in found))
-    shown = code(", ".join(told), 90) if told else "set by the caller; no value stands in the code"
+    # A place with a value first.
+    ranked = sorted(values.items(), key=lambda item: not item[0])
+    places = list(dict.fromkeys(place for _, found in ranked for place in found))
+    shown = code(", ".join(told), 90) if told else "set by the caller, not by its name"
     return [code(title), shown, sentence("at ", *plural(len(places), "place"), ", as ", places[0])]
 
 
@@ -301,7 +312,11 @@ def _constraints(study: Study) -> Iterator[Line]:
     for kernel in [each for each in study.kernels if each.launch_bounds][:2]:
         guards.append([code(f"launch bounds {kernel.launch_bounds}", 60), " of ", pointer(kernel.place, kernel.name)])
     searched = "Hardware: none found (searched: guards on the device, its architecture and the versions of compilers)"
-    yield sentence(Bold("Hardware:"), " guards in the code: ", joined(guards, "; "), ".") if guards else searched
+    yield (
+        sentence(Bold("Hardware:"), " the code asks for the device, or tests it: ", joined(guards, "; "), ".")
+        if guards
+        else searched
+    )
 
 
 # --- 4 ---------------------------------------------------------------------------------------------------------------
@@ -341,6 +356,8 @@ def _component(
         else:
             blocks.append(Paragraph("It calls nothing that leads to another part, a kernel or an operator."))
         blocks += [Paragraph(Bold("Data Flow:")), _flow_of(study, function)]
+    else:
+        blocks.append(Paragraph("Interface and pseudocode: nothing of its calls was read."))
     insights = list(study.told.insights(definition.name)) if study.told else []
     found = insights or [*_insights(study, component, function)]
     return [*blocks, Paragraph(Bold("Key Insights:")), Bullets(found)] if found else blocks
@@ -701,9 +718,8 @@ def _questions(study: Study) -> Iterator[Section]:
         [code(text, 80), " at ", pointer(place)] for text, place in study.base.arch_guards[:4]
     ]
     languages = Counter(kernel.language for kernel in study.kernels)
-    written: list[Inline] = [
-        f"its kernels are in {', '.join(f'{name} ({number})' for name, number in languages.most_common())}"
-    ]
+    written: list[Inline] = [f"its kernels are in {', '.join(f'{name} ({n})' for name, n in languages.most_common())}"]
+    written += [", as ", pointer(study.ranked_kernels[0].place, study.ranked_kernels[0].name)] if languages else []
     yield _question("What hardware is required?", [*([written] if languages else []), *guards])
     kv = {row.role: row for row in reversed(study.ranked("kv_cache"))}
     told: list[list[Inline]] = [

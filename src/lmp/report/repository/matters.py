@@ -9,7 +9,7 @@ from lmp.codebase.facts import Place
 from lmp.codebase.roles.reach import Row
 from lmp.report.document.parts import Bold, Inline, Line
 from lmp.report.repository.pieces import code, joined, plural, pointer, sentence, with_default
-from lmp.report.repository.study import Study
+from lmp.report.repository.study import BY_NAME, Study
 
 SHOWN = 6
 
@@ -62,8 +62,6 @@ SAMPLING = (
 ATTENTION = Matter("Attention backend(s)", "attention", ("backend", "module", "kernel"))
 
 
-_BY_NAME = re.compile(r"(?:method )?of \w+$|by (?:its name|what it handles)")
-"""Why a row is one, where only its name, or that of its class, says so."""
 MOST_GROUPS, MOST_OF_ONE = 3, 5
 
 
@@ -71,10 +69,10 @@ def lines(study: Study, matter: Matter) -> list[Line]:
     """The matter's own bullet, one for each place that the code shows to be one, and one for each class or kind of
     name of the others."""
     found = [row for row in study.ranked(matter.section) if row.role in matter.roles]
-    shown = [row for row in found if not _BY_NAME.match(row.why)]
+    shown = [row for row in found if not BY_NAME.match(row.why)]
     named: dict[str, list[Row]] = {}
     for row in found:
-        if _BY_NAME.match(row.why):
+        if BY_NAME.match(row.why):
             named.setdefault(row.why.rpartition("of ")[2] if "of " in row.why else "", []).append(row)
     bullets: list[Line] = [_bullet(study, matter, row) for row in shown[:SHOWN]]
     left = len(shown[SHOWN:]) + sum(len(rows) - MOST_OF_ONE for rows in named.values() if len(rows) > MOST_OF_ONE)

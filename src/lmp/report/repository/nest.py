@@ -83,7 +83,10 @@ class Drawer:
         return found
 
     def _nest(self, root: Function, most: int) -> Nest:
-        found = Nest(root, self.body(root))
+        every = self.body(root)
+        # Of a very long function what leads on is shown before the operators that it calls itself.
+        kept = sorted(every, key=lambda step: step.target is None and step.launch is None)[:most]
+        found = Nest(root, [step for step in every if step in kept], left_out=len(every) - len(kept))
         lines = sum(1 + len(step.around) for step in found.steps)
         expanded = {root}
         waiting = [(step, 1) for step in found.steps]

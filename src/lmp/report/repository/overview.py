@@ -81,10 +81,10 @@ def _composed(study: Study) -> Iterator[Line]:
             for c in shared
         ]
         yield sentence("Most imported of its own: ", joined(parts), ".")
-    played = [each for each in study.components if each.title in CORE]
+    played = [each for each in study.components if each.title in CORE and not each.by_name and study.is_run(each)]
     if study.llm.related and played:
         named = [sentence(f"{each.title} ", pointer(each.definition.place, each.definition.name)) for each in played]
-        yield sentence("Inference runs through: ", joined(named), ".")
+        yield sentence("A run goes through: ", joined(named), ".")
     if facts.kernels:
         yield _kernels(study)
     yield sentence(

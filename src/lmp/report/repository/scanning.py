@@ -22,22 +22,6 @@ _COMPILED = re.compile(
     r"\b(torch\.compile|torch\.cuda\.CUDAGraph|torch\.cuda\.graph|CUDAGraph|mx\.compile|jax\.jit|pjit|torch\.jit\.script"
     r"|torch\._dynamo\.disable|torch\.compiler\.disable)\b"
 )
-_ALLOCATORS = frozenset(
-    [
-        "zeros",
-        "empty",
-        "full",
-        "ones",
-        "zeros_like",
-        "empty_like",
-        "full_like",
-        "empty_strided",
-        "new_zeros",
-        "new_empty",
-        "arange",
-        "tensor",
-    ]
-)
 _LOGGING = frozenset(
     [
         "debug",
@@ -266,9 +250,7 @@ class _Scan:
             return
         if isinstance(target, ast.Subscript) and _name(target.value).endswith("environ"):
             self.note("sets environment", node, where, _text(target.slice))
-        if isinstance(target, ast.Attribute) and where.class_name and _allocates(value):
-            self.note("allocation", node, where, ast.unparse(target), ast.unparse(value))
-        elif isinstance(target, ast.Attribute) and isinstance(value, (ast.Name, ast.Attribute)):
+        if isinstance(target, ast.Attribute) and isinstance(value, (ast.Name, ast.Attribute)):
             self.replaced(node, target, value, where)
         elif isinstance(target, ast.Name) and not where.symbol:
             self.table(node, target.id, value, where)
@@ -392,16 +374,6 @@ def _text(node: ast.expr) -> str:
         case ast.Call(func=ast.Attribute(value=inner, attr="format")):
             return _text(inner)
     return ast.unparse(node)
-
-
-def _allocates(value: ast.expr) -> bool:
-    if isinstance(value, ast.ListComp):
-        value = value.elt
-    if isinstance(value, (ast.List, ast.Tuple)) and value.elts:
-        value = value.elts[0]
-    if isinstance(value, ast.IfExp):
-        return _allocates(value.body) or _allocates(value.orelse)
-    return isinstance(value, ast.Call) and _name(value.func).rpartition(".")[2] in _ALLOCATORS and bool(value.args)
 
 
 def _comments(text: str, spans: list[tuple[int, int, str]]) -> Iterator[Note]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from lmp.codebase.facts import Definition, EntryPoint, Kernel, Launch, Place
 from lmp.codebase.graph.graph import Edge
 from lmp.codebase.graph.records import Class, Function
+from lmp.codebase.roles import operators
 from lmp.codebase.roles.reach import Reading, Row
 from lmp.codebase.roles.spine import decode_loops, leaves
 from lmp.codebase.rows import PLAYED, every_row, nesting
@@ -51,6 +52,10 @@ PARTS = (
 """Rows of the table: its title, and which rows of what was found may stand in it."""
 
 
+BY_NAME = re.compile(r"(?:method )?of \w+$|by (?:its name|what it handles)")
+"""Why a row is one, where only its name, or that of its class, says so."""
+MOST_TARGETS = 8
+"""Functions that one call may lead to, to be followed."""
 WHOLE = ("scheduler", "KV cache", "attention")
 """Parts that a class plays before one of its methods does."""
 
@@ -62,6 +67,8 @@ class Component:
     importers: int
     also: tuple[Definition, ...] = ()
     """What else plays the part, best first."""
+    by_name: bool = False
+    """Only its name, or that of its class, says so."""
 
 
 @dataclass(eq=False)
@@ -129,8 +136,12 @@ class Study:
 
     @cached_property
     def loops(self) -> list[Function]:
-        """Functions with a loop that runs a model again and again, best first."""
-        return decode_loops(self.reading)
+        """Functions with a loop that runs a model again and again, best first: from each a call leads to sampling, to
+        logits or to a step of training, as far as Python shows it. A loop over layers or tuned sizes is none."""
+        reading = self.reading
+        trains = [each for each in reading.functions if {call.name for call in each.calls} & operators.TRAINS]
+        ends = reading.reaching([*reading.samples, *reading.runs_model, *trains])
+        return [each for each in decode_loops(reading) if each.native or each in ends]
 
     @cached_property
     def nests(self) -> list[tuple[str, Nest]]:
@@ -200,21 +211,41 @@ class Study:
         if self.llm.related:
             found += self._component("runtime loop", [self.definition_of(each) for each in self.loops[:5]])
         for title, section, roles in PARTS:
-            rows = [row for row in self.ranked(section) if row.role in roles]
-            found += self._component(title, [self.base.definition(row.place.file, row.symbol) for row in rows[:8]])
+            rows = [
+                row for row in (self.ways if section == "entry_points" else self.ranked(section)) if row.role in roles
+            ]
+            held = [row for row in rows if not row.why.startswith("by ")]
+            played = [self.base.definition(row.place.file, row.symbol) for row in (held or rows)[:8]]
+            found += self._component(title, played, not held)
         named = {each.definition.qualname for each in found}
         for each in self.operators[:4]:
             if each.qualname not in named:
                 found += self._component("operator", [self.definition_of(each)])
         return found
 
-    def _component(self, title: str, found: Sequence[Definition | None]) -> list[Component]:
+    def is_run(self, component: Component) -> bool:
+        """Whether calls lead to it from the loop."""
+        return self._is_below_the_loop(component.definition.place)
+
+    def _is_below_the_loop(self, place: Place) -> bool:
+        key = (place.file, place.line)
+        return key in self._below_the_loop
+
+    @cached_property
+    def _below_the_loop(self) -> set[tuple[str, int]]:
+        """Places of the loop and of what it leads to, functions and their classes."""
+        found = set(self.loops[:1])
+        for loop in self.loops[:1]:
+            found |= {edge.callee for edge in self.reading.reached(loop, lambda edge: edge.of <= MOST_TARGETS)}
+        return {each.key for each in found} | {each.owner.key for each in found if each.owner is not None}
+
+    def _component(self, title: str, found: Sequence[Definition | None], by_name: bool = False) -> list[Component]:
         kept = [each for each in found if each is not None]
         if title in WHOLE:
             kept.sort(key=lambda each: each.kind != "class")
         if not kept:
             return []
-        return [Component(title, kept[0], self.base.imported_by(kept[0]), tuple(kept[1:5]))]
+        return [Component(title, kept[0], self.base.imported_by(kept[0]), tuple(kept[1:5]), by_name)]
 
     @cached_property
     def most_imported(self) -> list[Component]:

@@ -49,12 +49,12 @@ def _above(fence: FencePiece, roots: Roots) -> Iterator[ReviewFinding]:
 def _behind(fence: FencePiece, roots: Roots) -> Iterator[ReviewFinding]:
     for at, line in enumerate(fence.lines):
         place = _BEHIND.fullmatch(line)
-        if place is not None and not _ELSE.fullmatch(place["code"]):
+        if place is not None and not _ELSE.fullmatch(_COMMENT.sub("", place["code"])):
             yield from _held(place["code"].strip(), place, fence.line + at, roots)
 
 
 def _held(statement: str, place: re.Match[str], line: int, roots: Roots) -> Iterator[ReviewFinding]:
-    wanted = _bare(statement).rstrip(",")
+    wanted = _bare(_COMMENT.sub("", statement)).rstrip(",")
     if len(wanted) < _TOO_SHORT or "…" in statement or not may_be_file(place["path"]):
         return
     files = roots.find(place["path"])

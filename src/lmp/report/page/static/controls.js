@@ -180,9 +180,3 @@ class Controls {
     for (const field of this.shown) field.show();
   }
 }
-
-function phaseOf({ seq_len, cache_len }) {
-  if (cache_len === undefined) return "";
-  if (cache_len === 0n) return "prefill";
-  return seq_len === 1n ? "decode" : "chunked prefill";
-}

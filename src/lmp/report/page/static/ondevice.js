@@ -12,7 +12,13 @@ function around(sizes, at) {
   return [[low, 1 - part], [high, part]];
 }
 
-const spanned = (found) => found.map(([size]) => grouped(BigInt(size))).join(" and ");
+const spanned = (found) => found.map(([size]) => grouped(BigInt(size))).join("–");
+
+function phaseOf({ seq_len, cache_len }) {
+  if (cache_len === undefined) return "";
+  if (cache_len === 0n) return "prefill";
+  return seq_len === 1n ? "decode" : "chunked prefill";
+}
 
 class OnDevice {
   constructor(data) {
@@ -24,21 +30,24 @@ class OnDevice {
     return [device, engine, tp, word, phase].join(" ");
   }
 
-  // The word under which times of these bytes and products were predicted; undefined if there are none.
-  word(values, products) {
+  // The word under which times of these bytes and products were predicted; undefined if there are none. ``own``: the
+  // model as its checkpoint stores it is meant, or is not; undefined: the bytes decide.
+  word({ values, products, own }) {
+    if (own) return "";
     const same = (found) => ["w_bytes", "a_bytes", "kv_bytes"].every((name) => compared(exactNumber(found[name]), values[name]) === 0);
-    return Object.keys(this.data.words).find((word) => this.data.words[word].products === products && same(this.data.words[word]));
+    return Object.keys(this.data.words).find((word) => (own === undefined || word) && this.data.words[word].products === products && same(this.data.words[word]));
   }
 
   // { us, low, high, bound, tokens } of a call, beside how it was found; or { why } there is no time.
-  time({ values, products, device, tp, changed }, engine) {
+  time(ask, engine) {
+    const { values, device, tp, changed } = ask;
     const { data } = this;
     if (data.reason) return { why: data.reason };
     if (changed.length) return { why: `predicted for the config as it is: ${changed.join(", ")} changed` };
     const phase = phaseOf(values) || "prefill";
     const axes = data.axes[phase];
     if (!axes) return { why: `not predicted here: ${phase}` };
-    const word = this.word(values, products);
+    const word = this.word(ask);
     if (word === undefined) return { why: "not predicted here: these bytes of elements" };
     const table = this.tables.get(this.key({ device, engine, tp, word, phase }));
     if (!table) return { why: `not predicted here: ${word ? `${word} with ` : ""}${engine} on ${device}` };
@@ -59,19 +68,27 @@ class OnDevice {
     if (points.some(([at]) => table.us[at] === null)) return { why: "not predicted at these sizes" };
     const sum = (of) => points.reduce((total, [at, weight]) => total + weight * of[at], 0);
     const exact = points.length === 1;
-    const wider = exact ? 1 : 1 + table.missed;
+    const missed = exact ? 0 : this.missed(table, axes, batches[0][0], lengths[0][0]);
     const bounds = new Set(points.map(([at]) => table.bound[at]));
     return {
       us: sum(table.us),
-      low: sum(table.low) / wider,
-      high: sum(table.high) * wider,
+      low: sum(table.low) / (1 + missed),
+      high: sum(table.high) * (1 + missed),
       bound: [...bounds],
       tokens: Number(values.batch_size * values.seq_len),
       exact,
-      missed: table.missed,
+      missed,
       batches: spanned(batches),
       lengths: spanned(lengths),
     };
+  }
+
+  // The largest error of what is interpolated in this cell and in those around it, as a part of the time.
+  missed(table, axes, batch, length) {
+    const [row, column] = [axes.batches.indexOf(batch), axes.lengths.indexOf(length)];
+    const columns = axes.lengths.length - 1;
+    const near = (at, place) => Math.abs(at - place) < 2;
+    return Math.max(0, ...table.missed.filter((_, index) => near(Math.floor(index / columns), row) && near(index % columns, column)));
   }
 
   // Bytes on each GPU, as lmp.predict.screen.room has them; or { why } they are not known. ``found`` are the program's values.
@@ -89,10 +106,10 @@ class OnDevice {
   }
 
   // One GPU of a group of so many.
-  on(gpu, { values, device }, engine, found) {
+  on(gpu, { values, device, own = this.data.room.quantised }, engine, found) {
     const table = this.data.room;
     const serving = engine !== this.data.eager;
-    const stored = gpu.weights[table.quantised ? "" : values.w_bytes.toString()];
+    const stored = gpu.weights[own ? "" : values.w_bytes.toString()];
     if (!stored) return { why: `not worked out for weights of ${grouped(values.w_bytes)} B` };
     if (serving && values.batch_size > BigInt(table.most_batch)) return { why: `not worked out for more than ${grouped(BigInt(table.most_batch))} sequences` };
     const { bytes: activations, least } = serving ? { bytes: exactNumber(gpu.serving[device]) } : this.activations(gpu, values.seq_len);
@@ -130,7 +147,7 @@ class OnDevice {
   command(ask, engine, words) {
     const { values, device, tp, changed } = ask;
     const sizes = [["-b", values.batch_size], ["-s", values.seq_len], ["-c", values.cache_len]].filter(([, value]) => value !== undefined && value !== 0n);
-    const known = this.word(values, ask.products);
+    const known = this.word(ask);
     const set = [...changed, ...(words || known !== undefined ? [] : ["w_bytes", "a_bytes", "kv_bytes"])];
     return [
       `lmp predict ${this.data.subject} --device ${device}`,
@@ -178,7 +195,7 @@ class DeviceCards {
     if (found.why) return this.card(name, title, "no time", [found.why]);
     if (room.fits === false) return this.card(name, title, "no time", [unfitting(room)]);
     const rate = (us) => (us ? found.tokens * 1e6 / us : 0);
-    const where = found.exact ? [] : [`interpolated: batch ${found.batches}, ${found.lengths} tokens; interval widened by ${(100 * found.missed).toFixed(1)}%`];
+    const where = found.exact ? [] : [`interpolated (batch ${found.batches}; ${found.lengths} tokens): ${(100 * found.missed).toFixed(1)}% wider`];
     const bound = found.bound.length === 1 ? this.bound(found.bound[0]) : found.bound.map((one) => this.bound(one)).join(" or ");
     const notes = [`80%: ${millis(found.low).slice(0, -3)} to ${millis(found.high)}`, bound, ...where];
     return this.card(name, title, millis(found.us), notes, each(rate(found.us)));

@@ -121,11 +121,11 @@ class State {
   }
 
   readChoice(name, text) {
-    if (name === "by" && (text in METRICS || (text === "parameters" && this.data.parameters.length))) this.metric = text;
+    if (name === "by" && (Object.hasOwn(METRICS, text) || (text === "parameters" && this.data.parameters.length))) this.metric = text;
     else if (name === "device" && this.data.devices.some((device) => device.name === text)) this.device = text;
     else if (name === "tp" && (this.data.on_device.tp || []).some((tp) => String(tp) === text)) this.tp = Number(text);
     else if (name === "engine" && (this.data.on_device.engines || []).includes(text)) this.engine = text;
-    else if (name === "dtype" && text in this.data.precisions) this.dtype = text;
+    else if (name === "dtype" && Object.hasOwn(this.data.precisions, text)) this.dtype = text;
     else if (name === "order" && ORDERS.includes(text)) this.order = text;
     else if (name === "list" && LISTS.includes(text)) this.list = text;
     else return false;

@@ -1,0 +1,243 @@
+"""The nesting is the nearest way from an entry point to attention, sampling and the cache, not the whole call graph."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lmp.codebase.facts import Selection
+from lmp.codebase.reading import read_repository
+from lmp.codebase.roles.reach import Reading
+from lmp.codebase.rows import every_row, nesting
+
+ENGINE = """import torch
+import torch.nn.functional as F
+
+
+class PlainAttention(torch.nn.Module):
+    def forward(self, q, k, v):
+        return F.scaled_dot_product_attention(q, k, v)
+
+
+class WindowAttention(torch.nn.Module):
+    def forward(self, q, k, v):
+        return F.scaled_dot_product_attention(q, k[-8:], v[-8:])
+
+
+class Model(torch.nn.Module):
+    def __init__(self, window):
+        super().__init__()
+        if window:
+            self.mix = WindowAttention()
+        else:
+            self.mix = PlainAttention()
+
+    def forward(self, x):
+        self.report(x)
+        return self.mix(x, x, x)
+
+    def report(self, x):
+        print(x.shape)
+
+
+class Engine:
+    def __init__(self):
+        self.model = Model(False)
+
+    def loop(self):
+        while True:
+            self.prefill()
+            self.decode()
+            self.log()
+
+    def prefill(self):
+        return self.pick(self.model(1))
+
+    def decode(self):
+        return self.pick(self.model(1))
+
+    def pick(self, logits):
+        return torch.multinomial(logits, 1)
+
+    def log(self):
+        print("step")
+
+
+def main():
+    Engine().loop()
+
+
+if __name__ == "__main__":
+    main()
+"""
+
+TRAINING = """import torch
+import torch.nn.functional as F
+
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return F.scaled_dot_product_attention(x, x, x)
+
+
+class Trainer:
+    def __init__(self):
+        self.model = Model()
+
+    def fit(self):
+        self.prepare()
+        while True:
+            self.train_step()
+            self.save_checkpoint()
+            self.draw_plot()
+
+    def prepare(self):
+        self.draw_plot()
+
+    def train_step(self):
+        loss = self.model(1).sum()
+        loss.backward()
+
+    def save_checkpoint(self):
+        torch.save(self.model, "x")
+
+    def draw_plot(self):
+        print(1)
+
+
+def main():
+    Trainer().fit()
+
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def edges(tmp_path: Path, text: str) -> set[tuple[str, str]]:
+    (tmp_path / "m.py").write_text(text)
+    reading = Reading(read_repository(tmp_path, Selection(), lambda at, of, file: None))
+    return {(each.caller.qualname, each.callee.qualname) for each in nesting(reading, every_row(reading))}
+
+
+def test_a_run_is_followed_and_nothing_beside_it(tmp_path: Path) -> None:
+    assert edges(tmp_path, ENGINE) == {
+        ("main", "Engine.loop"),
+        ("Engine.loop", "Engine.prefill"),
+        ("Engine.loop", "Engine.decode"),
+        ("Engine.prefill", "Model.forward"),
+        ("Engine.decode", "Model.forward"),
+        # Two classes may stand there: what the ``else`` leaves stands for both.
+        ("Model.forward", "PlainAttention.forward"),
+        ("Engine.prefill", "Engine.pick"),
+        ("Engine.decode", "Engine.pick"),
+    }
+
+
+def test_a_training_is_followed_by_its_steps(tmp_path: Path) -> None:
+    # ``prepare`` and ``draw_plot`` are no steps of a training.
+    assert edges(tmp_path, TRAINING) == {
+        ("main", "Trainer.fit"),
+        ("Trainer.fit", "Trainer.train_step"),
+        ("Trainer.fit", "Trainer.save_checkpoint"),
+        ("Trainer.train_step", "Model.forward"),
+    }
+
+
+def test_an_unknown_model_is_the_one_that_attends(tmp_path: Path) -> None:
+    text = """import torch.nn.functional as F
+
+
+class TinyModel:
+    def __call__(self, x):
+        return F.scaled_dot_product_attention(x, x, x)
+
+
+def run(model, x):
+    while True:
+        logits = model(x)
+        x = logits.argmax()
+
+
+def main(model):
+    run(model, 1)
+
+
+if __name__ == "__main__":
+    main(None)
+"""
+    assert ("run", "TinyModel.__call__") in edges(tmp_path, text)
+
+
+def test_verbs_of_any_library_name_no_class(tmp_path: Path) -> None:
+    text = """class Kernels:
+    def compile(self):
+        return 1
+
+
+def build(thing):
+    thing.compile()
+
+
+def known(kernels):
+    kernels.compile()
+"""
+    (tmp_path / "m.py").write_text(text)
+    reading = Reading(read_repository(tmp_path, Selection(), lambda at, of, file: None))
+    called = {each.qualname: [edge.callee.qualname for edge in reading.graph.edges[each]] for each in reading.functions}
+    assert called["build"] == []
+    assert called["known"] == ["Kernels.compile"]
+
+
+def test_a_repository_within_has_patterns_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / ".gitignore").write_text("models/\n")
+    inner = tmp_path / "vendor" / "engine"
+    (inner / "models").mkdir(parents=True)
+    (inner / ".gitignore").write_text("*.bin\n")
+    (inner / "models" / "a.py").write_text("x = 1\n")
+    (inner / "models" / "a.bin").write_text("x")
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "b.py").write_text("x = 1\n")
+    found = read_repository(tmp_path, Selection(), lambda at, of, file: None)
+    files = {each.file for each in found.files}
+    # git asks the patterns above nothing about a repository within; its own still count.
+    assert "vendor/engine/models/a.py" in files
+    assert "vendor/engine/models/a.bin" not in files
+    assert "models/b.py" not in files
+
+
+def test_virtual_methods_and_what_is_made(tmp_path: Path) -> None:
+    text = """struct base {
+    virtual int build(int n);
+    int run(int n) {
+        return build(n);
+    }
+};
+
+struct model_one : public base {
+    struct graph {
+        graph(int n);
+    };
+    int build(int n);
+};
+
+int model_one::build(int n) {
+    auto made = std::make_unique<graph>(n);
+    return n;
+}
+
+model_one::graph::graph(int n) {
+    use(n);
+}
+
+void use(int n) {
+    n++;
+}
+"""
+    (tmp_path / "m.cpp").write_text(text)
+    reading = Reading(read_repository(tmp_path, Selection(), lambda at, of, file: None))
+    called = {
+        (each.qualname, edge.callee.qualname) for each in reading.graph.functions for edge in reading.graph.edges[each]
+    }
+    assert ("base.run", "model_one.build") in called
+    assert ("model_one.build", "model_one.graph.graph") in called
+    assert ("model_one.graph.graph", "use") in called
