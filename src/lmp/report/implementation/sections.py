@@ -41,7 +41,7 @@ from lmp.report.implementation import (
 from lmp.report.implementation.drawing import pieces_of
 from lmp.report.implementation.figures import first_of_each_phase, named, of_device
 from lmp.report.implementation.kept import kept_places
-from lmp.report.implementation.naming import kind_of_layer
+from lmp.report.implementation.naming import kind_of_layer, layers_at
 from lmp.report.implementation.operators import joined, searched
 from lmp.report.implementation.plans import Plans
 from lmp.report.implementation.sources import sources_of
@@ -50,7 +50,7 @@ from lmp.report.implementation.split_weights import split_weights, weights_each
 PACKAGE = "lmp.report.implementation"
 LONGEST = 450
 """Lines of the report: with fewer components in section 4 where it would be longer."""
-SHORTER = ((components.MOST, 4), (2, 4), (1, 4), (1, 2))
+SHORTER = ((components.MOST, 4), (2, 4), (1, 4), (1, 2), (1, 1))
 """Components, and items of a long list, of which the first that is short enough is taken."""
 MOST, FEW = 15, 4
 """Rows of a table in the report itself, and items of a list; the appendix has all."""
@@ -231,7 +231,7 @@ def _kinds(facts: ModelFacts) -> dict[str, int]:
         for path in component.paths if component.role == classes.LAYER else ():
             kind = kind_of_layer(facts, path)
             if kind:
-                found[kind] = found.get(kind, 0) + facts.named.get(f"count.{path}", 1)
+                found[kind] = found.get(kind, 0) + layers_at(facts, path)
     return found
 
 
