@@ -71,12 +71,14 @@ def report_of(folder: Path) -> Path:
     return folder / "reports/implementations/hostile.Hostile__-analysis.md"
 
 
-def test_nothing_of_it_is_markup(folder: Path) -> None:
-    text = report_of(folder).read_text()
+@pytest.mark.parametrize(("kind", "elements"), [("analysis", set()), ("appendix", {"img"})])
+def test_nothing_of_it_is_markup(folder: Path, kind: str, elements: set[str]) -> None:
+    appendix = report_of(folder).name.replace("analysis", "appendix")
+    text = report_of(folder).with_name(report_of(folder).name.replace("analysis", kind)).read_text()
     shown = Tags(MarkdownIt("commonmark", {"html": True}).enable("table").render(text))
-    assert set(shown.elements) & SAFE == {"img"}  # the plots, which the report has itself
+    assert set(shown.elements) & SAFE == elements  # the plots, which the appendix has itself
     assert shown.handlers == []
-    assert all(target.startswith(("../", "https://doi.org/")) for target in shown.targets)
+    assert all(target.startswith(("../", "https://doi.org/", appendix)) for target in shown.targets)
     assert "See a.py" not in text  # the docstring's first sentence alone is quoted
 
 

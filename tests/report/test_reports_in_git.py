@@ -17,7 +17,7 @@ REPORTS = ROOT / "reports"
 REMADE = "meta-llama/Meta-Llama-3.1-8B"
 NAMES = (
     "meta-llama--Meta-Llama-3.1-8B", "Qwen--Qwen3-30B-A3B", "deepseek-ai--DeepSeek-V3", "openai--gpt-oss-20b",
-    "google-t5--t5-small",
+    "google-t5--t5-small", "nvidia--NVIDIA-Nemotron-3-Nano-30B-A3B-BF16",
 )  # fmt: skip
 HEADINGS = (
     "1. Executive Summary",

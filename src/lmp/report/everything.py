@@ -250,7 +250,9 @@ class _State:
         stem = Path(report).name.removesuffix("-analysis.md")
         appendix = f"{Path(report).parent.as_posix()}/{stem}{APPENDIX_ENDING}"
         yield from (appendix, f"{ASSETS}/{stem}-appendix-numbers.json")
-        pictures = _PICTURE.findall((self._folder / appendix).read_text(encoding="utf-8"))
+        files = [self._folder / name for name in (report, appendix)]
+        texts = "\n".join(file.read_text(encoding="utf-8") for file in files if file.is_file())
+        pictures = _PICTURE.findall(texts)
         yield from dict.fromkeys(f"{ASSETS}/{unquote(picture)}" for picture in pictures)
         yield from (f"{ASSETS}/{stem}-numbers.json", f"{ASSETS}/{narrative_name(stem)}")
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from fractions import Fraction
 
 import pytest
-from written_reports import appendix_of, report, section_text, text_of, whole
+from written_reports import report, section_text, text_of, whole
 
 from lmp.errors import UsageError
 from lmp.report.document.amounts import Number
 from lmp.report.document.ledger import Ledger, entries
-from lmp.report.document.markdown import plain
+from lmp.report.document.markdown import plain, to_markdown
+from lmp.report.document.parts import Document
 from lmp.report.facts import ModelFacts, parse_point, point_text, stated_points
 from lmp.report.implementation.actions import Action, Saving, actions
 from lmp.report.implementation.drawing import pieces_of
@@ -144,8 +146,11 @@ def test_the_report_is_short_and_the_appendix_has_the_rest(name: str, request: p
     assert set(shown) < set(rows)
 
 
-def test_the_review_of_the_appendix_finds_nothing(small_llama: ModelFacts) -> None:
-    facts, made = small_llama, whole(small_llama)
+@pytest.mark.parametrize("at", ["", "decode:16:8k", "prefill:3:512"])
+@pytest.mark.parametrize("write", [report, whole])
+def test_the_review_finds_nothing(small_llama: ModelFacts, at: str, write: Callable[[ModelFacts], Document]) -> None:
+    facts = dataclasses.replace(small_llama, at=(parse_point(at),)) if at else small_llama
+    made = write(facts)
     ledger = Ledger(
         kind="model",
         subject=facts.model.class_name,
@@ -153,7 +158,7 @@ def test_the_review_of_the_appendix_finds_nothing(small_llama: ModelFacts) -> No
         named=dict(facts.named),
         numbers=list(entries(made)),
     )
-    review = review_text("small.md", appendix_of(facts), Roots(facts.roots), ledger, facts.worth)
+    review = review_text("small.md", to_markdown(made), Roots(facts.roots), ledger, facts.worth)
     assert review.findings == []
     assert review.pointers > 100
 

@@ -26,7 +26,7 @@ from lmp.report.implementation.sources import place_near
 MOST = 8
 LEAST = 3
 """Operators that are worth being one."""
-LITTLE = Fraction(1, 2)
+LITTLE = Fraction(1)
 """Per cent of the time of the point from which on an action is listed."""
 
 

@@ -22,6 +22,7 @@ MIXTURE = "mixture of experts"
 FEED_FORWARD = "gated feed-forward"
 PLAIN_FEED_FORWARD = "feed-forward"
 GATED_PROJECTION = "gated projection"
+MIXER = "mixer with a convolution"
 PROJECTION = "projection with an activation"
 NORM = "RMS normalization"
 LAYER_NORM = "layer normalization"
@@ -152,12 +153,14 @@ def _role(kernels: list[Kernel], inner: set[str], linear: int) -> str:
         return EXPERTS
     if "attention" in categories or ("softmax" in categories and "matmul" in categories and not chooses):
         return ATTENTION
-    if ATTENTION in inner and inner & {FEED_FORWARD, PLAIN_FEED_FORWARD, MIXTURE, NORM, LAYER_NORM}:
+    if inner & {ATTENTION, MIXER} and inner & {FEED_FORWARD, PLAIN_FEED_FORWARD, MIXTURE, NORM, LAYER_NORM}:
         return LAYER
     if inner & {EXPERTS, ROUTER}:
         return MIXTURE
     if chooses:
         return ROUTER
+    if LINEAR in inner and "convolution" in categories:
+        return MIXER
     if LINEAR in inner and (ACTIVATION in inner or "activation" in categories):
         gated = "elementwise" in categories
         if linear < 2:

@@ -42,7 +42,7 @@ LONGEST_FORMULA = 240
 MAJOR = frozenset(
     {
         classes.ATTENTION, classes.EXPERTS, classes.ROUTER, classes.FEED_FORWARD, classes.PLAIN_FEED_FORWARD,
-        classes.GATED_PROJECTION, classes.NORM, classes.LAYER_NORM, classes.OTHER,
+        classes.GATED_PROJECTION, classes.NORM, classes.LAYER_NORM, classes.MIXER, classes.OTHER,
     }
 )  # fmt: skip
 """Roles of which a report tells in full: what holds these and what they are made of says little more."""
@@ -158,6 +158,7 @@ WORDS = {
     classes.MIXTURE: "Routes each token to some of the experts and sums what they return",
     classes.FEED_FORWARD: "Two projections, one of them through an activation, multiplied and projected back",
     classes.PLAIN_FEED_FORWARD: "A projection, an activation and a projection back",
+    classes.MIXER: "Mixes tokens by a convolution along them and what its own operators carry on",
     classes.GATED_PROJECTION: "One projection, an activation and an element-wise product",
     classes.PROJECTION: "One projection with an activation",
     classes.NORM: "Scales each token's vector by the reciprocal root of its mean square, times a learned weight",

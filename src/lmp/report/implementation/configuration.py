@@ -149,7 +149,7 @@ def _head_sizes(facts: ModelFacts, name: str) -> list[Inline]:
         for op in flow.ops:
             if op.category == "attention" and op.operands is not None and len(op.operands) > 2:
                 sizes = [plain_formula(op.operands[index][-1]) for index in (0, 2)]
-                if any(size != name for size in sizes):
+                if any(size not in (name, "head_dim") for size in sizes):
                     return [f"Attention runs on heads of {sizes[0]} in queries and keys and {sizes[1]} in values. "]
                 return []
     return []

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+from lmp.formula import evaluate, parse
 from lmp.observe.flow import Flow
 from lmp.records import short
 from lmp.report.document.parts import Fence, Mermaid, Node
 from lmp.report.facts import ModelFacts
 from lmp.report.implementation.drawing import wrapped
-from lmp.report.implementation.operators import is_run, shape_of
+from lmp.report.implementation.operators import Kind, is_run, shape_of
 from lmp.report.implementation.stepping import Step, steps_of
 
 WIDTH = 100
@@ -47,9 +49,12 @@ def forward_pass(facts: ModelFacts) -> Pass | None:
     """Drawn from the first phase that was run; None where none was."""
     for phase, flow in facts.flows.phases.items():
         steps = steps_of(facts, flow)
-        brief, drawn = "\n".join(_shortened(_brief(facts, flow, steps))), "\n".join(_drawn(facts, flow, steps))
-        groups = [list(group) for kind, group in groupby(steps, key=lambda s: s.kind) if kind is not None]
-        told = tuple(_group(group) for group in groups or [steps])
+        brief, drawn = "\n".join(_brief(facts, flow, steps)), "\n".join(_drawn(facts, flow, steps))
+        groups: dict[Kind, list[Step]] = {}
+        for step in steps:
+            if step.kind is not None:
+                groups.setdefault(step.kind, []).append(step)
+        told = tuple(_group(group) for group in groups.values() or [steps])
         return Pass(facts.called(phase), Fence(brief, "text"), Fence(drawn, "text"), told)
     return None
 
@@ -78,29 +83,32 @@ def differences(facts: ModelFacts) -> dict[str, list[str]]:
     return {what: list(dict.fromkeys(names)) for what, names in found.items() if names}
 
 
-MOST_LINES = 12
-
-
-def _shortened(lines: Iterator[str]) -> list[str]:
-    """The first lines and the last ones of a long drawing."""
-    found = list(lines)
-    if len(found) <= MOST_LINES:
-        return found
-    left = len(found) - MOST_LINES + 1
-    return [*found[: MOST_LINES - 4], f"… {left} more lines: see the appendix", *found[-3:]]
+MOST_LINES, MOST_KINDS = 5, 2
+"""Lines of one kind of layer, and kinds of layers, that are drawn."""
 
 
 def _brief(facts: ModelFacts, flow: Flow, steps: Sequence[Step]) -> Iterator[str]:
     """Steps one after another; a frame's name before those of each kind of layer."""
     inputs = next(iter(facts.model.interface), "inputs")
     yield from wrapped(f"{inputs} {_short_shape(facts, inputs)}".rstrip(), WIDTH, "", "  ")
+    drawn = 0
     for kind, group in groupby(steps, key=lambda step: step.kind):
-        line = " → ".join(f"{s.number} {s.label}" for s in group)
-        if kind is not None:
-            yield f"┌─ {kind.name}: {short(kind.class_name)}{f' ×{kind.count}' if kind.count > 1 else ''}"
-        yield from wrapped(f"→ {line}", WIDTH, "│ " if kind is not None else "", "│   " if kind is not None else "  ")
-        if kind is not None:
-            yield "└─"
+        text = "→ " + " → ".join(f"{s.number} {s.label}" for s in group)
+        if kind is None:
+            yield from wrapped(text, WIDTH, "", "  ")
+            continue
+        drawn += 1
+        if drawn > MOST_KINDS:
+            title = f"{kind.name}: {short(kind.class_name)}{f' ×{kind.count}' if kind.count > 1 else ''}"
+            yield from wrapped(f"{title}: see the appendix", WIDTH, "", "  ")
+            continue
+        lines = list(wrapped(text, WIDTH - 2, "│ ", "│   "))
+        title = f"┌─ {kind.name}: {short(kind.class_name)}{f' ×{kind.count}' if kind.count > 1 else ''}"
+        yield title if len(title) <= WIDTH else f"{title[: WIDTH - 1]}…"
+        yield from lines[:MOST_LINES]
+        if len(lines) > MOST_LINES:
+            yield "│   …"
+        yield "└─"
     yield from wrapped(f"▼ {_result(facts, flow, steps)}", WIDTH, "", "  ")
 
 
@@ -157,8 +165,11 @@ def _step_lines(step: Step) -> Iterator[str]:
 
 
 def _result(facts: ModelFacts, flow: Flow, steps: Sequence[Step]) -> str:
-    """What the call returns: the shape that its own output has."""
-    made = shape_of(flow.outputs[""]) if "" in flow.outputs else steps[-1].shape
+    """What the call returns: the shape of its own output, where that is what the last step made."""
+    made, last = steps[-1].shape, steps[-1].ops[-1]
+    shape = flow.outputs.get("", ())
+    if shape and math.prod(int(evaluate(parse(size), flow.values)) for size in shape) == math.prod(last.sizes):
+        made = shape_of(shape)
     return f"{made} and the KV cache" if "cache_len" in facts.model.parameters else made
 
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
-from typing import Any
-
 from lmp.predict.prediction import Total
 from lmp.report.bounds import LIMITS
 from lmp.report.document.amounts import Number, Term
@@ -120,7 +117,3 @@ def longest_decode(facts: ModelFacts) -> Point | None:
     """Decode on the longest cache; of several the one with the most sequences."""
     points = [point for point in facts.points if point.phase == "decode"]
     return max(points, key=lambda p: (p.values["cache_len"], p.values["batch_size"]), default=None)
-
-
-def ratio(one: Any, other: Any) -> Fraction:
-    return Fraction(one) / Fraction(other) if other else Fraction(0)

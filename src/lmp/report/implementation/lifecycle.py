@@ -37,10 +37,11 @@ class _Alike:
 
 def lifetimes(facts: ModelFacts, most: int | None = None) -> tuple[str, list[dict[str, Line]]]:
     """The call that is shown, and its tensors; with ``most`` the largest ones, in the order of their makers."""
-    phase, flow = next(iter(facts.flows.phases.items()), ("", None))
+    asked = {point.phase: point for point in reversed(facts.points)}
+    phase, flow = next(((p, flow) for p, flow in facts.flows.phases.items() if p in asked), ("", None))
     if flow is None:
         return "", []
-    point = next((p for p in facts.points if p.phase == phase), facts.points[0])
+    point = asked[phase]
     catalogue = catalogue_of(facts)
     groups = _groups(facts, catalogue, phase, flow)
     given = [_weights(facts), *_given(facts, flow, phase, catalogue)]

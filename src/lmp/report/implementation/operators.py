@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from lmp.observe.flow import Flow, Frame, Line, Op, Tensor
 from lmp.records import short
-from lmp.report.document.parts import Block, Bullets, Code, Inline, Pointer
-from lmp.report.document.told import Told
+from lmp.report.document.parts import Code, Inline, Pointer
 from lmp.report.facts import ModelFacts
 from lmp.source.parsed import parse
 
@@ -255,12 +254,6 @@ def searched(facts: ModelFacts) -> str:
     return f"an executed call of {short(facts.model.class_name)}" + (f"; {why}" if why else "")
 
 
-def further(told: Told | None, heading: str) -> list[Block]:
-    """What a narrator says under a heading."""
-    items = told.deep_dive(heading) if told is not None else []
-    return [Bullets(items)] if items else []
-
-
 def joined(pieces: Sequence[Inline], between: str = ", ") -> list[Inline]:
     """Pieces with text between them."""
     found: list[Inline] = []
@@ -281,7 +274,3 @@ def of_layers(flow: Flow, kinds: Sequence[Kind], tensor: Tensor) -> bool:
     found = layer_of(flow.ops[tensor.maker].frames[0].path)
     mine = [k for k in kinds if found is not None and k.stack == found[0]]
     return found is None or not mine or any(k.run == found[1] for k in mine)
-
-
-def pairs(items: Sequence[str], size: int) -> Iterator[Sequence[str]]:
-    return (items[i : i + size] for i in range(0, len(items), size))

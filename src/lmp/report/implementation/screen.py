@@ -13,11 +13,13 @@ from lmp.report.implementation import classes
 from lmp.report.implementation.classes import Component, components
 from lmp.report.implementation.figures import count, devices, held, interval, named, predicted, rate, seconds, share_of
 from lmp.report.implementation.measures import Measure
+from lmp.report.implementation.naming import layers_at
 from lmp.report.implementation.operators import joined
 
 MOST_GROUPS = 3
 MAIN = (
     classes.ATTENTION, classes.MIXTURE, classes.FEED_FORWARD, classes.PLAIN_FEED_FORWARD, classes.EXPERTS,
+    classes.MIXER,
 )  # fmt: skip
 
 
@@ -40,7 +42,7 @@ def kinds(facts: ModelFacts) -> list[Kind]:
         return []
     for layer in layers:
         inner = tuple(c for c in parts if c.role in MAIN and any(p.rpartition(".")[0] == layer for p in c.paths))
-        found[inner] = found.get(inner, 0) + facts.named.get(f"count.{layer}", 1)
+        found[inner] = found.get(inner, 0) + layers_at(facts, layer)
     return [Kind(number, inner) for inner, number in found.items()]
 
 
@@ -220,14 +222,20 @@ def thresholds(facts: ModelFacts) -> Iterator[Line]:
     last = len(rates) - 1
     if rates and "weight_bytes" in facts.named and facts.named[f"cache.{last}.bytes_per_token"]:
         per_token = Term(name=f"cache.{last}.bytes_per_token")
-        whole = facts.number("floor({w} / {b})", "", w=Term(name="weight_bytes"), b=per_token)
-        yield ["the KV cache is as large as the weights at ", whole, " cached tokens, of all sequences together"]
+        constant = Term(name=f"cache.{last}.constant_bytes")
+        whole = facts.number("floor(({w} - {c}) / {b})", "", w=Term(name="weight_bytes"), c=constant, b=per_token)
+        whose = "of one sequence" if facts.value(constant) else "of all sequences together"
+        yield ["the KV cache is as large as the weights at ", whole, f" cached tokens, {whose}"]
         room = facts.number(
             "floor(({m} - {w} - {c}) / {b})", "", m=rate(facts, device.memory), w=Term(name="weight_bytes"),
-            c=Term(name=f"cache.{last}.constant_bytes"), b=per_token,
+            c=constant, b=per_token,
         )  # fmt: skip
         if room.value > 0:
-            yield [f"beside the weights one {device.name} has room for ", room, " cached tokens, activations left out"]
+            yield [
+                f"beside the weights one {device.name} has room for ",
+                room,
+                f" cached tokens, {whose}, no activations",
+            ]
         else:
             yield f"the weights alone are larger than the memory of one {device.name}"
 

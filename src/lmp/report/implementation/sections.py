@@ -41,7 +41,7 @@ from lmp.report.implementation import (
 from lmp.report.implementation.drawing import pieces_of
 from lmp.report.implementation.figures import first_of_each_phase, named, of_device
 from lmp.report.implementation.kept import kept_places
-from lmp.report.implementation.naming import kind_of_layer
+from lmp.report.implementation.naming import kind_of_layer, layers_at
 from lmp.report.implementation.operators import joined, searched
 from lmp.report.implementation.plans import Plans
 from lmp.report.implementation.sources import sources_of
@@ -50,6 +50,8 @@ from lmp.report.implementation.split_weights import split_weights, weights_each
 PACKAGE = "lmp.report.implementation"
 LONGEST = 450
 """Lines of the report: with fewer components in section 4 where it would be longer."""
+SHORTER = ((components.MOST, 4), (2, 4), (1, 4), (1, 2), (1, 1))
+"""Components, and items of a long list, of which the first that is short enough is taken."""
 MOST, FEW = 15, 4
 """Rows of a table in the report itself, and items of a list; the appendix has all."""
 
@@ -61,16 +63,17 @@ TEMPLATES = (
 
 def document(facts: ModelFacts, told: Told | None = None) -> Document:
     """The report; ``told`` is what an agent added to it."""
-    for components_told in range(components.MOST, 0, -1):
-        made = _document(facts, told, components_told)
-        if len(to_markdown(made).splitlines()) <= LONGEST:
+    room = LONGEST - (told is not None)  # who told it is one line of the head more
+    for most, few in SHORTER:
+        made = _document(facts, told, most, few)
+        if len(to_markdown(made).splitlines()) <= room:
             break
     return made
 
 
-def _document(facts: ModelFacts, told: Told | None, most: int) -> Document:
-    """With so many components in section 4."""
-    context = _context(facts, told, most)
+def _document(facts: ModelFacts, told: Told | None, most: int, few: int) -> Document:
+    """With so many components in section 4, and so many items of a long list."""
+    context = {**_context(facts, told, most), "few": few}
     found = [section for name in TEMPLATES for section in templating.sections(PACKAGE, f"{name}.md.j2", context)]
     return Document(
         title=["Analysis: ", quoted(short(facts.model.class_name)), " (", quoted(facts.model.config.name), ")"],
@@ -119,7 +122,16 @@ def _context(facts: ModelFacts, told: Told | None, most: int) -> dict[str, Any]:
         **known,
         "tldr": told.tldr() if told is not None else [],
         "told": [_with_insights(one, told) for one in shown],
+        "beside": _of_others(facts, told, {one.component.class_name for one in shown}),
     }
+
+
+def _of_others(facts: ModelFacts, told: Told | None, shown: set[str]) -> list[Line]:
+    """What a narrator says of components that the report does not show."""
+    others = [c for c in classes.components(facts) if c.class_name not in shown] if told is not None else []
+    return [
+        [Code(c.name), ": ", *pieces_of(line)] for c in others for line in (told.insights(c.class_name) if told else [])
+    ]
 
 
 def _with_insights(one: components.Told, told: Told | None) -> dict[str, Any]:
@@ -219,7 +231,7 @@ def _kinds(facts: ModelFacts) -> dict[str, int]:
         for path in component.paths if component.role == classes.LAYER else ():
             kind = kind_of_layer(facts, path)
             if kind:
-                found[kind] = found.get(kind, 0) + facts.named.get(f"count.{path}", 1)
+                found[kind] = found.get(kind, 0) + layers_at(facts, path)
     return found
 
 

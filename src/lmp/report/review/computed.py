@@ -33,7 +33,7 @@ LONGEST = 2000
 
 
 def check_computed(text: Text, points: Mapping[str, Mapping[str, int]] | None = None) -> Iterator[ReviewFinding]:
-    """``points`` are values that are known; without any, those of the table of the config at the stated calls."""
+    """``points`` are values that are known; without any, those of the table of the config at the report's calls."""
     if template_of(text) is IMPLEMENTATION:
         yield from _formulas(text, points or {})
         yield from _weights(text)
@@ -44,7 +44,7 @@ def _formulas(text: Text, points: Mapping[str, Mapping[str, int]]) -> Iterator[R
     config = dict(_config(text))
     known = [
         {**config, **widths, **point}
-        for point in (*points.values(), *(POINTS if not points else ()))
+        for point in (*points.values(), *(_stated(text) or POINTS if not points else ()))
         for widths in WIDTHS
     ]
     results: dict[str, set[str]] = {}
@@ -57,6 +57,21 @@ def _formulas(text: Text, points: Mapping[str, Mapping[str, int]]) -> Iterator[R
                 some = next(iter(sorted(results[formula])))
                 message = f"{figure} is not what {formula} gives at any stated point, as {some}"
                 yield ReviewFinding(rule="number", line=piece.line, message=message)
+
+
+def _stated(text: Text) -> list[dict[str, int]]:
+    """The calls that the head of a report names."""
+    head = next((piece.text for piece in text.pieces if piece.line <= HEAD and piece.text.startswith("Points:")), "")
+    return [
+        {"batch_size": int(batch), "seq_len": 1 if phase == "decode" else int(tokens),
+         "cache_len": int(tokens) if phase == "decode" else 0}
+        for phase, batch, tokens in _POINT.findall(head)
+    ]  # fmt: skip
+
+
+HEAD = 30
+"""Lines of a report's head."""
+_POINT = re.compile(r"(prefill|decode):(\d{1,9}):(\d{1,9})(?!\d)")
 
 
 def _worth(formula: str, known: list[dict[str, int]]) -> Iterator[str]:

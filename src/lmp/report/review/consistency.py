@@ -208,7 +208,7 @@ def _gone(rows: list[tuple[str, ...]], roots: Roots) -> str:
     named = [path for cells in rows for path in re.findall(f"^{OPEN}([^{CLOSE}:]*){CLOSE}", cells[0])]
     named = [path for path in named if _PLAIN_PATH.fullmatch(path)]
     folders = [folder for folder in roots.folders if folder.is_dir()]
-    gone = [path for path in named if not any((folder / path).exists() for folder in folders)]
+    gone = [path for path in named if not roots.find(path) and not any((folder / path).exists() for folder in folders)]
     return f"{gone[0]} is not there" if gone and len(gone) < len(named) else ""
 
 

@@ -76,4 +76,5 @@ _COMMENT = re.compile(r"\s+#.*$")
 
 def _bare(code: str) -> str:
     """Code as it is compared: without blanks, and without what another way to write it changes."""
-    return re.sub(r",(?=[)\]}])", "", re.sub(r"\s+|[()\\]", "", code.replace('"', "'")))
+    # First the comma before a closing bracket, as long as the bracket is there.
+    return re.sub(r"\s+|[()\\]", "", re.sub(r",(?=\s*[)\]}])", "", code.replace('"', "'")))
