@@ -92,13 +92,20 @@ class Browser:
                 self.asked.append(message["params"]["request"]["url"])
 
     def displayed(self, selector: str) -> bool:
-        return bool(self.run("return document.querySelector(arguments[0]).checkVisibility()", selector))
+        return bool(self.run(_DISPLAYED, selector))
 
     def texts(self, selector: str) -> list[str]:
         return [str(text) for text in self.run(_TEXTS, selector)]
 
     def click(self, selector: str) -> None:
         self.run("document.querySelector(arguments[0]).click()", selector)
+
+    def point_and_click(self, selector: str) -> None:
+        """Clicks with the mouse at the middle of what is shown: something that covers it takes the click."""
+        x, y = self.run(_MIDDLE, selector)
+        for kind in ("mousePressed", "mouseReleased"):
+            self.command("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+        self.rest()
 
     def type(self, selector: str, text: str) -> None:
         """Puts the text into an input, as typing does, and waits for what follows."""
@@ -134,6 +141,15 @@ class Browser:
 
 
 _TEXTS = "return [...document.querySelectorAll(arguments[0])].map((e) => e.textContent)"
+_DISPLAYED = """
+return document.querySelector(arguments[0]).checkVisibility({opacityProperty: true, visibilityProperty: true});
+"""
+_MIDDLE = """
+const element = document.querySelector(arguments[0]);
+element.scrollIntoView({block: "center"});
+const box = element.getBoundingClientRect();
+return [box.left + box.width / 2, box.top + box.height / 2];
+"""
 _TYPE = """
 const input = document.querySelector(arguments[0]);
 input.value = arguments[1];

@@ -81,7 +81,7 @@ def test_order_by_each_column(browser: Browser, zoo_page: Path) -> None:
 def test_a_row_opens_and_says_why_not(browser: Browser, zoo_page: Path) -> None:
     browser.open(zoo_page)
     assert opened(browser) == []
-    browser.click("tr.family[data-key='causal-lm/rwkv'] td")
+    browser.point_and_click("tr.family[data-key='causal-lm/rwkv'] td")
     assert opened(browser) == ["rwkv"]
     assert browser.run("return window.intruder === undefined && document.images.length === 0")
     browser.choose("#status", "verified")
