@@ -42,7 +42,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory, transformers_tree: Path) ->
 
 
 def environment(folder: Path) -> dict[str, str]:
-    return {"PYTHONPATH": str(PROJECT / "src"), "PATH": os.environ["PATH"], "HOME": str(folder)}
+    """Of the server: a client hands on no variable of its own, so the atlas is switched off here too."""
+    return {"PYTHONPATH": str(PROJECT / "src"), "PATH": os.environ["PATH"], "HOME": str(folder), "LMP_ATLAS": "off"}
 
 
 def converse(folder: Path, asked: Asked) -> None:

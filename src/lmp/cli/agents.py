@@ -29,7 +29,7 @@ def limits(common: Common) -> Limits:
     from lmp.agents.run import Limits
     from lmp.settings import read_settings
 
-    settings = read_settings().model_dump(exclude={"engine"}, exclude_none=True)
+    settings = read_settings().model_dump(include=set(Limits.model_fields), exclude_none=True)
     return Limits(**{**settings, **given_limits(common)})
 
 
