@@ -181,7 +181,7 @@ class Model:
             if call is not None:
                 raise UsageError(f"{call} is a size of a call\ngive it to decode() or prefill()")
             made = record.model_copy(update={"values": {**record.values, **found}})
-            subject = replace(self.subject, model=made, _plans={})
+            subject = replace(self.subject, model=made, _plans={}, _kept=[])
             return Model(self.name, replace(self.analysis, record=made), subject, None, {**self.changed, **found})
 
     @property
@@ -220,6 +220,7 @@ class Model:
     def _frame(self, phase: str, sizes: Mapping[str, Sizes], how: How) -> pandas.DataFrame:
         """The table of the calls, as a DataFrame."""
         from lmp.api.calls import points, table
+        from lmp.predict.experts import of_many_calls
 
         self._need_values()
         asked = asked_of(phase, sizes, how)
@@ -228,7 +229,7 @@ class Model:
         columns = {name: [point[VARIABLES[name]] for point in every] for name in sizes}
         found = frame({**columns, **{name: _plainly(column) for name, column in made.columns.items()}})
         said = [translated(text, ARGUMENTS) for text in dict.fromkeys(made.warnings)]
-        found.attrs |= {"model": self.name, "warnings": said}
+        found.attrs |= {"model": self.name, "warnings": said, "counted": of_many_calls(self.subject.model)}
         for text in said:
             warnings.warn(text, stacklevel=4)
         return found

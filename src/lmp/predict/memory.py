@@ -23,8 +23,8 @@ from lmp.predict.engines import (
     loaded_bytes,
     non_torch,
     total_memory,
-    weight_bytes,
 )
+from lmp.predict.quantising import narrowed
 from lmp.predict.shard.stages import stage_layers
 from lmp.predict.sharding import Share, share_by_engine, share_by_plan
 
@@ -181,6 +181,8 @@ def stages_of(held: Held, device: Device, asked: Asked, live: Lives) -> tuple[St
 
 def _stages(held: Held, device: Device, asked: Asked, live: Lives) -> tuple[tuple[Stage, ...], str]:
     """One GPU of each stage, and how weights are divided, in words."""
+    if asked.engine is not None and asked.engine.quantization == "fp8":
+        held = narrowed(held, 1)
     share, sharding = share_by_plan(held, asked.tp)
     if asked.engine is not None and asked.tp > 1:
         share, sharding = share_by_engine(held, asked.tp), "as the engine divides layers"
@@ -267,11 +269,11 @@ def _stage(
     total, reserve = total_memory(device), non_torch(asked.tp, last)
     parts: Mapping[str, Fraction]
     if asked.engine is None:
-        parts = {"weights": sum((weight_bytes(w, None) * share(w) for w in weights), Fraction(0))}
+        parts = {"weights": sum((w.stored * share(w) for w in weights), Fraction(0))}
         peaks = {"layers": {"live": Fraction(seen.bytes) if seen else _least(held, asked.chunk)}}
         room, blocks = total, None
     else:
-        parts = loaded_bytes(held, weights, share, asked.engine.quantization)
+        parts = loaded_bytes(held, weights, share)
         peaks = activation_parts(held, device, asked.engine, asked.tp, lambda: seen, last)
         room = total * asked.engine.utilization
         blocks = blocks_of(kinds, asked.engine.max_model_len, asked.engine.max_num_batched_tokens)

@@ -15,7 +15,7 @@ from lmp.predict.plan.layouts import Layout, layouts, sizes_of
 from lmp.predict.plan.limits import Limits
 from lmp.predict.plan.options import Considered, Fit, Option, Reply, Serve, best, front, nearest, options
 from lmp.predict.plan.reasons import reasons
-from lmp.predict.screen.room import with_width
+from lmp.predict.quantising import narrowed
 from lmp.predict.serve.replica import of_replica
 from lmp.predict.serve.stepper import Stepper
 from lmp.predict.serve.workload import Workload
@@ -93,7 +93,7 @@ def fit_of(held: Held, fleet: Fleet, requests: Requests, layout: Layout) -> Fit:
     asked = Asked(
         layout.tp, layout.pp, 1, length, fleet.kv_bytes, engine=Settings(max_model_len=length),
     )  # fmt: skip
-    found = memory(with_width(held, fleet.width), fleet.device, asked)
+    found = memory(narrowed(held, fleet.width), fleet.device, asked)
     most = found.largest_batch
     if most is None:  # nothing grows with the length: no cache, or a state alone
         most = int(found.fits)
