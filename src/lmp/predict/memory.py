@@ -43,11 +43,19 @@ class Asked:
     pp: int = 1
     batch_size: int | None = None
     cache_len: int | None = None
+    """Tokens of each sequence. None with an engine and a batch: the longest sequence that the engine takes."""
     kv_bytes: Fraction | None = None
     """Bytes of an element of the cache; None: those of the model's dtype."""
     chunk: int = 8192
     """Tokens of one call without an engine."""
     engine: Settings | None = None
+
+    @property
+    def length(self) -> int | None:
+        """Tokens of each sequence that is to fit; None: no length was asked for."""
+        if self.cache_len is None and self.batch_size is not None and self.engine is not None:
+            return self.engine.max_model_len
+        return self.cache_len
 
 
 @dataclass(frozen=True)
@@ -102,7 +110,7 @@ class Memory:
     sharding: str
     """How weights are divided, in words."""
     largest_batch: int | None
-    """Sequences of ``cache_len`` tokens; None without ``cache_len``."""
+    """Sequences of the asked length; None without one."""
     largest_context: int | None
     """Tokens of each of ``batch_size`` sequences, at most the model's positions; None if the cache does not grow."""
     fits: bool
@@ -123,6 +131,7 @@ def _room(stage: Stage) -> Fraction:
 def memory(held: Held, device: Device, asked: Asked) -> Memory:
     """Memory of the model on each GPU, what is the most that fits, and on how few GPUs. Raises UsageError."""
     _check(held, device, asked)
+    _refuse_heads(held, asked.tp)
     live = lives(held, asked.engine is not None)
     found = _memory(held, device, asked, live)
     return replace(found, smallest_tp=_smallest(held, device, asked, live, found))
@@ -140,6 +149,13 @@ def _check(held: Held, device: Device, asked: Asked) -> None:
         raise UsageError(f"--pp {asked.pp} is more than the {layers} layers\ngive fewer stages")
 
 
+def _refuse_heads(held: Held, tp: int) -> None:
+    heads = held.config.get("num_attention_heads")
+    if isinstance(heads, int) and heads % tp:
+        allowed = ", ".join(str(size) for size in range(1, heads + 1) if heads % size == 0)
+        raise UsageError(f"--tp {tp} does not divide the {heads} attention heads\nallowed are {allowed}")
+
+
 def _memory(held: Held, device: Device, asked: Asked, live: Callable[[int, int], Live | str]) -> Memory:
     warnings = [*held.warnings]
     total = total_memory(device)
@@ -151,16 +167,13 @@ def _memory(held: Held, device: Device, asked: Asked, live: Callable[[int, int],
     if "fp8" in (held.quantised or "") and "fp8" not in device.dense:
         warnings.append(f"{device.name} has no fp8 products: its kernels widen the weights first")
     warnings += _beyond(held, asked)
-    heads = held.config.get("num_attention_heads")
-    if isinstance(heads, int) and heads % asked.tp:
-        warnings.append(f"{heads} attention heads do not divide over {asked.tp} GPUs: engines refuse that")
     made, sharding = _stages(held, device, asked, live)
     result = Memory(asked, total, made, sharding, None, None, False, None, tuple(warnings))
     return replace(
         result,
         largest_batch=_largest_batch(result),
         largest_context=_largest_context(result, held.config.get("max_position_embeddings")),
-        fits=_fits(result, asked.batch_size, asked.cache_len),
+        fits=_fits(result, asked.batch_size, asked.length),
     )
 
 
@@ -316,7 +329,7 @@ def _has_room(found: Memory, stage: Stage, batch: int, tokens: int) -> bool:
 
 
 def _largest_batch(found: Memory) -> int | None:
-    tokens = found.asked.cache_len
+    tokens = found.asked.length
     if tokens is None or not any(stage.cache_bytes(1, tokens) for stage in found.stages):
         return None
     return min(_most(lambda n, s=stage: _has_room(found, s, n, tokens)) for stage in found.stages)  # type: ignore[misc]

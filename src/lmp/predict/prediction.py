@@ -52,6 +52,8 @@ JOINT = "@all"
 """End of the variant of a slot that was fitted on several architectures, for devices of another one."""
 JOINT_CORRECTED = 0.5
 """Weight of its trees: half of what they learnt of other devices, by leave-one-GPU-out."""
+SCALED = "scaled:"
+"""Begin of the provenance of a product whose weights have fewer bytes than in any kernel that was measured."""
 UNCALIBRATED = "datasheet:uncalibrated"
 """Provenance of kernels of which none was measured on any device: pointwise, norms, grouped products by themselves."""
 OUTSIDE_SPREAD = 0.15
@@ -219,7 +221,7 @@ def predicted(
     error = slot.errors.get("median") if slot is not None and chosen.provenance == "calibrated" else None
     engine = ("engine",) if chosen.other_engine else ()
     names = [tuple(name for name, where in outside.items() if where[i]) for i in range(len(us))]
-    scaled = f"scaled:{slot.variant.removesuffix(JOINT)}" if slot is not None else chosen.provenance
+    scaled = f"{SCALED}{slot.variant.removesuffix(JOINT)}" if slot is not None else chosen.provenance
     return [
         Prediction(
             float(us[i]), float(lows[i]), float(highs[i]), float(floor[i]), str(bounds[i]),

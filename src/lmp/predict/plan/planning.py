@@ -29,6 +29,8 @@ class Requests:
     """Tokens of the prompt."""
     osl: int
     """Tokens of the answer."""
+    batch: int | None = None
+    """Requests of a replica at once; None: every number that fits."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,13 @@ def planned(held: Held, fleet: Fleet, requests: Requests, serve: Serve, limits: 
     fits = [fit_of(held, fleet, requests, layout) for layout in divided]
     if not any(fit.most for fit in fits):
         raise UsageError(nothing_fits(fits, fleet))
-    found, considered = options(fits, serve)
+    most = max(fit.most for fit in fits)
+    if requests.batch is not None and requests.batch > most:
+        raise UsageError(
+            f"no layout holds {requests.batch:,} requests of {requests.isl + requests.osl:,} tokens in a replica\n"
+            f"the most is {most:,}: give a smaller -b, or leave it out"
+        )
+    found, considered = options(fits, serve, requests.batch)
     if not found:
         raise UsageError(f"no layout that fits divides the model: {next(iter(considered.refused.values()))}")
     chosen = best(found, limits)

@@ -15,7 +15,7 @@ from lmp.observe.held import Held
 from lmp.predict.eager import beyond_positions
 from lmp.predict.engines import GIB
 from lmp.predict.holding import held_by_formulas
-from lmp.predict.prediction import Predictor, Total
+from lmp.predict.prediction import SCALED, Predictor, Total
 from lmp.predict.rewrite.profiles import profile_named
 from lmp.predict.screen.asking import Answer, Ask, Subject, answer
 from lmp.predict.screen.records import Card, CardMemory, CardRun, Estimate
@@ -137,7 +137,14 @@ def _does_not_fit(found: Room, ask: Ask) -> str:
 def _notes(subject: Subject, ask: Ask, runs: Sequence[CardRun]) -> list[str]:
     sizes: dict[str, Number] = dict(ask.given)
     found = [note for note in (beyond_positions(subject.config, sizes),) if note is not None]
-    measured = [run.provenance.get("calibrated", 0.0) for run in runs if run.step_us is not None]
+    timed = [run.provenance for run in runs if run.step_us is not None]
+    scaled = {name: share for one in timed for name, share in one.items() if name.startswith(SCALED)}
+    for name, share in scaled.items():
+        found.append(
+            f"{share:.0%} of the time is kernels that widen their weights, of which none was measured: they are scaled "
+            f"by bytes from {name.removeprefix(SCALED)} kernels, and intervals are wide"
+        )
+    measured = [one.get("calibrated", 0.0) + sum(one.get(name, 0.0) for name in scaled) for one in timed]
     if measured and max(measured) < LEAST_CALIBRATED:
         found.append(
             f"most kernels of this call were not measured on {ask.device.name}: times come from its datasheet or "
