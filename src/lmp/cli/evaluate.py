@@ -204,7 +204,7 @@ def evaluate(
             from lmp.predict.one_gpu import holds
             from lmp.predict.shard.formulas import one_of
 
-            one = one_of(model, given, parallel)
+            one = one_of(subject.numbers(first), given, parallel, subject.plan)
             own = holds(subject, first, parallel, held)
             model = one.analysis
             for text in one.notes:

@@ -20,6 +20,7 @@ from lmp.predict.engines import (
     GIB,
     Settings,
     activation_parts,
+    has_experts,
     loaded_bytes,
     non_torch,
     total_memory,
@@ -161,7 +162,7 @@ def _memory(held: Held, device: Device, asked: Asked, live: Callable[[int, int],
     total = total_memory(device)
     if held.reason is not None:
         warnings.append(f"what it keeps between calls is not known: {held.reason}")
-    told = live(_tokens(asked), asked.tp)
+    told = live(_tokens(asked), asked.tp) if _needs_run(held, asked) else None
     if isinstance(told, str):
         warnings.append(f"activations are worked out from sizes alone: {told}")
     if "fp8" in (held.quantised or "") and "fp8" not in device.dense:
@@ -173,8 +174,13 @@ def _memory(held: Held, device: Device, asked: Asked, live: Callable[[int, int],
         result,
         largest_batch=_largest_batch(result),
         largest_context=_largest_context(result, held.config.get("max_position_embeddings")),
-        fits=_fits(result, asked.batch_size, asked.length),
+        fits=_fits(asked, made),
     )
+
+
+def _needs_run(held: Held, asked: Asked) -> bool:
+    """Whether a call of the class tells the activations. An engine's own fused experts are known by their sizes."""
+    return asked.engine is None or not has_experts(held)
 
 
 Lives = Callable[[int, int], Live | str]
@@ -277,8 +283,8 @@ def _stage(
     weights = _of_stage(held.weights, layers, first, last)
     kv_bytes = asked.kv_bytes if asked.kv_bytes is not None else Fraction(held.element_size)
     kinds = tuple(kv_kinds(held, asked.tp, kv_bytes, layers if asked.pp > 1 else None))
-    told = live(_tokens(asked), asked.tp)
-    seen = None if isinstance(told, str) else told
+    told = live(_tokens(asked), asked.tp) if _needs_run(held, asked) else None
+    seen = told if isinstance(told, Live) else None
     total, reserve = total_memory(device), non_torch(asked.tp, last)
     parts: Mapping[str, Fraction]
     if asked.engine is None:
@@ -306,21 +312,20 @@ def _least(held: Held, tokens: int) -> Fraction:
 # --- what fits -------------------------------------------------------------------------------------------------------
 
 
-def _fits(found: Memory, batch: int | None, tokens: int | None) -> bool:
-    """Whether every stage has room for so many sequences; with an engine also for one of the longest length."""
-    engine = found.asked.engine
-    for stage in found.stages:
+def _fits(asked: Asked, stages: Sequence[Stage]) -> bool:
+    """Whether every stage has room for the asked sequences; with an engine also for one of the longest length."""
+    engine, tokens = asked.engine, asked.length
+    for stage in stages:
         if stage.available < 0:
             return False
         if engine is not None and stage.blocks is not None and stage.concurrency < 1:
             return False
-        if tokens is not None and not _has_room(found, stage, batch or 1, tokens):
+        if tokens is not None and not _has_room(engine, stage, asked.batch_size or 1, tokens):
             return False
     return True
 
 
-def _has_room(found: Memory, stage: Stage, batch: int, tokens: int) -> bool:
-    engine = found.asked.engine
+def _has_room(engine: Settings | None, stage: Stage, batch: int, tokens: int) -> bool:
     if engine is None or stage.blocks is None:
         return stage.available >= stage.cache_bytes(batch, tokens)
     own = blocks_of(stage.kinds, tokens, engine.max_num_batched_tokens)
@@ -332,14 +337,14 @@ def _largest_batch(found: Memory) -> int | None:
     tokens = found.asked.length
     if tokens is None or not any(stage.cache_bytes(1, tokens) for stage in found.stages):
         return None
-    return min(_most(lambda n, s=stage: _has_room(found, s, n, tokens)) for stage in found.stages)  # type: ignore[misc]
+    return min(_most(lambda n, s=stage: _has_room(found.asked.engine, s, n, tokens)) for stage in found.stages)  # type: ignore[misc]
 
 
 def _largest_context(found: Memory, positions: object) -> int | None:
     batch = found.asked.batch_size or 1
     if not any(kind.token_bytes and kind.window is None for stage in found.stages for kind in stage.kinds):
         return None
-    most = min(_most(lambda n, s=stage: _has_room(found, s, batch, n)) for stage in found.stages)  # type: ignore[misc]
+    most = min(_most(lambda n, s=stage: _has_room(found.asked.engine, s, batch, n)) for stage in found.stages)  # type: ignore[misc]
     return min(most, positions) if isinstance(positions, int) else most
 
 
@@ -363,8 +368,8 @@ def _smallest(
     for tp in TP_SIZES:
         if tp > 1 and isinstance(heads, int) and heads % tp:
             continue
-        made = found if tp == asked.tp else _memory(held, device, replace(asked, tp=tp), live)
-        if made.fits:
+        other = replace(asked, tp=tp)
+        if found.fits if tp == asked.tp else _fits(other, _stages(held, device, other, live)[0]):
             return tp
     return None
 

@@ -17,7 +17,7 @@ from lmp.link.numbers import ModelNumbers
 from lmp.link.quantisation import Scheme, scheme_of
 from lmp.link.quantised import with_own_bytes
 from lmp.link.records import EvaluatedKernel, Evaluation
-from lmp.link.sweep import plan
+from lmp.link.sweep import plan as points
 from lmp.predict.devices import Device
 from lmp.predict.eager import CallTime, refuse_products, time_of_call
 from lmp.predict.experts import experts_read
@@ -60,7 +60,8 @@ class Subject:
     @cached_property
     def own(self) -> ModelNumbers:
         """Formulas with the bytes of the checkpoint's own quantisation."""
-        return ModelNumbers(with_own_bytes(self.model))
+        own = with_own_bytes(self.model)
+        return self.plain if own is self.model else ModelNumbers(own)
 
     def numbers(self, given: Mapping[str, Number]) -> ModelNumbers:
         """The formulas that hold for these values: the checkpoint's own bytes, unless ``w_bytes`` is given."""
@@ -83,10 +84,15 @@ class Subject:
             evaluation = numbers.evaluation(values, numbers.tree(values))
         if parallel == ONE:
             return OneGpu(evaluation, evaluation.kernels)
+        plan = self.plan(numbers, values)
+        return OneGpu(evaluation, rank_of(numbers, values, parallel, plan, evaluation.kernels).every)
+
+    def plan(self, numbers: ModelNumbers, values: Mapping[str, Number]) -> Plan:
+        """How the model divides in calls like this one, by its own formulas or by those with ``w_bytes``."""
         kind = (numbers is self.own, *(values.get(name, 0) > (name != "cache_len") for name in UNLIKE))
         if kind not in self._plans:
             self._plans[kind] = plan_of(numbers, values)
-        return OneGpu(evaluation, rank_of(numbers, values, parallel, self._plans[kind], evaluation.kernels).every)
+        return self._plans[kind]
 
     def notes(self, parallel: Parallel) -> list[str]:
         """What the reader of one GPU's figures has to know: what is whole on each, and which links are meant."""
@@ -218,7 +224,7 @@ class Answer:
 def answer(subject: Subject, ask: Ask, predictor: Predictor) -> Answer:
     """The prediction. Raises UsageError for values that the model does not take, LmpError for an unknown operator."""
     numbers = subject.numbers(ask.given)
-    values = plan(numbers.model, {name: (value,) for name, value in ask.given.items()}, 1).fixed
+    values = points(numbers.model, {name: (value,) for name, value in ask.given.items()}, 1).fixed
     gpu = subject.kernels(ask.given, values, ask.parallel)
     evaluation = gpu.evaluation
     scheme, profile = subject.products_scheme(ask.given, evaluation), ask.profile
