@@ -13,12 +13,12 @@ from lmp.predict.charts import plottable
 from lmp.predict.devices import device_named
 from lmp.predict.eager import CallTime, Timed
 from lmp.predict.prediction import Prediction, Predictor, total
+from lmp.predict.quantising import narrowed
 from lmp.predict.rewrite.profiles import profile_named
 from lmp.predict.screen.asking import Answer, Ask, Subject, answer, asked_for
 from lmp.predict.screen.changes import changes
 from lmp.predict.screen.dearest import dearest
 from lmp.predict.screen.plots import Axes, draw, over_sizes, sizes_of
-from lmp.predict.quantising import narrowed
 from lmp.predict.screen.room import room
 from lmp.predict.screen.whole import Wanted, whole
 from lmp.predict.screen.writing import as_json
