@@ -156,7 +156,8 @@ def test_experts_of_narrow_weights_take_less_time(qwen: Subject, word: str, widt
         return sum(one.us for one in found.call.operators if one.time.family == what)
 
     saved = 48 * EXPERTS * float(2 - width) / 3352e9 * 1e6
-    assert saved <= us(wide, "moe") - us(narrow, "moe") <= saved / 0.6
+    # Reading overlaps with computing, which takes as long as before: a tenth of what is saved may be hidden behind it.
+    assert 0.9 * saved <= us(wide, "moe") - us(narrow, "moe") <= saved / 0.6
     # Routers and the product that makes the logits stay: as fast as they were.
     for path in ("lm_head", "model.layers.0.mlp.gate"):
         before, after = (

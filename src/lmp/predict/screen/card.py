@@ -24,6 +24,8 @@ from lmp.predict.screen.room import Room, room
 SERVING = "vllm"
 """The serving engine where none is named."""
 EAGER_NAME = "eager"
+LEAST_SCALED = 0.05
+"""Part of the time from which a note says that kernels stand for others with wider weights."""
 LEAST_CALIBRATED = 0.5
 """Part of the time below which a note says that most of it was not measured on the device."""
 
@@ -138,12 +140,15 @@ def _notes(subject: Subject, ask: Ask, runs: Sequence[CardRun]) -> list[str]:
     sizes: dict[str, Number] = dict(ask.given)
     found = [note for note in (beyond_positions(subject.config, sizes),) if note is not None]
     timed = [run.provenance for run in runs if run.step_us is not None]
-    scaled = {name: share for one in timed for name, share in one.items() if name.startswith(SCALED)}
-    for name, share in scaled.items():
-        found.append(
-            f"{share:.0%} of the time is kernels that widen their weights, of which none was measured: they are scaled "
-            f"by bytes from {name.removeprefix(SCALED)} kernels, and intervals are wide"
-        )
+    scaled: dict[str, float] = {}
+    for name, share in (pair for one in timed for pair in one.items() if pair[0].startswith(SCALED)):
+        scaled[name] = max(share, scaled.get(name, 0.0))
+    found += [
+        f"up to {share:.0%} of the time is kernels that widen their weights; none was measured: they are scaled "
+        f"by bytes from {name.removeprefix(SCALED)} kernels, and intervals are wide"
+        for name, share in scaled.items()
+        if share >= LEAST_SCALED
+    ]
     measured = [one.get("calibrated", 0.0) + sum(one.get(name, 0.0) for name in scaled) for one in timed]
     if measured and max(measured) < LEAST_CALIBRATED:
         found.append(
