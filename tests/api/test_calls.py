@@ -103,7 +103,8 @@ def test_a_sweep_equals_its_points(model: lmp.Model) -> None:
     """1,000 points are one vectorised sweep; each is what its own evaluation says."""
     found = model.decode(batch=range(1, 11), cache=np.arange(1000, 101_000, 1000))
     assert len(found) == 1000
-    assert found.dtypes.astype(str).eq("int64").all()
+    whole = [name for name in found.columns if not name.endswith("_per_token")]
+    assert found[whole].dtypes.astype(str).eq("int64").all()
     for index in (0, 137, 999):
         row = found.iloc[index]
         totals = model.analysis.evaluate(int(row["batch"]), 1, int(row["cache"])).totals
@@ -447,7 +448,7 @@ def test_help() -> None:
     assert "decode(self, batch: 'Sizes' = 1, *, cache: 'Sizes'" in done.stdout
     for column in ("flops", "read", "write", "compulsory", "weights_bytes", "kv_bytes", "time_ms", "fits"):
         assert f"``{column}``" in done.stdout
-    assert max(map(len, done.stdout.splitlines())) <= 250
+    assert max(map(len, done.stdout.splitlines())) <= 270
 
 
 def test_a_table_imports_no_torch(tmp_path: Path) -> None:
