@@ -43,6 +43,11 @@ def model(llama: ModelAnalysis) -> lmp.Model:
     return lmp.model(lmp.Analysis(llama))
 
 
+def stored(width: int | Fraction) -> Fraction:
+    """Matrices of the layers at so many bytes an element; norms, embedding and head at 2."""
+    return 32 * LAYER * Fraction(width) + 2 * (PARAMETERS - 32 * LAYER)
+
+
 def decode_flops(batch: int, cache: int) -> int:
     """Products of one token a sequence; scores and values over the cache and the token itself."""
     return batch * (2 * (32 * LAYER + HEAD) + 2 * 2 * 32 * 32 * 128 * (cache + 1))
@@ -54,11 +59,16 @@ def decode_flops(batch: int, cache: int) -> int:
 def test_a_decode_step_by_hand(model: lmp.Model) -> None:
     found = model.decode(batch=[1, 8, 64], cache=8192, weights="fp8")
     assert list(found.columns) == [
-        "batch", "cache", "flops", "matmul_flops", "read", "write", "compulsory", "weights_bytes", "kv_bytes",
+        "batch", "cache", "flops", "matmul_flops", "read", "write", "bytes", "flops_per_token", "bytes_per_token",
+        "compulsory", "weights_bytes", "kv_bytes",
     ]  # fmt: skip
     assert found["batch"].tolist() == [1, 8, 64]
     assert found["matmul_flops"].tolist() == [decode_flops(batch, 8192) for batch in (1, 8, 64)]
-    assert found["weights_bytes"].tolist() == [PARAMETERS] * 3  # 1 byte each
+    assert found["weights_bytes"].tolist() == [stored(1)] * 3
+    for row in found.to_dict("records"):
+        assert row["bytes"] == row["read"] + row["write"]
+        assert row["flops_per_token"] == row["flops"] / row["batch"]  # one new token a sequence
+        assert row["bytes_per_token"] == row["bytes"] / row["batch"]
     # 8,192 tokens are read, and one is written, of 2 bytes an element.
     assert found["kv_bytes"].tolist() == [batch * 8193 * KV_TOKEN * 2 for batch in (1, 8, 64)]
 
@@ -74,11 +84,27 @@ def test_a_prefill_by_hand(model: lmp.Model) -> None:
     assert found["weights_bytes"].tolist() == [2 * PARAMETERS] * 2
 
 
+def test_a_chunk_of_a_prompt_by_hand(model: lmp.Model) -> None:
+    found = model.prefill(batch=2, tokens=512, cache=[0, "8k"])
+    assert found["tokens"].tolist() == [512, 512]
+    assert found["cache"].tolist() == [0, 8192]
+    # Each of 512 new tokens meets those in the cache and the new ones.
+    assert found["matmul_flops"].tolist() == [
+        2 * 512 * 2 * (32 * LAYER + HEAD) + 2 * 4 * 32 * 32 * 128 * 512 * (cached + 512) for cached in (0, 8192)
+    ]
+    assert found["kv_bytes"].tolist() == [2 * (cached + 512) * KV_TOKEN * 2 for cached in (0, 8192)]
+    assert found["flops_per_token"].tolist() == [flops / 1024 for flops in found["flops"]]
+    assert "cache" not in model.prefill(tokens=512).columns
+    with pytest.raises(UsageError, match="cache is -1\ngive whole numbers of at least 0"):
+        model.prefill(tokens=512, cache=-1)
+
+
 def test_a_sweep_equals_its_points(model: lmp.Model) -> None:
     """1,000 points are one vectorised sweep; each is what its own evaluation says."""
     found = model.decode(batch=range(1, 11), cache=np.arange(1000, 101_000, 1000))
     assert len(found) == 1000
-    assert found.dtypes.astype(str).eq("int64").all()
+    whole = [name for name in found.columns if not name.endswith("_per_token")]
+    assert found[whole].dtypes.astype(str).eq("int64").all()
     for index in (0, 137, 999):
         row = found.iloc[index]
         totals = model.analysis.evaluate(int(row["batch"]), 1, int(row["cache"])).totals
@@ -97,7 +123,7 @@ def test_formats_of_elements(model: lmp.Model) -> None:
     assert wide["kv_bytes"][0] == 2 * of_16_bits["kv_bytes"][0]
     # 17/32 bytes a weight: 4 bits and a scale of 8 bits for 32 of them. It is whole, for 32 divides the parameters.
     packed = model.decode(cache=100, weights="mxfp4", kv=Fraction(1, 2))
-    assert packed["weights_bytes"][0] == PARAMETERS * 17 // 32
+    assert packed["weights_bytes"][0] == stored(Fraction(17, 32))
     assert packed["kv_bytes"][0] == 101 * KV_TOKEN // 2
     assert model.decode(cache=100, weights=1, kv="17/32")["kv_bytes"][0] == 101 * KV_TOKEN * 17 / 32
     # The narrower word wins over the word for all.
@@ -422,7 +448,7 @@ def test_help() -> None:
     assert "decode(self, batch: 'Sizes' = 1, *, cache: 'Sizes'" in done.stdout
     for column in ("flops", "read", "write", "compulsory", "weights_bytes", "kv_bytes", "time_ms", "fits"):
         assert f"``{column}``" in done.stdout
-    assert max(map(len, done.stdout.splitlines())) <= 250
+    assert max(map(len, done.stdout.splitlines())) <= 270
 
 
 def test_a_table_imports_no_torch(tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def test_fp8_is_refused_on_a_device_without_it(lmp: Lmp, model: None) -> None:
 def test_memory_says_what_fits(lmp: Lmp, model: None) -> None:
     result = lmp("memory", CONFIG, "--device", "h100-sxm", "-b", "2", "-c", "2k")
     assert result.exit_code == 0
-    assert "fits; largest batch at 2,048 tokens: " in result.stdout
+    assert "fits: 2 sequences of 2,048 tokens; largest batch at 2,048 tokens: " in result.stdout
     assert "KV cache: 2 layers of attention, 2 KV heads, 32 bytes a token each" in result.stdout
     assert "2,048 tokens are more than the 1,024 positions of the model" in result.stderr
 
@@ -78,6 +78,45 @@ def test_memory_of_an_engine_as_json(lmp: Lmp, model: None) -> None:
     # 2 layers of 16 elements of 1 byte.
     assert found["kv_bytes_per_token"] == 32
     assert found["fits"] is True
+
+
+def test_sequences_of_an_engine_have_its_longest_length(lmp: Lmp, model: None) -> None:
+    arguments = ("memory", CONFIG, "--device", "h100-sxm", "--engine", "vllm", "--max-model-len", "1k", "--json")
+    room = json.loads(lmp(*arguments).stdout)
+    # A request of 1,024 tokens: 64 blocks of 16 tokens in one group of 2 layers.
+    most = int(room["max_concurrency"])
+    assert most == room["kv_tokens"] // 1024 > 1
+    for batch, fits in ((most, True), (most + 1, False)):
+        result = lmp(*arguments, "-b", str(batch))
+        found = json.loads(result.stdout)
+        assert (result.exit_code, found["fits"], found["largest_batch"]) == (0, fits, most)
+    table = lmp(*arguments[:-1], "-b", str(most + 1))
+    assert f"does NOT fit: {most + 1:,} sequences of 1,024 tokens" in " ".join(table.stdout.split())
+
+
+def test_a_tp_that_does_not_divide_the_heads_is_refused(lmp: Lmp, model: None) -> None:
+    result = lmp("memory", CONFIG, "--device", "h100-sxm", "--tp", "3")
+    assert result.exit_code == 2
+    assert result.stderr.splitlines()[-2:] == [
+        "error: --tp 3 does not divide the 4 attention heads", "allowed are 1, 2, 4",
+    ]  # fmt: skip
+
+
+def test_a_dtype_word_narrows_what_quantising_replaces(lmp: Lmp, model: None) -> None:
+    def found(*more: str) -> dict[str, float]:
+        made: dict[str, float] = json.loads(lmp("memory", CONFIG, "--device", "h100-sxm", "--json", *more).stdout)
+        return made
+
+    plain, words = found(), [found("--dtype", word) for word in ("w8a16", "fp8")]
+    for narrow, cache in zip(words, (64 * 2, 64), strict=True):
+        # 640 elements of each of 2 layers, and the embedding of 512, which is linear in this model: a byte less each.
+        assert plain["weights_gib"] - narrow["weights_gib"] == pytest.approx((2 * 640 + 512) / 2**30)
+        # 2 layers of 16 elements; the cache of fp8 has one byte, that of w8a16 two.
+        assert narrow["kv_bytes_per_token"] == cache / 2
+    twice = lmp("memory", CONFIG, "--device", "h100-sxm", "--engine", "vllm", "--quantization", "fp8", "--dtype", "fp8")
+    assert (twice.exit_code, "both say how weights are stored" in twice.stderr) == (2, True)
+    older = lmp("memory", CONFIG, "--device", "a100-sxm", "--dtype", "fp8")
+    assert (older.exit_code, "a100-sxm has no fp8 matrix products" in older.stderr) == (2, True)
 
 
 def test_predict_times_every_operator(lmp: Lmp, fake: FakePipeline) -> None:

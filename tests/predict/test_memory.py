@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from lmp.errors import UsageError
 from lmp.observe.held import KeptLayer
 from lmp.predict.devices import device_named
-from lmp.predict.engines import GIB, Settings, rest_of, rotary_bytes, total_memory, weight_bytes
+from lmp.predict.engines import GIB, Settings, rest_of, rotary_bytes, total_memory
 from lmp.predict.memory import Asked, as_json, memory
 from lmp.predict.shard.stages import stage_layers
 
@@ -129,9 +129,14 @@ def test_rotary_tables(rope: dict[str, object], positions: int, bytes_: int) -> 
 
 
 def test_fp8_while_loading_quantises_matrices_but_not_the_head() -> None:
-    assert weight_bytes(weight("model.layers.0.mlp.up_proj", 16, 8), "fp8") == 128
-    assert weight_bytes(weight("lm_head", 16, 8), "fp8") == 256
-    assert weight_bytes(weight("model.norm", 8), "fp8") == 16
+    weights = [weight("model.layers.0.mlp.up_proj", 16, 8), weight("lm_head", 16, 8), weight("model.norm", 8)]
+    plain, fp8 = (
+        memory(held(weights=tuple(weights)), H100, Asked(engine=Settings(quantization=word, max_model_len=1024)))
+        for word in (None, "fp8")
+    )
+    # 128 elements of the layer in one byte; the head's 128 and the norm's 8 in two.
+    assert plain.stage.weights["weights"] == 2 * (128 + 128 + 8)
+    assert fp8.stage.weights["weights"] == 128 + 2 * (128 + 8)
 
 
 def test_fp8_is_refused_on_a_device_without_it() -> None:

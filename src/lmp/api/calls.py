@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,8 @@ from lmp.link.sweep import MAX_POINTS, Sweep, plan
 from lmp.link.values import Values
 from lmp.predict.eager import beyond_positions
 from lmp.predict.engines import Settings
+from lmp.predict.holding import held_by_formulas
+from lmp.predict.quantising import stored_bytes
 from lmp.predict.screen.asking import Ask, Subject, asked_for
 from lmp.predict.screen.many import answers
 from lmp.predict.screen.room import Room, room
@@ -63,6 +65,7 @@ def table(subject: Subject, asked: Asked, predictor: Predictor, held: Held | str
     if asked.tp > 1:
         made.columns |= _costs_of_one_gpu(subject, asked)
         made.warnings += subject.notes(Parallel(asked.tp))
+    made.columns = _with_tokens(made.columns, asked)
     if asked.ask is not None:
         made.columns |= _times(subject, asked, predictor, held, made.warnings)
     return made
@@ -95,10 +98,35 @@ def _costs(subject: Subject, asked: Asked, warnings: list[str]) -> Columns:
     sweep = plan(numbers.model, _axes(asked), MAX_POINTS)
     found, broken = _swept(numbers, sweep)
     warnings += of_a_sweep(broken, sweep.size)
-    held = weight_bytes(numbers, sweep.fixed, subject.model)
+    stored = _stored(subject, asked)
+    held = weight_bytes(numbers, sweep.fixed, subject.model) if stored is None else plain(stored)
     found["weights_bytes"] = [held] * sweep.size
     found["kv_bytes"] = _cache(numbers, sweep)
     return found
+
+
+def _stored(subject: Subject, asked: Asked) -> Fraction | None:
+    """Bytes of the weights with what quantising leaves; None where nothing is quantised, or of a part of a model."""
+    width = asked.given.get("w_bytes")
+    return None if width is None else stored_bytes(held_by_formulas(subject, asked.given), width)
+
+
+def _with_tokens(columns: Columns, asked: Asked) -> Columns:
+    """The costs with those of a new token, and with all bytes behind those that are read and written."""
+    tokens = [int(point.get("batch_size", 1)) * int(point.get("seq_len", 1)) for point in points(asked)]
+    moved = [plain(Fraction(a) + Fraction(b)) for a, b in zip(columns["read"], columns["write"], strict=True)]
+    found: Columns = {}
+    for name, values in columns.items():
+        found[name] = values
+        if name == "write":
+            found["bytes"] = moved
+            found["flops_per_token"] = _each(columns["flops"], tokens)
+            found["bytes_per_token"] = _each(moved, tokens)
+    return found
+
+
+def _each(amounts: Sequence[Any], tokens: Sequence[int]) -> list[Any]:
+    return [plain(Fraction(amount) / count) for amount, count in zip(amounts, tokens, strict=True)]
 
 
 def _cache(numbers: ModelNumbers, sweep: Sweep) -> list[Any]:

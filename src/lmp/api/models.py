@@ -124,9 +124,11 @@ class Model:
 
         - ``batch``, ``cache``: the point.
         - ``flops``, ``matmul_flops``: scalar operations of the step.
-        - ``read``, ``write``: bytes that its operators move.
+        - ``read``, ``write``, ``bytes``: bytes that its operators read, write, and both together.
+        - ``flops_per_token``, ``bytes_per_token``: the same, divided by the new tokens of all sequences.
         - ``compulsory``: bytes of the least traffic that any fusion could reach.
-        - ``weights_bytes``: bytes of all weights.
+        - ``weights_bytes``: bytes of all weights. Below 2 bytes an element, embedding, head, routers and norms stay at
+          2, as in checkpoints. All other figures count every weight alike.
         - ``kv_bytes``: bytes of the KV cache after the step.
 
         With ``tp`` these are of one GPU, collectives included. A figure that is not known is None.
@@ -140,6 +142,7 @@ class Model:
         - ``memory_bytes``: bytes that they take on the GPU with the least room.
 
         Figures are exact. What their reader has to know is a Python warning, and a list in ``attrs["warnings"]``.
+        ``attrs["counted"]`` says how many experts' weights are counted to be read.
 
         Raises UsageError for an argument that cannot be used.
         """
@@ -152,6 +155,7 @@ class Model:
         batch: Sizes = 1,
         *,
         tokens: Sizes,
+        cache: Sizes = 0,
         dtype: str | None = None,
         weights: Format | None = None,
         kv: Format | None = None,
@@ -161,11 +165,14 @@ class Model:
     ) -> pandas.DataFrame:
         """Costs of a prefill: ``batch`` prompts of ``tokens`` tokens each, with an empty cache.
 
-        Arguments and columns are those of ``decode``, with ``tokens`` in place of ``cache``.
+        With ``cache`` it is a chunk of a prompt, whose first ``cache`` tokens are there already: a column says so.
+
+        All other arguments and columns are those of ``decode``.
         """
         with in_api_words(ARGUMENTS):
             how = How.of(dtype, weights, kv, device, engine, tp)
-            return self._frame("prefill", {"batch": batch, "tokens": tokens}, how)
+            chunk = {} if isinstance(cache, int) and cache == 0 else {"cache": cache}
+            return self._frame("prefill", {"batch": batch, "tokens": tokens, **chunk}, how)
 
     def at(self, **values: int) -> Model:
         """Return the model with other values of its own sizes, as in ``m.at(num_hidden_layers=2)``.
@@ -181,7 +188,7 @@ class Model:
             if call is not None:
                 raise UsageError(f"{call} is a size of a call\ngive it to decode() or prefill()")
             made = record.model_copy(update={"values": {**record.values, **found}})
-            subject = replace(self.subject, model=made, _plans={})
+            subject = replace(self.subject, model=made, _plans={}, _kept=[])
             return Model(self.name, replace(self.analysis, record=made), subject, None, {**self.changed, **found})
 
     @property
@@ -220,6 +227,7 @@ class Model:
     def _frame(self, phase: str, sizes: Mapping[str, Sizes], how: How) -> pandas.DataFrame:
         """The table of the calls, as a DataFrame."""
         from lmp.api.calls import points, table
+        from lmp.predict.experts import of_many_calls
 
         self._need_values()
         asked = asked_of(phase, sizes, how)
@@ -228,7 +236,7 @@ class Model:
         columns = {name: [point[VARIABLES[name]] for point in every] for name in sizes}
         found = frame({**columns, **{name: _plainly(column) for name, column in made.columns.items()}})
         said = [translated(text, ARGUMENTS) for text in dict.fromkeys(made.warnings)]
-        found.attrs |= {"model": self.name, "warnings": said}
+        found.attrs |= {"model": self.name, "warnings": said, "counted": of_many_calls(self.subject.model)}
         for text in said:
             warnings.warn(text, stacklevel=4)
         return found
@@ -302,8 +310,9 @@ def asked_of(phase: str, sizes: Mapping[str, Sizes], how: How) -> Asked:
     from lmp.api.calls import asked
 
     device = None if how.device is None else predictor().device(how.device)
-    found = {VARIABLES[name]: sizes_of(name, given, 1) for name, given in sizes.items()}
-    fixed = {name: (value,) for name, value in PHASES[phase].items()}
+    lowest = {"cache": 0} if phase == "prefill" else {}
+    found = {VARIABLES[name]: sizes_of(name, given, lowest.get(name, 1)) for name, given in sizes.items()}
+    fixed = {name: (value,) for name, value in PHASES[phase].items() if name not in found}
     return asked({**found, **fixed}, how.given, how.engine, (how.dtype, device, how.tp))
 
 

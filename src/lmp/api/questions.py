@@ -27,6 +27,7 @@ from lmp.api.words import in_api_words
 from lmp.errors import LmpError, UsageError
 from lmp.formula import json_number, plain
 from lmp.link.values import values_for
+from lmp.predict.experts import of_many_calls
 from lmp.records import short
 
 if TYPE_CHECKING:
@@ -151,13 +152,16 @@ class Questions:
     def _evaluate(self, given: Evaluate) -> dict[str, Any]:
         found = self._model(given.model)
         rows, said = _rows(found, given, tp=given.tp)
-        data = {**_about(found), "units": "FLOPs: scalar operations; all else: bytes", "rows": rows}
+        counted = of_many_calls(found.subject.model)
+        data = {**_about(found), "units": "FLOPs: scalar operations; all else: bytes", "counted": counted, "rows": rows}
         return {**data, "dearest": _dearest(found, given), "warnings": said}
 
     def _predict(self, given: Predict) -> dict[str, Any]:
         found = self._model(given.model)
         engines = [given.engine] if given.engine is not None else [None, SERVING]
-        data: dict[str, Any] = {**_about(found), "device": given.device}
+        data: dict[str, Any] = {
+            **_about(found), "device": given.device, "counted": of_many_calls(found.subject.model),
+        }  # fmt: skip
         said: list[str] = []
         for engine in engines:
             rows, more = _rows(found, given, tp=given.tp, device=given.device, engine=engine)
@@ -167,7 +171,7 @@ class Questions:
 
     def _memory(self, given: Memory) -> dict[str, Any]:
         from lmp.predict.memory import Asked, as_json, memory
-        from lmp.predict.screen.room import with_width
+        from lmp.predict.quantising import narrowed
 
         found = self._model(given.model)
         how = How.of(weights=given.weights, kv=given.kv, device=given.device, tp=given.tp)
@@ -177,7 +181,7 @@ class Questions:
         if isinstance(held, str):
             raise UsageError(f"its memory is not known: {held}\ngive a whole model, by id or config")
         kv = None if given.kv is None else Fraction(kv_size(given.kv))
-        held = with_width(held, ask.given.get("w_bytes"))
+        held = narrowed(held, ask.given.get("w_bytes"))
         asked = Asked(given.tp, 1, given.batch, given.cache, kv, min(given.cache, 8192), None)
         data = as_json(held, ask.device, memory(held, ask.device, asked))
         breakdown = data.pop("breakdown")

@@ -24,6 +24,8 @@ from lmp.cli.subject import chosen
 from lmp.report.formats import FORMATS
 
 if TYPE_CHECKING:
+    from fractions import Fraction
+
     from lmp.analyze.session import Options
     from lmp.link.numbers import ModelNumbers
     from lmp.link.sweep import Chunk, Sweep
@@ -184,10 +186,11 @@ def evaluate(
             f"{several} has several values, and with --tp the formulas are those of one call\n"
             "give one; lmp predict --plot draws the time of several"
         )
-    answers, own = None, None
+    answers, own, stored = None, None, None
     if plot is not None:
         _plot(outcome.model, options, given, wanted, (plot, x, quantities))
-    if several is None and (wanted is not None or parallel.tp > 1):
+    if several is None and (wanted is not None or parallel.tp > 1 or "w_bytes" in given):
+        from lmp.predict.quantising import stored_bytes
         from lmp.predict.screen.asking import Subject
         from lmp.predict.screen.whole import held_quickly
 
@@ -196,16 +199,17 @@ def evaluate(
         first = {name: values[0] for name, values in given.items()}
         held = held_quickly(subject, options, first, parallel.tp)
         answers = None if wanted is None else wanted.card(subject, given, held)
+        stored = stored_bytes(held, first["w_bytes"]) if "w_bytes" in first else None
         if parallel.tp > 1:
             from lmp.predict.one_gpu import holds
             from lmp.predict.shard.formulas import one_of
 
-            one = one_of(model, given, parallel)
+            one = one_of(subject.numbers(first), given, parallel, subject.plan)
             own = holds(subject, first, parallel, held)
             model = one.analysis
             for text in one.notes:
                 note(text)
-    _write_in(found, str(form), model, given, show, max_points, output, (trees, answers, own))
+    _write_in(found, str(form), model, given, show, max_points, output, (trees, answers, own, stored))
     if output is not None and not common.quiet:
         note(f"wrote {output}")
 
@@ -301,16 +305,16 @@ def _write_in(
     show: Show,
     max_points: int | None,
     output: Path | None,
-    beside: tuple[Trees | None, Card | None, OneGpuHolds | None],
+    beside: tuple[Trees | None, Card | None, OneGpuHolds | None, Fraction | None],
 ) -> None:
-    """``beside`` the costs: sources, what the call takes on a device, and what one GPU of several holds."""
+    """``beside`` the costs: sources, what the call takes on a device, what one GPU of several holds, stored weights."""
     from lmp.errors import UsageError
     from lmp.link.numbers import ModelNumbers
     from lmp.link.quantised import with_own_bytes
     from lmp.link.sweep import MAX_POINTS, plan
     from lmp.report.warnings import of_the_model
 
-    trees, answers, own = beside
+    trees, answers, own, stored = beside
     at_w_bytes = model
     model = with_own_bytes(model) if "w_bytes" not in given else model
     numbers = ModelNumbers(model)
@@ -333,7 +337,8 @@ def _write_in(
     if several:
         _write_sweep(form, numbers, sweep, show, output)
     else:
-        result = of_one_gpu(replace(_result(numbers, at_w_bytes, sweep.fixed, trees), card=answers), own)
+        made = replace(_result(numbers, at_w_bytes, sweep.fixed, trees), card=answers, stored=stored)
+        result = of_one_gpu(made, own)
         with _opened(output, form.binary) as out:
             assert form.point is not None
             form.point(result, show, out)

@@ -16,6 +16,7 @@ from lmp.cli.subject import chosen
 from lmp.dtypes import CACHE_WORDS
 
 if TYPE_CHECKING:
+    from lmp.dtypes import Bytes
     from lmp.observe.held import Held
     from lmp.predict.devices import Device
     from lmp.predict.memory import Asked, Memory
@@ -34,10 +35,16 @@ def memory(
     tp: Annotated[int, typer.Option("--tp", metavar="N", min=1, max=1024, help="GPUs that share each layer.")] = 1,
     pp: Annotated[int, typer.Option("--pp", metavar="N", min=1, max=1024, help="Stages of a pipeline.")] = 1,
     as_dtype: Annotated[
-        o.Dtype | None, typer.Option("--dtype", help="Dtype in place of the one that the config states.")
+        o.ElementType | None,
+        typer.Option(
+            "--dtype",
+            help="Format of the weights and of the cache, in place of those of the config: bfloat16, fp8, w8a16. What "
+            "quantising leaves in 16 bits stays.",
+        ),
     ] = None,
     kv_type: Annotated[
-        CacheWord, typer.Option("--kv-dtype", help="Format of the KV cache; auto: the model's dtype.")
+        CacheWord,
+        typer.Option("--kv-dtype", help="Format of the KV cache; auto: as --dtype says, or the model."),
     ] = AUTO,
     serving: Annotated[
         str | None, typer.Option("--engine", metavar="vllm", help="Say what this engine would log.")
@@ -68,6 +75,9 @@ def memory(
 
     Examples: lmp memory Qwen/Qwen3-8B --device h100-sxm -b 8 -c 32k; lmp memory Qwen/Qwen3-32B --device a100-sxm
     --tp 2 --engine vllm --max-model-len 32k. No weights are loaded.
+
+    The exit code is 0 also where it does not fit: the last line says so, and `fits` of --json is false. With --engine
+    and -b, sequences have -c tokens, else --max-model-len.
     """
     from lmp.predict.devices import device_named, devices
     from lmp.predict.memory import as_json
@@ -79,6 +89,7 @@ def memory(
         "--quantization": quantization,
     }  # fmt: skip
     engine = _engine(serving, [option for option, value in engines_own.items() if value is not None])
+    executed, width = _formats(as_dtype, quantization, found_device)
     batch, cache = _count("batch_size", common.batch_size), _count("cache_len", common.cache_len)
     chunk = _count("max_num_batched_tokens", max_num_batched_tokens) or 1
     named = o.one_of("classes", common.class_path, "--module", common.module)
@@ -90,19 +101,22 @@ def memory(
         from lmp.atlas.holding import hold
         from lmp.predict.engines import Settings
         from lmp.predict.memory import Asked
+        from lmp.predict.quantising import narrowed
 
-        held = hold(path, options, None if as_dtype is None else str(as_dtype))
+        held = hold(path, options, executed)
+        if width is not None:
+            held = narrowed(held, width)
         settings = None
         if engine is not None:
             longest = _count("max_model_len", max_model_len) or _positions(held)
             share = Fraction(str(utilization or 0.9))
             settings = Settings(share, max_num_seqs or 1024, chunk, longest, quantization)
-        asked = Asked(tp, pp, batch, cache, _kv_bytes(kv_type), chunk, settings)
+        asked = Asked(tp, pp, batch, cache, _kv_bytes(kv_type, as_dtype), chunk, settings)
         found = worked_out(held, found_device, asked)
     if common.as_json:
         write_json(as_json(held, found_device, found))
     else:
-        _print(held, found_device, found)
+        _print(held, found_device, found, None if width is None else str(as_dtype))
     for warning in found.warnings:
         note(f"warning: {warning}")
 
@@ -138,16 +152,36 @@ def _positions(held: Held) -> int:
     return found
 
 
-def _kv_bytes(word: CacheWord) -> Fraction | None:
-    from lmp.dtypes import cache_size
+def _formats(word: o.ElementType | None, quantization: str | None, device: Device) -> tuple[str | None, Bytes | None]:
+    """The dtype that the model has, and bytes of a weight; None: as the config says them."""
+    from lmp.dtypes import WORDS
+    from lmp.errors import UsageError
+    from lmp.predict.eager import refuse_products
+    from lmp.predict.quantising import WIDE
 
-    return None if word is AUTO else Fraction(cache_size(str(word)))
+    if word is None:
+        return None, None
+    said = WORDS[str(word)]
+    refuse_products(device, said.products)
+    if said.weights >= WIDE:
+        return said.products, said.weights
+    if quantization is not None:
+        raise UsageError(f"--dtype {word} and --quantization {quantization} both say how weights are stored\ngive one")
+    return None, said.weights
+
+
+def _kv_bytes(word: CacheWord, dtype: o.ElementType | None) -> Fraction | None:
+    from lmp.dtypes import WORDS, cache_size
+
+    if word is not AUTO:
+        return Fraction(cache_size(str(word)))
+    return None if dtype is None else Fraction(WORDS[str(dtype)].cache)
 
 
 # --- the table -------------------------------------------------------------------------------------------------------
 
 
-def _print(held: Held, device: Device, found: Memory) -> None:
+def _print(held: Held, device: Device, found: Memory, word: str | None) -> None:
     from rich.table import Table
     from rich.text import Text
 
@@ -163,7 +197,7 @@ def _print(held: Held, device: Device, found: Memory) -> None:
         table.add_row(Text(name), f"{float(size / GIB):.2f}", Text(""))
     screen = console()
     gpus = asked.tp * asked.pp
-    title = f"{held.class_name} on {gpus} x {device.label}, {held.quantised or held.dtype}, {found.sharding}"
+    title = f"{held.class_name} on {gpus} x {device.label}, {word or held.quantised or held.dtype}, {found.sharding}"
     screen.print(Text(title))
     screen.print(table)
     for kind in stage.kinds:
@@ -192,12 +226,20 @@ def _told(layers: int, kind: str, heads: int, token: float, window: int | None) 
     return f"KV cache: {layers} layers of {kind}{of}, {token:,.0f} bytes a token each{within}"
 
 
+def _what(asked: Asked) -> str:
+    """What the verdict is about, where sequences are asked for."""
+    if asked.length is None:
+        return "" if asked.batch_size is None else ", without a cache: -c gives its tokens"
+    batch = asked.batch_size or 1
+    return f": {batch:,} sequence{'' if batch == 1 else 's'} of {asked.length:,} tokens"
+
+
 def _verdict(asked: Asked, found: Memory) -> str:
-    said = ["fits" if found.fits else "does NOT fit"]
+    said = [("fits" if found.fits else "does NOT fit") + _what(asked)]
     if asked.engine is not None and found.stage.blocks is not None:
         said.append(f"{found.stage.kv_tokens:,} tokens, {found.stage.concurrency:.2f} requests of the longest length")
     if found.largest_batch is not None:
-        said.append(f"largest batch at {asked.cache_len:,} tokens: {found.largest_batch:,}")
+        said.append(f"largest batch at {asked.length:,} tokens: {found.largest_batch:,}")
     if found.largest_context is not None:
         said.append(f"largest context at batch {asked.batch_size or 1}: {found.largest_context:,}")
     said.append(f"smallest tp: {found.smallest_tp if found.smallest_tp is not None else 'none up to 64'}")

@@ -31,8 +31,19 @@ def plan(
     common: o.Common,
     on_device: Annotated[str, typer.Option("--device", metavar="NAME", help="A device; `lmp devices` lists them.")],
     gpus: Annotated[int, typer.Option("--gpus", metavar="N", min=1, max=MOST_GPUS, help="GPUs in all.")],
-    isl: Annotated[str, typer.Option("--isl", metavar="N", help="Tokens of a prompt: 4096, 4k.")],
+    isl: Annotated[
+        str,
+        typer.Option(
+            "--isl", "--cache-len", "-c", metavar="N", help="Tokens of a prompt, which the cache holds then: 4096, 4k."
+        ),
+    ],
     osl: Annotated[str, typer.Option("--osl", metavar="N", help="Tokens of an answer.")],
+    batch: Annotated[
+        str | None,
+        typer.Option(
+            "--batch-size", "-b", metavar="N", help="Requests of a replica at once [default: every number that fits]."
+        ),
+    ] = None,
     tpot: Annotated[
         str | None, typer.Option("--tpot", metavar="TIME", help="Most time from one token to the next: 30ms.")
     ] = None,
@@ -71,7 +82,8 @@ def plan(
     profile_named(serving)  # an engine that is not known ends the command before anything is expanded
     predictor = predictor_of(devices_file, calibration)
     device = predictor.device(on_device)
-    requests = Requests(count_of("isl", isl), count_of("osl", osl))
+    most = None if batch is None else count_of("batch_size", batch)
+    requests = Requests(count_of("isl", isl), count_of("osl", osl), most)
     limits = Limits(
         None if tpot is None else microseconds(tpot, "--tpot"), None if ttft is None else microseconds(ttft, "--ttft")
     )
@@ -86,7 +98,10 @@ def plan(
     with watched([name], options, common.quiet) as progress:
         from lmp.atlas.holding import hold
         from lmp.atlas.models import expand_model
+        from lmp.predict.eager import beyond_positions
+        from lmp.predict.experts import of_many_calls
         from lmp.predict.plan.serving import cache_width, server
+        from lmp.predict.serve.lines import experts_of
         from lmp.predict.serve.setup import Servers, Setup, Sources
 
         model = expand_model(name, options, progress, keep=False).model
@@ -95,6 +110,8 @@ def plan(
     servers = Servers(Sources(lambda _: model, lambda _: held), predictor)
     setup = Setup(model=model.class_name, device=device.name, engine=serving, dtype=as_dtype, kv_dtype=kv_type)
     width = Fraction(1) if as_dtype == "fp8" and held.quantised is None else None
+    too_long = beyond_positions(held.config, {"cache_len": requests.isl + requests.osl})
+    counted = [experts_of(setup.routing)] * bool(of_many_calls(model))
     servers.stepper(setup)  # an engine that no step is predicted for ends the command here
     fleet = Fleet(device, gpus, width, cache_width(servers, setup))
     found = planned(held, fleet, requests, server(servers, setup, requests), limits)
@@ -108,6 +125,8 @@ def plan(
                f"{requests.isl:,} tokens in, {requests.osl:,} out")  # fmt: skip
     if serving != "vllm":
         note(MEMORY)
+    for text in [*filter(None, [too_long]), *counted]:
+        note(text)
     if plot is not None:
         from lmp.predict.plan.plots import draw
 

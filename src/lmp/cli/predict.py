@@ -161,7 +161,8 @@ def predict(
     found = whole(subject, ask, predictor, held, Wanted(advice, force))
     now = found.answer
     warnings = [*of_the_model(subject.numbers(ask.given).model), *of_the_values(model, now.values["cache_len"])]
-    warnings += [*of_assumptions(now.evaluation.violated_assumptions), *found.warnings, *subject.notes(parallel)]
+    warnings += [*of_assumptions(now.evaluation.violated_assumptions), *found.warnings, *found.card.notes]
+    warnings = list(dict.fromkeys(warnings))
     if common.as_json:
         write_json({**as_json(found, ask.name), "warnings": warnings})
     else:

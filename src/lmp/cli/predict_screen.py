@@ -65,12 +65,19 @@ def _head(found: Whole, serving: str | None) -> list[str]:
         *_left(now),
         _bound(now),
         f"memory: {_memory(found.room)}",
+        *_counted(now),
     ]
     for what in ("provenance", "family"):
         told = ", ".join(f"{name} {share:.0%}" for name, share in now.call.shares(what).items() if share >= 0.005)
         lines.append(f"{what}: {told}")
     lines += [f"calibration: {_calibrations(now)}"] if now.call.calibrations else []
     return lines + [f"extrapolated: {text}" for text in now.call.extrapolated[:2]]
+
+
+def _counted(now: Answer) -> list[str]:
+    from lmp.predict.experts import words
+
+    return [f"counted: {words(one)}" for one in now.experts]
 
 
 def _left(now: Answer) -> list[str]:

@@ -74,6 +74,8 @@ class Chart:
     panels: Sequence[Panel]
     stacked: bool = False
     """Whether panels stand below one another, with one x axis."""
+    notes: Sequence[str] = ()
+    """What the reader has to know, below the panels."""
 
 
 # --- what can be written ---------------------------------------------------------------------------------------------
@@ -133,6 +135,9 @@ def _picture(chart: Chart, kind: str) -> bytes:
         every = figure.subplots(*shape, squeeze=False, sharex=chart.stacked).ravel()
         title = "\n".join(textwrap.wrap(_printable(chart.title), round(size[0] * 11)))
         figure.suptitle(title, parse_math=False, fontsize=10)
+        if chart.notes:
+            below = "\n".join(textwrap.wrap(_printable("; ".join(chart.notes)), round(size[0] * 14)))
+            figure.supxlabel(below, parse_math=False, fontsize=8, color=GREY)
         for number, (axes, panel) in enumerate(zip(every, chart.panels, strict=True)):
             _draw(axes, panel, last=not chart.stacked or number == count - 1)
         metadata = {"Date": None, "Creator": None} if kind == "svg" else None
@@ -238,9 +243,10 @@ def _page(chart: Chart) -> str:
     )  # fmt: skip
     body = figure.to_html(full_html=False, include_plotlyjs=True, config={"displaylogo": False})
     title = html.escape(_printable(chart.title))
+    below = "".join(f"<p>{html.escape(_printable(text))}</p>\n" for text in chart.notes)
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
-        f"<style>body{{background:{GROUND};margin:1rem}}</style></head><body>\n{body}\n</body></html>\n"
+        f"<style>body{{background:{GROUND};margin:1rem}}</style></head><body>\n{body}\n{below}</body></html>\n"
     )
 
 

@@ -143,7 +143,7 @@ def asked_of_call(
     dtype = refuse_products(device, products)
     kv_dtype = "fp8" if values.get("kv_bytes") == 1 else None
     running = [kernel for kernel in kernels if _runs(kernel)]
-    reads = [_reading(kernel, device, dtype, values, scheme) for kernel in running]
+    reads = [reading(kernel, device, dtype, values, scheme) for kernel in running]
     return [
         Asked(kernel, _rows(kernel, device, read, kv_dtype), read.dtype)
         for kernel, read in zip(running, reads, strict=True)
@@ -218,15 +218,23 @@ class Reading:
     """Bytes of an element of the second operand as it is stored, scales included."""
     quantises: bool = False
     """Whether a kernel of its own converts the first operand before."""
+    of_weight: bool = True
+    """Whether the second operand is a weight."""
 
     @property
-    def calibrated(self) -> bool:
-        """Whether kernels with such operands were measured. The scales of 8-bit weights are a part of them."""
-        bytes_ = CALIBRATED.get(self.dtype)
-        return bytes_ is not None and bytes_ <= self.width < 1.1 * bytes_
+    def fields(self) -> dict[str, object] | None:
+        """What a row says of it; None where nothing that was measured stands for it.
+
+        The scales of 8-bit weights are a part of measured kernels. One that widens its weights is scaled from the
+        kernel whose weights are as wide as in the product.
+        """
+        measured = CALIBRATED.get(self.dtype)
+        if measured is None or self.width >= 1.1 * measured or (self.width < measured and not self.of_weight):
+            return None
+        return {"dtype": self.dtype} | ({"weight_bytes": float(self.width)} if self.width < measured else {})
 
 
-def _reading(
+def reading(
     kernel: EvaluatedKernel, device: Device, dtype: str, values: Mapping[str, Number], scheme: Scheme | None
 ) -> Reading:
     """What a product reads: the weights of its module as they are stored, or two activations."""
@@ -235,7 +243,7 @@ def _reading(
     if operands is None or weight is None:
         # Schemes of 8 bits and less are of weights' products alone; of unknown operands none is known to be a weight.
         dtype = dtype if operands is not None or dtype == "float32" else "bfloat16"
-        return Reading(dtype, Fraction(values.get("a_bytes", CALIBRATED.get(dtype, 2))))
+        return Reading(dtype, Fraction(values.get("a_bytes", CALIBRATED.get(dtype, 2))), of_weight=False)
     storage = scheme.storage(kernel.path, kernel.class_name) if scheme is not None else None
     if storage is None:
         return Reading(dtype, Fraction(weight.width if isinstance(weight.width, int) else values.get("w_bytes", 2)))
@@ -278,11 +286,11 @@ def _row(kernel: EvaluatedKernel, device: Device, read: Reading, kv_dtype: str |
         return None
     if operands.q_len is not None and read.dtype != "float32":
         return _attention(operands, device, kv_dtype) if _is_usual(operands) else None
-    if operands.m is not None and operands.batch in (None, 1) and operands.experts is None and read.calibrated:
+    if operands.m is not None and operands.batch in (None, 1) and operands.experts is None and read.fields is not None:
         sizes = {"m": operands.m, "n": operands.n, "k": operands.k}
         # The class's own run quantises nothing: what does is an operator of its own, or a part of a converted module.
         return row_of(
-            {"op": "gemm", "device": device.name, "dtype": read.dtype, "quantise_activations": read.quantises, **sizes}
+            {"op": "gemm", "device": device.name, **read.fields, "quantise_activations": read.quantises, **sizes}
         )
     return None
 

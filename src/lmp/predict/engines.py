@@ -80,12 +80,12 @@ def non_torch(tp: int, last: bool = True) -> Fraction:
 # --- weights ---------------------------------------------------------------------------------------------------------
 
 
-def loaded_bytes(held: Held, weights: list[Weight], share: Share, quantization: str | None) -> dict[str, Fraction]:
+def loaded_bytes(held: Held, weights: list[Weight], share: Share) -> dict[str, Fraction]:
     """Bytes after loading, by part: weights, rotary tables, copies for latent attention, and the allocator's rests."""
     tensors: dict[tuple[str, str], Fraction] = defaultdict(Fraction)
     copies = Fraction(0)
     for weight in weights:
-        own = weight_bytes(weight, quantization) * share(weight)
+        own = weight.stored * share(weight)
         parent, _, name = weight.path.rpartition(".")
         tensors[parent, f"{FUSED.get(name, name)}.{weight.name}"] += own
         if name == "kv_b_proj":
@@ -97,14 +97,6 @@ def loaded_bytes(held: Held, weights: list[Weight], share: Share, quantization: 
         "latent_copies": copies,
         "allocator": Fraction(sum(map(rest_of, tensors.values()))),
     }
-
-
-def weight_bytes(weight: Weight, quantization: str | None) -> Fraction:
-    """Bytes as deployed: as stored, or of one byte an element where the engine quantises."""
-    outside = weight.path.rpartition(".")[2] == "lm_head" or "vision" in weight.path
-    if quantization == "fp8" and weight.is_linear and not outside:
-        return Fraction(math.prod(weight.shape))
-    return weight.stored
 
 
 def rest_of(size: Fraction) -> int:

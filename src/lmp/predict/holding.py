@@ -20,7 +20,7 @@ from lmp.formula import Number, evaluate_exact, read_number
 from lmp.link.held import weight_bytes
 from lmp.link.numbers import ModelNumbers
 from lmp.link.quantisation import LINEAR, Scheme, is_experts
-from lmp.link.records import EvaluatedKernel
+from lmp.link.records import EvaluatedKernel, Evaluation
 from lmp.link.sweep import plan as points
 from lmp.observe.held import Held, KeptLayer, Live, Weight
 from lmp.predict.least import least_traffic
@@ -62,9 +62,10 @@ def held_by_formulas(subject: Subject, given: Mapping[str, Number], tp: int = 1)
 def _held(subject: Subject, given: Mapping[str, Number], tp: int) -> Held:
     model, numbers = subject.model, subject.own
     calls = [{**given, "batch_size": 1, "seq_len": 1, "cache_len": length} for length in LENGTHS]
-    few, many = (_kernels(subject.plain, call) for call in calls)
+    made = [_evaluation(subject.plain, call) for call in calls]
+    few, many = (one.kernels for one in made)
     values = _values(numbers, calls[1])
-    _refuse_what_is_missed(subject.plain, calls, (few, many))
+    _refuse_what_is_missed(subject.plain, calls, made)
     scheme = subject.scheme({})
     size = _element_size(model.dtype)
     read = _weights(many, scheme, size)
@@ -83,7 +84,8 @@ def _held(subject: Subject, given: Mapping[str, Number], tp: int) -> Held:
         kept=tuple(_kept(few, many)),
         reason=None,
         part="",
-        plan={} if tp == 1 else _divided(subject, values, tp),
+        # Of several sequences, as most calls have: how a model divides is worked out once for both.
+        plan={} if tp == 1 else _divided(subject, _values(numbers, {**calls[1], "batch_size": 2}), tp),
         config={**_config(subject), **given},
         vision=None,
         warnings=(),
@@ -92,7 +94,7 @@ def _held(subject: Subject, given: Mapping[str, Number], tp: int) -> Held:
 
 
 def _refuse_what_is_missed(
-    numbers: ModelNumbers, calls: Sequence[Mapping[str, Number]], kernels: Sequence[Sequence[EvaluatedKernel]]
+    numbers: ModelNumbers, calls: Sequence[Mapping[str, Number]], made: Sequence[Evaluation]
 ) -> None:
     """Raise UsageError if the cache holds more than operands show: states, or indices beside keys and values.
 
@@ -100,13 +102,12 @@ def _refuse_what_is_missed(
     than the proven figure is no loss; but the cache has to grow as it does there.
     """
     proven, found = [], []
-    for call, own in zip(calls, kernels, strict=True):
-        values = _values(numbers, call)
-        compulsory = numbers.evaluation(values, numbers.tree(values)).totals.compulsory
+    for call, own in zip(calls, made, strict=True):
+        compulsory = own.totals.compulsory
         if compulsory is None:
             raise UsageError("the analysis has no formula of the least traffic\nrun `lmp memory`")
         proven.append(Fraction(read_number(compulsory)))
-        found.append(least_traffic(own, values))
+        found.append(least_traffic(own.kernels, _values(numbers, call)))
     if found[1] < proven[1] or found[1] - found[0] != proven[1] - proven[0]:
         raise UsageError("its cache holds more than operands show: `lmp memory` runs the model\nrun `lmp memory`")
 
@@ -115,9 +116,9 @@ def _values(numbers: ModelNumbers, given: Mapping[str, Number]) -> dict[str, Num
     return points(numbers.model, {name: (value,) for name, value in given.items()}, 1).fixed
 
 
-def _kernels(numbers: ModelNumbers, given: Mapping[str, Number]) -> list[EvaluatedKernel]:
+def _evaluation(numbers: ModelNumbers, given: Mapping[str, Number]) -> Evaluation:
     values = _values(numbers, given)
-    return numbers.evaluation(values, numbers.tree(values)).kernels
+    return numbers.evaluation(values, numbers.tree(values))
 
 
 def _element_size(dtype: str) -> int:
@@ -209,7 +210,7 @@ def _once(read: Sequence[_Read], more: int, buffers: int) -> Sequence[_Read]:
 def _divided(subject: Subject, values: Mapping[str, Number], tp: int) -> dict[str, str]:
     """The weights of which each GPU has a part, in the words of transformers' plans."""
     whole = subject.kernels({}, values, ONE)
-    one = subject.kernels({}, values, Parallel(tp))
+    one = subject.kernels({}, values, Parallel(tp), whole.evaluation)
     # Where the rows that are looked up are summed over GPUs, each has a part of the table, which its operand has whole.
     summed = {source for kernel in one.kernels if collective_of(kernel) is not None for source in kernel.inputs_from}
     sizes = {

@@ -20,11 +20,12 @@ from lmp.predict.engines import (
     GIB,
     Settings,
     activation_parts,
+    has_experts,
     loaded_bytes,
     non_torch,
     total_memory,
-    weight_bytes,
 )
+from lmp.predict.quantising import narrowed
 from lmp.predict.shard.stages import stage_layers
 from lmp.predict.sharding import Share, share_by_engine, share_by_plan
 
@@ -43,11 +44,19 @@ class Asked:
     pp: int = 1
     batch_size: int | None = None
     cache_len: int | None = None
+    """Tokens of each sequence. None with an engine and a batch: the longest sequence that the engine takes."""
     kv_bytes: Fraction | None = None
     """Bytes of an element of the cache; None: those of the model's dtype."""
     chunk: int = 8192
     """Tokens of one call without an engine."""
     engine: Settings | None = None
+
+    @property
+    def length(self) -> int | None:
+        """Tokens of each sequence that is to fit; None: no length was asked for."""
+        if self.cache_len is None and self.batch_size is not None and self.engine is not None:
+            return self.engine.max_model_len
+        return self.cache_len
 
 
 @dataclass(frozen=True)
@@ -102,7 +111,7 @@ class Memory:
     sharding: str
     """How weights are divided, in words."""
     largest_batch: int | None
-    """Sequences of ``cache_len`` tokens; None without ``cache_len``."""
+    """Sequences of the asked length; None without one."""
     largest_context: int | None
     """Tokens of each of ``batch_size`` sequences, at most the model's positions; None if the cache does not grow."""
     fits: bool
@@ -123,6 +132,7 @@ def _room(stage: Stage) -> Fraction:
 def memory(held: Held, device: Device, asked: Asked) -> Memory:
     """Memory of the model on each GPU, what is the most that fits, and on how few GPUs. Raises UsageError."""
     _check(held, device, asked)
+    _refuse_heads(held, asked.tp)
     live = lives(held, asked.engine is not None)
     found = _memory(held, device, asked, live)
     return replace(found, smallest_tp=_smallest(held, device, asked, live, found))
@@ -140,28 +150,37 @@ def _check(held: Held, device: Device, asked: Asked) -> None:
         raise UsageError(f"--pp {asked.pp} is more than the {layers} layers\ngive fewer stages")
 
 
+def _refuse_heads(held: Held, tp: int) -> None:
+    heads = held.config.get("num_attention_heads")
+    if isinstance(heads, int) and heads % tp:
+        allowed = ", ".join(str(size) for size in range(1, heads + 1) if heads % size == 0)
+        raise UsageError(f"--tp {tp} does not divide the {heads} attention heads\nallowed are {allowed}")
+
+
 def _memory(held: Held, device: Device, asked: Asked, live: Callable[[int, int], Live | str]) -> Memory:
     warnings = [*held.warnings]
     total = total_memory(device)
     if held.reason is not None:
         warnings.append(f"what it keeps between calls is not known: {held.reason}")
-    told = live(_tokens(asked), asked.tp)
+    told = live(_tokens(asked), asked.tp) if _needs_run(held, asked) else None
     if isinstance(told, str):
         warnings.append(f"activations are worked out from sizes alone: {told}")
     if "fp8" in (held.quantised or "") and "fp8" not in device.dense:
         warnings.append(f"{device.name} has no fp8 products: its kernels widen the weights first")
     warnings += _beyond(held, asked)
-    heads = held.config.get("num_attention_heads")
-    if isinstance(heads, int) and heads % asked.tp:
-        warnings.append(f"{heads} attention heads do not divide over {asked.tp} GPUs: engines refuse that")
     made, sharding = _stages(held, device, asked, live)
     result = Memory(asked, total, made, sharding, None, None, False, None, tuple(warnings))
     return replace(
         result,
         largest_batch=_largest_batch(result),
         largest_context=_largest_context(result, held.config.get("max_position_embeddings")),
-        fits=_fits(result, asked.batch_size, asked.cache_len),
+        fits=_fits(asked, made),
     )
+
+
+def _needs_run(held: Held, asked: Asked) -> bool:
+    """Whether a call of the class tells the activations. An engine's own fused experts are known by their sizes."""
+    return asked.engine is None or not has_experts(held)
 
 
 Lives = Callable[[int, int], Live | str]
@@ -181,6 +200,8 @@ def stages_of(held: Held, device: Device, asked: Asked, live: Lives) -> tuple[St
 
 def _stages(held: Held, device: Device, asked: Asked, live: Lives) -> tuple[tuple[Stage, ...], str]:
     """One GPU of each stage, and how weights are divided, in words."""
+    if asked.engine is not None and asked.engine.quantization == "fp8":
+        held = narrowed(held, 1)
     share, sharding = share_by_plan(held, asked.tp)
     if asked.engine is not None and asked.tp > 1:
         share, sharding = share_by_engine(held, asked.tp), "as the engine divides layers"
@@ -262,16 +283,16 @@ def _stage(
     weights = _of_stage(held.weights, layers, first, last)
     kv_bytes = asked.kv_bytes if asked.kv_bytes is not None else Fraction(held.element_size)
     kinds = tuple(kv_kinds(held, asked.tp, kv_bytes, layers if asked.pp > 1 else None))
-    told = live(_tokens(asked), asked.tp)
-    seen = None if isinstance(told, str) else told
+    told = live(_tokens(asked), asked.tp) if _needs_run(held, asked) else None
+    seen = told if isinstance(told, Live) else None
     total, reserve = total_memory(device), non_torch(asked.tp, last)
     parts: Mapping[str, Fraction]
     if asked.engine is None:
-        parts = {"weights": sum((weight_bytes(w, None) * share(w) for w in weights), Fraction(0))}
+        parts = {"weights": sum((w.stored * share(w) for w in weights), Fraction(0))}
         peaks = {"layers": {"live": Fraction(seen.bytes) if seen else _least(held, asked.chunk)}}
         room, blocks = total, None
     else:
-        parts = loaded_bytes(held, weights, share, asked.engine.quantization)
+        parts = loaded_bytes(held, weights, share)
         peaks = activation_parts(held, device, asked.engine, asked.tp, lambda: seen, last)
         room = total * asked.engine.utilization
         blocks = blocks_of(kinds, asked.engine.max_model_len, asked.engine.max_num_batched_tokens)
@@ -291,21 +312,20 @@ def _least(held: Held, tokens: int) -> Fraction:
 # --- what fits -------------------------------------------------------------------------------------------------------
 
 
-def _fits(found: Memory, batch: int | None, tokens: int | None) -> bool:
-    """Whether every stage has room for so many sequences; with an engine also for one of the longest length."""
-    engine = found.asked.engine
-    for stage in found.stages:
+def _fits(asked: Asked, stages: Sequence[Stage]) -> bool:
+    """Whether every stage has room for the asked sequences; with an engine also for one of the longest length."""
+    engine, tokens = asked.engine, asked.length
+    for stage in stages:
         if stage.available < 0:
             return False
         if engine is not None and stage.blocks is not None and stage.concurrency < 1:
             return False
-        if tokens is not None and not _has_room(found, stage, batch or 1, tokens):
+        if tokens is not None and not _has_room(engine, stage, asked.batch_size or 1, tokens):
             return False
     return True
 
 
-def _has_room(found: Memory, stage: Stage, batch: int, tokens: int) -> bool:
-    engine = found.asked.engine
+def _has_room(engine: Settings | None, stage: Stage, batch: int, tokens: int) -> bool:
     if engine is None or stage.blocks is None:
         return stage.available >= stage.cache_bytes(batch, tokens)
     own = blocks_of(stage.kinds, tokens, engine.max_num_batched_tokens)
@@ -314,17 +334,17 @@ def _has_room(found: Memory, stage: Stage, batch: int, tokens: int) -> bool:
 
 
 def _largest_batch(found: Memory) -> int | None:
-    tokens = found.asked.cache_len
+    tokens = found.asked.length
     if tokens is None or not any(stage.cache_bytes(1, tokens) for stage in found.stages):
         return None
-    return min(_most(lambda n, s=stage: _has_room(found, s, n, tokens)) for stage in found.stages)  # type: ignore[misc]
+    return min(_most(lambda n, s=stage: _has_room(found.asked.engine, s, n, tokens)) for stage in found.stages)  # type: ignore[misc]
 
 
 def _largest_context(found: Memory, positions: object) -> int | None:
     batch = found.asked.batch_size or 1
     if not any(kind.token_bytes and kind.window is None for stage in found.stages for kind in stage.kinds):
         return None
-    most = min(_most(lambda n, s=stage: _has_room(found, s, batch, n)) for stage in found.stages)  # type: ignore[misc]
+    most = min(_most(lambda n, s=stage: _has_room(found.asked.engine, s, batch, n)) for stage in found.stages)  # type: ignore[misc]
     return min(most, positions) if isinstance(positions, int) else most
 
 
@@ -348,8 +368,8 @@ def _smallest(
     for tp in TP_SIZES:
         if tp > 1 and isinstance(heads, int) and heads % tp:
             continue
-        made = found if tp == asked.tp else _memory(held, device, replace(asked, tp=tp), live)
-        if made.fits:
+        other = replace(asked, tp=tp)
+        if found.fits if tp == asked.tp else _fits(other, _stages(held, device, other, live)[0]):
             return tp
     return None
 

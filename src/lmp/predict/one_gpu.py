@@ -12,8 +12,8 @@ from lmp.observe.held import Held
 from lmp.predict.cache_blocks import kv_kinds
 from lmp.predict.holding import held_by_formulas
 from lmp.predict.least import least_traffic
+from lmp.predict.quantising import narrowed
 from lmp.predict.screen.asking import Subject
-from lmp.predict.screen.room import with_width
 from lmp.predict.shard.parallel import ONE, Parallel
 from lmp.predict.sharding import share_by_plan
 
@@ -43,7 +43,7 @@ def holds(
     held = held_by_formulas(subject, given, parallel.tp) if held is None else held
     if isinstance(held, str):
         return OneGpuHolds(None, None, compulsory, held)
-    held = with_width(held, given.get("w_bytes"))
+    held = narrowed(held, given.get("w_bytes"))
     share, _ = share_by_plan(held, parallel.tp)
     weights = sum((weight.stored * share(weight) for weight in held.weights), Fraction(0))
     tokens = int(values.get("cache_len", 0) + values.get("seq_len", 0))

@@ -18,7 +18,7 @@ from lmp.predict.calibration import Slot
 from lmp.predict.curves import correction_of
 from lmp.predict.devices import Device, device_named, devices
 from lmp.predict.kernels import FAMILIES
-from lmp.predict.kernels.base import Array, Family
+from lmp.predict.kernels.base import Array, Family, as_measured
 from lmp.predict.rows import Row, Want, columns, want
 from lmp.predict.transfer import adapted
 
@@ -52,6 +52,8 @@ JOINT = "@all"
 """End of the variant of a slot that was fitted on several architectures, for devices of another one."""
 JOINT_CORRECTED = 0.5
 """Weight of its trees: half of what they learnt of other devices, by leave-one-GPU-out."""
+SCALED = "scaled:"
+"""Begin of the provenance of a product whose weights have fewer bytes than in any kernel that was measured."""
 UNCALIBRATED = "datasheet:uncalibrated"
 """Provenance of kernels of which none was measured on any device: pointwise, norms, grouped products by themselves."""
 OUTSIDE_SPREAD = 0.15
@@ -72,7 +74,8 @@ class Prediction:
     bound: str
     """compute, memory, link or latency: what it cannot be faster for."""
     provenance: str
-    """``calibrated``, ``sister:NAME``, ``datasheet``, or ``datasheet:uncalibrated``."""
+    """``calibrated``, ``sister:NAME``, ``datasheet``, ``datasheet:uncalibrated``, or ``scaled:DTYPE``: the kernel whose
+    weights are of DTYPE, with the traffic of narrower ones."""
     calibration: str | None
     """Id of the calibration; None if no measurement stands for the figure."""
     error: float | None
@@ -195,6 +198,7 @@ def predicted(
 ) -> list[Prediction]:
     """Predictions of the columns of one slot."""
     slot = chosen.slot
+    narrow = _narrow(given)
     compute, memory, link = family.limits(given, device)
     floor = np.maximum(np.maximum(compute, memory), link)
     us = time_of(device, family, slot, given, chosen.corrected)
@@ -211,15 +215,18 @@ def predicted(
         "memory",
     )
     lows, highs = np.maximum(us * np.exp(low), floor), np.maximum(us * np.exp(high), floor)
-    shared = math.hypot(slot.shared if slot is not None else UNCALIBRATED_SPREAD, chosen.spread)
+    own = slot.shared if slot is not None else UNCALIBRATED_SPREAD
+    shared = np.hypot(np.hypot(own, chosen.spread), np.where(narrow, UNCALIBRATED_SPREAD, 0.0))
     kernel = slot.kernel if slot is not None else family.name
     error = slot.errors.get("median") if slot is not None and chosen.provenance == "calibrated" else None
     engine = ("engine",) if chosen.other_engine else ()
     names = [tuple(name for name, where in outside.items() if where[i]) for i in range(len(us))]
+    scaled = f"{SCALED}{slot.variant.removesuffix(JOINT)}" if slot is not None else chosen.provenance
     return [
         Prediction(
-            float(us[i]), float(lows[i]), float(highs[i]), float(floor[i]), str(bounds[i]), chosen.provenance,
-            id_ if slot is not None else None, error, names[i] + engine, family.name, kernel, shared,
+            float(us[i]), float(lows[i]), float(highs[i]), float(floor[i]), str(bounds[i]),
+            scaled if narrow[i] else chosen.provenance, id_ if slot is not None else None,
+            None if narrow[i] else error, names[i] + engine, family.name, kernel, float(shared[i]),
         )
         for i in range(len(us))
     ]  # fmt: skip
@@ -241,8 +248,18 @@ def time_of(
     us = family.model(parameters, given, device)
     correction = correction_of(slot)
     if corrected and correction is not None:
-        us = us * np.exp(corrected * correction(described(device, family, given, us)))
+        # Trees know kernels as they were measured: what they say of those stands for kernels of narrower weights.
+        measured = as_measured(given) if "width" in given else given
+        alike = us if measured is given else family.model(parameters, measured, device)
+        us = us * np.exp(corrected * correction(described(device, family, measured, alike)))
     return np.maximum(us, floor)
+
+
+def _narrow(given: Mapping[str, Array]) -> NDArray[np.bool_]:
+    """Rows whose weights have fewer bytes in memory than in the product: no such kernel was measured."""
+    if "stored" not in given:
+        return np.zeros(len(next(iter(given.values()))), dtype=bool)
+    return np.asarray(given["stored"] < given["width"])
 
 
 def bound_time(floor: Array) -> Array:
@@ -257,8 +274,10 @@ def interval(
     width = chosen.slot.width if chosen.slot is not None else None
     low, high = np.zeros(len(us)), np.zeros(len(us))
     if width is not None:
-        low, high = width.ends(described(device, family, given, us))
-    wider = Z80 * chosen.spread
+        measured = as_measured(given) if "width" in given else given
+        alike = us if measured is given else time_of(device, family, chosen.slot, measured, chosen.corrected)
+        low, high = width.ends(described(device, family, measured, alike))
+    wider = Z80 * np.hypot(chosen.spread, np.where(_narrow(given), UNCALIBRATED_SPREAD, 0.0))
     return -np.hypot(np.minimum(low, 0.0), wider), np.hypot(np.maximum(high, 0.0), wider)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,8 @@ LONGEST_LINE = 65_536
 Size = Annotated[int, Field(ge=1, le=LARGEST)]
 Count = Annotated[int, Field(ge=0, le=LARGEST)]
 Dtype = Literal["bfloat16", "fp8"]
+WeightBytes = Annotated[float, Field(gt=0, le=2, allow_inf_nan=False)]
+"""Bytes of an element of the weights in memory, scales included, where the kernel widens them before the product."""
 
 SAME = {
     "float16": "bfloat16",
@@ -60,9 +62,22 @@ class Row(BaseModel):
         return data
 
 
-class Gemm(Row):
-    op: Literal["gemm"]
+class Product(Row):
+    """A product with weights. ``dtype`` is that in which it reads both operands."""
+
     dtype: Dtype = "bfloat16"
+    weight_bytes: WeightBytes | None = None
+    """None: those of ``dtype``."""
+
+    @model_validator(mode="after")
+    def no_wider(self) -> Self:
+        if self.weight_bytes is not None and self.weight_bytes > BYTES[self.dtype]:
+            raise ValueError(f"weight_bytes {self.weight_bytes:g} is more than {self.dtype} has, {BYTES[self.dtype]:g}")
+        return self
+
+
+class Gemm(Product):
+    op: Literal["gemm"]
     m: Size
     n: Size
     k: Size
@@ -113,9 +128,8 @@ class MlaBmm(Row):
     heads: Size
 
 
-class Moe(Row):
+class Moe(Product):
     op: Literal["moe"]
-    dtype: Dtype = "bfloat16"
     tokens: Size
     hidden: Size
     inter: Size
@@ -298,7 +312,11 @@ def _gemm(rows: Sequence[Row]) -> dict[str, Array]:
     asked = [row.quantise_activations for row in rows if isinstance(row, Gemm)]
     quantise = np.array([float(w == 1 if a is None else a) for a, w in zip(asked, width, strict=True)])
     copies = np.array([float(row.bench.weight_copies) if row.bench is not None else 0.0 for row in rows])
-    return {**found, "width": width, "quantise": quantise, "copies": copies}
+    return {**found, "width": width, "stored": _stored(rows), "quantise": quantise, "copies": copies}
+
+
+def _stored(rows: Sequence[Row]) -> Array:
+    return np.array([row.weight_bytes or BYTES[row.dtype] for row in rows if isinstance(row, Product)])
 
 
 def _attention(rows: Sequence[Row]) -> dict[str, Array]:
@@ -364,7 +382,7 @@ def _moe(rows: Sequence[Row]) -> dict[str, Array]:
     found = {n: _floats(rows, n) for n in ("tokens", "hidden", "inter", "topk", "experts", "tp", "ep")}
     of = [row for row in rows if isinstance(row, Moe)]
     found["skew"] = np.array([SKEW[row.routing] for row in of])
-    found["width"] = np.array([BYTES[row.dtype] for row in of])
+    found |= {"width": np.array([BYTES[row.dtype] for row in of]), "stored": _stored(of)}
     gated = [(r.hidden, r.inter, r.topk, r.experts) not in NOT_GATED if r.gated is None else r.gated for r in of]
     found["matrices"] = np.where(gated, 3.0, 2.0)
     return found

@@ -12,6 +12,7 @@ from lmp.link.numbers import ModelNumbers
 from lmp.link.sweep import Sweep
 from lmp.link.values import CALL
 from lmp.predict.charts import COLOURS, MOST_SERIES, Chart, Panel, Series, is_doubling, named, write
+from lmp.predict.experts import of_many_calls
 from lmp.predict.screen.records import Card, CardRun, Estimate
 from lmp.records import short
 from lmp.report.formats.sweeps import lists
@@ -79,10 +80,12 @@ class Point:
     card: Card | None
 
 
-def draw(points: Sequence[Point], sweep: Sweep, axes: Axes, title: str, file: Path) -> list[str]:
+def draw(
+    points: Sequence[Point], sweep: Sweep, axes: Axes, title: str, file: Path, notes: Sequence[str] = ()
+) -> list[str]:
     """Write the plot; what it lacks, one sentence each. Raises StorageError."""
     panels = [_panel(points, sweep, axes.x, name) for name in axes.y]
-    write(Chart(title, panels, stacked=True), file)
+    write(Chart(title, panels, stacked=True, notes=notes), file)
     return _undrawn(points) if axes.on_device else []
 
 
@@ -165,4 +168,5 @@ def plot(
     points = [Point(row, None if wanted is None else wanted({name: row[name] for name in sweep.axes})) for row in rows]
     label = "" if points[0].card is None else f" on {points[0].card.label}"
     fixed = ", ".join(f"{n} = {v}" for n, v in sweep.fixed.items() if n in CALL and n not in sweep.axes)
-    return draw(points, sweep, axes, f"{short(numbers.model.class_name)}{label}: {fixed}", file)
+    title = f"{short(numbers.model.class_name)}{label}: {fixed}"
+    return draw(points, sweep, axes, title, file, of_many_calls(numbers.model))

@@ -190,6 +190,15 @@ def test_memory_of_a_layout_counts_whole_requests() -> None:
     assert one.most == one.free // (48 * 1024)
 
 
+def test_a_plan_of_one_batch_tries_no_other() -> None:
+    found = planned(held(), small(), Requests(512, 256, 5), made_up, Limits())
+    assert {one.batch for one in found.found} == {5}
+    # tp 1: 10 + 5 = 15 ms, 5 / 15 ms = 333 tokens/s per GPU; tp 2: 5 + 5 = 10 ms, 5 / 10 ms / 2 = 250.
+    assert (found.chosen.layout, found.chosen.per_gpu) == (Layout(1, replicas=2), pytest.approx(1000 / 3))
+    with pytest.raises(UsageError, match="no layout holds 1,099,511,627,776 requests of 768 tokens in a replica"):
+        planned(held(), small(), Requests(512, 256, 2**40), made_up, Limits())
+
+
 def test_a_plan_as_json_has_every_option() -> None:
     found = planned(held(), small(), Requests(512, 256), made_up, Limits(tpot=20_000))
     made = as_json(found)

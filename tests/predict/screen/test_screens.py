@@ -13,12 +13,13 @@ from lmp.predict.charts import plottable
 from lmp.predict.devices import device_named
 from lmp.predict.eager import CallTime, Timed
 from lmp.predict.prediction import Prediction, Predictor, total
+from lmp.predict.quantising import narrowed
 from lmp.predict.rewrite.profiles import profile_named
 from lmp.predict.screen.asking import Answer, Ask, Subject, answer, asked_for
 from lmp.predict.screen.changes import changes
 from lmp.predict.screen.dearest import dearest
 from lmp.predict.screen.plots import Axes, draw, over_sizes, sizes_of
-from lmp.predict.screen.room import room, with_width
+from lmp.predict.screen.room import room
 from lmp.predict.screen.whole import Wanted, whole
 from lmp.predict.screen.writing import as_json
 from lmp.records import ModelAnalysis
@@ -136,7 +137,7 @@ def test_narrower_weights_leave_embeddings_and_logits_as_they_are() -> None:
     # Of each layer 16*8 + 8*8 + 8*8 + 8*16 + 16*8 + 8*16 = 640 elements are matrices, and the embedding of 64*8 = 512
     # counts as one here: 2 * 640 + 512 bytes less.
     assert wide.weights - narrow.weights == 2 * 640 + 512
-    assert with_width(held(), 2) == held()
+    assert narrowed(held(), 2) == held()
 
 
 def test_a_model_that_does_not_fit_is_refused_unless_forced(llama: Subject) -> None:

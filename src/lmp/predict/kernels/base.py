@@ -72,6 +72,16 @@ class Family:
         return compute, memory, link
 
 
+def stored(c: Columns) -> Array:
+    """Bytes of an element of the weights in memory: fewer than in the product where a kernel widens them first."""
+    return c.get("stored", c["width"])
+
+
+def as_measured(c: Columns) -> Columns:
+    """The rows with weights as wide as in the product: of other kernels none was measured."""
+    return {**c, "stored": c["width"]} if np.any(stored(c) < c["width"]) else c
+
+
 def log2(values: Array) -> Array:
     return np.asarray(np.log2(np.maximum(values, 1e-9)))
 

@@ -1,7 +1,8 @@
 """Matrix products ``(m, k) x (k, n)``: the least time over tile sizes and splits of k.
 
 Columns: ``m``, ``n``, ``k``; ``copies``, copies of the weight that a benchmark runs through (0 in serving, where no
-weight is in the cache); ``width``, bytes of an element; ``quantise``, 1 if the activation is quantised before.
+weight is in the cache); ``width``, bytes of an element; ``stored``, those of the weight in memory, where it is widened
+first; ``quantise``, 1 if the activation is quantised before.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from lmp.predict.kernels.base import (
     Work,
     cold_bytes,
     log2,
+    stored,
 )
 
 SMALL_TILES = ((128, 128), (128, 64), (64, 128), (64, 64), (64, 256), (256, 128), (128, 256))
@@ -56,8 +58,8 @@ OUT = 2.0
 
 
 def model(p: Parameters, c: Columns, d: Device) -> Array:
-    m, n, k, width = c["m"], c["n"], c["k"], c["width"]
-    weight, given, out = n * k * width, m * k * width, m * n * OUT
+    m, n, k, width, own = c["m"], c["n"], c["k"], c["width"], stored(c)
+    weight, given, out = n * k * own, m * k * width, m * n * OUT
     peak, clock, cache = float(d.peak(dtype_of(c))), float(d.clock or 1e9), float(d.l2 or 1e6)
     warm = (
         np.where(c["copies"] > 0, np.minimum(1.0, p["l2a"] * cache / np.maximum(c["copies"] * weight, 1.0)), 0.0) ** 2
@@ -72,14 +74,14 @@ def model(p: Parameters, c: Columns, d: Device) -> Array:
         intensity = rows * columns / (rows + columns)
         share = min(0.98, p["c"] * intensity / (intensity + p["eps"]) * (REFERENCE + p["eps"]) / REFERENCE)
         tiles = np.ceil(m / rows) * np.ceil(n / columns)
-        loaded = np.minimum(rows, m) + np.minimum(columns, n)
+        loaded = np.minimum(rows, m) * width + np.minimum(columns, n) * own
         for split in SPLITS:
             depth = np.ceil(k / split / STEP) * STEP
             waves = tiles * split / d.sms
             whole = np.ceil(waves - 1e-9)
             rounds = np.maximum(waves + (whole - waves) * p["wexp"], 1.0)
             computing = 2 * rows * columns * depth / (peak / d.sms * share)
-            loading = loaded * depth * width / (p["bsm"] * clock)
+            loading = loaded * depth / (p["bsm"] * clock)
             tile = (computing**power + loading**power) ** (1 / power) + p["tau"] / MICRO
             busy = np.minimum(1.0, np.minimum(waves, 1.0) / p["theta"])
             memory = traffic / (d.bandwidth * p["m"]) / busy
@@ -111,13 +113,13 @@ def features(c: Columns, d: Device) -> Array:
 
 
 def work(c: Columns, d: Device) -> Work:
-    m, n, k, width = c["m"], c["n"], c["k"], c["width"]
+    m, n, k, width, own = c["m"], c["n"], c["k"], c["width"], stored(c)
     cache = float(d.l2 or 0)
     # A benchmark that runs the same call again may find everything in the cache but what exceeds it.
-    every = (n * k * width) * np.maximum(c["copies"], 1) + m * k * width + m * n * OUT
+    every = (n * k * own) * np.maximum(c["copies"], 1) + m * k * width + m * n * OUT
     again = np.maximum(0.0, cold_bytes(every, cache)) / np.maximum(c["copies"], 1)
-    once = n * k * width + m * k * width + m * n * OUT
-    return Work(2 * m * n * k, np.where(c["copies"] > 0, np.minimum(again, n * k * width), once), dtype_of(c))
+    once = n * k * own + m * k * width + m * n * OUT
+    return Work(2 * m * n * k, np.where(c["copies"] > 0, np.minimum(again, n * k * own), once), dtype_of(c))
 
 
 FAMILY = Family("gemm", PARAMETERS, model, features, work)

@@ -1,8 +1,8 @@
 """The fused mixture of experts of one GPU: sorting, two grouped products, the activation between them, combining.
 
 Columns: ``tokens``, ``hidden``, ``inter`` and ``experts`` (of the whole layer), ``topk``, ``tp``, ``ep``, ``skew``
-(0: balanced, else the exponent of the power law), ``matrices`` (3: gated, 2: not), ``width`` (bytes of an element of
-the weights).
+(0: balanced, else the exponent of the power law), ``matrices`` (3: gated, 2: not), ``width`` (bytes of an element in a
+product), ``stored`` (those of the weights in memory, where they are widened first).
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from lmp.predict.kernels.base import (
     Work,
     log2,
     smooth_max,
+    stored,
 )
 
 QUANTILES = 16
@@ -105,9 +106,9 @@ def grouped(
     ``rows_of``: strips of tiles of all experts, by the rows of a tile; and the experts that have any.
     """
     (strips, active), (columns, depth) = rows_of, sizes
-    width, power = c["width"], p["p"]
+    width, own, power = c["width"], stored(c), p["p"]
     peak, clock = float(d.peak("fp8" if width.flat[0] == 1 else "bfloat16")), float(d.clock or 1e9)
-    weights = active * columns * depth * width
+    weights = active * columns * depth * own
     best = np.full(columns.shape, np.inf)
     reference = 128 * TILE_COLUMNS / (128 + TILE_COLUMNS)
     for rows in TILE_ROWS:
@@ -116,7 +117,7 @@ def grouped(
         tiles = np.maximum(strips[rows], 1.0) * np.ceil(columns / TILE_COLUMNS)
         waves = tiles / d.sms
         computing = 2 * rows * TILE_COLUMNS * depth / (peak / d.sms * share)
-        loading = (rows + TILE_COLUMNS) * depth * width / (p["bsm"] * clock)
+        loading = (rows * width + TILE_COLUMNS * own) * depth / (p["bsm"] * clock)
         tile = (computing**power + loading**power) ** (1 / power) + p["tau"] / MICRO
         busy = np.minimum(1.0, np.minimum(waves, 1.0) / p["theta"])
         memory = weights / (d.bandwidth * p["m"]) / busy
@@ -162,7 +163,7 @@ def work(c: Columns, d: Device) -> Work:
     local = c["experts"] / c["ep"]
     # Skewed routing may leave all but the experts of one token without rows.
     fewest = np.minimum(np.where(c["skew"] > 0, np.minimum(c["topk"], routed), np.minimum(local, routed)), local)
-    weights = fewest * c["matrices"] * c["hidden"] * inner * c["width"]
+    weights = fewest * c["matrices"] * c["hidden"] * inner * stored(c)
     # A benchmark repeats the call: what fits the cache need not be read again.
     cold = np.maximum(0.0, weights - float(d.l2 or 0))
     dtype = "fp8" if c["width"].flat[0] == 1 else "bfloat16"

@@ -100,12 +100,12 @@ class Considered:
     """Layouts over which the model's own operators do not divide, with the reasons."""
 
 
-def options(fits: Sequence[Fit], serve: Serve) -> tuple[list[Option], Considered]:
-    """Every layout that fits, at every batch that fits. Raises what ``serve`` raises, except UsageError."""
+def options(fits: Sequence[Fit], serve: Serve, batch: int | None = None) -> tuple[list[Option], Considered]:
+    """Every layout that fits, at every batch that fits, or at one. Raises what ``serve`` raises, except UsageError."""
     found: list[Option] = []
     refused: dict[Layout, str] = {}
     for fit in fits:
-        sizes = batches(fit.most)
+        sizes = batches(fit.most) if batch is None else [batch] * (batch <= fit.most)
         try:
             replies = serve(fit.layout, sizes) if sizes else []
         except UsageError as error:

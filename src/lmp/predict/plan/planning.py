@@ -15,7 +15,7 @@ from lmp.predict.plan.layouts import Layout, layouts, sizes_of
 from lmp.predict.plan.limits import Limits
 from lmp.predict.plan.options import Considered, Fit, Option, Reply, Serve, best, front, nearest, options
 from lmp.predict.plan.reasons import reasons
-from lmp.predict.screen.room import with_width
+from lmp.predict.quantising import narrowed
 from lmp.predict.serve.replica import of_replica
 from lmp.predict.serve.stepper import Stepper
 from lmp.predict.serve.workload import Workload
@@ -29,6 +29,8 @@ class Requests:
     """Tokens of the prompt."""
     osl: int
     """Tokens of the answer."""
+    batch: int | None = None
+    """Requests of a replica at once; None: every number that fits."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,13 @@ def planned(held: Held, fleet: Fleet, requests: Requests, serve: Serve, limits: 
     fits = [fit_of(held, fleet, requests, layout) for layout in divided]
     if not any(fit.most for fit in fits):
         raise UsageError(nothing_fits(fits, fleet))
-    found, considered = options(fits, serve)
+    most = max(fit.most for fit in fits)
+    if requests.batch is not None and requests.batch > most:
+        raise UsageError(
+            f"no layout holds {requests.batch:,} requests of {requests.isl + requests.osl:,} tokens in a replica\n"
+            f"the most is {most:,}: give a smaller -b, or leave it out"
+        )
+    found, considered = options(fits, serve, requests.batch)
     if not found:
         raise UsageError(f"no layout that fits divides the model: {next(iter(considered.refused.values()))}")
     chosen = best(found, limits)
@@ -93,7 +101,7 @@ def fit_of(held: Held, fleet: Fleet, requests: Requests, layout: Layout) -> Fit:
     asked = Asked(
         layout.tp, layout.pp, 1, length, fleet.kv_bytes, engine=Settings(max_model_len=length),
     )  # fmt: skip
-    found = memory(with_width(held, fleet.width), fleet.device, asked)
+    found = memory(narrowed(held, fleet.width), fleet.device, asked)
     most = found.largest_batch
     if most is None:  # nothing grows with the length: no cache, or a state alone
         most = int(found.fits)

@@ -98,12 +98,12 @@ def _unread(state: State, one: int, selected: Operands) -> int:
 
 def _row(state: State, first: EvaluatedKernel, products: list[Operands]) -> Mapping[str, object] | None:
     """The row of a mixture; None where its products are not those of two or three matrices an expert."""
-    dtype = state.of_expert(first)
+    products_in = state.of_expert(first)
     hidden, inner = int(products[-1].n or 0), int(products[-1].k or 0)
     matrices, rest = divmod(sum(int(p.n or 0) * int(p.k or 0) for p in products), max(1, hidden * inner))
-    if dtype not in ("bfloat16", "fp8") or matrices not in (2, 3) or rest:
+    if products_in is None or products_in["dtype"] not in ("bfloat16", "fp8") or matrices not in (2, 3) or rest:
         return None
     sizes = {"tokens": products[0].tokens, "topk": products[0].top_k, "experts": products[0].experts}
     shared = {"tp": first.expert_tp, "ep": first.ep} if isinstance(first, RankKernel) else {}
     inner *= shared.get("tp", 1)
-    return {"op": "moe", "dtype": dtype, "hidden": hidden, "inter": inner, "gated": matrices == 3, **sizes, **shared}
+    return {"op": "moe", **products_in, "hidden": hidden, "inter": inner, "gated": matrices == 3, **sizes, **shared}

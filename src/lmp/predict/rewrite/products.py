@@ -164,7 +164,11 @@ def quantises(state: State) -> Iterator[Match]:
     for launch in linear:
         operands = launch.kernel.operands
         makers = graph.makers(launch.members[0])
-        if operands is None or (makers and all(state.taken.get(maker) in FUSES_QUANTISATION for maker in makers)):
+        if (
+            operands is None
+            or not state.reads_fp8(launch.kernel)
+            or (makers and all(state.taken.get(maker) in FUSES_QUANTISATION for maker in makers))
+        ):
             continue
         m, k = int(operands.m or 1), int(operands.k or 1)
         costs = {"operation": "quantisation of the input", "category": "copy", "flops": 0, "operands": None,

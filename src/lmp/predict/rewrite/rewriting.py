@@ -95,16 +95,17 @@ def rewritten(
     rules: Sequence[str],
     values: Mapping[str, Number],
     dtype: str = "bfloat16",
-    of_expert: Callable[[EvaluatedKernel], str | None] | None = None,
+    of_expert: Callable[[EvaluatedKernel], Mapping[str, object] | None] | None = None,
     absorbed: str | None = None,
+    reads_fp8: Callable[[EvaluatedKernel], bool] = lambda kernel: True,
 ) -> Rewritten:
     """The list after the rules. Raises InvalidAnalysis if matrix FLOPs are lost or made.
 
     ``dtype``: of products, as a datasheet names it; ``of_expert``: of the experts of a layer, if it differs;
-    ``absorbed``: of the products that latent attention absorbs, if it differs.
+    ``absorbed``: of the products that latent attention absorbs, if it differs; ``reads_fp8``: as `State` has it.
     """
     graph = Graph(kernels, values)
-    state = State(graph, dtype, of_expert or (lambda _: dtype), absorbed or dtype)
+    state = State(graph, dtype, of_expert or (lambda _: {"dtype": dtype}), absorbed or dtype, reads_fp8)
     firings = []
     for name in rules:
         for match in list(RULES[name].find(state)):

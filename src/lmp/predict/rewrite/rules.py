@@ -45,10 +45,13 @@ class State:
     graph: Graph
     dtype: str
     """Of products, as a datasheet names it."""
-    of_expert: Callable[[EvaluatedKernel], str | None]
-    """Dtype of the products of a layer's experts; None if no kernel of such a layer was measured."""
+    of_expert: Callable[[EvaluatedKernel], Mapping[str, object] | None]
+    """Fields of a row on the products of a layer's experts: their dtype, and bytes of a weight in memory if these are
+    fewer. None if no kernel of such a layer was measured."""
     absorbed: str = "bfloat16"
     """Dtype of the products of each head that latent attention absorbs."""
+    reads_fp8: Callable[[EvaluatedKernel], bool] = lambda kernel: True
+    """Whether a product with a weight reads its input in 8 bits, where ``dtype`` is fp8."""
     taken: dict[int, str] = field(default_factory=dict)
     """Kernel -> the rule that took it."""
     launches: list[Launch] = field(default_factory=list)

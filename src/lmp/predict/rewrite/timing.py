@@ -10,7 +10,7 @@ from lmp.formula import Number
 from lmp.link.quantisation import Scheme
 from lmp.link.records import EvaluatedKernel
 from lmp.predict.devices import Device
-from lmp.predict.eager import PRODUCTS, Asked, CallTime, Timed, asked_of_call, refuse_products, times_of
+from lmp.predict.eager import Asked, CallTime, Reading, Timed, asked_of_call, reading, refuse_products, times_of
 from lmp.predict.prediction import Prediction, Predictor, total
 from lmp.predict.rewrite.profiles import Profile
 from lmp.predict.rewrite.rewriting import Firing, Rewritten, rewritten
@@ -127,14 +127,13 @@ def rewritten_step(step: Step, profile: Profile, device: Device) -> Rewritten:
     """What a profile launches. Of the device it depends on the dtypes of its matrix units alone."""
     dtype = refuse_products(device, step.products)
 
-    def of_expert(kernel: EvaluatedKernel) -> str | None:
-        storage = step.scheme.storage(kernel.path, kernel.class_name) if step.scheme is not None else None
-        found = dtype if storage is None else PRODUCTS[storage.products]
-        # Weights of 8 bits that are converted to 16: no mixture of such a kind was measured.
-        converts = storage is not None and (found == "bfloat16" or found not in device.dense)
-        return None if converts else found
+    def read_by(kernel: EvaluatedKernel) -> Reading:
+        return reading(kernel, device, dtype, step.values, step.scheme)
 
-    return rewritten(step.kernels, profile.rules, step.values, dtype, of_expert, profile.absorbed)
+    return rewritten(
+        step.kernels, profile.rules, step.values, dtype, lambda kernel: read_by(kernel).fields, profile.absorbed,
+        lambda kernel: read_by(kernel).dtype == "fp8",
+    )  # fmt: skip
 
 
 def asked_of_launches(found: Rewritten, step: Step, device: Device) -> list[Asked]:

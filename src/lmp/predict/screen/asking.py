@@ -17,12 +17,15 @@ from lmp.link.numbers import ModelNumbers
 from lmp.link.quantisation import Scheme, scheme_of
 from lmp.link.quantised import with_own_bytes
 from lmp.link.records import EvaluatedKernel, Evaluation
-from lmp.link.sweep import plan
+from lmp.link.sweep import plan as points
 from lmp.predict.devices import Device
 from lmp.predict.eager import CallTime, refuse_products, time_of_call
+from lmp.predict.experts import experts_read
 from lmp.predict.prediction import Predictor, Total
+from lmp.predict.quantising import WIDE, Narrowed, kept_wide
 from lmp.predict.rewrite.profiles import Profile, profile_named
 from lmp.predict.rewrite.timing import OfEngine, Step, StepTime, time_of_step
+from lmp.predict.screen.records import ExpertsRead
 from lmp.predict.shard.models import UNLIKE, plan_of, rank_of
 from lmp.predict.shard.parallel import ONE, Parallel
 from lmp.predict.shard.planning import Plan
@@ -46,6 +49,8 @@ class Subject:
     """Content of its config.json."""
     _plans: dict[tuple[bool, ...], Plan] = field(default_factory=dict, repr=False)
     """How the model divides, by the kind of call."""
+    _kept: list[frozenset[str]] = field(default_factory=list, repr=False)
+    """Paths of modules that quantising leaves, once they are found."""
 
     @cached_property
     def plain(self) -> ModelNumbers:
@@ -55,7 +60,8 @@ class Subject:
     @cached_property
     def own(self) -> ModelNumbers:
         """Formulas with the bytes of the checkpoint's own quantisation."""
-        return ModelNumbers(with_own_bytes(self.model))
+        own = with_own_bytes(self.model)
+        return self.plain if own is self.model else ModelNumbers(own)
 
     def numbers(self, given: Mapping[str, Number]) -> ModelNumbers:
         """The formulas that hold for these values: the checkpoint's own bytes, unless ``w_bytes`` is given."""
@@ -78,10 +84,15 @@ class Subject:
             evaluation = numbers.evaluation(values, numbers.tree(values))
         if parallel == ONE:
             return OneGpu(evaluation, evaluation.kernels)
+        plan = self.plan(numbers, values)
+        return OneGpu(evaluation, rank_of(numbers, values, parallel, plan, evaluation.kernels).every)
+
+    def plan(self, numbers: ModelNumbers, values: Mapping[str, Number]) -> Plan:
+        """How the model divides in calls like this one, by its own formulas or by those with ``w_bytes``."""
         kind = (numbers is self.own, *(values.get(name, 0) > (name != "cache_len") for name in UNLIKE))
         if kind not in self._plans:
             self._plans[kind] = plan_of(numbers, values)
-        return OneGpu(evaluation, rank_of(numbers, values, parallel, self._plans[kind], evaluation.kernels).every)
+        return self._plans[kind]
 
     def notes(self, parallel: Parallel) -> list[str]:
         """What the reader of one GPU's figures has to know: what is whole on each, and which links are meant."""
@@ -93,6 +104,18 @@ class Subject:
         """How the checkpoint stores its weights; None where each has ``w_bytes``."""
         said = self.numbers(given).model.quantization
         return scheme_of(said.config) if said is not None and said.applied else None
+
+    def products_scheme(self, given: Mapping[str, Number], evaluation: Evaluation) -> Scheme | None:
+        """How products read the weights: the checkpoint's scheme, or which modules a ``w_bytes`` below 2 is not for.
+
+        ``evaluation``: that of the whole model at these values.
+        """
+        width = given.get("w_bytes", WIDE)
+        if not width < WIDE:
+            return self.scheme(given)
+        if not self._kept:
+            self._kept.append(kept_wide(evaluation.kernels))
+        return Narrowed("given", paths=self._kept[0])
 
 
 @dataclass(frozen=True)
@@ -180,6 +203,12 @@ class Answer:
             return "launch"
         return next(iter(self.call.shares("bound")), "nothing")
 
+    @cached_property
+    def experts(self) -> list[ExpertsRead]:
+        """How many experts' weights its products are counted to read. A class that multiplies all has them launched."""
+        own = experts_read(kernel.operands for kernel in self.evaluation.kernels)
+        return own or experts_read(one.kernel.operands for one in self.call.operators)
+
     @property
     def tokens(self) -> int:
         """New tokens of the step, in all sequences."""
@@ -195,10 +224,10 @@ class Answer:
 def answer(subject: Subject, ask: Ask, predictor: Predictor) -> Answer:
     """The prediction. Raises UsageError for values that the model does not take, LmpError for an unknown operator."""
     numbers = subject.numbers(ask.given)
-    values = plan(numbers.model, {name: (value,) for name, value in ask.given.items()}, 1).fixed
+    values = points(numbers.model, {name: (value,) for name, value in ask.given.items()}, 1).fixed
     gpu = subject.kernels(ask.given, values, ask.parallel)
     evaluation = gpu.evaluation
-    scheme, profile = subject.scheme(ask.given), ask.profile
+    scheme, profile = subject.products_scheme(ask.given, evaluation), ask.profile
     try:
         if profile is None:
             call = time_of_call(gpu.kernels, predictor, ask.device, values, ask.products, scheme)

@@ -15,7 +15,7 @@ from lmp.observe.held import Held
 from lmp.predict.eager import beyond_positions
 from lmp.predict.engines import GIB
 from lmp.predict.holding import held_by_formulas
-from lmp.predict.prediction import Predictor, Total
+from lmp.predict.prediction import SCALED, Predictor, Total
 from lmp.predict.rewrite.profiles import profile_named
 from lmp.predict.screen.asking import Answer, Ask, Subject, answer
 from lmp.predict.screen.records import Card, CardMemory, CardRun, Estimate
@@ -24,6 +24,8 @@ from lmp.predict.screen.room import Room, room
 SERVING = "vllm"
 """The serving engine where none is named."""
 EAGER_NAME = "eager"
+LEAST_SCALED = 0.05
+"""Part of the time from which a note says that kernels stand for others with wider weights."""
 LEAST_CALIBRATED = 0.5
 """Part of the time below which a note says that most of it was not measured on the device."""
 
@@ -137,7 +139,17 @@ def _does_not_fit(found: Room, ask: Ask) -> str:
 def _notes(subject: Subject, ask: Ask, runs: Sequence[CardRun]) -> list[str]:
     sizes: dict[str, Number] = dict(ask.given)
     found = [note for note in (beyond_positions(subject.config, sizes),) if note is not None]
-    measured = [run.provenance.get("calibrated", 0.0) for run in runs if run.step_us is not None]
+    timed = [run.provenance for run in runs if run.step_us is not None]
+    scaled: dict[str, float] = {}
+    for name, share in (pair for one in timed for pair in one.items() if pair[0].startswith(SCALED)):
+        scaled[name] = max(share, scaled.get(name, 0.0))
+    found += [
+        f"up to {share:.0%} of the time is kernels that widen their weights; none was measured: they are scaled "
+        f"by bytes from {name.removeprefix(SCALED)} kernels, and intervals are wide"
+        for name, share in scaled.items()
+        if share >= LEAST_SCALED
+    ]
+    measured = [one.get("calibrated", 0.0) + sum(one.get(name, 0.0) for name in scaled) for one in timed]
     if measured and max(measured) < LEAST_CALIBRATED:
         found.append(
             f"most kernels of this call were not measured on {ask.device.name}: times come from its datasheet or "

@@ -62,7 +62,7 @@ class _Calls:
         given = tuple(ask.given.items())
         values, evaluation = self.evaluated.of(given, lambda: self._evaluate(ask))
         gpu = self.divided.of((given, ask.parallel), lambda: self._divide(ask, values, evaluation))
-        scheme, profile = self.subject.scheme(ask.given), ask.profile
+        scheme, profile = self.subject.products_scheme(ask.given, evaluation), ask.profile
         if profile is None:
             asked = asked_of_call(gpu.kernels, ask.device, values, ask.products, scheme)
             return Prepared(ask, values, gpu, asked, None)

@@ -10,6 +10,7 @@ from pathlib import Path
 from lmp.errors import UsageError
 from lmp.formula import read_number
 from lmp.predict.charts import COLOURS, GREY, Chart, Panel, Series, named, write
+from lmp.predict.experts import OF_MANY_CALLS
 from lmp.predict.prediction import Predictor, Total
 from lmp.predict.screen.asking import Answer, Subject, answer
 
@@ -76,7 +77,8 @@ def over_sizes(subject: Subject, now: Answer, predictor: Predictor, x: str, size
 def draw(found: Sequence[Answer], now: Answer, axes: Axes, title: str, file: Path) -> None:
     """Write the plot of answers at several sizes, and of the kernels of one. Raises StorageError."""
     panels = [_panel(found, axes.x, name) for name in axes.y]
-    write(Chart(title, [*panels, _roofline(now)]), file)
+    notes = [OF_MANY_CALLS] if any(one.experts for one in found) else []
+    write(Chart(title, [*panels, _roofline(now)], notes=notes), file)
 
 
 def _panel(found: Sequence[Answer], x: str, name: str) -> Panel:

@@ -60,7 +60,21 @@ class Card(Record):
     notes: list[str] = Field(description="what the reader has to know, one sentence each")
 
 
+class ExpertsRead(Record):
+    """Experts whose weights a product over experts is counted to read: the most that the call's tokens reach.
+
+    Routing may read fewer, where tokens share experts.
+    """
+
+    experts: int
+    read: int
+    tokens: int
+
+
 class Answered(Evaluation):
     """The cost of one ``forward()`` at one point, exact; with a device, what it takes there."""
 
+    experts_read: list[ExpertsRead] = Field(
+        default=[], description="of products over experts in calls of several tokens; not there without any"
+    )
     card: Card | None = Field(default=None, description="with --device; not there without it")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 
-from lmp.formula import Number
-from lmp.observe.held import Held, Weight
+from lmp.observe.held import Held
 from lmp.predict.engines import Settings
 from lmp.predict.memory import Asked, Memory, memory
+from lmp.predict.quantising import narrowed
 from lmp.predict.screen.asking import Ask
 
 
@@ -37,7 +36,7 @@ class Room:
 
 def room(held: Held, ask: Ask) -> Room:
     """Memory of the asked call. Raises UsageError for what `lmp.predict.memory.memory` refuses."""
-    found = memory(with_width(held, ask.given.get("w_bytes")), ask.device, asked_of(ask))
+    found = memory(narrowed(held, ask.given.get("w_bytes")), ask.device, asked_of(ask))
     stage = found.stage
     batch, tokens = found.asked.batch_size or 1, found.asked.cache_len or 0
     cache = stage.cache_bytes(batch, tokens)
@@ -64,15 +63,3 @@ def asked_of(ask: Ask) -> Asked:
 def _total(found: Memory) -> Fraction:
     engine = found.asked.engine
     return found.total if engine is None else found.total * engine.utilization
-
-
-def with_width(held: Held, width: Number | None) -> Held:
-    """The model with matrices of so many bytes an element, as an engine that quantises while it loads has them."""
-    if width is None or width == held.element_size:
-        return held
-    return replace(held, weights=tuple(_of_width(weight, Fraction(width)) for weight in held.weights))
-
-
-def _of_width(weight: Weight, width: Fraction) -> Weight:
-    whole = not weight.is_linear or weight.path.rpartition(".")[2] == "lm_head" or "vision" in weight.path
-    return weight if whole else replace(weight, stored=math.prod(weight.shape) * width)

@@ -17,7 +17,7 @@ from lmp.predict.cache_blocks import ALIKE, BLOCK, KvKind
 from lmp.predict.devices import Device
 from lmp.predict.engines import Settings, total_memory
 from lmp.predict.memory import TP_SIZES, Asked, Stage, lives, stages_of
-from lmp.predict.screen.room import with_width
+from lmp.predict.quantising import narrowed
 
 APART = (Fraction(10**9 + 7), Fraction(10**9 + 9))
 """Bytes of an element from which a line through two points is found: no two kinds of layers are alike at both."""
@@ -93,7 +93,7 @@ def _of_tp(held: Held, tp: int, devices: Sequence[Device], widths: Sequence[Numb
 
     def stage(device: Device, engine: bool, width: Number | None = None, **more: Any) -> Stage:
         wanted = Asked(tp=tp, engine=Settings() if engine else None, **{"chunk": 1, **more})
-        return stages_of(with_width(held, width), device, wanted, live[engine])[0]
+        return stages_of(narrowed(held, width), device, wanted, live[engine])[0]
 
     stored = {"": None, **{number_text(width): width for width in widths}}
     kinds = [stage(first, False, kv_bytes=size).kinds for size in APART]

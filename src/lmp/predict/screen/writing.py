@@ -28,6 +28,7 @@ def as_json(found: Whole, profile: str) -> dict[str, object]:
         **call_json(now.call),
         **rewrites,
         **step_json(now),
+        "experts_read": [one.model_dump(mode="json") for one in now.experts],
         "memory": _memory(found.room),
         "dearest": [_dear(one) for one in found.dearest],
         "next": [_change(one) for one in found.changes],

@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Any
 
 from lmp.errors import LmpError, UsageError
+from lmp.predict.experts import OF_MANY_CALLS
 from lmp.predict.lines import BATCH, row_id
 from lmp.predict.rows import LONGEST_LINE
 from lmp.predict.serve.compose import NO_TTFT
@@ -98,11 +99,20 @@ def notes(made: Answer) -> list[str]:
         found.append(f"the cache holds {result.running} requests at once: the others wait")
     if made.request.setup.parallel.dp_attention:
         found.append("memory is worked out as if attention were divided too, not computed by each GPU for its requests")
+    if any(name.startswith("moe/") for name in result.shares):
+        found.append(experts_of(made.request.setup.routing))
     if workload.speculative_tokens:
         draft = f"{workload.draft_us:g} us a step, as stated" if workload.draft_us else "0, as none is stated"
         tokens = f"{workload.tokens_a_step:.2f} tokens a step at the stated acceptance"
         found.append(f"speculation: {tokens}; the draft's time is {draft}")
     return found
+
+
+def experts_of(routing: str) -> str:
+    """How many experts' weights served steps are counted to read."""
+    if routing == "balanced":
+        return OF_MANY_CALLS
+    return f"tokens choose experts by {routing}: fewer are read than the most that a call's tokens reach"
 
 
 def _ms(name: str, total: tuple[float, float, float]) -> dict[str, float]:

@@ -13,11 +13,11 @@ import numpy as np
 from lmp.errors import UsageError
 from lmp.formula import Number
 from lmp.link.numbers import ModelNumbers
-from lmp.link.quantisation import Scheme, Storage, scheme_of
+from lmp.link.quantisation import Scheme, scheme_of
 from lmp.link.quantised import with_own_bytes
 from lmp.link.records import EvaluatedKernel
 from lmp.link.values import values_for
-from lmp.predict.rewrite.graph import Graph
+from lmp.predict.quantising import Narrowed, kept_wide
 from lmp.predict.rewrite.timing import Step
 from lmp.predict.serve.regimes import SIZES, Regimes, Sizes, regimes_of
 from lmp.predict.shard.parallel import ONE, Parallel
@@ -45,16 +45,6 @@ LADDERS = (
 """Batch, new tokens and cached tokens of calls at which a structure is solved for: primes, so that few sizes agree."""
 UNLIKELY = 11
 """Least size of a call that is hardly a size of a config too."""
-
-
-@dataclass(frozen=True)
-class Wide(Scheme):
-    """Weights of 8 bits, as an engine makes them while it loads, except those of some modules."""
-
-    paths: frozenset[str] = frozenset()
-
-    def storage(self, path: str, class_name: str) -> Storage | None:
-        return Storage(16) if path in self.paths else None
 
 
 @dataclass
@@ -105,7 +95,7 @@ class ServedModel:
         said = self.model.quantization
         if self.is_own and said is not None:
             return scheme_of(said.config) if said.applied else None
-        return Wide("fp8", paths=kept_wide(self.whole(GENERIC), self.values(GENERIC))) if self.dtype == "fp8" else None
+        return Narrowed("fp8", paths=kept_wide(self.whole(GENERIC))) if self.dtype == "fp8" else None
 
     @cached_property
     def numbers(self) -> ModelNumbers:
@@ -183,18 +173,3 @@ def _smallest(sizes: Sizes) -> int:
     """The smallest size of a call that may be larger."""
     batch, new, cached = sizes
     return min([size for size, least in ((batch, 1), (new, 1), (cached, 0)) if size > least], default=0)
-
-
-def kept_wide(kernels: Sequence[EvaluatedKernel], values: Mapping[str, Number]) -> frozenset[str]:
-    """Paths of modules that engines leave in 16 bits: the one that makes the logits, and the routers of experts.
-
-    No product reads what comes of the first. The scores of a router are selected from before a product reads them.
-    """
-    graph = Graph(kernels, values)
-    found = set()
-    for one in filter(graph.is_product, range(len(graph.kernels))):
-        after = graph.closure([one], graph.consumers.__getitem__, lambda other: not graph.is_product(other))
-        used = any(graph.is_product(user) for other in after for user in graph.consumers[other])
-        if not used or any(graph.operator(other) == "topk" for other in after):
-            found.add(graph.kernels[one].path)
-    return frozenset(found)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -25,7 +25,6 @@ from lmp.formula import (
     var,
 )
 from lmp.link.numbers import ModelNumbers
-from lmp.link.quantised import with_own_bytes
 from lmp.link.records import EvaluatedKernel
 from lmp.link.sweep import plan as points
 from lmp.link.values import Values
@@ -63,14 +62,22 @@ class OneGpu:
     notes: tuple[str, ...]
 
 
-def one_of(model: ModelAnalysis, given: Mapping[str, Values], parallel: Parallel) -> OneGpu:
-    """One GPU of a model in the call that is given. Raises UsageError for several values of one name."""
+Planner = Callable[[ModelNumbers, Mapping[str, Number]], Plan]
+"""How a model divides, from its formulas and the values of a call."""
+
+
+def one_of(
+    numbers: ModelNumbers, given: Mapping[str, Values], parallel: Parallel, planner: Planner = plan_of
+) -> OneGpu:
+    """One GPU of a model in the call that is given, from the formulas that hold there.
+
+    Raises UsageError for several values of one name.
+    """
     several = next((name for name, values in given.items() if len(values) > 1), None)
     if several is not None:
         raise UsageError(f"{several} has several values\ngive one: with --tp the formulas are those of one call")
-    numbers = ModelNumbers(with_own_bytes(model) if "w_bytes" not in given else model)
     values = points(numbers.model, given, 1).fixed
-    plan = plan_of(numbers, values)
+    plan = planner(numbers, values)
     made = rank_model(numbers, values, plan, parallel)
     about = f"one GPU of {parallel.tp}" + (f", experts in {parallel.ep} groups" if parallel.ep > 1 else "")
     first = f"{about}: divided by data flow from the whole model's formulas; read and write include its collectives"

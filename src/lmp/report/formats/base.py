@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import IO, Any, Literal
 
 from lmp.formula import Number
@@ -61,6 +62,8 @@ class Result:
     """Where the sources of the classes are, if they are to be shown."""
     card: Card | None = None
     """What the call takes on a device; None without one."""
+    stored: Fraction | None = None
+    """Bytes of the weights where ``w_bytes`` is given, as quantising leaves some wider; None if not known."""
     one_gpu: OneGpuHolds | None = None
     """What one GPU of several holds; None where the figures are of the whole model."""
 

@@ -9,6 +9,7 @@ from lmp.formula import Number, number_text, plain
 from lmp.link.held import cache_bytes, weight_bytes
 from lmp.link.values import CALL
 from lmp.link.verdict import verdict
+from lmp.predict.experts import experts_read, words
 from lmp.records import worst
 from lmp.report.formats.base import Result, Show
 from lmp.report.formats.causes import Cause, causes
@@ -106,20 +107,11 @@ def _cause(cause: Cause, show: Show) -> str:
 def _conventions(result: Result, show: Show) -> list[CardLine]:
     """What is counted by convention and may be less in an engine: masked products, experts that tokens share."""
     masked: Number = 0
-    experts: set[tuple[int, int, int]] = set()
     for kernel, operands in result.operators():
-        if operands is None:
-            continue
-        if operands.q_len is not None and int(operands.q_len) > 1:
+        if operands is not None and operands.q_len is not None and int(operands.q_len) > 1:
             masked += kernel.total.flops
-        if operands.experts is not None and operands.tokens is not None and int(operands.tokens) > 1:
-            tokens, every = int(operands.tokens), int(operands.experts)
-            experts.add((tokens, min(every, tokens * int(operands.top_k or 1)), every))
     parts = [f"attention in full, {_glued(masked, 'FLOP', show)}, whatever a mask leaves out"] if masked else []
-    parts += [
-        f"{reached:,} of {every:,} experts read, the most that {tokens:,} tokens reach; fewer where they share experts"
-        for tokens, reached, every in sorted(experts)
-    ]
+    parts += [words(one) for one in experts_read(operands for _, operands in result.operators())]
     return [CardLine("counted", tuple(parts))] if parts else []
 
 
@@ -142,6 +134,13 @@ def _weights(result: Result, show: Show) -> tuple[str, ...]:
     count = evaluation.totals.parameters_count
     if held is None or count is None:
         return ("weights unknown: the analysis has no formula for them",)
+    if result.stored is not None and result.stored != held:
+        width = f"{number_text(values['w_bytes'])}{GLUE}B"
+        return (
+            f"weights {_glued(plain(result.stored), 'B', show)} as checkpoints store them: "
+            f"layers' matrices at {width}, embedding, head, routers and norms at 2{GLUE}B",
+            f"bytes above count all {_glued(count, '', show)} parameters at {width}",
+        )
     method = evaluation.quantization
     how = f"at {number_text(values['w_bytes'])}{GLUE}B" if method is None else f"as the checkpoint has them, {method}"
     quantization = result.model.quantization

@@ -10,12 +10,16 @@ from fractions import Fraction
 from typing import IO, Any
 
 from lmp.formula import json_number
+from lmp.predict.experts import experts_read
 from lmp.report.formats.base import Format, Result, Show, SweepResult
 from lmp.report.formats.sweeps import columns, lists
 
 
 def point(result: Result, show: Show, out: IO[Any]) -> None:
     found = result.evaluation.model_dump(mode="json")
+    experts = experts_read(operands for _, operands in result.operators())
+    if experts:
+        found["experts_read"] = [one.model_dump(mode="json") for one in experts]
     if result.card is not None:
         found["card"] = result.card.model_dump(mode="json")
     out.write(json.dumps(found, indent=2, ensure_ascii=False) + "\n")

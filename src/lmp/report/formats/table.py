@@ -11,6 +11,7 @@ from rich.text import Text
 
 from lmp.errors import UsageError
 from lmp.link.values import CALL
+from lmp.predict.experts import of_many_calls
 from lmp.records import DEFAULT_CONFIG, short
 from lmp.report.formats.base import Format, Result, Show, SweepResult
 from lmp.report.formats.card import NUMBERS, STYLES, CardLine, card, values_of_the_call, values_of_the_config
@@ -100,7 +101,7 @@ def sweep(result: SweepResult, show: Show, out: IO[Any]) -> None:
     said = _printed(console, table, wanted, uncut=True)
     left_out = size - len(found)
     more = f", {left_out:,} of them not shown: --format csv, json and parquet give all" if left_out else ""
-    for note in [*said, f"{size:,} points{more}"]:
+    for note in [*said, *of_many_calls(result.model), f"{size:,} points{more}"]:
         console.paragraph(note, "dim", "  ")
     for warning in result.warnings():
         console.paragraph(f"warning: {warning}", "yellow")
