@@ -18,7 +18,7 @@ from lmp.cli.progress import watched
 
 if TYPE_CHECKING:
     from lmp.analyze.comparing import Found
-    from lmp.analyze.session import Progress
+    from lmp.analyze.session import Options, Progress
     from lmp.formula import Number
     from lmp.link.difference import Difference, Exceeded
     from lmp.records import ModelAnalysis
@@ -118,6 +118,8 @@ def diff(
     with ExitStack() as kept, watched([a, second], options, common.quiet) as progress:
         from lmp.atlas.models import find_result
 
+        if common.inputs is None and common.init is None:
+            _need_inputs((a, second), options, common.as_json or form is not None)
         places = [_place(text, common, kept, progress) for text in (a, second)]
         left = find_result(places[0], options, progress, stored_only=results_b is not None)
         right = find_result(places[1], others, progress, stored_only=results_b is not None)
@@ -167,6 +169,21 @@ def _second(a: str, b: str | None, results_b: Path | None) -> str:
     if results_b is None:
         raise UsageError("only one result is given\ngive B too, or the folder of its results with --results-b")
     return a
+
+
+def _need_inputs(texts: Sequence[str], options: Options, beside_stdout: bool) -> None:
+    """Raise UsageError, with the command to type, for a class in a file that needs inputs to be called.
+
+    A comparison makes both analyses anew, so that stored ones say nothing of it.
+    """
+    import tempfile
+
+    from lmp.cli.own import need_inputs
+    from lmp.codebase.revisions import own_at
+
+    with tempfile.TemporaryDirectory(prefix="lmp-diff-") as empty:
+        for own in filter(None, map(own_at, texts)):
+            need_inputs(own, replace(options, results=Path(empty)), beside_stdout)
 
 
 def _place(text: str, common: o.Common, kept: ExitStack, progress: Progress) -> str:
