@@ -192,7 +192,7 @@ def test_the_printed_command_has_the_sizes(lmp: Lmp, fake: FakePipeline, blocks:
     refused_lines = result.stderr.splitlines()
     assert (result.exit_code, result.stdout) == (2, "")  # with --json nothing but JSON is on stdout
     assert refused_lines[2] == (
-        "  lmp evaluate blocks.py:Block --phase decode -b 2 -c 8k "
+        "  lmp evaluate blocks.py:Block -b 2 -c 8k --phase decode --json "
         '--inputs "x: float[batch_size, seq_len, dim]" --init "dim=64"'
     )
     assert refused_lines[-2] == "error: lmp does not know how blocks.py:Block is called"

@@ -132,11 +132,13 @@ def diff(
     unknown = [] if limit is None else limit.unsaid(found)
     unchecked = unknown if limit is not None and limit.named else []
     found = found.model_copy(update={"fail_above": fail_above, "exceeded": over})
+    checked = [] if limit is None else limit.checked(found)
+    call = "" if values is None else _call(left, right, found)
     warnings = list(_warnings(left, right, found, given, [name for name in unknown if name not in unchecked]))
     if form is Form.markdown:
         from lmp.report.diff_markdown import comment
 
-        write(comment(found, fail_above, unchecked))
+        write(comment(found, fail_above, unchecked, call, checked))
     elif common.as_json or form is Form.json:
         write_json(found.model_dump(mode="json"))
     else:
@@ -146,11 +148,11 @@ def diff(
         if values is None:
             note(f"no sizes are given, so formulas are compared; for numbers: lmp diff {a} {second} -b 1 -s 2k")
         view = View(by=by.value, each=each.value, top=top, formulas=formulas or values is None, exact=exact)
-        print_difference(console(), found, view)
+        print_difference(console(), found, view, checked, call)
     for warning in warnings:
         note(f"warning: {warning}")
     if limit is not None:
-        _exit_if_above(found, over, limit, unchecked)
+        _exit_if_above(found, over, limit, unchecked, call)
 
 
 # --- the options -----------------------------------------------------------------------------------------------------
@@ -266,15 +268,27 @@ def _warnings(
         yield f"{quantity} are not checked against --fail-above: A or B does not state how many there are"
 
 
-def _exit_if_above(found: Difference, over: list[Exceeded], limits: Limits, unchecked: Sequence[str]) -> None:
+def _call(left: Found, right: Found, found: Difference) -> str:
+    """The phase and its sizes, in words."""
+    from lmp.report.formats.card import call_in_words
+    from lmp.report.terminal import GLUE
+
+    known = {*left.model.parameters, *right.model.parameters}
+    return call_in_words({**(found.a.values or {}), **(found.b.values or {})}, known).replace(GLUE, " ")
+
+
+def _exit_if_above(
+    found: Difference, over: list[Exceeded], limits: Limits, unchecked: Sequence[str], call: str
+) -> None:
     from lmp.report.formats.figures import change, in_full
+    from lmp.report.limits import share as limit_in_words
 
     for rise in over:
         share = change(rise.b - rise.a, rise.a)
         name = "FLOPs" if rise.quantity == "flops" else rise.quantity
         before, after = in_full(rise.a), in_full(rise.b)
-        limit = limits.text if not limits.named else f"{name} {change(limits.of[rise.quantity], 1).removeprefix('+')}"
-        note(f"error: {name} rose by {share.removeprefix('+')}, from {before} to {after}: above {limit}")
+        limit = limits.text if not limits.named else limit_in_words(limits.of[rise.quantity])
+        note(f"error: {name} rose by {share.removeprefix('+')}, from {before} to {after}: above {limit}, at {call}")
     for quantity in unchecked:
         note(f"error: {quantity} cannot be checked against --fail-above: A or B does not state how many there are")
     failed = [side for side, record in (("A", found.a), ("B", found.b)) if record.verification == "failed"]
