@@ -208,7 +208,9 @@ def test_a_config_of_a_known_family(fresh: Fresh) -> None:
     per_layer = 2 * (ATTENTION_WEIGHTS + MLP_WEIGHTS) + SCORES // LAYERS
     assert found["totals"]["matmul_flops"] == 16 * (6 * per_layer + 2 * HIDDEN * 1000)
     assert found["verification"] == "unverified"
-    assert "from lmp's atlas: family formulas of Qwen3ForCausalLM for mine.json; this config itself was not" in done.stderr
+    assert (
+        "from lmp's atlas: family formulas of Qwen3ForCausalLM for mine.json; this config itself was not" in done.stderr
+    )
     shown = fresh.run("evaluate", name, *POINT).stdout
     assert "UNVERIFIED: family formulas; this config itself was not executed: lmp expand mine.json" in shown
     assert "\nverified at " not in shown

@@ -223,7 +223,7 @@ def test_a_comment_of_no_change(lmp: Lmp) -> None:
     done = lmp("diff", f"old/{MLP}", f"old/{MLP}", *POINT, "--format", "markdown", "--fail-above", "1%")
     assert done.exit_code == 0
     assert done.stdout.startswith("### lmp: LlamaMLP, the costs are the same\n")
-    assert "**Within the limit 1%**" in done.stdout
+    assert "**Within the limit 1%, at one call with 16 tokens at batch 2**" in done.stdout
 
 
 def test_two_formats_are_refused(lmp: Lmp) -> None:

@@ -129,7 +129,7 @@ class Fitted:
             many = f"{len(self.hidden)} column{'' if len(self.hidden) == 1 else 's'} hidden"
             found.append(f"{many}: {', '.join(self.hidden)}; --columns all shows all")
         if self.cut:
-            found.append("names are cut; --format csv has them whole")
+            found.append("names are cut in the middle; --format csv has them whole")
         return found
 
 
