@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -92,10 +93,11 @@ def engine(base: Environment, wheel: Path, tmp_path_factory: pytest.TempPathFact
     return found
 
 
-def commands_of_the_readme() -> list[list[str]]:
-    """The five commands of README.md, without their comments."""
-    found = re.findall(r"^lmp (.+?)(?:\s+#.*)?$", (ROOT / "README.md").read_text(), re.M)
-    return [line.split() for line in found]
+def questions_of_the_readme() -> list[list[str]]:
+    """The questions of README.md that need no file of the user's own, without those that write one."""
+    section = (ROOT / "README.md").read_text().partition("## Ten questions\n")[2].partition("\n## ")[0]
+    found = [shlex.split(line) for line in re.findall(r"^lmp (.+)$", section, re.M)]
+    return [command for command in found if not {"--plot", "--inputs"} & set(command)]
 
 
 def test_what_is_in_it(wheel: Path) -> None:
@@ -107,11 +109,16 @@ def test_what_is_in_it(wheel: Path) -> None:
     assert not [name for name in names if not name.startswith("lmp")]
 
 
-def test_the_readmes_first_commands(engine: Environment) -> None:
-    commands = commands_of_the_readme()
-    assert [command[0] for command in commands] == ["evaluate", "expand", "inspect", "diff", "analyze-module", "lab"]
-    for command in commands[:-1]:  # the posts are not in a wheel
-        engine.lmp(*command)
+def test_the_readmes_questions(base: Environment) -> None:
+    commands = questions_of_the_readme()
+    assert [command[0] for command in commands] == ["evaluate", "evaluate", "memory", "diff", "evaluate", "evaluate"]
+    for command in commands:
+        base.lmp(*command)
+
+
+def test_the_first_commands(engine: Environment) -> None:
+    for command in ("expand Qwen/Qwen3-8B", "inspect openai/gpt-oss-20b", "analyze-module torch.nn.Linear"):
+        engine.lmp(*command.split())
     results = engine.home / ".local" / "share" / "lmp" / "analysis_results"
     assert (results / "torch.nn.modules.linear.Linear" / "module_analysis.json").is_file()
     assert f"results: {results}\n" in engine.lmp("verify", "torch.nn.Linear").stderr

@@ -106,6 +106,6 @@ def held() -> HeldRecord:
 
 def atlas(folder: Path, **more: Any) -> Atlas:
     """An atlas with this one entry."""
-    found = Atlas(folder, is_new=True)
-    found.write(line(**more), parts(Made(model(), {}, FACTS, held())))
+    found, listed = Atlas(folder, is_new=True), line(**more)
+    found.write(listed, parts(Made(model(class_name=listed.class_name, config=listed.origin), {}, FACTS, held())))
     return found

@@ -8,11 +8,15 @@ from pathlib import Path
 
 import made
 import pytest
+from jsonschema import Draft202012Validator
 
-from lmp.atlas.archive import INDEX, MODEL, Atlas, Damaged, packed
+from lmp.atlas.archive import FACTS, HELD, INDEX, MODEL, PACKAGED, Atlas, Damaged, packed
 from lmp.atlas.holding import between, read
+from lmp.atlas.making import Made, parts
 from lmp.errors import NotFound
+from lmp.records import ConfigOrigin
 from lmp.source.trees import sha256_of
+from lmp.store.schemas import schema
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
@@ -64,6 +68,72 @@ def test_a_changed_byte(tmp_path: Path) -> None:
     content[len(content) // 2] ^= 1
     file.write_bytes(content)
     assert "has another sha256 than index.json says" in refused(tmp_path)
+
+
+def test_a_file_that_ends_early(tmp_path: Path) -> None:
+    made.atlas(tmp_path)
+    file = tmp_path / "org--Tiny.zip"
+    file.write_bytes(file.read_bytes()[:-1])
+    assert "has another sha256 than index.json says" in refused(tmp_path)
+
+
+OTHER = ConfigOrigin(name="org--Other", origin="a test", sha256="d" * 64)
+
+
+def two(folder: Path) -> tuple[Path, Path]:
+    """The files of two entries."""
+    atlas = made.atlas(folder)
+    other = Made(made.model(config=OTHER), {}, made.FACTS, made.held())
+    atlas.write(made.line(name="org--Other", model_id="org/Other", origin=OTHER), parts(other))
+    assert len(everything(Atlas(folder))) == 2
+    return folder / "org--Other.zip", folder / "org--Tiny.zip"
+
+
+def test_two_files_that_are_swapped(tmp_path: Path) -> None:
+    one, other = two(tmp_path)
+    first, second = one.read_bytes(), other.read_bytes()
+    one.write_bytes(second)
+    other.write_bytes(first)
+    assert "has another sha256 than index.json says" in refused(tmp_path)
+
+
+def test_two_lines_of_the_index_that_are_swapped(tmp_path: Path) -> None:
+    """Names and hashes agree with the files: what is in the file says that it is another model's."""
+    two(tmp_path)
+    index = json.loads((tmp_path / INDEX).read_text())
+    one, other = index["entries"]
+    for field in ("name", "sha256"):
+        one[field], other[field] = other[field], one[field]
+    (tmp_path / INDEX).write_text(json.dumps(index))
+    assert "is of another model than index.json says" in refused(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("class_name", "a.B", "is of another model"),
+        ("origin", {"name": "x", "origin": "y", "sha256": None}, "is of another model"),
+        ("sha256", "0" * 64, "has another sha256"),
+        ("status", "unverified", "is not a valid index"),
+        ("points", "many", "is not a valid index"),
+        ("colour", "red", "is not a valid index"),
+    ],
+)
+def test_an_index_that_was_edited(tmp_path: Path, field: str, value: object, said: str) -> None:
+    made.atlas(tmp_path)
+    index = json.loads((tmp_path / INDEX).read_text())
+    index["entries"][0][field] = value
+    (tmp_path / INDEX).write_text(json.dumps(index))
+    assert said in refused(tmp_path)
+
+
+def test_the_files_of_the_package_are_of_their_schemas() -> None:
+    index = json.loads((PACKAGED / INDEX).read_text(encoding="utf-8"))
+    Draft202012Validator(schema("atlas_index")).validate(index)
+    first = PACKAGED / f"{index['entries'][0]['name']}.zip"
+    with zipfile.ZipFile(first) as archive:
+        for file, name in ((FACTS, "atlas_facts"), (HELD, "atlas_held"), (MODEL, "model_analysis")):
+            Draft202012Validator(schema(name)).validate(json.loads(archive.read(file)))
 
 
 def test_a_missing_file(tmp_path: Path) -> None:

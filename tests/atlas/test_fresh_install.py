@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -183,6 +184,49 @@ def test_a_changed_entry_is_told_of_and_not_used(fresh: Fresh, own_atlas: Path) 
     assert "warning: the atlas is damaged: " in said
 
 
+def flipped(file: Path, index: Path) -> None:
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+
+
+def cut_short(file: Path, index: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-100])
+
+
+def swapped(file: Path, index: Path) -> None:
+    shutil.copy(PACKAGED / "Qwen--Qwen3-0.6B.zip", file)
+
+
+def edited(file: Path, index: Path) -> None:
+    """The file of another model, and the index says that it is this one."""
+    other = next(entry for entry in json.loads((PACKAGED / INDEX).read_text())["entries"] if "0.6B" in entry["name"])
+    shutil.copy(PACKAGED / f"{other['name']}.zip", file)
+    found = json.loads(index.read_text())
+    found["entries"][0]["sha256"] = other["sha256"]
+    index.write_text(json.dumps(found))
+
+
+def removed(file: Path, index: Path) -> None:
+    file.unlink()
+
+
+@pytest.mark.parametrize("change", [flipped, cut_short, swapped, edited, removed])
+@pytest.mark.parametrize("command", [("evaluate",), ("predict", "--device", "h100-sxm")])
+def test_an_atlas_that_was_changed_never_answers(
+    fresh: Fresh, own_atlas: Path, change: Callable[[Path, Path], None], command: tuple[str, ...]
+) -> None:
+    """Without torch nothing else can: a visible line says what is damaged, and two more how to go on."""
+    change(own_atlas / f"{MODEL.replace('/', '--')}.zip", own_atlas / INDEX)
+    done = fresh.run(command[0], MODEL, *POINT, *command[1:], code=3)
+    assert done.stdout == ""
+    warnings = [line for line in done.stderr.splitlines() if line.startswith("warning: ")]
+    assert len(warnings) == 1
+    assert warnings[0].startswith(f"warning: the atlas is damaged: {own_atlas}")
+    assert warnings[0].endswith("; it is not used")
+    assert "pip install 'lmp[engine]'" in done.stderr
+
+
 def test_a_broken_index_is_told_of_and_not_used(fresh: Fresh, own_atlas: Path) -> None:
     (own_atlas / INDEX).write_text("{")
     said = fresh.run("evaluate", MODEL, *POINT, code=3).stderr
@@ -208,7 +252,9 @@ def test_a_config_of_a_known_family(fresh: Fresh) -> None:
     per_layer = 2 * (ATTENTION_WEIGHTS + MLP_WEIGHTS) + SCORES // LAYERS
     assert found["totals"]["matmul_flops"] == 16 * (6 * per_layer + 2 * HIDDEN * 1000)
     assert found["verification"] == "unverified"
-    assert "of the same family; this config itself was not executed" in done.stderr
+    assert (
+        "from lmp's atlas: family formulas of Qwen3ForCausalLM for mine.json; this config itself was not" in done.stderr
+    )
     shown = fresh.run("evaluate", name, *POINT).stdout
     assert "UNVERIFIED: family formulas; this config itself was not executed: lmp expand mine.json" in shown
     assert "\nverified at " not in shown

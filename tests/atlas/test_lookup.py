@@ -48,7 +48,7 @@ def answers(options: Options) -> bool:
         outcome = expand_model(made.CLASS, options, nothing, keep=False)
     except Analysed:
         return False
-    assert outcome.model == made.model()
+    assert outcome.model == made.model(config=DEFAULTS)
     assert not options.results.joinpath(".locks").exists()
     return True
 
@@ -91,7 +91,7 @@ def test_what_others_made_comes_first(options: AtlasOptions, engine: str) -> Non
 def test_an_own_analysis_of_former_rules_does_not(options: AtlasOptions) -> None:
     own(options, fingerprint={"derived_by": "0" * 64, "judged_by": "0" * 64})
     outcome = expand_model(made.CLASS, options, nothing, keep=False)
-    assert outcome.model == made.model()
+    assert outcome.model == made.model(config=DEFAULTS)
 
 
 def test_an_own_file_that_cannot_be_read_comes_first(options: AtlasOptions) -> None:

@@ -186,7 +186,7 @@ def test_an_error_at_one_class_does_not_hide_the_verdicts_before(
 
 def test_schema(lmp: Lmp, tmp_path: Path) -> None:
     names = ["module_analysis", "model_analysis", "module_draft", "hand_in", "zoo_entry", "zoo_summary"]
-    names += ["evaluation", "difference", "capture", "inspection"]
+    names += ["evaluation", "difference", "capture", "inspection", "atlas_index", "atlas_facts", "atlas_held"]
     assert [line.split()[0] for line in lmp("schema").stdout.splitlines()] == names
     assert json.loads(lmp("schema", "module_analysis").stdout) == schema("module_analysis")
     assert list(json.loads(lmp("schema", "--json").stdout)) == names

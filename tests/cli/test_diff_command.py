@@ -18,6 +18,7 @@ from lmp.store.results import Store
 from lmp.store.schemas import schema
 
 POINT = ("--batch-size", "2", "--seq-len", "16")
+CALL = "one call with 16 tokens at batch 2"
 
 
 def save(folder: str, *found: ModuleAnalysis) -> None:
@@ -239,10 +240,29 @@ def test_a_class_that_is_not_stored_is_made(lmp: Lmp, fake: FakePipeline, monkey
 def test_above_the_limit(two: Lmp, limit: str) -> None:
     result = two("diff", f"old/{MLP}", f"new/{MLP}", *POINT, "--fail-above", limit)
     assert result.exit_code == 4  # 4,096 / 54,272 is 7.547%
-    assert result.stderr == f"error: FLOPs rose by 7.5%, from 54,272 to 58,368: above {limit}\n"
+    assert result.stderr == f"error: FLOPs rose by 7.5%, from 54,272 to 58,368: above {limit}, at {CALL}\n"
     assert "changed" in result.stdout
     data = found(two("diff", f"old/{MLP}", f"new/{MLP}", *POINT, "--json", "--fail-above", limit), code=4)
     assert [rise["quantity"] for rise in data["exceeded"]] == ["flops"]
+
+
+def test_each_limit_has_a_row_with_its_verdict(two: Lmp) -> None:
+    result = two("diff", f"old/{MLP}", f"new/{MLP}", *POINT, "--fail-above", "flops=7%,parameters=0")
+    lines = [line.split() for line in result.stdout.splitlines()]
+    assert ["limits,", "at", *CALL.split()] in lines
+    # 4,096 / 54,272 is 7.5 %; three matrices of 8 and 32 are 768 parameters in both.
+    assert ["FLOPs", "54.27", "kFLOP", "58.37", "kFLOP", "+7.5%", "7.0%", "ABOVE"] in lines
+    assert ["parameters", "768", "768", "0%", "0%", "within"] in lines
+    assert not any(line[:3] == ["bytes", "read", "and"] for line in lines)
+    assert "limits" not in two("diff", f"old/{MLP}", f"new/{MLP}", *POINT).stdout
+
+
+def test_the_phase_of_a_decode_step_is_named() -> None:
+    from lmp.report.formats.card import call_in_words
+
+    values = {"batch_size": 16, "seq_len": 1, "cache_len": 8192}
+    said = call_in_words(values, [*values]).replace("\u00a0", " ")
+    assert said == "decode of 1 token at batch 16 on a cache of 8,192"
 
 
 @pytest.mark.parametrize("limit", ["7.6%", "0.08", "100%"])

@@ -125,7 +125,7 @@ def test_two_classes_where_one_is_due(lmp: Lmp, fake: FakePipeline) -> None:
     ("arguments", "expected"),
     [
         (("evaluat",), "error: No such command 'evaluat'. Did you mean 'evaluate'?\nsee `lmp --help`\n"),
-        (("verify", "--xyzzy"), "error: No such option: --xyzzy\nsee `lmp verify --help`\n"),
+        (("verify", "--xyzzy"), "error: no such option --xyzzy\nsee `lmp verify --help`\n"),
         (
             ("verify", "a.B", "--engine", "magic"),
             "error: Invalid value for '--engine': 'magic' is not one of 'auto', 'trace', 'agent'\n"

@@ -88,7 +88,9 @@ def test_kernels_without_a_cost_are_only_counted(lmp: Lmp, fake: FakePipeline) -
     assert len(json.loads(lmp(*arguments, "--json").stdout)["kernels"]) == 2
 
 
-def test_warnings_stand_on_stderr_and_in_the_table(lmp: Lmp, fake: FakePipeline) -> None:
+def test_warnings_stand_on_stderr_and_in_the_table(
+    lmp: Lmp, fake: FakePipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
     unverified = Verification(status="unverified", reason="no time")
     fake.analyses[MLP] = analyses.mlp(
         verification=unverified, assumptions=["{seq_len} < {hidden_size}"], uncounted=["aten::frob"]
@@ -103,6 +105,11 @@ def test_warnings_stand_on_stderr_and_in_the_table(lmp: Lmp, fake: FakePipeline)
         "the formulas were derived for where it does\n"
     )
     assert " ".join(result.stdout.split()).count("warning: ") == 3
+    # Where both streams go to one place, the warnings of the table are not repeated there.
+    monkeypatch.setattr("lmp.cli.evaluate.is_one_stream", lambda: True)
+    assert lmp("evaluate", MLP, *POINT).stderr == ""
+    assert lmp("evaluate", MLP, "-b", "1,2", "-s", "16").stderr == ""
+    assert lmp("evaluate", MLP, *POINT, "--json").stderr.count("warning: ") == 3
     found = json.loads(lmp("evaluate", MLP, *POINT, "--json").stdout)
     assert found["verification"] == "unverified"
     assert found["violated_assumptions"][0]["assumption"] == "{seq_len} < {hidden_size}"

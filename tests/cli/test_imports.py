@@ -69,11 +69,12 @@ def of_cli(names: set[str]) -> set[str]:
 
 
 def test_help_imports_no_file_of_a_command() -> None:
-    assert of_cli(imported("--help")) == {"lmp.cli.main", "lmp.cli.output"}
+    assert of_cli(imported("--help")) == {"lmp.cli.main", "lmp.cli.output", "lmp.cli.typed"}
 
 
 def test_a_command_imports_no_other_commands_file() -> None:
-    assert of_cli(imported("schema")) == {"lmp.cli.main", "lmp.cli.output", "lmp.cli.options", "lmp.cli.project"}
+    common = {"lmp.cli.main", "lmp.cli.output", "lmp.cli.typed", "lmp.cli.options"}
+    assert of_cli(imported("schema")) == {*common, "lmp.cli.project"}
 
 
 def test_doctor() -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fakes import Lmp
@@ -111,8 +114,9 @@ def test_what_is_refused_is_refused_alike(lmp: Lmp, command: str, options: tuple
     [
         (("--engine", "vllm"), "--engine vllm predicts on a device"),
         (("--engine", "agent"), "--engine agent is for analyze-module and expand only"),
-        (("--device", "h100-sxm", "--format", "csv"), "--device is for the table and for --json, not for --format csv"),
-        (("--device", "h100-sxm", "-b", "1,2"), "batch_size has several values"),
+        (("--device", "h100-sxm", "--format", "csv"), "--format csv has no place for the time of one call on a device"),
+        (("--device", "h100-sxm", "--tp", "2", "-b", "1,2"), "batch_size has several values"),
+        (("--device", "h100-sxm", "-b", "1:257"), "257 points are too many for times on a device, which take 256"),
     ],
 )
 def test_what_evaluate_refuses(lmp: Lmp, options: tuple[str, ...], message: str) -> None:
@@ -140,3 +144,73 @@ def test_what_report_refuses(lmp: Lmp, options: tuple[str, ...], message: str) -
     done = lmp("report", *(() if options[0] in ("--all", ".") else (CLASS,)), *options)
     assert done.exit_code == 2
     assert message in done.stderr
+
+
+# --- sweeps ----------------------------------------------------------------------------------------------------------
+
+SWEEP = ("--phase", "decode", "-c", "8k", "--device", "h100-sxm")
+FIGURES = ("us", "us_low", "us_high", "tokens_per_s", "held", "fits")
+
+
+def run_of(lmp: Lmp, batch: int, place: int) -> list[Any]:
+    """What the card of one call says: the figures of a row."""
+    found = json.loads(lmp("evaluate", CLASS, *SWEEP, "-b", str(batch), "--json").stdout)["card"]["runs"][place]
+    step, rate, memory = found["step_us"], found["tokens_per_s"], found["memory"]
+    time = [None] * 4 if step is None else [step["value"], step["low"], step["high"], rate["value"]]
+    return [*time, memory["held"], memory["fits"]]
+
+
+def test_each_point_of_a_sweep_has_the_times_of_its_own_card(lmp: Lmp) -> None:
+    done = lmp("evaluate", CLASS, *SWEEP, "-b", "1,16,64", "--format", "json")
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [row["batch_size"] for row in rows] == [1, 16, 64]
+    for place, engine in enumerate(("eager", "vllm")):
+        for row in rows:
+            assert [row[f"{engine}_{name}"] for name in FIGURES] == run_of(lmp, row["batch_size"], place)
+    # 64 sequences of 8,193 tokens and 131,072 bytes are 68.7 GB beside 16.1 GB of weights.
+    assert rows[2]["vllm_us"] is None
+    assert rows[2]["vllm_fits"] is False
+    assert done.stderr.count("warning: vllm: 1 of 3 points have no time: does not fit") == 1
+
+
+def test_csv_of_a_sweep_on_a_device(lmp: Lmp) -> None:
+    done = lmp("evaluate", CLASS, *SWEEP, "-b", "1,64", "--format", "csv")
+    assert done.exit_code == 0, done.stderr
+    first, last = csv.DictReader(io.StringIO(done.stdout))
+    us, _, _, rate, held, _ = run_of(lmp, 1, 1)
+    assert (float(first["vllm_us"]), float(first["vllm_tokens_per_s"]), int(first["vllm_held"])) == (us, rate, held)
+    assert (first["vllm_fits"], last["vllm_us"], last["vllm_fits"]) == ("true", "", "false")
+
+
+def test_parquet_of_a_sweep_on_a_device(lmp: Lmp) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    assert lmp("evaluate", CLASS, *SWEEP, "-b", "1,64", "--format", "parquet", "-o", "a.parquet").exit_code == 0
+    table = parquet.read_table("a.parquet")
+    assert table.column("vllm_us").to_pylist() == [run_of(lmp, 1, 1)[0], None]
+    assert table.column("vllm_fits").to_pylist() == [True, False]
+    assert {str(table.schema.field(f"eager_{name}").type) for name in FIGURES[:4]} == {"double"}
+
+
+def test_the_table_of_a_sweep_has_times_as_text(lmp: Lmp) -> None:
+    lines = lmp("evaluate", CLASS, *SWEEP, "-b", "16,64").stdout.splitlines()
+    head = next(line for line in lines if line.startswith("batch_size"))
+    assert head.split()[:9] == ["batch_size", "eager", "ms", "80", "%", "interval", "tokens/s", "vllm", "ms"]
+    us, low, high, rate, _, _ = run_of(lmp, 16, 0)
+    row, none = (next(line for line in lines if line.split()[:1] == [batch]) for batch in ("16", "64"))
+    assert row.split()[1:6] == [f"{us / 1e3:,.3f}", f"{low / 1e3:,.3f}", "to", f"{high / 1e3:,.3f}", f"{rate:,.0f}"]
+    assert none.split()[1:5] == ["no", "fit", "-", "-"]
+    every = lmp("evaluate", CLASS, *SWEEP, "-b", "16,64", "--columns", "vllm_gib").stdout
+    held = run_of(lmp, 16, 1)[4]
+    assert f"{held / 2**30:,.2f}" in every
+    markdown = lmp("evaluate", CLASS, *SWEEP, "-b", "16,64", "--format", "markdown").stdout
+    assert f"| 16 | {us / 1e3:,.3f} | {low / 1e3:,.3f} to {high / 1e3:,.3f} | {rate:,.0f} |" in markdown
+
+
+def test_a_sweep_over_two_sizes_has_the_card_of_each_pair(lmp: Lmp) -> None:
+    sizes = ("--phase", "decode", "-b", "1,2", "-c", "1k,8k", "--device", "h100-sxm", "--engine", "trtllm")
+    rows = [json.loads(line) for line in lmp("evaluate", CLASS, *sizes, "--json").stdout.splitlines()]
+    at = ("--phase", "decode", "-b", "2", "-c", "1k", "--device", "h100-sxm", "--engine", "trtllm", "--json")
+    one = json.loads(lmp("evaluate", CLASS, *at).stdout)["card"]["runs"][1]["step_us"]["value"]
+    assert [(row["batch_size"], row["cache_len"]) for row in rows] == [(1, 1024), (1, 8192), (2, 1024), (2, 8192)]
+    assert rows[2]["trtllm_us"] == one
+    assert len({row["trtllm_us"] for row in rows}) == 4

@@ -93,11 +93,11 @@ def test_predict_draws_over_a_size(lmp: Lmp, drawn: list[Chart]) -> None:
         ((*SWEEP, "--y", "intensity"), "--y is of a plot"),
         (
             (*SWEEP, "--plot", "a.svg", "--x", "batch"),
-            "--x 'batch' is no quantity of this plot\ngive one of batch_size",
+            "--x 'batch' is no quantity of this plot\ndid you mean batch_size?",
         ),
         (
             (*SWEEP, "--plot", "a.svg", "--y", "flop"),
-            "--y 'flop' is no quantity of this plot\ngive one of intensity, flops",
+            "--y 'flop' is no quantity of this plot\ndid you mean flops or matmul_flops?",
         ),
         ((*SWEEP, "--plot", "a.svg", "--y", "latency"), "--y latency is of a device\ngive one too"),
         ((*CALL, "--plot", "a.svg"), "a plot needs several values, and all sizes have one\ngive a range"),
@@ -105,7 +105,7 @@ def test_predict_draws_over_a_size(lmp: Lmp, drawn: list[Chart]) -> None:
         (("--phase", "decode", "-b", "1:20000", "-c", "8k", "--plot", "a.svg"), "20,000 points are too many"),
         (
             ("--phase", "decode", "-b", "1:300", "-c", "8k", "--plot", "a.svg", "--device", "h100-sxm"),
-            "300 points are too many for this plot, which takes 256",
+            "300 points are too many for times on a device, which take 256",
         ),
         ((*SWEEP, "--tp", "2", "--plot", "a.svg"), "batch_size has several values"),
     ],

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -10,8 +12,8 @@ from rich.console import Console
 from rich.progress import Progress
 
 from lmp.analyze.session import WAITING
-from lmp.cli.output import ascii_only
-from lmp.cli.progress import FIRST_TIME, BarWatch, PlainWatch, progress_text
+from lmp.cli.output import ascii_only, is_one_stream
+from lmp.cli.progress import FIRST_TIME, BarWatch, PlainWatch, progress_text, steps, time_left
 
 
 @pytest.mark.parametrize(
@@ -84,3 +86,31 @@ def test_a_terminal_of_the_c_locale_has_ascii_alone(
         monkeypatch.setenv(name, value)
     assert ascii_only(Screen()) is ascii_text
     assert ascii_only(io.StringIO()) is False  # a file gets what it always got
+
+
+def test_each_long_step_has_a_line_with_its_count(capsys: pytest.CaptureFixture[str]) -> None:
+    with steps("model", quiet=False) as say:
+        for done, name in enumerate(("a/b", "c/d", "")):
+            say(done, 2, name)
+    assert capsys.readouterr().err == "model 1 of 2: a/b\nmodel 2 of 2: c/d\n"
+    with steps("model", quiet=True) as say:
+        say(0, 2, "a/b")
+    assert capsys.readouterr().err == ""
+
+
+def test_the_rest_is_estimated_once_two_are_done() -> None:
+    # 3 in 12 s, 6 are left: 24 s.
+    assert [time_left(done, 9, 12.0) for done in (0, 1, 3, 9)] == ["", "", ", about 24 s left", ""]
+
+
+@pytest.mark.parametrize(("together", "is_one"), [(True, "True"), (False, "False")])
+def test_whether_both_streams_go_to_one_place(process: None, together: bool, is_one: str) -> None:
+    code = "from lmp.cli.output import is_one_stream; print(is_one_stream())"
+    errors = subprocess.STDOUT if together else subprocess.PIPE
+    done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=errors, text=True, check=True)
+    assert done.stdout == f"{is_one}\n"
+
+
+def test_streams_of_no_file_are_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdout", io.StringIO())
+    assert not is_one_stream()

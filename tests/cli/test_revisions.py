@@ -108,7 +108,7 @@ def test_what_git_does_not_have(
 def test_git_that_is_not_installed(repository: Path, lmp: Lmp, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(repository)
     monkeypatch.setenv("PATH", str(repository))
-    done = lmp("diff", "my_model.py:Block@HEAD", "-b", "1", "-s", "1")
+    done = lmp("diff", "my_model.py:Block@HEAD", "-b", "1", "-s", "1", "--inputs", INPUTS)
     assert done.exit_code == 2
     assert "git is not installed" in done.stderr
 
@@ -210,10 +210,12 @@ def test_a_comment_has_totals_first_and_no_foreign_markup(lmp: Lmp) -> None:
     assert lines[0] == "### lmp: LlamaMLP, the costs changed"
     # 54,272 FLOPs before (see tests/link), and 4 * 2 * 16 * 32 = 4,096 more.
     assert "| FLOPs | 54.27 kFLOP | 58.37 kFLOP | +4.096 kFLOP | +7.5% |" in lines
-    assert "**Above the limit flops=0: flops rose by +7.5%**" in lines
+    assert "**Above the limit flops=0: flops rose by 7.5%, at one call with 16 tokens at batch 2**" in lines
+    # 54,272 and 58,368 FLOPs; the limit is 0.
+    assert "| FLOPs | 54.27 kFLOP | 58.37 kFLOP | +7.5% | 0% | ABOVE |" in lines
     # As code, in which no markup is read and nobody is called.
     assert "`x \\| <img src=x> 'a' @team`" in done.stdout
-    assert done.stdout.count("\n| FLOPs") == 1
+    assert done.stdout.count("\n| FLOPs") == 2  # in the totals and in the limits
 
 
 def test_a_comment_of_no_change(lmp: Lmp) -> None:
@@ -221,7 +223,7 @@ def test_a_comment_of_no_change(lmp: Lmp) -> None:
     done = lmp("diff", f"old/{MLP}", f"old/{MLP}", *POINT, "--format", "markdown", "--fail-above", "1%")
     assert done.exit_code == 0
     assert done.stdout.startswith("### lmp: LlamaMLP, the costs are the same\n")
-    assert "**Within the limit 1%**" in done.stdout
+    assert "**Within the limit 1%, at one call with 16 tokens at batch 2**" in done.stdout
 
 
 def test_two_formats_are_refused(lmp: Lmp) -> None:
@@ -269,4 +271,4 @@ def test_the_recipe_runs(process: None, repository: Path) -> None:
     more = subprocess.run(command, cwd=repository, env=environment, capture_output=True, text=True)
     assert more.returncode == 4, more.stderr
     # 520 of 512 columns are 1.6 % more.
-    assert "Above the limit bytes=1%,flops=0: flops rose by +1.6%" in summary.read_text().replace("\\", "")
+    assert "Above the limit bytes=1%,flops=0: flops rose by 1.6%" in summary.read_text().replace("\\", "")

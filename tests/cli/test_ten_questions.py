@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -95,25 +97,28 @@ def test_operators_that_dominate_bytes(folder: Path) -> None:
 
 
 def test_whether_it_fits(folder: Path) -> None:
-    card = data("fit", folder)["card"]
+    memory = data("fit", folder)
     weights = 2 * parameters(LLAMA_70B)
     a_token = 80 * 2 * 8 * 128 * 2
-    cache = 8 * (131072 + 1) * a_token
-    for run in card["runs"]:
-        memory = run["memory"]
-        # An engine has a table of cosines and sines of every position beside the weights.
-        table = 131072 * 128 * 2 if run["serving"] else 0
-        assert (memory["weights"], memory["kv"], memory["kv_a_token"]) == (weights + table, cache, a_token)
-        # 141 GB and 344 GB: on four GPUs 121 GB each, on eight 61 GB each.
-        assert (weights + cache) / 4 > 80e9 > (weights + cache) / 8
-        assert (memory["fits"], memory["smallest_tp"]) == (False, 8)
-    assert "does not fit" in card["runs"][0]["reason"]
-    assert "--tp 8" in card["runs"][0]["reason"]
+    cache = 8 * 131072 * a_token
+    assert memory["weights_gib"] * 2**30 == pytest.approx(weights, rel=1e-4)
+    assert (memory["kv_gib"] * 2**30, memory["kv_bytes_per_token"]) == (cache, a_token)
+    # 141 GB and 344 GB: on four GPUs 121 GB each, on eight 61 GB each.
+    assert (weights + cache) / 4 > 80e9 > (weights + cache) / 8
+    assert (memory["fits"], memory["smallest_tp"]) == (False, 8)
+    shown = answer("fit", folder)
+    assert "does NOT fit" in shown
+    assert "smallest tp: 8" in shown
 
 
 def test_own_module_by_line(folder: Path) -> None:
-    out = answer("own", folder)
-    flops = {"self.up(x)": 2 * 32 * 256 * 512, "torch.relu": 32 * 512, "self.down(hidden)": 2 * 32 * 512 * 256}
+    out = answer("own", folder, "--exact")
+    tokens = 2 * 1024
+    flops = {
+        "self.up(x)": 2 * tokens * 256 * 512,
+        "torch.relu": tokens * 512,
+        "self.down(hidden)": 2 * tokens * 512 * 256,
+    }
     for code, cost in flops.items():
         line = next(line for line in out.splitlines() if code in line)
         assert f"{cost:,}" in line
@@ -174,6 +179,37 @@ def test_tensor_parallelism(folder: Path) -> None:
     assert found["card"]["gpus"] == 8
     one = data("latency", folder)["card"]["runs"][1]["step_us"]["value"]
     assert found["card"]["runs"][1]["step_us"]["value"] < one / 2
+
+
+def section() -> list[str]:
+    """The lines of README.md below "Ten questions" that are commands."""
+    text = (PROJECT / "README.md").read_text(encoding="utf-8")
+    lines = text.partition("## Ten questions\n")[2].partition("\n## ")[0].splitlines()
+    text = "\n".join(lines)
+    return re.findall(r"^(?:lmp .+|python -c '[^']+')$", text, re.M)
+
+
+def test_the_readme_has_these_commands() -> None:
+    commands = [shlex.split(line) for line in section()]
+    assert [tuple(command[1:]) for command in commands[:-1]] == [one.command for one in questions.QUESTIONS]
+
+
+def test_install_and_the_questions_fit_on_one_screen() -> None:
+    text = (PROJECT / "README.md").read_text(encoding="utf-8")
+    screen = text.partition("## Install\n")[2].partition("\n## An answer")[0]
+    assert len(screen.splitlines()) <= 45
+    assert len(section()) == 10
+
+
+def test_from_python(folder: Path) -> None:
+    command = shlex.split(section()[-1])
+    done = subprocess.run([sys.executable, *command[1:]], cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    rows = [line.split() for line in done.stdout.splitlines()]
+    assert rows[0] == ["batch", "time_ms", "low_ms", "high_ms", "tokens_per_s", "fits"]
+    # 64 sequences of 8,193 tokens are 36 * 2 * 8 * 128 * 2 bytes each, 77 GB beside 16 GB of weights.
+    assert [(row[1], row[-1]) for row in rows[1:]] == [("1", "True"), ("8", "True"), ("64", "False")]
+    assert all(float(row[3]) < float(row[2]) < float(row[4]) for row in rows[1:3])
 
 
 def test_a_question_that_is_none() -> None:

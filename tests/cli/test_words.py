@@ -11,6 +11,9 @@ from fakes import FakePipeline, Lmp
 from typer.testing import Result
 
 from lmp.analyze import session
+from lmp.cli.elsewhere import TABLE
+from lmp.cli.main import COMMANDS as LMP_COMMANDS
+from lmp.cli.main import command as built
 from lmp.source import hub
 
 MLP, LINEAR = analyses.MLP, analyses.LINEAR
@@ -125,6 +128,84 @@ def test_a_model_without_a_batch_size_is_refused_before_it_is_analysed(lmp: Lmp,
     assert fake.options is None
 
 
+@pytest.mark.parametrize(
+    ("typed", "hint"),
+    [
+        ("predict a/b --device h100-sxm", "type lmp predict a/b --device h100-sxm -b 1 -s 2k, or for a decode step: "),
+        ("predict a/b --device h100-sxm --phase decode -c 8k",
+         "type lmp predict a/b --device h100-sxm --phase decode -c 8k -b 16\n"),
+        ("evaluate a/b -s 2k --depth 1", "type lmp evaluate a/b -s 2k --depth 1 -b 16\n"),
+    ],
+)  # fmt: skip
+def test_the_hint_is_the_command_that_was_typed(lmp: Lmp, fake: FakePipeline, typed: str, hint: str) -> None:
+    refused(lmp(*typed.split()), 2, f"no batch size is given\n{hint}")
+    assert fake.options is None
+
+
+@pytest.mark.parametrize("name", ["evaluate", "predict"])
+def test_a_cache_without_new_tokens_is_a_decode_step_to_most(lmp: Lmp, fake: FakePipeline, name: str) -> None:
+    device = ["--device", "h100-sxm"] if name == "predict" else []
+    typed = [name, MLP, "-c", "8k", *device]
+    said = "-c 8k says what the cache holds, and nothing says how many tokens are new\n"
+    refused(lmp(*typed), 2, f"{said}did you mean lmp {' '.join(typed)} --phase decode -b 16 (one new token)?")
+    refused(lmp(*typed, "-b", "4"), 2, f"{said}did you mean lmp {' '.join(typed)} -b 4 --phase decode (one new token)?")
+    assert fake.options is None
+
+
+def test_a_cache_with_new_tokens_or_a_phase_is_taken(lmp: Lmp, fake: FakePipeline) -> None:
+    assert values(lmp("evaluate", MLP, "-b", "1", "-c", "8k", "-s", "16", "--json"))["cache_len"] == 8192
+    assert values(lmp("evaluate", MLP, "-b", "1", "-c", "8k", "--phase", "decode", "--json"))["seq_len"] == 1
+    assert values(lmp("evaluate", MLP, "-b", "1", "-s", "4", "-c", "0", "--json"))["cache_len"] == 0
+
+
+# --- options of other tools ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ("evaluate x --weights fp8", "--weights: one word sets the bytes of weights, activations and cache\n"
+                                     "did you mean --dtype w8a16? see `lmp evaluate --help`\n"),
+        ("memory x --weights fp8", "--weights: one word sets the bytes of weights, activations and cache\n"
+                                   "did you mean --quantization fp8? see `lmp memory --help`\n"),
+        ("evaluate x --context 8k", "--context: tokens of a call are new ones (-s), or in the cache (-c)\n"
+                                    "did you mean -c? see `lmp evaluate --help`\n"),
+        ("predict x --ctx 8k", "--ctx: tokens of a call are new ones (-s), or in the cache (-c)\ndid you mean -c? "),
+        ("evaluate x --seqlen 8k", "--seqlen: the new tokens of a call are its sequence length\ndid you mean -s? "),
+        ("diff x --batch 8", "--batch: a batch is a number of sequences\ndid you mean -b? "),
+        ("evaluate x --tensor-parallel-size 8", "--tensor-parallel-size: GPUs that share each layer are a "
+                                                "tensor-parallel group\ndid you mean --tp? "),
+        ("evaluate x --tensor_parallel_size 8", "--tensor_parallel_size: GPUs that share each layer"),
+        ("plan x --tp 8", "--tp\n"),
+        ("plan x --tensor-parallel-size 8", "--tensor-parallel-size: GPUs that share each layer are a "
+                                            "tensor-parallel group\ndid you mean --gpus? "),
+        ("evaluate x --gpus 8", "--gpus: GPUs that share each layer are a tensor-parallel group\ndid you mean --tp? "),
+        ("evaluate x --gpu h100", "--gpu: hardware is named by its datasheet: `lmp devices` lists them\n"
+                                  "did you mean --device h100-sxm? "),
+        ("evaluate --model x", "--model: the model is the first argument\ndid you mean --module? "),
+        # A command without such an option: nothing of another meaning is named.
+        ("expand x --batch 8", "--batch\nsee `lmp expand --help`\n"),
+        ("expand x --weights fp8", "--weights\nsee `lmp expand --help`\n"),
+        # Not of another tool: what is typed nearly right.
+        ("evaluate x --cache-length 8k", "--cache-length\ndid you mean --cache-len? "),
+        ("evaluate x -tp 4", "-tp\ndid you mean --tp? "),
+        ("evaluate x --zzz", "--zzz\nsee `lmp evaluate --help`\n"),
+    ],
+)  # fmt: skip
+def test_options_of_other_tools(lmp: Lmp, fake: FakePipeline, typed: str, said: str) -> None:
+    result = lmp(*typed.split())
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"error: no such option {said}"), result.stderr
+    assert fake.options is None
+
+
+def test_every_option_that_is_named_is_one_of_a_command() -> None:
+    there = {option for name in LMP_COMMANDS for parameter in built(name).params for option in parameter.opts}
+    named = {ours.split()[0] for found in TABLE.values() for ours in found.ours}
+    assert named <= there
+    assert all(found.why and not found.why.endswith(".") for found in TABLE.values())
+
+
 # --- sizes -----------------------------------------------------------------------------------------------------------
 
 
@@ -187,12 +268,50 @@ def test_a_file_without_a_class_lists_them(lmp: Lmp, fake: FakePipeline, blocks:
     assert fake.options is None
 
 
+def test_the_printed_command_has_all_that_was_typed(lmp: Lmp, fake: FakePipeline, blocks: Path) -> None:
+    result = lmp("evaluate", "./blocks.py:Block", "-b", "2", "-s", "16", "--each", "line", "--exact")
+    assert result.exit_code == 2
+    inputs = '--inputs "x: float[batch_size, seq_len, dim]" --init "dim=64"'
+    assert result.stdout.splitlines()[2] == f"  lmp evaluate blocks.py:Block -b 2 -s 16 --each line --exact {inputs}"
+    named = lmp("evaluate", "--module=blocks.py:Block", "-b", "2", "-s", "16").stdout.splitlines()[2]
+    assert named == f"  lmp evaluate --module=blocks.py:Block -b 2 -s 16 {inputs}"
+    # A file alone: the class is put in.
+    listed = lmp("evaluate", "blocks.py", "-b", "2", "--each", "line").stdout
+    assert "  lmp evaluate blocks.py:Other -b 2 --each line --inputs " in listed
+
+
+@pytest.mark.parametrize("form", [(), ("--format", "markdown"), ("--json",)])
+def test_diff_prints_its_own_command_with_inputs(lmp: Lmp, blocks: Path, form: tuple[str, ...]) -> None:
+    typed = ("diff", "blocks.py:Block@HEAD", "blocks.py:Block", "-b", "1", "-s", "1", "--fail-above", "bytes=1%", *form)
+    result = lmp(*typed)
+    assert result.exit_code == 2
+    shown = (result.stderr if form else result.stdout).splitlines()
+    inputs = '--inputs "x: float[batch_size, seq_len, dim]" --init "dim=64"'
+    assert shown[2] == f"  lmp {' '.join(typed)} {inputs}"
+    assert result.stderr.splitlines()[-2:] == [
+        "error: lmp does not know how blocks.py:Block is called",
+        "type the command above",
+    ]
+    assert not form or result.stdout == ""
+
+
+@pytest.mark.parametrize("name", ["mine", "org/mine", "./mine"])
+@pytest.mark.usefixtures("of_the_config")
+def test_a_folder_with_a_config_stands_for_its_config(lmp: Lmp, fake: FakePipeline, tmp_path: Path, name: str) -> None:
+    (tmp_path / name).mkdir(parents=True)
+    (tmp_path / name / "config.json").write_text(json.dumps(SMALL))
+    assert lmp("evaluate", name, *POINT, "--quiet").exit_code == 0
+    assert fake.options is not None
+    assert fake.options.config_file == Path(name) / "config.json"
+    refused(lmp("evaluate", name, "--config", "other.json"), 2, f"two configs are given: {Path(name)}/config.json and")
+
+
 def test_the_printed_command_has_the_sizes(lmp: Lmp, fake: FakePipeline, blocks: Path) -> None:
     result = lmp("evaluate", "blocks.py:Block", "-b", "2", "-c", "8k", "--phase", "decode", "--json")
     refused_lines = result.stderr.splitlines()
     assert (result.exit_code, result.stdout) == (2, "")  # with --json nothing but JSON is on stdout
     assert refused_lines[2] == (
-        "  lmp evaluate blocks.py:Block --phase decode -b 2 -c 8k "
+        "  lmp evaluate blocks.py:Block -b 2 -c 8k --phase decode --json "
         '--inputs "x: float[batch_size, seq_len, dim]" --init "dim=64"'
     )
     assert refused_lines[-2] == "error: lmp does not know how blocks.py:Block is called"

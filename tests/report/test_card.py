@@ -54,7 +54,8 @@ def copied(operator: str, inputs: list[Operand], outputs: list[Operand], moved: 
 
 def test_the_call_in_words() -> None:
     def words(**given: int) -> str:
-        return call_in_words(result_of(**given)).replace(GLUE, " ")
+        found = result_of(**given)
+        return call_in_words(found.evaluation.values, found.model.parameters).replace(GLUE, " ")
 
     assert words() == "prefill of 16 tokens at batch 2"
     assert words(seq_len=1, cache_len=8192) == "decode of 1 token at batch 2 on a cache of 8,192"

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import io
+from types import SimpleNamespace
 from typing import Any
 
 import analyses
 import pytest
 
 from lmp.link.link import link
-from lmp.link.numbers import ModelNumbers
+from lmp.link.numbers import CostNumbers, ModelNumbers
 from lmp.link.values import values_for
 from lmp.records import Operand, Operands
 from lmp.report.formats.base import Result, Show
-from lmp.report.formats.each import sizes_text
+from lmp.report.formats.each import _operators, places, sizes_text
 from lmp.report.formats.table import point
+from lmp.report.terminal import Column, Line, fitted
 from lmp.source.trees import Trees, find_trees
 
 
@@ -29,6 +31,8 @@ from lmp.source.trees import Trees, find_trees
          "batch 4, q 1, kv 101, heads 32 (KV 8), dim 128"),
         ({"batch": 4, "q_len": 1, "kv_len": 101, "heads": 32, "kv_heads": 8, "head_dim": 128, "v_head_dim": 128,
           "window": 4096}, "batch 4, q 1, kv 101, heads 32 (KV 8), dim 128, window 4,096"),
+        ({"batch": 1, "q_len": 8, "kv_len": 8, "heads": 16, "kv_heads": 16, "head_dim": 64, "v_head_dim": 64},
+         "batch 1, q 8, kv 8, heads 16, dim 64"),
         ({}, "[2, 5, 8]"),
     ],
 )  # fmt: skip
@@ -48,7 +52,7 @@ def listed(**show: Any) -> list[str]:
 
 def test_the_most_expensive_operators_come_first() -> None:
     lines = listed(top=2)
-    rows = [line for line in lines if "mlp" in line]
+    rows = [line for line in lines if "_proj:" in line]
     # 3 layers, each 2 * 2 * 16 * 8 * 32 = 16,384 FLOPs in gate, up and down.
     assert len(rows) == 2
     assert all(("49,152" in row and "gate_proj" in row) or "up_proj" in row for row in rows)
@@ -61,6 +65,67 @@ def test_nothing_is_left_out_without_a_word() -> None:
     lines = listed(top=6, by="bytes")
     assert not any("more operators" in line for line in lines)
     assert any("by bytes read and written" in line for line in lines)
+
+
+def kernel(path: str, operation: str = "matrix multiplication", line: int = 134, runs: int = 4, flops: int = 10) -> Any:
+    """An operator of which all runs are one repeat."""
+    own = SimpleNamespace(operation=operation, file=None, function=None, line=line)
+    once = CostNumbers(flops, flops, 2, 1)
+    return SimpleNamespace(
+        kernel=own, path=path, class_name="a.B", runs=runs, repeat=runs, once=once, total=once.times(runs)
+    )
+
+
+def sized(*shape: int) -> Operands:
+    out = Operand(name="0", shape=list(shape), width="a", role="activation")
+    return Operands(operator="op", inputs=[], outputs=[out])
+
+
+def test_operators_that_are_alike_are_one_row() -> None:
+    one, other = kernel("model.layers.0.attn.q_proj"), kernel("model.layers.3.attn.q_proj", runs=5)
+    (row,) = _operators([(one, sized(2, 3)), (other, sized(2, 3))])
+    # 4 and 5 runs of 10 FLOPs, 2 bytes read and 1 written.
+    assert (row.name, row.about) == ("matrix multiplication q_proj:134", ("[2, 3]", "9"))
+    assert row.cost == CostNumbers(90, 90, 18, 9)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        (kernel("model.layers.3.attn.q_proj"), sized(2, 4)),
+        (kernel("model.layers.3.attn.q_proj", line=135), sized(2, 3)),
+        (kernel("model.layers.3.attn.q_proj", flops=11), sized(2, 3)),
+        (kernel("model.layers.3.attn.q_proj", operation="sum"), sized(2, 3)),
+        (kernel("model.layers.3.attn.k_proj"), sized(2, 3)),
+    ],
+)
+def test_operators_that_differ_are_not(other: Any) -> None:
+    assert len(_operators([(kernel("model.layers.0.attn.q_proj"), sized(2, 3)), other])) == 2
+
+
+def test_a_place_is_as_long_as_it_must_be() -> None:
+    paths = ["layers.0.mlp.up", "layers.3.mlp.shared.up", "layers.3.mlp.shared.down", "", "layers.0.attn"]
+    found = [(kernel(path), sized(1)) for path in paths]
+    assert places(found) == ["mlp.up:134", "shared.up:134", "down:134", "(the model):134", "attn:134"]
+    # Alike but for their cost: the layer tells them apart.
+    alike = [(kernel("layers.0.attn"), sized(1)), (kernel("layers.1.attn", flops=11), sized(1))]
+    assert places(alike) == ["layers.0.attn:134", "layers.1.attn:134"]
+    # Alike but for their sizes, which stand beside them.
+    sizes = [(kernel("layers.0.attn"), sized(1)), (kernel("layers.1.attn", flops=11), sized(2))]
+    assert places(sizes) == ["attn:134", "attn:134"]
+
+
+def test_a_long_name_keeps_its_place() -> None:
+    rows = [Line("scaled dot product attention self_attn:193", ["4"], end=" self_attn:193")]
+    found = fitted("operator", [Column("runs", "runs", 79)], rows, 36)
+    # 36 cells less 4 of the column and 2 between them; the end has 14, an ellipsis 1.
+    assert found.lines[1].plain == "scaled dot prod… self_attn:193     4"
+    assert found.notes() == ["names are cut in the middle; --format csv has them whole"]
+
+
+def test_runs_are_shown_in_a_terminal_of_120() -> None:
+    head = next(line for line in listed(width=120) if line.startswith("operator"))
+    assert head.split()[:3] == ["operator", "sizes", "runs"]
 
 
 # --- categories, modules, lines --------------------------------------------------------------------------------------

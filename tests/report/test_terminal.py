@@ -75,10 +75,8 @@ def test_a_column_is_kept_where_names_may_be_cut_further() -> None:
     assert fitted("name", columns, rows, 60, part=1).hidden == ("one",)
 
 
-def test_an_operator_stays_whole_before_its_path() -> None:
-    name = "row gather model.layers.3.mlp.experts:529"
-    (_, line) = fitted("operator", [], [Line(name, [], whole="row gather ")], 30).lines
-    # 30 cells: 11 of "row gather ", and 19 of the path with its middle left out.
-    assert line.plain.startswith("row gather model.")
-    assert line.plain.endswith("experts:529")
-    assert len(line.plain) == 30
+def test_the_end_of_a_name_stays_whole() -> None:
+    name = "grouped matrix multiplication experts:379"
+    (_, line) = fitted("operator", [], [Line(name, [], end=" experts:379")], 30).lines
+    # 30 cells: 12 of " experts:379", and 18 of the operator, whose last is the ellipsis.
+    assert line.plain == "grouped matrix mu… experts:379"

@@ -60,7 +60,10 @@ class Entry:
     def model(self) -> ModelAnalysis:
         from lmp.records import ModelAnalysis
 
-        return self._record(MODEL, ModelAnalysis)
+        found: ModelAnalysis = self._record(MODEL, ModelAnalysis)
+        if (found.class_name, found.config) != (self.listed.class_name, self.listed.origin):
+            raise Damaged(self.file, f"is of another model than {INDEX} says")
+        return found
 
     @functools.cached_property
     def modules(self) -> dict[str, ModuleAnalysis]:
@@ -195,11 +198,16 @@ class Atlas:
 
     def _write_index(self, entries: list[Listed], left_out: dict[str, str]) -> None:
         from lmp.atlas.records import Index
+        from lmp.store.schemas import problem
 
         ordered = sorted(entries, key=lambda entry: (entry.model_id is None, entry.name.lower()))
         index = Index(entries=ordered, left_out=dict(sorted(left_out.items())))
         file = self.folder / INDEX
-        lines = json.dumps(index.model_dump(mode="json"), indent=1, ensure_ascii=False)
+        data = index.model_dump(mode="json")
+        wrong = problem(Index, data)
+        if wrong is not None:
+            raise InvalidAnalysis(f"the index of the atlas is not valid: {wrong}")
+        lines = json.dumps(data, indent=1, ensure_ascii=False)
         with storage_errors(file, "--folder"):
             write_whole(file, lines + "\n")
         self.index = index

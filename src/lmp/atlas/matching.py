@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from lmp.atlas.families import Unlike, at_config
 from lmp.errors import LmpError
+from lmp.records import short
 from lmp.store.fingerprint import agrees_with_sources, derived_by, judged_by, linked_by, unsourced
 
 if TYPE_CHECKING:
@@ -32,16 +33,22 @@ class Answer:
     """The entry was made by other rules than the installed ones."""
     unsourced: tuple[str, ...]
     """Distributions that are not installed: their sources are not compared."""
+    asked: str = ""
+    """The config that is answered for, as it was named; empty for a class's default config."""
 
     @property
     def sentence(self) -> str:
         """Where the answer is from, in one line."""
-        listed = self.entry.listed
+        listed, model = self.entry.listed, self.model
         sources = ", ".join(f"{name} {version}" for name, version in listed.distributions.items())
         of = listed.model_id or listed.name
-        said = [f"from lmp's atlas: the formulas of {of}, verified with {sources}"]
         if self.is_family:
-            said.append("of the same family; this config itself was not executed")
+            said = [
+                f"from lmp's atlas: family formulas of {short(model.class_name)} for {self.asked}",
+                f"this config itself was not executed, the formulas are verified with {sources} (entry {listed.name})",
+            ]
+        else:
+            said = [f"from lmp's atlas: the formulas of {of}, verified with {sources}"]
         if self.is_older:
             said.append("OLDER than the installed rules of lmp")
         if self.unsourced:
@@ -106,7 +113,12 @@ def is_usable(entry: Entry, session: Session) -> bool:
 
 def _answered(entry: Entry, model: ModelAnalysis, session: Session, is_family: bool) -> Answer:
     gone = tuple(unsourced(entry.model.fingerprint, session.trees))
-    return Answer(entry, model, is_family, has_older_rules(entry.listed), gone)
+    return Answer(entry, model, is_family, has_older_rules(entry.listed), gone, _asked(session.options))
+
+
+def _asked(options: Options) -> str:
+    """The model's id, or the file of its config."""
+    return options.model_id or str(options.config_file or "")
 
 
 def _of_config(entry: Entry, class_path: str, session: Session) -> ModelAnalysis:
@@ -115,9 +127,7 @@ def _of_config(entry: Entry, class_path: str, session: Session) -> ModelAnalysis
         values = at_config(entry.model, entry.facts, session.config or {})
     except (ArithmeticError, LmpError) as error:
         raise Unlike(str(error).splitlines()[0]) from error
-    found = session.options
-    name = found.model_id or str(found.config_file)
-    reason = f"{FAMILY}: lmp expand {name}"
+    reason = f"{FAMILY}: lmp expand {_asked(session.options)}"
     verification = entry.model.verification.model_copy(
         update={"status": "unverified", "reason": reason, "points": 0, "checks": [], "arms": []}
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
@@ -11,6 +12,7 @@ import typer
 
 from lmp.cli import options as o
 from lmp.cli.output import note, write_json
+from lmp.cli.progress import steps
 
 if TYPE_CHECKING:
     from lmp.analyze.session import Options
@@ -43,8 +45,11 @@ def atlas(
         typer.Option("--only", metavar="MODEL", help="build, check, --html: a model id, or a family."),
     ] = None,
     jobs: Annotated[
-        int, typer.Option("--jobs", metavar="N", min=1, help="Number of processes for families and for the page.")
-    ] = 1,
+        int | None,
+        typer.Option(
+            "--jobs", metavar="N", min=1, help="Number of processes [default: 1; of --html one for each core]."
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option("--seed", metavar="N", help="check: seed of the draw.")] = 0,
     page: Annotated[
         Path | None,
@@ -75,13 +80,13 @@ def atlas(
         raise UsageError("a number and --only are given\ngive one of them")
     found = Atlas(folder or atlas_folder() or PACKAGED, is_new=action is Action.build)
     if page is not None:
-        _page(found, page, (only or [], devices or [], jobs), common.quiet)
+        _page(found, page, (only or [], devices or [], jobs or os.cpu_count() or 1), common.quiet)
         return
     if action is Action.list:
         _list(found, common.as_json)
         return
     _need_engine()
-    (_build if action is Action.build else _check)(found, common, only or [], (number or SAMPLE, seed, jobs))
+    (_build if action is Action.build else _check)(found, common, only or [], (number or SAMPLE, seed, jobs or 1))
 
 
 ALLOWED = {
@@ -113,14 +118,9 @@ def _page(found: Atlas, file: Path, asked: tuple[list[str], list[str], int], qui
     named = [found.named(name) for name in only] or [one for one in found.index.entries if one.model_id is not None]
     if not named:
         raise UsageError(f"the atlas in {found.folder} has no models\nbuild it: lmp atlas build")
-    say = _say(quiet)
-    text = page(
-        found,
-        list({one.name: one for one in named}.values()),
-        devices or DEVICES,
-        jobs,
-        lambda name: say(name, "predicting"),
-    )
+    models = list({one.name: one for one in named}.values())
+    with steps("model", quiet) as progress:
+        text = page(found, models, devices or DEVICES, min(jobs, len(models)), progress)
     with storage_errors(file, "--html"):
         write_whole(file, text)
     if not quiet:

@@ -18,7 +18,7 @@ from lmp.cli.progress import watched
 
 if TYPE_CHECKING:
     from lmp.analyze.comparing import Found
-    from lmp.analyze.session import Progress
+    from lmp.analyze.session import Options, Progress
     from lmp.formula import Number
     from lmp.link.difference import Difference, Exceeded
     from lmp.records import ModelAnalysis
@@ -118,6 +118,8 @@ def diff(
     with ExitStack() as kept, watched([a, second], options, common.quiet) as progress:
         from lmp.atlas.models import find_result
 
+        if common.inputs is None and common.init is None:
+            _need_inputs((a, second), options, common.as_json or form is not None)
         places = [_place(text, common, kept, progress) for text in (a, second)]
         left = find_result(places[0], options, progress, stored_only=results_b is not None)
         right = find_result(places[1], others, progress, stored_only=results_b is not None)
@@ -130,11 +132,13 @@ def diff(
     unknown = [] if limit is None else limit.unsaid(found)
     unchecked = unknown if limit is not None and limit.named else []
     found = found.model_copy(update={"fail_above": fail_above, "exceeded": over})
+    checked = [] if limit is None else limit.checked(found)
+    call = "" if values is None else _call(left, right, found)
     warnings = list(_warnings(left, right, found, given, [name for name in unknown if name not in unchecked]))
     if form is Form.markdown:
         from lmp.report.diff_markdown import comment
 
-        write(comment(found, fail_above, unchecked))
+        write(comment(found, fail_above, unchecked, call, checked))
     elif common.as_json or form is Form.json:
         write_json(found.model_dump(mode="json"))
     else:
@@ -144,11 +148,11 @@ def diff(
         if values is None:
             note(f"no sizes are given, so formulas are compared; for numbers: lmp diff {a} {second} -b 1 -s 2k")
         view = View(by=by.value, each=each.value, top=top, formulas=formulas or values is None, exact=exact)
-        print_difference(console(), found, view)
+        print_difference(console(), found, view, checked, call)
     for warning in warnings:
         note(f"warning: {warning}")
     if limit is not None:
-        _exit_if_above(found, over, limit, unchecked)
+        _exit_if_above(found, over, limit, unchecked, call)
 
 
 # --- the options -----------------------------------------------------------------------------------------------------
@@ -167,6 +171,21 @@ def _second(a: str, b: str | None, results_b: Path | None) -> str:
     if results_b is None:
         raise UsageError("only one result is given\ngive B too, or the folder of its results with --results-b")
     return a
+
+
+def _need_inputs(texts: Sequence[str], options: Options, beside_stdout: bool) -> None:
+    """Raise UsageError, with the command to type, for a class in a file that needs inputs to be called.
+
+    A comparison makes both analyses anew, so that stored ones say nothing of it.
+    """
+    import tempfile
+
+    from lmp.cli.own import need_inputs
+    from lmp.codebase.revisions import own_at
+
+    with tempfile.TemporaryDirectory(prefix="lmp-diff-") as empty:
+        for own in filter(None, map(own_at, texts)):
+            need_inputs(own, replace(options, results=Path(empty)), beside_stdout)
 
 
 def _place(text: str, common: o.Common, kept: ExitStack, progress: Progress) -> str:
@@ -249,15 +268,27 @@ def _warnings(
         yield f"{quantity} are not checked against --fail-above: A or B does not state how many there are"
 
 
-def _exit_if_above(found: Difference, over: list[Exceeded], limits: Limits, unchecked: Sequence[str]) -> None:
+def _call(left: Found, right: Found, found: Difference) -> str:
+    """The phase and its sizes, in words."""
+    from lmp.report.formats.card import call_in_words
+    from lmp.report.terminal import GLUE
+
+    known = {*left.model.parameters, *right.model.parameters}
+    return call_in_words({**(found.a.values or {}), **(found.b.values or {})}, known).replace(GLUE, " ")
+
+
+def _exit_if_above(
+    found: Difference, over: list[Exceeded], limits: Limits, unchecked: Sequence[str], call: str
+) -> None:
     from lmp.report.formats.figures import change, in_full
+    from lmp.report.limits import share as limit_in_words
 
     for rise in over:
         share = change(rise.b - rise.a, rise.a)
         name = "FLOPs" if rise.quantity == "flops" else rise.quantity
         before, after = in_full(rise.a), in_full(rise.b)
-        limit = limits.text if not limits.named else f"{name} {change(limits.of[rise.quantity], 1).removeprefix('+')}"
-        note(f"error: {name} rose by {share.removeprefix('+')}, from {before} to {after}: above {limit}")
+        limit = limits.text if not limits.named else limit_in_words(limits.of[rise.quantity])
+        note(f"error: {name} rose by {share.removeprefix('+')}, from {before} to {after}: above {limit}, at {call}")
     for quantity in unchecked:
         note(f"error: {quantity} cannot be checked against --fail-above: A or B does not state how many there are")
     failed = [side for side, record in (("A", found.a), ("B", found.b)) if record.verification == "failed"]

@@ -16,10 +16,12 @@ from rich.table import Table
 from rich.text import Text
 
 from lmp.cli.tables import NARROW, STYLES, joined, labelled, short
-from lmp.formula import Number
+from lmp.formula import Number, plain
 from lmp.link import difference as d
 from lmp.report.formats.base import one_line
 from lmp.report.formats.figures import change, figure, in_full, signed
+from lmp.report.limits import LABELS, Checked
+from lmp.report.limits import share as limit_in_words
 
 _NAMES: dict[d.TotalName, tuple[str, str]] = {
     "flops": ("FLOPs", "FLOP"),
@@ -63,9 +65,14 @@ class _Row:
     """The formulas that differ: name, A's formula and B's; None for a side that does not exist."""
 
 
-def print_difference(out: Console, found: d.Difference, view: View) -> None:
+def print_difference(
+    out: Console, found: d.Difference, view: View, checked: Sequence[Checked] = (), call: str = ""
+) -> None:
+    """``checked``: each quantity beside its limit. ``call``: the phase with its sizes."""
     _print_sides(out, found)
     _print_totals(out, found, view)
+    if checked:
+        _print_limits(out, checked, call, view.exact)
     for label, text in _facts(found):
         out.print(labelled(label, [text]))
     every = list(_rows(found, view))
@@ -131,6 +138,35 @@ def _print_totals(out: Console, found: d.Difference, view: View) -> None:
         return
     for label, (before, after, more, share) in lines.items():
         out.print(labelled(label.strip(), [f"{before} -> {after}", f"{more} {share}".rstrip()]))
+
+
+def _print_limits(out: Console, checked: Sequence[Checked], call: str, exact: bool) -> None:
+    """A row for each quantity with a limit: both sides, the change, the limit and the verdict."""
+    out.print()
+    out.print(Text(f"limits, at {call}"), soft_wrap=True)
+    rows = [_limit_cells(one, exact) for one in checked]
+    if _columns([["", "A", "B", "change", "limit", "verdict"], *rows]) > out.width:
+        for label, before, after, more, limit, verdict in rows:
+            out.print(labelled(label, [f"{before} -> {after}", f"{more}, limit {limit}: {verdict}"]))
+        out.print()
+        return
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    table.add_column("", no_wrap=True)
+    for head in ("A", "B", "change", "limit"):
+        table.add_column(head, justify="right", no_wrap=True)
+    table.add_column("verdict", no_wrap=True)
+    for one, (label, *cells, verdict) in zip(checked, rows, strict=True):
+        styled = Text(verdict, style={"within": "green", "ABOVE": "bold red"}.get(one.verdict, "yellow"))
+        table.add_row(Text(label, style="bold"), *map(Text, cells), styled)
+    out.print(table)
+    out.print()
+
+
+def _limit_cells(one: Checked, exact: bool) -> list[str]:
+    label, unit = LABELS[one.quantity]
+    sides = ["unknown" if value is None else figure(value, unit, exact) for value in (one.a, one.b)]
+    more = "unknown" if one.a is None or one.b is None else change(plain(Fraction(one.b) - Fraction(one.a)), one.a)
+    return [label, *sides, more, limit_in_words(one.limit), one.verdict]
 
 
 def _columns(rows: Sequence[Sequence[str]]) -> int:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import io
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any
@@ -17,8 +17,8 @@ import typer
 from lmp.cli import given as g
 from lmp.cli import options as o
 from lmp.cli.devices import CalibrationFolder, DevicesFile
-from lmp.cli.on_device import Wanted, refuse_form, wanted_on_device
-from lmp.cli.output import note
+from lmp.cli.on_device import refuse_form, wanted_on_device
+from lmp.cli.output import is_one_stream, note
 from lmp.cli.progress import class_of_config, watched
 from lmp.cli.subject import chosen
 from lmp.report.formats import FORMATS
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from lmp.predict.screen.records import Card
     from lmp.records import ModelAnalysis
     from lmp.report.formats.base import Format, Result, Show
+    from lmp.report.formats.times import Times
     from lmp.source.trees import Trees
 
 FormatName = StrEnum("FormatName", list(FORMATS))  # type: ignore[misc]
@@ -155,7 +156,7 @@ def evaluate(
     common, serving = o.engines(common, serving)
     wanted = wanted_on_device(common, on_device, serving, parallel, (devices_file, calibration))
     if wanted is not None:
-        refuse_form(_format_name(form, common.as_json), given, plot is not None)
+        refuse_form(_format_name(form, common.as_json), given)
     quantities = o.drawn(plot, x, y)
     show = replace(
         _show(depth, kernels, sort, top, by, weight, exact, output),
@@ -186,62 +187,84 @@ def evaluate(
             f"{several} has several values, and with --tp the formulas are those of one call\n"
             "give one; lmp predict --plot draws the time of several"
         )
-    answers, own, stored = None, None, None
-    if plot is not None:
-        _plot(outcome.model, options, given, wanted, (plot, x, quantities))
-    if several is None and (wanted is not None or parallel.tp > 1 or "w_bytes" in given):
+    beside = Beside(trees)
+    if wanted is not None or parallel.tp > 1 or (several is None and "w_bytes" in given):
         from lmp.predict.quantising import stored_bytes
         from lmp.predict.screen.asking import Subject
         from lmp.predict.screen.whole import held_quickly
 
         config = options.found_config
         subject = Subject(model, None if config is None else config.content)
-        first = {name: values[0] for name, values in given.items()}
+        first = {name: values[0] for name, values in given.items()} if wanted is None else wanted.ask(given).given
         held = held_quickly(subject, options, first, parallel.tp)
-        answers = None if wanted is None else wanted.card(subject, given, held)
-        stored = stored_bytes(held, first["w_bytes"]) if "w_bytes" in first else None
+        if several is None and "w_bytes" in first:
+            beside = replace(beside, stored=stored_bytes(held, first["w_bytes"]))
+        if wanted is not None and several is None:
+            beside = replace(beside, card=wanted.card(subject, given, held))
+        elif wanted is not None:
+            beside = replace(beside, times=_times(model, given, wanted.card_at(subject, given, held)))
         if parallel.tp > 1:
             from lmp.predict.one_gpu import holds
             from lmp.predict.shard.formulas import one_of
 
             one = one_of(subject.numbers(first), given, parallel, subject.plan)
-            own = holds(subject, first, parallel, held)
+            beside = replace(beside, one_gpu=holds(subject, first, parallel, held))
             model = one.analysis
             for text in one.notes:
                 note(text)
-    _write_in(found, str(form), model, given, show, max_points, output, (trees, answers, own, stored))
+    if plot is not None:
+        _plot(outcome.model, given, (plot, x, quantities), wanted is not None, beside.times)
+    _write_in(found, str(form), model, given, show, max_points, output, beside)
     if output is not None and not common.quiet:
         note(f"wrote {output}")
 
 
+@dataclass(frozen=True)
+class Beside:
+    """What is shown beside the costs."""
+
+    trees: Trees | None
+    """The sources, for their lines."""
+    card: Card | None = None
+    """What one call takes on a device."""
+    times: Times | None = None
+    """What each point of a sweep takes there."""
+    one_gpu: OneGpuHolds | None = None
+    """What one GPU of several holds."""
+    stored: Fraction | None = None
+    """Bytes of the weights as a checkpoint stores them."""
+
+
+def _times(model: ModelAnalysis, given: Mapping[str, Values], card_at: Callable[[Mapping[str, Any]], Card]) -> Times:
+    from lmp.link.sweep import plan
+    from lmp.report.formats.times import Times
+
+    return Times(plan(_with_own_bytes(model, given), given), card_at)
+
+
+def _with_own_bytes(model: ModelAnalysis, given: Mapping[str, Values]) -> ModelAnalysis:
+    """The model with the bytes of its checkpoint, unless those of all weights are given."""
+    from lmp.link.quantised import with_own_bytes
+
+    return with_own_bytes(model) if "w_bytes" not in given else model
+
+
 def _plot(
     model: ModelAnalysis,
-    options: Options,
     given: Mapping[str, Values],
-    wanted: Wanted | None,
     drawn: tuple[Path, str | None, tuple[str, ...]],
+    on_device: bool,
+    times: Times | None,
 ) -> None:
     """Draw the sweep. ``drawn``: the file, and the names of both axes."""
     from lmp.link.numbers import ModelNumbers
-    from lmp.link.quantised import with_own_bytes
     from lmp.link.sweep import plan
     from lmp.report.sweep_plot import axes_of, plot
 
     file, x, y = drawn
-    own = with_own_bytes(model) if "w_bytes" not in given else model
+    own = _with_own_bytes(model, given)
     sweep = plan(own, given)
-    axes = axes_of(sweep, x, y, wanted is not None)
-    card_at = None
-    if wanted is not None and axes.on_device:
-        from lmp.predict.screen.asking import Subject
-        from lmp.predict.screen.whole import held_quickly
-
-        config = options.found_config
-        subject = Subject(model, None if config is None else config.content)
-        held = held_quickly(subject, options, wanted.ask(given).given, 1)
-        card_at = wanted.card_at(subject, given, held)
-    for text in plot(ModelNumbers(own), sweep, axes, file, card_at):
-        note(f"warning: {text}")
+    plot(ModelNumbers(own), sweep, axes_of(sweep, x, y, on_device), file, times)
     note(f"wrote {file}")
 
 
@@ -305,18 +328,15 @@ def _write_in(
     show: Show,
     max_points: int | None,
     output: Path | None,
-    beside: tuple[Trees | None, Card | None, OneGpuHolds | None, Fraction | None],
+    beside: Beside,
 ) -> None:
-    """``beside`` the costs: sources, what the call takes on a device, what one GPU of several holds, stored weights."""
     from lmp.errors import UsageError
     from lmp.link.numbers import ModelNumbers
-    from lmp.link.quantised import with_own_bytes
     from lmp.link.sweep import MAX_POINTS, plan
     from lmp.report.warnings import of_the_model
 
-    trees, answers, own, stored = beside
     at_w_bytes = model
-    model = with_own_bytes(model) if "w_bytes" not in given else model
+    model = _with_own_bytes(model, given)
     numbers = ModelNumbers(model)
     several = [written for written, values in given.items() if len(values) > 1]
     if several and form.sweep is None:
@@ -335,14 +355,15 @@ def _write_in(
         return
     sweep = plan(model, given, max_points or MAX_POINTS)
     if several:
-        _write_sweep(form, numbers, sweep, show, output)
+        _write_sweep(form, numbers, sweep, show, output, beside.times)
     else:
-        made = replace(_result(numbers, at_w_bytes, sweep.fixed, trees), card=answers, stored=stored)
-        result = of_one_gpu(made, own)
+        costs = _result(numbers, at_w_bytes, sweep.fixed, beside.trees)
+        result = of_one_gpu(replace(costs, card=beside.card, stored=beside.stored), beside.one_gpu)
         with _opened(output, form.binary) as out:
             assert form.point is not None
             form.point(result, show, out)
-        for warning in [*result.warnings, *([] if answers is None else answers.notes)]:
+        notes = [] if beside.card is None else beside.card.notes
+        for warning in [*_unsaid(result.warnings, form, output), *notes]:
             note(f"warning: {warning}")
 
 
@@ -374,7 +395,9 @@ def of_one_gpu(result: Result, own: OneGpuHolds | None) -> Result:
     return replace(result, one_gpu=own, evaluation=result.evaluation.model_copy(update={"totals": totals}))
 
 
-def _write_sweep(form: Format, numbers: ModelNumbers, sweep: Sweep, show: Show, output: Path | None) -> None:
+def _write_sweep(
+    form: Format, numbers: ModelNumbers, sweep: Sweep, show: Show, output: Path | None, times: Times | None
+) -> None:
     from lmp.report.formats.base import SweepResult
     from lmp.report.warnings import of_a_sweep, of_the_model, of_the_values
 
@@ -389,13 +412,18 @@ def _write_sweep(form: Format, numbers: ModelNumbers, sweep: Sweep, show: Show, 
     def warnings() -> list[str]:
         cache_len = max(sweep.axes.get("cache_len", (sweep.fixed["cache_len"],)))
         about = [*of_the_model(numbers.model), *of_the_values(numbers.model, cache_len)]
-        return [*about, *of_a_sweep(broken, sweep.size)]
+        return [*about, *of_a_sweep(broken, sweep.size), *([] if times is None else times.warnings())]
 
     with _opened(output, form.binary) as out:
         assert form.sweep is not None
-        form.sweep(SweepResult(numbers.model, sweep, chunks, warnings), show, out)
-    for warning in warnings():
+        form.sweep(SweepResult(numbers.model, sweep, chunks, warnings, times), show, out)
+    for warning in _unsaid(warnings(), form, output):
         note(f"warning: {warning}")
+
+
+def _unsaid(warnings: list[str], form: Format, output: Path | None) -> list[str]:
+    """The warnings to write to stderr: none where the format has written them to the same place."""
+    return [] if form.warns and output is None and is_one_stream() else warnings
 
 
 @contextmanager

@@ -33,20 +33,39 @@ def given_values(common: Common, settings: Sequence[str]) -> dict[str, Values]:
         _check_lowest(name, given[name])
     if common.phase is not None:
         _apply_phase(common.phase, given)
+    else:
+        _refuse_cache_alone(common, given)
     _add_sizes(common, given)
     return given
 
 
 def need_batch_size(given: Axes, common: Common) -> None:
-    """Raise UsageError, with commands to type, if the batch size of a config's model is not given."""
+    """Raise UsageError, with the command to type, if the batch size of a config's model is not given."""
+    from lmp.cli.typed import again
     from lmp.errors import UsageError
 
     model = common.model_id or common.config
-    if model is not None and "batch_size" not in given:
-        raise UsageError(
-            "no batch size is given\n"
-            f"type lmp evaluate {model} -b 1 -s 2k, or for a decode step: -b 16 -c 8k --phase decode"
-        )
+    if model is None or "batch_size" in given:
+        return
+    if common.phase is not None or {"seq_len", "cache_len"} & given.keys():
+        raise UsageError(f"no batch size is given\ntype {again('-b', '16')}")
+    raise UsageError(
+        f"no batch size is given\ntype {again('-b', '1', '-s', '2k')}, or for a decode step: -b 16 -c 8k --phase decode"
+    )
+
+
+def _refuse_cache_alone(common: Common, given: Axes) -> None:
+    """Raise UsageError for a cache without new tokens: most who give it mean a decode step."""
+    from lmp.cli.typed import again
+    from lmp.errors import UsageError
+
+    if common.cache_len is None or "seq_len" in given or not any(given["cache_len"]):
+        return
+    batch = () if "batch_size" in given else ("-b", "16")
+    raise UsageError(
+        f"-c {common.cache_len[:40]} says what the cache holds, and nothing says how many tokens are new\n"
+        f"did you mean {again('--phase', 'decode', *batch)} (one new token)? for a prefill in chunks, give -s too"
+    )
 
 
 def _check_lowest(name: str, values: Values) -> None:

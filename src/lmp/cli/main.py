@@ -18,6 +18,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from lmp.cli.output import note
+from lmp.cli.typed import remember
 from lmp.errors import LmpError
 
 COMMANDS = {
@@ -121,7 +122,8 @@ class Lmp(TyperGroup):
                 formatter.write(f"  {line}\n      {what}\n")
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The command in place of the entry that only has its name and its summary."""
+        """The command in place of the entry that only has its name and its summary. Stores what was typed."""
+        remember(args)
         name, entry, rest = super().resolve_command(ctx, args)
         return name, entry if name is None else command(name), rest
 
@@ -143,9 +145,14 @@ class Lmp(TyperGroup):
                 sys.exit(exit_code)
             # typer's own message takes four lines; one of them says what is wrong.
             message = show().replace("Value error, ", "").rstrip(".")
-            note(f"error: {message}")
             context = getattr(error, "ctx", None)
-            note(f"{_nearest(message)}see `{context.command_path if context else 'lmp'} --help`")
+            nearest = _nearest(message)
+            if type(error).__name__ == "NoSuchOption" and context is not None:
+                from lmp.cli.elsewhere import no_such_option
+
+                message, nearest = no_such_option(str(getattr(error, "option_name", "")), context)
+            note(f"error: {message}")
+            note(f"{nearest}see `{context.command_path if context else 'lmp'} --help`")
             sys.exit(exit_code)
         if not standalone_mode:
             return code

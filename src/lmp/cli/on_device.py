@@ -92,12 +92,15 @@ def products_of(common: Common) -> str:
     return "bfloat16" if common.element_type is None else WORDS[str(common.element_type)].products
 
 
-def refuse_form(form: str, given: Axes, plotted: bool) -> None:
-    """Raise UsageError for a format or for sizes that no card is shown with. A plot is of several sizes."""
+def refuse_form(form: str, given: Axes) -> None:
+    """Raise UsageError for a format that has no place for what a call takes on a device.
+
+    A sweep has columns for it in each format that takes several points; the form of one point does not.
+    """
     from lmp.errors import UsageError
 
-    if form not in WITH_A_CARD:
-        raise UsageError(f"--device is for the table and for --json, not for --format {form}\nleave one of them out")
-    several = next((name for name, values in given.items() if len(values) > 1), None)
-    if several is not None and not plotted:
-        raise UsageError(f"{several} has several values\ngive one, or draw the time of each with --plot plot.svg")
+    if form not in WITH_A_CARD and all(len(values) == 1 for values in given.values()):
+        raise UsageError(
+            f"--format {form} has no place for the time of one call on a device\n"
+            "leave out --device, or give several values (-b 1:64:*2): a sweep has its times beside the costs"
+        )

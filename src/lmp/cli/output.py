@@ -29,6 +29,15 @@ def note(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
+def is_one_stream() -> bool:
+    """Whether stdout and stderr go to the same place: what is written to both would be read twice."""
+    try:
+        out, err = (os.fstat(stream.fileno()) for stream in (sys.stdout, sys.stderr))
+    except (OSError, ValueError):
+        return False
+    return (out.st_dev, out.st_ino) == (err.st_dev, err.st_ino)
+
+
 def end_if_failed(failed: Sequence[str], what: str) -> None:
     """Exit with 4 if the formulas of these classes do not agree with execution. ``what`` must not be used then."""
     if failed:

@@ -135,7 +135,8 @@ def predict(
         given.setdefault("kv_bytes", [profile.cache_bytes])
     several = next((name for name, values in given.items() if len(values) > 1), None)
     if several is not None:
-        raise UsageError(f"{several} has several values\ngive one: predict has one point")
+        sweep = "`lmp evaluate` with the same sizes and --device sweeps: it has the time of each point"
+        raise UsageError(f"{several} has several values, and predict takes one call\ngive one; {sweep}")
     products = products_of(common)
     refuse_products(found_device, products)
     named = o.one_of("classes", common.class_path, "--module", common.module)

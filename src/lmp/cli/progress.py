@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from lmp.cli.output import ascii_only, note
@@ -182,6 +182,32 @@ def counted(what: str, quiet: bool) -> Iterator[Callable[[int, int, str], None]]
             yield lambda done, total, name: progress.update(
                 task, completed=done, total=total, description=f"{what} {name[-60:]}"
             )
+
+
+@contextmanager
+def steps(what: str, quiet: bool) -> Iterator[Callable[[int, int, str], None]]:
+    """Progress of a few long steps, each with a name. The callback is called when one begins, and at the end.
+
+    It takes the number done, the total, and the name. In a pipe each step has a line, with an estimate of the rest.
+    """
+    import time
+
+    begun = time.monotonic()
+    with counted(what, quiet) if quiet or sys.stderr.isatty() else nullcontext() as bar:
+
+        def say(done: int, total: int, name: str) -> None:
+            left = time_left(done, total, time.monotonic() - begun)
+            if bar is not None:
+                bar(done, total, f"{name}{left}")
+            elif done < total:
+                note(f"{what} {done + 1:,} of {total:,}: {name}{left}")
+
+        yield say
+
+
+def time_left(done: int, total: int, seconds: float) -> str:
+    """``, about 24 s left``, where enough is done to tell."""
+    return f", about {seconds * (total - done) / done:,.0f} s left" if FEWEST_DONE <= done < total else ""
 
 
 def _in_tenths(what: str) -> Callable[[int, int, str], None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -24,12 +25,25 @@ def chosen(common: Common, text: str | None, command: str) -> tuple[Common, str 
     if text is None:
         return common, None
     with scratchpad(common.results_folder, lambda: text):
-        subject = subject_of(text)
+        subject = subject_of(_config_in(text))
         if subject.file is not None:
             from lmp.cli.own import own_class
 
-            return own_class(common, subject.file, subject.class_name, command)
+            return own_class(common, text, subject, command)
     return _with_config(common, subject), subject.class_path
+
+
+def _config_in(text: str) -> str:
+    """The config.json in the folder of this name; the name itself for everything else.
+
+    A folder may have the form of a class path or of a model id: where it has a config, the folder is meant.
+    """
+    from lmp.source.hub import CONFIG_NAME
+
+    with contextlib.suppress(OSError, ValueError):  # a name that no file can have
+        config = Path(text) / CONFIG_NAME
+        return str(config) if config.is_file() else text
+    return text
 
 
 def chosen_classes(common: Common, texts: Sequence[str], command: str) -> tuple[Common, list[str]]:

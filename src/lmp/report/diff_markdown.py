@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
-from lmp.formula import Number, plain
+from lmp.formula import plain
 from lmp.link import difference as d
 from lmp.records import short
 from lmp.report.formats.base import one_line
 from lmp.report.formats.figures import change, figure, in_full, signed
 from lmp.report.formats.markdown import escaped, table
+from lmp.report.limits import LABELS, Checked, share, side_of
 
 MOST_LINES = 8
 TOTALS: tuple[tuple[str, tuple[d.TotalName, ...], str], ...] = (
@@ -21,12 +22,23 @@ TOTALS: tuple[tuple[str, tuple[d.TotalName, ...], str], ...] = (
 )
 
 
-def comment(found: d.Difference, limits: str | None, unchecked: Sequence[str] = ()) -> str:
-    """The comment. ``limits`` as they were given; ``unchecked`` are quantities that they could not be held against."""
-    return "".join(f"{block}\n" for block in _blocks(found, limits, unchecked))
+def comment(
+    found: d.Difference,
+    limits: str | None,
+    unchecked: Sequence[str] = (),
+    call: str = "",
+    checked: Sequence[Checked] = (),
+) -> str:
+    """The comment. ``limits`` as they were given; ``unchecked`` are quantities that they could not be held against.
+
+    ``call`` is the phase with its sizes, ``checked`` each quantity beside its limit.
+    """
+    return "".join(f"{block}\n" for block in _blocks(found, limits, unchecked, call, checked))
 
 
-def _blocks(found: d.Difference, limits: str | None, unchecked: Sequence[str]) -> Iterator[str]:
+def _blocks(
+    found: d.Difference, limits: str | None, unchecked: Sequence[str], call: str, checked: Sequence[Checked]
+) -> Iterator[str]:
     yield f"### lmp: {escaped(short(found.b.class_name))}, {escaped(_verdict(found))}\n"
     yield f"A: {_code(found.a.given)} · B: {_code(found.b.given)}\n"
     if found.a.values is None:
@@ -34,7 +46,9 @@ def _blocks(found: d.Difference, limits: str | None, unchecked: Sequence[str]) -
     else:
         yield table(("", "A", "B", "change", ""), list(_totals(found)), 1)
     if limits is not None:
-        yield f"**{_held(found, limits, unchecked)}**\n"
+        at = f", at {escaped(call)}" if call else ""
+        yield f"**{_held(found, limits, unchecked)}{at}**\n"
+        yield table(("limit of", "A", "B", "change", "limit", ""), [_checked(one) for one in checked], 1)
     rows = sorted(found.lines, key=lambda line: -_moved(line))
     shown = [line for line in rows if _moved(line)][:MOST_LINES]
     if shown:
@@ -56,7 +70,7 @@ def _verdict(found: d.Difference) -> str:
 
 def _totals(found: d.Difference) -> Iterator[tuple[str, ...]]:
     for label, names, unit in TOTALS:
-        before, after = (_sum(found, names, side) for side in ("a", "b"))
+        before, after = side_of(found, names, "a"), side_of(found, names, "b")
         if before is None or after is None:
             sides = ("unknown" if one is None else figure(one, unit) for one in (before, after))
             yield (label, *sides, "unknown", "")
@@ -65,16 +79,17 @@ def _totals(found: d.Difference) -> Iterator[tuple[str, ...]]:
             yield label, figure(before, unit), figure(after, unit), signed(more, unit), change(more, before)
 
 
-def _sum(found: d.Difference, names: Sequence[d.TotalName], side: str) -> Number | None:
-    terms = [getattr(found.totals[name], side) for name in names]
-    if any(term is None or term.value is None for term in terms):
-        return None
-    return plain(sum((Fraction(term.value) for term in terms), Fraction(0)))
+def _checked(one: Checked) -> tuple[str, ...]:
+    label, unit = LABELS[one.quantity]
+    sides = ("unknown" if value is None else figure(value, unit) for value in (one.a, one.b))
+    more = "unknown" if one.a is None or one.b is None else change(plain(Fraction(one.b) - Fraction(one.a)), one.a)
+    return (label, *sides, more, share(one.limit), one.verdict)
 
 
 def _held(found: d.Difference, limits: str, unchecked: Sequence[str]) -> str:
     over = [
-        f"{one.quantity} rose by {change(plain(Fraction(one.b) - Fraction(one.a)), one.a)}" for one in found.exceeded
+        f"{one.quantity} rose by {change(plain(Fraction(one.b) - Fraction(one.a)), one.a).removeprefix('+')}"
+        for one in found.exceeded
     ]
     missing = [f"{name} cannot be checked" for name in unchecked]
     said = "; ".join([*over, *missing])

@@ -3,17 +3,46 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import get_args
+from typing import Literal, get_args
 
 from lmp.errors import UsageError
+from lmp.formula import Number, plain
 from lmp.link.compare import exceeded, unsaid
-from lmp.link.difference import Difference, Exceeded, Quantity
+from lmp.link.difference import Difference, Exceeded, Quantity, TotalName
+from lmp.report.formats.figures import change
 
+TOTALS: Mapping[Quantity, tuple[TotalName, ...]] = {
+    "flops": ("flops",), "bytes": ("read", "write"), "parameters": ("parameters_count",),
+}  # fmt: skip
+"""Quantity that may have a limit -> the totals that it is the sum of."""
+LABELS: Mapping[Quantity, tuple[str, str]] = {
+    "flops": ("FLOPs", "FLOP"), "bytes": ("bytes read and written", "B"), "parameters": ("parameters", ""),
+}  # fmt: skip
+"""What people read, and the unit."""
 QUANTITIES: tuple[Quantity, ...] = get_args(Quantity)
 _NUMBER = re.compile(r"[0-9]{1,18}(\.[0-9]{1,18})?")
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A quantity beside its limit; None for a side that does not state it."""
+
+    quantity: Quantity
+    a: Number | None
+    b: Number | None
+    limit: Fraction
+    verdict: Literal["within", "ABOVE", "not known"]
+
+
+def side_of(found: Difference, names: Sequence[TotalName], side: Literal["a", "b"]) -> Number | None:
+    """The sum of these totals of A or B; None if one of them is not known."""
+    terms = [getattr(found.totals[name], side) for name in names]
+    if any(term is None or term.value is None for term in terms):
+        return None
+    return plain(sum((Fraction(term.value) for term in terms), Fraction(0)))
 
 
 @dataclass(frozen=True)
@@ -32,6 +61,17 @@ class Limits:
         over = {one.quantity: one for one in every if self._is_over(one)}
         return [over[name] for name in QUANTITIES if name in over]
 
+    def checked(self, found: Difference) -> list[Checked]:
+        """Each quantity with a limit, and whether it is within it."""
+        rows = []
+        for name in (one for one in QUANTITIES if one in self.of):
+            a, b = side_of(found, TOTALS[name], "a"), side_of(found, TOTALS[name], "b")
+            verdict: Literal["within", "ABOVE", "not known"] = "not known"
+            if a is not None and b is not None:
+                verdict = "ABOVE" if Fraction(b) > Fraction(a) * (1 + self.of[name]) else "within"
+            rows.append(Checked(name, a, b, self.of[name], verdict))
+        return rows
+
     def _is_over(self, one: Exceeded) -> bool:
         limit = self.of.get(one.quantity)
         return limit is not None and Fraction(one.b) > Fraction(one.a) * (1 + limit)
@@ -41,11 +81,16 @@ class Limits:
         return [name for name in unsaid(found) if name in self.of]
 
 
+def share(limit: Fraction) -> str:
+    """``1.0%``; 0 is ``0%``."""
+    return change(plain(limit), 1).removeprefix("+")
+
+
 def limits_of(text: str) -> Limits:
     """``1%`` or ``0.01`` for every quantity; ``bytes=1%,flops=0`` for some. Raises UsageError."""
     if "=" not in text:
-        share = _share(text, text)
-        return Limits(text, dict.fromkeys(QUANTITIES, share), named=False)
+        every = _share(text, text)
+        return Limits(text, dict.fromkeys(QUANTITIES, every), named=False)
     found: dict[Quantity, Fraction] = {}
     for part in text.split(","):
         written, equals, share_text = part.partition("=")

@@ -127,8 +127,9 @@ def on_device(
     devices: Sequence[Device],
     given: Mapping[str, Number],
     screen: Screen,
+    stored: Held | None = None,
 ) -> OnDevice:
-    """The model on devices. ``given`` are sizes that no config has."""
+    """The model on devices. ``given`` are sizes that no config has; ``stored`` is what the atlas says that it holds."""
     own: dict[str, Number] = {name: given.get(name, UNIVERSAL_DEFAULTS[name]) for name in ("w_bytes", "a_bytes")}
     own["kv_bytes"] = given.get("kv_bytes", own["a_bytes"])
     command = subject_of(model)
@@ -140,16 +141,20 @@ def on_device(
     quantised = model.quantization is not None and model.quantization.applied is not None
     words = (None,) if quantised else screen.words
     found = tables(subject, screen.ways(devices, words), axes, Predictor(), given)
-    room = _room_of(subject, devices, given, screen)
+    room = _room_of(subject, devices, given, screen, stored)
     return OnDevice(screen, tuple(devices), tuple(found), room, command, quantised, own)
 
 
 def _room_of(
-    subject: Subject, devices: Sequence[Device], given: Mapping[str, Number], screen: Screen
+    subject: Subject, devices: Sequence[Device], given: Mapping[str, Number], screen: Screen, stored: Held | None
 ) -> RoomTable | str:
     @functools.cache
     def held(tp: int) -> Held | str:
-        return held_by_formulas(subject, given, tp)
+        # As the answer card does: formulas say which weights are divided, and the atlas what they do not tell.
+        if stored is not None and tp == 1:
+            return stored
+        found = held_by_formulas(subject, given, tp)
+        return stored if isinstance(found, str) and stored is not None else found
 
     prompts = (length for one in screen.axes if one.phase == "prefill" for length in one.lengths)
     lengths = sorted({1, *prompts}) if screen.eager else []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from lmp.predict.experts import of_many_calls
 from lmp.predict.screen.records import Card, CardRun, Estimate
 from lmp.records import short
 from lmp.report.formats.sweeps import lists
+from lmp.report.formats.times import Times
 
 COSTS = {
     "intensity": "FLOPs a byte, eager",
@@ -29,10 +30,10 @@ COSTS = {
 }
 ON_DEVICE = {"latency": "ms a call", "tokens_per_s": "tokens/s", "memory": "GiB held on a GPU"}
 """Quantities that need a device."""
+ELSEWHERE = {"time": "latency", "ms": "latency", "throughput": "tokens_per_s", "context": "cache_len", "flop": "flops"}
+"""What people call a quantity -> its name here, where the name does not hold the word."""
 WITH_INTERVAL = ("latency", "tokens_per_s")
 MOST_POINTS = 10_000
-MOST_PREDICTED = 256
-"""Points of a plot for which the time on a device is worked out."""
 GIB = 2**30
 
 
@@ -53,23 +54,31 @@ def axes_of(sweep: Sweep, x: str | None, y: Sequence[str], device: bool) -> Axes
     """The axes that are asked for. Raises UsageError for names that are none, and for a sweep that is no plot."""
     if not sweep.axes:
         raise UsageError("a plot needs several values, and all sizes have one\ngive a range, as in -b 1:256:*2")
-    x = named("--x", x or next(iter(sweep.axes)), tuple(sweep.axes))
+    x = _named("--x", x or next(iter(sweep.axes)), tuple(sweep.axes))
     allowed = (*COSTS, *ON_DEVICE) if device else tuple(COSTS)
     for name in y:
         if name in ON_DEVICE and not device:
             raise UsageError(f"--y {name} is of a device\ngive one too, as in --device h100-sxm")
-        named("--y", name, allowed)
+        _named("--y", name, allowed)
     chosen = tuple(dict.fromkeys(y)) or (("intensity", "latency") if device else ("intensity",))
     found = Axes(x, chosen)
     others = sweep.size // len(sweep.axes[x])
     if others > MOST_SERIES:
         many = f"{others:,} lines are too many for one plot, which has {MOST_SERIES}"
         raise UsageError(f"{many}\ngive fewer values beside {x}")
-    most = MOST_PREDICTED if found.on_device else MOST_POINTS
-    if sweep.size > most:
-        many = f"{sweep.size:,} points are too many for this plot, which takes {most:,}"
+    if sweep.size > MOST_POINTS:
+        many = f"{sweep.size:,} points are too many for a plot, which takes {MOST_POINTS:,}"
         raise UsageError(f"{many}\nwiden a step, as in 1:256:*2")
     return found
+
+
+def _named(option: str, name: str, allowed: Sequence[str]) -> str:
+    """The name, if it is one of those allowed. Raises UsageError that names the nearest, or lists them."""
+    meant = ELSEWHERE.get(name.lower(), name.lower())
+    close = [one for one in allowed if meant and (meant in one or one in meant)]
+    if name not in allowed and close:
+        raise UsageError(f"{option} {name[:40]!r} is no quantity of this plot\ndid you mean {' or '.join(close)}?")
+    return named(option, name, allowed)
 
 
 @dataclass(frozen=True)
@@ -78,26 +87,6 @@ class Point:
 
     row: Mapping[str, Any]
     card: Card | None
-
-
-def draw(
-    points: Sequence[Point], sweep: Sweep, axes: Axes, title: str, file: Path, notes: Sequence[str] = ()
-) -> list[str]:
-    """Write the plot; what it lacks, one sentence each. Raises StorageError."""
-    panels = [_panel(points, sweep, axes.x, name) for name in axes.y]
-    write(Chart(title, panels, stacked=True, notes=notes), file)
-    return _undrawn(points) if axes.on_device else []
-
-
-def _undrawn(points: Sequence[Point]) -> list[str]:
-    """How many points have no time, for each engine, with the first reason."""
-    found = []
-    for number, run in enumerate(points[0].card.runs if points[0].card is not None else []):
-        reasons = [point.card.runs[number].reason for point in points if point.card is not None]
-        without = [reason for reason in reasons if reason is not None]
-        if without:
-            found.append(f"{run.engine}: {len(without)} of {len(points)} points have no time: {without[0]}")
-    return found
 
 
 def _panel(points: Sequence[Point], sweep: Sweep, x: str, y: str) -> Panel:
@@ -154,19 +143,18 @@ def _estimate(run: CardRun, name: str) -> Estimate | None:
     return run.tokens_per_s if name == "tokens_per_s" else None
 
 
-def plot(
-    numbers: ModelNumbers, sweep: Sweep, axes: Axes, file: Path, card_at: Callable[[Mapping[str, Any]], Card] | None
-) -> list[str]:
-    """Work out every point and write the plot; what it lacks, one sentence each. Raises StorageError."""
+def plot(numbers: ModelNumbers, sweep: Sweep, axes: Axes, file: Path, times: Times | None) -> None:
+    """Work out every point and write the plot. Raises StorageError."""
     names = [*sweep.names, *(name for name in COSTS if name != "bytes")]
     rows = [
         dict(zip(names, row, strict=True))
         for chunk in sweep.chunks(numbers)
         for row in zip(*lists(names, chunk), strict=True)
     ]
-    wanted = card_at if axes.on_device else None
-    points = [Point(row, None if wanted is None else wanted({name: row[name] for name in sweep.axes})) for row in rows]
+    wanted = times if axes.on_device else None
+    points = [Point(row, None if wanted is None else wanted.at(row)) for row in rows]
     label = "" if points[0].card is None else f" on {points[0].card.label}"
     fixed = ", ".join(f"{n} = {v}" for n, v in sweep.fixed.items() if n in CALL and n not in sweep.axes)
     title = f"{short(numbers.model.class_name)}{label}: {fixed}"
-    return draw(points, sweep, axes, title, file, of_many_calls(numbers.model))
+    panels = [_panel(points, sweep, axes.x, name) for name in axes.y]
+    write(Chart(title, panels, stacked=True, notes=of_many_calls(numbers.model)), file)

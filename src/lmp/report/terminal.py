@@ -74,6 +74,13 @@ def cut(text: str, width: int, ellipsis: str = "…") -> str:
     return text[: room - end] + ellipsis + (text[-end:] if end else "")
 
 
+def cut_end(text: str, width: int, ellipsis: str = "…") -> str:
+    """The text with its end left out: ``scaled dot pr…``."""
+    if cell_len(text) <= width:
+        return text
+    return text[: max(0, width - len(ellipsis))].rstrip() + ellipsis
+
+
 def bar(share: Fraction | None) -> str:
     """A bar of BAR blocks for the whole, rounded to whole blocks."""
     return "█" * max(0, min(BAR, int(share * BAR + Fraction(1, 2)))) if share else ""
@@ -96,14 +103,14 @@ class Column:
 class Line:
     """A row: its name, the cells of all columns, and how it is shown.
 
-    ``whole`` is the beginning of the name that is cut last, as an operator before its path.
+    ``end`` is the end of the name that is cut last, as the place of an operator.
     """
 
     name: str
     cells: Sequence[str]
     indent: int = 0
     style: str = ""
-    whole: str = ""
+    end: str = ""
 
 
 @dataclass(frozen=True)
@@ -154,11 +161,12 @@ def fitted(
         kept.remove(dropped[-1])
     name_width = max(min(natural, room()), least if wanted is not None else least_name)
 
-    def laid(name: str, cells: Sequence[str], indent: int, whole: str = "") -> str:
+    def laid(name: str, cells: Sequence[str], indent: int, end: str = "") -> str:
         indent = min(indent, name_width - least_name)
-        rest = name_width - indent - cell_len(whole)
-        fits = whole and rest >= LEAST_NAME
-        label = " " * indent + (whole + cut(name[len(whole) :], rest) if fits else cut(name, name_width - indent))
+        rest = name_width - indent - cell_len(end)
+        fits = end and rest >= LEAST_NAME
+        shown = cut_end(name.removesuffix(end), rest) + end if fits else cut(name, name_width - indent)
+        label = " " * indent + shown
         parts = [label + " " * (name_width - cell_len(label))]
         for i in kept:
             space = " " * (widths[i] - cell_len(cells[i]))
@@ -166,6 +174,6 @@ def fitted(
         return (" " * GAP).join(parts).rstrip()
 
     lines = [Text(laid(head, [column.head for column in columns], 0), style="bold")]
-    lines += [Text(laid(row.name, row.cells, row.indent, row.whole), style=row.style) for row in rows]
+    lines += [Text(laid(row.name, row.cells, row.indent, row.end), style=row.style) for row in rows]
     was_cut = any(cell_len(row.name) > name_width - min(row.indent, name_width - least_name) for row in rows)
     return Fitted(tuple(lines), tuple(columns[i].name for i in sorted(dropped)), was_cut)

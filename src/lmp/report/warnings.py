@@ -16,15 +16,20 @@ def of_the_model(model: ModelAnalysis) -> Iterator[str]:
         if part.status != "verified":
             failed = part.status == "failed"
             yield f"the formulas of {name} are {'NOT in agreement with execution' if failed else part.status}"
-    whole = model.verification
-    if whole.status != "verified" and all(part.status == "verified" for part in model.parts.values()):
-        why = f": {whole.reason}" if whole.reason else ""
-        yield f"the formulas of {model.class_name} as a whole are {whole.status}{why}"
+    yield from of_the_whole(model)
     for name, part in model.parts.items():
         if part.uncounted:
             yield f"{name} has operators without a rule, whose cost is missing: {', '.join(part.uncounted)}"
     if model.quantization is not None:
         yield from model.quantization.warnings
+
+
+def of_the_whole(model: ModelAnalysis) -> Iterator[str]:
+    """That the model is not verified as a whole, where no part of it says so."""
+    whole = model.verification
+    if whole.status != "verified" and all(part.status == "verified" for part in model.parts.values()):
+        why = f": {whole.reason}" if whole.reason else ""
+        yield f"the formulas of {model.class_name} as a whole are {whole.status}{why}"
 
 
 def of_costs(kernels: Iterable[KernelNumbers]) -> Iterator[str]:

@@ -45,6 +45,9 @@ DESCRIBED = {
         Described("difference", "lmp.link.difference", "Difference", "what `lmp diff --json` prints"),
         Described("capture", "lmp.lab.records", "Capture", "posts/<name>/captures/<id>.json"),
         Described("inspection", "lmp.observe.inspection", "Inspection", "what `lmp inspect --json` prints"),
+        Described("atlas_index", "lmp.atlas.records", "Index", "index.json of the atlas"),
+        Described("atlas_facts", "lmp.atlas.records", "Facts", "facts.json in an entry of the atlas"),
+        Described("atlas_held", "lmp.atlas.records", "HeldRecord", "held.json in an entry of the atlas"),
     )
 }
 

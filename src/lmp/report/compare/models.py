@@ -5,11 +5,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from lmp.atlas.archive import Atlas, Entry
+from lmp.atlas.holding import read
 from lmp.atlas.records import Listed
 from lmp.formula import Expr, Number, number_text
 from lmp.link.held import weight_bytes
@@ -20,8 +22,8 @@ from lmp.predict.devices import Device, device_named
 from lmp.predict.screen.grid import Axes
 from lmp.records import UNIVERSAL, ModelAnalysis, short
 from lmp.report.on_device import Screen, on_device
+from lmp.report.page import steps as programs
 from lmp.report.page.controls import NOT_GIVEN
-from lmp.report.page.steps import Steps
 from lmp.source.catalogue import catalogued
 
 AXES = (
@@ -34,6 +36,10 @@ DEVICES = ("h100-sxm", "a100-sxm", "h200-sxm", "b200-sxm")
 """Those of a page for which none is named."""
 
 
+Steps = Callable[[int, int, str], None]
+"""Called with how many models are done, of how many, and the one that is now."""
+
+
 @dataclass(frozen=True)
 class Wanted:
     """What is worked out for each model."""
@@ -44,19 +50,17 @@ class Wanted:
 
 
 def records(
-    atlas: Atlas, listed: Sequence[Listed], wanted: Wanted, jobs: int, progress: Callable[[str], None]
+    atlas: Atlas, listed: Sequence[Listed], wanted: Wanted, jobs: int, progress: Steps
 ) -> Iterator[dict[str, Any]]:
     """The models of these lines, in their order. Raises Damaged."""
     work = zip(listed, itertools.repeat(wanted), strict=False)
-    if jobs == 1:
-        for pair in work:
-            progress(_name(pair[0]))
-            yield _record(pair)
-        return
-    with ProcessPoolExecutor(jobs) as pool:
-        for one, found in zip(listed, pool.map(_record, work), strict=True):
-            progress(_name(one))
-            yield found
+    # Of several processes, a model is told of while it is waited for.
+    with ProcessPoolExecutor(jobs) if jobs > 1 else nullcontext() as pool:
+        made = map(_record, work) if pool is None else pool.map(_record, work)
+        for number, one in enumerate(listed):
+            progress(number, len(listed), _name(one))
+            yield next(made)
+    progress(len(listed), len(listed), "")
 
 
 def _name(listed: Listed) -> str:
@@ -72,10 +76,11 @@ def record(entry: Entry, devices: Sequence[Device], screen: Screen) -> dict[str,
     """One model. Formulas of an unquantised checkpoint stand once; one that is quantised has its own beside them."""
     model, listed = entry.model, entry.listed
     known = None if listed.model_id is None else catalogued(listed.model_id)
-    found = on_device(model, None if known is None else known.config, devices, _lacking(model), screen)
+    config, stored = None if known is None else known.config, None if entry.held is None else read(entry.held)
+    found = on_device(model, config, devices, _lacking(model), screen, stored)
     plain, own = ModelNumbers(model), ModelNumbers(with_own_bytes(model))
     formulas: list[Expr] = [*plain.quantities.values(), *own.quantities.values(), *found.formulas]
-    steps = Steps([*formulas, *plain.assumptions.values()])
+    steps = programs.Steps([*formulas, *plain.assumptions.values()])
     quantised = own.model.quantization is not None and own.model.quantization.applied is not None
     return {
         "name": _name(listed),
@@ -101,7 +106,7 @@ def record(entry: Entry, devices: Sequence[Device], screen: Screen) -> dict[str,
 GIVEN_OF_A_CALL = ("batch_size", "seq_len", "cache_len")
 
 
-def _slots(numbers: ModelNumbers, steps: Steps) -> dict[str, int]:
+def _slots(numbers: ModelNumbers, steps: programs.Steps) -> dict[str, int]:
     return {name: steps.slot(formula) for name, formula in numbers.quantities.items()}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib import metadata
 from typing import Any
 
@@ -10,7 +10,7 @@ from lmp.atlas.archive import Atlas
 from lmp.atlas.records import Listed
 from lmp.predict.devices import device_named
 from lmp.report import html
-from lmp.report.compare.models import SCREEN, Wanted, records
+from lmp.report.compare.models import SCREEN, Steps, Wanted, records
 from lmp.report.on_device import Screen
 from lmp.report.page import controls
 from lmp.report.page.writing import PACKAGE as PAGE
@@ -31,7 +31,7 @@ def page(
     listed: Sequence[Listed],
     devices: Sequence[str],
     jobs: int = 1,
-    progress: Callable[[str], None] = lambda name: None,
+    progress: Steps = lambda done, total, name: None,
     screen: Screen = SCREEN,
 ) -> str:
     """HTML that needs no other file and no network. Raises UsageError for an unknown device, and Damaged."""

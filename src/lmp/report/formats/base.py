@@ -15,6 +15,7 @@ from lmp.link.values import Point
 from lmp.predict.one_gpu import OneGpuHolds
 from lmp.predict.screen.records import Card
 from lmp.records import ModelAnalysis, Operands
+from lmp.report.formats.times import Times
 from lmp.source.trees import Trees
 
 Weight = Literal["flops", "bytes", "read", "write"]
@@ -87,6 +88,8 @@ class SweepResult:
     """From the first point on, every time it is called."""
     warnings: Callable[[], list[str]]
     """What there is to say once all chunks have been seen."""
+    times: Times | None = None
+    """What each point takes on a device; None without one."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +103,8 @@ class Format:
     sweep: Callable[[SweepResult, Show, IO[Any]], None] | None = None
     model: Callable[[ModelNumbers, Point, IO[Any]], None] | None = None
     binary: bool = False
+    warns: bool = False
+    """Whether it writes the warnings too."""
 
 
 def weighed(cost: CostNumbers, weight: Weight) -> Number:

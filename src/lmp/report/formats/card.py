@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -41,13 +42,13 @@ class CardLine:
 
 
 def card(result: Result, show: Show) -> list[CardLine]:
-    found = [CardLine("call", (call_in_words(result),)), *_traffic(result, show), _held(result, show), _proof(result)]
+    call = CardLine("call", (call_in_words(result.evaluation.values, result.model.parameters),))
+    found = [call, *_traffic(result, show), _held(result, show), _proof(result)]
     return [*found, *_conventions(result, show), *_caveats(result)]
 
 
-def call_in_words(result: Result) -> str:
-    """``decode of 1 token at batch 16 on a cache of 8,192``."""
-    values, known = result.evaluation.values, result.model.parameters
+def call_in_words(values: Mapping[str, Number], known: Collection[str]) -> str:
+    """``decode of 1 token at batch 16 on a cache of 8,192``. ``known``: the variables of the formulas."""
     tokens = f"{values.get('seq_len', 1):,}{GLUE}token{'' if values.get('seq_len', 1) == 1 else 's'}"
     if "cache_len" not in known:
         phase = f"one call with {tokens}" if "seq_len" in known else "one call"

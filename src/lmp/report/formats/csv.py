@@ -46,7 +46,7 @@ def sweep(result: SweepResult, show: Show, out: IO[Any]) -> None:
     csv.writer(out, lineterminator="\n").writerow(names)
     line = ",".join(["%s"] * len(names)) + "\n"
     for chunk in result.chunks():
-        found = [_written(values) for values in lists(names, chunk)]
+        found = [_written(values) for values in lists(names, chunk, times=result.times)]
         out.write("".join(map(line.__mod__, zip(*found, strict=True))))
 
 

@@ -45,8 +45,8 @@ class _Item:
     name: str
     about: tuple[str, ...]
     cost: CostNumbers
-    whole: str = ""
-    """The beginning of the name that is cut last."""
+    end: str = ""
+    """The end of the name that is cut last."""
 
 
 COSTS = (
@@ -66,8 +66,10 @@ def flat_list(result: Result, show: Show) -> FlatTable:
     about: tuple[Column, ...]
     match show.each:
         case "operator":
-            about = (Column("sizes", "sizes", 75, left=True), Column("runs", "runs", 35))
-            return _listed("operator", about, _operators(operators), result, show)
+            about = (Column("sizes", "sizes", 75, left=True), Column("runs", "runs", 79))
+            alike = "operators that are alike in line, sizes and cost are one row, with the runs of all"
+            items = _operators(operators)
+            return _listed("operator", about, items, result, show, *([alike] if len(items) < len(operators) else []))
         case "category":
             about = (Column("operators", "operators", 35),)
             return _listed("category", about, _categories(kernels), result, show)
@@ -76,23 +78,23 @@ def flat_list(result: Result, show: Show) -> FlatTable:
             return _listed("module", about, _modules(kernels), result, show)
 
 
-def _listed(head: str, about: tuple[Column, ...], items: list[_Item], result: Result, show: Show) -> FlatTable:
+def _listed(
+    head: str, about: tuple[Column, ...], items: list[_Item], result: Result, show: Show, *own_notes: str
+) -> FlatTable:
     key = show.by if show.sort == "order" else show.sort
     items.sort(key=lambda item: rank(item.cost, key), reverse=True)
     most = show.top or EACH
     columns = (*about, *COSTS)
     lines = [
-        Line(
-            item.name, (*item.about, *cost_cells(item.cost, share_of(item.cost, result, show), show)), whole=item.whole
-        )
+        Line(item.name, (*item.about, *cost_cells(item.cost, share_of(item.cost, result, show), show)), end=item.end)
         for item in items[:most]
     ]
     left_out = len(items) - most
     words = {"operator": "operators", "category": "categories", "module": "modules"}
     more = (f"{left_out:,} more {words[head] if left_out > 1 else head}: --top",) if left_out > 0 else ()
     own = ("of a module only its own operators, not those of modules in it",) if head == "module" else ()
-    notes = (*more, f"most expensive first, by {RANKED[key]}; figures are of all runs", *own)
-    return FlatTable(head, columns, lines, notes, part=4)
+    notes = (*more, f"most expensive first, by {RANKED[key]}; figures are of all runs", *own, *own_notes)
+    return FlatTable(head, columns, lines, notes, part=5 if head == "operator" else 4)
 
 
 def share_of(cost: CostNumbers, result: Result, show: Show) -> Fraction | None:
@@ -118,15 +120,65 @@ def rank(cost: CostNumbers, key: str) -> Fraction:
 
 
 def _operators(operators: Sequence[tuple[KernelNumbers, Operands | None]]) -> list[_Item]:
-    return [
-        _Item(
-            f"{kernel.kernel.operation} {kernel.path or '(the model)'}:{kernel.kernel.line}",
-            (sizes_text(operands), f"{kernel.runs:,}"),
-            kernel.total,
-            f"{kernel.kernel.operation} ",
+    """A row for all operators that differ in their layer alone, with their runs. Costs and sizes must be equal."""
+    groups: dict[tuple[object, ...], list[tuple[KernelNumbers, Operands | None]]] = defaultdict(list)
+    for kernel, operands in operators:
+        own = kernel.kernel
+        place = (own.operation, own.file, own.function, own.line)
+        key = (*place, kernel.class_name, without_indices(kernel.path), sizes_text(operands), kernel.once)
+        groups[key].append((kernel, operands))
+    firsts = [group[0] for group in groups.values()]
+    items = []
+    for group, place_of in zip(groups.values(), places(firsts), strict=True):
+        kernel, operands = group[0]
+        end = f" {place_of}"
+        runs = sum(one.runs for one, _ in group)
+        items.append(
+            _Item(
+                f"{kernel.kernel.operation}{end}",
+                (sizes_text(operands), f"{runs:,}"),
+                _total(one for one, _ in group),
+                end,
+            )
         )
-        for kernel, operands in operators
-    ]
+    return items
+
+
+def without_indices(path: str) -> str:
+    """``model.layers.self_attn`` of ``model.layers.0.self_attn``."""
+    return ".".join(step for step in path.split(".") if not step.isdecimal())
+
+
+def places(operators: Sequence[tuple[KernelNumbers, Operands | None]]) -> list[str]:
+    """``q_proj:134`` for each: as many steps from the path's end as tell it from the others, else the whole path."""
+    steps = [without_indices(kernel.path).split(".") for kernel, _ in operators]
+    written = [1] * len(steps)
+
+    def label(index: int) -> str:
+        shown = ".".join(steps[index][-written[index] :]) or "(the model)"
+        return f"{shown}:{operators[index][0].kernel.line}"
+
+    while True:
+        alike: dict[tuple[str, str], list[int]] = defaultdict(list)
+        for index, (kernel, _) in enumerate(operators):
+            alike[kernel.kernel.operation, label(index)].append(index)
+        longer = [
+            index
+            for group in alike.values()
+            if len({".".join(steps[index]) for index in group}) > 1
+            for index in group
+            if written[index] < len(steps[index])
+        ]
+        if not longer:
+            break
+        for index in longer:
+            written[index] += 1
+    found = [label(index) for index in range(len(operators))]
+    for group in alike.values():
+        if len({sizes_text(operators[index][1]) for index in group}) < len(group):
+            for index in group:
+                found[index] = f"{operators[index][0].path or '(the model)'}:{operators[index][0].kernel.line}"
+    return found
 
 
 def _categories(kernels: Sequence[KernelNumbers]) -> list[_Item]:
@@ -157,9 +209,10 @@ def sizes_text(operands: Operands | None) -> str:
     sizes = operands
     if sizes.q_len is not None:
         window = f", window {sizes.window:,}" if sizes.window else ""
+        shared = "" if sizes.kv_heads == sizes.heads else f" (KV {sizes.kv_heads:,})"
         return (
-            f"batch {sizes.batch:,}, q {sizes.q_len:,}, kv {sizes.kv_len:,}, heads {sizes.heads:,} "
-            f"(KV {sizes.kv_heads:,}), dim {sizes.head_dim:,}{window}"
+            f"batch {sizes.batch:,}, q {sizes.q_len:,}, kv {sizes.kv_len:,}, heads {sizes.heads:,}{shared}, "
+            f"dim {sizes.head_dim:,}{window}"
         )
     if sizes.tokens is not None:
         of = f"{sizes.tokens:,} tokens x {sizes.top_k:,} of {sizes.experts:,} experts"

@@ -31,7 +31,7 @@ def sweep(result: SweepResult, show: Show, out: IO[Any]) -> None:
     line = "{" + ", ".join(f"{json.dumps(name)}: %s".replace("%s", "\0") for name in names) + "}\n"
     line = line.replace("%", "%%").replace("\0", "%s")
     for chunk in result.chunks():
-        found = [_written(values) for values in lists(names, chunk)]
+        found = [_written(values) for values in lists(names, chunk, times=result.times)]
         out.write("".join(map(line.__mod__, zip(*found, strict=True))))
 
 

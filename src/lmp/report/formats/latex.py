@@ -41,7 +41,7 @@ def sweep(result: SweepResult, show: Show, out: IO[Any]) -> None:
     _write(out, sweep_heads(result), [found], 0, [result.model.class_name], below)
 
 
-FORMAT = Format(point, sweep)
+FORMAT = Format(point, sweep, warns=True)
 
 
 def escaped(text: str) -> str:

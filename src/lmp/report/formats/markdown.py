@@ -38,7 +38,7 @@ def sweep(result: SweepResult, show: Show, out: IO[Any]) -> None:
     _list(out, [f"warning: {warning}" for warning in result.warnings()])
 
 
-FORMAT = Format(point, sweep)
+FORMAT = Format(point, sweep, warns=True)
 
 
 def table(heads: Sequence[str], found: Iterable[Sequence[str]], numbers: int) -> str:

@@ -17,6 +17,7 @@ from lmp.report.formats.base import Format, Result, Show, SweepResult
 from lmp.report.formats.csv import COLUMNS, cells
 from lmp.report.formats.rows import everything
 from lmp.report.formats.sweeps import arrays, columns
+from lmp.report.formats.times import FIGURES
 
 _TEXTS = ("kind", "path", "class_name", "place", "operation", "category")
 _FLOATS = ("intensity", "share")
@@ -44,16 +45,21 @@ def sweep(result: SweepResult, show: Show, out: IO[Any]) -> None:
     """Written chunk by chunk; from the start again where a chunk holds larger numbers than those before it."""
     pa, parquet = _pyarrow()
     names = columns(result)
+    times = _types_of_times(pa, result)
+
+    def typed(name: str, held: _Held) -> Any:
+        return times[name] if name in times else _type(pa, name, held)
+
     held: dict[str, _Held] = dict.fromkeys(names, _Held())
     while True:
         out.seek(0)
         out.truncate()
-        schema = pa.schema([(name, _type(pa, name, held[name])) for name in names])
+        schema = pa.schema([(name, typed(name, held[name])) for name in names])
         schema = schema.with_metadata({"class_name": result.model.class_name})
         with parquet.ParquetWriter(out, schema) as writer:
             for found in _columns(result, names):
                 needed = {name: held[name].joined(_held(values)) for name, values in found.items()}
-                if any(_type(pa, name, needed[name]) != _type(pa, name, held[name]) for name in names):
+                if any(typed(name, needed[name]) != typed(name, held[name]) for name in names):
                     held = needed
                     break
                 arrays = [_column(pa, field, found[field.name]) for field in schema]
@@ -68,11 +74,19 @@ FORMAT = Format(point, sweep, binary=True)
 def _columns(result: SweepResult, names: list[str]) -> Iterator[dict[str, Any]]:
     """Numpy arrays of int64 and bool, and lists of everything else."""
     for chunk in result.chunks():
-        found = zip(names, arrays(names, chunk), strict=True)
+        found = zip(names, arrays(names, chunk, result.times), strict=True)
         yield {
             name: array if array is not None and array.dtype.kind in "ib" else _listed(array, len(chunk))
             for name, array in found
         }
+
+
+def _types_of_times(pa: Any, result: SweepResult) -> dict[str, Any]:
+    """Column of the times -> its type, whatever the values are: a column may have none at all."""
+    if result.times is None:
+        return {}
+    types = {"held": pa.int64(), "fits": pa.bool_()}
+    return {f"{e}_{name}": types.get(name, pa.float64()) for e in result.times.engines for name in FIGURES}
 
 
 def _listed(array: Any, count: int) -> list[Any]:

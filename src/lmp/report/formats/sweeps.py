@@ -10,6 +10,7 @@ from lmp.link.numbers import intensity
 from lmp.link.sweep import Chunk
 from lmp.link.values import CALL
 from lmp.report.formats.base import SweepResult
+from lmp.report.formats.times import Times
 
 COSTS = ("flops", "matmul_flops", "read", "write", "compulsory")
 PAGE = 1000
@@ -17,27 +18,33 @@ PAGE = 1000
 
 
 def columns(result: SweepResult) -> list[str]:
-    """The values of the call and those that change, the costs, and whether all assumptions hold.
+    """The values of the call and those that change, the costs, whether all assumptions hold, and times on a device.
 
     Parameters are counted where the config changes.
     """
     axes = result.sweep.axes
     values = [name for name in result.sweep.names if name in CALL or name in axes]
     config_changes = any(name not in CALL for name in axes)
-    return [*values, *COSTS, *(["parameters_count"] if config_changes else []), "intensity", "assumptions_hold"]
+    parameters = ["parameters_count"] if config_changes else []
+    times = [] if result.times is None else result.times.names
+    return [*values, *COSTS, *parameters, "intensity", "assumptions_hold", *times]
 
 
-def arrays(names: list[str], chunk: Chunk) -> list[Any]:
+def arrays(names: list[str], chunk: Chunk, times: Times | None = None) -> list[Any]:
     """The chunk's columns as numpy arrays; None for a cost that the analysis does not have."""
     found = {**chunk.costs, **chunk.values, "assumptions_hold": chunk.holds}
+    if times is not None:
+        import numpy as np
+
+        found |= {name: np.array(values, dtype=object) for name, values in times.values(chunk).items()}
     return [_intensity(chunk) if name == "intensity" else found.get(name) for name in names]
 
 
-def lists(names: list[str], chunk: Chunk, part: slice = slice(None)) -> list[list[Any]]:
+def lists(names: list[str], chunk: Chunk, part: slice = slice(None), times: Times | None = None) -> list[list[Any]]:
     """The same as Python's own numbers, None where there is none."""
     count = len(range(*part.indices(len(chunk))))
     found = []
-    for name, array in zip(names, arrays(names, chunk), strict=True):
+    for name, array in zip(names, arrays(names, chunk, times), strict=True):
         values = [None] * count if array is None else array[part].tolist()
         found.append([None if v != v else v for v in values] if name == "intensity" else values)
     return found
@@ -50,8 +57,9 @@ def first_and_last(result: SweepResult, ends: int) -> list[dict[str, Any]]:
     last: deque[tuple[Any, ...]] = deque(maxlen=ends)
     for chunk in result.chunks():
         taken = min(ends - len(first), len(chunk))
-        first += zip(*lists(names, chunk, slice(0, taken)), strict=True)
-        last.extend(zip(*lists(names, chunk, slice(max(taken, len(chunk) - ends), None)), strict=True))
+        rest = slice(max(taken, len(chunk) - ends), None)
+        first += zip(*lists(names, chunk, slice(0, taken), result.times), strict=True)
+        last.extend(zip(*lists(names, chunk, rest, result.times), strict=True))
     return [dict(zip(names, row, strict=True)) for row in [*first, *last]]
 
 

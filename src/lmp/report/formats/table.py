@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import PurePath
 from typing import IO, Any
 
 from rich.text import Text
@@ -12,7 +13,8 @@ from rich.text import Text
 from lmp.errors import UsageError
 from lmp.link.values import CALL
 from lmp.predict.experts import of_many_calls
-from lmp.records import DEFAULT_CONFIG, short
+from lmp.records import DEFAULT_CONFIG, ModelAnalysis, short
+from lmp.report.formats import times
 from lmp.report.formats.base import Format, Result, Show, SweepResult
 from lmp.report.formats.card import NUMBERS, STYLES, CardLine, card, values_of_the_call, values_of_the_config
 from lmp.report.formats.device_card import device_lines
@@ -22,6 +24,8 @@ from lmp.report.formats.listing import print_lines
 from lmp.report.formats.rows import Row, rows
 from lmp.report.formats.sweeps import columns, first_and_last
 from lmp.report.terminal import GLUE, LEAST_NAME, Column, Line, Terminal, bar, cut, fitted, wrapped
+from lmp.report.warnings import of_the_whole
+from lmp.source.hub import CONFIG_NAME
 
 HEADS = ("module", "repeat", "share", "FLOPs", "matmul FLOPs", "read", "written", "FLOPs/byte")
 
@@ -74,8 +78,10 @@ def point(result: Result, show: Show, out: IO[Any]) -> None:
     for note in said:
         console.paragraph(note, "dim", "  ")
     _print_totals(console, result, show)
+    on_card = set(of_the_whole(result.model))
     for warning in result.warnings:
-        console.paragraph(f"warning: {warning}", "yellow")
+        if warning not in on_card:
+            console.paragraph(f"warning: {warning}", "yellow")
 
 
 def _asked_first(columns: Sequence[Column], by: str) -> list[Column]:
@@ -109,21 +115,17 @@ def sweep(result: SweepResult, show: Show, out: IO[Any]) -> None:
 
 def _sweep_table(result: SweepResult, found: Sequence[Mapping[str, Any]], show: Show) -> FlatTable:
     """The first column is one of those that change, whose names are not cut."""
-    names, texts = _sweep_columns(result), sweep_texts(result, found, show)
-    heads = sweep_heads(result)
-    # Whether the assumptions hold is wanted most where they do not.
-    ranks = _SWEEP_RANKS | ({} if all(row["assumptions_hold"] for row in found) else {"assumptions_hold": 90})
-    columns = [
-        Column(name, head, ranks.get(name, MOST_WANTED)) for name, head in zip(names[1:], heads[1:], strict=True)
-    ]
-    widest = max(map(len, [heads[0], *(cells[0] for cells in texts)]))
+    (first, *columns), texts = _sweep_columns(result), sweep_texts(result, found, show)
+    if not all(row["assumptions_hold"] for row in found):  # that is wanted most where they do not
+        columns = [replace(one, rank=99) if one.name == "assumptions_hold" else one for one in columns]
+    widest = max(map(len, [first.head, *(cells[0] for cells in texts)]))
     lines = [
         Line(cells[0].rjust(widest), cells[1:], style="" if row["assumptions_hold"] else "yellow")
         for row, cells in zip(found, texts, strict=True)
     ]
     if result.sweep.size > len(found):
         lines.insert(ENDS, Line("...".rjust(widest), ["..."] * len(columns), style="dim"))
-    return FlatTable(heads[0].rjust(widest), columns, lines)
+    return FlatTable(first.head.rjust(widest), columns, lines)
 
 
 def _printed(console: Terminal, table: FlatTable, wanted: Sequence[str] | None, uncut: bool = False) -> list[str]:
@@ -153,7 +155,7 @@ def wanted_columns(columns: Sequence[Column], show: Show) -> list[str] | None:
 def print_card(console: Terminal, result: Result, show: Show) -> None:
     """The answer card, and the values of the call."""
     model = result.model
-    config = "default config" if model.config.name == DEFAULT_CONFIG.name else f"config {model.config.name}"
+    config = "default config" if model.config.name == DEFAULT_CONFIG.name else f"config {_config_name(model)}"
     for text in wrapped(f"{short(result.evaluation.class_name)}, {config}", console.width):
         console.put(Text(cut(text, console.width, console.signs("…")), style="bold"))
     narrow = console.width < NARROW
@@ -166,6 +168,12 @@ def print_card(console: Terminal, result: Result, show: Show) -> None:
         console.paragraph(f"{result.evaluation.class_name} · {config} {model.source.version}", "dim")
         console.paragraph(f"config: {values_of_the_config(result) or 'no values'}", "dim")
     console.put()
+
+
+def _config_name(model: ModelAnalysis) -> str:
+    """The config's name; of a file that is called as every config is, its path."""
+    found = model.config
+    return found.origin if PurePath(found.origin).name == CONFIG_NAME else found.name
 
 
 def print_lines_of_card(console: Terminal, lines: Sequence[CardLine]) -> None:
@@ -198,21 +206,39 @@ def _print_totals(console: Terminal, result: Result, show: Show) -> None:
 
 
 def sweep_heads(result: SweepResult) -> list[str]:
-    return [_HEADS.get(name, name) for name in _sweep_columns(result)]
+    return [column.head for column in _sweep_columns(result)]
 
 
 def sweep_texts(result: SweepResult, found: Sequence[Mapping[str, Any]], show: Show) -> list[list[str]]:
-    names = _sweep_columns(result)
-    return [[_sweep_cell(name, row[name], show) for name in names] for row in found]
+    axes, costs = _sweep_names(result)
+    engines = () if result.times is None else result.times.engines
+
+    def cells(row: Mapping[str, Any], names: Sequence[str]) -> list[str]:
+        return [_sweep_cell(name, row[name], show) for name in names]
+
+    return [[*cells(row, axes), *times.cells(engines, row), *cells(row, costs)] for row in found]
 
 
-def _sweep_columns(result: SweepResult) -> list[str]:
-    """Only what changes from row to row, of the values."""
-    axes, names = result.sweep.axes, result.sweep.names
-    return [name for name in columns(result) if name in axes or name not in names]
+def _sweep_columns(result: SweepResult) -> list[Column]:
+    """Columns for people: what changes from row to row, times on a device, costs."""
+    axes, costs = _sweep_names(result)
+    engines = () if result.times is None else result.times.engines
+
+    def named(names: Sequence[str]) -> list[Column]:
+        return [Column(name, _HEADS.get(name, name), _SWEEP_RANKS.get(name, MOST_WANTED)) for name in names]
+
+    return [*named(axes), *times.columns(engines), *named(costs)]
 
 
-FORMAT = Format(point, sweep)
+def _sweep_names(result: SweepResult) -> tuple[list[str], list[str]]:
+    """Names of the values that change from row to row, and of the costs."""
+    of_times = [] if result.times is None else result.times.names
+    others = {*result.sweep.names, *of_times}
+    names = columns(result)
+    return [name for name in names if name in result.sweep.axes], [name for name in names if name not in others]
+
+
+FORMAT = Format(point, sweep, warns=True)
 
 _HEADS = {
     "flops": "FLOPs",
