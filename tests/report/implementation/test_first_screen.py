@@ -71,7 +71,7 @@ def test_the_dearest_comes_first(small_llama: ModelFacts) -> None:
 
 def test_a_decode_step_of_small_kernels_is_launch_bound(small_llama: ModelFacts) -> None:
     text = section_text(report(small_llama), "1. ")
-    assert "**decode**, eager: bound by launches (the host) at " in text
+    assert "| What bounds decode? | eager: **launches (the host)** at " in text
     assert action(small_llama, "CUDA graphs").best.share.value > 50
     launches = {plain(pieces_of(part.name)[0]): part for part in timeline(small_llama, small_llama.point(DECODE))}
     norm = launches["model.norm"]

@@ -168,6 +168,7 @@ WORDS = {
     classes.LINEAR: "A product with its weight matrix",
     classes.ACTIVATION: "An element-wise function",
     classes.LAYER: "One layer: attention and a feed-forward part, each normalized and added to the residual stream",
+    classes.SUBLAYER: "A part of a layer: its input is normalized, its result added to the residual stream",
     classes.STACK: "Embeds the tokens, runs all layers and normalizes",
     classes.MODEL: "The stack of layers and the projection to the vocabulary",
     classes.OTHER: "A module of the model",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from lmp.predict.prediction import Total
+from lmp.predict.screen.asking import Answer
+from lmp.predict.screen.card import EAGER_NAME as EAGER
 from lmp.report.bounds import LIMITS
 from lmp.report.document.amounts import Number, Term
 from lmp.report.document.parts import Line
@@ -35,6 +37,10 @@ def rate(facts: ModelFacts, value: int) -> Term:
     return Term(constant=value, source=facts.device.source)
 
 
+def answer(facts: ModelFacts, point: Point, profile: str = EAGER) -> Answer | None:
+    return facts.predictions.at(point.key, profile)
+
+
 def predicted(facts: ModelFacts, microseconds: float, source: str) -> Number:
     """A predicted time, to nanoseconds."""
     return facts.number("{a} / 10 ** 9", "s", a=Term(constant=round(microseconds * 1000), source=source))
@@ -59,13 +65,6 @@ def held(facts: ModelFacts, point: Point) -> Number | None:
     if facts.inspection is None or point.key not in facts.flows.peaks:
         return None
     return facts.number("{a} + {w}", "B", a=Term(name=f"peak.{point.key}.total"), w=Term(name="weight_bytes"))
-
-
-def devices(facts: ModelFacts, point: Point) -> Number | None:
-    """The least number of devices whose memory holds it all."""
-    if held(facts, point) is None:
-        return None
-    return facts.number("ceil(({w} + {a}) / {m})", "", **_needed(facts, point))
 
 
 def over_devices(facts: ModelFacts, point: Point) -> Number | None:

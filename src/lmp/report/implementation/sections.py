@@ -39,7 +39,7 @@ from lmp.report.implementation import (
     tree,
 )
 from lmp.report.implementation.drawing import pieces_of
-from lmp.report.implementation.figures import first_of_each_phase, named, of_device
+from lmp.report.implementation.figures import first_of_each_phase, limit_of, named, of_device
 from lmp.report.implementation.kept import kept_places
 from lmp.report.implementation.naming import kind_of_layer, layers_at
 from lmp.report.implementation.operators import joined, searched
@@ -151,7 +151,7 @@ def _known(facts: ModelFacts) -> Mapping[str, Any]:
         # helpers
         "f": facts, "device": facts.device, "term": Term, "joined": joined, "named": named, "of_device": of_device,
         "codes": lambda names: joined([Code(name) for name in names]), "places": parallel.places,
-        "largest": screen.largest, "other_flops": performance.other_flops, "bound_by": performance.bound_by,
+        "dearest": screen.dearest, "limit": limit_of, "other_flops": performance.other_flops, "bound_by": performance.bound_by,
         "operators": components.operators_of, "runs_of": tree.runs_of, "most": MOST,
         "few": FEW, "file": file_name(facts.name),
         "appendix": f"{file_name(facts.name)}{APPENDIX_ENDING}", "searched": searched(facts), "sources": sources,
@@ -160,7 +160,8 @@ def _known(facts: ModelFacts) -> Mapping[str, Any]:
         "attention_kind": screen.kind_of_attention(facts), "cache": screen.cache_rates(facts),
         "decided": screen.decides(facts), "has_tokens": "seq_len" in facts.model.parameters,
         "serving": facts.predictions.serving, "tp": facts.deployment.parallel.tp, "phases": first_of_each_phase(facts),
-        "answers": screen.answers(facts), "actions": actions.actions(facts),
+        "answers": screen.answers(facts), "actions": actions.actions(facts), "gain": screen.engine_gain(facts),
+        "fitting": screen.fitting(facts), "extremes": screen.extremes(facts), "changes": screen.changes(facts),
         "thresholds": list(screen.thresholds(facts)), "routed": facts.bounds.is_routed,
         "not_verified": _not_verified(facts), "verified": head.verification(facts), "layer_kinds": _kinds(facts),
         "inner_norms": screen.inner_norms(facts), "choice": _choice(facts), "done": actions.done_well(facts),
@@ -260,7 +261,6 @@ def _ends(facts: ModelFacts) -> list[Point]:
 # --- the returned summary --------------------------------------------------------------------------------------------
 
 RETURNED = {
-    "What decides:": "key insights:",
     "Notable optimizations:": "notable optimizations:",
     "Limitations discovered:": "limitations:",
 }
@@ -276,6 +276,8 @@ def returned(made: Document, report: str) -> list[str]:
             heading = _text(block.content)
         elif isinstance(block, Bullets) and heading in RETURNED:
             lines += [RETURNED[heading], *(f"  {_text(item)}" for item in block.items)]
+        elif isinstance(block, Table) and heading.startswith("What decides"):
+            lines += ["key insights:", *(f"  {_text(question)} {_text(answer)}" for question, answer in block.rows)]
         elif isinstance(block, Table) and heading.startswith("What to do first") and len(block.rows[0]) > FEW:
             # Rank, action, what it saves, of what, how much, and where.
             lines.append("what to do first:")
