@@ -16,7 +16,18 @@ from lmp.observe.inspecting import _spans
 from lmp.report.document.markdown import plain
 from lmp.report.facts import ModelFacts
 from lmp.report.implementation import dataflow, head
-from lmp.report.implementation.classes import MIXTURE, MODEL, ROUTER, STACK, _role
+from lmp.report.implementation.classes import (
+    ATTENTION,
+    LAYER,
+    MIXTURE,
+    MODEL,
+    NORM,
+    PLAIN_FEED_FORWARD,
+    ROUTER,
+    STACK,
+    SUBLAYER,
+    _role,
+)
 from lmp.report.implementation.constraints import _with_pinned
 from lmp.report.implementation.drawing import pieces_of
 
@@ -56,8 +67,17 @@ def test_indices_of_layers_in_a_few_words(indices: list[int], told: str) -> None
 
 
 def test_what_calls_a_model_with_output_head_is_one_too() -> None:
-    assert _role([], {STACK}, 0) == MODEL
-    assert _role([], {MODEL, "embedding"}, 0) == MODEL
+    assert _role([], {STACK}, 0, False) == MODEL
+    assert _role([], {MODEL, "embedding"}, 0, False) == MODEL
+
+
+def test_what_lies_in_a_list_in_a_layer_is_a_part_of_it() -> None:
+    # A block of an encoder-decoder has a list of its own: attention with its norm, and a feed-forward with its norm.
+    assert _role([], {ATTENTION, NORM}, 0, True) == SUBLAYER
+    assert _role([], {PLAIN_FEED_FORWARD, NORM}, 0, True) == SUBLAYER
+    assert _role([], {SUBLAYER}, 0, False) == LAYER
+    assert _role([], {ATTENTION, NORM}, 0, False) == LAYER
+    assert _role([], {LAYER, NORM}, 0, False) == STACK
 
 
 # --- long shapes -----------------------------------------------------------------------------------------------------

@@ -307,7 +307,7 @@ def _brief(component: Component) -> str:
     own = [item for item in items if item.child is None]
     if not items:
         kernels = [k for k in component.analysis.kernels if k.kernel_type == "basic" and k.category != "call"]
-        return f"{len(kernels)} operators of its own{calls}."
+        return f"{len(kernels)} operator{'s' if len(kernels) != 1 else ''} of its own{calls}."
     counts = {phase: sum(phase in item.ops for item in own) for phase in component.facts.flows.phases}
     told = " and ".join(f"{count} in {phase}" for phase, count in counts.items())
     return f"Operators of its own: {told if len(set(counts.values())) > 1 else next(iter(counts.values()))}{calls}."
@@ -326,7 +326,7 @@ def _tiling(component: Component) -> str:
     if not own:
         return "none of its own: it only calls modules."
     if not products:
-        return f"none: {len(own)} operators over whole tensors."
+        return f"none: {len(own)} operator{'s' if len(own) > 1 else ''} over whole tensors."
     return f"{', '.join(products)} chooses blocks when it runs, from shapes and dtype; nothing here sets them."
 
 
@@ -408,8 +408,10 @@ def _dearest_line(component: Component, point: Point) -> Iterator[Line]:
     first = here[0].kernel
     where = place_near(facts, component.class_name, line, first.file, first.operation.split(" ")[0], first.function)
     amount = _at(facts, component, line).amount("bytes", point)
+    words = list(dict.fromkeys(k.kernel.operation for k in here if k.total.bytes))
+    more = f" and {len(words) - MOST_WORDS} more" if len(words) > MOST_WORDS else ""
     yield [
-        f"dearest line of its own, {point.title}: {first.operation} at ",
+        f"dearest line of its own, {point.title}: {', '.join(words[:MOST_WORDS])}{more} at ",
         where,
         ", ",
         amount,

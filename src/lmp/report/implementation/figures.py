@@ -67,6 +67,13 @@ def held(facts: ModelFacts, point: Point) -> Number | None:
     return facts.number("{a} + {w}", "B", a=Term(name=f"peak.{point.key}.total"), w=Term(name="weight_bytes"))
 
 
+def devices(facts: ModelFacts, point: Point) -> Number | None:
+    """The least number of devices whose memory holds it all."""
+    if held(facts, point) is None:
+        return None
+    return facts.number("ceil(({w} + {a}) / {m})", "", **_needed(facts, point))
+
+
 def over_devices(facts: ModelFacts, point: Point) -> Number | None:
     """The bound, divided by the devices that the memory takes."""
     if held(facts, point) is None:

@@ -19,6 +19,7 @@ from lmp.report.implementation.classes import Component, components
 from lmp.report.implementation.figures import (
     answer,
     count,
+    devices,
     first_of_each_phase,
     held,
     interval,
@@ -154,11 +155,11 @@ def decides(facts: ModelFacts) -> list[Decides]:
         run = answer(facts, first)
         if run is None:
             continue
-        ways = [_bounds_at(facts, points, profile) for profile in facts.predictions.profiles]
+        eager, serving = (_bounds_at(facts, points, profile) for profile in facts.predictions.profiles)
         launches = count(facts, run.call.launches, "launches of the call")
         host = predicted(facts, run.host[0], "predicted, launches of the host")
         kernels = predicted(facts, run.call.whole[0], f"predicted, kernels of {EAGER}")
-        found.append(Decides(facts.called(first.phase), *ways, first, launches, host, kernels))
+        found.append(Decides(facts.called(first.phase), eager, serving, first, launches, host, kernels))
     return found
 
 
@@ -191,12 +192,15 @@ def dearest(facts: ModelFacts, point: Point) -> dict[str, list[Inline]]:
         name: facts.number(f"100 * ({' + '.join(f'{{{one}}}' for one in terms)}) / {{w}}", "%", w=whole, **terms)
         for name, terms in parts.items()
     }
-    first = sorted(shares.items(), key=lambda item: -item[1].value)[:MOST_PARTS]
+    dear = sorted(shares.items(), key=lambda item: -item[1].value)[:MOST_PARTS]
+    first = [(name, share) for name, share in dear if share.value >= 1]
     groups = sorted(facts.bounds.groups(point.key).items(), key=lambda item: -item[1].total)[:1]
     group = [(name, share_of(facts, f"bound.{point.key}.group.{name}.total", whole.name or "")) for name, _ in groups]
-    told = [[f"{roles.get(name, 'part')} ", Code(short(name)), " ", share] for name, share in first if share.value >= 1]
+    told: list[Inline] = []
+    for name, share in first:
+        told += [f"{', ' if told else ''}{roles.get(name, 'part')} ", Code(short(name)), " ", share]
     return {
-        "parts": [piece for n, one in enumerate(told) for piece in ([", ", *one] if n else one)],
+        "parts": told,
         "operators": [piece for name, share in group if share is not None for piece in (Code(name), " ", share)],
     }
 
@@ -236,14 +240,16 @@ def _fits(facts: ModelFacts, point: Point, profile: str) -> Line:
     """With the largest batch, or what would fit, of an engine that plans its memory."""
     known, found = fits(facts, point, profile), facts.predictions.rooms.get((point.key, profile))
     if known is None or profile == EAGER or not isinstance(found, Room):
-        return {True: "yes", False: "no", None: "not known"}[known]
+        least = devices(facts, point) if known is False and facts.deployment.parallel == ONE else None
+        plainly = "not known" if known is None else "yes" if known else "no"
+        return plainly if least is None else ["no: ", least, " by memory"]
     batch = [count(facts, found.largest_batch, MEMORY)] if found.largest_batch else []
     if known:
         return ["yes, to batch ", *batch] if batch else "yes"
     more = found.smallest_tp is not None and found.smallest_tp > facts.deployment.parallel.tp
     tp: list[Inline] = ["tp ", count(facts, found.smallest_tp or 0, MEMORY)] if more else []
     fewer: list[Inline] = ["batch ", *batch] if batch else []
-    return ["no: ", *tp, " or " if tp and fewer else "", *fewer, " does"] if tp or fewer else "no, on no tp up to 64"
+    return ["no: ", *tp, " or " if tp and fewer else "", *fewer, " does"] if tp or fewer else "no"
 
 
 def fitting(facts: ModelFacts) -> list[tuple[str, str]]:
@@ -265,16 +271,19 @@ def extremes(facts: ModelFacts) -> list[tuple[Point, Number]]:
 
 def engine_gain(facts: ModelFacts) -> dict[str, object] | None:
     """The point at which the engine saves the largest part of eager mode's time."""
-    both = [(point, *(answer(facts, point, profile) for profile in facts.predictions.profiles)) for point in facts.points]
-    known = [(point, one.us[0], other.us[0]) for point, one, other in both if one and other and other.us[0]]
+    known: list[tuple[Point, float, float]] = []
+    for one in facts.points:
+        eager, serving = (answer(facts, one, profile) for profile in facts.predictions.profiles)
+        if eager is not None and serving is not None and serving.us[0]:
+            known.append((one, eager.us[0], serving.us[0]))
     if not known:
         return None
-    point, eager, serving = max(known, key=lambda one: one[1] / one[2])
+    point, before, after = max(known, key=lambda one: one[1] / one[2])
     source = "predicted, ratio in hundredths"
-    times = facts.number("{a} / 100", "times", a=Term(constant=round(100 * eager / serving), source=source))
+    times = facts.number("{a} / 100", "times", a=Term(constant=round(100 * before / after), source=source))
     return {
-        "point": point.title, "times": times, "eager": predicted(facts, eager, f"predicted, {EAGER}"),
-        "serving": predicted(facts, serving, f"predicted, {facts.predictions.serving}"),
+        "point": point.title, "times": times, "eager": predicted(facts, before, f"predicted, {EAGER}"),
+        "serving": predicted(facts, after, f"predicted, {facts.predictions.serving}"),
     }  # fmt: skip
 
 
@@ -350,11 +359,10 @@ def thresholds(facts: ModelFacts) -> Iterator[Line]:
             c=constant, b=per_token,
         )  # fmt: skip
         if room.value > 0:
-            yield [
-                f"beside the weights one {device.name} has room for ",
-                room,
-                f" cached tokens, {whose}, no activations",
-            ]
+            kept = facts.inspection.cache if facts.inspection is not None else None
+            cross = kept is not None and kept.encoder_bytes_per_token is not None
+            without = "no activations, nothing of cross-attention" if cross else "no activations"
+            yield [f"beside the weights one {device.name} has room for ", room, f" cached tokens, {whose}, {without}"]
         else:
             yield f"the weights alone are larger than the memory of one {device.name}"
 

@@ -39,7 +39,7 @@ from lmp.report.implementation import (
     tree,
 )
 from lmp.report.implementation.drawing import pieces_of
-from lmp.report.implementation.figures import first_of_each_phase, limit_of, named, of_device
+from lmp.report.implementation.figures import devices, first_of_each_phase, limit_of, named, of_device
 from lmp.report.implementation.kept import kept_places
 from lmp.report.implementation.naming import kind_of_layer, layers_at
 from lmp.report.implementation.operators import joined, searched
@@ -151,7 +151,8 @@ def _known(facts: ModelFacts) -> Mapping[str, Any]:
         # helpers
         "f": facts, "device": facts.device, "term": Term, "joined": joined, "named": named, "of_device": of_device,
         "codes": lambda names: joined([Code(name) for name in names]), "places": parallel.places,
-        "dearest": screen.dearest, "limit": limit_of, "other_flops": performance.other_flops, "bound_by": performance.bound_by,
+        "dearest": screen.dearest, "limit": limit_of, "devices": devices, "other_flops": performance.other_flops,
+        "bound_by": performance.bound_by,
         "operators": components.operators_of, "runs_of": tree.runs_of, "most": MOST,
         "few": FEW, "file": file_name(facts.name),
         "appendix": f"{file_name(facts.name)}{APPENDIX_ENDING}", "searched": searched(facts), "sources": sources,
