@@ -152,4 +152,4 @@ def test_conditions_are_those_of_the_layers_that_the_config_has(
 
 
 def test_what_calls_a_router_is_a_mixture_of_experts() -> None:
-    assert _role([], {ROUTER, "module"}, 0) == MIXTURE
+    assert _role([], {ROUTER, "module"}, 0, False) == MIXTURE

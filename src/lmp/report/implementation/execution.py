@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from lmp.records import short
 from lmp.report.document.parts import Code, Inline, Line, Pointer
 from lmp.report.facts import ModelFacts
-from lmp.report.implementation.operators import joined
+from lmp.report.implementation.operators import joined, lists
 from lmp.report.implementation.sources import Sources, place_near
 from lmp.source.lines import enclosing_function
 from lmp.source.parsed import parse
@@ -75,15 +75,14 @@ def experts(facts: ModelFacts) -> Iterator[Expert]:
 
 def declared(sources: Sources) -> list[Inline]:
     """What the model's classes say that they can be run with, each with its line."""
-    found: list[Inline] = []
+    found: list[list[Inline]] = []
     for piece in (p for p in sources.classes if p.own and isinstance(p.node, ast.ClassDef)):
         for statement in piece.node.body:
             match statement:
                 case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=bool(value))):
                     if name.startswith(("_supports_", "_can_")):
-                        said = Code(f"{name} = {value}")
-                        found += [", " if found else "", said, " ", piece.pointer(statement.lineno)]
-    return found
+                        found.append([Code(f"{name} = {value}"), " ", piece.pointer(statement.lineno)])
+    return lists(found)
 
 
 def not_taken(facts: ModelFacts) -> Iterator[dict[str, Line]]:

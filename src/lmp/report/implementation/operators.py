@@ -257,10 +257,12 @@ def searched(facts: ModelFacts) -> str:
 
 def joined(pieces: Sequence[Inline], between: str = ", ") -> list[Inline]:
     """Pieces with text between them."""
-    found: list[Inline] = []
-    for index, piece in enumerate(pieces):
-        found += [between, piece] if index else [piece]
-    return found
+    return lists([[piece] for piece in pieces], between)
+
+
+def lists(items: Sequence[Sequence[Inline]], between: str = ", ") -> list[Inline]:
+    """Items of several pieces, with text between them."""
+    return [piece for index, item in enumerate(items) for piece in ((between, *item) if index else item)]
 
 
 def plain(formula: str) -> Code:

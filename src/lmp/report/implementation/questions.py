@@ -21,6 +21,7 @@ from lmp.report.implementation.operators import (
     joined,
     kinds_of,
     layer_of,
+    lists,
     plain,
     pointer_at,
     row_pointer,
@@ -201,10 +202,7 @@ def device_conditions(facts: ModelFacts) -> tuple[list[Inline], str]:
     codes: dict[str, list[Pointer]] = {}
     for (file, line, _), pointer in zip(found.places, found.pointers(), strict=True):
         codes.setdefault(code_at(facts, file, line).strip(), []).append(pointer)
-    pieces: list[Inline] = []
-    for code, pointers in list(codes.items())[:MOST]:
-        pieces += [", " if pieces else "", Code(code), " at ", *joined(list(pointers))]
-    return pieces, found.text
+    return lists([[Code(code), " at ", *joined(places)] for code, places in list(codes.items())[:MOST]]), found.text
 
 
 # --- the cache -------------------------------------------------------------------------------------------------------
