@@ -15,7 +15,7 @@ from lmp.report.facts import ModelFacts, Point
 from lmp.report.implementation.classes import components
 from lmp.report.implementation.components import operators_of
 from lmp.report.implementation.compulsory import compulsory_of
-from lmp.report.implementation.declared import flag
+from lmp.report.implementation.execution import flag
 from lmp.report.implementation.expanding import Growing, growing_copies, growing_products
 from lmp.report.implementation.figures import answer, predicted, rate
 from lmp.report.implementation.kept import kept_activations, kept_places, logits_of

@@ -27,7 +27,7 @@ from lmp.report.implementation.naming import plain_formula, shape_text
 from lmp.report.implementation.ran import Item, instance_of, items_of
 from lmp.report.implementation.reads import first_sentence, marked
 from lmp.report.implementation.sources import place_near
-from lmp.report.implementation.steps import pseudocode, statement_at
+from lmp.report.implementation.steps import arguments_of, pseudocode, statement_at
 from lmp.source.locate import find_class
 from lmp.source.names import Names
 
@@ -240,7 +240,7 @@ def _algorithm(component: Component) -> Iterator[Row]:
     """The statements of forward() at which something runs, each with what runs there; the appendix has every step."""
     facts, path = component.facts, instance_of(component)
     items = items_of(component, path)
-    yield [_cut(f"def {component.name}({', '.join(_arguments(component))}):")]
+    yield [_cut(f"def {component.name}({', '.join(arguments_of(component))}):")]
     yield [_cut(f'    """Tiling: {_tiling(component)}')]
     yield [*_least(component), '"""']
     yield ["    # ", component.forward]
@@ -290,13 +290,6 @@ def _runs_there(group: Sequence[Item], path: str) -> str:
             name = item.op.name if item.op.category == "attention" else f"aten.{item.op.name}"
         told[name] = told.get(name, 0) + (item.child is None)
     return ", ".join(f"{name}: {n} operators" if n > 1 and name.endswith(")") else name for name, n in told.items())
-
-
-def _arguments(component: Component) -> list[str]:
-    calls = component.facts.observed.of(component.class_name)
-    if calls:
-        return list(dict.fromkeys(value.name.partition("[")[0] for value in calls[0].inputs))
-    return list(component.analysis.interface)
 
 
 def _brief(component: Component) -> str:
