@@ -11,7 +11,7 @@ from lmp.predict.devices import device_named
 from lmp.predict.holding import held_by_formulas
 from lmp.predict.prediction import Predictor, Total, total
 from lmp.predict.rows import Collective
-from lmp.predict.screen.asking import Answer, Ask, Subject, answer, asked_for
+from lmp.predict.screen.asking import EAGER, Answer, Ask, Subject, answer, asked_for
 from lmp.predict.screen.card import EAGER_NAME, SERVING
 from lmp.predict.screen.room import Room, room
 from lmp.records import ModelAnalysis
@@ -24,7 +24,7 @@ Sizes = Mapping[str, int]
 
 @dataclass(frozen=True)
 class Predictions:
-    """Answers by point and profile, as the answer card of every command has them. ``reason``: why there are none."""
+    """Answers by point, and by eager mode or the engine. ``reason``: why there are none."""
 
     found: Mapping[tuple[str, str], Answer]
     reason: str | None = None
@@ -79,9 +79,9 @@ def bounds_over(
 
 
 def _asks(device: str, predictor: Predictor, sizes: Sizes, deployment: Deployment) -> dict[str, Ask]:
-    """Eager mode, where each operator of the class is a kernel, and what the engine launches."""
+    """Eager mode, where each ATen operator is a kernel, and what the engine launches."""
     known, words = device_named(device, predictor.known), (None, deployment.kv_dtype)
-    engines = {EAGER_NAME: None, deployment.engine: deployment.engine}
+    engines = {EAGER_NAME: EAGER, deployment.engine: deployment.engine}
     return {name: asked_for(known, sizes, engine, words, deployment.parallel) for name, engine in engines.items()}
 
 

@@ -134,7 +134,7 @@ def outer_parts(
         if any(isinstance(c, ModuleNumbers) for c in child.children) and not inside:
             yield from outer_parts(facts, child, path, child.path.rpartition(".")[2].isdigit())
         else:
-            yield path, classes_at(module, child.path), child
+            yield path, classes_at(facts, module, child.path), child
 
 
 def _part(facts: ModelFacts, point: Point, name: str, called: str, module: ModuleNumbers, cost: Term | None) -> Part:
