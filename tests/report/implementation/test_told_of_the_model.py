@@ -13,9 +13,8 @@ import pytest
 from written_reports import appendix_of, component_text, text_of
 
 from lmp.observe.inspecting import _spans
-from lmp.report.document.markdown import plain
 from lmp.report.facts import ModelFacts
-from lmp.report.implementation import dataflow, head
+from lmp.report.implementation import dataflow
 from lmp.report.implementation.classes import (
     ATTENTION,
     LAYER,
@@ -29,7 +28,6 @@ from lmp.report.implementation.classes import (
     _role,
 )
 from lmp.report.implementation.constraints import _with_pinned
-from lmp.report.implementation.drawing import pieces_of
 
 # --- interface and purpose -------------------------------------------------------------------------------------------
 
@@ -123,7 +121,7 @@ def test_values_of_a_nested_config_are_told_with_their_reads(nested: ModelFacts)
 
 
 def test_values_that_classes_share_with_the_model_are_told_once(nested: ModelFacts) -> None:
-    blocks = "".join(plain(piece) for line in head.limits(nested) for piece in pieces_of(line))
+    blocks = text_of(nested).partition("## 1. ")[0]
     assert "hidden_size = 64, LlamaAttention.head_dim = 16" in blocks
     assert "LlamaAttention.hidden_size" not in blocks
 
