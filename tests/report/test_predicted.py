@@ -8,7 +8,7 @@ import pytest
 
 from lmp.predict.prediction import Predictor
 from lmp.predict.rows import Collective
-from lmp.predict.screen.asking import EAGER
+from lmp.predict.screen.card import EAGER_NAME as EAGER
 from lmp.records import ModelAnalysis
 from lmp.report.predictions import SERVING, collective_time, predictions_of
 

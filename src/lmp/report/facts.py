@@ -17,7 +17,6 @@ from lmp.observe.calls import Observed
 from lmp.observe.flow import Flows
 from lmp.observe.inspection import Inspection, Module, Totals
 from lmp.predict.devices import device_named
-from lmp.predict.screen.records import Card
 from lmp.records import ModelAnalysis, ModuleAnalysis
 from lmp.report.bounds import Bounds
 from lmp.report.deployment import DEFAULT, Deployment
@@ -26,7 +25,7 @@ from lmp.report.document.amounts import Claim, Number, Quantity, Term
 from lmp.report.document.parts import Pointer
 from lmp.report.evaluating import Worth
 from lmp.report.on_device import OnDevice, Screen, on_device
-from lmp.report.predictions import Predictions, cards_of, predictions_of
+from lmp.report.predictions import Predictions, predictions_of
 from lmp.source.locate import ClassSource
 from lmp.source.trees import Tree, Trees
 
@@ -190,12 +189,7 @@ class ModelFacts:
     @cached_property
     def predictions(self) -> Predictions:
         """Predicted times at each point, at the values that the report gives; the config's for all others."""
-        return predictions_of(self.model, self.device.name, self._given, self.deployment)
-
-    @cached_property
-    def cards(self) -> Mapping[str, Card] | str:
-        """The answer card at each point, by its key; or why there is none."""
-        return cards_of(self.model, self.config, self.device.name, self._given, self.deployment)
+        return predictions_of(self.model, self.device.name, self._given, self.deployment, self.config)
 
     @property
     def _given(self) -> dict[str, dict[str, int]]:

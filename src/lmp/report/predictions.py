@@ -2,76 +2,93 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from lmp.errors import LmpError, first_line
 from lmp.predict.devices import device_named
+from lmp.predict.holding import held_by_formulas
 from lmp.predict.prediction import Predictor, Total, total
 from lmp.predict.rows import Collective
-from lmp.predict.screen.asking import EAGER, Answer, Subject, answer, asked_for
-from lmp.predict.screen.card import SERVING, card
-from lmp.predict.screen.records import Card
+from lmp.predict.screen.asking import EAGER, Answer, Ask, Subject, answer, asked_for
+from lmp.predict.screen.card import EAGER_NAME, SERVING
+from lmp.predict.screen.room import Room, room
 from lmp.records import ModelAnalysis
 from lmp.report.deployment import DEFAULT, Deployment
 
 LIBRARIES = ("nccl", "custom")
+Sizes = Mapping[str, int]
+"""Values of a call that the user or the report gives."""
 
 
 @dataclass(frozen=True)
 class Predictions:
-    """Answers by point and profile. ``reason`` says why there are none."""
+    """Answers by point, and by eager mode or the engine. ``reason``: why there are none."""
 
     found: Mapping[tuple[str, str], Answer]
     reason: str | None = None
     serving: str = SERVING
     """The profile beside eager mode."""
+    rooms: Mapping[tuple[str, str], Room | str] = field(default_factory=dict)
+    """Memory on each GPU, reserve included; or why it is not known."""
 
     @property
     def profiles(self) -> tuple[str, str]:
-        return EAGER, self.serving
+        return EAGER_NAME, self.serving
 
     def at(self, point: str, profile: str) -> Answer | None:
         return self.found.get((point, profile))
 
 
 def predictions_of(
-    model: ModelAnalysis, device: str, points: Mapping[str, Mapping[str, int]], deployment: Deployment = DEFAULT
-) -> Predictions:
-    """The predictions at points, of which each has the values that the user or the report gives."""
-    predictor, subject, engine = Predictor(), Subject(model), deployment.engine
-    words = (None, deployment.kv_dtype)
-    try:
-        known = device_named(device, predictor.known)
-        return Predictions(
-            {
-                (key, profile): answer(subject, asked_for(known, sizes, profile, words, deployment.parallel), predictor)
-                for key, sizes in points.items()
-                for profile in (EAGER, engine)
-            },
-            serving=engine,
-        )
-    except LmpError as error:
-        return Predictions({}, first_line(error), engine)
-
-
-def cards_of(
     model: ModelAnalysis,
-    config: Mapping[str, Any] | None,
     device: str,
-    points: Mapping[str, Mapping[str, int]],
+    points: Mapping[str, Sizes],
     deployment: Deployment = DEFAULT,
-) -> Mapping[str, Card] | str:
-    """The answer card at each point; or why there is none."""
+    config: Mapping[str, Any] | None = None,
+) -> Predictions:
+    """The predictions at points. ``config``: the content of config.json."""
     predictor, subject = Predictor(), Subject(model, config)
-    words = (None, deployment.kv_dtype)
     try:
-        known = device_named(device, predictor.known)
-        return {
-            key: card(subject, asked_for(known, sizes, deployment.engine, words, deployment.parallel), predictor)
+        asks = {
+            (key, name): ask
             for key, sizes in points.items()
+            for name, ask in _asks(device, predictor, sizes, deployment).items()
         }
+        found = {key: answer(subject, ask, predictor) for key, ask in asks.items()}
+        rooms = {key: _room(subject, ask) for key, ask in asks.items()}
+    except LmpError as error:
+        return Predictions({}, first_line(error), deployment.engine)
+    return Predictions(found, serving=deployment.engine, rooms=rooms)
+
+
+def bounds_over(
+    model: ModelAnalysis, device: str, calls: Sequence[Sizes], deployment: Deployment = DEFAULT
+) -> dict[str, list[str]]:
+    """What bounds each of several calls, in eager mode and by the engine; as far as they are predicted."""
+    predictor, subject = Predictor(), Subject(model)
+    found: dict[str, list[str]] = {EAGER_NAME: [], deployment.engine: []}
+    try:
+        for sizes in calls:
+            for name, ask in _asks(device, predictor, sizes, deployment).items():
+                found[name].append(answer(subject, ask, predictor).bound)
+    except LmpError:
+        return {name: bounds for name, bounds in found.items() if bounds}
+    return found
+
+
+def _asks(device: str, predictor: Predictor, sizes: Sizes, deployment: Deployment) -> dict[str, Ask]:
+    """Eager mode, where each ATen operator is a kernel, and what the engine launches."""
+    known, words = device_named(device, predictor.known), (None, deployment.kv_dtype)
+    engines = {EAGER_NAME: EAGER, deployment.engine: deployment.engine}
+    return {name: asked_for(known, sizes, engine, words, deployment.parallel) for name, engine in engines.items()}
+
+
+def _room(subject: Subject, ask: Ask) -> Room | str:
+    held = held_by_formulas(subject, ask.given, ask.parallel.tp)
+    try:
+        return held if isinstance(held, str) else room(held, ask)
     except LmpError as error:
         return first_line(error)
 

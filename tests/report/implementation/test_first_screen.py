@@ -15,8 +15,10 @@ from lmp.report.document.ledger import Ledger, entries
 from lmp.report.document.markdown import plain, to_markdown
 from lmp.report.document.parts import Document
 from lmp.report.facts import ModelFacts, parse_point, point_text, stated_points
+from lmp.report.implementation import screen
 from lmp.report.implementation.actions import Action, Saving, actions
 from lmp.report.implementation.drawing import pieces_of
+from lmp.report.implementation.figures import held
 from lmp.report.implementation.performance import timeline
 from lmp.report.implementation.screen import thresholds, used_parameters
 from lmp.report.implementation.sections import LONGEST, returned
@@ -71,7 +73,7 @@ def test_the_dearest_comes_first(small_llama: ModelFacts) -> None:
 
 def test_a_decode_step_of_small_kernels_is_launch_bound(small_llama: ModelFacts) -> None:
     text = section_text(report(small_llama), "1. ")
-    assert "**decode**, eager: bound by launches (the host) at " in text
+    assert "| What bounds decode? | eager: **launches (the host)** at " in text
     assert action(small_llama, "CUDA graphs").best.share.value > 50
     launches = {plain(pieces_of(part.name)[0]): part for part in timeline(small_llama, small_llama.point(DECODE))}
     norm = launches["model.norm"]
@@ -80,6 +82,56 @@ def test_a_decode_step_of_small_kernels_is_launch_bound(small_llama: ModelFacts)
     # Eight operators, each at least as long as the host takes for a launch: 4.72 µs as the profile states it.
     assert cost.value == 8 * Fraction(4720, 10**9)
     assert norm.limit == "launches"
+
+
+def test_the_first_screen_answers_what_a_reader_asks(small_llama: ModelFacts) -> None:
+    text = section_text(report(small_llama), "1. ")
+    asked = [line.split(" | ")[0] for line in text.splitlines() if line.startswith("| ") and "? |" in line]
+    assert asked == [
+        "| What bounds prefill?", "| What bounds decode?", "| What is dearest?", "| What gains most?",
+        "| Does it fit?", "| Where does that change?",
+    ]  # fmt: skip
+    assert text.index("| Where does that change?") < text.index("**What to do first**")
+    assert "`lmp report MODEL --device NAME`" in text
+
+
+def test_what_bounds_a_phase_changes_at_powers_of_two(small_llama: ModelFacts, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[list[int]] = []
+
+    def bounds(model: object, device: str, calls: list[dict[str, int]], deployment: object) -> dict[str, list[str]]:
+        decode = len({call["batch_size"] for call in calls}) > 1
+        asked.append([call["batch_size" if decode else "seq_len"] for call in calls])
+        return {"eager": ["launch"] * 3 + ["memory"] * 7, "vllm": ["memory"] * 2}
+
+    monkeypatch.setattr(screen, "bounds_over", bounds)
+    prefill, _, decode, engine = screen.changes.__wrapped__(small_llama)
+    # Ten powers of two from 1 on, and ten from 64 on: three of them are 1, 2, 4, the others 8 to 512.
+    assert asked == [[2**n for n in range(6, 16)], [2**n for n in range(10)]]
+    assert decode.steps == (("launches (the host)", 1, 4), ("memory", 8, 512))
+    assert engine.steps == (("memory", 1, 2),)
+    assert prefill.steps == (("launches (the host)", 64, 256), ("memory", 512, 32768))
+    assert (prefill.of, decode.of) == ("tokens", "batch")
+
+
+def test_a_point_fits_where_what_it_holds_does(small_llama: ModelFacts) -> None:
+    point = small_llama.point(DECODE)
+    size = held(small_llama, point)
+    assert size is not None
+    for memory, answer in ((int(size.value), True), (int(size.value) - 1, False)):
+        device = dataclasses.replace(small_llama.device, memory=memory)
+        assert screen.fits(dataclasses.replace(small_llama, device=device), point, "eager") is answer
+
+
+def test_an_engine_is_compared_with_eager_mode(small_llama: ModelFacts) -> None:
+    gain = screen.engine_gain(small_llama)
+    assert gain is not None
+    eager, serving, times = (gain[name] for name in ("eager", "serving", "times"))
+    assert isinstance(eager, Number)
+    assert isinstance(serving, Number)
+    assert isinstance(times, Number)
+    assert float(times.value) == pytest.approx(float(eager.value / serving.value), abs=0.006)  # hundredths
+    best = max(row["eager"]["time"].value / row["serving"]["time"].value for row in screen.answers(small_llama))  # type: ignore[index]
+    assert float(times.value) == pytest.approx(float(best), abs=0.006)
 
 
 # --- thresholds ------------------------------------------------------------------------------------------------------

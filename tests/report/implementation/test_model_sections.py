@@ -30,7 +30,7 @@ def test_the_classes_are_told_by_what_they_do(small_llama: ModelFacts) -> None:
         "LlamaModel": "stack of layers",
         "Embedding": "embedding",
         "LlamaRotaryEmbedding": "rotary position embedding",
-        "LlamaDecoderLayer": "decoder layer",
+        "LlamaDecoderLayer": "layer",
         "LlamaRMSNorm": "RMS normalization",
         "LlamaAttention": "attention",
         "Linear": "linear projection",

@@ -13,12 +13,21 @@ import pytest
 from written_reports import appendix_of, component_text, text_of
 
 from lmp.observe.inspecting import _spans
-from lmp.report.document.markdown import plain
 from lmp.report.facts import ModelFacts
-from lmp.report.implementation import dataflow, head
-from lmp.report.implementation.classes import MIXTURE, MODEL, ROUTER, STACK, _role
+from lmp.report.implementation import dataflow
+from lmp.report.implementation.classes import (
+    ATTENTION,
+    LAYER,
+    MIXTURE,
+    MODEL,
+    NORM,
+    PLAIN_FEED_FORWARD,
+    ROUTER,
+    STACK,
+    SUBLAYER,
+    _role,
+)
 from lmp.report.implementation.constraints import _with_pinned
-from lmp.report.implementation.drawing import pieces_of
 
 # --- interface and purpose -------------------------------------------------------------------------------------------
 
@@ -56,8 +65,17 @@ def test_indices_of_layers_in_a_few_words(indices: list[int], told: str) -> None
 
 
 def test_what_calls_a_model_with_output_head_is_one_too() -> None:
-    assert _role([], {STACK}, 0) == MODEL
-    assert _role([], {MODEL, "embedding"}, 0) == MODEL
+    assert _role([], {STACK}, 0, False) == MODEL
+    assert _role([], {MODEL, "embedding"}, 0, False) == MODEL
+
+
+def test_what_lies_in_a_list_in_a_layer_is_a_part_of_it() -> None:
+    # A block of an encoder-decoder has a list of its own: attention with its norm, and a feed-forward with its norm.
+    assert _role([], {ATTENTION, NORM}, 0, True) == SUBLAYER
+    assert _role([], {PLAIN_FEED_FORWARD, NORM}, 0, True) == SUBLAYER
+    assert _role([], {SUBLAYER}, 0, False) == LAYER
+    assert _role([], {ATTENTION, NORM}, 0, False) == LAYER
+    assert _role([], {LAYER, NORM}, 0, False) == STACK
 
 
 # --- long shapes -----------------------------------------------------------------------------------------------------
@@ -103,7 +121,7 @@ def test_values_of_a_nested_config_are_told_with_their_reads(nested: ModelFacts)
 
 
 def test_values_that_classes_share_with_the_model_are_told_once(nested: ModelFacts) -> None:
-    blocks = "".join(plain(piece) for line in head.limits(nested) for piece in pieces_of(line))
+    blocks = text_of(nested).partition("## 1. ")[0]
     assert "hidden_size = 64, LlamaAttention.head_dim = 16" in blocks
     assert "LlamaAttention.hidden_size" not in blocks
 
@@ -132,4 +150,4 @@ def test_conditions_are_those_of_the_layers_that_the_config_has(
 
 
 def test_what_calls_a_router_is_a_mixture_of_experts() -> None:
-    assert _role([], {ROUTER, "module"}, 0) == MIXTURE
+    assert _role([], {ROUTER, "module"}, 0, False) == MIXTURE

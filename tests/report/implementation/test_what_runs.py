@@ -115,7 +115,7 @@ def test_the_classes_of_a_mixture(small_mixture: ModelFacts) -> None:
         "Model": "stack of layers",
         "Embedding": "embedding",
         "RotaryEmbedding": "rotary position embedding",
-        "DecoderLayer": "decoder layer",
+        "DecoderLayer": "layer",
         "RMSNorm": "RMS normalization",
         "Attention": "attention",
         "Linear": "linear projection",

@@ -12,7 +12,6 @@ from lmp.report.document.ledger import Ledger, entries
 from lmp.report.document.markdown import to_markdown
 from lmp.report.document.parts import Document, Section
 from lmp.report.facts import ModelFacts
-from lmp.report.implementation.head import limits
 from lmp.report.implementation.sections import document
 from lmp.report.review import Roots, review_text
 from lmp.report.review.reading import read_markdown
@@ -117,7 +116,6 @@ def test_the_head_has_the_lines_of_the_template_and_no_day(report: Document) -> 
 
 
 def test_nothing_stands_before_the_first_section_of_a_verified_model(small_llama: ModelFacts) -> None:
-    assert list(limits(small_llama)) == []
     assert list(document(small_llama).opening) == []
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from lmp.observe.flow import Flow, Op
-from lmp.predict.screen.asking import EAGER
+from lmp.predict.screen.card import EAGER_NAME as EAGER
 from lmp.records import short
 from lmp.report.document.amounts import Number, Term
 from lmp.report.document.parts import Code, Inline, Line, Pointer
@@ -15,12 +15,11 @@ from lmp.report.facts import ModelFacts, Point
 from lmp.report.implementation.classes import components
 from lmp.report.implementation.components import operators_of
 from lmp.report.implementation.compulsory import compulsory_of
-from lmp.report.implementation.declared import flag
+from lmp.report.implementation.execution import flag
 from lmp.report.implementation.expanding import Growing, growing_copies, growing_products
-from lmp.report.implementation.figures import predicted, rate
+from lmp.report.implementation.figures import answer, predicted, rate
 from lmp.report.implementation.kept import kept_activations, kept_places, logits_of
 from lmp.report.implementation.operators import joined, pointer_at
-from lmp.report.implementation.screen import answer
 from lmp.report.implementation.sources import place_near
 
 MOST = 8

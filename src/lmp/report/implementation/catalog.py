@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import re
 from collections.abc import Iterator, Mapping
 
@@ -61,7 +62,8 @@ def _weight(facts: ModelFacts, row: Row) -> float:
         for frame in op.frames
         for line in frame.lines
     }
-    return max((sum(found.get(key, 0.0) for key in keys) for found in _moved(facts)), default=0.0)
+    # Exact sums: the order of a set must not decide between rows that move as much.
+    return max((math.fsum(found.get(key, 0.0) for key in keys) for found in _moved(facts)), default=0.0)
 
 
 @functools.lru_cache(maxsize=2)

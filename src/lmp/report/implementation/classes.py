@@ -30,7 +30,8 @@ POSITION = "rotary position embedding"
 EMBEDDING = "embedding"
 LINEAR = "linear projection"
 ACTIVATION = "activation"
-LAYER = "decoder layer"
+LAYER = "layer"
+SUBLAYER = "part of a layer"
 STACK = "stack of layers"
 MODEL = "model with output head"
 OTHER = "module"
@@ -117,7 +118,8 @@ def roles_of(facts: ModelFacts) -> Mapping[str, str]:
             inner = {role(k.class_name) for k in called if k.class_name is not None}
             linear = {k.path for k in called if k.class_name is not None and role(k.class_name) == LINEAR}
             each = -(-len(linear) // len(places.get(name, "."))) + len(_own_products(facts.analyses[name].kernels))
-            found[name] = _role(facts.analyses[name].kernels, inner, each)
+            nested = all(sum(part.isdigit() for part in path.split(".")) > 1 for path in places.get(name, ("",)))
+            found[name] = _role(facts.analyses[name].kernels, inner, each, nested)
         return found[name]
 
     return {name: role(name) for name in facts.analyses if name in facts.model.parts}
@@ -141,7 +143,8 @@ def _own_products(kernels: list[Kernel]) -> set[tuple[str | None, int]]:
     return {(k.file, k.line) for k in kernels if k.kernel_type == "basic" and k.category == "matmul"}
 
 
-def _role(kernels: list[Kernel], inner: set[str], linear: int) -> str:
+def _role(kernels: list[Kernel], inner: set[str], linear: int, nested: bool) -> str:
+    """``inner``: roles of what it calls. ``linear``: its products with weights. ``nested``: in a list in a layer."""
     own = [k for k in kernels if k.kernel_type == "basic" and k.category != "call"]
     categories, operations = {k.category for k in own}, {k.operation for k in own}
     chooses = any("top-k" in operation for operation in operations)
@@ -153,6 +156,10 @@ def _role(kernels: list[Kernel], inner: set[str], linear: int) -> str:
         return EXPERTS
     if "attention" in categories or ("softmax" in categories and "matmul" in categories and not chooses):
         return ATTENTION
+    if SUBLAYER in inner:
+        return LAYER
+    if nested and inner & {ATTENTION, MIXER, FEED_FORWARD, PLAIN_FEED_FORWARD} and inner & {NORM, LAYER_NORM}:
+        return SUBLAYER
     if inner & {ATTENTION, MIXER} and inner & {FEED_FORWARD, PLAIN_FEED_FORWARD, MIXTURE, NORM, LAYER_NORM}:
         return LAYER
     if inner & {EXPERTS, ROUTER}:

@@ -27,7 +27,7 @@ from lmp.report.implementation.naming import plain_formula, shape_text
 from lmp.report.implementation.ran import Item, instance_of, items_of
 from lmp.report.implementation.reads import first_sentence, marked
 from lmp.report.implementation.sources import place_near
-from lmp.report.implementation.steps import pseudocode, statement_at
+from lmp.report.implementation.steps import arguments_of, pseudocode, statement_at
 from lmp.source.locate import find_class
 from lmp.source.names import Names
 
@@ -168,6 +168,7 @@ WORDS = {
     classes.LINEAR: "A product with its weight matrix",
     classes.ACTIVATION: "An element-wise function",
     classes.LAYER: "One layer: attention and a feed-forward part, each normalized and added to the residual stream",
+    classes.SUBLAYER: "A part of a layer: its input is normalized, its result added to the residual stream",
     classes.STACK: "Embeds the tokens, runs all layers and normalizes",
     classes.MODEL: "The stack of layers and the projection to the vocabulary",
     classes.OTHER: "A module of the model",
@@ -239,7 +240,7 @@ def _algorithm(component: Component) -> Iterator[Row]:
     """The statements of forward() at which something runs, each with what runs there; the appendix has every step."""
     facts, path = component.facts, instance_of(component)
     items = items_of(component, path)
-    yield [_cut(f"def {component.name}({', '.join(_arguments(component))}):")]
+    yield [_cut(f"def {component.name}({', '.join(arguments_of(component))}):")]
     yield [_cut(f'    """Tiling: {_tiling(component)}')]
     yield [*_least(component), '"""']
     yield ["    # ", component.forward]
@@ -291,13 +292,6 @@ def _runs_there(group: Sequence[Item], path: str) -> str:
     return ", ".join(f"{name}: {n} operators" if n > 1 and name.endswith(")") else name for name, n in told.items())
 
 
-def _arguments(component: Component) -> list[str]:
-    calls = component.facts.observed.of(component.class_name)
-    if calls:
-        return list(dict.fromkeys(value.name.partition("[")[0] for value in calls[0].inputs))
-    return list(component.analysis.interface)
-
-
 def _brief(component: Component) -> str:
     """What runs in one call of it, in each phase."""
     items = items_of(component, instance_of(component))
@@ -306,7 +300,7 @@ def _brief(component: Component) -> str:
     own = [item for item in items if item.child is None]
     if not items:
         kernels = [k for k in component.analysis.kernels if k.kernel_type == "basic" and k.category != "call"]
-        return f"{len(kernels)} operators of its own{calls}."
+        return f"{len(kernels)} operator{'s' if len(kernels) != 1 else ''} of its own{calls}."
     counts = {phase: sum(phase in item.ops for item in own) for phase in component.facts.flows.phases}
     told = " and ".join(f"{count} in {phase}" for phase, count in counts.items())
     return f"Operators of its own: {told if len(set(counts.values())) > 1 else next(iter(counts.values()))}{calls}."
@@ -325,7 +319,7 @@ def _tiling(component: Component) -> str:
     if not own:
         return "none of its own: it only calls modules."
     if not products:
-        return f"none: {len(own)} operators over whole tensors."
+        return f"none: {len(own)} operator{'s' if len(own) > 1 else ''} over whole tensors."
     return f"{', '.join(products)} chooses blocks when it runs, from shapes and dtype; nothing here sets them."
 
 
@@ -407,8 +401,10 @@ def _dearest_line(component: Component, point: Point) -> Iterator[Line]:
     first = here[0].kernel
     where = place_near(facts, component.class_name, line, first.file, first.operation.split(" ")[0], first.function)
     amount = _at(facts, component, line).amount("bytes", point)
+    words = list(dict.fromkeys(k.kernel.operation for k in here if k.total.bytes))
+    more = f" and {len(words) - MOST_WORDS} more" if len(words) > MOST_WORDS else ""
     yield [
-        f"dearest line of its own, {point.title}: {first.operation} at ",
+        f"dearest line of its own, {point.title}: {', '.join(words[:MOST_WORDS])}{more} at ",
         where,
         ", ",
         amount,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,10 +14,12 @@ from lmp.report.document.parts import Code, Inline, Line, Pointer
 from lmp.report.facts import ModelFacts
 from lmp.report.implementation.drawing import pieces_of
 from lmp.report.implementation.naming import plain_formula
+from lmp.report.implementation.operators import joined, lists
 from lmp.report.implementation.reads import (
     aliases_of,
     descriptions,
     marked,
+    methods,
     own_name,
     reads_of,
     reads_of_bases,
@@ -71,11 +74,7 @@ def settings(facts: ModelFacts) -> Settings:
     by_bases = [name for name in rest if _places(name, bases)]
     listed: list[list[Inline]] = [[_setting(facts, name), " ", _places(name, bases)[0]] for name in by_bases]
     unread = [_setting(facts, name) for name in rest if name not in by_bases]
-    return Settings(rows, _listed(listed), _listed([[one] for one in unread]), sources.searched)
-
-
-def _listed(items: Sequence[Sequence[Inline]]) -> list[Inline]:
-    return [piece for index, item in enumerate(items) for piece in ((", ", *item) if index else item)]
+    return Settings(rows, lists(listed), joined(unread), sources.searched)
 
 
 def _full(facts: ModelFacts, name: str) -> str:
@@ -110,8 +109,16 @@ def _row(
     if in_code:
         parameter += [" (also ", Code(in_code[0]), ")"]
     if name not in facts.settings:
-        where = short(facts.config_class) if facts.config_class else "none: the class takes no config"
-        return (parameter, f"none found (searched: {where})", "the config has no such value")
+        derived = _derived(facts, name, sources)
+        if derived is not None:
+            value, where = derived
+            return (
+                parameter,
+                value,
+                ["A property of the config's class, ", where, ". ", *_read_at(_places(name, reads))],
+            )
+        searched = short(facts.config_class) if facts.config_class else "none: the class takes no config"
+        return (parameter, f"none found (searched: {searched})", "the config has no such value")
     description: list[Inline] = []
     names = [*aliases, name]
     bare = facts.without_part(name)
@@ -130,6 +137,16 @@ def _row(
         description += _head_sizes(facts, bare)
     description += _read_at(_places(name, reads))
     return (parameter, [*pieces_of(_value(facts, name)), *_default(facts, names)], description)
+
+
+def _derived(facts: ModelFacts, name: str, sources: Sources) -> tuple[Line, Pointer] | None:
+    """A value that the config's class works out in a property, and where; it is in no config.json."""
+    point = facts.points[0]
+    for piece in sources.config if name in point.values else ():
+        for method in methods(piece):
+            if method.name == name and any(ast.unparse(one) == "property" for one in method.decorator_list):
+                return facts.of_formula(f"{{{name}}}", point, ""), piece.pointer(method.lineno, name)
+    return None
 
 
 @functools.lru_cache(maxsize=2)
@@ -178,12 +195,8 @@ def _places(name: str, reads: Mapping[str, list[Pointer]]) -> list[Pointer]:
 def _read_at(places: list[Pointer]) -> list[Inline]:
     if not places:
         return ["Read by none of the sources of this report."]
-    found: list[Inline] = ["Read at "]
-    for index, pointer in enumerate(places[:MOST_PLACES]):
-        found += [", " if index else "", pointer]
-    if len(places) > MOST_PLACES:
-        found.append(f" and {len(places) - MOST_PLACES} more")
-    return found
+    more = [f" and {len(places) - MOST_PLACES} more"] if len(places) > MOST_PLACES else []
+    return ["Read at ", *joined(places[:MOST_PLACES]), *more]
 
 
 def _value(facts: ModelFacts, name: str) -> Line:

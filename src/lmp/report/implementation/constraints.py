@@ -17,6 +17,7 @@ from lmp.report.document.amounts import Term
 from lmp.report.document.parts import Code, Inline, Line, Pointer
 from lmp.report.facts import ModelFacts
 from lmp.report.implementation.naming import plain_formula
+from lmp.report.implementation.operators import joined, lists
 from lmp.report.implementation.reads import methods
 from lmp.report.implementation.sources import Piece, Sources
 from lmp.source.parsed import FunctionNode
@@ -38,9 +39,8 @@ def _alignment(facts: ModelFacts, sources: Sources) -> Iterator[Line]:
     divided = [
         text for text in facts.model.assumptions if "%" in text and not text.startswith("{num_hidden_layers} ==")
     ]
-    words: list[Inline] = []
-    for text in dict.fromkeys(_with_pinned(facts, text) for text in divided):
-        words += ["; " if words else "", Code(text)] if text is not None else []
+    held = dict.fromkeys(_with_pinned(facts, text) for text in divided)
+    words = joined([Code(text) for text in held if text is not None], "; ")
     found = [entry for entry in _raises(sources) if "%" in entry.condition]
     line: list[Inline] = ["Alignment: "]
     line += words or [f"none found (searched: the assumptions of the analysis and {sources.searched})"]
@@ -56,9 +56,8 @@ def _hardware(facts: ModelFacts, sources: Sources) -> Iterator[Line]:
         asked.setdefault(function, []).append((text, pointer))
     for number, (function, found) in enumerate(asked.items()):
         how = " asks for one of these in a call: " if len(found) > 1 else " asks for "
-        line += ["; " if number else "", Code(f"{function}()"), how]
-        for index, (text, pointer) in enumerate(found):
-            line += [", " if index else "", Code(text), " at ", pointer]
+        places = lists([[Code(text), " at ", pointer] for text, pointer in found])
+        line += ["; " if number else "", Code(f"{function}()"), how, *places]
     if not asked:
         line.append(f"none found (searched: device capabilities in {sources.searched})")
     named = facts.named
@@ -148,9 +147,7 @@ def _converted(facts: ModelFacts) -> Iterator[Inline]:
                     places.setdefault(dtype, {}).setdefault(f"{pointer.place} {symbol}", pointer)
     for dtype, found in places.items():
         yield f"; converts to {dtype} at "
-        for index, pointer in enumerate(list(found.values())[:MOST_PLACES]):
-            yield ", " if index else ""
-            yield pointer
+        yield from joined(list(found.values())[:MOST_PLACES])
         if len(found) > MOST_PLACES:
             yield f" and {len(found) - MOST_PLACES} more lines"
 

@@ -76,7 +76,7 @@ def differences(facts: ModelFacts) -> dict[str, list[str]]:
     labels = ([s.label for s in before], [s.label for s in after])
     found = {
         "reads the KV cache": [s.label for s in after if "KV cache" in s.before],
-        "products that grow with the cache": [s.label for s in after if "cache_len" in s.shape and s.products],
+        "has products that grow with the cache": [s.label for s in after if "cache_len" in s.shape and s.products],
         "only in prefill": [label for label in labels[0] if label not in labels[1]],
         "only in decode": [label for label in labels[1] if label not in labels[0]],
     }

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from lmp.records import MATMUL_CATEGORIES, Kernel, short
 from lmp.report.document.parts import Code, Inline, Line
 from lmp.report.facts import ModelFacts
+from lmp.report.implementation.operators import joined
 from lmp.report.implementation.reads import first_sentence, marked
 from lmp.report.implementation.sources import Piece, Sources, module_name, place_near
 from lmp.source.names import Definition, Names, dotted_name
@@ -45,17 +46,12 @@ def _tiles(facts: ModelFacts, sources: Sources) -> Iterator[Sequence[Line]]:
         yield Code(name), Code(text), ["set at ", pointer]
     if found:
         return
-    names: list[Inline] = []
-    for name in TILES:
-        names += [", " if names else "", Code(name)]
     operators = sorted(_ran(facts) or {_operator(k.analysis) for k in _kernels(facts) if _is_matmul(k)})
-    listed: list[Inline] = []
-    for operator in operators:
-        listed += [", " if listed else "", Code(operator)]
+    products = joined([Code(operator) for operator in operators])
     yield (
-        names,
+        joined([Code(name) for name in TILES]),
         f"none found (searched: {sources.searched})",
-        ["every kernel is an ATen operator, which chooses its tiles when it runs; the matrix products are ", *listed],
+        ["every kernel is an ATen operator, which chooses its tiles when it runs; the matrix products are ", *products],
     )
 
 
@@ -133,9 +129,7 @@ def _deciding(facts: ModelFacts, sources: Sources) -> Iterator[Sequence[Line]]:
                 if asked is None or (piece.path, name) in seen:
                     continue
                 seen.add((piece.path, name))
-                shown: list[Inline] = []
-                for text in answers(asked.node, DEVICE):
-                    shown += [", else " if shown else "", Code(text)]
+                shown = joined([Code(text) for text in answers(asked.node, DEVICE)], ", else ")
                 if shown:
                     yield (
                         Code(name),
@@ -232,7 +226,6 @@ def _environment(sources: Sources) -> Iterator[Sequence[Line]]:
 def _decorators(facts: ModelFacts, sources: Sources) -> Iterator[Sequence[Line]]:
     """Decorators of the model's classes: what may take the place of a forward()."""
     names = Names(facts.trees)
-    seen: dict[str, tuple[list[Inline], str]] = {}
     ran = {short(name): _ran_instead(facts, name) for name in facts.analyses}
     for piece in sources.own:
         for decorator in piece.node.decorator_list:
@@ -243,8 +236,6 @@ def _decorators(facts: ModelFacts, sources: Sources) -> Iterator[Sequence[Line]]
             said = _said(piece, dotted, names)
             if said is None or not _replaces(said):
                 continue
-            where, _ = seen.setdefault(text, ([], said))
-            where += [", " if where else "", piece.pointer(decorator.lineno, dotted.rpartition(".")[2])]
             instead = ran.get(piece.node.name)
             yield (
                 Code(f"@{text}"),

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from lmp.records import short
 from lmp.report.document.parts import Code, Inline, Line, Pointer
 from lmp.report.facts import ModelFacts
-from lmp.report.implementation.operators import joined
+from lmp.report.implementation.operators import joined, lists
 from lmp.report.implementation.sources import Sources, place_near
 from lmp.source.lines import enclosing_function
 from lmp.source.parsed import parse
@@ -75,15 +75,14 @@ def experts(facts: ModelFacts) -> Iterator[Expert]:
 
 def declared(sources: Sources) -> list[Inline]:
     """What the model's classes say that they can be run with, each with its line."""
-    found: list[Inline] = []
+    found: list[list[Inline]] = []
     for piece in (p for p in sources.classes if p.own and isinstance(p.node, ast.ClassDef)):
         for statement in piece.node.body:
             match statement:
                 case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=bool(value))):
                     if name.startswith(("_supports_", "_can_")):
-                        said = Code(f"{name} = {value}")
-                        found += [", " if found else "", said, " ", piece.pointer(statement.lineno)]
-    return found
+                        found.append([Code(f"{name} = {value}"), " ", piece.pointer(statement.lineno)])
+    return lists(found)
 
 
 def not_taken(facts: ModelFacts) -> Iterator[dict[str, Line]]:
@@ -112,3 +111,53 @@ def _spans(facts: ModelFacts, name: str, lines: list[int]) -> Iterator[tuple[Poi
         pointer, code = facts.pointer(name, group[0]), parsed.code(group[0])
         code += "…)" if code.endswith("(") else ""
         yield Pointer(pointer.file, group[0], group[-1], None), code if len(group) == 1 else f"{code} …"
+
+
+# --- what classes say of themselves ----------------------------------------------------------------------------------
+
+
+IGNORED = "_keys_to_ignore_on_load_unexpected"
+
+
+def ignored_line(facts: ModelFacts) -> list[Inline] | None:
+    """What of the checkpoint loading leaves out, which is then in no figure."""
+    names, place = _texts(facts, IGNORED)
+    if place is None or not names:
+        return None
+    line: list[Inline] = ["loading leaves out what a checkpoint has under ", *joined([Code(name) for name in names])]
+    line += [" (", place, "): it is no part of this model and of no figure here"]
+    if facts.named.get("config.num_nextn_predict_layers"):
+        line += [", though the config has ", Code("num_nextn_predict_layers"), " = "]
+        line.append(facts.setting("num_nextn_predict_layers"))
+    return line
+
+
+def left_out(facts: ModelFacts) -> Iterator[list[Inline]]:
+    """What of the checkpoint is in no figure, for the list of limitations."""
+    line = ignored_line(facts)
+    if line is not None:
+        yield line
+
+
+def flag(facts: ModelFacts, name: str) -> Pointer | None:
+    """Where a class of the file sets an attribute to True."""
+    for value, place in _declared(facts, name):
+        if isinstance(value, ast.Constant) and value.value is True:
+            return place
+    return None
+
+
+def _texts(facts: ModelFacts, name: str) -> tuple[list[str], Pointer | None]:
+    for value, place in _declared(facts, name):
+        items = value.elts if isinstance(value, ast.List | ast.Tuple) else []
+        return [i.value for i in items if isinstance(i, ast.Constant) and isinstance(i.value, str)], place
+    return [], None
+
+
+def _declared(facts: ModelFacts, name: str) -> Iterator[tuple[ast.expr, Pointer]]:
+    source = facts.sources[facts.model.class_name]
+    for node in ast.walk(parse(source.path).tree):
+        for statement in node.body if isinstance(node, ast.ClassDef) else ():
+            match statement:
+                case ast.Assign(targets=[ast.Name(id=found)], value=value) if found == name:
+                    yield value, facts.place(source.file, statement.lineno, name)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from lmp.predict.prediction import Total
+from lmp.predict.screen.asking import Answer
+from lmp.predict.screen.card import EAGER_NAME as EAGER
 from lmp.report.bounds import LIMITS
 from lmp.report.document.amounts import Number, Term
 from lmp.report.document.parts import Line
@@ -33,6 +35,10 @@ def of_device(facts: ModelFacts, value: int, unit: str) -> Number:
 
 def rate(facts: ModelFacts, value: int) -> Term:
     return Term(constant=value, source=facts.device.source)
+
+
+def answer(facts: ModelFacts, point: Point, profile: str = EAGER) -> Answer | None:
+    return facts.predictions.at(point.key, profile)
 
 
 def predicted(facts: ModelFacts, microseconds: float, source: str) -> Number:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from lmp.records import short
 from lmp.report.document.parts import Code, Inline, Line
 from lmp.report.facts import ModelFacts
+from lmp.report.implementation.operators import joined
 from lmp.report.implementation.reads import first_sentence, marked
 from lmp.report.implementation.sources import Piece, Sources, sources_of
 from lmp.source.parsed import parse
@@ -26,16 +27,13 @@ def file_rows(facts: ModelFacts) -> list[Sequence[Line]]:
 
 
 def _row(facts: ModelFacts, sources: Sources, file: str, pieces: Sequence[Piece]) -> Sequence[Line]:
-    places: list[Inline] = []
     entered = _entered(facts, file)
     pieces = sorted(
         pieces, key=lambda piece: not isinstance(piece.node, ast.ClassDef) and piece.node.name not in entered
     )
-    for index, piece in enumerate(pieces[:MOST_PLACES]):
-        places += [", " if index else "", piece.here]
-    if len(pieces) > MOST_PLACES:
-        places.append(f" and {len(pieces) - MOST_PLACES} more")
-    return (Code(file), list(_purpose(facts, sources, pieces)), places)
+    more = [f" and {len(pieces) - MOST_PLACES} more"] if len(pieces) > MOST_PLACES else []
+    places = joined([piece.here for piece in pieces[:MOST_PLACES]])
+    return (Code(file), list(_purpose(facts, sources, pieces)), [*places, *more])
 
 
 def _purpose(facts: ModelFacts, sources: Sources, pieces: Sequence[Piece]) -> Iterator[Inline]:

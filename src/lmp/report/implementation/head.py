@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from importlib import metadata
 
-from lmp.records import short
-from lmp.report import warnings
+from lmp.records import Finding, short
 from lmp.report.deployment import DEFAULT
 from lmp.report.document.parts import Code, Inline, Line
 from lmp.report.document.quoting import quoted
-from lmp.report.facts import ModelFacts, point_text
-from lmp.report.implementation.constraints import pinned_of
+from lmp.report.facts import ModelFacts, Point, point_text
 from lmp.report.implementation.naming import plain_formula
 
 HASH = 12
@@ -73,51 +70,13 @@ def verification(facts: ModelFacts) -> str:
     return f"{told}{f', {held}' if held else ''}"
 
 
-def limits(facts: ModelFacts) -> Iterator[Line]:
-    """What limits the numbers of this report; nothing where nothing does."""
-    model = facts.model
-    yield from warnings.of_the_model(model)
-    for point in facts.points:
-        for broken in facts.numbers.violated(point.values):
-            yield [
-                "At the point ",
-                point.title,
-                " an assumption of the formulas does not hold: ",
-                Code(plain_formula(broken.assumption)),
-            ]
-    if model.pinned:
-        names = ", ".join(f"{name} = {value}" for name, value in pinned_of(facts).items())
-        yield f"Values of the config that the formulas hold for alone: {names}"
-    found = facts.inspection
-    if facts.quantised is not None:
-        yield (
-            f"The checkpoint is quantised ({facts.quantised}). Weights are as it stores them, scales included. "
-            f"Operators and activations are those of the model in {model.dtype}: its own kernels may run others."
-        )
-    elif found is not None and found.quantised:
-        yield (
-            f"The checkpoint is quantised ({found.quantised}). Every figure here is of weights in {found.dtype}: "
-            "weight bytes and times of what reads weights are larger than with the checkpoint's own kernels."
-        )
-    if model.attn_implementation is not None and model.attn_implementation != model.attn_requested:
-        yield (
-            f"Attention runs as {model.attn_implementation}, because the model does not support "
-            f"{model.attn_requested}: each operator writes and reads the scores, which a fused kernel would not do."
-        )
-    for decision in model.decisions:
-        yield [
-            Code(decision.code),
-            f" is decided on a tensor's values; the path of {', '.join(decision.taken)} was analysed",
-        ]
-    if facts.observed.reason:
-        yield f"Inputs and outputs of modules were not observed: {facts.observed.reason}"
-    if facts.flows.reason:
-        yield f"Data flow was not observed: {facts.flows.reason}"
-    for name, part in model.parts.items():
-        if part.status == "failed":
-            findings = facts.analyses[name].verification.findings
-            for finding in findings[:3]:
-                yield (
-                    f"{short(name)}, line {finding.line}: {finding.quantity} is {finding.claimed} by formula and "
-                    f"{finding.counted} executed at {finding.point}"
-                )
+def broken(facts: ModelFacts) -> list[tuple[Point, Code]]:
+    """Assumptions of the formulas that do not hold at a point."""
+    found = ((point, one) for point in facts.points for one in facts.numbers.violated(point.values))
+    return [(point, Code(plain_formula(one.assumption))) for point, one in found]
+
+
+def failed(facts: ModelFacts) -> list[tuple[str, Finding]]:
+    """The first findings of each class whose formulas do not agree with execution."""
+    names = [name for name, part in facts.model.parts.items() if part.status == "failed"]
+    return [(short(name), one) for name in names for one in facts.analyses[name].verification.findings[:3]]

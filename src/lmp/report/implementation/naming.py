@@ -72,6 +72,11 @@ def in_inspection(facts: ModelFacts, path: str) -> str:
     return path
 
 
+def layer_paths(facts: ModelFacts) -> list[str]:
+    """Paths of each kind of layer in the expanded model, lists inside of layers included."""
+    return list(_layers(facts))
+
+
 def layers_at(facts: ModelFacts, path: str) -> int:
     """How many layers are like the one at a path of the expanded model."""
     return _layers(facts)[path][0] if path in _layers(facts) else 1

@@ -172,12 +172,13 @@ def kinds_of(facts: ModelFacts, flow: Flow) -> list[Kind]:
     kinds = []
     for stack, indices in ran.items():
         groups = _groups(facts, stack)
+        within = f"{stack.rpartition('.')[0]}." if len(ran) > 1 and "." in stack else ""  # encoder.block.0
         # A model cut to one layer of each kind has them in the order of the kinds; else they keep their places.
         in_order = len(indices) == len(groups) and max(indices) == len(groups) - 1
         for number, (name, path, members, class_name) in enumerate(groups):
             run = number if in_order else min((i for i in members if i in indices), default=-1)
             if run >= 0:
-                kinds.append(Kind(stack, run, path, name, len(members), class_name))
+                kinds.append(Kind(stack, run, path, f"{within}{name}", len(members), class_name))
     return kinds
 
 
@@ -256,10 +257,12 @@ def searched(facts: ModelFacts) -> str:
 
 def joined(pieces: Sequence[Inline], between: str = ", ") -> list[Inline]:
     """Pieces with text between them."""
-    found: list[Inline] = []
-    for index, piece in enumerate(pieces):
-        found += [between, piece] if index else [piece]
-    return found
+    return lists([[piece] for piece in pieces], between)
+
+
+def lists(items: Sequence[Sequence[Inline]], between: str = ", ") -> list[Inline]:
+    """Items of several pieces, with text between them."""
+    return [piece for index, item in enumerate(items) for piece in ((between, *item) if index else item)]
 
 
 def plain(formula: str) -> Code:

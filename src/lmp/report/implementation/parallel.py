@@ -13,9 +13,9 @@ from lmp.report.document.amounts import Number, Term
 from lmp.report.document.parts import Code, Inline, Line, Pointer
 from lmp.report.facts import ModelFacts, Point
 from lmp.report.implementation.figures import first_of_each_phase, interval, predicted
-from lmp.report.implementation.named_modules import has_parameter, modules_of
 from lmp.report.implementation.operators import joined, plain, pointer_at
 from lmp.report.implementation.plans import PLANS, Plans, Rule
+from lmp.report.implementation.split_weights import has_parameter, modules_of
 from lmp.report.implementation.styles import FOLDER, Collective, Style, Wait
 from lmp.report.predictions import collective_time
 

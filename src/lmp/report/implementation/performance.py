@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from lmp.link.numbers import KernelNumbers, ModuleNumbers
-from lmp.predict.screen.asking import EAGER
 from lmp.report.bounds import LIMITS, is_wide
 from lmp.report.document.amounts import Number, Term
 from lmp.report.document.parts import Code, Inline, Line, Pointer
 from lmp.report.facts import ModelFacts, Point
 from lmp.report.implementation.figures import (
+    answer,
     at_peak,
     first_of_each_phase,
     fused,
@@ -27,7 +27,6 @@ from lmp.report.implementation.naming import module_name
 from lmp.report.implementation.operators import joined, pointer_at
 from lmp.report.implementation.parallel import host_waits
 from lmp.report.implementation.plans import Plans
-from lmp.report.implementation.screen import answer
 from lmp.report.implementation.searching import Searched, ran_functions
 from lmp.report.implementation.tree import classes_at
 
@@ -109,20 +108,20 @@ def launch_cost(facts: ModelFacts) -> Term | None:
     found = next((one for point in facts.points if (one := answer(facts, point)) is not None), None)
     if found is None:
         return None
-    return Term(constant=round(found.profile.launch_us[0] * 1000), source=f"stated by the profile {EAGER}")
+    return Term(constant=round(found.profile.launch_us[0] * 1000), source="stated by the profile transformers-eager")
 
 
 def timeline(facts: ModelFacts, point: Point, most: int | None = None) -> list[Part]:
     """The outermost parts and those of each kind of layer, all runs together, in order; with ``most`` the longest."""
     cost = launch_cost(facts)
-    parts = [_part(facts, point, *told, cost) for told in _outer(facts, facts.tree(point), "")]
+    parts = [_part(facts, point, *told, cost) for told in outer_parts(facts, facts.tree(point))]
     shown = [part for part in parts if part.bound.value or part.launches.value]
     longest = sorted(shown, key=lambda part: -(part.least or part.bound).value)[:most]
     return [part for part in shown if part in longest]
 
 
-def _outer(
-    facts: ModelFacts, module: ModuleNumbers, above: str, inside: bool = False
+def outer_parts(
+    facts: ModelFacts, module: ModuleNumbers, above: str = "", inside: bool = False
 ) -> Iterator[tuple[str, str, ModuleNumbers]]:
     """Modules down to the parts of layers, by their paths: what these hold is told with them."""
     seen: set[str] = set()
@@ -133,9 +132,9 @@ def _outer(
         name = module_name(facts, child.path, module.path)
         path = f"{above}.{name}" if above else name
         if any(isinstance(c, ModuleNumbers) for c in child.children) and not inside:
-            yield from _outer(facts, child, path, child.path.rpartition(".")[2].isdigit())
+            yield from outer_parts(facts, child, path, child.path.rpartition(".")[2].isdigit())
         else:
-            yield path, classes_at(module, child.path), child
+            yield path, classes_at(facts, module, child.path), child
 
 
 def _part(facts: ModelFacts, point: Point, name: str, called: str, module: ModuleNumbers, cost: Term | None) -> Part:

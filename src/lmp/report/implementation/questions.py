@@ -21,6 +21,7 @@ from lmp.report.implementation.operators import (
     joined,
     kinds_of,
     layer_of,
+    lists,
     plain,
     pointer_at,
     row_pointer,
@@ -201,10 +202,7 @@ def device_conditions(facts: ModelFacts) -> tuple[list[Inline], str]:
     codes: dict[str, list[Pointer]] = {}
     for (file, line, _), pointer in zip(found.places, found.pointers(), strict=True):
         codes.setdefault(code_at(facts, file, line).strip(), []).append(pointer)
-    pieces: list[Inline] = []
-    for code, pointers in list(codes.items())[:MOST]:
-        pieces += [", " if pieces else "", Code(code), " at ", *joined(list(pointers))]
-    return pieces, found.text
+    return lists([[Code(code), " at ", *joined(places)] for code, places in list(codes.items())[:MOST]]), found.text
 
 
 # --- the cache -------------------------------------------------------------------------------------------------------
@@ -212,13 +210,13 @@ def device_conditions(facts: ModelFacts) -> tuple[list[Inline], str]:
 
 @dataclass(frozen=True)
 class Writer:
-    """A function that makes tensors of the cache, with its lines and the line of the model that calls it."""
+    """A function that makes tensors of the cache, with its lines and the lines of the model that call it."""
 
     name: str
     words: str
     lines: list[Inline]
     caller: str
-    called: Pointer | None
+    called: list[Inline]
 
 
 def writers(facts: ModelFacts) -> list[Writer]:
@@ -233,15 +231,14 @@ def writers(facts: ModelFacts) -> list[Writer]:
 
 def _writer(facts: ModelFacts, name: str, ops: list[Op]) -> Writer:
     frame = ops[0].frames[0]
-    outer = frame.lines[-1]
-    called = pointer_at(facts, outer.file, outer.line, "update") if len(frame.lines) > 1 else None
+    outer = dict.fromkeys(op.frames[0].lines[-1] for op in ops if len(op.frames[0].lines) > 1)
     lines = [op.frames[0].lines[0] for op in ops]
     return Writer(
         name,
         ", ".join(dict.fromkeys(op.words for op in ops)),
         joined([pointer_at(facts, line.file, line.line) for line in lines]),
         short(frame.class_name),
-        called,
+        joined([pointer_at(facts, line.file, line.line, "update") for line in outer]),
     )
 
 

@@ -2,21 +2,42 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from lmp.predict.screen.asking import EAGER, Answer
+from lmp.predict.screen.card import EAGER_NAME as EAGER
+from lmp.predict.screen.room import Room
+from lmp.predict.shard.parallel import ONE
+from lmp.records import short
 from lmp.report.document.amounts import Number, Term
 from lmp.report.document.parts import Code, Inline, Line
 from lmp.report.facts import ModelFacts, Point
 from lmp.report.implementation import classes
 from lmp.report.implementation.classes import Component, components
-from lmp.report.implementation.figures import count, devices, held, interval, named, predicted, rate, seconds, share_of
+from lmp.report.implementation.figures import (
+    answer,
+    count,
+    devices,
+    first_of_each_phase,
+    held,
+    interval,
+    named,
+    predicted,
+    rate,
+    seconds,
+    share_of,
+)
 from lmp.report.implementation.measures import Measure
-from lmp.report.implementation.naming import layers_at
+from lmp.report.implementation.naming import layer_paths, layers_at
 from lmp.report.implementation.operators import joined
+from lmp.report.implementation.performance import outer_parts
+from lmp.report.implementation.reads import own_name
+from lmp.report.implementation.sources import sources_of
+from lmp.report.predictions import bounds_over
 
-MOST_GROUPS = 3
+MOST_PARTS = 2
 MAIN = (
     classes.ATTENTION, classes.MIXTURE, classes.FEED_FORWARD, classes.PLAIN_FEED_FORWARD, classes.EXPERTS,
     classes.MIXER,
@@ -32,18 +53,24 @@ class Kind:
 
     count: int
     parts: tuple[Component, ...]
+    stack: str = ""
+    """Where they stand, of a model with several stacks."""
 
 
 def kinds(facts: ModelFacts) -> list[Kind]:
-    """Layers by the parts that they are made of; nothing where layers are made of lists of layers themselves."""
-    parts, found = components(facts), dict[tuple[Component, ...], int]()
-    layers = [path for c in parts if c.role == classes.LAYER for path in c.paths]
-    if any(sum(part.isdigit() for part in path.split(".")) > 1 for path in layers):
-        return []
-    for layer in layers:
-        inner = tuple(c for c in parts if c.role in MAIN and any(p.rpartition(".")[0] == layer for p in c.paths))
-        found[inner] = found.get(inner, 0) + layers_at(facts, layer)
-    return [Kind(number, inner) for inner, number in found.items()]
+    """Layers by the parts that they are made of, the outermost ones of each; of several stacks each by itself."""
+    parts = components(facts)
+    main = {path: c for c in parts if c.role in MAIN for path in c.paths}
+    numbered = {p for p in layer_paths(facts) if sum(part.isdigit() for part in p.split(".")) == 1}
+    found = dict[tuple[str, tuple[Component, ...]], int]()
+    for layer in (path for path in layer_paths(facts) if path in numbered):
+        below = [path for path in main if path.startswith(f"{layer}.")]
+        outer = [path for path in below if not any(path.startswith(f"{other}.") for other in below)]
+        inner = tuple(c for c in parts if any(main[path] is c for path in outer))
+        key = (layer.rpartition(".")[0], inner)
+        found[key] = found.get(key, 0) + layers_at(facts, layer)
+    several = len({stack for stack, _ in found}) > 1
+    return [Kind(number, inner, stack if several else "") for (stack, inner), number in found.items() if inner]
 
 
 def used_parameters(facts: ModelFacts) -> Number | None:
@@ -67,11 +94,11 @@ def used_parameters(facts: ModelFacts) -> Number | None:
 
 def kind_of_attention(facts: ModelFacts) -> list[Inline]:
     """By the config's heads; nothing where it has none."""
-    names = facts.named
-    queries, keys = names.get("config.num_attention_heads"), names.get("config.num_key_value_heads")
+    names, own = facts.named, own_name(sources_of(facts), "num_attention_heads")
+    queries, keys = names.get(f"config.{own}"), names.get("config.num_key_value_heads")
     if not queries:
         return []
-    heads = facts.setting("num_attention_heads")
+    heads = facts.setting(own)
     if names.get("config.kv_lora_rank"):
         rope: list[Inline] = [" + ", facts.setting("qk_rope_head_dim")] if "config.qk_rope_head_dim" in names else []
         return ["latent attention (", heads, " heads from ", facts.setting("kv_lora_rank"), *rope, " cached numbers)"]
@@ -101,99 +128,200 @@ def cache_rates(facts: ModelFacts) -> list[dict[str, object]]:
 
 @dataclass(frozen=True)
 class Decides:
-    """What bounds the points of one phase: in eager execution, and in a serving engine."""
+    """What bounds the points of one phase, by the way to run them: words of the bound -> the points, in words."""
 
     phase: str
-    eager: str
-    serving: str
+    eager: dict[str, str]
+    serving: dict[str, str]
     point: Point
     launches: Number
     host: Number
     kernels: Number
 
-
-def answer(facts: ModelFacts, point: Point, profile: str = EAGER) -> Answer | None:
-    return facts.predictions.at(point.key, profile)
-
-
-def bound_words(found: Answer) -> str:
-    return BOUNDS.get(found.bound, found.bound)
+    @property
+    def launch_bound(self) -> str:
+        """At which points eager mode is; empty: at none."""
+        return self.eager.get(BOUNDS["launch"], "")
 
 
 BOUNDS = {"launch": "launches (the host)", "latency": "latency of small kernels"}
+
+
+def decides(facts: ModelFacts) -> list[Decides]:
+    """One entry for each phase that has a prediction."""
+    found = []
+    for first in first_of_each_phase(facts):
+        points = [one for one in facts.points if one.phase == first.phase and answer(facts, one) is not None]
+        run = answer(facts, first)
+        if run is None:
+            continue
+        eager, serving = (_bounds_at(facts, points, profile) for profile in facts.predictions.profiles)
+        launches = count(facts, run.call.launches, "launches of the call")
+        host = predicted(facts, run.host[0], "predicted, launches of the host")
+        kernels = predicted(facts, run.call.whole[0], f"predicted, kernels of {EAGER}")
+        found.append(Decides(facts.called(first.phase), eager, serving, first, launches, host, kernels))
+    return found
+
+
+def _bounds_at(facts: ModelFacts, points: list[Point], profile: str) -> dict[str, str]:
+    """Words of each bound -> at which of the points."""
+    groups: dict[str, list[Point]] = {}
+    for point in points:
+        found = answer(facts, point, profile)
+        groups.setdefault(bound_words(found.bound) if found is not None else "unknown", []).append(point)
+    if len(groups) == 1:
+        every = {1: "its point", 2: "both points"}.get(len(points), f"all {len(points)} points")
+        return dict.fromkeys(groups, every)
+    return {name: "; ".join(point.title.partition(", ")[2] for point in here) for name, here in groups.items()}
+
+
+def bound_words(bound: str) -> str:
+    return BOUNDS.get(bound, bound)
+
+
+def dearest(facts: ModelFacts, point: Point) -> dict[str, list[Inline]]:
+    """The classes of parts with most of the bound at a point, and the operators; each with its share."""
+    whole = Term(name=f"bound.{point.key}.total")
+    if not facts.value(whole):
+        return {}
+    roles, parts = classes.roles_of(facts), dict[str, dict[str, Term]]()
+    for _, _, module in outer_parts(facts, facts.tree(point)):
+        mine = parts.setdefault(module.class_name, {})
+        mine[f"a{len(mine)}"] = Term(name=f"bound.{point.key}.module.{module.path}.total")
+    shares = {
+        name: facts.number(f"100 * ({' + '.join(f'{{{one}}}' for one in terms)}) / {{w}}", "%", w=whole, **terms)
+        for name, terms in parts.items()
+    }
+    dear = sorted(shares.items(), key=lambda item: -item[1].value)[:MOST_PARTS]
+    first = [(name, share) for name, share in dear if share.value >= 1]
+    groups = sorted(facts.bounds.groups(point.key).items(), key=lambda item: -item[1].total)[:1]
+    group = [(name, share_of(facts, f"bound.{point.key}.group.{name}.total", whole.name or "")) for name, _ in groups]
+    told: list[Inline] = []
+    for name, share in first:
+        told += [f"{', ' if told else ''}{roles.get(name, 'part')} ", Code(short(name)), " ", share]
+    return {
+        "parts": told,
+        "operators": [piece for name, share in group if share is not None for piece in (Code(name), " ", share)],
+    }
 
 
 def answers(facts: ModelFacts) -> list[dict[str, object]]:
     """Time, what bounds it, and memory at each point."""
     rows: list[dict[str, object]] = []
     for point in facts.points:
-        row: dict[str, object] = {"point": point.title, "held": held(facts, point), "devices": devices(facts, point)}
+        row: dict[str, object] = {"point": point.title, "held": held(facts, point)}
         row["floor"] = seconds(facts, f"bound.{point.key}.total")
-        for name, profile in (("eager", EAGER), ("serving", facts.predictions.serving)):
+        for name, profile in zip(("eager", "serving"), facts.predictions.profiles, strict=True):
             found = answer(facts, point, profile)
             row[name] = found and {
                 "time": predicted(facts, found.us[0], f"predicted, {profile}"),
                 "interval": interval(facts, found.us, f"predicted, {profile}"),
-                "bound": bound_words(found),
+                "bound": bound_words(found.bound),
                 "tokens": count(facts, round(found.tokens_per_s[0]), f"predicted, {profile}"),
+                "fits": _fits(facts, point, profile),
             }
         rows.append(row)
     return rows
 
 
-def decides(facts: ModelFacts) -> list[Decides]:
-    """One entry for each phase that has a prediction."""
+MEMORY = "memory of the answer card"
+
+
+def fits(facts: ModelFacts, point: Point, profile: str) -> bool | None:
+    """Eager mode on one device: what was held at the peak of a run. Else as the answer card says; None: not known."""
+    size = held(facts, point)
+    if profile == EAGER and facts.deployment.parallel == ONE and size is not None:
+        return size.value <= facts.device.memory
+    found = facts.predictions.rooms.get((point.key, profile))
+    return found.fits if isinstance(found, Room) else None
+
+
+def _fits(facts: ModelFacts, point: Point, profile: str) -> Line:
+    """With the largest batch, or what would fit, of an engine that plans its memory."""
+    known, found = fits(facts, point, profile), facts.predictions.rooms.get((point.key, profile))
+    if known is None or profile == EAGER or not isinstance(found, Room):
+        least = devices(facts, point) if known is False and facts.deployment.parallel == ONE else None
+        plainly = "not known" if known is None else "yes" if known else "no"
+        return plainly if least is None else ["no: ", least, " by memory"]
+    batch = [count(facts, found.largest_batch, MEMORY)] if found.largest_batch else []
+    if known:
+        return ["yes, to batch ", *batch] if batch else "yes"
+    more = found.smallest_tp is not None and found.smallest_tp > facts.deployment.parallel.tp
+    tp: list[Inline] = ["tp ", count(facts, found.smallest_tp or 0, MEMORY)] if more else []
+    fewer: list[Inline] = ["batch ", *batch] if batch else []
+    return ["no: ", *tp, " or " if tp and fewer else "", *fewer, " does"] if tp or fewer else "no"
+
+
+def fitting(facts: ModelFacts) -> list[tuple[str, str]]:
+    """Way to run -> how many of the points fit, in words; nothing where that is not known."""
     found = []
-    for phase in dict.fromkeys(point.phase for point in facts.points):
-        points = [point for point in facts.points if point.phase == phase and answer(facts, point) is not None]
-        if not points:
-            continue
-        first = answer(facts, points[0])
-        assert first is not None
-        found.append(
-            Decides(
-                facts.called(phase),
-                _over(facts, points, EAGER),
-                _over(facts, points, facts.predictions.serving),
-                points[0],
-                count(facts, first.call.launches, "launches of the call"),
-                predicted(facts, first.host[0], "predicted, launches of the host"),
-                predicted(facts, first.call.whole[0], f"predicted, kernels of {EAGER}"),
-            )
-        )
+    for profile in facts.predictions.profiles:
+        known = [fits(facts, point, profile) for point in facts.points]
+        if None not in known:
+            found.append((profile, f"{sum(map(bool, known))} of {len(known)}"))
     return found
 
 
-def _over(facts: ModelFacts, points: list[Point], profile: str) -> str:
-    """``launches (the host) at 3 of 4 points, memory at 1 (…)``."""
-    groups: dict[str, list[Point]] = {}
-    for point in points:
-        found = answer(facts, point, profile)
-        assert found is not None
-        groups.setdefault(bound_words(found), []).append(point)
-    if len(groups) == 1:
-        return f"{next(iter(groups))} at {_points(len(points))}"
-    ordered = sorted(groups.items(), key=lambda item: -len(item[1]))
-    return "; ".join(f"{name} at {' and '.join(_short(p) for p in here)}" for name, here in ordered)
+def extremes(facts: ModelFacts) -> list[tuple[Point, Number]]:
+    """The points that hold least and most."""
+    known = [(point, size) for point in facts.points if (size := held(facts, point)) is not None]
+    ordered = sorted(known, key=lambda one: one[1].value)
+    return ordered if len(ordered) < 2 else [ordered[0], ordered[-1]]
 
 
-def _points(number: int) -> str:
-    return "its point" if number == 1 else "both points" if number == 2 else f"all {number} points"
+def engine_gain(facts: ModelFacts) -> dict[str, object] | None:
+    """The point at which the engine saves the largest part of eager mode's time."""
+    known: list[tuple[Point, float, float]] = []
+    for one in facts.points:
+        eager, serving = (answer(facts, one, profile) for profile in facts.predictions.profiles)
+        if eager is not None and serving is not None and serving.us[0]:
+            known.append((one, eager.us[0], serving.us[0]))
+    if not known:
+        return None
+    point, before, after = max(known, key=lambda one: one[1] / one[2])
+    source = "predicted, ratio in hundredths"
+    times = facts.number("{a} / 100", "times", a=Term(constant=round(100 * before / after), source=source))
+    return {
+        "point": point.title, "times": times, "eager": predicted(facts, before, f"predicted, {EAGER}"),
+        "serving": predicted(facts, after, f"predicted, {facts.predictions.serving}"),
+    }  # fmt: skip
 
 
-def _short(point: Point) -> str:
-    return point.title.partition(", ")[2]
+# --- where it changes ------------------------------------------------------------------------------------------------
+
+BATCHES = tuple(2**n for n in range(10))
+LENGTHS = tuple(2**n for n in range(6, 16))
 
 
-def largest(facts: ModelFacts, point: Point) -> list[Inline]:
-    """The groups of operators with most of the bound at a point."""
-    groups = sorted(facts.bounds.groups(point.key).items(), key=lambda item: -item[1].total)[:MOST_GROUPS]
-    pieces: list[Inline] = []
-    for name, bound in groups:
-        share = share_of(facts, f"bound.{point.key}.group.{name}.total", f"bound.{point.key}.total")
-        if share is not None and bound.total:
-            pieces += [", " if pieces else "", Code(name), " ", share]
-    return pieces
+@dataclass(frozen=True)
+class Change:
+    """What bounds a phase as one of its sizes grows. ``steps``: words of the bound, and the first and last size."""
+
+    phase: str
+    profile: str
+    of: str
+    steps: tuple[tuple[str, int, int], ...]
+
+
+@functools.lru_cache(maxsize=2)
+def changes(facts: ModelFacts) -> tuple[Change, ...]:
+    """Decode by its batch, prefill by its tokens, at powers of two: a prediction is no finer than that."""
+    found: list[Change] = []
+    for point in first_of_each_phase(facts) if not facts.predictions.reason else ():
+        name, sizes = ("batch_size", BATCHES) if point.phase == "decode" else ("seq_len", LENGTHS)
+        if name not in facts.model.parameters:
+            continue
+        given = {n: point.values[n] for n in ("batch_size", "seq_len", "cache_len") if n in point.values}
+        calls = [{**facts.sizes, **given, name: size} for size in sizes]
+        here = bounds_over(facts.model, facts.device.name, calls, facts.deployment)
+        cached, batch = (point.values.get(n, 1) for n in ("cache_len", "batch_size"))
+        title = f"{point.phase}, " + (f"{cached:,} tokens in the cache" if name == "batch_size" else f"batch {batch}")
+        for profile, bounds in here.items():
+            runs = itertools.groupby(zip(bounds, sizes, strict=False), key=lambda one: one[0])
+            steps = [(bound_words(bound), [size for _, size in group]) for bound, group in runs]
+            told = tuple((word, group[0], group[-1]) for word, group in steps)
+            found.append(Change(title, profile, "batch" if name == "batch_size" else "tokens", told))
+    return tuple(found)
 
 
 # --- thresholds ------------------------------------------------------------------------------------------------------
@@ -231,11 +359,10 @@ def thresholds(facts: ModelFacts) -> Iterator[Line]:
             c=constant, b=per_token,
         )  # fmt: skip
         if room.value > 0:
-            yield [
-                f"beside the weights one {device.name} has room for ",
-                room,
-                f" cached tokens, {whose}, no activations",
-            ]
+            kept = facts.inspection.cache if facts.inspection is not None else None
+            cross = kept is not None and kept.encoder_bytes_per_token is not None
+            without = "no activations, nothing of cross-attention" if cross else "no activations"
+            yield [f"beside the weights one {device.name} has room for ", room, f" cached tokens, {whose}, {without}"]
         else:
             yield f"the weights alone are larger than the memory of one {device.name}"
 

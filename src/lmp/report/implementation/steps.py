@@ -67,7 +67,7 @@ def steps_of(kernels: Sequence[Kernel]) -> list[Step]:
 def pseudocode(component: Component, brief: str, tiling: str, memory: Sequence[Row]) -> Fence:
     """Source statements in the order in which they run, each with its place and what runs there."""
     rows: list[Row] = [
-        *texts(wrapped(f"def {component.name}({', '.join(_inputs(component))}):", WIDTH, "", INDENT * 2)),
+        *texts(wrapped(f"def {component.name}({', '.join(arguments_of(component))}):", WIDTH, "", INDENT * 2)),
         [f'{INDENT}"""'],
         *texts(wrapped(brief, WIDTH, INDENT)),
         [""],
@@ -291,7 +291,8 @@ def _not_here(component: Component, path: str) -> Iterator[Row]:
         yield [f"{INDENT}#   ", place_near(facts, name, first.line, first.file, first.function), more]
 
 
-def _inputs(component: Component) -> list[str]:
+def arguments_of(component: Component) -> list[str]:
+    """Arguments of forward(), as a run was given them; without a run those of its interface."""
     calls = component.facts.observed.of(component.class_name)
     if calls:
         return list(dict.fromkeys(value.name.partition("[")[0] for value in calls[0].inputs))

@@ -80,13 +80,8 @@ class Implementation:
     """One of several ways in which a style may work, by the name that chooses it."""
 
     name: str
-    class_name: str
-    file: str
-    line: int
     collectives: tuple[Collective, ...]
     waits: tuple[Wait, ...] = ()
-    said: str = ""
-    """What its docstring says, of one that has no collectives of its own."""
 
 
 class Registry:
@@ -221,22 +216,14 @@ class Registry:
         for name in sorted(used & set(self.classes)):
             for key, chosen in _mapping(self.classes[name][1]):
                 if chosen in self.classes:
-                    file, node = self.classes[chosen]
                     calls = tuple(c for f in self._forward_methods(chosen) for c in self.direct(*f))
-                    said = "" if calls else _in_a_line(ast.get_docstring(node) or "")
-                    yield Implementation(key, chosen, file, node.lineno, calls, tuple(self.waits(chosen)), said)
+                    yield Implementation(key, calls, tuple(self.waits(chosen)))
 
     def _forward_methods(self, cls: str) -> Iterator[tuple[str, ast.AST]]:
         file, node = self.classes[cls]
         for statement in node.body:
             if isinstance(statement, ast.FunctionDef) and statement.name not in (*TRAINING, "__init__"):
                 yield file, statement
-
-
-def _in_a_line(text: str) -> str:
-    """A docstring without its lines; the items of a list behind one another."""
-    text = re.sub(r":\s*\n\s*- ", ": ", text)
-    return " ".join(re.sub(r"\.?\s*\n\s*- ", "; ", text).split())
 
 
 def _counted(function: ast.AST, call: ast.Call) -> str | None:

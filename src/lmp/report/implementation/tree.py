@@ -15,7 +15,14 @@ from lmp.report.facts import ModelFacts, Point
 from lmp.report.implementation.classes import Component, components
 from lmp.report.implementation.drawing import WIDTH, Row, fence, spread
 from lmp.report.implementation.measures import Measure
-from lmp.report.implementation.naming import kind_of_layer, module_name, observed_at, plain_formula
+from lmp.report.implementation.naming import (
+    in_inspection,
+    inspected,
+    kind_of_layer,
+    module_name,
+    observed_at,
+    plain_formula,
+)
 from lmp.report.implementation.ran import plainly
 
 MOST_KINDS = 3
@@ -77,13 +84,25 @@ def _title(facts: ModelFacts, module: ModuleNumbers, parent: ModuleNumbers) -> s
     kind = kind_of_layer(facts, module.path)
     times = f" ×{module.repeat}" if module.repeat != 1 else ""
     name = module_name(facts, module.path, parent.path)
-    return f"{name}: {classes_at(parent, module.path)}{times}{f' ({kind})' if kind else ''}"
+    return f"{name}: {classes_at(facts, parent, module.path)}{times}{f' ({kind})' if kind else ''}"
 
 
-def classes_at(parent: ModuleNumbers, path: str) -> str:
-    """The classes that a module calls at one path: several where the analysis tells two places of a list by one."""
+def classes_at(facts: ModelFacts, parent: ModuleNumbers, path: str) -> str:
+    """The classes that a module calls at one path: several where the analysis tells two places of a list by one, as
+    `layer[1]` and `layer[-1]`. One that stands at another place there has the name of it."""
     modules = [child for child in parent.children if isinstance(child, ModuleNumbers) and child.path == path]
-    return " and ".join(dict.fromkeys(short(module.class_name) for module in modules))
+    below = in_inspection(facts, path)
+    found = inspected(facts)
+    here = found[below].class_name if below in found else modules[0].class_name
+    beside = {m.class_name: m.name for p, m in found.items() if _stack(p) == _stack(below)}
+    names = dict.fromkeys(module.class_name for module in modules)
+    return " and ".join(
+        short(name) if name == here or name not in beside else f"{short(name)} ({beside[name]})" for name in names
+    )
+
+
+def _stack(path: str) -> str:
+    return path.rpartition(".")[0]
 
 
 def _line(facts: ModelFacts, module: ModuleNumbers, parent: ModuleNumbers, point: Point, lead: str) -> Row:
