@@ -214,3 +214,16 @@ def test_from_python(folder: Path) -> None:
 
 def test_a_question_that_is_none() -> None:
     assert questions.main(["nonsense"]) == 2
+
+
+def test_seconds_of_questions(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = questions.Question("devices", "which devices are known", ("devices",))
+    wrong = questions.Question("wrong", "what no command answers", ("devices", "show", "nothing"))
+    assert questions.time_all([asked, wrong], sys.executable) == 0
+    rows = capsys.readouterr().out.splitlines()[2:]
+    wall, processor = (float(text) for text in rows[0].split()[:2])
+    # A Python that imports lmp takes at least a hundredth of a second, and runs are not timed out.
+    assert processor >= 0.01
+    assert 0.01 <= wall < 600
+    assert rows[1].split()[:2] == ["-", "-"]
+    assert "what no command answers: error: there is no device 'nothing'" in rows[1]

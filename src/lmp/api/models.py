@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack, cast
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
 
 from lmp.api.analysing import (
     GuardWhenRun,
@@ -47,6 +47,14 @@ ARGUMENTS = {
     "batch_size": "batch", "seq_len": "tokens", "cache_len": "cache", "w_bytes": "weights", "kv_bytes": "kv",
 }  # fmt: skip
 """Variable of the formulas -> argument of `Model.decode` and `Model.prefill`."""
+
+
+class Run(TypedDict, total=False):
+    """How a call runs on a device, described at `Model.decode`."""
+
+    engine: str | None
+    tp: int
+
 
 VARIABLES = {argument: variable for variable, argument in ARGUMENTS.items()}
 
@@ -160,17 +168,18 @@ class Model:
         weights: Format | None = None,
         kv: Format | None = None,
         device: str | None = None,
-        engine: str | None = None,
-        tp: int = 1,
+        **run: Unpack[Run],
     ) -> pandas.DataFrame:
         """Costs of a prefill: ``batch`` prompts of ``tokens`` tokens each, with an empty cache.
 
         With ``cache`` it is a chunk of a prompt, whose first ``cache`` tokens are there already: a column says so.
 
-        All other arguments and columns are those of ``decode``.
+        All other arguments, ``engine`` and ``tp`` among them, and all other columns are those of ``decode``.
         """
+        for name in run.keys() - Run.__annotations__.keys():
+            raise TypeError(f"prefill() got an unexpected keyword argument {name!r}")
         with in_api_words(ARGUMENTS):
-            how = How.of(dtype, weights, kv, device, engine, tp)
+            how = How.of(dtype, weights, kv, device, **run)
             chunk = {} if isinstance(cache, int) and cache == 0 else {"cache": cache}
             return self._frame("prefill", {"batch": batch, "tokens": tokens, **chunk}, how)
 
