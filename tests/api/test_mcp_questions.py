@@ -36,6 +36,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory, transformers_tree: Path) ->
     for name in ("transformers", "pytorch", "vendor.lock"):
         (folder / name).symlink_to(PROJECT / name)
     shutil.copy(PROJECT / "tests" / "data" / "configs" / "small-llama.json", folder / "small-llama.json")
+    content = json.loads((folder / "small-llama.json").read_text(encoding="utf-8"))
+    (folder / "own.json").write_text(json.dumps({**content, "hidden_act": "gelu"}))  # no entry of the atlas has it
     (folder / "outside.json").symlink_to(PROJECT / "tests" / "data" / "configs" / "small-llama.json")
     (folder / "broken.json").write_text("{")
     return folder
@@ -130,9 +132,11 @@ def test_each_question_has_a_short_answer(folder: Path) -> None:
         assert f"{LLAMA} (LlamaForCausalLM)" in found["models"]
         assert found["count"] == len(found["models"])
 
-        # A config below the working folder, of a model that is analysed now.
+        # A config below the working folder, of a family that the atlas has; and one of a model that is analysed now.
         found = await answered(client, "evaluate", model="small-llama.json", phase="prefill", tokens=8)
-        assert (found["model"], found["status"]) == ("small-llama", "verified")
+        assert (found["model"], found["status"]) == ("small-llama", "unverified")
+        found = await answered(client, "evaluate", model="own.json", phase="prefill", tokens=8)
+        assert (found["model"], found["status"]) == ("own", "verified")
 
     converse(folder, asked)
 
