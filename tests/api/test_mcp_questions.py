@@ -44,8 +44,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, transformers_tree: Path) ->
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """Of the server: a client hands on no variable of its own, so the atlas is switched off here too."""
-    return {"PYTHONPATH": str(PROJECT / "src"), "PATH": os.environ["PATH"], "HOME": str(folder), "LMP_ATLAS": "off"}
+    return {"PYTHONPATH": str(PROJECT / "src"), "PATH": os.environ["PATH"], "HOME": str(folder)}
 
 
 def converse(folder: Path, asked: Asked) -> None:

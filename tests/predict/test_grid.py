@@ -13,7 +13,7 @@ from lmp.formula import Number
 from lmp.formula.evaluate import exact
 from lmp.observe.held import Held
 from lmp.predict.devices import device_named
-from lmp.predict.holding import held_by_formulas
+from lmp.predict.holding import held_by_formulas, with_every_logits
 from lmp.predict.prediction import Predictor
 from lmp.predict.screen.asking import Answer, Ask, Subject, answer, asked_for
 from lmp.predict.screen.grid import Axes, Way, between, tables
@@ -121,7 +121,7 @@ def test_memory_by_formulas_is_that_of_room(name: str) -> None:
     def held(tp: int) -> Held | str:
         return held_by_formulas(subject, {}, tp)
 
-    table = room_table(held, [H100, A100], [1, 2], LENGTHS, (1, 4))
+    table = room_table(held, [H100, A100], [1, 2], LENGTHS, (1, 4), lambda one: with_every_logits(one, subject, {}))
     assert isinstance(table, RoomTable)
     assert [of.tp for of in table.gpus] == [1, 4]
     for device in (H100, A100):
@@ -131,10 +131,12 @@ def test_memory_by_formulas_is_that_of_room(name: str) -> None:
             for given in CALLS:
                 for width, engine in ((None, None), (None, "vllm"), (1, None), (1, "vllm")):
                     sizes = given if width is None else {**given, "w_bytes": width}
-                    expected = room(own, asked_for(device, sizes, engine, (None, None), Parallel(of.tp)))
+                    ask = asked_for(device, sizes, engine, (None, None), Parallel(of.tp))
+                    expected = room(own, ask, subject)
                     at = {**given, "kv_bytes": 2}
                     weights = of.weights["" if width is None else str(width)][engine is not None]
                     alive = of.serving[device.name] if engine else of.activations[LENGTHS.index(int(given["seq_len"]))]
+                    alive *= 1 if engine else int(given["batch_size"])
                     held_bytes = weights + alive + of.reserve + Fraction(exact(of.cache, at))
                     assert held_bytes == expected.held
                     assert exact(of.token, at) == expected.kv_token

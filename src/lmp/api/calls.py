@@ -204,7 +204,7 @@ def _times(subject: Subject, asked: Asked, predictor: Predictor, held: Held | st
     """Time and memory of each point on the device. A point that stands twice is predicted once."""
     assert asked.ask is not None
     found: Columns = {name: [] for name in TIMES}
-    rooms = _Rooms(held, asked.ask)
+    rooms = _Rooms(held, asked.ask, subject)
     asks = {tuple(point.values()): replace(asked.ask, given=point) for point in points(asked)}
     said: dict[str, None] = {}
     known: dict[tuple[Number, ...], tuple[Any, ...]] = {}
@@ -234,8 +234,8 @@ TOGETHER = 128
 class _Rooms:
     """Memory at many points. It grows evenly with the sequences, so that one of each length is worked out."""
 
-    def __init__(self, held: Held | str, ask: Ask) -> None:
-        self._held, self._ask = held, ask
+    def __init__(self, held: Held | str, ask: Ask, subject: Subject) -> None:
+        self._held, self._ask, self._subject = held, ask, subject
         self._known: dict[tuple[Any, ...], Room | None] = {}
         self.unknown = held if isinstance(held, str) else ""
 
@@ -250,13 +250,13 @@ class _Rooms:
             return None, None
         more = batch - 1 if batch <= Settings.max_num_seqs else 0
         fits = one.fits and (one.largest_batch is None or batch <= one.largest_batch)
-        return fits, round(one.held + more * one.cache)
+        return fits, round(one.held + more * one.each)
 
     def _of_one(self, held: Held, point: dict[str, Number]) -> Room | None:
         key = tuple(point.values())
         if key not in self._known:
             try:
-                self._known[key] = room(held, replace(self._ask, given=point))
+                self._known[key] = room(held, replace(self._ask, given=point), self._subject)
             except LmpError as error:
                 self.unknown = first_line(error)
                 self._known[key] = None

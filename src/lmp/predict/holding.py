@@ -10,7 +10,7 @@ import functools
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -301,13 +301,35 @@ def _width(operand: Operand) -> int:
 # --- activations -----------------------------------------------------------------------------------------------------
 
 
-def _live(numbers: ModelNumbers, given: Mapping[str, Number], tokens: int, sizes: Mapping[str, int]) -> Live | str:
-    """The most that is alive in a call of so many tokens, with logits of the last one alone."""
+def with_every_logits(held: Held, subject: Subject, given: Mapping[str, Number]) -> Held:
+    """The same, for a call that returns logits of every position, as the class does unless it is told otherwise.
+
+    The logits are those of the formulas. Where these do not tell, the activations stay as they were.
+    """
+    own = {name: value for name, value in given.items() if name in subject.model.values}
+    every = functools.cache(lambda tokens: _live(subject.plain, own, tokens, {}, ()))
+
+    def live(tokens: int, sizes: Mapping[str, int]) -> Live | str:
+        last = held.live(tokens, sizes)
+        found = every(tokens) if tokens > 1 and not isinstance(last, str) else last
+        return last if isinstance(last, str) or isinstance(found, str) or last.bytes >= found.bytes else found
+
+    return replace(held, live=live)
+
+
+def _live(
+    numbers: ModelNumbers,
+    given: Mapping[str, Number],
+    tokens: int,
+    sizes: Mapping[str, int],
+    rules: tuple[str, ...] = LAST_ROWS,
+) -> Live | str:
+    """The most that is alive in a call of so many tokens, by default with logits of the last one alone."""
     own = {name: size for name, size in sizes.items() if name in numbers.model.values}
     try:
         values = _values(numbers, {**given, **own, "batch_size": 1, "seq_len": tokens, "cache_len": 0})
         kernels = numbers.evaluation(values, numbers.tree(values)).kernels
-        launches = rewritten(kernels, LAST_ROWS, values).launches
+        launches = rewritten(kernels, rules, values).launches
     except LmpError as error:
         return first_line(error)
     cut = {launch.kernel.id for launch in launches if launch.rule is not None}

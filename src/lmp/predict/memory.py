@@ -1,7 +1,7 @@
 """Memory of a model on a device: weights, cache, activations and reserve on each GPU, and what of it fits.
 
-Without an engine, the model runs as its class does, on one chunk of a prompt at a time. With one, the engine's own
-allocations are worked out as it would log them.
+Without an engine, the model runs as its class does: on one chunk of a prompt at a time, or on a whole batch. With an
+engine, the engine's own allocations are worked out as it would log them.
 """
 
 from __future__ import annotations
@@ -48,8 +48,10 @@ class Asked:
     kv_bytes: Fraction | None = None
     """Bytes of an element of the cache; None: those of the model's dtype."""
     chunk: int = 8192
-    """Tokens of one call without an engine."""
+    """Tokens of one call without an engine: of each of its sequences."""
     engine: Settings | None = None
+    whole_batch: bool = False
+    """Whether a call without an engine has all sequences at once. If not, one prompt runs at a time."""
 
     @property
     def length(self) -> int | None:
@@ -72,6 +74,8 @@ class Stage:
     blocks: Blocks | None
     available: Fraction
     """Bytes left for the cache."""
+    each_more: Fraction = Fraction(0)
+    """Bytes of activations of each sequence after the first of one call."""
 
     @property
     def weight_bytes(self) -> Fraction:
@@ -89,6 +93,10 @@ class Stage:
     def cache_bytes(self, batch: int, tokens: int) -> Fraction:
         """Bytes of so many sequences of so many tokens."""
         return batch * sum((kind.bytes(tokens) for kind in self.kinds), Fraction(0))
+
+    def batch_bytes(self, batch: int, tokens: int) -> Fraction:
+        """Cache of so many sequences of so many tokens, and the activations of those after the first."""
+        return self.cache_bytes(batch, tokens) + max(0, batch - 1) * self.each_more
 
     @property
     def kv_tokens(self) -> int:
@@ -296,7 +304,8 @@ def _stage(
         peaks = activation_parts(held, device, asked.engine, asked.tp, lambda: seen, last)
         room = total * asked.engine.utilization
         blocks = blocks_of(kinds, asked.engine.max_model_len, asked.engine.max_num_batched_tokens)
-    made = Stage(layers, parts, kinds, peaks, reserve, blocks, Fraction(0))
+    more = sum(peaks["layers"].values(), Fraction(0)) if asked.engine is None and asked.whole_batch else Fraction(0)
+    made = Stage(layers, parts, kinds, peaks, reserve, blocks, Fraction(0), more)
     return replace(made, available=room - made.weight_bytes - made.activation_bytes - reserve)
 
 
@@ -327,7 +336,7 @@ def _fits(asked: Asked, stages: Sequence[Stage]) -> bool:
 
 def _has_room(engine: Settings | None, stage: Stage, batch: int, tokens: int) -> bool:
     if engine is None or stage.blocks is None:
-        return stage.available >= stage.cache_bytes(batch, tokens)
+        return stage.available >= stage.batch_bytes(batch, tokens)
     own = blocks_of(stage.kinds, tokens, engine.max_num_batched_tokens)
     assert own is not None
     return stage.blocks.count(stage.available) >= batch * own.request
@@ -335,7 +344,7 @@ def _has_room(engine: Settings | None, stage: Stage, batch: int, tokens: int) ->
 
 def _largest_batch(found: Memory) -> int | None:
     tokens = found.asked.length
-    if tokens is None or not any(stage.cache_bytes(1, tokens) for stage in found.stages):
+    if tokens is None or not any(stage.cache_bytes(1, tokens) or stage.each_more for stage in found.stages):
         return None
     return min(_most(lambda n, s=stage: _has_room(found.asked.engine, s, n, tokens)) for stage in found.stages)  # type: ignore[misc]
 

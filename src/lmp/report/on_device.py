@@ -17,7 +17,7 @@ from lmp.formula import Expr, Number, number_text
 from lmp.link.values import UNIVERSAL_DEFAULTS
 from lmp.observe.held import Held
 from lmp.predict.devices import Device
-from lmp.predict.holding import held_by_formulas
+from lmp.predict.holding import held_by_formulas, with_every_logits
 from lmp.predict.prediction import Predictor
 from lmp.predict.screen.asking import Subject
 from lmp.predict.screen.card import EAGER_NAME
@@ -159,7 +159,7 @@ def _room_of(
     prompts = (length for one in screen.axes if one.phase == "prefill" for length in one.lengths)
     lengths = sorted({1, *prompts}) if screen.eager else []
     try:
-        return room_table(held, devices, WIDTHS, lengths)
+        return room_table(held, devices, WIDTHS, lengths, eager=lambda one: with_every_logits(one, subject, given))
     except LmpError as error:
         return first_line(error)
 

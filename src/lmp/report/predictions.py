@@ -88,7 +88,7 @@ def _asks(device: str, predictor: Predictor, sizes: Sizes, deployment: Deploymen
 def _room(subject: Subject, ask: Ask) -> Room | str:
     held = held_by_formulas(subject, ask.given, ask.parallel.tp)
     try:
-        return held if isinstance(held, str) else room(held, ask)
+        return held if isinstance(held, str) else room(held, ask, subject)
     except LmpError as error:
         return first_line(error)
 

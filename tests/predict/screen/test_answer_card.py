@@ -17,7 +17,7 @@ from lmp.predict.prediction import Predictor
 from lmp.predict.screen.asking import Subject, asked_for
 from lmp.predict.screen.card import card
 from lmp.predict.screen.records import Card
-from lmp.predict.screen.room import asked_of
+from lmp.predict.screen.room import asked_of, room
 from lmp.predict.shard.parallel import ONE, Parallel
 from lmp.records import ModelAnalysis
 from lmp.report.formats.device_card import bound, device_lines
@@ -107,13 +107,14 @@ def test_one_gpu_of_two_moves_half_of_what_is_divided(llama: Subject) -> None:
 
 def test_what_does_not_fit_has_no_time_and_says_what_would(llama: Subject) -> None:
     # 64 sequences of 8k: 64 * 8193 * 131072 = 68.73 GB beside 16.06 GB, and 0.25 GiB reserved: 79.22 GiB.
+    # Logits and hidden states of the new tokens: 64 * 2 * (128,256 + 4,096) = 17 MB or 0.02 GiB.
     found = card_of(llama, **{**LLAMA, "batch_size": 64})
     for run in found.runs:
         assert run.step_us is None
         assert run.reason is not None
         assert re.fullmatch(r"does not fit, [78]\d\.\d\d of 7\d\.\d\d GiB; --tp 2 or -b \d+ does", run.reason)
         assert run.memory is not None and not run.memory.fits  # noqa: PT018
-    assert "no time: does not fit, 79.22 of 79.19 GiB" in text_of(found)
+    assert "no time: does not fit, 79.23 of 79.19 GiB" in text_of(found)
     forced = card(
         llama,
         asked_for(device_named("h100-sxm"), {**LLAMA, "batch_size": 64}, None, (None, None)),
@@ -201,3 +202,20 @@ def test_other_values_than_the_configs_are_counted(llama: Subject) -> None:
     assert sum(weight.stored for weight in half.weights) == 2 * (PARAMETERS - 16 * 218_112_000)
     asked = asked_of(asked_for(device_named("h100-sxm"), LLAMA, None, (None, None)))
     assert memory(half, device_named("h100-sxm"), asked).fits
+
+
+def test_a_call_without_an_engine_holds_the_activations_and_logits_of_all_its_sequences(llama: Subject) -> None:
+    """At the end of a prefill: logits of 128,256 and hidden states of 4,096 elements a position, of 2 bytes."""
+    held = held_by_formulas(llama, {})
+    assert not isinstance(held, str)
+
+    def held_at(batch: int) -> int:
+        sizes = {"batch_size": batch, "seq_len": 2048, "cache_len": 0}
+        return round(room(held, asked_for(device_named("h100-sxm"), sizes, None, (None, None)), llama).held)
+
+    a_sequence = 2048 * 2 * (128_256 + 4_096) + 2048 * 32 * 2 * 8 * 128 * 2
+    assert held_at(32) - held_at(1) == pytest.approx(31 * a_sequence, rel=0.001)
+    # An engine's step has logits of as many rows as it has sequences, and of each chunk the same activations.
+    sizes = {"batch_size": 32, "seq_len": 2048, "cache_len": 0}
+    engine = asked_for(device_named("h100-sxm"), sizes, "vllm", (None, None))
+    assert room(held, engine, llama) == room(held, engine)

@@ -126,8 +126,9 @@ def test_memory_held_is_the_sum_of_its_parts() -> None:
     found = room(held(), ask())
     # 2 layers of 16 elements of 2 bytes, 64 tokens with the new one, 2 sequences: 2 * 16 * 2 * 64 * 2 = 8,192 bytes.
     assert found.cache == 8192
-    # One call of 1 token: 100 + 1 bytes; 0.25 GiB of reserve.
-    assert found.held == found.weights + 8192 + 101 + 2**30 // 4
+    # One call of 2 sequences of 1 token: 2 * (100 + 1) bytes; 0.25 GiB of reserve.
+    assert found.held == found.weights + 8192 + 2 * 101 + 2**30 // 4
+    assert found.each == 8192 // 2 + 101
     assert found.free == found.total - found.held
     assert found.fits
 

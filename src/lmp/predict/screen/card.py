@@ -68,7 +68,7 @@ def _run(
     subject: Subject, ask: Ask, predictor: Predictor, known: Sequence[Answer], memory: tuple[Held | str, bool]
 ) -> CardRun:
     held, force = memory
-    own = _room(held, ask)
+    own = _room(held, ask, subject)
     reason = None if force or isinstance(own, str) or own.fits else _does_not_fit(own, ask)
     found: Answer | None = None
     if reason is None:
@@ -109,11 +109,11 @@ def _estimate(found: Total) -> Estimate:
     return Estimate(value=value, low=low, high=high)
 
 
-def _room(held: Held | str, ask: Ask) -> Room | str:
+def _room(held: Held | str, ask: Ask, subject: Subject) -> Room | str:
     if isinstance(held, str):
         return held
     try:
-        return room(held, ask)
+        return room(held, ask, subject)
     except LmpError as error:
         return first_line(error)
 

@@ -7,9 +7,10 @@ from fractions import Fraction
 
 from lmp.observe.held import Held
 from lmp.predict.engines import Settings
+from lmp.predict.holding import with_every_logits
 from lmp.predict.memory import Asked, Memory, memory
 from lmp.predict.quantising import narrowed
-from lmp.predict.screen.asking import Ask
+from lmp.predict.screen.asking import Ask, Subject
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,8 @@ class Room:
     largest_batch: int | None
     kv_token: Fraction
     """Bytes that one token more adds to the cache of one sequence."""
+    each: Fraction
+    """Bytes that one sequence more adds: of its cache and, without an engine, of its activations."""
 
     @property
     def free(self) -> Fraction:
@@ -34,16 +37,23 @@ class Room:
         return self.total - self.held
 
 
-def room(held: Held, ask: Ask) -> Room:
-    """Memory of the asked call. Raises UsageError for what `lmp.predict.memory.memory` refuses."""
-    found = memory(narrowed(held, ask.given.get("w_bytes")), ask.device, asked_of(ask))
+def room(held: Held, ask: Ask, subject: Subject | None = None) -> Room:
+    """Memory of the asked call. Raises UsageError for what `lmp.predict.memory.memory` refuses.
+
+    ``subject``: formulas that tell the logits of every position, which a call without an engine returns.
+    """
+    asked = asked_of(ask)
+    if asked.whole_batch and subject is not None:
+        held = with_every_logits(held, subject, ask.given)
+    found = memory(narrowed(held, ask.given.get("w_bytes")), ask.device, asked)
     stage = found.stage
     batch, tokens = found.asked.batch_size or 1, found.asked.cache_len or 0
     cache = stage.cache_bytes(batch, tokens)
     return Room(
-        stage.weight_bytes + stage.activation_bytes + stage.reserve + cache,
+        stage.weight_bytes + stage.activation_bytes + stage.reserve + stage.batch_bytes(batch, tokens),
         _total(found), stage.weight_bytes, cache, found.fits, found.smallest_tp, found.largest_batch,
         stage.cache_bytes(1, tokens + 1) - stage.cache_bytes(1, tokens),
+        stage.batch_bytes(2, tokens) - stage.batch_bytes(1, tokens),
     )  # fmt: skip
 
 
@@ -56,7 +66,14 @@ def asked_of(ask: Ask) -> Asked:
     serving = ask.profile is not None and ask.profile.kernels is not None
     settings = Settings(max_num_seqs=max(batch, Settings.max_num_seqs), max_model_len=tokens) if serving else None
     return Asked(
-        ask.parallel.tp, ask.parallel.pp, batch, tokens, None if kv is None else Fraction(kv), max(1, new), settings
+        ask.parallel.tp,
+        ask.parallel.pp,
+        batch,
+        tokens,
+        None if kv is None else Fraction(kv),
+        max(1, new),
+        settings,
+        whole_batch=not serving,
     )
 
 

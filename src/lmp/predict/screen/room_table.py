@@ -70,16 +70,18 @@ def room_table(
     widths: Sequence[Number],
     lengths: Sequence[int],
     sizes: Sequence[int] = TP_SIZES,
+    eager: Callable[[Held], Held] = lambda held: held,
 ) -> RoomTable | str:
     """Memory on devices, with matrices of so many bytes an element; or why it is not known.
 
     ``held``: what the model holds, of each tp, or why that is not known: a tp that does not divide it is left out.
+    ``eager``: the same of a call without an engine, which may return logits of every position.
     """
     gpus = []
     for tp in sizes:
         its = held(tp)
         if not isinstance(its, str):
-            gpus.append(_of_tp(its, tp, devices, widths, lengths))
+            gpus.append(_of_tp((its, eager(its)), tp, devices, widths, lengths))
         elif tp == 1:
             return its
     settings = Settings()
@@ -87,9 +89,12 @@ def room_table(
     return RoomTable(tuple(lengths), tuple(gpus), totals, settings.utilization, settings.max_num_seqs)
 
 
-def _of_tp(held: Held, tp: int, devices: Sequence[Device], widths: Sequence[Number], lengths: Sequence[int]) -> OfTp:
+def _of_tp(
+    helds: tuple[Held, Held], tp: int, devices: Sequence[Device], widths: Sequence[Number], lengths: Sequence[int]
+) -> OfTp:
+    held, eager = helds
     first, heads = devices[0], held.config.get("num_attention_heads")
-    live = {engine: lives(held, engine) for engine in (False, True)}
+    live = {False: lives(eager, False), True: lives(held, True)}
 
     def stage(device: Device, engine: bool, width: Number | None = None, **more: Any) -> Stage:
         wanted = Asked(tp=tp, engine=Settings() if engine else None, **{"chunk": 1, **more})

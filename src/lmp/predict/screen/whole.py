@@ -87,7 +87,7 @@ def whole(subject: Subject, ask: Ask, predictor: Predictor, held: Held | str, wa
     """
     wanted = wanted or Wanted()
     found = answer(subject, ask, predictor)
-    own = _room(held, ask)
+    own = _room(held, ask, subject)
     too_long = beyond_positions(subject.config, found.values)
     warnings = [] if too_long is None else [too_long]
     if isinstance(own, Room) and not own.fits:
@@ -99,7 +99,7 @@ def whole(subject: Subject, ask: Ask, predictor: Predictor, held: Held | str, wa
         warnings.append(told)
 
     def fits(changed: Ask) -> str | None:
-        more = _room(held, changed)
+        more = _room(held, changed, subject)
         if not isinstance(more, Room) or more.fits or not isinstance(own, Room):
             return None
         # What does not fit now is not refused again for each thing that is changed, unless it takes still more.
@@ -122,11 +122,11 @@ def _remedy(own: Room) -> str:
     return f"{tp}; --force predicts the time all the same"
 
 
-def _room(held: Held | str, ask: Ask) -> Room | str:
+def _room(held: Held | str, ask: Ask, subject: Subject) -> Room | str:
     """Memory at the asked values; or why it is not known."""
     if isinstance(held, str):
         return held
     try:
-        return room(held, ask)
+        return room(held, ask, subject)
     except LmpError as error:
         return first_line(error)

@@ -115,13 +115,17 @@ class OnDevice {
     const { bytes: activations, least } = serving ? { bytes: exactNumber(gpu.serving[device]) } : this.activations(gpu, values.seq_len);
     if (activations === undefined) return { why: `not worked out for more than ${grouped(BigInt(table.lengths.at(-1)))} new tokens` };
     const weights = exactNumber(stored[serving ? 1 : 0]);
-    const fixed = [weights, activations, exactNumber(gpu.reserve)].reduce(added);
+    const fixed = [weights, exactNumber(gpu.reserve)].reduce(added);
     const cache = found[gpu.cache];
+    // An engine runs steps of so many tokens. Without one, a call has the activations of every sequence.
+    const live = serving ? activations : scaled(values.batch_size, activations);
+    const steady = serving ? added(fixed, live) : fixed;
+    const grows = serving ? cache : added(cache, live);
     const total = scaled(exactNumber(table.totals[device]), serving ? exactNumber(table.utilization) : 1n);
-    const available = added(total, scaled(-1n, fixed));
-    const most = this.most(available, cache, values.batch_size, serving && gpu.block !== null ? [found[gpu.block], found[gpu.request]] : null);
+    const available = added(total, scaled(-1n, steady));
+    const most = this.most(available, grows, values.batch_size, serving && gpu.block !== null ? [found[gpu.block], found[gpu.request]] : null);
     const fits = compared(available, 0n) >= 0 && (most === null || most >= values.batch_size);
-    return { weights, activations, cache, held: added(fixed, cache), total, fits, most, least: least || false, token: found[gpu.token] };
+    return { weights, activations: live, cache, held: added(steady, grows), total, fits, most, least: least || false, token: found[gpu.token] };
   }
 
   // The most sequences of this length that fit; null where nothing is kept. An engine gives them whole blocks.
