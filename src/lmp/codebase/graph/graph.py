@@ -364,7 +364,8 @@ class CallGraph:
     def _module(self, function: Function, call: Call, values: Iterable[Value]) -> dict[Function, Dispatch]:
         """Of an unknown object that is called as a module: the module that has its name, of the same file or imported
         there; else the one that also shares most words with where the call stands."""
-        if any(isinstance(innermost(each), External) for each in values):
+        foreign = [each for each in map(innermost, values) if isinstance(each, External)]
+        if any(not each.dotted.startswith("typing.") for each in foreign):
             return {}
         chain = call.callee[0][:-1] if call.callee[0][-1] == CALLED[0] else call.callee[0]
         receiver = next((part for part in reversed(chain) if isinstance(part, str) and part.isidentifier()), "")

@@ -145,7 +145,8 @@ class Paths:
                 if self.reading.is_own(edge.callee.file) and edge.callee is not function:
                     written = edge.call.written if edge.call is not None else ""
                     handed = edge.callee.name if edge.how in ("callback", "process", "queue") else ""
-                    if edge.how == "name" and edge.call is not None and edge.call.name == "model" and self.model:
+                    unknown = edge.how == "name" and edge.call is not None and edge.call.name == "model"
+                    if unknown and self.model is not None and function.name not in CALLED:
                         # What is called ``model``, and is not known, is the model that stands for all.
                         edge = Edge(function, self.model, edge.line, "name", 1, edge.call)
                     sites.setdefault((edge.line, written + handed), []).append(edge)
@@ -409,7 +410,8 @@ class Paths:
         """What makes a batch: named by that alone, else by the making and by the batch."""
         played = self._played("scheduler", "batch", "chunking", "admission", "preemption")
         plain = {each for each in played if split(each.name) == SCHEDULE}
-        return plain or {each for each in played if "batch" in split(each.name) and split(each.name) & MAKES}
+        found = plain or {each for each in played if "batch" in split(each.name) and split(each.name) & MAKES}
+        return self._innermost(found)
 
     def _endless(self, ends: Iterable[Function]) -> list[Function]:
         ends = set(ends)
