@@ -48,6 +48,8 @@ MOST_ROUNDS = 16
 SERVES = frozenset(["FastAPI", "Flask", "Starlette", "Sanic", "Quart", "Application", "Blueprint", "APIRouter"])
 """What makes the object that handles requests."""
 SCHEDULE = frozenset(["schedule"])
+PLAYED = ("kv_cache", "scheduler", "sampling", "attention")
+DRAWN, DEEPEST_DRAW = frozenset(["sample", "sampler", "sampling"]), 3
 MAKES = frozenset(["new", "next", "get", "generate", "make", "build", "form"])
 """What a function is named that makes a batch."""
 PHASES = frozenset(["prefill", "decode", "extend", "context", "generate"])
@@ -334,7 +336,39 @@ class Paths:
         found: dict[tuple[tuple[str, int], tuple[str, int]], Edge] = {}
         for edge in self._all():
             found.setdefault((edge.caller.key, edge.callee.key), edge)
+        on = dict.fromkeys(each for edge in found.values() for each in (edge.caller, edge.callee))
+        for edge in self._steps(on):
+            found.setdefault((edge.caller.key, edge.callee.key), edge)
         return list(found.values())
+
+    def _steps(self, on: Iterable[Function]) -> Iterator[Edge]:
+        """What the functions on the ways call besides: what plays a part and leads on, each step of an endless loop
+        that does, and what draws the token below where sampling begins."""
+        parts = {(row.place.file, row.place.line) for row in self.rows if row.section in PLAYED}
+        key = self.reaching({*self.attention, *self.sampling, *self.cache, *self.schedules, *self.places})
+        for function in on:
+            for edge in self._run(function):
+                again = function.endless and edge.call is not None and edge.call.loop > 0
+                if edge.callee in key and (again or edge.callee.key in parts):
+                    yield edge
+        waiting = [(each, 0) for each in on if each in self.sampling]
+        seen = {each for each, _ in waiting}
+        while waiting:
+            function, depth = waiting.pop(0)
+            for edge in self._run(function):
+                if edge.callee not in seen and depth < DEEPEST_DRAW and split(edge.callee.qualname) & DRAWN:
+                    seen.add(edge.callee)
+                    yield edge
+                    waiting.append((edge.callee, depth + 1))
+
+    def _run(self, function: Function) -> Iterator[Edge]:
+        """Its calls, without what sets up or stands beside."""
+        for edges in self.sites.get(function, ()):
+            edge = self.stands_for(edges)
+            callee = edge.callee
+            aside = BESIDE.search(f"{callee.file} {callee.qualname}") or SETS_UP.match(callee.name)
+            if edge.how != "constructor" and not aside:
+                yield edge
 
     def _all(self) -> Iterator[Edge]:
         for loop, trains in self.loops:
@@ -370,9 +404,8 @@ class Paths:
     def loops(self) -> list[tuple[Function, bool]]:
         """The best loop that decodes and the best that trains, each with whether it trains."""
         every = [each for each in decode_loops(self.reading) if not BESIDE.search(f"{each.file} {each.qualname}")]
-        trains = self.reading.reaching(self.training)
-        draws = self.reading.reaching(self.sampling)
-        every_decode = [each for each in every if each in draws and each not in trains]
+        draws, trains = self.ways(self.sampling).far, self.ways(self.training).far
+        every_decode = [each for each in every if each in draws and draws[each] < trains.get(each, math.inf)]
         decode = [each for each in every_decode if not each.native]
         started = {each for _, each in self.entries}
         # A script that decodes in its own loop shows the shortest run.
