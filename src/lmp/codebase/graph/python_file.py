@@ -195,7 +195,10 @@ class _Reader:
             made.params[argument.arg] = self.annotation(argument.annotation)
         positional = [*arguments.posonlyargs, *arguments.args]
         late = positional[len(positional) - len(arguments.defaults) :]
-        for argument, default in (*zip(late, arguments.defaults, strict=True), *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)):
+        for argument, default in (
+            *zip(late, arguments.defaults, strict=True),
+            *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True),
+        ):
             if chains := self.chains(default):
                 made.defaults[argument.arg] = chains
         for argument in filter(None, (arguments.vararg, arguments.kwarg)):

@@ -26,7 +26,7 @@ HANDED, STARTED = 3.0, 0.5
 """What it counts that a function is handed on: below a loop, where it need not be called, and above, where it is."""
 BESIDE = re.compile(
     r"(?i)(?:^|[/_. ])(?:tests?|bench\w*|eval\w*|profil\w*|warm\w*|debug\w*|experiment(?:s|al)?|export\w*|aot"
-    r"|health\w*|spec|spec_decode|speculat\w*|draft\w*|distill\w*|dummy\w*|capture\w*|micro\w*)(?:[/_. ]|$)"
+    r"|health\w*|calibrat\w*|tun(?:e|ing)\w*|spec|spec_decode|speculat\w*|draft\w*|distill\w*|dummy\w*|capture\w*|micro\w*)(?:[/_. ]|$)"
 )
 """What no run of a user passes."""
 MODELS = frozenset(["model", "transformer", "lm", "gpt", "llama", "decoder"])
@@ -42,8 +42,8 @@ SETS_UP = re.compile(
 """What sets up, tears down or tries something, and runs no model for a user."""
 NEAR, NEAR_CACHE = 2.0, 5.0
 MOST_HANDLERS = 2
-MOST_OPERATORS = 12
-"""Public calls of a library of kernels that are followed."""
+OPERATORS = ("attention", "kv_write", "sampling")
+"""What a library of kernels hands out."""
 MOST_ROUNDS = 16
 SERVES = frozenset(["FastAPI", "Flask", "Starlette", "Sanic", "Quart", "Application", "Blueprint", "APIRouter"])
 """What makes the object that handles requests."""
@@ -212,7 +212,9 @@ class Paths:
         common = frozenset.intersection(*named)
 
         line = self.reading.graph.evaluator.line
-        below = [line(edge.callee.owner) for edge in edges if edge.how == "inheritance" and edge.callee.owner is not None]
+        below = [
+            line(edge.callee.owner) for edge in edges if edge.how == "inheritance" and edge.callee.owner is not None
+        ]
 
         def order(each: tuple[int, Edge]) -> tuple[object, ...]:
             number, edge = each
@@ -288,7 +290,9 @@ class Paths:
         if not under or under & self.attention:
             return self.attention
         named = {
-            each for each in under if each.name in CALLED and each.owner is not None and says(each.owner.name, "attention")
+            each
+            for each in under
+            if each.name in CALLED and each.owner is not None and says(each.owner.name, "attention")
         }
         return self._innermost(named) or self.attention
 
@@ -316,7 +320,11 @@ class Paths:
 
     @cached_property
     def batches(self) -> set[Function]:
-        return {each for each in self._played("scheduler", "batch", "admission", "chunking") if says(each.qualname, "scheduler")}
+        return {
+            each
+            for each in self._played("scheduler", "batch", "admission", "chunking")
+            if says(each.qualname, "scheduler")
+        }
 
     @cached_property
     def places(self) -> set[Function]:
@@ -378,10 +386,12 @@ class Paths:
             yield from self._below(loop, trains)
             if loop in self.scheduling:
                 yield from self.ways(self.schedules).follow(loop)
-        if not self.loops:
-            for each in self.operators:
-                for ends in (self.attention, self.sampling, self.cache):
-                    yield from self.ways(ends).follow(each)
+        if all(trains for _, trains in self.loops):
+            # Nothing decodes: what is handed out are operators, each with its way to a kernel.
+            kernels = {each for each in self.reading.functions if each.key in self.reading.kernels}
+            ways = self.ways(kernels)
+            for each in self.operators if kernels else ():
+                yield from ways.follow(each)
 
     @cached_property
     def entries(self) -> list[tuple[Row, Function]]:
@@ -414,7 +424,9 @@ class Paths:
         native = sorted(
             (each for each in every_decode if each.native), key=lambda each: (far.get(each, 99.0), each.key)
         )
-        found = dict.fromkeys((*(self.around or self.hubs or decode[:1]), *self.scheduling, *scripts[:1], *native[:1]), False)
+        found = dict.fromkeys(
+            (*(self.around or self.hubs or decode[:1]), *self.scheduling, *scripts[:1], *native[:1]), False
+        )
         far = self.ways(self.training).far
         train = [each for each in every if each in far]
         nearest = min((far[each] for each in train), default=0.0)
@@ -452,7 +464,10 @@ class Paths:
         every = [
             each
             for each in far
-            if each.endless and each not in ends and not each.native and not BESIDE.search(f"{each.file} {each.qualname}")
+            if each.endless
+            and each not in ends
+            and not each.native
+            and not BESIDE.search(f"{each.file} {each.qualname}")
         ]
         return sorted(every, key=lambda each: (far[each], each.key))[:1]
 
@@ -471,7 +486,10 @@ class Paths:
             (
                 each
                 for each in near
-                if each in far and each not in outside and each.name not in CALLED and not BESIDE.search(f"{each.file} {each.qualname}")
+                if each in far
+                and each not in outside
+                and each.name not in CALLED
+                and not BESIDE.search(f"{each.file} {each.qualname}")
             ),
             key=lambda each: (near[each] + far[each], each.key),
             default=None,
@@ -598,7 +616,15 @@ class Paths:
 
     @cached_property
     def operators(self) -> list[Function]:
-        return [each for _, each in self.entries][:MOST_OPERATORS]
+        """Public functions, and public methods of classes, that attend, sample or fill the cache."""
+        return [
+            each
+            for row, each in self.entries
+            if row.role == "library"
+            and any(says(name, part) for name in (row.symbol, each.qualname) for part in OPERATORS)
+            and not BESIDE.search(f"{each.file} {each.qualname}")
+            and not SETS_UP.match(each.name)
+        ]
 
 
 def _makes_app(function: Function) -> bool:
