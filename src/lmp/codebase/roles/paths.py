@@ -26,7 +26,8 @@ HANDED, STARTED = 3.0, 0.5
 """What it counts that a function is handed on: below a loop, where it need not be called, and above, where it is."""
 BESIDE = re.compile(
     r"(?i)(?:^|[/_. ])(?:tests?|bench\w*|eval\w*|profil\w*|warm\w*|debug\w*|experiment(?:s|al)?|export\w*|aot"
-    r"|health\w*|calibrat\w*|tun(?:e|ing)\w*|spec|spec_decode|speculat\w*|draft\w*|distill\w*|dummy\w*|capture\w*|micro\w*)(?:[/_. ]|$)"
+    r"|health\w*|calibrat\w*|tun(?:e|ing)\w*|spec|spec_decode|speculat\w*|draft\w*|distill\w*|dummy\w*|capture\w*|micro\w*)"
+    r"(?:[/_. ]|$)"
 )
 """What no run of a user passes."""
 MODELS = frozenset(["model", "transformer", "lm", "gpt", "llama", "decoder"])
@@ -284,17 +285,22 @@ class Paths:
         return self._innermost({*reading.attends, *reading.starts_attention, *reading.native_attends})
 
     @cached_property
+    def modules(self) -> set[Function]:
+        """Modules below the model that are named for attention."""
+        under = self._under(self.model) if self.model is not None else set()
+        return {
+            each
+            for each in under
+            if each.name in CALLED and each.owner is not None and says(each.owner.name, "attention")
+        }
+
+    @cached_property
     def attention_below(self) -> set[Function]:
         """Where the model attends; where it is lost on the way, the innermost module of that name."""
         under = self._under(self.model) if self.model is not None else set()
         if not under or under & self.attention:
             return self.attention
-        named = {
-            each
-            for each in under
-            if each.name in CALLED and each.owner is not None and says(each.owner.name, "attention")
-        }
-        return self._innermost(named) or self.attention
+        return self._innermost(self.modules) or self.attention
 
     @cached_property
     def sampling(self) -> set[Function]:
@@ -441,9 +447,7 @@ class Paths:
             return []
         below = {self.model, *self._under(self.model)}
         first = self._between([self.model], self.sampling, below)
-        if first is None:
-            return []
-        return [first]
+        return [first] if first is not None else []
 
     @cached_property
     def scheduling(self) -> list[Function]:
@@ -571,6 +575,12 @@ class Paths:
                     on[edge.callee] = None
                     yield edge
         starts = [self.model] if self.model in on else list(on)
+        if self.model in on and self.modules:
+            # A model attends in its module of that name; what else leads to attention stands beside.
+            inner = list(self.ways(self.modules).follow(self.model, True))
+            on.update(dict.fromkeys(edge.callee for edge in inner))
+            yield from inner
+            starts = [each for each in on if each in self.modules] or starts
         stations = [(self.attention_below, True), (self.sampling, False)]
         for ends, twins in stations[:1] if trains else stations:
             ways = self.ways(ends)
